@@ -79,6 +79,7 @@ class LeasedActor:
     due_s: float = 0.0  # when it starts again
     version: int = 0  # of its weights
     size: float = 1.0  # samples of its next lease
+    received: int = 0  # samples
     idle_since_s: float = 0.0
     leases: deque[Lease] = field(default_factory=deque)
 
@@ -253,8 +254,7 @@ class Leases:
         actor.leases.popleft()
         self.reserved -= lease.samples
         self.received += answer.rows
-        if answer.rows:
-            actor.restarts.delivered()
+        actor.received += answer.rows
         times = self._times(actor, lease, answer, now_s)
         if actor.leases:
             actor.leases[0].begun_s = now_s
@@ -408,15 +408,11 @@ class Leases:
             return
         actor.avoid = actor.place.node if actor.place else actor.avoid
         try:
-            actor.due_s = now_s + actor.restarts.failed(why)
+            actor.due_s = now_s + actor.restarts.failed(why, delivered=actor.received, where=at)
         except ActorCrashed as error:
             self._give_up(actor, error, at, now_s)
             return
         self._enter(actor, Stage.PAUSED, now_s)
-        log.warning(
-            "actor %d failed%s, restart %d of %d:\n%s",
-            actor.actor_id, at, actor.restarts.spent, actor.restarts.most, why,
-        )  # fmt: skip
 
     def _give_up(self, actor: LeasedActor, error: ActorCrashed, at: str, now_s: float) -> None:
         self._enter(actor, Stage.ENDED, now_s)

@@ -19,7 +19,7 @@ from typing import Any, Self
 from border_cli.actor_manager.actor import ActorFactory, copied
 from border_cli.actor_manager.actor_process import Recipe, run
 from border_cli.actor_manager.config import ProcessConfig
-from border_cli.actor_manager.saved_actors import SavedActors
+from border_cli.actor_manager.record import SavedActors
 from border_cli.actor_manager.shared_channel import (
     CLOSING,
     LEARNER_WAITS,
@@ -119,7 +119,7 @@ class ProcessActorManager(ActorManager):
         self._weights = SharedWeightSlot(make_actor.weight_forms)
         self._limiter = SharedRateLimiter(self._channels, config.n_buffer)
         self._handles = [
-            ActorHandle(actor_id, self._channels[actor_id], config.max_restarts)
+            ActorHandle(actor_id, self._channels[actor_id], config.max_restarts, clock)
             for actor_id in actors
         ]
         self._receiver = Receiver(self._handles)
@@ -149,7 +149,7 @@ class ProcessActorManager(ActorManager):
             config=self.config,
             make_actor=self._packed,
             actor_id=actor_id,
-            incarnation=self._saved.actors[actor_id].next_incarnation + incarnation,
+            incarnation=self._handles[actor_id].record.incarnation(incarnation + 1),
             channel=self._channels[actor_id],
             weights=self._weights,
         )
@@ -195,9 +195,8 @@ class ProcessActorManager(ActorManager):
         return self._receiver.take()
 
     def state_dict(self) -> State:
-        now_s = self._clock.now_s()
         actors = [
-            handle.saved(reader.rows, now_s)
+            handle.saved(reader.rows)
             for handle, reader in zip(self._handles, self._receiver.readers, strict=True)
         ]
         return self._saved.after(actors).state_dict()
@@ -205,7 +204,7 @@ class ProcessActorManager(ActorManager):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self._saved = SavedActors.load(state, self.config.num_actors).without_states()
         for handle, saved in zip(self._handles, self._saved.actors, strict=True):
-            handle.earlier = saved
+            handle.record.earlier = saved
         self._limiter.resume(self._saved.samples)
 
     def stop(self) -> list[Experience]:
@@ -242,9 +241,8 @@ class ProcessActorManager(ActorManager):
             self._pipe.wait(min(left_s, 0.05))
 
     def stats(self) -> list[ActorStats]:
-        now_s = self._clock.now_s()
         return [
-            handle.stats(reader.rows, now_s)
+            handle.stats(reader.rows)
             for handle, reader in zip(self._handles, self._receiver.readers, strict=True)
         ]
 

@@ -17,7 +17,7 @@ from border_cli.actor_manager.actor import ActorFactory, copied
 from border_cli.actor_manager.broker import ENDED, JOINED, BrokerRecipe, run
 from border_cli.actor_manager.config import RayConfig
 from border_cli.actor_manager.leases import WAITS_FOR, Stage
-from border_cli.actor_manager.saved_actors import SavedActor, SavedActors
+from border_cli.actor_manager.record import ActorRecord, SavedActor, SavedActors
 from border_cli.actor_manager.shared_ring import (
     ACTING,
     ACTOR_BEATS,
@@ -165,14 +165,13 @@ class RayActorManager(ActorManager):
         self._reader = RingReader(self._ring, actors)
         self._weights = SharedWeightSlot(make_actor.weight_forms)
         self._saved = SavedActors.fresh(actors)  # with which this attempt begins
+        self._records = [ActorRecord(actor_id, clock) for actor_id in range(actors)]
         self._pulses = [
             BrokerPulse(self._ring),
             *(RemotePulse(i, self._ring) for i in range(actors)),
         ]
         self._shares = SharesSince()
         self._gauged_s = clock.now_s()
-        self._began_s: float | None = None
-        self._ended_s: float | None = None
         self._network: Metrics = {}
         self._permitted = 0.0
         self._last = False
@@ -194,7 +193,8 @@ class RayActorManager(ActorManager):
             self.stop()
             self._close()
             raise
-        self._began_s = self._clock.now_s()
+        for each in self._records:
+            each.begin()
         return self
 
     def _start_broker(self) -> ChildProcess:
@@ -320,61 +320,49 @@ class RayActorManager(ActorManager):
             if over or left_s <= 0:
                 break
             self._ring.learner_pipe.wait(min(left_s, 0.05))
-        self._ended_s = self._clock.now_s()
+        for each in self._records:
+            each.end()
         self._stopped = True  # only now: the next call completes one that was interrupted
         return arrived
 
     def state_dict(self) -> State:
-        actors = [self._saved_actor(each) for each in self._saved.actors]
+        actors = [self._saved_actor(each) for each in self._records]
         return self._saved.after(actors).state_dict()
 
-    def _saved_actor(self, earlier: SavedActor) -> SavedActor:
+    def _saved_actor(self, record: ActorRecord) -> SavedActor:
         """One actor for a checkpoint: what arrived and was not received is lost."""
-        at, words = ACTOR_WORDS * earlier.actor_id, self._ring.actors
-        arrived = words[at + ROWS]
-        stats = self._stats(earlier, arrived)
-        waiting = max(0, arrived - self._reader.rows[earlier.actor_id])
-        started = words[at + INCARNATIONS]
-        incarnation = earlier.next_incarnation + started - 1 if started else earlier.incarnation
-        return SavedActor.of(
-            replace(stats, lost_samples=stats.lost_samples + waiting), incarnation=incarnation
-        )
+        counted, arrived = self._counted(record.actor_id)
+        waiting = max(0, arrived - counted.samples)
+        begun = self._ring.actors[ACTOR_WORDS * record.actor_id + INCARNATIONS]
+        return record.saved(replace(counted, lost_samples=counted.lost_samples + waiting), begun)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self._saved = SavedActors.load(state, self.config.most_actors).without_states()
+        for record, saved in zip(self._records, self._saved.actors, strict=True):
+            record.earlier = saved
         self._ring.broker[GRANTED] = self._saved.samples
 
     def stats(self) -> list[ActorStats]:
-        words = self._ring.actors
-        return [
-            self._stats(each, words[ACTOR_WORDS * each.actor_id + ROWS])
-            for each in self._saved.actors
-        ]
+        return [each.stats(self._counted(each.actor_id)[0]) for each in self._records]
 
-    def _stats(self, earlier: SavedActor, arrived: int) -> ActorStats:
-        """One actor when so many samples had arrived from it.
+    def _counted(self, actor_id: int) -> tuple[ActorStats, int]:
+        """The counters of an actor in this attempt, and its samples that arrived.
 
         Its env steps follow from the samples that arrived and were lost, each read once: so all
         are of one moment, whatever the broker writes meanwhile.
         """
-        actor_id, ring = earlier.actor_id, self._ring
-        at, first = ACTOR_WORDS * actor_id, len(ACTOR_SECTIONS) * actor_id
-        until_s = self._ended_s if self._ended_s is not None else self._clock.now_s()
-        lasted_s = until_s - self._began_s if self._began_s is not None else 0.0
-        lost = ring.actors[at + LOST]
-        return ActorStats(
+        ring, at, first = self._ring, ACTOR_WORDS * actor_id, len(ACTOR_SECTIONS) * actor_id
+        arrived, lost = ring.actors[at + ROWS], ring.actors[at + LOST]
+        seconds = ring.seconds[first : first + len(ACTOR_SECTIONS)]
+        stats = ActorStats(
             actor_id=actor_id,
-            env_steps=earlier.env_steps + arrived + lost + ring.actors[at + SURPLUS],
-            samples=earlier.samples + self._reader.rows[actor_id],
-            duration_s=earlier.duration_s + lasted_s,
-            restarts=earlier.restarts + ring.actors[at + RESTARTS],
-            lost_samples=earlier.lost + lost,
-            restarted_episodes=earlier.restarted_episodes,
-            seconds={
-                section: earlier.seconds[number] + ring.seconds[first + number]
-                for number, section in enumerate(ACTOR_SECTIONS)
-            },
+            env_steps=arrived + lost + ring.actors[at + SURPLUS],
+            samples=self._reader.rows[actor_id],
+            restarts=ring.actors[at + RESTARTS],
+            lost_samples=lost,
+            seconds=dict(zip(ACTOR_SECTIONS, seconds, strict=True)),
         )
+        return stats, arrived
 
     def heartbeats(self) -> Sequence[Pulse]:
         return self._pulses

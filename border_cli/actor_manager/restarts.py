@@ -8,11 +8,14 @@ a process (a signal, a hang) is not an exception and always uses `max_restarts`.
 
 from __future__ import annotations
 
+import logging
 import re
 from pathlib import Path
-from typing import TypeAlias
+from typing import NoReturn, TypeAlias
 
 from border_cli.core.errors import ActorCrashed
+
+log = logging.getLogger(__name__)
 
 FIRST_BACK_OFF_S = 0.1
 LONGEST_BACK_OFF_S = 5.0
@@ -50,47 +53,52 @@ class Restarts:
         """`renewed`: an actor that delivers samples has those again that deaths had used; what its
         own code raises uses them up for good."""
         self._actor_id = actor_id
-        self.most = most
+        self._most = most
         self._renewed = renewed
         self._first_traceback: str | None = None
-        self._since_delivery = 0  # failures since the last message that arrived
+        self._delivered = 0  # samples until the failure before
+        self._since_delivery = 0  # failures
         self._last: Origin | None = None  # of the failure before, if nothing was delivered since
         self.made = 0
-        self.spent = 0  # of those that are allowed
+        self._spent = 0  # of those that are allowed
         self._raised = 0  # of these, for exceptions
 
-    def delivered(self) -> None:
-        """Samples of it arrived: the next pause is the shortest again."""
-        if self._renewed and self.spent:
-            self.spent = self._raised
-        self._since_delivery = 0
-        self._last = None
-
-    def failed(self, text: str) -> float:
+    def failed(self, text: str, *, delivered: int, where: str = "") -> float:
         """Takes the traceback of a failure; returns the seconds to pause before the restart.
 
-        Raises `ActorCrashed` with the first traceback once no restarts are left, or where an
-        incarnation delivered nothing and then raised what the one before had raised in the same
-        line: another one would, too. The death of a process comes with a text that is no traceback;
-        it may be chance, and only the number of restarts limits it.
+        `delivered` are the samples that arrived from all incarnations so far. Raises `ActorCrashed`
+        with the first traceback once no restarts are left, or where an incarnation delivered
+        nothing and then raised what the one before had raised in the same line: another one would,
+        too. The death of a process comes with a text that is no traceback; it may be chance, and
+        only the number of restarts limits it.
         """
+        if delivered > self._delivered:
+            self._renew(delivered)
         self._first_traceback = self._first_traceback or text
         last, self._last = self._last, origin(text)
-        if self.spent >= self.most:
-            raise ActorCrashed(
-                self._actor_id,
-                f"no restarts are left (actor_manager.max_restarts={self.most})",
-                self._first_traceback,
-            )
+        if self._spent >= self._most:
+            self._end(f"no restarts are left (actor_manager.max_restarts={self._most})", where)
         if self._last is not None and self._last == last:
-            raise ActorCrashed(
-                self._actor_id,
-                "the restarted actor failed the same way before delivering a sample",
-                self._first_traceback,
-            )
+            self._end("the restarted actor failed the same way before delivering a sample", where)
         self.made += 1
-        self.spent += 1
+        self._spent += 1
         self._raised += self._last is not None
+        log.warning(
+            "actor %d failed%s, restart %d of %d:\n%s",
+            self._actor_id, where, self._spent, self._most, text,
+        )  # fmt: skip
         delay_s = min(LONGEST_BACK_OFF_S, FIRST_BACK_OFF_S * 2.0**self._since_delivery)
         self._since_delivery = min(self._since_delivery + 1, _DOUBLINGS)
         return delay_s
+
+    def _renew(self, delivered: int) -> None:
+        """Samples have arrived since the last failure."""
+        self._delivered = delivered
+        self._since_delivery = 0
+        self._last = None
+        if self._renewed:
+            self._spent = self._raised
+
+    def _end(self, why: str, where: str) -> NoReturn:
+        log.error("actor %d failed%s and is not restarted", self._actor_id, where)
+        raise ActorCrashed(self._actor_id, why, self._first_traceback or "")

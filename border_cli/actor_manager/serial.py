@@ -102,7 +102,7 @@ class SerialActorManager(LocalActorManager):
             try:
                 act()
             except (Exception, SystemExit):
-                self._pause(worker, self._reap(worker))
+                self._recover(worker)
 
     def stop(self) -> list[Experience]:
         if self._end is None:

@@ -12,10 +12,11 @@ import logging
 import threading
 import traceback
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from multiprocessing.connection import wait
 
+from border_cli.actor_manager.record import ActorRecord, SavedActor
 from border_cli.actor_manager.restarts import Restarts
-from border_cli.actor_manager.saved_actors import SavedActor
 from border_cli.actor_manager.shared_channel import (
     BEATS,
     CLOSING,
@@ -44,20 +45,19 @@ StartIncarnation = Callable[[int, int], ChildProcess]  # actor id, incarnation i
 class ActorHandle(Pulse):
     """One actor over all its processes; the supervisor's thread writes it, others read."""
 
-    def __init__(self, actor_id: int, channel: SharedChannel, most_restarts: int) -> None:
+    def __init__(
+        self, actor_id: int, channel: SharedChannel, most_restarts: int, clock: Clock
+    ) -> None:
         self.actor_id = actor_id
         self.channel = channel
+        self.record = ActorRecord(actor_id, clock)
         self.restarts = Restarts(actor_id, most_restarts)
-        self.earlier = SavedActor(actor_id=actor_id)  # of the attempts before this one
         self.process: ChildProcess | None = None
         self.due_s = 0.0  # when its next incarnation begins
-        self.started_s: float | None = None
-        self.stopped_s: float | None = None
         self.stuck = False  # the watchdog has requested its replacement
         self.stack: str | None = None  # of the process that was killed because it was stuck
         self.ended = False
         self.wake: Callable[[], None] = lambda: None  # wakes the supervisor
-        self._delivered = 0  # samples of all incarnations until the last failure
         self._counting = threading.Lock()  # while a process that ended is counted
 
     def reap(self) -> None:
@@ -70,52 +70,35 @@ class ActorHandle(Pulse):
 
         What it wrote counts as delivered, whether or not the learner has taken it in yet.
         """
-        if self.channel.actor[MADE] > self._delivered:
-            self._delivered = self.channel.actor[MADE]
-            self.restarts.delivered()
-        return self.restarts.failed(why)
+        return self.restarts.failed(why, delivered=self.channel.actor[MADE])
 
-    def stats(self, received: int, now_s: float) -> ActorStats:
+    def stats(self, received: int) -> ActorStats:
         """Its counters over the whole run, with the samples received in this attempt."""
-        _, env_steps, lost = self._counts()
-        return self._stats(env_steps, received, lost, now_s)
+        return self.record.stats(self._counted(received)[0])
 
-    def saved(self, received: int, now_s: float) -> SavedActor:
-        """The same for a checkpoint: what the learner has not received is lost."""
-        made, env_steps, lost = self._counts()
-        began = self.channel.actor[BEATS] > 0  # else no seed was used
-        earlier = self.earlier
-        return SavedActor.of(
-            self._stats(env_steps, received, lost + made - received, now_s),
-            incarnation=(
-                earlier.next_incarnation + self.restarts.made if began else earlier.incarnation
-            ),
-        )
+    def saved(self, received: int) -> SavedActor:
+        """Its counters for a checkpoint: samples that the learner has not received are lost."""
+        counted, made = self._counted(received)
+        lost = counted.lost_samples + made - received
+        # A process that made no step has used no seed.
+        begun = self.restarts.made + 1 if self.channel.actor[BEATS] else 0
+        return self.record.saved(replace(counted, lost_samples=lost), begun)
 
-    def _counts(self) -> tuple[int, int, int]:
-        """Samples that were made and not lost, env steps and lost samples, at one moment."""
+    def _counted(self, received: int) -> tuple[ActorStats, int]:
+        """Its counters in this attempt, and its samples that were made and not lost; all of one
+        moment."""
         with self._counting:
-            return *self.channel.counts(), self.channel.actor[LOST]
-
-    def _stats(self, env_steps: int, received: int, lost: int, now_s: float) -> ActorStats:
-        earlier = self.earlier
-        until_s = self.stopped_s if self.stopped_s is not None else now_s
-        lasted_s = until_s - self.started_s if self.started_s is not None else 0.0
-        return ActorStats(
+            made, env_steps = self.channel.counts()
+            lost = self.channel.actor[LOST]
+        stats = ActorStats(
             actor_id=self.actor_id,
-            env_steps=earlier.env_steps + env_steps,
-            samples=earlier.samples + received,
-            duration_s=earlier.duration_s + lasted_s,
-            restarts=earlier.restarts + self.restarts.made,
-            lost_samples=earlier.lost + lost,
-            restarted_episodes=earlier.restarted_episodes,
-            seconds={
-                section: before + now
-                for section, before, now in zip(
-                    ACTOR_SECTIONS, earlier.seconds, self.channel.seconds, strict=True
-                )
-            },
+            env_steps=env_steps,
+            samples=received,
+            restarts=self.restarts.made,
+            lost_samples=lost,
+            seconds=dict(zip(ACTOR_SECTIONS, self.channel.seconds, strict=True)),
         )
+        return stats, made
 
     @property
     def name(self) -> str:
@@ -247,8 +230,7 @@ class Supervisor:
             if self._closing:
                 self._end(handle)
             elif handle.due_s <= self._clock.now_s():
-                if handle.started_s is None:
-                    handle.started_s = self._clock.now_s()
+                handle.record.begin()
                 self._start_process(handle)
 
     def _start_process(self, handle: ActorHandle) -> None:
@@ -324,14 +306,8 @@ class Supervisor:
         try:
             handle.due_s = self._clock.now_s() + handle.failed(why)
         except ActorCrashed as error:
-            log.error("actor %d failed and is not restarted", handle.actor_id)
             self._end(handle)
             self._fail(error)
-            return
-        log.warning(
-            "actor %d failed, restart %d of %d:\n%s",
-            handle.actor_id, handle.restarts.made, handle.restarts.most, why,
-        )  # fmt: skip
 
     def _reap(self, handle: ActorHandle) -> str | None:
         process, handle.process = handle.process, None
@@ -342,5 +318,5 @@ class Supervisor:
 
     def _end(self, handle: ActorHandle) -> None:
         handle.ended = True
-        handle.stopped_s = self._clock.now_s()
+        handle.record.end()
         self._learner_pipe.wake()

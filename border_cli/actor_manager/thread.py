@@ -7,10 +7,8 @@ import sys
 import threading
 import traceback
 from collections import deque
-from collections.abc import Mapping
-from dataclasses import replace
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from border_cli.actor_manager.actor import Actor, ActorFactory, Message, Send
 from border_cli.actor_manager.config import ThreadConfig
@@ -104,7 +102,7 @@ class ThreadActorManager(LocalActorManager):
     def __init__(self, config: ThreadConfig, *, make_actor: ActorFactory, clock: Clock) -> None:
         super().__init__(config, make_actor=make_actor, send=self._send, clock=clock)
         self._channel = Channel(MESSAGES_PER_ACTOR * config.num_actors)
-        self._received = [0] * config.num_actors  # samples, over all attempts
+        self._received = [0] * config.num_actors  # samples of this attempt
         self._failing = threading.Lock()
         self._crash: RunFailed | None = None  # the first one
         self._hung: ActorHung | None = None  # the first one
@@ -139,10 +137,6 @@ class ThreadActorManager(LocalActorManager):
             self._raise_crash()
             if self._hung:
                 raise self._hung
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        super().load_state_dict(state)
-        self._received = [each.samples for each in self._saved.actors]
 
     def _make(
         self,
@@ -183,7 +177,7 @@ class ThreadActorManager(LocalActorManager):
             worker.flush()
             raise
         except (Exception, SystemExit):
-            self._pause(worker, self._reap(worker))
+            self._recover(worker)
 
     def _step(self, worker: Worker) -> None:
         if self._limiter.closed:
@@ -263,7 +257,7 @@ class ThreadActorManager(LocalActorManager):
 
     def stats(self) -> list[ActorStats]:
         return [
-            replace(worker.stats, samples=received)
+            worker.stats_of(received)
             for worker, received in zip(self._workers, self._received, strict=True)
         ]
 

@@ -13,11 +13,11 @@ from typing import Any
 
 from border_cli.actor_manager.actor import BLOCKED, Actor, ActorFactory, Send
 from border_cli.actor_manager.rate_limiter import RateLimiter
+from border_cli.actor_manager.record import ActorRecord, SavedActor, SavedActors, rows_in_proxy
 from border_cli.actor_manager.restarts import Restarts
-from border_cli.actor_manager.saved_actors import SavedActor, SavedActors, rows_in_proxy
 from border_cli.actor_manager.weights import WeightSlot
 from border_cli.core.config import ActorManagerConfig
-from border_cli.core.errors import ActorCrashed, BadStep
+from border_cli.core.errors import BadStep
 from border_cli.core.interfaces import ActorManager, ActorStats
 from border_cli.core.stop import Heartbeat
 from border_cli.core.timing import ACTOR_SECTIONS, Clock
@@ -25,42 +25,41 @@ from border_cli.core.types import Snapshot, State
 
 log = logging.getLogger(__name__)
 
+_BLOCKED = ACTOR_SECTIONS[BLOCKED]
+
 MakeIncarnation = Callable[[int, int, State | None], Actor]  # actor id, incarnation, saved state
 
 
 class Worker:
     """Makes an actor, steps it, and makes another one when it fails, within its restarts.
 
-    Owned by the thread that calls `step`; other threads may call `stats` and `saved`.
+    Owned by the thread that calls `step`; other threads may call `stats` and `saved`. All numbers
+    of samples are those of this attempt.
     """
 
     def __init__(
         self, actor_id: int, make: MakeIncarnation, *, max_restarts: int, clock: Clock
     ) -> None:
-        self.actor_id = actor_id
         self.heartbeat = Heartbeat(f"actor {actor_id}")
+        self.record = ActorRecord(actor_id, clock)
         self._make = make
-        self._clock = clock
         self._restarts = Restarts(actor_id, max_restarts)
         self._actor: Actor | None = None
-        self._started_s: float | None = None
-        self._stopped_s: float | None = None
-        self.blocked_s = 0.0  # waited for the rate limiter
+        self._begun = 0  # incarnations
+        self._past = ActorStats(actor_id=actor_id)  # of the incarnations before the actor
+        self._state: State | None = None  # with which the next incarnation continues
         self._counting = threading.Lock()  # while the counters of an actor that ends are added
-        self.load(SavedActor(actor_id=actor_id))
+        self.blocked_s = 0.0  # waited for the rate limiter
+        self.sent = 0  # samples in all messages
+        self.made = 0  # samples that it made and did not lose
+        self.granted = 0  # samples that it may make in all
 
     def load(self, saved: SavedActor) -> None:
         """Goes on from there; called before the first step."""
-        self._earlier = saved  # of the attempts before this one
-        self._incarnation, self._next_incarnation = saved.incarnation, saved.next_incarnation
-        self._state = saved.state  # with which the next incarnation continues
-        self._past_env_steps = saved.env_steps  # of earlier incarnations
-        self._past_seconds = list(saved.seconds)
-        self._past_restarted = saved.restarted_episodes
-        self._lost = saved.lost
-        self._sent_at_failure = self.sent = saved.samples  # samples in all messages
-        self.made = saved.samples + saved.lost + rows_in_proxy(saved.state)  # samples
-        self.granted = self.made + saved.budget  # samples that it may make in all
+        self.record.earlier = saved
+        self._state = saved.state
+        self.made = rows_in_proxy(saved.state)
+        self.granted = self.made + saved.budget
 
     @property
     def budget(self) -> int:
@@ -73,10 +72,10 @@ class Worker:
         self.heartbeat.beats += 1
 
     def _start_incarnation(self) -> Actor:
-        if self._started_s is None:
-            self._started_s = self._clock.now_s()
-        self._incarnation = self._next_incarnation
-        self._actor = self._make(self.actor_id, self._incarnation, self._state)
+        self.record.begin()
+        self._begun += 1
+        incarnation = self.record.incarnation(self._begun)
+        self._actor = self._make(self.record.actor_id, incarnation, self._state)
         self._state = None  # only now: until then this is its state
         return self._actor
 
@@ -86,7 +85,7 @@ class Worker:
             self._actor.flush()
 
     def flush_saved(self) -> None:
-        """The same; a saved actor is made for it, because what it had gathered is needed."""
+        """Sends what the actor has gathered; a saved one that had gathered some is made first."""
         if self._actor is None and self._state is not None:
             self._start_incarnation()
         self.flush()
@@ -99,29 +98,18 @@ class Worker:
         or none can help, and a `BadStep` at once.
         """
         error, text = sys.exception(), traceback.format_exc()
+        env_steps = self.stats.env_steps
         built = "during construction" if self._state is None else "while being restored"
-        where = f"at env step {self._env_steps}" if self._actor else built
+        where = f" at env step {env_steps}" if self._actor else f" {built}"
         unused = self._discard()
         if isinstance(error, BadStep):
-            raise error.of_actor(self.actor_id, self._env_steps)
-        if self.sent > self._sent_at_failure:
-            self._sent_at_failure = self.sent
-            self._restarts.delivered()
-        try:
-            delay_s = self._restarts.failed(text)
-        except ActorCrashed:
-            log.error("actor %d failed %s and is not restarted", self.actor_id, where)
-            raise
-        log.warning(
-            "actor %d failed %s, restart %d of %d:\n%s",
-            self.actor_id, where, self._restarts.made, self._restarts.most, text,
-        )  # fmt: skip
-        return unused, delay_s
+            raise error.of_actor(self.record.actor_id, env_steps)
+        return unused, self._restarts.failed(text, delivered=self.sent, where=where)
 
     def close(self) -> None:
         """Ends the actor; what it had gathered and not sent counts as lost."""
         self._discard()
-        self._stopped_s = self._clock.now_s()
+        self.record.end()
         self.heartbeat.waiting_for = "nothing (it has ended)"
 
     def _discard(self) -> int:
@@ -129,21 +117,52 @@ class Worker:
         actor = self._actor
         with self._counting:
             lost = rows_in_proxy(self._state) if actor is None else actor.proxy.rows
-            if actor is not None:
-                self._past_env_steps += actor.env_steps
-                self._past_seconds = self._seconds_with(actor)
-                self._past_restarted += actor.restarted_episodes
+            self._past = replace(self._attempt, lost_samples=self._past.lost_samples + lost)
             unused = self.budget + lost
-            self._lost += lost
             self._actor = self._state = None
-            self._next_incarnation = self._incarnation + 1
-            self.made = self.granted = self.sent + self._lost
+            self.made = self.granted = self.sent
         if actor is not None:
             try:
                 actor.close()
             except Exception:
-                log.exception("actor %d: closing its environment failed", self.actor_id)
+                log.exception("%s: closing its environment failed", self.heartbeat.name)
         return unused
+
+    @property
+    def _attempt(self) -> ActorStats:
+        """Its counters in this attempt."""
+        actor = self._actor
+        if actor is None:
+            return self._past
+        return self._past.plus(
+            ActorStats(
+                actor_id=self.record.actor_id,
+                env_steps=actor.env_steps,
+                restarted_episodes=actor.restarted_episodes,
+                seconds=dict(zip(ACTOR_SECTIONS, actor.seconds, strict=True)),
+            )
+        )
+
+    def _counted(self, received: int) -> ActorStats:
+        """Its counters in this attempt, of whose samples the learner has received so many."""
+        with self._counting:
+            attempt = self._attempt
+            blocked_s = self.blocked_s + attempt.seconds.get(_BLOCKED, 0.0)
+            return replace(
+                attempt,
+                samples=received,
+                restarts=self._restarts.made,
+                seconds={**attempt.seconds, _BLOCKED: blocked_s},
+            )
+
+    def stats_of(self, received: int) -> ActorStats:
+        """Its counters over the whole run, once the learner has received so many samples."""
+        return self.record.stats(self._counted(received))
+
+    @property
+    def stats(self) -> ActorStats:
+        """Its counters over the whole run, of whose messages the learner has received all."""
+        return self.stats_of(self.sent)
 
     def saved(self, received: int) -> SavedActor:
         """Its counters without its state, once the learner has received so many samples.
@@ -151,17 +170,18 @@ class Worker:
         For any thread. Samples are read before env steps, which the actor counts first.
         """
         # Within a step it may have sent more than it has counted.
-        made = max(self.made, max(self.sent, received) + self._lost)
-        stats = replace(self.stats, samples=received, lost_samples=made - received)
-        return SavedActor.of(stats, incarnation=self._incarnation)
+        made = max(self.made, self.sent, received)
+        attempt = self._counted(received)
+        lost = attempt.lost_samples + made - received
+        return self.record.saved(replace(attempt, lost_samples=lost), self._begun)
 
     def saved_exactly(self) -> SavedActor:
-        """The same with its state, between two steps; for the thread that owns it."""
+        """Its counters with its state, between two steps; for the thread that owns it."""
         state = self._state_now()
         if state is None:
             return self.saved(self.sent)
-        return SavedActor.of(
-            self.stats, incarnation=self._incarnation, budget=self.budget, state=state
+        return self.record.saved(
+            self._counted(self.sent), self._begun, budget=self.budget, state=state
         )
 
     def _state_now(self) -> State | None:
@@ -171,47 +191,9 @@ class Worker:
             return self._actor.state_dict()
         except Exception:  # saving must never end a run
             log.exception(
-                "could not save actor %d: a resumed run starts it from scratch", self.actor_id
+                "could not save %s: a resumed run starts it from scratch", self.heartbeat.name
             )
             return None
-
-    @property
-    def _env_steps(self) -> int:
-        actor = self._actor
-        return self._past_env_steps + (actor.env_steps if actor is not None else 0)
-
-    @property
-    def _seconds(self) -> list[float]:
-        actor = self._actor
-        seconds = self._seconds_with(actor) if actor is not None else list(self._past_seconds)
-        seconds[BLOCKED] += self.blocked_s
-        return seconds
-
-    def _seconds_with(self, actor: Actor) -> list[float]:
-        return [past + now for past, now in zip(self._past_seconds, actor.seconds, strict=True)]
-
-    @property
-    def _duration_s(self) -> float:
-        now_s = self._stopped_s if self._stopped_s is not None else self._clock.now_s()
-        lasted_s = now_s - self._started_s if self._started_s is not None else 0.0
-        return self._earlier.duration_s + lasted_s
-
-    @property
-    def stats(self) -> ActorStats:
-        """Its counters over the whole run."""
-        with self._counting:
-            actor = self._actor
-            return ActorStats(
-                actor_id=self.actor_id,
-                env_steps=self._env_steps,
-                samples=self.sent,
-                duration_s=self._duration_s,
-                restarts=self._earlier.restarts + self._restarts.made,
-                lost_samples=self._lost,
-                restarted_episodes=self._past_restarted
-                + (actor.restarted_episodes if actor is not None else 0),
-                seconds=dict(zip(ACTOR_SECTIONS, self._seconds, strict=True)),
-            )
 
 
 class LocalActorManager(ActorManager):
@@ -260,14 +242,11 @@ class LocalActorManager(ActorManager):
             worker.load(each)
         self._limiter.resume(self._saved.granted)
 
-    def _reap(self, worker: Worker) -> float:
-        """Handles the current exception: gives its samples back; returns the pause that is due."""
+    def _recover(self, worker: Worker) -> None:
+        """Handles the current exception of an actor: gives its samples back, and pauses before its
+        next incarnation. Raises `Closed` at once when the limiter closes."""
         unused, delay_s = worker.failed()
         self._limiter.give_back(unused)
-        return delay_s
-
-    def _pause(self, worker: Worker, delay_s: float) -> None:
-        """Waits before a new incarnation; raises `Closed` at once when the limiter closes."""
         with worker.heartbeat.waiting("its restart"):
             self._limiter.pause(delay_s)
 

@@ -403,11 +403,11 @@ class ActorStats:
     """Counters of one actor, over all its incarnations."""
 
     actor_id: int
-    env_steps: int
-    samples: int  # transitions that the learner received
-    duration_s: float
-    restarts: int
-    lost_samples: int  # transitions that it never will: of crashed actors, or in flight at a kill
+    env_steps: int = 0
+    samples: int = 0  # transitions that the learner received
+    duration_s: float = 0.0
+    restarts: int = 0
+    lost_samples: int = 0  # that it never will: of crashed actors, or in flight at a kill
     restarted_episodes: int = 0  # that a resumed run could not continue
     # Where its time went: act, env_step, process, send, blocked. Estimated from steps that were
     # timed now and then; empty where none was.
@@ -416,6 +416,22 @@ class ActorStats:
     @property
     def samples_per_sec(self) -> float:
         return self.samples / self.duration_s if self.duration_s > 0 else 0.0
+
+    def plus(self, later: ActorStats) -> ActorStats:
+        """All counters added to those of a later time."""
+        return ActorStats(
+            actor_id=self.actor_id,
+            env_steps=self.env_steps + later.env_steps,
+            samples=self.samples + later.samples,
+            duration_s=self.duration_s + later.duration_s,
+            restarts=self.restarts + later.restarts,
+            lost_samples=self.lost_samples + later.lost_samples,
+            restarted_episodes=self.restarted_episodes + later.restarted_episodes,
+            seconds={
+                section: self.seconds.get(section, 0.0) + later.seconds.get(section, 0.0)
+                for section in {**self.seconds, **later.seconds}
+            },
+        )
 
 
 class ActorManager(ABC):

@@ -251,7 +251,7 @@ def test_a_state_taken_between_any_two_words_has_no_step_without_a_sample() -> N
 
     def look() -> None:
         (actor,) = manager.state_dict()["actors"]
-        seen.append((actor["env_steps"], actor["samples"], actor["lost"]))
+        seen.append((actor["env_steps"], actor["samples"], actor["lost_samples"]))
 
     run.ring.actors = Watched(words, look)
     run.weights.publish(snapshot())
@@ -298,7 +298,7 @@ def test_a_manager_of_a_cluster_takes_the_state_of_any_other_and_gives_it_on() -
     manager = Built("ray", num_actors=2, n_buffer=4, state=state).manager
     again = manager.state_dict()
     assert again["samples"] == received > 0
-    for name in ("samples", "env_steps", "lost", "duration_s", "seconds"):
+    for name in ("samples", "env_steps", "lost_samples", "duration_s", "seconds"):
         before = [each[name] for each in state["actors"]]
         assert [each[name] for each in again["actors"]] == before
     assert [each["incarnation"] for each in again["actors"]] == [0, 0, 0]  # seeds that were used

@@ -12,23 +12,31 @@ from border_cli.core.errors import ActorCrashed
 
 def test_the_pause_doubles_to_five_seconds_and_a_delivery_makes_it_short_again() -> None:
     restarts = Restarts(0, 100)
-    assert [restarts.failed("boom") for _ in range(8)] == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
-    restarts.delivered()
-    assert [restarts.failed("boom") for _ in range(2)] == [0.1, 0.2]
+    assert [restarts.failed("boom", delivered=0) for _ in range(8)] == [
+        0.1,
+        0.2,
+        0.4,
+        0.8,
+        1.6,
+        3.2,
+        5.0,
+        5.0,
+    ]
+    assert [restarts.failed("boom", delivered=1) for _ in range(2)] == [0.1, 0.2]
 
 
 def test_a_thousand_failures_in_a_row_still_pause_five_seconds() -> None:
     restarts = Restarts(0, 5_000)
-    assert {restarts.failed("boom") for _ in range(2_000)} >= {0.1, 5.0}
-    assert restarts.failed("boom") == 5.0
+    assert {restarts.failed("boom", delivered=0) for _ in range(2_000)} >= {0.1, 5.0}
+    assert restarts.failed("boom", delivered=0) == 5.0
 
 
 def test_past_the_budget_the_first_traceback_is_raised() -> None:
     restarts = Restarts(4, 2)
-    restarts.failed("the first")
-    restarts.failed("the second")
+    restarts.failed("the first", delivered=0)
+    restarts.failed("the second", delivered=0)
     with pytest.raises(ActorCrashed, match=r"(?s)actor 4 .*the first"):
-        restarts.failed("the third")
+        restarts.failed("the third", delivered=0)
     assert restarts.made == 2
 
 
@@ -44,26 +52,25 @@ def raised_by(kind: type[Exception], message: str, *, elsewhere: bool = False) -
 
 def test_the_same_failure_again_before_a_delivery_ends_it_whatever_its_message() -> None:
     restarts = Restarts(4, 3)
-    restarts.failed(raised_by(ValueError, "at step 1"))
+    restarts.failed(raised_by(ValueError, "at step 1"), delivered=0)
     again = r"(?s)at step 1; the restarted actor failed the same way before .*at step 1"
     with pytest.raises(ActorCrashed, match=again):
-        restarts.failed(raised_by(ValueError, "at step 2"))
+        restarts.failed(raised_by(ValueError, "at step 2"), delivered=0)
     assert restarts.made == 1
 
 
 def test_a_delivery_between_two_equal_failures_makes_the_second_a_new_one() -> None:
     restarts = Restarts(0, 3)
     for made in (1, 2, 3):
-        restarts.failed(raised_by(ValueError, "x"))
+        restarts.failed(raised_by(ValueError, "x"), delivered=made)
         assert restarts.made == made
-        restarts.delivered()
 
 
 def test_another_type_or_another_line_is_another_failure() -> None:
     restarts = Restarts(0, 3)
-    restarts.failed(raised_by(ValueError, "x"))
-    restarts.failed(raised_by(KeyError, "x"))
-    restarts.failed(raised_by(KeyError, "x", elsewhere=True))
+    restarts.failed(raised_by(ValueError, "x"), delivered=0)
+    restarts.failed(raised_by(KeyError, "x"), delivered=0)
+    restarts.failed(raised_by(KeyError, "x", elsewhere=True), delivered=0)
     assert restarts.made == 3
 
 
@@ -71,9 +78,9 @@ def test_of_a_chain_the_last_exception_counts() -> None:
     cause = raised_by(ValueError, "the cause")
     chained = "\nDuring handling of the above exception, another exception occurred:\n\n"
     restarts = Restarts(0, 3)
-    restarts.failed(cause + chained + raised_by(KeyError, "x"))
+    restarts.failed(cause + chained + raised_by(KeyError, "x"), delivered=0)
     with pytest.raises(ActorCrashed, match="failed the same way"):
-        restarts.failed(raised_by(KeyError, "y"))
+        restarts.failed(raised_by(KeyError, "y"), delivered=0)
 
 
 @pytest.mark.parametrize(
@@ -87,12 +94,12 @@ def test_of_a_chain_the_last_exception_counts() -> None:
 )
 def test_deaths_of_processes_always_use_the_budget(death: str) -> None:
     restarts = Restarts(0, 2)
-    restarts.failed(death)
-    restarts.failed(death)
+    restarts.failed(death, delivered=0)
+    restarts.failed(death, delivered=0)
     with pytest.raises(
         ActorCrashed, match=r"no restarts are left \(actor_manager.max_restarts=2\)"
     ):
-        restarts.failed(death)
+        restarts.failed(death, delivered=0)
 
 
 def test_the_lines_of_others_count_and_not_the_way_through_ours() -> None:
@@ -109,6 +116,6 @@ def test_the_lines_of_others_count_and_not_the_way_through_ours() -> None:
         )
 
     restarts = Restarts(0, 3)
-    restarts.failed(told(10))
+    restarts.failed(told(10), delivered=0)
     with pytest.raises(ActorCrashed, match=r"first with licences\.NoLicence; .* the same way"):
-        restarts.failed(told(20))
+        restarts.failed(told(20), delivered=0)

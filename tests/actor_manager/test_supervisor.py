@@ -26,7 +26,7 @@ class Watched:
         self.clock = FakeClock()
         self.channels = [channel_of("vector", capacity=4) for _ in range(2)]
         self.handles = [
-            ActorHandle(actor_id, channel, most_restarts)
+            ActorHandle(actor_id, channel, most_restarts, self.clock)
             for actor_id, channel in enumerate(self.channels)
         ]
         self.supervisor = Supervisor(

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 from channels import channel_of
-from fakes import CountingEnv
+from fakes import CountingEnv, FakeClock
 from managers import (
     Built,
     DrawingPolicyFactory,
@@ -37,6 +37,7 @@ from border_cli.actor_manager.shared_channel import ENV_STEPS, MADE
 from border_cli.actor_manager.supervisor import ActorHandle
 from border_cli.core.errors import ActorCrashed, CheckpointError
 from border_cli.core.interfaces import ActorManager
+from border_cli.core.timing import ACTOR_SECTIONS
 from border_cli.core.types import Array, Beat, Experience, State, leaves
 
 TURNS = 45
@@ -259,7 +260,7 @@ def test_an_actor_that_cannot_be_saved_begins_anew_and_training_goes_on() -> Non
     assert actor["state"] is None
     assert (actor["incarnation"], actor["budget"], actor["restarts"]) == (0, 0, 0)
     assert actor["samples"] == count(arrived)
-    assert actor["env_steps"] == actor["samples"] + actor["lost"]
+    assert actor["env_steps"] == actor["samples"] + actor["lost_samples"]
 
 
 def test_rows_that_were_saved_unsent_come_though_nothing_more_is_permitted() -> None:
@@ -387,11 +388,11 @@ def test_what_was_in_flight_is_counted_as_lost_and_made_again(backend: str) -> N
         arrived = receive(manager, 20)
         until(lambda: sum(each.env_steps for each in manager.stats()) > count(arrived) + 5)
         state = manager.state_dict()
-    lost = [each["lost"] for each in state["actors"]]
+    lost = [each["lost_samples"] for each in state["actors"]]
     assert sum(lost) >= 4  # two of those above may be steps under way
     assert state["samples"] == count(arrived)
     for each in state["actors"]:
-        made = each["samples"] + each["lost"]
+        made = each["samples"] + each["lost_samples"]
         assert made <= each["env_steps"] <= made + 1  # in the step that was under way
     with Built(backend, num_actors=2, n_buffer=4, state=state).manager as manager:
         limit = count(arrived) + 40
@@ -411,7 +412,7 @@ def test_after_a_stop_nothing_is_lost(backend: str) -> None:
     state = manager.state_dict()
     assert state["samples"] == count(arrived)
     for each in state["actors"]:
-        assert (each["env_steps"], each["lost"]) == (each["samples"], 0)
+        assert (each["env_steps"], each["lost_samples"]) == (each["samples"], 0)
     accounted(manager, arrived)
 
 
@@ -419,8 +420,8 @@ def test_after_a_stop_nothing_is_lost(backend: str) -> None:
 def test_a_state_of_an_earlier_version_is_resumed_without_its_episodes(backend: str) -> None:
     """Threads and processes were saved with their actors, which had sent all that they had."""
     counters = {
-        "restarts": 0, "restarted_episodes": 0, "lost": 0, "duration_s": 2.5,
-        "seconds": [0.1, 0.2, 0.3, 0.4, 0.5],
+        "restarts": 0, "restarted_episodes": 0, "lost_samples": 0, "duration_s": 2.5,
+        "seconds": dict(zip(ACTOR_SECTIONS, [0.1, 0.2, 0.3, 0.4, 0.5], strict=True)),
     }  # fmt: skip
     actor = {
         "env": {"count": 12}, "policy": {}, "step_processor": {}, "opt_steps": 3,
@@ -431,7 +432,7 @@ def test_a_state_of_an_earlier_version_is_resumed_without_its_episodes(backend: 
             {"actor_id": 0, "incarnation": 0, "env_steps": 12, "samples": 12, "budget": 3}
             | {"state": actor} | counters,
             {"actor_id": 1, "incarnation": 1, "env_steps": 9, "samples": 8, "budget": 0}
-            | {"state": None} | counters | {"lost": 1},
+            | {"state": None} | counters | {"lost_samples": 1},
         ],
         "samples": 20,
         "first": 0,
@@ -466,7 +467,7 @@ def test_saving_asks_nothing_of_an_actor_that_hangs(backend: str, tmp_path: Path
         assert count(receive(manager, 2)) == 2
         (actor,) = manager.state_dict()["actors"]
         released.set()
-    assert (actor["samples"], actor["lost"], actor["env_steps"]) == (2, 0, 2)
+    assert (actor["samples"], actor["lost_samples"], actor["env_steps"]) == (2, 0, 2)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -501,8 +502,8 @@ def test_the_samples_of_a_row_are_never_more_than_those_of_the_checkpoint_behind
 def test_counters_go_on_and_the_budget_of_restarts_is_fresh(backend: str, tmp_path: Path) -> None:
     state = saved(1, n_buffer=2, samples=10)
     state["actors"][0] |= {
-        "restarts": 3, "lost": 7, "restarted_episodes": 2, "duration_s": 50.0,
-        "seconds": [1.0, 2.0, 3.0, 4.0, 5.0],
+        "restarts": 3, "lost_samples": 7, "restarted_episodes": 2, "duration_s": 50.0,
+        "seconds": dict(zip(ACTOR_SECTIONS, [1.0, 2.0, 3.0, 4.0, 5.0], strict=True)),
     }  # fmt: skip
     built = Built(
         backend, lives=[Life(deed=fail, at=step) for step in (11, 11, 1, 1)], folder=tmp_path,
@@ -558,9 +559,9 @@ def test_a_state_taken_at_any_moment_fits_what_was_received(tmp_path: Path, kill
         state = manager.state_dict()
         assert [each["samples"] for each in state["actors"]] == received
         for each in state["actors"]:
-            assert each["lost"] >= 0
+            assert each["lost_samples"] >= 0
             # A kill between two stores leaves a step that made no sample.
-            assert 0 <= each["env_steps"] - each["samples"] - each["lost"] <= kills + 1
+            assert 0 <= each["env_steps"] - each["samples"] - each["lost_samples"] <= kills + 1
 
     killed = set[str]()
     with built.manager as manager:
@@ -603,9 +604,9 @@ class Interrupted:
 def test_what_a_process_makes_meanwhile_is_no_step_without_a_sample(at: int) -> None:
     channel = channel_of("vector", capacity=4)
     channel.actor = words = Interrupted(channel.actor, at)
-    saved = ActorHandle(0, channel, most_restarts=0).saved(received=0, now_s=0.0)
+    saved = ActorHandle(0, channel, 0, FakeClock()).saved(received=0)
     assert words.looks_left <= 0
-    assert saved.env_steps == saved.lost
+    assert saved.stats.env_steps == saved.stats.lost_samples
     channel.learner_pipe.close()
     channel.close()
 
@@ -628,7 +629,11 @@ def test_a_state_of_threads_taken_at_any_moment_fits_what_was_received() -> None
             state = manager.state_dict()
             assert [each["samples"] for each in state["actors"]] == received
             for each in state["actors"]:
-                assert each["env_steps"] - 1 <= each["samples"] + each["lost"] <= each["env_steps"]
+                assert (
+                    each["env_steps"] - 1
+                    <= each["samples"] + each["lost_samples"]
+                    <= each["env_steps"]
+                )
 
 
 @pytest.mark.stress
@@ -653,6 +658,6 @@ def test_runs_in_hundreds_of_attempts_lose_and_double_nothing() -> None:
             state = manager.state_dict()
             assert state["samples"] == total
             for each in state["actors"]:
-                assert each["env_steps"] == each["samples"] + each["lost"]
+                assert each["env_steps"] == each["samples"] + each["lost_samples"]
     finally:
         sys.setswitchinterval(interval)

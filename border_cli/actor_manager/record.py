@@ -1,15 +1,19 @@
-"""What a checkpoint holds of the actors, whichever manager ran them."""
+"""The record of each actor: its counters over a whole run, and what a checkpoint holds of it.
+
+Every manager keeps one `ActorRecord` per actor. It counts what its actors do in this attempt; the
+record adds what earlier attempts did. So any manager goes on from what any other one saved.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Self
 
 from border_cli.core.errors import CheckpointError
 from border_cli.core.interfaces import ActorStats
-from border_cli.core.timing import ACTOR_SECTIONS
+from border_cli.core.timing import Clock
 from border_cli.core.types import State
 from border_cli.core.words import counted
 
@@ -18,50 +22,19 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedActor:
-    """One actor: its counters over all its incarnations, and its state where that is exact."""
+    """One actor in a checkpoint: its counters, and its state where that is exact."""
 
-    actor_id: int
+    stats: ActorStats
     incarnation: int = -1  # the last one that began; -1: none did
-    restarts: int = 0
-    env_steps: int = 0
-    samples: int = 0  # transitions that the learner received
-    lost: int = 0  # transitions that it never will
-    restarted_episodes: int = 0
-    duration_s: float = 0.0
-    seconds: list[float] = field(default_factory=lambda: [0.0] * len(ACTOR_SECTIONS))
     budget: int = 0  # granted samples that it has not made yet; below 0 it owes
     state: State | None = None  # `Actor.state_dict`; None: its next incarnation is a new one
 
-    def __post_init__(self) -> None:
-        if self.state is None and self.budget:
-            raise ValueError("samples are granted to an actor that has no state")
-        if len(self.seconds) != len(ACTOR_SECTIONS):
-            raise ValueError(
-                f"expected {len(ACTOR_SECTIONS)} sections of seconds, got {len(self.seconds)}"
-            )
-
-    @classmethod
-    def of(
-        cls, stats: ActorStats, *, incarnation: int, budget: int = 0, state: State | None = None
-    ) -> Self:
-        return cls(
-            actor_id=stats.actor_id,
-            incarnation=incarnation,
-            restarts=stats.restarts,
-            env_steps=stats.env_steps,
-            samples=stats.samples,
-            lost=stats.lost_samples,
-            restarted_episodes=stats.restarted_episodes,
-            duration_s=stats.duration_s,
-            seconds=[stats.seconds.get(section, 0.0) for section in ACTOR_SECTIONS],
-            budget=budget,
-            state=state,
-        )
-
     @classmethod
     def load(cls, saved: Mapping[str, Any]) -> Self:
-        """What `state_dict` returned; raises TypeError or ValueError where it does not fit."""
-        return cls(**saved)
+        """From `state_dict`; raises KeyError or TypeError where it does not fit."""
+        rest = dict(saved)
+        own = {name: rest.pop(name) for name in ("incarnation", "budget", "state")}
+        return cls(stats=ActorStats(**rest), **own)
 
     @property
     def next_incarnation(self) -> int:
@@ -74,11 +47,14 @@ class SavedActor:
         return rows_in_proxy(self.state) + self.budget
 
     def ended(self) -> Self:
-        """The same without its state: what was in the proxy is lost."""
-        return replace(self, state=None, budget=0, lost=self.lost + rows_in_proxy(self.state))
+        """Without its state: the samples in its proxy are lost."""
+        lost = self.stats.lost_samples + rows_in_proxy(self.state)
+        return replace(self, state=None, budget=0, stats=replace(self.stats, lost_samples=lost))
 
     def state_dict(self) -> State:
-        return {each.name: getattr(self, each.name) for each in fields(self)}
+        own = {each.name: getattr(self, each.name) for each in fields(self)}
+        del own["stats"]
+        return asdict(self.stats) | own
 
 
 def rows_in_proxy(actor: Mapping[str, Any] | None) -> int:
@@ -88,9 +64,60 @@ def rows_in_proxy(actor: Mapping[str, Any] | None) -> int:
     return len(actor["proxy"]["columns"]["reward"])
 
 
+class ActorRecord:
+    """One actor over all its incarnations and attempts; its manager says when it begins and ends.
+
+    Any thread may ask for its counters.
+    """
+
+    def __init__(self, actor_id: int, clock: Clock) -> None:
+        self.actor_id = actor_id
+        self.earlier = SavedActor(stats=ActorStats(actor_id=actor_id))  # as this attempt begins
+        self._clock = clock
+        self._began_s: float | None = None
+        self._ended_s: float | None = None
+
+    def begin(self) -> None:
+        """Its first incarnation of this attempt begins; may be called again."""
+        if self._began_s is None:
+            self._began_s = self._clock.now_s()
+
+    def end(self) -> None:
+        """It acts no more."""
+        self._ended_s = self._clock.now_s()
+
+    def incarnation(self, begun: int) -> int:
+        """The number of the newest incarnation, once so many have begun in this attempt."""
+        if not begun:
+            return self.earlier.incarnation
+        return self.earlier.next_incarnation + begun - 1
+
+    def stats(self, attempt: ActorStats) -> ActorStats:
+        """Its counters over the whole run, from those of this attempt."""
+        return self.earlier.stats.plus(replace(attempt, duration_s=self._duration_s))
+
+    @property
+    def _duration_s(self) -> float:
+        began_s, ended_s = self._began_s, self._ended_s
+        if began_s is None:
+            return 0.0
+        return (self._clock.now_s() if ended_s is None else ended_s) - began_s
+
+    def saved(
+        self, attempt: ActorStats, begun: int, *, budget: int = 0, state: State | None = None
+    ) -> SavedActor:
+        """For a checkpoint, once so many incarnations have begun in this attempt."""
+        return SavedActor(
+            stats=self.stats(attempt),
+            incarnation=self.incarnation(begun),
+            budget=budget,
+            state=state,
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedActors:
-    """All actors of a run, those of earlier attempts included."""
+    """All actors of a run in a checkpoint, those of earlier attempts included."""
 
     actors: Sequence[SavedActor]  # by actor id
     samples: int = 0  # transitions that the learner received, of all actors
@@ -102,18 +129,18 @@ class SavedActors:
     @classmethod
     def fresh(cls, num_actors: int) -> Self:
         """Before the first attempt."""
-        return cls(actors=[SavedActor(actor_id=actor_id) for actor_id in range(num_actors)])
+        return cls(actors=[_fresh(actor_id) for actor_id in range(num_actors)])
 
     @classmethod
     def load(cls, state: Mapping[str, Any], num_actors: int) -> Self:
-        """What `state_dict` returned, for so many actors; raises CheckpointError."""
+        """From `state_dict`, for so many actors; raises CheckpointError."""
         try:
             saved = {each["actor_id"]: SavedActor.load(each) for each in state["actors"]}
             samples, first = int(state["samples"]), int(state["first"])
             removed = [saved[each] for each in sorted(saved) if each >= num_actors]
             _log_dropped([each for each in removed if each.state is not None])
             return cls(
-                actors=[saved.get(i, SavedActor(actor_id=i)) for i in range(num_actors)],
+                actors=[saved.get(i, _fresh(i)) for i in range(num_actors)],
                 samples=samples,
                 first=first,
                 removed=[each.ended() for each in removed],
@@ -122,7 +149,7 @@ class SavedActors:
             raise CheckpointError(f"the saved state of the actors is invalid: {error}") from error
 
     def without_states(self) -> Self:
-        """The same for a manager whose actors begin new episodes."""
+        """For a manager whose actors begin new episodes."""
         if rows := sum(rows_in_proxy(each.state) for each in self.actors):
             log.info(
                 "dropped %s of the saved run that its actors had not sent yet: only "
@@ -136,15 +163,19 @@ class SavedActors:
         return self.samples + sum(each.in_flight for each in self.actors)
 
     def after(self, actors: Sequence[SavedActor], *, first: int = 0) -> Self:
-        """The same run, once its actors have come from `self.actors` to these."""
-        new_samples = sum(each.samples for each in actors) - sum(
-            each.samples for each in self.actors
+        """The run once its actors have come from `self.actors` to these."""
+        new_samples = sum(each.stats.samples for each in actors) - sum(
+            each.stats.samples for each in self.actors
         )
         return replace(self, actors=actors, samples=self.samples + new_samples, first=first)
 
     def state_dict(self) -> State:
         actors = [each.state_dict() for each in [*self.actors, *self.removed]]
         return {"actors": actors, "samples": self.samples, "first": self.first}
+
+
+def _fresh(actor_id: int) -> SavedActor:
+    return SavedActor(stats=ActorStats(actor_id=actor_id))
 
 
 def _log_dropped(actors: Sequence[SavedActor]) -> None:
