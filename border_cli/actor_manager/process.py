@@ -19,11 +19,11 @@ from typing import Any, Self
 from border_cli.actor_manager.actor import ActorFactory, copied
 from border_cli.actor_manager.actor_process import Recipe, run
 from border_cli.actor_manager.config import ProcessConfig
+from border_cli.actor_manager.message_ring import MessageReader
 from border_cli.actor_manager.record import SavedActors
 from border_cli.actor_manager.shared_channel import (
     CLOSING,
     LEARNER_WAITS,
-    ChannelReader,
     SharedChannel,
 )
 from border_cli.actor_manager.shared_rate_limiter import SharedRateLimiter
@@ -46,7 +46,7 @@ class Receiver:
 
     def __init__(self, handles: Sequence[ActorHandle]) -> None:
         self._channels = [handle.channel for handle in handles]
-        self.readers = [ChannelReader(handle.actor_id, handle.channel) for handle in handles]
+        self.readers = [MessageReader(handle.channel.ring) for handle in handles]
         self._unreleased = False
 
     @property
@@ -57,7 +57,7 @@ class Receiver:
     @property
     def fill(self) -> float:
         """Share of the space in use, 0 … 1."""
-        return sum(reader.fill for reader in self.readers) / len(self.readers)
+        return sum(channel.ring.fill for channel in self._channels) / len(self._channels)
 
     def take(self) -> list[Experience]:
         """All that arrived; readable until `release`."""
@@ -78,8 +78,8 @@ class Receiver:
         """Frees the space of all that was taken."""
         if self._unreleased:
             self._unreleased = False
-            for reader in self.readers:
-                reader.release()
+            for channel, reader in zip(self._channels, self.readers, strict=True):
+                channel.release(reader)
 
     @contextmanager
     def notified(self) -> Iterator[None]:
@@ -196,7 +196,7 @@ class ProcessActorManager(ActorManager):
 
     def state_dict(self) -> State:
         actors = [
-            handle.saved(reader.rows)
+            handle.saved(reader.rows[handle.actor_id])
             for handle, reader in zip(self._handles, self._receiver.readers, strict=True)
         ]
         return self._saved.after(actors).state_dict()
@@ -242,7 +242,7 @@ class ProcessActorManager(ActorManager):
 
     def stats(self) -> list[ActorStats]:
         return [
-            handle.stats(reader.rows)
+            handle.stats(reader.rows[handle.actor_id])
             for handle, reader in zip(self._handles, self._receiver.readers, strict=True)
         ]
 

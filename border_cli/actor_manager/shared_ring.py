@@ -106,10 +106,7 @@ class SharedRing:
         self.actors, self.headers = integers(actors), integers(headers)
         self.seconds, self.network = floats(seconds), floats(network)
         self.episodes, self.returns = floats(episodes), floats(returns)
-        left = iter(self.blocks)
-        self.columns: dict[str, NDArray[Any]] = Rows(
-            self._spec, self.capacity, lambda _count, _dtype: next(left)
-        ).columns  # each [capacity, …]
+        self.columns: dict[str, NDArray[Any]] = Rows.over(self._spec, self.blocks).columns
 
     def close(self) -> None:
         """Releases its memory and its pipes; its counters can still be read."""

@@ -8,8 +8,8 @@ million rows of CartPole take 1.9 us instead of the 4.8 us of five separate arra
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Sequence
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,6 @@ from border_cli.core.types import Array, Transitions
 PACKED_NBYTES = 1024  # a column with more bytes per row stands alone
 
 Field: TypeAlias = tuple[str, np.dtype[Any], tuple[int, ...]]  # name, type, shape
-MakeBlock: TypeAlias = Callable[[int, np.dtype[Any]], NDArray[Any]]
 
 
 def row_fields(spec: EnvSpec) -> list[Field]:
@@ -110,13 +109,22 @@ def _join(arrays: list[Array]) -> Array:
 
 
 class Rows:
-    """Storage of a fixed number of rows; by default uninitialised: untouched pages cost nothing."""
+    """Storage of a fixed number of rows, uninitialised: untouched pages cost nothing."""
 
-    def __init__(self, spec: EnvSpec, count: int, make: MakeBlock = np.empty) -> None:
-        fields = row_fields(spec)
-        self.blocks = [make(count, dtype) for dtype in row_dtypes(fields)]  # each [count]
-        views = {name: block[name] for block in self.blocks for name in block.dtype.names or ()}
-        self.columns = {name: views[name] for name, _, _ in fields}  # each [count, …]
+    def __init__(self, spec: EnvSpec, count: int) -> None:
+        self._lay(spec, [np.empty(count, dtype) for dtype in row_dtypes(row_fields(spec))])
+
+    @classmethod
+    def over(cls, spec: EnvSpec, blocks: list[NDArray[Any]]) -> Self:
+        """Rows in memory that is there: arrays of `row_dtypes`, all of one length."""
+        rows = cls.__new__(cls)
+        rows._lay(spec, blocks)
+        return rows
+
+    def _lay(self, spec: EnvSpec, blocks: list[NDArray[Any]]) -> None:
+        self.blocks = blocks  # each [count]
+        views = {name: block[name] for block in blocks for name in block.dtype.names or ()}
+        self.columns = {name: views[name] for name, _, _ in row_fields(spec)}  # each [count, …]
 
     def parts(self) -> dict[str, Any]:
         """The fields of `Transitions`, as views."""

@@ -141,8 +141,7 @@ class Ring:
         start, end = self.fixed, self.fixed + self.capacity
         if end == start + len(self._all.blocks[0]):
             return self._all
-        parts = iter([block[start:end] for block in self._all.blocks])
-        return Rows(self._spec, self.capacity, lambda count, dtype: next(parts))  # noqa: ARG005
+        return Rows.over(self._spec, [block[start:end] for block in self._all.blocks])
 
     def fix(self, parts: Iterable[Transitions]) -> None:
         """Copies rows in that stay; before any is pushed, and `most_fixed` at most."""

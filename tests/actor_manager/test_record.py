@@ -600,7 +600,7 @@ class Interrupted:
         return value
 
 
-@pytest.mark.parametrize("at", range(1, 8))
+@pytest.mark.parametrize("at", range(1, 7))
 def test_what_a_process_makes_meanwhile_is_no_step_without_a_sample(at: int) -> None:
     channel = channel_of("vector", capacity=4)
     channel.actor = words = Interrupted(channel.actor, at)
