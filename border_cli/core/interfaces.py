@@ -95,7 +95,6 @@ class Agent(ABC):
     def device_name(self) -> str:
         """Where the updates run: cpu, cuda or cuda:1."""
 
-
     @abstractmethod
     def snapshot(self, *, env_steps: int = 0, warm_up: bool = False) -> Snapshot:
         """Copies of what acting needs (Border's `model_info`)."""
