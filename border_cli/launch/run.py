@@ -79,20 +79,6 @@ from border_cli.trainer.watchdog import Watchdog
 
 log = logging.getLogger(__name__)
 
-# What the learner does in each section of its time, in words.
-DOING = {
-    "wait": "while the learner waited for samples",
-    "push": "while samples were stored",
-    "sample": "while a batch was sampled",
-    "update": "during an update",
-    "priorities": "while priorities were updated",
-    "evaluate": "during an evaluation",
-    "save": "while a checkpoint was saved",
-    "record": "while metrics were recorded",
-    "sync": "while weights were copied to the actors",
-    "other": "during startup or shutdown",
-}
-
 
 @dataclass(slots=True, kw_only=True)
 class RunOptions:
@@ -323,9 +309,7 @@ class Run:
         try:
             yield
         except Exception as error:
-            doing = "while the run was built"
-            if self._built is not None:
-                doing = DOING[self._built[1].post_step.timing.failing]
+            doing = "while the run was built" if self._built is None else "during training"
             if isinstance(error, ActorCrashed):
                 doing = f"in actor {error.actor_id}"
             what = f"out of memory {doing}"
