@@ -282,8 +282,6 @@ class Run:
             [learner, parts.evaluation_runner.pulse, *parts.actors.heartbeats()],
             timeout_s=self.effective.config.trainer.stall_timeout_s,
             stop=options.stop,
-            clock=options.clock,
-            describe=lambda: _progress(parts, trainer),
             on_hung_learner=on_hung_learner,
         )
         try:
@@ -410,13 +408,6 @@ def _evaluation_line(effective: EffectiveSettings, spec: EnvSpec, evaluator: Eva
     if effective.config.evaluator.background:
         return f"{line}, inline, as in every bit-reproducible run"
     return line
-
-
-def _progress(parts: LearnerParts, trainer: Trainer) -> str:
-    """How far the run is, for the report of the watchdog."""
-    gauges = ", ".join(f"{key} {value:g}" for key, value in parts.actors.gauges().items())
-    counters = trainer.post_step.counters
-    return f"{gauges}; {counters.samples_total:,} samples, {counters.opt_steps:,} updates"
 
 
 def interrupt(thread_id: int | None) -> None:
