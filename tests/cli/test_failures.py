@@ -124,9 +124,8 @@ def test_a_recorder_that_fails_is_switched_off_and_the_run_continues(
     reason = "ValueError: the server said no"
     assert facts["status"] == "done"
     assert facts["recorders_switched_off"] == {"BadRecorder": reason}
-    assert f"error: BadRecorder failed ({reason}); training continues" in out
-    assert f"BadRecorder failed 3 times in a row and is switched off ({reason})" in out
-    assert f"warning: BadRecorder was switched off after 3 failures in a row: {reason}" in out
+    assert "error: BadRecorder failed and is switched off; training continues without it" in out
+    assert f"warning: BadRecorder was switched off: {reason}" in out
     assert '"opt_steps": 300' in (folder / "run" / "metrics.jsonl").read_text()
 
 
