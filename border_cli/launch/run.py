@@ -11,15 +11,12 @@ import math
 import signal
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from border_cli.config.job import Job
 from border_cli.config.resuming import Attempt, Finished, attempt
@@ -27,7 +24,6 @@ from border_cli.core.errors import (
     ActorCrashed,
     ConfigError,
     Interrupted,
-    NotFinite,
     RunDeleted,
     Stalled,
     reachable,
@@ -74,7 +70,6 @@ from border_cli.run.sweep_folder import read_stop
 from border_cli.trainer.post_step import LearnerParts
 from border_cli.trainer.recording import Recording
 from border_cli.trainer.trainer import Trainer
-from border_cli.trainer.update_log import BATCH_FILE
 from border_cli.trainer.watchdog import Watchdog
 
 log = logging.getLogger(__name__)
@@ -317,18 +312,9 @@ class Run:
             raise failed from error
 
     def failed(self, error: BaseException) -> None:
-        """Notes in `run.json` what ended the run, and keeps the batch of a NaN."""
-        if isinstance(error, NotFinite) and error.rows is not None:
-            self._keep_batch(error.rows)
+        """Notes in `run.json` what ended the run."""
         with suppress(RunDeleted):  # there may be no place for it
             self._end(*_status_of(error), traceback="".join(traceback.format_exception(error)))
-
-    def _keep_batch(self, rows: Mapping[str, NDArray[Any]]) -> None:
-        path, content = self.job.folder / BATCH_FILE, dict[str, Any](rows)
-        try:
-            np.savez(path, **content)
-        except OSError as error:
-            log.error("could not write %s: %s", BATCH_FILE, error)
 
     def _end(self, status: str, reason: str, **more: Any) -> None:
         if not self._record.begun:

@@ -274,7 +274,7 @@ class Trainer(ABC):
         opt_steps = self.counters.opt_steps = self._agent.opt_steps
         self._needed = self.replay_ratio.needed(opt_steps)
         self._actors.permit(self.replay_ratio.permitted(opt_steps))
-        self.post_step.after_update(update, batch.index)
+        self.post_step.after_update(update)
 
     def _take(self, timeout_s: float) -> None:
         self._timing.enter("wait")
