@@ -195,13 +195,9 @@ class TorchAgent(Agent):
         """Where the updates run: cpu, cuda or cuda:1."""
         return str(self._device)
 
-    @property
-    def num_threads(self) -> int:
-        return self.config.num_threads or 1
-
     @contextmanager
     def learner_thread(self) -> Iterator[None]:
-        with learner_thread(self.num_threads, self._precision()):
+        with learner_thread(self.config.num_threads or 1, self._precision()):
             if self.config.compile:  # now, not within the first update
                 before = self.state_dict()
                 for _ in range(self.update_period):

@@ -11,7 +11,7 @@ from rich.table import Table
 from border_cli import __version__
 from border_cli.config.job import Job
 from border_cli.core.interfaces import Agent
-from border_cli.core.machine import least_room
+from border_cli.core.machine import free_memory
 from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, EnvSpec, Space
 from border_cli.core.stop import Heartbeat, StopFlag
 from border_cli.core.words import size
@@ -80,8 +80,7 @@ def _table(console: Console, needs: Needs) -> None:
         table.add_row(each.what, size(each.nbytes), each.because)
     table.add_section()
     table.add_row("needed", size(needs.nbytes), "")
-    room = least_room()
-    table.add_row("available", size(room.nbytes), room.limit)
+    table.add_row("available", size(free_memory()), "")
     console.print(table)
 
 

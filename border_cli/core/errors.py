@@ -23,7 +23,7 @@ from __future__ import annotations
 import errno
 import signal
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -145,18 +145,7 @@ class RunDeleted(RunFailed):
 
 
 class NotFinite(RunFailed):
-    """A NaN or an infinity; the message names the quantity and its step.
-
-    `index` are the slots of the batch in the replay buffer, where they are known, and `rows` its
-    transitions by column. [B], [B, …]
-    """
-
-    def __init__(
-        self, message: str, index: Any = None, rows: Mapping[str, Any] | None = None
-    ) -> None:
-        super().__init__(message)
-        self.index = index
-        self.rows = rows
+    """A NaN or an infinity; the message names the quantity and its step."""
 
 
 class Interrupted(BorderError):

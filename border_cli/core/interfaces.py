@@ -95,11 +95,6 @@ class Agent(ABC):
     def device_name(self) -> str:
         """Where the updates run: cpu, cuda or cuda:1."""
 
-    @property
-    def num_threads(self) -> int:
-        """Threads that compute an update on the CPU."""
-        return 1
-
     @abstractmethod
     def snapshot(self, *, env_steps: int = 0, warm_up: bool = False) -> Snapshot:
         """Copies of what acting needs (Border's `model_info`)."""

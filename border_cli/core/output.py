@@ -11,7 +11,6 @@ from typing import Any, Protocol
 from border_cli.core.interfaces import Evaluation, ReplayBuffer
 from border_cli.core.types import Metrics, State
 
-MAX_FAILURES = 3  # in a row, after which a recorder is switched off
 FILE_ONLY = {"file_only": True}  # `extra` of log records that go to border-train.log alone
 
 
@@ -160,7 +159,7 @@ class Recorder(ABC):
     """Takes metrics away; called by the learner's thread only.
 
     A recorder that raises does not end a run: the failure is logged and counted. After an `OSError`
-    (a full disk) it is called again; after three other exceptions in a row it is switched off.
+    (a full disk) it is called again; after any other exception it is switched off.
     """
 
     @abstractmethod

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-from abc import ABCMeta
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
@@ -77,23 +76,8 @@ def setting(
     return field(default=default, metadata=metadata)
 
 
-_CONSTRUCTED = "_constructed"  # in the `__dict__` of settings, hence also of their copies
-
-
-class _SettingsType(ABCMeta):
-    """Marks settings once they are constructed; until then `__post_init__` may set any attribute.
-
-    An ABCMeta, so that settings can have abstract methods.
-    """
-
-    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        made = super().__call__(*args, **kwargs)
-        vars(made)[_CONSTRUCTED] = True
-        return made
-
-
 @dataclass(kw_only=True)
-class Settings(metaclass=_SettingsType):
+class Settings:
     """Base of all settings. Errors name a setting by the path that a user types.
 
     A number outside its range is refused at construction, and so are NaN and the infinities: null
@@ -104,24 +88,15 @@ class Settings(metaclass=_SettingsType):
     path: ClassVar[str] = ""
 
     def __setattr__(self, name: str, value: object) -> None:
-        if _CONSTRUCTED in vars(self) and not self._may_set(name):
-            # `option`, which composing sets, is not compared.
-            known = [each.name for each in fields(self) if each.compare]
+        declared = name in self.__dataclass_fields__ or hasattr(type(self), name)
+        if not declared and not name.startswith("_"):
+            known = [each.name for each in fields(self)]
             prefix = f"{self.path}." if self.path else ""
             near = nearest(name, known)
             hint = f", did you mean {prefix}{near}?" if near else ""
             listed = f"{self.path or 'a run'} has {', '.join(known) or 'no settings'}"
             raise UnknownSetting(f"unknown setting {prefix + name!r}{hint} ({listed})")
         super().__setattr__(name, value)
-
-    def _may_set(self, name: str) -> bool:
-        """Settings, private attributes, those that the construction set, and properties."""
-        return (
-            name in vars(self)
-            or name.startswith("_")
-            or any(each.name == name for each in fields(self))
-            or hasattr(getattr(type(self), name, None), "__set__")
-        )
 
     def __init_subclass__(cls, path: str | None = None, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

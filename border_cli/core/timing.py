@@ -45,7 +45,7 @@ class Timing:
     once. Owned by one thread.
     """
 
-    __slots__ = ("_now_s", "_seconds", "_section", "broken", "since_s")
+    __slots__ = ("_now_s", "_seconds", "_section", "since_s")
 
     def __init__(self, clock: Clock) -> None:
         self._now_s = clock.now_s
@@ -55,7 +55,6 @@ class Timing:
         """Starts again in `other`, from zero or from what was `spent` before."""
         self._seconds = dict.fromkeys(LEARNER_SECTIONS, 0.0) | dict(spent or {})
         self._section = "other"
-        self.broken: str | None = None  # the section whose block raised first
         self.since_s = self._now_s()  # when the section under way began: the clock as last read
 
     def enter(self, section: str) -> None:
@@ -72,16 +71,8 @@ class Timing:
         self.enter(section)
         try:
             yield
-        except BaseException:
-            self.broken = self.broken or section
-            raise
         finally:
             self.enter(outer)
-
-    @property
-    def failing(self) -> str:
-        """The section in which the thread failed, for the handler of what it raised."""
-        return self.broken or self._section
 
     def seconds(self) -> dict[str, float]:
         """What was spent in each section so far, the one under way included."""

@@ -7,14 +7,13 @@ import logging
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import gymnasium as gym
 from gymnasium import wrappers as gym_wrappers
 
 from border_cli.core.errors import ConfigError
-from border_cli.core.process_state import unchanged
 from border_cli.core.words import unknown
 from border_cli.env.config import GymConfig
 from border_cli.env.registered import (
@@ -38,12 +37,8 @@ _constructing = threading.RLock()
 
 @contextmanager
 def construction(config: GymConfig) -> Iterator[None]:
-    """The only block in which environments are constructed, one at a time.
-
-    What a constructor changes of this process is restored.
-    """
-    who = f"env.id={config.id}"
-    with _constructing, _without_noise(), unchanged(who), missing_packages(who):
+    """The only block in which environments are constructed, one at a time."""
+    with _constructing, _without_noise(), missing_packages(f"env.id={config.id}"):
         yield
 
 
@@ -51,16 +46,10 @@ def construction(config: GymConfig) -> Iterator[None]:
 def starting(env_id: str, close: Callable[[], None]) -> Iterator[None]:
     """The block in which first episodes begin; some environments set themselves up only then.
 
-    What that changes of this process is put back where the main thread does it: others would have
-    to take turns, and a first episode may take long. A failure closes the environments.
+    A failure closes the environments.
     """
-    who = f"env.id={env_id}"
-    with ExitStack() as stack:
-        stack.enter_context(closing_if_failed(env_id, close))
-        if threading.current_thread() is threading.main_thread():
-            stack.enter_context(_constructing)
-            stack.enter_context(unchanged(who))
-        stack.enter_context(missing_packages(who))  # windows open with the first reset
+    # Windows open with the first reset, and may need a package.
+    with closing_if_failed(env_id, close), missing_packages(f"env.id={env_id}"):
         yield
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 
 from border_cli.core.interfaces import ActorStats
-from border_cli.core.output import MAX_FAILURES, TrainerStats
+from border_cli.core.output import TrainerStats
 from border_cli.core.timing import summed
 from border_cli.core.words import counted, setting, shell_command, shortest
 from border_cli.recorder import terminal
@@ -65,7 +65,7 @@ def print_closing(
         if facts.get(key)
     ]
     warnings += [
-        f"{recorder} was switched off after {MAX_FAILURES} failures in a row: {reason}"
+        f"{recorder} was switched off: {reason}"
         for recorder, reason in facts.get("recorders_switched_off", {}).items()
     ]
     quoted = shlex.quote(str(shown))

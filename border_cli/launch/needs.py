@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from border_cli.agent.learner_config import LearnerConfig
 from border_cli.core.errors import ConfigError
 from border_cli.core.interfaces import Agent
-from border_cli.core.machine import Room, least_room, memory_for
+from border_cli.core.machine import free_memory, memory_for
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.words import size
 from border_cli.launch.effective import DATASET, EffectiveSettings, dataset_size
@@ -117,19 +117,19 @@ def _agent(effective: EffectiveSettings, agent: AgentSizes, times: int) -> Part:
     return Part("agent", times * agent.state, effective.config.agent.taking_memory())
 
 
-def refuse_unmet(needs: Sequence[Needs], room: Room | None = None) -> None:
+def refuse_unmet(needs: Sequence[Needs], free: int | None = None) -> None:
     """Raises ConfigError where memory is too small for the largest of these, which are needed one
-    after another; `room` is what is free, by default here."""
+    after another; `free` are bytes, by default those of this machine."""
     largest = max(needs, key=lambda each: each.nbytes, default=None)
     if largest is None:
         return
-    room = room or least_room()
-    if largest.nbytes <= USABLE * room.nbytes:
+    free = free_memory() if free is None else free
+    if largest.nbytes <= USABLE * free:
         return
     parts = sorted(largest.parts, key=lambda part: -part.nbytes)
     listed = ", ".join(f"{each.what} {size(each.nbytes)} ({each.because})" for each in parts)
     raise ConfigError(
-        f"{largest.name} needs {size(largest.nbytes)} of memory, but {size(room.nbytes)} is "
-        f"available ({room.limit}), of which a tenth stays for all else: {listed}. Smaller values "
+        f"{largest.name} needs {size(largest.nbytes)} of memory, but {size(free)} is "
+        f"available, of which a tenth stays for all else: {listed}. Smaller values "
         "of these settings need less"
     )

@@ -11,15 +11,12 @@ import math
 import signal
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from border_cli.config.job import Job
 from border_cli.config.resuming import Attempt, Finished, attempt
@@ -27,7 +24,6 @@ from border_cli.core.errors import (
     ActorCrashed,
     ConfigError,
     Interrupted,
-    NotFinite,
     RunDeleted,
     Stalled,
     reachable,
@@ -74,24 +70,9 @@ from border_cli.run.sweep_folder import read_stop
 from border_cli.trainer.post_step import LearnerParts
 from border_cli.trainer.recording import Recording
 from border_cli.trainer.trainer import Trainer
-from border_cli.trainer.update_log import BATCH_FILE
 from border_cli.trainer.watchdog import Watchdog
 
 log = logging.getLogger(__name__)
-
-# What the learner does in each section of its time, in words.
-DOING = {
-    "wait": "while the learner waited for samples",
-    "push": "while samples were stored",
-    "sample": "while a batch was sampled",
-    "update": "during an update",
-    "priorities": "while priorities were updated",
-    "evaluate": "during an evaluation",
-    "save": "while a checkpoint was saved",
-    "record": "while metrics were recorded",
-    "sync": "while weights were copied to the actors",
-    "other": "during startup or shutdown",
-}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -296,8 +277,6 @@ class Run:
             [learner, parts.evaluation_runner.pulse, *parts.actors.heartbeats()],
             timeout_s=self.effective.config.trainer.stall_timeout_s,
             stop=options.stop,
-            clock=options.clock,
-            describe=lambda: _progress(parts, trainer),
             on_hung_learner=on_hung_learner,
         )
         try:
@@ -323,9 +302,7 @@ class Run:
         try:
             yield
         except Exception as error:
-            doing = "while the run was built"
-            if self._built is not None:
-                doing = DOING[self._built[1].post_step.timing.failing]
+            doing = "while the run was built" if self._built is None else "during training"
             if isinstance(error, ActorCrashed):
                 doing = f"in actor {error.actor_id}"
             what = f"out of memory {doing}"
@@ -335,18 +312,9 @@ class Run:
             raise failed from error
 
     def failed(self, error: BaseException) -> None:
-        """Notes in `run.json` what ended the run, and keeps the batch of a NaN."""
-        if isinstance(error, NotFinite) and error.rows is not None:
-            self._keep_batch(error.rows)
+        """Notes in `run.json` what ended the run."""
         with suppress(RunDeleted):  # there may be no place for it
             self._end(*_status_of(error), traceback="".join(traceback.format_exception(error)))
-
-    def _keep_batch(self, rows: Mapping[str, NDArray[Any]]) -> None:
-        path, content = self.job.folder / BATCH_FILE, dict[str, Any](rows)
-        try:
-            np.savez(path, **content)
-        except OSError as error:
-            log.error("could not write %s: %s", BATCH_FILE, error)
 
     def _end(self, status: str, reason: str, **more: Any) -> None:
         if not self._record.begun:
@@ -426,13 +394,6 @@ def _evaluation_line(effective: EffectiveSettings, spec: EnvSpec, evaluator: Eva
     if effective.config.evaluator.background:
         return f"{line}, inline, as in every bit-reproducible run"
     return line
-
-
-def _progress(parts: LearnerParts, trainer: Trainer) -> str:
-    """How far the run is, for the report of the watchdog."""
-    gauges = ", ".join(f"{key} {value:g}" for key, value in parts.actors.gauges().items())
-    counters = trainer.post_step.counters
-    return f"{gauges}; {counters.samples_total:,} samples, {counters.opt_steps:,} updates"
 
 
 def interrupt(thread_id: int | None) -> None:

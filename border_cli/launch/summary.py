@@ -10,12 +10,11 @@ from typing import Any
 
 from border_cli.core.interfaces import ActorStats, Agent
 from border_cli.core.output import TrainerStats
-from border_cli.core.threads import available_cores
 from border_cli.core.timing import summed
 from border_cli.core.words import counted
 from border_cli.launch.effective import EffectiveSettings
 from border_cli.recorder import figures
-from border_cli.trainer.bottleneck import TimeUse, bottleneck_advice
+from border_cli.trainer.bottleneck import bottleneck_advice
 from border_cli.trainer.post_step import LearnerParts
 from border_cli.trainer.trainer import Trainer
 
@@ -82,18 +81,12 @@ def run_summary(
         for name, seconds in (("learner", stats.seconds), ("actors", actor_seconds))
     }
     if not failed:  # the bottleneck of a run that broke is what broke it
-        use = TimeUse(
-            config=effective.config,
-            learner=stats.seconds,
-            actors=actor_seconds,
-            device=parts.agent.device_name,
-            cores=available_cores(),
-            threads=parts.agent.num_threads,
-            opt_steps=stats.opt_steps,
+        summary["bottleneck"] = bottleneck_advice(
+            stats.seconds,
             in_learner_thread=effective.in_learner_thread,
             actor_threads=effective.actor_threads,
+            paced=effective.config.trainer.samples_per_opt_step is not None,
         )
-        summary["bottleneck"] = bottleneck_advice(use)
     return summary
 
 

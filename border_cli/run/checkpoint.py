@@ -15,7 +15,6 @@ from typing import Any
 
 from border_cli.core.errors import RunDeleted
 from border_cli.core.interfaces import Evaluation, ReplayBuffer
-from border_cli.core.machine import failed_allocation
 from border_cli.core.output import FILE_ONLY, RunState, SaveReport
 from border_cli.core.timing import Clock, MonotonicClock
 from border_cli.run.checkpoint_files import PendingCheckpoint, Saved, SaveState
@@ -147,7 +146,7 @@ class CheckpointStore:
             self._deleted = RunDeleted(Path(error.filename))
         except Exception as error:
             problem = str(error) or type(error).__name__
-            expected = isinstance(error, OSError) or failed_allocation(error) is not None
+            expected = isinstance(error, OSError | MemoryError)
             failures = self._report.failures + 1
             self._report = replace(self._report, failures=failures)
             log.error(

@@ -61,7 +61,7 @@ HYDRA = Layout(
 )
 FILMS = Layout(files=r"\d{10,}\.gif")
 RUN = Layout(
-    files=r"run\.(json|lock)|job\.(json|yaml)|metrics\.jsonl|border-train\.log|not_finite\.npz"
+    files=r"run\.(json|lock)|job\.(json|yaml)|metrics\.jsonl|border-train\.log"
     rf"|output\.log|{EVENT_FILE}",
     links="best",
     folders={"checkpoints": CHECKPOINTS, "videos": FILMS, r"\.hydra": HYDRA},

@@ -155,15 +155,15 @@ def _processes(asked: int | None, needs: Sequence[Needs], config: RunConfig) -> 
     if asked is not None and asked < 1:
         raise ConfigError(f"hydra.launcher.jobs must be null or at least 1, got {asked}")
     each = PROCESS_NBYTES + max((need.nbytes for need in needs), default=0)
-    room = free_memory()
-    fitting = int(room.nbytes // each)
+    free = free_memory()
+    fitting = int(free // each)
     if asked is None:
         return max(1, min(1 if computes_on_cuda(config) else usable_cores(), fitting))
     if asked > max(1, fitting):
         raise ConfigError(
             f"hydra.launcher.jobs={asked}: {counted(asked, 'job')} at once need "
-            f"{size(asked * each)} of memory, but {size(room.nbytes)} is available "
-            f"({room.limit}): at most {fitting}"
+            f"{size(asked * each)} of memory, but {size(free)} is available: "
+            f"at most {fitting}"
         )
     return asked
 

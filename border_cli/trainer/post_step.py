@@ -8,9 +8,6 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
 from border_cli.core.config import TrainerConfig
 from border_cli.core.errors import CheckpointError
 from border_cli.core.interfaces import ActorManager, Agent, EvaluationRunner, ReplayBuffer
@@ -22,7 +19,7 @@ from border_cli.trainer.evaluating import EvaluationResult, Evaluations
 from border_cli.trainer.intake import Intake
 from border_cli.trainer.recording import Recording
 from border_cli.trainer.reporting import Reporting
-from border_cli.trainer.update_log import check_losses, check_weights
+from border_cli.trainer.update_log import check_weights
 
 log = logging.getLogger(__name__)
 
@@ -167,15 +164,15 @@ class PostStep:
         else:
             self._actors.publish(self._published)
 
-    def after_update(self, update: Update, index: NDArray[np.int64]) -> None:
-        """Does all that follows an update on the rows in these slots [B], the checkpoint last.
+    def after_update(self, update: Update) -> None:
+        """Does all that follows an update, the checkpoint last.
 
         For most updates nothing is due, which costs a few comparisons; the clock is that of the
         update's end.
         """
         opt_steps, now_s = self.counters.opt_steps, self.timing.since_s
-        if self.reporting.updates.add(opt_steps, update.metrics, index):
-            self._check_losses()
+        if self.reporting.updates.add(opt_steps, update.metrics):
+            self.reporting.updates.check()
         save = False
         if opt_steps >= self._next_due or self.schedule.is_urgent(now_s):
             self._run_due()
@@ -202,7 +199,6 @@ class PostStep:
         elif result is not None:
             self.reporting.write(result.metrics, result.step)
         if _due(opt_steps, config.record_interval):
-            self._check_losses()
             row |= self.reporting.close_window()
         if row:
             self.reporting.write(row)
@@ -248,11 +244,8 @@ class PostStep:
 
     def check(self) -> None:
         """Raises `NotFinite`: what follows from a NaN is not worth keeping."""
-        self._check_losses()
+        self.reporting.updates.check()
         check_weights(self._agent)
-
-    def _check_losses(self) -> None:
-        check_losses(self.reporting.updates, self._replay_buffer)
 
     def _submit(self) -> None:
         self.check()

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from border_cli.core.config import TrainerConfig
 from border_cli.core.errors import NotFinite, RunDeleted
 from border_cli.core.interfaces import ActorStats
-from border_cli.core.machine import failed_allocation
 from border_cli.core.output import FILE_ONLY, Resumption, TrainerStats
 from border_cli.core.spaces import Space
 from border_cli.core.types import State
@@ -275,7 +274,7 @@ class Trainer(ABC):
         opt_steps = self.counters.opt_steps = self._agent.opt_steps
         self._needed = self.replay_ratio.needed(opt_steps)
         self._actors.permit(self.replay_ratio.permitted(opt_steps))
-        self.post_step.after_update(update, batch.index)
+        self.post_step.after_update(update)
 
     def _take(self, timeout_s: float) -> None:
         self._timing.enter("wait")
@@ -315,11 +314,7 @@ class Trainer(ABC):
         except RunDeleted:
             raise
         except Exception as error:
-            lack = failed_allocation(error)
-            why = f" (out of memory: {lack})" if lack else ""
-            log.error(
-                "could not save the final checkpoint%s", why, exc_info=None if lack else error
-            )
+            log.error("could not save the final checkpoint", exc_info=error)
 
 
 class AsyncTrainer(Trainer):

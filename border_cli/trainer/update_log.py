@@ -1,8 +1,7 @@
 """What updates reported, read late; nothing is kept that follows from a NaN or an infinity.
 
 Losses are read every 100 updates and before weights are saved or evaluated, when the weights are
-checked too. The first bad quantity is reported with its update and the range of each column of its
-batch; the batch is saved in `not_finite.npz`.
+checked too. The first bad quantity is reported with its update.
 """
 
 from __future__ import annotations
@@ -13,15 +12,14 @@ from collections.abc import Mapping
 from statistics import fmean
 from typing import Any, SupportsFloat
 
-import numpy as np
-from numpy.typing import NDArray
-
 from border_cli.core.errors import NotFinite
-from border_cli.core.interfaces import Agent, ReplayBuffer
-from border_cli.core.rows import columns_of
+from border_cli.core.interfaces import Agent
 from border_cli.core.types import State
 
-BATCH_FILE = "not_finite.npz"  # in the run directory
+REMEDY = (
+    "nothing has been saved since. A smaller agent.learning_rate or an agent.max_grad_norm often "
+    "helps"
+)
 CHECK_EVERY = 100  # updates; reading each one immediately would make every step wait for the device
 
 
@@ -33,33 +31,22 @@ class UpdateLog:
     """
 
     def __init__(self) -> None:
-        # Of each update: its number, its metrics, and the slots of its batch.
-        self._unread: list[tuple[int, Mapping[str, SupportsFloat], NDArray[np.int64]]] = []
+        self._unread: list[tuple[int, Mapping[str, SupportsFloat]]] = []  # opt steps, metrics
         # name -> values since the last row
         self._read: defaultdict[str, list[float]] = defaultdict(list)
 
-    def add(
-        self, opt_steps: int, metrics: Mapping[str, SupportsFloat], index: NDArray[np.int64]
-    ) -> bool:
-        """Takes the metrics of update number `opt_steps` and the slots of its batch. [B]
-
-        Returns whether it is time for a `check`.
-        """
-        self._unread.append((opt_steps, metrics, index.copy()))
+    def add(self, opt_steps: int, metrics: Mapping[str, SupportsFloat]) -> bool:
+        """Takes the metrics of update number `opt_steps`; whether it is time for a `check`."""
+        self._unread.append((opt_steps, metrics))
         return len(self._unread) >= CHECK_EVERY
 
     def check(self) -> None:
-        """Reads all; raises `NotFinite` with the name, step and batch of the first bad quantity."""
-        for opt_steps, metrics, index in self._unread:
+        """Reads all; raises `NotFinite` with the name and step of the first bad quantity."""
+        for opt_steps, metrics in self._unread:
             for name, value in metrics.items():
                 number = float(value)
                 if not math.isfinite(number):
-                    raise NotFinite(
-                        f"train/{name} is {number} at update {opt_steps:,}; "
-                        "nothing has been saved since. A smaller agent.learning_rate or an "
-                        "agent.max_grad_norm often helps",
-                        index=index,
-                    )
+                    raise NotFinite(f"train/{name} is {number} at update {opt_steps:,}; {REMEDY}")
                 self._read[name].append(number)
         self._unread.clear()
 
@@ -81,33 +68,10 @@ class UpdateLog:
         self._read = defaultdict(list, {name: list(values) for name, values in state.items()})
 
 
-def check_losses(updates: UpdateLog, replay_buffer: ReplayBuffer) -> None:
-    """Raises `NotFinite` for the first bad loss, with its step and its batch."""
-    try:
-        updates.check()
-    except NotFinite as error:
-        if error.index is None:
-            raise
-        rows = columns_of(replay_buffer.rows(error.index))
-        message = f"{error}. Its batch is in {BATCH_FILE}: {_ranges(rows)}"
-        raise NotFinite(message, error.index, {"slot": error.index, **rows}) from None
-
-
 def check_weights(agent: Agent) -> None:
     """Raises `NotFinite` for the first bad weight."""
     bad = agent.first_not_finite()
     if bad is not None:
         raise NotFinite(
-            f"{bad} of the agent is not finite after update {agent.opt_steps:,}; "
-            "nothing has been saved since. A smaller agent.learning_rate or an "
-            "agent.max_grad_norm often helps"
+            f"{bad} of the agent is not finite after update {agent.opt_steps:,}; {REMEDY}"
         )
-
-
-def _ranges(rows: Mapping[str, NDArray[Any]]) -> str:
-    """The smallest and the largest of each column."""
-    return ", ".join(
-        f"{name} {np.min(column):g} to {np.max(column):g}"
-        for name, column in rows.items()
-        if column.size
-    )

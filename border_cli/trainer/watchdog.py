@@ -1,8 +1,8 @@
 """Finds the part of a run that hangs, reports where, and ends the run.
 
-It logs all stacks, that of the part that hangs first, the queues and which part waits for which,
-and requests a stop. If the learner itself hangs, the command writes `run.json` and exits with
-status 1; `train`, if called in the main thread, is interrupted and raises `Stalled`.
+It logs all stacks, that of the part that hangs first, and requests a stop. If the learner itself
+hangs, the command writes `run.json` and exits with status 1; `train`, if called in the main thread,
+is interrupted and raises `Stalled`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from typing import Self
 
 from border_cli.core.errors import Stalled
 from border_cli.core.stop import Pulse, StopFlag
-from border_cli.core.timing import Clock
 
 log = logging.getLogger(__name__)
 
@@ -40,8 +39,6 @@ class Watchdog:
         *,
         timeout_s: float,
         stop: StopFlag,
-        clock: Clock,
-        describe: Callable[[], str],
         on_hung_learner: Callable[[Stalled], None],
         learner_grace_s: float = LEARNER_GRACE_S,
         way_out_s: float = WAY_OUT_S,
@@ -49,13 +46,13 @@ class Watchdog:
         self._heartbeats = heartbeats
         self._timeout_s = timeout_s
         self._stop = stop
-        self._clock = clock
-        self._describe = describe
         self._on_hung_learner = on_hung_learner
         self._learner_grace_s = learner_grace_s
         self._way_out_s = way_out_s
         self._ended = threading.Event()
-        self._seen: dict[str, tuple[int, float]] = {}  # name -> beats, and since when
+        self._pause_s = min(1.0, timeout_s / 4)
+        # name -> beats, and checks since they changed: where the process is stopped, none is made
+        self._seen: dict[str, tuple[int, int]] = {}
         self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
 
     def __enter__(self) -> Self:
@@ -72,13 +69,8 @@ class Watchdog:
         self._thread.join(self._learner_grace_s)
 
     def _run(self) -> None:
-        pause_s = min(1.0, self._timeout_s / 4)
-        while True:
-            began_s = self._clock.now_s()
-            if self._ended.wait(pause_s):
-                return
-            stopped_s = self._clock.now_s() - began_s - pause_s
-            stalled = self.check(stopped_s if stopped_s > pause_s else 0.0)
+        while not self._ended.wait(self._pause_s):
+            stalled = self.check()
             if stalled is None:
                 continue
             log.error("%s", stalled)
@@ -94,49 +86,41 @@ class Watchdog:
         # A save, or whatever it does on its way out, may take as long as any step.
         return self._stop.noticed and self._ended.wait(self._timeout_s + self._way_out_s)
 
-    def check(self, stopped_s: float = 0.0) -> Stalled | None:
-        """Checks all parts; the error if one hangs.
-
-        For `stopped_s` since the last check not even this thread ran: the process was stopped, or
-        the machine suspended. That time does not count.
-        """
-        now_s = self._clock.now_s()
-        self._seen = {name: (n, since_s + stopped_s) for name, (n, since_s) in self._seen.items()}
+    def check(self) -> Stalled | None:
+        """Checks all parts, as it does after every pause; the error if one hangs."""
         still: list[Pulse] = []
         hung: list[Pulse] = []
-        for heartbeat in self._heartbeats:
+        for part in self._heartbeats:
             # In this order: a part beats before it is seen at work again after a wait.
-            waits = heartbeat.waiting_for is not None
-            beats, since_s = self._seen.get(heartbeat.name, (-1, now_s))
-            if heartbeat.beats != beats:
-                self._seen[heartbeat.name] = (heartbeat.beats, now_s)
-            elif now_s - since_s >= self._timeout_s:
-                still.append(heartbeat)
-                hung += [] if waits else [heartbeat]
+            waits, beats = part.waiting_for is not None, part.beats
+            before, checks = self._seen.get(part.name, (beats, -1))
+            checks = checks + 1 if beats == before else 0
+            self._seen[part.name] = (beats, checks)
+            if checks * self._pause_s >= self._timeout_s:
+                still.append(part)
+                hung += [] if waits else [part]
         if len(still) == len(self._heartbeats) and not hung:
             hung = still  # all parts wait for each other
         else:
-            hung = [each for each in hung if not self._restarted(each, now_s)]
+            hung = [each for each in hung if not self._restarted(each)]
         return Stalled(self._report(hung)) if hung else None
 
-    def _restarted(self, part: Pulse, now_s: float) -> bool:
+    def _restarted(self, part: Pulse) -> bool:
         """Whether a hung part is being replaced; its first step may take as long as any other."""
         if not part.restart():
             return False
-        self._seen[part.name] = (part.beats, now_s)
+        del self._seen[part.name]
         return True
 
     def _report(self, hung: list[Pulse]) -> str:
-        """Who hangs, the stacks of all threads with theirs first, and what every part does."""
+        """Who hangs, and the stacks of all threads, with theirs first."""
         frames, first = sys._current_frames(), {each.thread_id for each in hung}
         threads = sorted(threading.enumerate(), key=lambda each: each.ident not in first)
-        names = ", ".join(each.name for each in hung)
+        waits = [f" (waiting for {each.waiting_for})" if each.waiting_for else "" for each in hung]
+        names = ", ".join(each.name + wait for each, wait in zip(hung, waits, strict=True))
         lines = [f"no step for {self._timeout_s:g} s (trainer.stall_timeout_s): {names}"]
         for thread in threads:
             if thread.ident in frames and thread is not self._thread:
                 stack = "".join(traceback.format_stack(frames[thread.ident])).rstrip()
                 lines.append(f"thread {thread.name}:\n{stack}")
-        for each in self._heartbeats:
-            state = f"waiting for {each.waiting_for}" if each.waiting_for else "working"
-            lines.append(f"{each.name}: {each.beats:,} steps, {state}")
-        return "\n".join([*lines, self._describe()])
+        return "\n".join(lines)

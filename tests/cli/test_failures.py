@@ -10,7 +10,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import pytest
 from commands import Command, facts_of, full_disk, train_status
 from sampling import sampled
@@ -124,9 +123,8 @@ def test_a_recorder_that_fails_is_switched_off_and_the_run_continues(
     reason = "ValueError: the server said no"
     assert facts["status"] == "done"
     assert facts["recorders_switched_off"] == {"BadRecorder": reason}
-    assert f"error: BadRecorder failed ({reason}); training continues" in out
-    assert f"BadRecorder failed 3 times in a row and is switched off ({reason})" in out
-    assert f"warning: BadRecorder was switched off after 3 failures in a row: {reason}" in out
+    assert "error: BadRecorder failed and is switched off; training continues without it" in out
+    assert f"warning: BadRecorder was switched off: {reason}" in out
     assert '"opt_steps": 300' in (folder / "run" / "metrics.jsonl").read_text()
 
 
@@ -288,10 +286,6 @@ def test_a_loss_that_is_not_finite_is_never_saved(folder: Path, capsys: Capture)
     assert "error: train/loss is inf at update 1" in said
     assert facts_of(folder / "run")["status"] == "failed"
     assert steps_saved(folder / "run") == []
-    assert re.search(r"Its batch is in not_finite\.npz: .*reward \S+ to \S+, discount", said)
-    with np.load(folder / "run" / "not_finite.npz") as batch:
-        assert len(batch["slot"]) == len(batch["reward"]) > 0
-        assert {"obs", "action", "discount", "next_obs"} <= set(batch.files)
 
 
 @pytest.mark.parametrize(

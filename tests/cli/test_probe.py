@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import csv
-import os
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +19,10 @@ from commands import (
     train_status,
 )
 from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
-from sampling import sampled
 
 from border_cli import compose, train
 from border_cli.core.errors import ProbeFailed
 from border_cli.core.seeding import Branch, derived_seed
-from border_cli.run.finding import steps_saved
 
 Capture = pytest.CaptureFixture[str]
 
@@ -190,49 +186,3 @@ def test_an_id_that_is_registered_here_alone_is_known_to_processes(tmp_path: Pat
     finally:
         gymnasium.registry.pop("OfThisProcess-v0")
     assert result.trainer_stats.opt_steps == 2
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("manager", sampled(["serial", "thread", "process"], every=3))
-def test_a_constructor_that_takes_the_process_over_leaves_ctrl_c_the_log_and_the_folder(
-    tmp_path: Path, manager: str
-) -> None:
-    here, elsewhere = tmp_path / "here", tmp_path / "elsewhere"
-    here.mkdir()
-    elsewhere.mkdir()
-    # An actor of its own process sends its Ctrl-C to itself, where it must be ignored.
-    at = unruly.NEVER if manager != "process" else 30
-    argv = (
-        *("imports=[untried]", "run_dir=run", "env.id=Meddles-v0"),
-        *("agent.hidden=[4]", "agent.batch_size=4", "evaluator.num_episodes=1"),
-        *("trainer.max_opt_steps=1000000", "trainer.warmup_period=20", "trainer.eval_interval=20"),
-        *(f"actor_manager={manager}", "actor_manager.num_actors=1", "actor_manager.n_buffer=10"),
-        f"env.kwargs={{folder: '{elsewhere}', at: {at}}}",
-        f"+evaluator.env.kwargs.folder='{elsewhere}'",  # no Ctrl-C of its own: it plays in ours
-        "recorder=[jsonl]",
-    )
-    metrics = here / "run" / "metrics.jsonl"
-    with Command(here, *argv) as run:
-        run.until(lambda: metrics.exists() and metrics.stat().st_size > 0)
-        run.send(signal.SIGINT)
-        status, said = run.ended()
-    assert status == 130, said
-    assert facts_of(here / "run")["status"] == "interrupted"
-    assert steps_saved(here / "run"), said
-    assert "SIGINT: saving" in said
-    assert "failed" not in said
-    assert list(elsewhere.iterdir()) == []
-    for each in ("the current directory", "the root logger", "the handler of SIGINT"):
-        assert said.count(f"env.id=Meddles-v0 changed {each}; it was restored") >= 1
-
-
-def test_a_first_episode_that_goes_to_another_folder_is_put_back(tmp_path: Path) -> None:
-    here, elsewhere = tmp_path / "here", tmp_path / "elsewhere"
-    here.mkdir()
-    elsewhere.mkdir()
-    settings = (*UNTRIED, "env.id=Writes-v0", f"env.kwargs.folder={elsewhere}", "run_dir=run")
-    with isolated(here):
-        train(compose(*settings, "actor_manager=serial"))
-        assert os.getcwd() == str(here)  # noqa: PTH109
-    assert facts_of(here / "run")["status"] == "done"
-    assert list(elsewhere.iterdir()) == []

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import errno
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from border_cli.core.errors import ActorCrashed, ConfigError, OutOfMemory, RunFailed
 from border_cli.core.machine import (
-    Room,
     failed_allocation,
     free_memory,
     machine_bytes,
@@ -31,8 +28,8 @@ def group(folder: Path, *, limit: str, usage: int, inactive: int = 0) -> None:
     (folder / "memory.stat").write_text(f"anon 5\ninactive_file {inactive}\n")
 
 
-def room_of(cgroups: Path, path: str) -> Room:
-    """What a process in this group may take."""
+def free_in(cgroups: Path, path: str) -> int:
+    """Bytes that a process in this group may take."""
     own = cgroups.with_name("own")
     own.write_text(f"9:name=systemd:/\n4:memory:/of/version/1\n0::{path}\n")
     return free_memory(cgroups, own)
@@ -40,9 +37,7 @@ def room_of(cgroups: Path, path: str) -> Room:
 
 def test_memory_is_between_an_interpreter_and_the_machine(tmp_path: Path) -> None:
     assert 5_000_000 < resident_bytes() < machine_bytes()
-    free = free_memory(tmp_path, tmp_path / "missing")
-    assert free.limit == "free memory of this machine"
-    assert 0 < free.nbytes < machine_bytes()
+    assert 0 < free_memory(tmp_path, tmp_path / "missing") < machine_bytes()
 
 
 def test_the_tightest_group_above_counts_and_cached_files_do_not(tmp_path: Path) -> None:
@@ -50,34 +45,21 @@ def test_the_tightest_group_above_counts_and_cached_files_do_not(tmp_path: Path)
     group(mount / "a", limit=str(90 * MIB), usage=50 * MIB, inactive=10 * MIB)
     group(mount / "a/b", limit="max", usage=30 * MIB)
     group(mount / "a/b/c", limit=str(80 * MIB), usage=20 * MIB)
-    assert room_of(mount, "/a/b/c") == Room("limit of the cgroup /a", 50 * MIB)
+    assert free_in(mount, "/a/b/c") == 50 * MIB
     group(mount / "a/b/c", limit=str(60 * MIB), usage=20 * MIB)
-    assert room_of(mount, "/a/b/c") == Room("limit of the cgroup /a/b/c", 40 * MIB)
+    assert free_in(mount, "/a/b/c") == 40 * MIB
 
 
 @pytest.mark.parametrize("path", ["/", "/docker/5f", "/../.."])
 def test_in_a_container_the_group_is_the_mount_point(tmp_path: Path, path: str) -> None:
     group(tmp_path / "groups", limit=str(80 * MIB), usage=90 * MIB)
-    assert room_of(tmp_path / "groups", path) == Room("limit of the cgroup /", 0)
+    assert free_in(tmp_path / "groups", path) == 0
 
 
 def test_files_that_cannot_be_read_limit_nothing(tmp_path: Path) -> None:
     group(tmp_path / "groups/a", limit=str(MIB), usage=0)
     (tmp_path / "groups/a/memory.current").write_text("nonsense\n")
-    assert "machine" in room_of(tmp_path / "groups", "/a").limit
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="the system does not tell what is taken")
-def test_what_a_process_may_still_reserve_is_its_limit_less_what_it_has() -> None:
-    code = (
-        "import resource; from border_cli.core.machine import least_room;"
-        "resource.setrlimit(resource.RLIMIT_AS, (2**30, -1));"
-        "print(least_room()); held = bytearray(2**29); print(*least_room())"
-    )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    before, after = said.stdout.splitlines()
-    assert "address space, ulimit -v" in before
-    assert 0 < int(after.split()[-1]) < 2**29
+    assert free_in(tmp_path / "groups", "/a") > MIB
 
 
 TORCH = "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: "
@@ -93,16 +75,16 @@ TRACEBACK = "Traceback (most recent call last):\n  …\n"
         (OSError(errno.ENOMEM, "Cannot allocate memory"), "[Errno 12] Cannot allocate memory"),
         (
             RuntimeError(f"{TORCH}you tried to allocate 4000000000 bytes. Error code 12"),
-            "3.73 GiB could not be allocated",
+            f"{TORCH}you tried to allocate 4000000000 bytes. Error code 12",
         ),
         (RuntimeError("CUDA out of memory. Tried to"), "CUDA out of memory. Tried to"),
-        (ActorCrashed(0, 3, f"{TRACEBACK}MemoryError: too\n"), "too"),
+        (ActorCrashed(0, 3, f"{TRACEBACK}MemoryError: too\n"), "MemoryError: too"),
         (
             RunFailed(f"the evaluation failed:\n{TRACEBACK}numpy.X._ArrayMemoryError: 1 TiB"),
-            "1 TiB",
+            "numpy.X._ArrayMemoryError: 1 TiB",
         ),
         (RuntimeError("the simulator exploded"), None),
-        (ActorCrashed(0, 3, f"{TRACEBACK}ValueError: bad_alloc"), None),
+        (ValueError("bad_alloc"), None),
         (OSError(errno.ENOSPC, "No space left on device"), None),
     ],
 )

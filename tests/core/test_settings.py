@@ -109,6 +109,7 @@ class Derived(Sample):
     """A user's own settings, with all that a dataclass may have beside its fields."""
 
     twice: int = field(init=False, default=0)
+    total: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -133,7 +134,7 @@ class Derived(Sample):
             "cuont",
             r"^unknown setting 'group\.cuont', did you mean group\.count\? \(gro",
         ),
-        (Derived(), "totla", r"^unknown setting 'group\.totla' \(group has share, rate, count, "),
+        (Derived(), "xyz", r"^unknown setting 'group\.xyz' \(group has share, rate, count, "),
         (Top(), "sede", r"^unknown setting 'sede', did you mean seed\? \(a run has seed\)$"),
     ],
 )

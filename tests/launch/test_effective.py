@@ -6,6 +6,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+import torch
 from sampling import sampled
 
 from border_cli import compose
@@ -189,7 +190,8 @@ def test_an_update_has_one_thread_unless_more_are_asked_for(
 ) -> None:
     found = effective_settings(compose(*overrides))
     assert found.torch_threads == threads
-    assert build_agent(found, env_factory(found).spec).num_threads == threads
+    with build_agent(found, env_factory(found).spec).learner_thread():
+        assert torch.get_num_threads() == threads
 
 
 @pytest.mark.parametrize(

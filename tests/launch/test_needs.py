@@ -14,7 +14,6 @@ from fakes import ListBuffer
 
 from border_cli.config.compose import compose
 from border_cli.core.errors import ConfigError
-from border_cli.core.machine import Room
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.words import size
 from border_cli.launch.build import build_agent, env_factory
@@ -34,7 +33,7 @@ from border_cli.launch.needs import (
 from border_cli.registry import REPLAY_BUFFERS
 
 AGENT = AgentSizes(parameters=250_000, state=4_000_000)
-ROOM = Room("limit of the cgroup /a", 1000)
+ROOM = 1000  # bytes
 
 
 @cache  # they are immutable
@@ -138,7 +137,7 @@ def test_what_leaves_a_tenth_of_what_is_free_is_admitted() -> None:
 def test_a_refusal_of_the_largest_job_names_the_numbers_the_limit_and_the_settings() -> None:
     small, large = needing(950, name="job 0"), needing(400, 1200, name="job 1")
     text = (
-        "job 1 needs 1.6 kB of memory, but 1 kB is available (limit of the cgroup /a), of which a "
+        "job 1 needs 1.6 kB of memory, but 1 kB is available, of which a "
         "tenth stays for all else: part 1 1.2 kB (a=1200), part 0 400 B (a=400)."
     )
     with pytest.raises(ConfigError, match=re.escape(text)):

@@ -219,7 +219,6 @@ def test_rows_agree_with_brute_force_over_random_episodes(n, num_envs, gamma, na
 
 @pytest.mark.parametrize("n", [2, 3, 200])
 def test_a_long_episode_gives_the_same_sums_to_its_end(n):
-    """Longer than the store of rewards, which moves what it still needs when it is full."""
     reward = np.random.default_rng(n).normal(size=700)
     n_step = processor(n, gamma=0.9)
     for t in range(700):

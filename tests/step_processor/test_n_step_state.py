@@ -10,7 +10,6 @@ import pytest
 from sampling import sampled
 from states import reread, same
 
-from border_cli.core.errors import CheckpointError
 from border_cli.core.rows import columns_of
 from border_cli.core.types import Array, Step, Transitions
 from border_cli.step_processor.config import NStepConfig
@@ -88,18 +87,6 @@ def test_restored_windows_give_the_same_rows_to_the_bit(n, num_envs, named, rese
     assert max(waited) == num_envs * (n - 1)
 
 
-def test_state_and_rewards_go_on_over_the_end_of_the_memory_of_rewards():
-    """The rewards slide through their memory; a state is taken at every place in it."""
-    steps = steps_of(np.random.default_rng(0), 2, False, False, count=300)
-    n_step = expected = processor(3, 2)
-    expected = processor(3, 2)
-    for step in steps:
-        restored = processor(3, 2)
-        restored.load_state_dict(reread(n_step.state_dict()))
-        n_step = restored
-        assert same(columns(n_step.process(step)), columns(expected.process(step)))
-
-
 @pytest.mark.parametrize("named", sampled([False, True], every=4), ids=["array", "dict"])
 @pytest.mark.parametrize("resets", [False, True], ids=["", "resets"])
 @pytest.mark.parametrize("n", [1, 3, 5])
@@ -153,16 +140,3 @@ def test_a_forgotten_window_fills_again_by_hand():
     assert [len(each) for each in rows] == [0, 0, 0, 0, 1]
     assert rows[4].reward.tolist() == [4 + 0.5 * 8 + 0.25 * 16]
     assert rows[4].obs.tolist() == [[2]]
-
-
-@pytest.mark.parametrize(
-    ("n", "num_envs", "found"), [(3, 3, "2 of 2"), (4, 2, "2 of 2"), (2, 2, "2 of 2")]
-)
-def test_windows_of_another_form_are_refused(n, num_envs, found):
-    state = processor(3, 2).state_dict()
-    needed = f"n_steps={n} needs {n - 1} steps of {num_envs} environments"
-    match = f"{needed}, but the saved state has {found}$"
-    with pytest.raises(CheckpointError, match=match):
-        processor(n, num_envs).load_state_dict(state)
-    with pytest.raises(CheckpointError, match="has none"):
-        processor(n, num_envs).load_state_dict(processor(1, num_envs).state_dict())

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import logging
-import os
-import signal
 import sys
 import threading
-from pathlib import Path
 from typing import Any, ClassVar
 
 import gymnasium as gym
@@ -103,36 +99,7 @@ class Counted(Calm):
         return super().reset(seed=seed, **options)
 
 
-class Meddles(Calm):
-    """Its constructor takes the process over; at step `at` somebody presses Ctrl-C."""
-
-    def __init__(self, folder: str, at: int = NEVER, render_mode: str | None = None) -> None:
-        super().__init__(at, render_mode)
-        os.chdir(folder)
-        logging.basicConfig(force=True)
-        if threading.current_thread() is threading.main_thread():
-            for signum in (signal.SIGINT, signal.SIGTERM):
-                signal.signal(signum, signal.SIG_IGN)
-
-    def go_wrong(self, answer: Answer) -> Answer:
-        os.kill(os.getpid(), signal.SIGINT)
-        return answer
-
-
-class Writes(Calm):
-    """Goes to another folder with its first episode."""
-
-    def __init__(self, folder: str, render_mode: str | None = None) -> None:
-        super().__init__(render_mode=render_mode)
-        self.folder = folder
-
-    def reset(self, **options: Any) -> Any:
-        os.chdir(Path(self.folder))
-        return super().reset(**options)
-
-
 for _each in (
-    FourValues, Seedless, Misshapen, Exits, Breaks, Unclosable, Hangs, Counted, Meddles,
-    Writes,
+    FourValues, Seedless, Misshapen, Exits, Breaks, Unclosable, Hangs, Counted,
 ):  # fmt: skip
     gym.register(f"{_each.__name__}-v0", _each)

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import pytest
 
 from border_cli.core.errors import NotFinite
 from border_cli.trainer.update_log import CHECK_EVERY, UpdateLog
-
-SLOTS = np.array([7, 3])
 
 
 class Late:
@@ -28,10 +25,10 @@ class Late:
 
 def test_means_are_those_since_the_last_call() -> None:
     log = UpdateLog()
-    log.add(1, {"loss": 1.0, "q_mean": 3.0}, SLOTS)
-    log.add(2, {"loss": 2.0, "q_mean": 5.0}, SLOTS)
+    log.add(1, {"loss": 1.0, "q_mean": 3.0})
+    log.add(2, {"loss": 2.0, "q_mean": 5.0})
     assert log.means() == {"train/loss": 1.5, "train/q_mean": 4.0}
-    log.add(3, {"loss": 9.0}, SLOTS)
+    log.add(3, {"loss": 9.0})
     assert log.means() == {"train/loss": 9.0}
     assert log.means() == {}
 
@@ -39,8 +36,8 @@ def test_means_are_those_since_the_last_call() -> None:
 def test_nothing_is_read_before_it_is_needed() -> None:
     log, before = UpdateLog(), Late.reads
     for step in range(1, CHECK_EVERY):
-        assert not log.add(step, {"loss": Late(1.0)}, SLOTS)
-    assert log.add(CHECK_EVERY, {"loss": Late(1.0)}, SLOTS)
+        assert not log.add(step, {"loss": Late(1.0)})
+    assert log.add(CHECK_EVERY, {"loss": Late(1.0)})
     assert Late.reads == before
     log.check()
     assert Late.reads == before + CHECK_EVERY
@@ -52,35 +49,26 @@ def test_nothing_is_read_before_it_is_needed() -> None:
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 def test_the_first_bad_quantity_is_named_with_its_own_step(bad: float) -> None:
     log = UpdateLog()
-    log.add(1_233, {"loss": 1.0, "grad_norm": 1.0}, SLOTS)
-    log.add(1_234, {"loss": 1.0, "grad_norm": bad}, SLOTS)
-    log.add(1_235, {"loss": bad, "grad_norm": bad}, SLOTS)
+    log.add(1_233, {"loss": 1.0, "grad_norm": 1.0})
+    log.add(1_234, {"loss": 1.0, "grad_norm": bad})
+    log.add(1_235, {"loss": bad, "grad_norm": bad})
     with pytest.raises(NotFinite, match=rf"^train/grad_norm is {bad} at update 1,234;"):
         log.check()
 
 
 def test_a_bad_quantity_is_found_again_at_every_look() -> None:
     log = UpdateLog()
-    log.add(1, {"loss": math.nan}, SLOTS)
+    log.add(1, {"loss": math.nan})
     for look in (log.check, log.means):
         with pytest.raises(NotFinite, match="update 1;"):
             look()
 
 
-def test_the_slots_of_the_bad_update_are_told_though_the_batch_is_used_again() -> None:
-    log, slots = UpdateLog(), SLOTS.copy()
-    log.add(1, {"loss": math.nan}, slots)
-    slots[:] = 0
-    with pytest.raises(NotFinite, match="update 1;") as raised:
-        log.check()
-    assert raised.value.index.tolist() == [7, 3]
-
-
 def test_what_was_read_since_the_last_row_goes_on_after_a_resume() -> None:
     log, resumed = UpdateLog(), UpdateLog()
-    log.add(1, {"loss": 0.1}, SLOTS)
-    log.add(2, {"loss": 0.2}, SLOTS)
+    log.add(1, {"loss": 0.1})
+    log.add(2, {"loss": 0.2})
     resumed.load_state_dict(log.state_dict())
     for each in (log, resumed):
-        each.add(3, {"loss": 0.4}, SLOTS)
+        each.add(3, {"loss": 0.4})
     assert resumed.means() == log.means()

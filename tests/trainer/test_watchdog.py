@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
-from fakes import CountingEnv, FakeClock, ListRecorder, ScriptedEvaluator
+from fakes import CountingEnv, ListRecorder, ScriptedEvaluator
 from managers import Built, snapshot
 from trainers import BuiltTrainer
 
@@ -22,10 +22,9 @@ TIMEOUT_S = 60.0
 
 
 class Case:
-    """A watchdog over three parts whose time stands still until `pass_s` lets it pass."""
+    """A watchdog over three parts, which looks at them once a second."""
 
     def __init__(self) -> None:
-        self.clock = FakeClock()
         self.learner = Heartbeat("learner")
         self.actor = Heartbeat("actor 0")
         self.evaluation = Heartbeat("evaluation", waiting_for="its turn")
@@ -33,8 +32,6 @@ class Case:
             [self.learner, self.evaluation, self.actor],
             timeout_s=TIMEOUT_S,
             stop=StopFlag(),
-            clock=self.clock,
-            describe=lambda: "async/queue_fill 0.25; 1,234 samples",
             on_hung_learner=lambda _: None,
         )
         self.look()
@@ -42,11 +39,12 @@ class Case:
     def look(self) -> Stalled | None:
         return self.watchdog.check()
 
-    def pass_s(self, seconds: float) -> Stalled | None:
-        self.clock.time_s += seconds
-        return self.look()
+    def pass_s(self, seconds: int) -> Stalled | None:
+        found = [self.look() for _ in range(seconds)]
+        assert not any(found[:-1])
+        return found[-1]
 
-    def blamed(self, seconds: float) -> str | None:
+    def blamed(self, seconds: int) -> str | None:
         """Whom the first line of the report names."""
         stalled = self.pass_s(seconds)
         return str(stalled).splitlines()[0].partition("): ")[2] if stalled else None
@@ -72,29 +70,19 @@ def blocked(heartbeat: Heartbeat) -> Iterator[None]:
         thread.join()
 
 
-def test_nobody_is_blamed_for_the_time_in_which_the_whole_process_was_stopped() -> None:
-    case = Case()
-    assert case.pass_s(TIMEOUT_S - 1) is None
-    case.clock.time_s += 3600
-    assert case.watchdog.check(stopped_s=3600) is None
-    assert case.blamed(1) == "learner, actor 0"
-
-
 def test_a_part_without_a_step_is_named_once_the_timeout_has_passed() -> None:
     case = Case()
     case.learner.beat()
     assert case.pass_s(30) is None
     case.learner.beat()
-    assert case.pass_s(29.9) is None
+    assert case.pass_s(29) is None
     case.learner.beat()
-    assert case.blamed(0.1) == "actor 0"
+    assert case.blamed(1) == "actor 0"
 
 
-def test_the_report_shows_the_line_that_blocks_first_and_what_everybody_does() -> None:
+def test_the_report_shows_the_line_that_blocks_first() -> None:
     case = Case()
-    case.learner.beats = 4_000
     case.learner.waiting_for = "samples"
-    case.pass_s(0)
     with blocked(Heartbeat("somebody else")), blocked(case.actor):
         report = str(case.pass_s(60))
     assert report.startswith(
@@ -103,12 +91,6 @@ def test_the_report_shows_the_line_that_blocks_first_and_what_everybody_does() -
     first, *others = report.split("\nthread ")[1:]
     assert "release.wait(30)  # the line that blocks" in first
     assert {"somebody else", "MainThread"} <= {each.partition(":")[0] for each in others}
-    assert report.endswith(
-        "\nlearner: 4,000 steps, waiting for samples"
-        "\nevaluation: 0 steps, waiting for its turn"
-        "\nactor 0: 0 steps, working"
-        "\nasync/queue_fill 0.25; 1,234 samples"
-    )
 
 
 def test_who_waits_for_another_is_not_blamed_however_long_it_takes() -> None:
@@ -122,13 +104,11 @@ def test_who_waits_for_another_is_not_blamed_however_long_it_takes() -> None:
 def test_a_wait_that_ends_starts_a_new_count() -> None:
     case = Case()
     with case.actor.waiting("space in the channel"):
-        case.learner.beat()
-        assert case.pass_s(50) is None
-        case.learner.beat()
-        assert case.pass_s(50) is None
+        for _ in range(2):
+            case.learner.beat()
+            assert case.pass_s(50) is None
     case.learner.beat()
-    assert case.pass_s(59) is None  # first seen at work now
-    case.learner.beat()
+    assert case.pass_s(1) is None  # first seen at work now
     assert case.pass_s(59) is None
     case.learner.beat()
     assert case.blamed(1) == "actor 0"
@@ -137,23 +117,20 @@ def test_a_wait_that_ends_starts_a_new_count() -> None:
 def test_when_all_wait_and_nothing_moves_all_are_named() -> None:
     case = Case()
     case.learner.waiting_for = "samples"
-    case.actor.waiting_for = "the rate limiter"
-    case.pass_s(0)
     for _ in range(10):  # as long as one of them moves, nobody is named
         with case.actor.waiting("the rate limiter"):
             assert case.pass_s(59) is None
     case.actor.waiting_for = "the rate limiter"
-    case.pass_s(0)
-    assert case.pass_s(59.9) is None
-    assert case.blamed(0.1) == "learner, evaluation, actor 0"
+    assert case.pass_s(60) is None
+    said = "learner (waiting for samples), evaluation (waiting for its turn), actor 0 (waiting for "
+    assert case.blamed(1) == f"{said}the rate limiter)"
 
 
 def test_an_evaluation_that_hangs_is_named_and_the_learner_that_waits_for_it_is_not() -> None:
     case = Case()
     case.actor.waiting_for = "space in the channel"
     with case.learner.waiting("the evaluation"), case.evaluation.working():
-        case.pass_s(0)
-        assert case.blamed(60) == "evaluation"
+        assert case.blamed(61) == "evaluation"
 
 
 def test_an_evaluation_whose_turn_it_is_not_is_never_named() -> None:
@@ -182,8 +159,6 @@ def watch(
         [built.post_step.heartbeat, *more, *built.manager.heartbeats()],
         timeout_s=timeout_s,
         stop=built.stop,
-        clock=MonotonicClock(),
-        describe=lambda: "",
         on_hung_learner=on_hung_learner,
         learner_grace_s=grace_s,
     )
@@ -235,8 +210,8 @@ def test_a_learner_that_hangs_on_its_way_out_is_reported_too() -> None:
         release.set()
 
     watchdog = Watchdog(
-        [part], timeout_s=0.1, stop=stop, clock=MonotonicClock(), describe=str,
-        on_hung_learner=end_it, learner_grace_s=0.1, way_out_s=0.1,
+        [part], timeout_s=0.1, stop=stop, on_hung_learner=end_it,
+        learner_grace_s=0.1, way_out_s=0.1,
     )  # fmt: skip
     stop.request(Interrupted(2))
     with watchdog:
@@ -259,11 +234,10 @@ def test_a_run_that_moves_is_left_alone_however_rarely_it_evaluates() -> None:
 
 def test_an_evaluation_after_the_actors_have_ended_may_last() -> None:
     built = Built("thread", num_actors=2)
-    clock = FakeClock()
     evaluation = Heartbeat("evaluation", waiting_for="its turn")
     watchdog = Watchdog(
         [evaluation, *built.manager.heartbeats()], timeout_s=TIMEOUT_S, stop=StopFlag(),
-        clock=clock, describe=str, on_hung_learner=never,
+        on_hung_learner=never,
     )  # fmt: skip
     with built.manager as manager:
         manager.publish(snapshot())
@@ -272,8 +246,7 @@ def test_an_evaluation_after_the_actors_have_ended_may_last() -> None:
         with evaluation.working():
             for _ in range(5):
                 evaluation.beat()
-                assert watchdog.check() is None
-                clock.time_s += 59
+                assert not any(watchdog.check() for _ in range(59))
 
 
 def test_a_learner_that_looks_in_vain_makes_no_step() -> None:
