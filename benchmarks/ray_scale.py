@@ -140,7 +140,7 @@ def _drain(transport: WeightTransport, news: threading.Event, count: int) -> Non
 
 
 def _answer(spec: EnvSpec, samples: int) -> Answer:
-    rows = Rows(spec, samples)
+    rows = Rows.empty(spec, samples)
     blocks = tuple(block.view(np.uint8) for block in rows.blocks)
     return Answer(rows=samples, env_steps=samples, blocks=blocks, acted_s=1e-9)
 

@@ -367,6 +367,7 @@ class ActorFactory:
             config.exploration_of(actor_id),
         )
         step_processor = self.make_step_processor()
+        step_processor.number_episodes((actor_id << 48) + (incarnation << 32))
         env = self.env_factory.make(training=True, beat=beat)
         gamma = self.returns_gamma
         returns = None if gamma is None else DiscountedReturns(gamma, env.num_envs)

@@ -20,15 +20,17 @@ from numpy.typing import NDArray
 from border_cli.actor_manager.actor import Message
 from border_cli.core.returns import Moments
 from border_cli.core.rows import (
+    Field,
     Rows,
     column_of,
     concatenate,
     row_dtypes,
     row_fields,
+    sliced,
     transitions_of,
 )
 from border_cli.core.spaces import EnvSpec
-from border_cli.core.types import Episode, Experience, Form, Transitions, map_array
+from border_cli.core.types import Episode, Experience, Form, Transitions
 from border_cli.process.shared_memory import SharedArrays, fence, floats, integers
 
 EPISODE: Final = 2  # numbers per episode: score, length; what its `info` said follows
@@ -41,6 +43,11 @@ EPISODES: Final = 2
 OPT_STEPS: Final = 3
 ACTOR: Final = 4
 HEADER: Final = 5
+
+
+def _fields(spec: EnvSpec) -> list[Field]:
+    """The columns of a row that travels: those of a stored one, and its episode."""
+    return [*row_fields(spec), ("episode", np.dtype(np.int64), ())]
 
 
 class MessageRing:
@@ -71,7 +78,7 @@ class MessageRing:
                 (whole, (messages * HEADER,)),
                 (real, (capacity * self.episode,)),
                 (real, (messages * RETURNS * returns,)),
-                *((dtype, (capacity,)) for dtype in row_dtypes(row_fields(spec))),
+                *((dtype, (capacity,)) for dtype in row_dtypes(_fields(spec))),
                 *more,
             ]
         )
@@ -83,9 +90,10 @@ class MessageRing:
         self.read = integers(read)  # [0]: messages whose space is free again; the reader's word
         self.headers = integers(headers)
         self.episodes, self.returns = floats(episodes), floats(returns)
-        blocks = len(row_dtypes(row_fields(self._spec)))
+        fields = _fields(self._spec)
+        blocks = len(row_dtypes(fields))
         self.more = rest[blocks:]
-        self.columns: dict[str, NDArray[Any]] = Rows.over(self._spec, rest[:blocks]).columns
+        self.columns: dict[str, NDArray[Any]] = Rows(fields, rest[:blocks]).columns
 
     def header(self, messages: int) -> tuple[int, int, int]:
         """Rows, env steps and episodes once so many messages were written."""
@@ -203,7 +211,7 @@ def split(message: Message, rows: int, episodes: int) -> tuple[Message, Message]
     whole = concatenate(message.parts) if message.parts else None
 
     def parts(start: int, end: int) -> list[Transitions]:
-        return [_sliced(whole, slice(start, end))] if whole is not None and start < end else []
+        return [sliced(whole, slice(start, end))] if whole is not None and start < end else []
 
     first = replace(message, parts=parts(0, rows), rows=rows, episodes=message.episodes[:episodes])
     rest = replace(
@@ -215,16 +223,6 @@ def split(message: Message, rows: int, episodes: int) -> tuple[Message, Message]
         returns=(),
     )
     return first, rest
-
-
-def _sliced(transitions: Transitions, part: slice) -> Transitions:
-    return Transitions(
-        obs=map_array(lambda array: array[part], transitions.obs),
-        action=transitions.action[part],
-        reward=transitions.reward[part],
-        discount=transitions.discount[part],
-        next_obs=map_array(lambda array: array[part], transitions.next_obs),
-    )
 
 
 class MessageReader:

@@ -195,7 +195,7 @@ def answer_of(message: Message, spec: EnvSpec) -> Answer:
 def _blocks(message: Message, spec: EnvSpec) -> tuple[NDArray[np.uint8], ...]:
     if not message.rows:
         return ()
-    rows = Rows(spec, message.rows)
+    rows = Rows.empty(spec, message.rows)
     for name, column in rows.columns.items():
         np.concatenate(column_of(message.parts, name), out=column, casting="same_kind")
     return tuple(block.view(np.uint8) for block in rows.blocks)

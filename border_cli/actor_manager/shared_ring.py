@@ -106,7 +106,7 @@ class SharedRing:
         self.actors, self.headers = integers(actors), integers(headers)
         self.seconds, self.network = floats(seconds), floats(network)
         self.episodes, self.returns = floats(episodes), floats(returns)
-        self.columns: dict[str, NDArray[Any]] = Rows.over(self._spec, self.blocks).columns
+        self.columns: dict[str, NDArray[Any]] = Rows(row_fields(self._spec), self.blocks).columns
 
     def close(self) -> None:
         """Releases its memory and its pipes; its counters can still be read."""

@@ -248,6 +248,9 @@ class StepProcessor(ABC):
     def process(self, step: Step) -> Transitions:
         """M transitions; 0 while an n-step window fills, several when an episode ends."""
 
+    def number_episodes(self, first: int) -> None:  # noqa: B027 - who tells no episodes needs none
+        """Called once, before the first step: episodes in its rows have numbers from here on."""
+
     def state_dict(self) -> State:
         """The steps that wait in an n-step window."""
         return {}

@@ -58,19 +58,23 @@ def _leaf(array: Array) -> NDArray[Any]:
 
 
 def columns_of(transitions: Transitions) -> dict[str, NDArray[Any]]:
-    """The arrays of the rows by name; a Dict observation gives one column per key."""
+    """The arrays of the rows by name, episodes where they are known; a Dict observation gives one
+    column per key."""
     columns: dict[str, NDArray[Any]] = {}
-    for name in ("obs", "action", "reward", "discount", "next_obs"):
-        array: Array = getattr(transitions, name)
+    for name in ("obs", "action", "reward", "discount", "next_obs", "episode"):
+        array: Array | None = getattr(transitions, name)
         if isinstance(array, dict):
             columns |= {f"{name}.{key}": part for key, part in array.items()}
-        else:
+        elif array is not None:
             columns[name] = array
     return columns
 
 
 def column_of(parts: Sequence[Transitions], name: str) -> list[NDArray[Any]]:
-    """One column of several blocks of rows, as `columns_of` would name it."""
+    """One column of several blocks of rows, as `columns_of` would name it; -1 for an episode that
+    is not known."""
+    if name == "episode":
+        return [np.full(len(part), -1) if part.episode is None else part.episode for part in parts]
     field, dot, key = name.partition(".")
     arrays = [getattr(part, field) for part in parts]
     return [array[key] for array in arrays] if dot else arrays
@@ -88,11 +92,19 @@ def transitions_of(columns: dict[str, NDArray[Any]]) -> dict[str, Any]:
     return parts
 
 
+def sliced(rows: Transitions, part: slice) -> Transitions:
+    """Some of the rows, as views."""
+    columns = {name: column[part] for name, column in columns_of(rows).items()}
+    return Transitions(**transitions_of(columns))
+
+
 def concatenate(parts: list[Transitions]) -> Transitions:
     """All in one block; the single part itself where there is only one."""
     if len(parts) == 1:
         return parts[0]
+    episodes = [part.episode for part in parts if part.episode is not None]
     return Transitions(
+        episode=np.concatenate(episodes) if len(episodes) == len(parts) else None,
         obs=_join([part.obs for part in parts]),
         action=np.concatenate([part.action for part in parts]),
         reward=np.concatenate([part.reward for part in parts]),
@@ -109,22 +121,18 @@ def _join(arrays: list[Array]) -> Array:
 
 
 class Rows:
-    """Storage of a fixed number of rows, uninitialised: untouched pages cost nothing."""
+    """A fixed number of rows in memory that is given: arrays of `row_dtypes`, all of one length."""
 
-    def __init__(self, spec: EnvSpec, count: int) -> None:
-        self._lay(spec, [np.empty(count, dtype) for dtype in row_dtypes(row_fields(spec))])
-
-    @classmethod
-    def over(cls, spec: EnvSpec, blocks: list[NDArray[Any]]) -> Self:
-        """Rows in memory that is there: arrays of `row_dtypes`, all of one length."""
-        rows = cls.__new__(cls)
-        rows._lay(spec, blocks)
-        return rows
-
-    def _lay(self, spec: EnvSpec, blocks: list[NDArray[Any]]) -> None:
+    def __init__(self, fields: list[Field], blocks: list[NDArray[Any]]) -> None:
         self.blocks = blocks  # each [count]
         views = {name: block[name] for block in blocks for name in block.dtype.names or ()}
-        self.columns = {name: views[name] for name, _, _ in row_fields(spec)}  # each [count, …]
+        self.columns = {name: views[name] for name, _, _ in fields}  # each [count, …]
+
+    @classmethod
+    def empty(cls, spec: EnvSpec, count: int) -> Self:
+        """Uninitialised: untouched pages cost nothing."""
+        fields = row_fields(spec)
+        return cls(fields, [np.empty(count, dtype) for dtype in row_dtypes(fields)])
 
     def parts(self) -> dict[str, Any]:
         """The fields of `Transitions`, as views."""

@@ -38,6 +38,8 @@ class Transitions:
     reward: NDArray[np.float32]  # [M]  r1 + g r2 + … over its k steps
     discount: NDArray[np.float32]  # [M]  g**k, and 0 where the episode TERMINATED within them
     next_obs: Array  # [M, …]  the true successor, never a reset observation
+    # [M]  which episode; no two of a run have one number. None: the step processor does not tell
+    episode: NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         return len(self.reward)

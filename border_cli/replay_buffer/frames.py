@@ -18,12 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.core.errors import CheckpointError, ConfigError
-from border_cli.core.rows import (
-    columns_of,
-    row_fields,
-    storage_nbytes,
-    transitions_of,
-)
+from border_cli.core.rows import row_fields, sliced, storage_nbytes
 from border_cli.core.spaces import BoxSpace, EnvSpec
 from border_cli.core.types import Array, Batch, Transitions
 from border_cli.core.words import size
@@ -260,7 +255,5 @@ def _pieces(rows: Transitions, count: int) -> Iterator[Transitions]:
     if len(rows) <= count:
         yield rows
         return
-    columns = columns_of(rows)
     for i in range(0, len(rows), count):
-        piece = {name: column[i : i + count] for name, column in columns.items()}
-        yield Transitions(**transitions_of(piece))
+        yield sliced(rows, slice(i, i + count))

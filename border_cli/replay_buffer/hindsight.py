@@ -14,17 +14,17 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.core.config import ReplayBufferConfig
-from border_cli.core.errors import CheckpointError
+from border_cli.core.errors import CheckpointError, RunFailed
 from border_cli.core.interfaces import GoalRewards
 from border_cli.core.spaces import EnvSpec
-from border_cli.core.types import Batch, State, Transitions, leaves
+from border_cli.core.types import Batch, State, Transitions
 from border_cli.replay_buffer.config import HindsightConfig, Strategy
 from border_cli.replay_buffer.uniform import UniformReplayBuffer
 
@@ -33,118 +33,47 @@ ACHIEVED: Final = "obs.achieved_goal"
 ACHIEVED_NEXT: Final = "next_obs.achieved_goal"
 MISSING: Final = -1  # in place of the number of a row of an episode that was overwritten
 
-KEYS_AT_ONCE: Final = 4096  # rows that are copied at a time
-
-# What the lookup of its rows takes per transition: episode and step in arrays, the row's number in
-# its episode, and a share of the episode's objects.
-LINKS_NBYTES: Final = 48
+# Per transition: its episode and step, its number among the rows of its episode, and a share of
+# that episode's objects.
+EPISODES_NBYTES: Final = 48
 
 
-def observation_keys(transitions: Transitions) -> tuple[list[bytes], list[bytes]]:
-    """The observations of M rows, and those after them, as bytes that compare equal where all
-    their numbers do, to the bit."""
-    count = len(transitions)
-    begins, ends = (
-        np.concatenate(
-            [
-                np.ascontiguousarray(leaf).reshape(count, -1).view(np.uint8).reshape(count, -1)
-                for leaf in leaves(array)
-            ],
-            axis=1,
-        )
-        for array in (transitions.obs, transitions.next_obs)
-    )
-    return [row.tobytes() for row in begins], [row.tobytes() for row in ends]
-
-
-class Episode:
-    """The rows of one episode so far."""
-
-    __slots__ = ("end", "rows")
-
-    def __init__(self, rows: Iterable[int] = ()) -> None:
-        self.rows = array("q", rows)  # their numbers in the order of the steps
-        self.end: bytes | None = None  # the observation that its next row begins with
-
-
-class EpisodeLinks:
-    """Which episode each stored row belongs to, found without being told.
-
-    Rows say neither which environment they come from nor where an episode was truncated. But the
-    observation that a row begins with is, to the bit, the one that the row before it ended with,
-    and the first of an episode is drawn anew. Where several episodes stand at the same observation
-    with the same goal, the one that has waited longest is continued: what follows can be reached
-    from there in either.
-    """
+class StoredEpisodes:
+    """The stored rows of each episode, in the order of its steps."""
 
     def __init__(self, capacity: int) -> None:
         self.episode_of = np.zeros(capacity, np.int64)  # [slots]
-        self.step_of = np.zeros(capacity, np.int64)  # [slots]  0 for the first row of an episode
-        self.episodes: dict[int, Episode] = {}
-        self._waiting: dict[bytes, list[int]] = {}  # episodes by the observation they stand at
-        self._next = 0  # number of the next episode
+        self.step_of = np.zeros(capacity, np.int64)  # [slots]  place among the rows of its episode
+        self.rows: dict[int, array[int]] = {}  # by episode: numbers of rows, dropped ones as well
 
     @property
     def nbytes(self) -> int:
-        return len(self.episode_of) * LINKS_NBYTES
+        return len(self.episode_of) * EPISODES_NBYTES
 
-    def append(self, number: int, slot: int, begin: bytes, end: bytes | None) -> None:
-        """Adds the row of this number; `end` is None where it terminated its episode."""
-        waiting = self._waiting.get(begin)
-        if waiting:
-            which = waiting.pop(0)
-            if not waiting:
-                del self._waiting[begin]
-            episode = self.episodes[which]
-        else:
-            which, episode = self._next, Episode()
-            self._next += 1
-            self.episodes[which] = episode
-        self.episode_of[slot] = which
-        self.step_of[slot] = len(episode.rows)
-        episode.rows.append(number)
-        episode.end = end
-        if end is not None:
-            self._waiting.setdefault(end, []).append(which)
+    def append(self, number: int, slot: int, episode: int) -> None:
+        """Adds the row of this number."""
+        rows = self.rows.setdefault(episode, array("q"))
+        self.episode_of[slot] = episode
+        self.step_of[slot] = len(rows)
+        rows.append(number)
 
     def drop(self, slot: int) -> None:
         """Forgets the row in this slot, which is about to be overwritten: the oldest one stored."""
-        which = int(self.episode_of[slot])
-        episode = self.episodes[which]
-        if self.step_of[slot] + 1 < len(episode.rows):
-            return
-        del self.episodes[which]
-        if episode.end is not None:
-            waiting = self._waiting[episode.end]
-            waiting.remove(which)
-            if not waiting:
-                del self._waiting[episode.end]
+        episode = int(self.episode_of[slot])
+        if self.step_of[slot] + 1 == len(self.rows[episode]):
+            del self.rows[episode]
 
     def load(
         self, episode_of: NDArray[np.int64], step_of: NDArray[np.int64], numbers: NDArray[np.int64]
     ) -> None:
-        """Restores the episodes of the first slots, whose rows have these numbers. [M] each
-
-        `wait` follows for their last rows.
-        """
+        """Restores the episodes of the first slots, whose rows have these numbers. [M] each"""
         count = len(numbers)
         self.episode_of[:count], self.step_of[:count] = episode_of, step_of
-        self.episodes, self._waiting = {}, {}
-        order = np.argsort(numbers)
-        for which, step, number in zip(
-            episode_of[order].tolist(), step_of[order].tolist(), numbers[order].tolist(),
-            strict=True,
-        ):  # fmt: skip
-            if which not in self.episodes:
-                self.episodes[which] = Episode([MISSING] * step)
-            self.episodes[which].rows.append(number)
-        self._next = int(episode_of.max()) + 1 if count else 0
-
-    def wait(self, which: int, end: bytes | None) -> None:
-        """An episode that was loaded stands at this observation; in the order of last rows."""
-        self.episodes[which].end = end
-        if end is not None:
-            self._waiting.setdefault(end, []).append(which)
+        self.rows = {}
+        for slot in np.argsort(numbers).tolist():
+            dropped = [MISSING] * int(step_of[slot])
+            rows = self.rows.setdefault(int(episode_of[slot]), array("q", dropped))
+            rows.append(int(numbers[slot]))
 
 
 class HindsightReplayBuffer(UniformReplayBuffer):
@@ -165,28 +94,26 @@ class HindsightReplayBuffer(UniformReplayBuffer):
         self.config = config
         self._goal_rewards = goal_rewards
         self._gamma = np.float32(gamma)
-        self._links = EpisodeLinks(config.capacity)
+        self._episodes = StoredEpisodes(config.capacity)
         self._achieved_before = self.ring.column(ACHIEVED)  # [slots, …]
         self._achieved = self.ring.column(ACHIEVED_NEXT)  # [slots, …]
         self._loaded: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
 
     @classmethod
     def row_nbytes(cls, config: ReplayBufferConfig, spec: EnvSpec) -> int:
-        return super().row_nbytes(config, spec) + LINKS_NBYTES
+        return super().row_nbytes(config, spec) + EPISODES_NBYTES
 
     @property
     def nbytes(self) -> int:
-        return super().nbytes + self._links.nbytes
+        return super().nbytes + self._episodes.nbytes
 
     def push(self, transitions: Transitions) -> None:
-        ring, links = self.ring, self._links
-        begins, ends = observation_keys(transitions)
-        terminated = (transitions.discount == 0).tolist()
-        for i, (begin, end, over) in enumerate(zip(begins, ends, terminated, strict=True)):
+        ring, stored = self.ring, self._episodes
+        for i, episode in enumerate(_known(transitions.episode).tolist()):
             slot = (ring.position + i) % ring.capacity
             if ring.size + i >= ring.capacity:
-                links.drop(slot)
-            links.append(ring.pushed + i, slot, begin, None if over else end)
+                stored.drop(slot)
+            stored.append(ring.pushed + i, slot, episode)
         super().push(transitions)
 
     def sample(self, batch_size: int) -> Batch:
@@ -240,12 +167,12 @@ class HindsightReplayBuffer(UniformReplayBuffer):
 
     def _drawn(self, slots: NDArray[np.int64], place: NDArray[np.float64]) -> NDArray[np.int64]:
         """The slots whose rows achieved the goals for these, drawn by `place` in 0 … 1. [R]"""
-        links = self._links
-        episodes = [links.episodes[each].rows for each in links.episode_of[slots].tolist()]
+        stored = self._episodes
+        episodes = [stored.rows[each] for each in stored.episode_of[slots].tolist()]
         length = np.array([len(each) for each in episodes])  # [R]
         match self.config.strategy:
             case Strategy.future:  # the row's own outcome, or a later one
-                low = links.step_of[slots]
+                low = stored.step_of[slots]
             case Strategy.episode:
                 oldest = self.ring.pushed - self.ring.size
                 low = np.array([bisect_left(each, oldest) for each in episodes])
@@ -259,8 +186,8 @@ class HindsightReplayBuffer(UniformReplayBuffer):
         size = self.ring.size
         return {
             **super().state_dict(),
-            "episode": self._links.episode_of[:size].copy(),
-            "step": self._links.step_of[:size].copy(),
+            "episode": self._episodes.episode_of[:size].copy(),
+            "step": self._episodes.step_of[:size].copy(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -272,23 +199,22 @@ class HindsightReplayBuffer(UniformReplayBuffer):
         ):
             raise CheckpointError("the saved replay buffer has no episodes: it is no hindsight one")
         super().load_state_dict(state)
-        self._links = EpisodeLinks(self.ring.capacity)
+        self._episodes = StoredEpisodes(self.ring.capacity)
         self._loaded = found  # type: ignore[assignment] # checked just now
 
     def _rows_restored(self) -> None:
         assert self._loaded is not None
-        ring, links = self.ring, self._links
-        slots = np.arange(ring.size)
-        numbers = ring.pushed - 1 - (ring.position - 1 - slots) % ring.capacity  # [size]
-        links.load(*self._loaded, numbers)
+        ring = self.ring
+        numbers = ring.pushed - 1 - (ring.position - 1 - np.arange(ring.size)) % ring.capacity
+        self._episodes.load(*self._loaded, numbers)
         self._loaded = None
-        last = np.array(sorted(each.rows[-1] for each in links.episodes.values()), np.int64)
-        for start in range(0, len(last), KEYS_AT_ONCE):
-            at = ring.slots_of(last[start : start + KEYS_AT_ONCE])
-            rows = ring.read(at)
-            _, ends = observation_keys(rows)
-            terminated = (rows.discount == 0).tolist()
-            for which, end, over in zip(
-                links.episode_of[at].tolist(), ends, terminated, strict=True
-            ):
-                links.wait(which, None if over else end)
+
+
+def _known(episode: NDArray[np.int64] | None) -> NDArray[np.int64]:
+    """The episodes of rows; raises `RunFailed` where they are not known. [M]"""
+    if episode is None or (episode < 0).any():
+        raise RunFailed(
+            "replay_buffer=hindsight must know the episode of each transition: the step processor "
+            "has to give `Transitions.episode` (see step_processor/n_step.py)"
+        )
+    return episode

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from border_cli.core.errors import CheckpointError, ConfigError, RunFailed
 from border_cli.core.interfaces import FrozenRows
-from border_cli.core.rows import Rows, columns_of, storage_nbytes
+from border_cli.core.rows import Rows, columns_of, row_fields, storage_nbytes
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Batch, State, Transitions
 from border_cli.replay_buffer.frozen_rows import FrozenSlots, rows_as_bytes
@@ -76,7 +76,7 @@ class _ReusedBatch:
     """The arrays that every sample of one size is written to."""
 
     def __init__(self, spec: EnvSpec, batch_size: int) -> None:
-        self.rows = Rows(spec, batch_size)
+        self.rows = Rows.empty(spec, batch_size)
         self.batch = Batch(
             weight=np.ones(batch_size, np.float32),  # [B]
             index=np.zeros(batch_size, np.int64),  # [B]
@@ -102,7 +102,7 @@ class Ring:
         self._awaited: RingState | None = None  # of a resumed run, until its rows are restored
         self._restored = 0  # rows of it before this number are
         try:
-            self._all = Rows(spec, most_fixed + capacity)
+            self._all = Rows.empty(spec, most_fixed + capacity)
         except (MemoryError, ValueError, OverflowError) as error:  # the last two: past addressing
             needed = storage_nbytes(spec, most_fixed + capacity) / 2**30
             raise ConfigError(
@@ -141,7 +141,8 @@ class Ring:
         start, end = self.fixed, self.fixed + self.capacity
         if end == start + len(self._all.blocks[0]):
             return self._all
-        return Rows.over(self._spec, [block[start:end] for block in self._all.blocks])
+        blocks = [block[start:end] for block in self._all.blocks]
+        return Rows(row_fields(self._spec), blocks)
 
     def fix(self, parts: Iterable[Transitions]) -> None:
         """Copies rows in that stay; before any is pushed, and `most_fixed` at most."""
@@ -183,6 +184,7 @@ class Ring:
 
     def _checked(self, transitions: Transitions) -> dict[str, NDArray[Any]]:
         columns = columns_of(transitions)
+        columns.pop("episode", None)  # for buffers that need it
         if columns.keys() != self._rows.columns.keys():
             raise ValueError(
                 f"rows of {self._spec.id} have the columns {', '.join(self._rows.columns)}, "
@@ -220,7 +222,7 @@ class Ring:
         """Copies of the rows in these slots. [M]; raises IndexError where nothing is stored."""
         if index.size and not (index.min() >= 0 and index.max() < self.stored):
             raise IndexError(f"slots 0 to {self.stored - 1} are filled, got {index}")
-        copy = Rows(self._spec, len(index))
+        copy = Rows.empty(self._spec, len(index))
         for block, chosen in zip(self._all.blocks, copy.blocks, strict=True):
             chosen[:] = block[index]
         return Transitions(**copy.parts())

@@ -8,7 +8,7 @@ so that no step is lost, and a truncated one bootstraps from its last observatio
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -45,21 +45,36 @@ class NStep(StepProcessor):
         self._discounts = np.power(float(gamma), np.arange(1, self._n + 1))  # [n] float64
         self._full_discount = np.full(num_envs, self._discounts[-1], np.float32)  # [N]
         self._full_discount.setflags(write=False)  # shared by many rows
+        self._next_episode = 0  # its number
         self.reset()
 
     def reset(self) -> None:
         """Empties the windows: the environments start anew."""
+        self._episode = np.zeros(self._num_envs, np.int64)  # [N]  the running one; see `_begin`
+        self._begin(range(self._num_envs))
         # Observations and actions of the last n steps, oldest first.
         self._window: deque[tuple[Array, NDArray[Any]]] = deque(maxlen=self._n)
         self._rewards = np.zeros((self._n, self._num_envs))  # float64, the newest last
         self._count = np.zeros(self._num_envs, np.int64)  # [N]  pending steps, all of one episode
         self._full = self._n == 1  # each has n - 1 pending steps
 
+    def number_episodes(self, first: int) -> None:
+        self._next_episode = first
+        self._begin(range(self._num_envs))
+
+    def _begin(self, envs: Collection[int]) -> None:
+        """Episodes of these environments begin; rows may share the old array."""
+        if not envs:
+            return
+        self._episode = self._episode.copy()
+        self._episode[list(envs)] = range(self._next_episode, self._next_episode + len(envs))
+        self._next_episode += len(envs)
+
     def state_dict(self) -> State:
-        """The windows, exactly; nothing where rows span one step."""
-        if self._n == 1:
-            return {}
+        """The windows, exactly, and the numbers of the episodes."""
         return {
+            "episode": self._episode,
+            "next_episode": self._next_episode,
             "window": [{"obs": obs, "action": action} for obs, action in self._window],
             "rewards": self._rewards.copy(),
             "count": self._count.copy(),
@@ -68,6 +83,7 @@ class NStep(StepProcessor):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores what `state_dict` gave."""
         self.reset()
+        self._episode, self._next_episode = state["episode"], state["next_episode"]
         if self._n > 1:
             self._window.extend((each["obs"], each["action"]) for each in state["window"])
             self._rewards[:] = state["rewards"]
@@ -77,6 +93,7 @@ class NStep(StepProcessor):
     def forget(self, envs: Sequence[int]) -> None:
         """Drops the pending steps of these environments; the windows of the others stay full."""
         if envs:
+            self._begin(envs)
             self._count[list(envs)] = 0
             self._full = self._n == 1
 
@@ -103,18 +120,23 @@ class NStep(StepProcessor):
             reward=self._powers[0].dot(self._rewards).astype(np.float32),
             discount=self._full_discount,
             next_obs=step.next_obs,
+            episode=self._episode,
         )
 
     def _one_step(self, step: Step) -> Transitions:
-        discount = self._full_discount  # [N]
-        if np.count_nonzero(step.terminated):
+        discount, episode = self._full_discount, self._episode  # [N]
+        terminated = np.count_nonzero(step.terminated)
+        if terminated:
             discount = ~step.terminated * self._gamma
+        if terminated or np.count_nonzero(step.truncated):
+            self._begin(np.flatnonzero(step.terminated | step.truncated).tolist())
         return Transitions(
             obs=step.obs,
             action=step.action,
             reward=step.reward,
             discount=discount,
             next_obs=step.next_obs,
+            episode=episode,
         )
 
     def _flush(self, step: Step) -> Transitions:
@@ -132,12 +154,15 @@ class NStep(StepProcessor):
 
         returns = (self._powers @ self._rewards)[self._n - length :]  # [W, N]
         discount = np.where(step.terminated[env], 0.0, self._discounts[spans[slot] - 1])
+        episode = self._episode[env]
+        self._begin(np.flatnonzero(ended).tolist())
         return Transitions(
             obs=_gather([obs for obs, _ in self._window], leaving),
             action=_rows([action for _, action in self._window], leaving),
             reward=returns[slot, env].astype(np.float32),
             discount=discount.astype(np.float32),
             next_obs=map_array(lambda array: array[env], step.next_obs),
+            episode=episode,
         )
 
 

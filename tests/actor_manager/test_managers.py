@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,8 @@ from remote_fakes import (
 
 from border_cli.actor_manager import worker
 from border_cli.core.errors import ActorCrashed
+from border_cli.step_processor.config import NStepConfig
+from border_cli.step_processor.n_step import NStep
 
 BACKENDS = ["serial", "thread", "process"]
 
@@ -152,6 +155,30 @@ def test_a_failed_actor_is_rebuilt_and_every_sample_accounted_for(
     assert stats.lost_samples == 2 or (backend == "process" and stats.lost_samples < 4)
     assert count(arrived) == stats.samples == 40
     assert len(built.scripted.noted("closed")) == 2
+
+
+def test_rows_of_one_episode_are_successive_steps_of_one_life(backend: str, tmp_path: Path) -> None:
+    """The environments of all actors observe the same, and two lives end in the middle."""
+    built = Built(
+        backend, lives=[Life(deed=fail, at=step) for step in (7, 26)], folder=tmp_path,
+        num_actors=3, num_envs=2, n_buffer=5,
+        step_processor=partial(NStep, NStepConfig(), gamma=0.99, num_envs=2),
+    )  # fmt: skip
+    with built.manager as manager:
+        manager.publish(snapshot())
+        manager.permit(400)
+        arrived = [kept(each) for each in receive(manager, 400)]
+    steps: dict[int, list[float]] = {}
+    for rows in [each.transitions for each in arrived]:
+        assert rows.episode is not None
+        assert isinstance(rows.obs, np.ndarray)
+        for episode, obs in zip(rows.episode.tolist(), rows.obs[:, 0].tolist(), strict=True):
+            steps.setdefault(episode, []).append(obs)
+    assert len(steps) > 6
+    for each in steps.values():
+        assert each[0] % 10 == 0
+        assert each == [each[0] + step for step in range(len(each))]
+        assert len(each) <= 10
 
 
 def test_a_new_life_has_a_new_seed(backend: str, tmp_path: Path) -> None:

@@ -195,6 +195,9 @@ def brute_force(steps: list[Step], n: int) -> list[list[tuple[int, int, int]]]:
 def test_rows_agree_with_brute_force_over_random_episodes(n, num_envs, gamma, named):
     steps = random_steps(np.random.default_rng([n, num_envs]), num_envs, named)
     n_step = processor(n, gamma, num_envs)
+    n_step.number_episodes(7_000)
+    done = np.array([step.terminated | step.truncated for step in steps])  # [T, N]
+    numbers: dict[tuple[int, int], int] = {}  # by environment and ends before
     made = 0
     for t, expected in enumerate(brute_force(steps, n)):
         rows = n_step.process(steps[t])
@@ -210,11 +213,15 @@ def test_rows_agree_with_brute_force_over_random_episodes(n, num_envs, gamma, na
             assert _first(rows.obs)[row, 0] == 1000 * start + env
             assert _first(rows.next_obs)[row, 0] == 1000 * t + env + 0.5
             np.testing.assert_array_equal(rows.action[row], steps[start].action[env])
+            episode = (env, int(done[:start, env].sum()))
+            assert numbers.setdefault(episode, rows.episode[row]) == rows.episode[row]
         if isinstance(rows.obs, dict):
             assert list(rows.obs) == ["b", "a"]
             np.testing.assert_array_equal(rows.obs["a"], rows.obs["b"][:, 0].astype(np.int64))
         assert rows.reward.dtype == rows.discount.dtype == np.float32
         assert rows.action.shape == (len(expected), 2)
+    assert len(set(numbers.values())) == len(numbers)
+    assert min(numbers.values()) == 7_000
 
 
 @pytest.mark.parametrize("n", [2, 3, 200])

@@ -23,6 +23,7 @@ from border_cli.core.interfaces import (
     Translator,
 )
 from border_cli.core.output import Progress, Recorder, RecordStep, RunState, SaveReport
+from border_cli.core.rows import columns_of, transitions_of
 from border_cli.core.spaces import BoxSpace, DiscreteSpace, EnvSpec
 from border_cli.core.types import (
     Array,
@@ -226,14 +227,9 @@ class FakeAgent(Agent):
 
 
 def copied(rows: Transitions) -> Transitions:
-    """The same in memory of its own: a manager may write over what it gave out."""
-    return Transitions(
-        obs=map_array(np.copy, rows.obs),
-        action=rows.action.copy(),
-        reward=rows.reward.copy(),
-        discount=rows.discount.copy(),
-        next_obs=map_array(np.copy, rows.next_obs),
-    )
+    """Rows in memory of their own: a manager may write over what it gave out."""
+    columns = {name: column.copy() for name, column in columns_of(rows).items()}
+    return Transitions(**transitions_of(columns))
 
 
 @dataclass

@@ -6,16 +6,15 @@ import copy
 import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from fakes import CountingEnv, CountingEnvFactory, FakePolicy, FakePolicyFactory, OneStep, copied
+from fakes import CountingEnv, CountingEnvFactory, FakePolicy, FakePolicyFactory, OneStep
 from numpy.typing import NDArray
 from remote_fakes import CalmEnvFactory, Life, ScriptedEnvFactory
 
-from border_cli.actor_manager.actor import ActorFactory
+from border_cli.actor_manager.actor import ActorFactory, copied
 from border_cli.actor_manager.config import (
     ProcessConfig,
     RayConfig,
@@ -148,8 +147,8 @@ def receive(manager: ActorManager, samples: int) -> list[Experience]:
 
 
 def kept(message: Experience) -> Experience:
-    """The same in memory of its own."""
-    return replace(message, transitions=copied(message.transitions))
+    """The message in memory of its own."""
+    return copied(message)
 
 
 def count(messages: list[Experience]) -> int:
