@@ -110,12 +110,20 @@ def digests(run_dir: Path) -> dict[str, str]:
     """The three digests of a finished run."""
     newest = max(run_dir.glob("checkpoints/[0-9]*/agent.pt"))
     agent = torch.load(newest, weights_only=True)
-    rows = [np.load(each) for each in run_dir.glob("checkpoints/replay/*.npy")]
+    chunks = run_dir.glob("checkpoints/replay/*.npy")
+    rows = [array for each in chunks for array in _arrays(each)]
     return {
         "weights": _digest(_floats(agent)),
         "rows": _digest(column for each in rows for column in _columns(each)),
         "metrics": hashlib.sha256("\n".join(_metrics(run_dir)).encode()).hexdigest(),
     }
+
+
+def _arrays(chunk: Path) -> Iterator[NDArray[Any]]:
+    """What stands one behind another in a file of transitions."""
+    with chunk.open("rb") as file:
+        while file.peek(1):
+            yield np.load(file)
 
 
 def _floats(state: Any) -> Iterator[NDArray[Any]]:

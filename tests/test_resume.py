@@ -212,7 +212,7 @@ def assert_equal_checkpoints(config: RunConfig, one: Path, other: Path) -> None:
     first, second = newest(one), newest(other)
     assert first.opt_steps == second.opt_steps == WHOLE
     assert plain(first.counters) == plain(second.counters)
-    assert plain(load_state(first.agent)) == plain(load_state(second.agent))
+    assert plain(load_state(first.folder / "agent.pt")) == plain(load_state(second.folder / "agent.pt"))
     assert plain(first.run) == plain(second.run)
     rows, others = rows_of(config, first), rows_of(config, second)
     index = np.arange(len(rows))
@@ -575,7 +575,7 @@ def test_the_return_of_every_env_step_is_in_the_statistics_once(kind: str, tmp_p
             config_of(kind, updates=updates, **changes), tmp_path / "run", resume=updates == WHOLE
         )
         saved = newest(tmp_path / "run")
-        statistics = load_state(saved.agent)["statistics"]
+        statistics = load_state(saved.folder / "agent.pt")["statistics"]
         assert statistics["returns.count"] == saved.counters["env_steps"] >= updates
         # CartPole pays 1: a return lies between 1 and 1 / (1 - gamma).
         assert 1 < statistics["returns.mean"] < 10
@@ -587,7 +587,7 @@ def test_a_data_set_is_seen_in_whole_before_the_first_update(tmp_path: Path) -> 
     )
     trained(config, tmp_path / "run")
     saved = newest(tmp_path / "run")
-    statistics = load_state(saved.agent)["statistics"]
+    statistics = load_state(saved.folder / "agent.pt")["statistics"]
     assert statistics["returns.count"] == len(rows_of(config, saved))
 
 

@@ -8,7 +8,6 @@ import json
 import math
 import os
 import stat
-import zipfile
 from numbers import Integral, Real
 from pathlib import Path
 from secrets import token_hex
@@ -116,29 +115,3 @@ def checksum(path: Path) -> str:
     """SHA-256 of the file, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def files_in(folder: Path) -> set[str]:
-    """The names of the regular files in a folder, by one listing; none where it is not there."""
-    try:
-        with os.scandir(folder) as entries:
-            return {each.name for each in entries if each.is_file(follow_symlinks=False)}
-    except (FileNotFoundError, NotADirectoryError):
-        return set()
-
-
-def require_stored(path: Path) -> None:
-    """Raises `ValueError` where a zip file is none of ours: we do not compress, so all that is in
-    one is no larger than the file itself. A small file that inflates to gigabytes is found here,
-    before any of it is read.
-    """
-    with zipfile.ZipFile(path) as archive:
-        members = archive.infolist()
-    stored = all(
-        each.compress_type == zipfile.ZIP_STORED and each.file_size == each.compress_size
-        for each in members
-    )
-    if not stored or sum(each.file_size for each in members) > path.stat().st_size:
-        raise ValueError(
-            "it is damaged or not from border_cli: its contents are larger than the file"
-        )

@@ -97,7 +97,6 @@ class CheckpointStore:
         return PendingRows(
             frozen=frozen,
             oldest=oldest,
-            capacity=buffer.capacity,
             row_nbytes=max(1, buffer.nbytes // buffer.capacity),
             before=before,
         )

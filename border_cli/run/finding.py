@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import TypeVar
 from border_cli.core.errors import CheckpointError, ConfigError, reachable
 from border_cli.core.files import SETTINGS, SWEEP_JSON
 from border_cli.core.words import listed
-from border_cli.run.layout import backup_of
+from border_cli.run.layout import partial_of
 from border_cli.run.manifest import MANIFEST, Manifest, read_json, read_manifest, verify
 
 T = TypeVar("T")
@@ -58,15 +59,20 @@ def _kept(folder: Path, opt_steps: int) -> Kept:
 
 
 def by_age(folder: Path) -> list[Kept]:
-    """The complete checkpoints, the oldest first, including one that was being replaced when
+    """The complete checkpoints, the oldest first, including one that was to replace another when
     the process was killed."""
-    found = [_kept(each, int(each.name)) for each in numbered(folder)]
-    steps = {each.opt_steps for each in found}
-    for old in folder.glob(".*.old"):
-        name = old.name.removeprefix(".").removesuffix(".old")
-        if name.isdecimal() and int(name) not in steps and is_complete(old):
-            found.append(_kept(old, int(name)))
-    return sorted(found, key=lambda each: each.age)
+    found = {int(each.name): each for each in numbered(folder)}
+    for new in folder.glob(".*.partial"):
+        name = new.name.split(".")[1]
+        if name.isdecimal() and is_complete(new):
+            found[int(name)] = new
+    kept = [_kept(each, opt_steps) for opt_steps, each in found.items()]
+    return sorted(kept, key=lambda each: each.age)
+
+
+def best_models(folder: Path) -> list[Path]:
+    """The models in the folder that are, or were, the best."""
+    return [each for each in folder.iterdir() if re.fullmatch(r"best-\d{10,}", each.name)]
 
 
 def resumable(run_dir: Path) -> list[Path]:
@@ -164,8 +170,8 @@ def find_checkpoint(run_dir: Path, which: str) -> Path:
     else:
         raise CheckpointError(f"checkpoint must be best, latest or an update number, got {which!r}")
     folder = place.resolve()
-    if not is_complete(folder) and is_complete(backup_of(folder)):
-        return backup_of(folder)  # the process was killed while it replaced this one
+    if is_complete(partial_of(folder)):
+        return partial_of(folder)  # the process was killed while this one replaced another
     if not is_complete(folder) and steps_saved(run_dir) != saved:
         return find_checkpoint(run_dir, which)  # the run is training, and has removed it meanwhile
     if not is_complete(folder):

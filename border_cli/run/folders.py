@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import logging
-import os
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -12,25 +9,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from border_cli.core.files import files_in, sync
+from border_cli.core.files import sync
 from border_cli.core.interfaces import Evaluation
 from border_cli.core.types import State
 from border_cli.run.checkpoint_files import PendingCheckpoint, SaveState, write_best, write_state
-from border_cli.run.finding import Kept, by_age, folder_name
-from border_cli.run.layout import (
-    CHECKPOINT,
-    REPLAY,
-    STEPS,
-    TEMPORARY,
-    backup_of,
-    partial_of,
-    remove_files,
-)
-from border_cli.run.manifest import FOLDER, Chunk, SavedRows, seal, write_manifest
+from border_cli.run.finding import Kept, best_models, by_age, folder_name, is_complete
+from border_cli.run.layout import CHECKPOINT, REPLAY, STEPS, partial_of, remove_files
+from border_cli.run.manifest import FOLDER, MANIFEST, Chunk, SavedRows, seal, write_manifest
 from border_cli.run.replay_files import PendingRows, write_chunks
 from border_cli.run.status import versions
-
-log = logging.getLogger(__name__)
 
 Fill = Callable[[Path], None]  # writes the files of a checkpoint into a folder
 
@@ -74,19 +61,17 @@ class CheckpointFolders:
             with suppress(OSError):
                 collect_garbage(self._folder)
             raise
-        self._keep_newest(name)
+        point_link(self._folder / "latest", name)
+        rotate(self._folder, keep=self._keep, milestone_interval=self._milestone_interval)
         return () if replay is None else replay.chunks
 
     def _write_rows(self, rows: PendingRows) -> SavedRows:
         """Raises `FileNotFoundError` where one of the files before them is gone."""
         folder = self._folder / FOLDER
+        for each in rows.before:
+            (folder / each.name).stat()
         new = write_chunks(folder, rows.frozen, row_nbytes=rows.row_nbytes, written=self._written)
-        replay = rows.saved(new)
-        there = files_in(folder)
-        for name in (name for chunk in replay.chunks for name in chunk.files):
-            if name not in there:
-                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), folder / name)
-        return replay
+        return rows.saved(new)
 
     def write_best(
         self, agent: Mapping[str, Any], counters: Mapping[str, float], evaluation: Evaluation
@@ -102,8 +87,8 @@ class CheckpointFolders:
 
         self._write(name, fill, None)
         point_link(link, f"checkpoints/{name}")
-        for old in self._folder.iterdir():
-            if re.fullmatch(r"best-\d{10,}", old.name) and old.name not in (name, before):
+        for old in best_models(self._folder):
+            if old.name not in (name, before):
                 remove_folder(old)
 
     def _put_in_order(self) -> int:
@@ -124,107 +109,58 @@ class CheckpointFolders:
                 sync(path)
 
     def _write(self, name: str, fill: Fill, replay: SavedRows | None) -> None:
-        """Replaces one folder by another, which is written whole first."""
+        """Replaces one folder by another, which is written whole first.
+
+        For a moment the name may be missing: `restore_folders` ends what a crash then leaves.
+        """
         final = self._folder / name
         new = partial_of(final)
-        remove_hidden(new)
+        remove_folder(new)
         new.mkdir()
         try:
             fill(new)
             seal(new, sequence=self._sequence or 0, versions=self._versions, replay=replay)
-            sync(new)
-            self._written(sum(each.stat().st_size for each in new.iterdir()))
-            replace_folder(new, final)
         except BaseException:
             with suppress(OSError):
-                remove_hidden(new)
+                remove_folder(new)
             raise
-
-    def _keep_newest(self, name: str) -> None:
-        point_link(self._folder / "latest", name)
-        try:
-            rotate(self._folder, keep=self._keep, milestone_interval=self._milestone_interval)
-        except OSError as error:  # the new one is complete nevertheless
-            log.warning("could not remove old checkpoints: %s", error)
+        self._written(sum(each.stat().st_size for each in new.iterdir()))
+        name_folder(new, final)
 
 
-def replace_folder(new: Path, place: Path) -> None:
-    """Moves the folder `new` to `place`; what stood there is removed when `new` is safe.
-
-    No system call swaps two folders everywhere, so for a moment `place` is missing and its content
-    is at `backup_of(place)`: `restore_folders` undoes what a crash in that moment leaves.
-    """
-    old = backup_of(place)
-    if os.path.lexists(place):
-        remove_hidden(old)
-        place.rename(old)
-    try:
-        new.rename(place)
-    except BaseException:
-        if old.is_dir():
-            old.rename(place)
-        raise
-    sync(place.parent)
-    remove_hidden(old)
+def name_folder(new: Path, final: Path) -> None:
+    """Gives a complete folder its name, in place of the one that has it."""
+    remove_folder(final)
+    new.rename(final)
+    sync(final.parent)
 
 
 def remove_folder(folder: Path) -> None:
-    """Removes the folder; a crash in between never leaves half of it under its name."""
-    if folder.is_dir():
-        partial = partial_of(folder)
-        remove_hidden(partial)
-        folder.rename(partial)
-        remove_hidden(partial)
+    """Removes the files of a checkpoint, the manifest first: what is half removed does not count.
 
-
-def remove_hidden(hidden: Path) -> None:
-    """Removes the files of a checkpoint from a hidden folder, and then the folder.
-
-    What is not ours stays in it, in plain sight: `.0000000010.old` becomes
-    `0000000010-left`.
+    A folder with files of others stays with these.
     """
-    if not hidden.is_dir():
-        return
-    remove_files(hidden, CHECKPOINT)
-    try:
-        hidden.rmdir()
-    except OSError as error:
-        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-            raise
-        name, number = hidden.name.strip(".").rpartition(".")[0], 1
-        left = hidden.with_name(f"{name}-left")
-        while os.path.lexists(left):
-            number += 1
-            left = hidden.with_name(f"{name}-left-{number}")
-        hidden.rename(left)
-        log.warning("removed a checkpoint; other files found in it were moved to %s", left)
+    if folder.is_dir():
+        (folder / MANIFEST).unlink(missing_ok=True)
+        remove_files(folder, CHECKPOINT)
+        with suppress(OSError):
+            folder.rmdir()
 
 
 def restore_folders(parent: Path) -> None:
-    """Puts back the backups that a crash left, and removes what it left half written."""
-    for old in _hidden(parent, "old"):
-        place = old.with_name(old.name.removeprefix(".").removesuffix(".old"))
-        if os.path.lexists(place):
-            remove_hidden(old)
-        else:
-            old.rename(place)
-    for half in _hidden(parent, "partial"):
-        remove_hidden(half)
-
-
-def _hidden(parent: Path, ending: str) -> list[Path]:
-    named = rf"\.{STEPS}\.{ending}"
-    found = [each for each in parent.iterdir() if re.fullmatch(named, each.name)]
-    return [each for each in found if each.is_dir()]
+    """Ends what a crash left half done: a folder that is whole gets its name, another one goes."""
+    for each in sorted(parent.iterdir()):
+        if re.fullmatch(rf"\.{STEPS}\.partial", each.name):
+            if is_complete(each):
+                name_folder(each, each.with_name(each.name.split(".")[1]))
+            else:
+                remove_folder(each)
 
 
 def point_link(link: Path, target: str) -> None:
     """Makes `link` a relative symbolic link to `target`, atomically."""
-    if os.path.lexists(link) and not link.is_symlink():
-        raise OSError(errno.EEXIST, "is not a symbolic link", str(link))
     temporary = link.with_name(f".{link.name}.tmp")
-    if temporary.is_symlink():
-        temporary.unlink()
+    temporary.unlink(missing_ok=True)
     temporary.symlink_to(target)
     temporary.replace(link)
 
@@ -259,24 +195,16 @@ def _milestones(kept: list[Kept], interval: int) -> set[Path]:
 
 
 def collect_garbage(folder: Path) -> None:
-    """Removes files of ours that no checkpoint names, or that killed processes left unfinished."""
+    """Removes files of transitions that no checkpoint names."""
     kept = by_age(folder)
-    for each in kept:
-        remove_files(each.folder, TEMPORARY)
     if any(each.manifest is None for each in kept):
         return  # it may name any chunk
-    named = named_chunks(kept)
     replay = folder / FOLDER
     if replay.is_dir():
-        remove_files(replay, REPLAY, keep=frozenset(named))
+        remove_files(replay, REPLAY, keep=named_chunks(kept))
 
 
 def named_chunks(kept: list[Kept]) -> set[str]:
     """The files of transitions that these checkpoints need."""
-    return {
-        name
-        for each in kept
-        if each.manifest and each.manifest.replay
-        for chunk in each.manifest.replay.chunks
-        for name in chunk.files
-    }
+    replays = [each.manifest.replay for each in kept if each.manifest and each.manifest.replay]
+    return {chunk.name for replay in replays for chunk in replay.chunks}

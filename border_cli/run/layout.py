@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -43,15 +43,14 @@ class Layout:
 
 
 _SAVED = r"agent\.pt|(state|score|manifest)\.json|arrays\.npz"
-_CHUNK = r"rows-\d{10,}-\d{10,}-[0-9a-f]{8}\.(?:\d+|shared)\.npy"
+_CHUNK = r"rows-\d{10,}-\d{10,}-[0-9a-f]{8}\.npy"
 STEPS = r"(best-)?\d{10,}"  # folders of checkpoints
 
-TEMPORARY = Layout(files=rf"\.({_SAVED})\.[0-9a-f]+\.tmp")  # of a checkpoint, left by a kill
-CHECKPOINT = Layout(files=rf"{_SAVED}|{TEMPORARY.files}")
-REPLAY = Layout(files=rf"{_CHUNK}|\.{_CHUNK}\.tmp")
+CHECKPOINT = Layout(files=rf"{_SAVED}|\.({_SAVED})\.[0-9a-f]+\.tmp")  # the latter left by a kill
+REPLAY = Layout(files=rf"{_CHUNK}|\.{_CHUNK}\.[0-9a-f]+\.tmp")
 CHECKPOINTS = Layout(
     links="latest",
-    folders={rf"{STEPS}|\.{STEPS}\.(old|partial)": CHECKPOINT, "replay": REPLAY},
+    folders={rf"{STEPS}|\.{STEPS}\.partial": CHECKPOINT, "replay": REPLAY},
 )
 EVENT_FILE = r"events\.out\.tfevents\.\d+\..*\.border"
 RECORD = r"(config|overrides|hydra|resolved)\.yaml"
@@ -89,13 +88,8 @@ def entries_of_ours(folder: Path, layout: Layout = RUN) -> Iterator[tuple[os.Dir
                     yield from entries_of_ours(Path(entry.path), inner)
 
 
-def backup_of(place: Path) -> Path:
-    """Where a folder is while another one takes its place."""
-    return place.with_name(f".{place.name}.old")
-
-
 def partial_of(place: Path) -> Path:
-    """Where a folder is while it is not complete: not yet, or no longer."""
+    """Where a folder is until it is complete."""
     return place.with_name(f".{place.name}.partial")
 
 
@@ -127,7 +121,7 @@ def _refuse_other(entry: os.DirEntry[str], kind: Kind) -> None:
         )
 
 
-def remove_files(folder: Path, layout: Layout, *, keep: frozenset[str] = frozenset()) -> None:
+def remove_files(folder: Path, layout: Layout, *, keep: Collection[str] = ()) -> None:
     """Removes the regular files with names of ours, but for those to `keep`."""
     with os.scandir(folder) as entries:
         found = [

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import json
 import math
-import pickle
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,19 +13,11 @@ import numpy as np
 import pytest
 import torch
 from malicious import Malicious
-from saves import SmallRun, counters
+from saves import SmallRun
 
 from border_cli.core.errors import CheckpointError
 from border_cli.nn.saving import load_state
-from border_cli.run.checkpoint_files import (
-    Arrays,
-    join_arrays,
-    npz_bytes,
-    read_arrays,
-    read_checkpoint,
-    read_tree,
-    split_arrays,
-)
+from border_cli.run.checkpoint_files import join_arrays, read_checkpoint, split_arrays
 from border_cli.run.finding import resumable
 from border_cli.run.manifest import verify
 
@@ -49,7 +38,7 @@ def test_a_whole_one_is_read(run_dir: Path) -> None:
     assert (newest.opt_steps, oldest.opt_steps) == (20, 10)
     assert newest.counters["env_steps"] == 7
     assert newest.run["opt_steps"] == 20
-    assert newest.agent.read_text() == "weights 20"
+    assert (newest.folder / "agent.pt").read_text() == "weights 20"
     assert newest.has_rows
     case = SmallRun(run_dir, prioritized=True)
     case.resume()
@@ -116,13 +105,6 @@ def test_a_damaged_chunk_is_named_when_its_rows_load(run_dir: Path, how: str) ->
     assert case.numbers == list(range(30))
 
 
-def test_a_missing_chunk_is_named_before_anything_loads(run_dir: Path) -> None:
-    path = chunk_of(run_dir)
-    path.unlink()
-    with pytest.raises(CheckpointError, match=rf"replay/{path.name} is missing"):
-        read_checkpoint(path_of(run_dir, "x").parent)
-
-
 def sign(folder: Path, **changes: Any) -> None:
     """Makes the checksums of a folder fit again, as an attacker would."""
     path = folder / "manifest.json"
@@ -142,7 +124,7 @@ def test_a_pickle_in_a_signed_agent_is_refused_and_does_not_run(run_dir: Path) -
     sign(path.parent)
     saved = read_checkpoint(path.parent)
     with pytest.raises(CheckpointError, match=r"agent\.pt cannot be read as the state of an agent"):
-        load_state(saved.agent)
+        load_state(saved.folder / "agent.pt")
     assert not mark.exists()
 
 
@@ -151,111 +133,26 @@ def test_a_pickle_in_signed_arrays_is_refused_and_does_not_run(run_dir: Path) ->
     path = path_of(run_dir, "arrays.npz")
     np.savez(path, array_0=np.array([Malicious(mark)], object))
     sign(path.parent)
-    with pytest.raises(CheckpointError, match=r"arrays\.npz cannot be read: .*allow_pickle"):
+    with pytest.raises(ValueError, match="allow_pickle"):
         read_checkpoint(path.parent)
     assert not mark.exists()
 
 
-@pytest.mark.parametrize(
-    "name", ["/etc/passwd", "../0000000010/agent.pt", "a/b", "..", ".hidden", "c:x", "a\\b", "a\0"]
-)
-@pytest.mark.parametrize("where", ["folder", "chunk"])
-def test_a_manifest_that_names_files_elsewhere_is_refused(
-    run_dir: Path, name: str, where: str
-) -> None:
-    folder = path_of(run_dir, "x").parent
-    content = json.loads((folder / "manifest.json").read_text())
-    if where == "folder":
-        sign(folder, sha256={**content["sha256"], name: "0"})
-    else:
-        chunks = content["replay"]["chunks"]
-        chunks[0]["files"] = {name: "0"}
-        sign(folder, replay=content["replay"])
-    with pytest.raises(CheckpointError, match="is not a plain file name"):
-        read_checkpoint(folder)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"replay": {}}, r"manifest\.json is not a checkpoint manifest: 'chunks'"),
-        ({"replay": []}, r"manifest\.json is not a checkpoint manifest"),
-        ({"sequence": "x"}, r"manifest\.json is not a checkpoint manifest"),
-        ({"sha256": []}, r"manifest\.json is not a checkpoint manifest"),
-        ({"versions": 3}, r"manifest\.json is not a checkpoint manifest"),
-        ({"sha256": {"agent.pt": ""}}, r"cannot be resumed: it has no state\.json, no arrays\.npz"),
-        (
-            {"replay": {"first": 0, "end": 9, "capacity": 9, "chunks": []}},
-            "its chunks do not cover rows 0 to 9",
-        ),
-    ],
-)
-def test_a_signed_manifest_that_makes_no_sense_is_refused(
-    run_dir: Path, changes: dict[str, Any], message: str
-) -> None:
-    folder = path_of(run_dir, "x").parent
-    sign(folder, **changes)
-    with pytest.raises(CheckpointError, match=message):
-        read_checkpoint(folder)
-
-
-@pytest.mark.parametrize(
-    ("first", "ends"), [(0, [(5, 9)]), (0, [(0, 4), (5, 9)]), (3, [(0, 3), (3, 3), (3, 9)])]
-)
-def test_chunks_with_a_gap_are_refused(
-    run_dir: Path, first: int, ends: list[tuple[int, int]]
-) -> None:
-    folder = path_of(run_dir, "x").parent
-    chunks = [{"first": a, "end": b, "files": {"x": "0"}} for a, b in ends]
-    sign(folder, replay={"first": first, "end": 9, "capacity": 9, "chunks": chunks})
-    with pytest.raises(CheckpointError, match="its chunks do not cover rows"):
-        read_checkpoint(folder)
-
-
-@pytest.mark.parametrize(
-    ("state", "message"),
-    [
-        ("[]", r"state\.json cannot be read: it is not a JSON object"),
-        ("[" * 100_000, r"state\.json cannot be read"),
-        ('{"run": {}}', r"state\.json has no opt_steps"),
-        (
-            json.dumps({"run": {}, **counters(1), "opt_steps": -1}),
-            "opt_steps must be a count, got -1",
-        ),
-        (json.dumps(counters(1)), "does not contain the state of a run"),
-        ('{"run": {"a": {"__array__": "array_99"}}}', r"state\.json cannot be read: KeyError"),
-    ],
-)
-def test_a_signed_state_that_makes_no_sense_is_refused(
-    run_dir: Path, state: str, message: str
-) -> None:
-    path = path_of(run_dir, "state.json")
-    path.write_text(state)
-    sign(path.parent)
-    with pytest.raises(CheckpointError, match=message):
-        read_checkpoint(path.parent)
-
-
-@pytest.mark.parametrize("found", ["2", "4", "null", '"3"', "true", "[]"])
+@pytest.mark.parametrize("found", ["3", "null", '"4"', "[]"])
 def test_a_foreign_format_is_refused(run_dir: Path, found: str) -> None:
     path = path_of(run_dir, "manifest.json")
     path.write_text(f'{{"format": {found}, "sha256": {{}}}}')
-    match = "has checkpoint format .*, of another version of border_cli; this one reads 3"
+    match = "has checkpoint format .*, of another version of border_cli; this one reads 4"
     with pytest.raises(CheckpointError, match=match):
         verify(path.parent)
 
 
-def test_the_best_model_is_no_checkpoint_to_resume(run_dir: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"cannot be resumed: it has no arrays\.npz"):
-        read_checkpoint(run_dir / "best")
-
-
 def through_files(tree: Any, folder: Path) -> Any:
-    arrays: Arrays = {}
-    text = json.dumps(split_arrays(tree, arrays), allow_nan=False)
-    path = folder / "arrays.npz"
-    path.write_bytes(npz_bytes(arrays))
-    return read_tree(path, json.loads(text), read_arrays(path))
+    arrays: dict[str, Any] = {}
+    text = json.dumps(split_arrays(tree, arrays))
+    np.savez(folder / "arrays.npz", **arrays)
+    with np.load(folder / "arrays.npz", allow_pickle=False) as read:
+        return join_arrays(json.loads(text), read)
 
 
 def test_numbers_strings_lists_and_dicts_come_back_exactly(tmp_path: Path) -> None:
@@ -309,9 +206,7 @@ def test_numbers_of_numpy_become_plain_ones_and_tuples_lists(tmp_path: Path) -> 
     [
         ({"a": object()}, "cannot store a object"),
         ({"a": {1, 2}}, "cannot store a set"),
-        ({1: 2}, "cannot store the key 1"),
-        ({"__array__": 2}, "cannot store the key '__array__'"),
-        ({"__float__": 2}, "cannot store the key '__float__'"),
+        ({1: 2}, "cannot store keys that are not strings"),
         ({"a": np.array([object()])}, "cannot store arrays of Python objects"),
         ({"a": b"bytes"}, "cannot store a bytes"),
     ],
@@ -319,70 +214,3 @@ def test_numbers_of_numpy_become_plain_ones_and_tuples_lists(tmp_path: Path) -> 
 def test_what_a_checkpoint_cannot_hold_is_refused(tree: Any, message: str) -> None:
     with pytest.raises(TypeError, match=message):
         split_arrays(tree, {})
-
-
-@pytest.mark.parametrize(
-    "tree", [{"a": {"__array__": "gone"}}, {"a": {"__float__": "word"}}, {"a": {"__array__": []}}]
-)
-def test_a_tree_that_is_not_whole_is_refused(tree: Any) -> None:
-    with pytest.raises(CheckpointError, match=r"state\.json cannot be read"):
-        read_tree(Path("state.json"), tree, {})
-
-
-def test_a_document_without_a_tree_is_refused() -> None:
-    with pytest.raises(CheckpointError, match=r"state\.json does not contain the state of a run"):
-        read_tree(Path("state.json"), None, {})
-    assert join_arrays(None, {}) is None
-
-
-def test_arrays_with_a_pickle_inside_are_refused_and_nothing_runs(tmp_path: Path) -> None:
-    path, mark = tmp_path / "arrays.npz", tmp_path / "ran"
-    np.savez(path, array_0=np.array([Malicious(mark)], object))
-    with pytest.raises(CheckpointError, match=r"arrays\.npz cannot be read: .*allow_pickle"):
-        read_arrays(path)
-    path.write_bytes(pickle.dumps(Malicious(mark)))
-    with pytest.raises(CheckpointError, match=r"arrays\.npz cannot be read"):
-        read_arrays(path)
-    assert not mark.exists()
-
-
-@pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"word"])
-def test_what_is_no_npz_is_refused(content: bytes, tmp_path: Path) -> None:
-    path = tmp_path / "arrays.npz"
-    path.write_bytes(content)
-    with pytest.raises(CheckpointError, match=r"arrays\.npz cannot be read"):
-        read_arrays(path)
-
-
-def test_one_array_alone_is_no_npz(tmp_path: Path) -> None:
-    path = tmp_path / "arrays.npz"
-    with path.open("wb") as file:
-        np.save(file, np.zeros(3))
-    with pytest.raises(CheckpointError, match=r"arrays\.npz cannot be read"):
-        read_arrays(path)
-
-
-def test_a_small_file_that_inflates_is_refused_before_it_is_read(tmp_path: Path) -> None:
-    path = tmp_path / "arrays.npz"
-    np.savez_compressed(path, array_0=np.zeros(2**20))
-    assert path.stat().st_size < 2**14
-    with pytest.raises(
-        CheckpointError, match=r"arrays\.npz cannot .* damaged or not from border_cli"
-    ):
-        read_arrays(path)
-
-
-def test_members_that_share_their_bytes_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "arrays.npz"
-    np.savez(path, array_0=np.zeros(2**10))
-    with zipfile.ZipFile(path, "a") as archive:
-        (member,) = archive.infolist()
-        for n in range(1, 100):
-            again = copy.copy(member)
-            again.filename = f"array_{n}.npy"
-            archive.filelist.append(again)
-        archive.comment = b"has the directory written anew"
-    with zipfile.ZipFile(path) as archive:
-        assert len(archive.namelist()) == 100
-    with pytest.raises(CheckpointError, match="its contents are larger than the file"):
-        read_arrays(path)

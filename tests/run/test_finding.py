@@ -24,7 +24,6 @@ NAME = "0000000020"
 def test_what_is_half_written_or_not_ours_is_not_picked_up(run_dir: Path) -> None:
     folder = run_dir / "checkpoints"
     partial_of(folder / "0000000040").mkdir()
-    (partial_of(folder / "0000000040") / "manifest.json").write_text("{}")
     (folder / "0000000030").mkdir()  # without a manifest
     for name in ("12", "²", "notes"):
         (folder / name).mkdir()

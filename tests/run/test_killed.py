@@ -67,14 +67,13 @@ def check():
         assert run.weights(which) in ("weights 1", "weights 2"), which
     saved = run.resume()
     assert run.numbers == ([0, 1, 2, 3] if run.buffer.rows_pushed == 4 else [2, 3, 4, 5, 6, 7])
-    marks.joinpath(saved.agent.read_text()).touch()
+    marks.joinpath((saved.folder / "agent.pt").read_text()).touch()
     save(run, 3)  # the next process goes on in the same folder
     for which in ("latest", "best"):
         assert run.weights(which) == "weights 3", which
-    left = [each.name for each in run.folder.rglob("*") if each.name.startswith(".")]
+    left = [each.name for each in run.folder.rglob("*") if each.name.endswith(".partial")]
     assert not left, left
-    named = {name for each in resumable(RUN_DIR) for chunk in read_checkpoint(each).chunks
-             for name in chunk.files}
+    named = {chunk.name for each in resumable(RUN_DIR) for chunk in read_checkpoint(each).chunks}
     assert {each.name for each in (run.folder / "replay").iterdir()} == named
 
 count = 0
@@ -129,7 +128,7 @@ def check():
     assert sorted(numbers) == expected, (saved.opt_steps, end)
     if not IMAGES:
         assert run.numbers == expected
-    assert saved.agent.read_text() == f"weights {saved.opt_steps}"
+    assert (saved.folder / "agent.pt").read_text() == f"weights {saved.opt_steps}"
     return saved.opt_steps
 
 newest, lost, inside = 0, [], 0

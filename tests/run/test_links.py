@@ -12,8 +12,7 @@ from saves import SmallRun
 from border_cli.core.errors import ConfigError
 from border_cli.run.checkpoint_files import read_checkpoint
 from border_cli.run.finding import find_checkpoint, resumable, steps_saved
-from border_cli.run.folders import point_link
-from border_cli.run.layout import backup_of, partial_of, refuse_foreign
+from border_cli.run.layout import refuse_foreign
 from border_cli.run.status import running
 
 MakeRun = Callable[..., SmallRun]
@@ -30,7 +29,7 @@ def moved_and_linked(path: Path, elsewhere: Path) -> None:
 FILES = (
     *("run.lock", "metrics.jsonl", "sweep.csv", ".hydra/resolved.yaml"),
     *("events.out.tfevents.1.host.1.0.border", "checkpoints/0000000010/agent.pt"),
-    "checkpoints/replay/rows-0000000000-0000000009-aaaaaaaa.0.npy",
+    "checkpoints/replay/rows-0000000000-0000000009-aaaaaaaa.npy",
 )
 FOLDERS = ("checkpoints", "checkpoints/replay", ".hydra", "checkpoints/best-0000000010", "videos")
 
@@ -54,14 +53,10 @@ def test_a_link_or_anything_else_in_the_place_of_ours_is_refused_by_name(
 
 
 @pytest.mark.parametrize("name", ["best", "checkpoints/latest"])
-def test_a_folder_in_the_place_of_a_link_is_refused_and_never_replaced(
-    tmp_path: Path, name: str
-) -> None:
+def test_a_folder_in_the_place_of_a_link_is_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / name).mkdir(parents=True)
     with pytest.raises(ConfigError, match=f"{name} is no link"):
         refuse_foreign(tmp_path)
-    with pytest.raises(FileExistsError, match="is not a symbolic link"):
-        point_link(tmp_path / name, "0000000010")
 
 
 def test_a_run_directory_behind_a_link_and_things_of_others_in_it_are_fine(
@@ -93,55 +88,24 @@ def test_models_and_checkpoints_are_still_read_through_links(
     assert find_checkpoint(case.run_dir, "best").name == "best-0000000010"
 
 
-def test_files_of_others_stay_where_checkpoints_and_rows_go(
-    make_run: MakeRun, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_files_of_others_stay_where_checkpoints_and_rows_go(make_run: MakeRun) -> None:
     case = make_run(keep=1, capacity=5)
     case.save_best(10, 1.0)
     case.save(10, push=5)
-    best, first, replay = (
-        case.folder / each for each in ("best-0000000010", "0000000010", "replay")
-    )
-    (best / "video.mp4").write_text("the agent at play")
-    (first / "notes.md").write_text("looks good")
-    (first / "agent.pt.bak").write_text("a copy")
-    (replay / "rows-5-9.npy").write_text("not our name")
-    (replay / "folder").mkdir()
     (case.folder / "best-of-all").mkdir()
-    (case.folder / "best-of-all" / "agent.pt").write_text("copied by hand")
     (case.folder / ".mine.partial").mkdir()
+    mine = (
+        *("0000000010/notes.md", "0000000010/agent.pt.bak", "best-0000000010/video.mp4"),
+        *("best-of-all/agent.pt", "replay/rows-5-9.npy", ".mine.partial/agent.pt"),
+    )
+    for name in mine:
+        (case.folder / name).write_text("mine")
     for opt_steps in (20, 30):
         case.save_best(opt_steps, float(opt_steps))
         case.save(opt_steps, push=5)
-    left = {
-        "0000000010-left/notes.md": "looks good",
-        "0000000010-left/agent.pt.bak": "a copy",
-        "best-0000000010-left/video.mp4": "the agent at play",
-        "best-of-all/agent.pt": "copied by hand",
-        "replay/rows-5-9.npy": "not our name",
-    }
-    assert {name: (case.folder / name).read_text() for name in left} == left
-    assert not (case.folder / "0000000010-left" / "agent.pt").exists()
-    assert (replay / "folder").is_dir()
-    assert (case.folder / ".mine.partial").is_dir()
-    assert caplog.text.count("other files found in it were moved to") == 2
     make_run(keep=1, capacity=5).save(40, push=5)
-    assert {name: (case.folder / name).read_text() for name in left} == left
-
-
-def test_what_a_crash_left_half_keeps_the_files_of_others_in_sight(make_run: MakeRun) -> None:
-    case = make_run()
-    case.save(10)
-    half, old = partial_of(case.folder / "0000000020"), backup_of(case.folder / "0000000010")
-    for hidden in (half, old):
-        hidden.mkdir()
-        (hidden / "agent.pt").write_text("ours")
-        (hidden / "mine.txt").write_text("mine")
-    (case.folder / "0000000010-left").mkdir()  # the name is taken
-    make_run().save(30)
-    assert (case.folder / "0000000020-left" / "mine.txt").exists()
-    assert (case.folder / "0000000010-left-2" / "mine.txt").exists()
-    assert not list(case.folder.glob(".*"))
+    assert {(case.folder / name).read_text() for name in mine} == {"mine"}
+    assert not (case.folder / "0000000010" / "agent.pt").exists()
 
 
 def test_a_pipe_in_the_place_of_a_file_blocks_nobody(tmp_path: Path) -> None:

@@ -143,7 +143,7 @@ class SmallRun:
         """The ranges of the chunk files, without their tokens."""
         names = sorted(each.name for each in (self.folder / "replay").iterdir())
         return [
-            f"{int(name.split('-')[1])}-{int(name.split('-')[2])}.{name.split('.')[1]}"
+            f"{int(name.split('-')[1])}-{int(name.split('-')[2])}"
             if name.startswith("rows-")
             else name
             for name in names
