@@ -71,7 +71,7 @@ def buffer_of(capacity: int, *, frames: bool) -> UniformReplayBuffer:
 
 
 def fill(buffer: UniformReplayBuffer, stream: Iterator[Transitions]) -> None:
-    while buffer.rows_pushed < buffer.capacity:
+    while buffer.ring.pushed < buffer.capacity:
         buffer.push(next(stream))
 
 

@@ -212,7 +212,9 @@ def assert_equal_checkpoints(config: RunConfig, one: Path, other: Path) -> None:
     first, second = newest(one), newest(other)
     assert first.opt_steps == second.opt_steps == WHOLE
     assert plain(first.counters) == plain(second.counters)
-    assert plain(load_state(first.folder / "agent.pt")) == plain(load_state(second.folder / "agent.pt"))
+    assert plain(load_state(first.folder / "agent.pt")) == plain(
+        load_state(second.folder / "agent.pt")
+    )
     assert plain(first.run) == plain(second.run)
     rows, others = rows_of(config, first), rows_of(config, second)
     index = np.arange(len(rows))
@@ -497,7 +499,7 @@ def test_actors_act_with_the_weights_that_they_begin_with(tmp_path: Path) -> Non
         begun = replace(config, **begins)
         trained(begun, tmp_path / folder)
         buffer = rows_of(begun, newest(tmp_path / folder))
-        first = len(buffer) - buffer.rows_pushed  # the rows of the data set come before
+        first = len(buffer) - buffer.ring.pushed  # the rows of the data set come before
         rows = buffer.rows(np.arange(first, first + 100))
         return float(np.mean(policy.act(rows.obs, explore=False) == rows.action))
 

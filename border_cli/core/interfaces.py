@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, ClassVar, Protocol, Self, runtime_checkable
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -262,18 +262,6 @@ class StepProcessor(ABC):
         """Drops what waits of these environments: their episodes start again."""
 
 
-class SharedEntries(Protocol):
-    """What several transitions of a chunk refer to, each once; read by the thread that writes."""
-
-    dtype: np.dtype[Any]  # of an entry
-
-    def __len__(self) -> int:
-        """All entries of the chunk."""
-
-    def take(self, most: int) -> NDArray[Any] | None:
-        """Copies of at most so many next entries. None once all are taken, or given up."""
-
-
 class FrozenRows(Protocol):
     """The stored transitions of one moment, however many are pushed afterwards.
 
@@ -281,31 +269,17 @@ class FrozenRows(Protocol):
     that writes; the buffer rescues those that it is about to overwrite.
     """
 
-    @property
-    def first(self) -> int:
-        """The number of the first row."""
+    oldest: int  # number of the oldest row that was stored
+    first: int  # of the first row that is taken
+    end: int  # behind the last row
+    row_nbytes: int  # of a row in memory
 
-    @property
-    def end(self) -> int:
-        """The number behind the last row."""
-
-    def take(self, max_rows: int) -> list[NDArray[Any]] | None:
-        """Copies of at most `max_rows` next rows: one array per block. None once all are taken.
-
-        Blocks are structured arrays; their number and types are always the same for one buffer.
-        """
+    def take(self, count: int) -> list[NDArray[Any]] | None:
+        """A chunk: copies of the next rows, so many where as many are left, in arrays that
+        `load_rows` understands. None once all are taken, or given up."""
 
     def release(self) -> None:
         """Drops what was not taken; may be called twice, by any thread."""
-
-
-@runtime_checkable
-class FrozenSharingRows(FrozenRows, Protocol):
-    """The same of rows that share what they refer to: frames of stacked images."""
-
-    def shared(self, count: int) -> SharedEntries | None:
-        """What the `count` next rows, a chunk, share; taken before these. None once all are taken
-        or given up."""
 
 
 class ReplayBuffer(ABC):
@@ -337,25 +311,11 @@ class ReplayBuffer(ABC):
     def capacity(self) -> int:
         """Transitions it can hold."""
 
-    @property
-    @abstractmethod
-    def nbytes(self) -> int:
-        """Bytes allocated."""
-
-    @property
-    @abstractmethod
-    def rows_pushed(self) -> int:
-        """Transitions ever pushed; those from `first_pushed` on are stored."""
-
-    @property
-    def first_pushed(self) -> int:
-        """The number of the oldest stored transition. Those of a data set have no number, and no
-        checkpoint holds them."""
-        return self.rows_pushed - len(self)
-
     @abstractmethod
     def freeze(self, first: int) -> FrozenRows:
-        """The stored transitions from number `first` on, or from the oldest stored one.
+        """The stored transitions from number `first` on, or from the oldest stored one, for a
+        checkpoint that is written while learning goes on. Those of a data set have no number, and
+        no checkpoint holds them.
 
         Ends what an earlier call froze.
         """
@@ -369,15 +329,10 @@ class ReplayBuffer(ABC):
         """Restores what `state_dict` gave; `load_rows` follows."""
 
     @abstractmethod
-    def load_rows(self, first: int, blocks: Sequence[NDArray[Any]]) -> None:
-        """Puts transitions numbered from `first` on back in their slots; raises CheckpointError
-        where they do not fit this buffer."""
-
-    def load_shared(self, entries: NDArray[Any]) -> None:
-        """Takes entries that the rows of a chunk share, before these."""
-        raise CheckpointError(
-            f"the saved transitions share {len(entries)} parts, which this replay buffer does not"
-        )
+    def load_rows(self, first: int, chunk: list[NDArray[Any]]) -> None:
+        """Puts a chunk of transitions numbered from `first` on back in their slots, but those that
+        were overwritten before the state was taken; raises CheckpointError where they do not fit
+        this buffer."""
 
     @property
     def uses_priorities(self) -> bool:
@@ -386,11 +341,6 @@ class ReplayBuffer(ABC):
 
     def update_priorities(self, index: NDArray[np.int64], td_error: NDArray[Any]) -> None:  # noqa: B027
         """Takes the TD errors of the sampled transitions. [B], [B]"""
-
-    @property
-    def follows_run(self) -> bool:
-        """Whether `follow` should be called before each sample."""
-        return False
 
     def follow(self, done: float) -> None:  # noqa: B027
         """Takes the share of the run that is done, 0 to 1, for schedules that end with it."""

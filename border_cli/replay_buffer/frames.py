@@ -82,11 +82,7 @@ class FrameRing(Ring):
         self._pushed = np.empty((self._at_once, 2, *self._shape), np.uint8)  # stacks
         self._frozen_frames: FrozenFrames | None = None
         self._inner: Batch | None = None  # the rows of the newest batch
-        # Of a run that is restored: the number of its oldest row, and of the present chunk the
-        # slots of its frames, and whether they are complete.
-        self._oldest = 0
-        self._chunk: list[NDArray[np.int64]] = []  # each [F]
-        self._has_frames = False
+        self._oldest = 0  # number of the oldest row of a run that is restored
 
     @classmethod
     def row_nbytes(cls, spec: EnvSpec) -> int:
@@ -200,40 +196,33 @@ class FrameRing(Ring):
         if self._frozen_frames is not None:
             self._frozen_frames.release()
         self._frozen_frames = self._frames.guard = None
-        self._oldest, self._chunk, self._has_frames = state.rows_pushed - state.size, [], False
+        self._oldest = state.rows_pushed - state.size
         if self.fixed:
             self._frames.release_unused(oldest=STAYS)
         else:
             self._frames.clear()
 
-    def restore_shared(self, entries: NDArray[Any]) -> None:
-        """Takes frames of the next chunk of rows, in the order of their numbers."""
-        if entries.dtype != self._entry or entries.ndim != 1:
-            raise CheckpointError(f"the saved frames are {entries.dtype}, expected {self._entry}")
-        if self._has_frames:
-            self._chunk, self._has_frames = [], False
-        pixels: Pixels = entries["frame"].reshape(-1, self._frames.frame_nbytes)
+    def restore_rows(self, first: int, blocks: Sequence[NDArray[Any]]) -> bool:
+        """Restores a chunk: its frames, and rows that refer to them by their place."""
+        frames, *rows = blocks
+        if frames.dtype != self._entry or frames.ndim != 1:
+            raise CheckpointError(f"the saved frames are {frames.dtype}, expected {self._entry}")
+        self._require_form(rows)
+        pixels: Pixels = frames["frame"].reshape(-1, self._frames.frame_nbytes)
+        slots = np.empty(len(pixels), np.int64)
         for i in range(0, len(pixels), MOST_AT_ONCE):
             piece = pixels[i : i + MOST_AT_ONCE]
             no_row = np.full(len(piece), -1)  # yet
-            self._chunk.append(self._frames.put(piece, no_row, oldest=self._oldest))
-
-    def restore_rows(self, first: int, blocks: Sequence[NDArray[Any]]) -> bool:
-        self._require_form(blocks)
-        complete = super().restore_rows(first, self._with_slots_of_chunk(first, blocks))
+            slots[i : i + len(piece)] = self._frames.put(piece, no_row, oldest=self._oldest)
+        complete = super().restore_rows(first, self._with_slots(first, rows, slots))
         if complete:
-            self._chunk = []
             self._frames.release_unused(oldest=self._oldest)
         return complete
 
-    def _with_slots_of_chunk(
-        self, first: int, blocks: Sequence[NDArray[Any]]
+    def _with_slots(
+        self, first: int, blocks: Sequence[NDArray[Any]], slots: NDArray[np.int64]
     ) -> list[NDArray[Any]]:
-        """The same rows with slots in place of the numbers that frames have in the chunk."""
-        self._has_frames = True
-        if len(self._chunk) != 1:
-            self._chunk = [np.concatenate([np.empty(0, np.int64), *self._chunk])]
-        [slots] = self._chunk
+        """Rows with the slots of frames in place of the numbers that these have in the chunk."""
         copies = [block.copy() for block in blocks]
         for column in self._slot_columns(copies):
             if column.size and not 0 <= column.min() <= column.max() < len(slots):

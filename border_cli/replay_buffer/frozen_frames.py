@@ -74,75 +74,41 @@ class FrozenFrames:
         self._aside = {}
 
 
-class ChunkFrames:
-    """The frames of one chunk, in the order in which its rows number them."""
-
-    def __init__(self, frozen: FrozenFrames, slots: Slots, dtype: np.dtype[Any], end: int) -> None:
-        self.dtype = dtype
-        self._frozen = frozen
-        self._slots = slots  # [F]
-        self._end = end  # of the rows
-        self._at = 0
-
-    def __len__(self) -> int:
-        return len(self._slots)
-
-    def take(self, most: int) -> NDArray[Any] | None:
-        """Copies of the next frames, at most so many; None once all are taken or given up."""
-        slots = self._slots[self._at : self._at + most]
-        if not len(slots):
-            return None
-        frames = np.empty((len(slots), self._frozen.nbytes), np.uint8)
-        if not self._frozen.read(slots, frames):
-            return None
-        self._at += len(slots)
-        if self._at == len(self._slots):
-            self._frozen.taken(self._end)
-        return frames.view(self.dtype)[:, 0]
-
-
 class FrozenStacks:
-    """Rows of a ring whose stacks are slots of frames; chunk by chunk, each with its frames.
+    """Rows of a ring whose stacks are slots of frames; each chunk has its frames.
 
-    `renumbered` gives the blocks of rows with the slots replaced by numbers within the chunk.
+    A chunk begins with its frames, and the slots of its rows are replaced by numbers of these.
     """
 
     def __init__(
         self,
         rows: FrozenSlots,
         frames: FrozenFrames,
-        dtype: np.dtype[Any],
+        entry: np.dtype[Any],
         slots_of: Callable[[list[NDArray[Any]]], list[NDArray[Any]]],
     ) -> None:
-        self.first = rows.first
-        self.end = rows.end
+        self.oldest, self.first, self.end = rows.oldest, rows.first, rows.end
+        self.row_nbytes = rows.row_nbytes + frames.nbytes
         self.frames = frames
         self._rows = rows
-        self._dtype = dtype
+        self._entry = entry
         self._slots_of = slots_of
-        self._chunk: list[NDArray[Any]] = []  # blocks of the rows not taken yet
 
-    def shared(self, count: int) -> ChunkFrames | None:
-        """The frames of the next `count` rows."""
-        start = self._rows.next
-        chunk = self._rows.take(count)
-        if chunk is None:
+    def take(self, count: int) -> list[NDArray[Any]] | None:
+        """The frames of the next rows, and copies of these; None once all are taken or given up."""
+        blocks = self._rows.take(count)
+        if blocks is None:
             return None
-        self._chunk = chunk
-        columns = self._slots_of(chunk)
+        columns = self._slots_of(blocks)
         all_slots = np.concatenate([each.ravel() for each in columns])
         slots, number = np.unique(all_slots, return_inverse=True)
         for column, numbers in zip(columns, np.split(number, len(columns)), strict=True):
             column[:] = numbers.reshape(column.shape)
-        return ChunkFrames(self.frames, slots.astype(np.int64), self._dtype, start + len(chunk[0]))
-
-    def take(self, max_rows: int) -> list[NDArray[Any]] | None:
-        """Copies of the next rows of the chunk, which refer to its frames by number."""
-        if not self._chunk or not len(self._chunk[0]) or self.frames.given_up:
+        frames = np.empty((len(slots), self.frames.nbytes), np.uint8)
+        if not self.frames.read(slots.astype(np.int64), frames):
             return None
-        taken = [block[:max_rows] for block in self._chunk]
-        self._chunk = [block[max_rows:] for block in self._chunk]
-        return taken
+        self.frames.taken(self._rows.next)
+        return [frames.view(self._entry)[:, 0], *blocks]
 
     def release(self) -> None:
         """Gives up what was not taken; may be called twice, by any thread."""

@@ -25,10 +25,13 @@ class FrozenSlots:
         first: int,
         end: int,
         slot: int,
+        oldest: int = 0,
         aside_nbytes: int = ASIDE_NBYTES,
     ) -> None:
+        self.oldest = oldest
         self.first = first
         self.end = end
+        self.row_nbytes = sum(block.dtype.itemsize for block in blocks)
         self._blocks = blocks  # the ring's own, each [capacity]
         self._slot = slot  # of row `first`
         self._lock = threading.Lock()
@@ -60,10 +63,10 @@ class FrozenSlots:
                 self._give_up()
             return self._next < self.end
 
-    def take(self, max_rows: int) -> list[NDArray[Any]] | None:
+    def take(self, count: int) -> list[NDArray[Any]] | None:
         """Copies of the next rows, at most so many. None once all are taken or given up."""
         start = self._next  # `release` may move it to the end meanwhile
-        stop = min(start + max_rows, self.end)
+        stop = min(start + count, self.end)
         if start >= stop:
             return None
         rows = self._copy(start, stop)

@@ -68,10 +68,6 @@ class PrioritizedReplayBuffer(RingReplayBuffer):
     def uses_priorities(self) -> bool:
         return True
 
-    @property
-    def follows_run(self) -> bool:
-        return self.config.n_opts_final is None
-
     def follow(self, done: float) -> None:
         self._done = done
 

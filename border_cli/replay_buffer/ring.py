@@ -233,7 +233,13 @@ class Ring:
             self._frozen.release()
         first = min(max(first, self.pushed - self.size), self.pushed)
         slot = (self.position - (self.pushed - first)) % self.capacity
-        self._frozen = FrozenSlots(self._rows.blocks, first=first, end=self.pushed, slot=slot)
+        self._frozen = FrozenSlots(
+            self._rows.blocks,
+            oldest=self.pushed - self.size,
+            first=first,
+            end=self.pushed,
+            slot=slot,
+        )
         return self._frozen
 
     @property
@@ -260,13 +266,6 @@ class Ring:
         self._awaited = state
         self._restored = state.rows_pushed - state.size
 
-    def restore_shared(self, entries: NDArray[Any]) -> None:
-        """Refuses what the rows of another kind of ring share."""
-        raise CheckpointError(
-            f"the saved replay buffer has {len(entries)} frames apart from its rows, and this one "
-            "stores whole observations"
-        )
-
     def restore_rows(self, first: int, blocks: Sequence[NDArray[Any]]) -> bool:
         """Restores rows numbered from `first` on, in rising order; True once all are.
 
@@ -274,6 +273,8 @@ class Ring:
         """
         self._require_form(blocks)
         state, end = self._awaited, first + len(blocks[0])
+        if state is not None and first < (oldest := state.rows_pushed - state.size):
+            blocks, first = [each[oldest - first :] for each in blocks], oldest
         expected = self._restored == first and end <= self.pushed
         if state is None or state.rows_pushed != self.pushed or not expected:
             raise CheckpointError(f"rows {first} to {end} are not the next saved ones")

@@ -6,7 +6,7 @@ The ring that stores frames once is imported by the buffer of stacked images.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -101,14 +101,6 @@ class RingReplayBuffer(ReplayBuffer):
     def nbytes(self) -> int:
         return self.ring.nbytes
 
-    @property
-    def rows_pushed(self) -> int:
-        return self.ring.pushed
-
-    @property
-    def first_pushed(self) -> int:
-        return self.ring.pushed - self.ring.size
-
     def freeze(self, first: int) -> FrozenRows:
         return self.ring.freeze(first)
 
@@ -122,11 +114,8 @@ class RingReplayBuffer(ReplayBuffer):
         self.ring.restore(ring_state(state))
         restore_generator(self._rng, generator)
 
-    def load_shared(self, entries: NDArray[Any]) -> None:
-        self.ring.restore_shared(entries)
-
-    def load_rows(self, first: int, blocks: Sequence[NDArray[Any]]) -> None:
-        if self.ring.restore_rows(first, blocks):
+    def load_rows(self, first: int, chunk: list[NDArray[Any]]) -> None:
+        if self.ring.restore_rows(first, chunk):
             self._rows_restored()
 
     def _rows_restored(self) -> None:

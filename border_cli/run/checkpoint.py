@@ -91,15 +91,9 @@ class CheckpointStore:
         return self._thread.put(CHECKPOINT, lambda: self._write_checkpoint(pending))
 
     def _freeze(self, buffer: ReplayBuffer) -> PendingRows:
-        oldest = buffer.first_pushed
-        before = tuple(each for each in self._chunks if each.end > oldest)
-        frozen = buffer.freeze(before[-1].end if before else oldest)
-        return PendingRows(
-            frozen=frozen,
-            oldest=oldest,
-            row_nbytes=max(1, buffer.nbytes // buffer.capacity),
-            before=before,
-        )
+        frozen = buffer.freeze(self._chunks[-1].end if self._chunks else 0)
+        before = tuple(each for each in self._chunks if each.end > frozen.oldest)
+        return PendingRows(frozen=frozen, before=before)
 
     def check(self) -> None:
         if self._deleted is not None:

@@ -70,7 +70,7 @@ class CheckpointFolders:
         folder = self._folder / FOLDER
         for each in rows.before:
             (folder / each.name).stat()
-        new = write_chunks(folder, rows.frozen, row_nbytes=rows.row_nbytes, written=self._written)
+        new = write_chunks(folder, rows.frozen, self._written)
         return rows.saved(new)
 
     def write_best(

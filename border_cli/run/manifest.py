@@ -28,7 +28,6 @@ class Chunk:
     end: int
     name: str  # in checkpoints/replay
     sha256: str
-    shared: bool  # whether what its rows share stands before them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,7 @@
 """Transitions on the disk: chunks in `checkpoints/replay/` that checkpoints share.
 
-Every transition is written once. A chunk is a range of them and never changes: a file of `.npy`
-arrays one behind another, one per block of the buffer's storage. What its rows share, as the frames
-of stacked images, stands before them, so that every chunk can be read alone.
+Every transition is written once. A chunk is a range of them and never changes: a file of the `.npy`
+arrays that the buffer gives for it, one behind another. It can be read alone.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 
 from border_cli.core.errors import CheckpointError
 from border_cli.core.files import sync, write_bytes
-from border_cli.core.interfaces import FrozenRows, FrozenSharingRows, ReplayBuffer
+from border_cli.core.interfaces import FrozenRows, ReplayBuffer
 from border_cli.run.manifest import Chunk, SavedRows, verify_file
 
 CHUNK_NBYTES = 16 * 2**20  # copied and written at a time: the learner waits once for each
@@ -33,22 +32,17 @@ class PendingRows:
     """Transitions to write, and the chunks of those before them."""
 
     frozen: FrozenRows
-    oldest: int  # number of the oldest row that the replay buffer holds
-    row_nbytes: int
     before: tuple[Chunk, ...]
 
     def saved(self, new: Sequence[Chunk]) -> SavedRows:
         """What a manifest says of them once the `new` chunks are written."""
-        chunks = tuple(each for each in (*self.before, *new) if each.end > self.oldest)
-        return SavedRows(first=self.oldest, end=self.frozen.end, chunks=chunks)
+        return SavedRows(first=self.frozen.oldest, end=self.frozen.end, chunks=(*self.before, *new))
 
 
-def write_chunks(
-    folder: Path, rows: FrozenRows, *, row_nbytes: int, written: Callable[[int], None]
-) -> list[Chunk]:
+def write_chunks(folder: Path, rows: FrozenRows, written: Callable[[int], None]) -> list[Chunk]:
     """Writes all these rows and makes them survive a crash; reports the bytes to `written`."""
     folder.mkdir(exist_ok=True)
-    chunk_rows = max(1, CHUNK_NBYTES // row_nbytes)
+    chunk_rows = max(1, CHUNK_NBYTES // rows.row_nbytes)
     chunks = []
     for first in range(rows.first, rows.end, chunk_rows):
         end = min(first + chunk_rows, rows.end)
@@ -57,23 +51,18 @@ def write_chunks(
         write_bytes(folder / name, content)
         written(len(content))
         digest = hashlib.sha256(content).hexdigest()
-        shared = isinstance(rows, FrozenSharingRows)
-        chunks.append(Chunk(first=first, end=end, name=name, sha256=digest, shared=shared))
+        chunks.append(Chunk(first=first, end=end, name=name, sha256=digest))
     if chunks:
         sync(folder)
     return chunks
 
 
 def _content(rows: FrozenRows, count: int) -> bytes:
-    arrays: list[NDArray[Any] | None] = []
-    if isinstance(rows, FrozenSharingRows):
-        shared = rows.shared(count)
-        arrays.append(None if shared is None else shared.take(len(shared)))
-    arrays.extend(rows.take(count) or (None,))
+    chunk = rows.take(count)
+    if chunk is None:
+        raise OSError(OVERWRITTEN)
     content = io.BytesIO()
-    for each in arrays:
-        if each is None:
-            raise OSError(OVERWRITTEN)
+    for each in chunk:
         np.lib.format.write_array(content, each, version=(3, 0), allow_pickle=False)
     return content.getvalue()
 
@@ -87,21 +76,17 @@ def load_chunks(folder: Path, rows: SavedRows, buffer: ReplayBuffer) -> None:
         path = folder / chunk.name
         verify_file(path, chunk.sha256)
         try:
-            shared, blocks = _read(path, chunk)
+            arrays = _read(path)
         except (OSError, ValueError) as error:
             raise CheckpointError(f"{path} cannot be read: {error}") from error
-        if shared is not None:
-            buffer.load_shared(shared)
-        overwritten = max(0, rows.first - chunk.first)  # before the save
-        buffer.load_rows(chunk.first + overwritten, [each[overwritten:] for each in blocks])
+        buffer.load_rows(chunk.first, arrays)
 
 
-def _read(path: Path, chunk: Chunk) -> tuple[NDArray[Any] | None, list[NDArray[Any]]]:
-    """What the rows share, and their blocks."""
+def _read(path: Path) -> list[NDArray[Any]]:
     arrays: list[NDArray[Any]] = []
     with path.open("rb") as file:
         while file.peek(1):
             arrays.append(
                 np.lib.format.read_array(file, allow_pickle=False, max_header_size=MAX_HEADER)
             )
-    return (arrays[0], arrays[1:]) if chunk.shared else (None, arrays)
+    return arrays

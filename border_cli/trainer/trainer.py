@@ -84,7 +84,6 @@ class Trainer(ABC):
         self._agent = parts.agent
         self._replay_buffer = parts.replay_buffer
         self._uses_priorities = parts.replay_buffer.uses_priorities
-        self._follows_run = parts.replay_buffer.follows_run
         self._actors = parts.actors
         self._checkpoints = parts.checkpoints
         self._batch_size = batch_size
@@ -262,8 +261,7 @@ class Trainer(ABC):
         self.post_step.heartbeat.beat()
         timing = self._timing
         timing.enter("sample")
-        if self._follows_run:
-            self._replay_buffer.follow(self._share_done())
+        self._replay_buffer.follow(self._share_done())
         batch = self._replay_buffer.sample(self._batch_size)
         timing.enter("update")
         update = self._agent.update(batch)

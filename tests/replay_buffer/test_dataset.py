@@ -55,12 +55,12 @@ def test_the_data_set_stays_and_the_oldest_rows_of_actors_make_room(
     build: Build, spec: EnvSpec, make_rows: MakeRows
 ) -> None:
     buffer = build()
-    assert (len(buffer), buffer.capacity, buffer.rows_pushed) == (5, 8, 0)
+    assert (len(buffer), buffer.capacity, buffer.ring.pushed) == (5, 8, 0)
     buffer.push(make_rows(spec, 100, 102))
     assert numbers(buffer) == [0, 1, 2, 3, 4, 100, 101]
     buffer.push(make_rows(spec, 102, 105))
     assert numbers(buffer) == [0, 1, 2, 3, 4, 103, 104, 102]
-    assert (len(buffer), buffer.rows_pushed, buffer.first_pushed) == (8, 5, 2)
+    assert (len(buffer), buffer.ring.pushed, buffer.freeze(0).oldest) == (8, 5, 2)
     buffer.push(make_rows(spec, 200, 210))
     assert sorted(numbers(buffer)) == [0, 1, 2, 3, 4, 207, 208, 209]
 
@@ -115,7 +115,7 @@ def test_a_state_has_no_row_of_the_data_set_and_goes_on_to_the_bit(
 def test_an_empty_part_of_actors_has_nothing_to_save(build: Build) -> None:
     for buffer in (build(), build(grows=False)):
         frozen = buffer.freeze(0)
-        assert (frozen.first, frozen.end, buffer.first_pushed) == (0, 0, 0)
+        assert (frozen.first, frozen.end, buffer.freeze(0).oldest) == (0, 0, 0)
         assert frozen.take(10) is None
 
 

@@ -22,7 +22,6 @@ from border_cli.replay_buffer.config import (
 from border_cli.replay_buffer.dataset import DatasetReplayBuffer
 from border_cli.replay_buffer.frame_store import reserved_frames
 from border_cli.replay_buffer.frames import FrameRing, frame_ring_nbytes
-from border_cli.replay_buffer.frozen_frames import FrozenStacks
 from border_cli.replay_buffer.prioritized import PrioritizedReplayBuffer
 from border_cli.replay_buffer.uniform import UniformReplayBuffer, stores_frames
 from border_cli.step_processor.config import NStepConfig
@@ -112,32 +111,14 @@ def require_same_samples(buffers, chance, batch_size=16):
             each.update_priorities(ours.index.copy(), error)
 
 
-def chunks_of(source, chance):
-    """Through the same door as a checkpoint, in chunks and pieces of random sizes."""
+def resumed(source, target, chance):
+    """Through the same door as a checkpoint, in chunks of random sizes."""
+    target.load_state_dict(source.state_dict())
     frozen = source.freeze(0)
     at = frozen.first
-    while at < frozen.end:
-        count = int(min(chance.integers(1, 40), frozen.end - at))
-        entries = []
-        if isinstance(frozen, FrozenStacks):
-            shared = frozen.shared(count)
-            while (taken := shared.take(int(chance.integers(1, 9)))) is not None:
-                entries.append(taken)
-            assert sum(map(len, entries)) == len(shared)
-        rows, end = [], at + count
-        while at < end:
-            rows.append((at, frozen.take(int(min(chance.integers(1, 9), end - at)))))
-            at += len(rows[-1][1][0])
-        yield entries, rows
-
-
-def resumed(source, target, chance):
-    target.load_state_dict(source.state_dict())
-    for entries, rows in chunks_of(source, chance):
-        for each in entries:
-            target.load_shared(each)
-        for first, blocks in rows:
-            target.load_rows(first, blocks)
+    while (chunk := frozen.take(int(chance.integers(1, 40)))) is not None:
+        target.load_rows(at, chunk)
+        at += len(chunk[-1])
     return target
 
 
@@ -235,20 +216,12 @@ def test_what_is_pushed_while_a_checkpoint_is_written_does_not_change_it(stack_s
     expected = whole.rows(np.arange(len(whole)))
     target.load_state_dict(source.state_dict())
     frozen = source.freeze(0)
-    while (start := frozen._rows.next) < frozen.end:
-        shared = frozen.shared(min(int(chance.integers(1, 30)), frozen.end - start))
-        frames, rows = [], []
-        while (taken := shared.take(5)) is not None:
-            frames.append(taken)
+    start = frozen.first
+    while (chunk := frozen.take(int(chance.integers(1, 30)))) is not None:
+        for _ in range(3):
             source.push(streams.message(8))
-        while (blocks := frozen.take(7)) is not None:
-            rows.append(blocks)
-            source.push(streams.message(8))
-        for each in frames:
-            target.load_shared(each)
-        for blocks in rows:
-            target.load_rows(start, blocks)
-            start += len(blocks[0])
+        target.load_rows(start, chunk)
+        start += len(chunk[-1])
     found = target.rows(np.arange(len(target)))
     assert found.obs.tobytes() == expected.obs.tobytes()
     assert found.next_obs.tobytes() == expected.next_obs.tobytes()
@@ -257,7 +230,7 @@ def test_what_is_pushed_while_a_checkpoint_is_written_does_not_change_it(stack_s
 def test_saved_frames_and_saved_stacks_are_not_taken_for_each_other(stack_spec):
     chance = np.random.default_rng(3)
     message = Streams(chance, num_envs=2, n_steps=3).message(8)
-    for frames, match in ((True, "frames apart from its rows"), (False, "the saved rows have ty")):
+    for frames, match in ((True, "the saved rows have types"), (False, "the saved frames are")):
         saved, other = (
             buffer_of("uniform", stack_spec, 70, frames=each) for each in (frames, not frames)
         )

@@ -124,8 +124,6 @@ def test_beta_moves_linearly_with_the_updates_and_then_stays(spec, make_rows):
 
 def test_beta_arrives_with_the_run_where_no_updates_are_named(spec, make_rows):
     buffer = buffer_of(spec, 4, beta_0=0.4, beta_final=1.0, n_opts_final=None)
-    assert buffer.follows_run
-    assert not buffer_of(spec, 4).follows_run
     buffer.push(make_rows(spec, 0, 4))
     betas = []
     for done in (0.0, 0.25, 0.5, 1.0):

@@ -114,7 +114,7 @@ def test_a_full_disk_leaves_nothing_new_and_the_old_intact(
     assert case.save(50)
     assert case.store.report.problem is None
     saved = read_checkpoint(resumable(case.run_dir)[0])
-    assert saved.chunks[-1].end == case.buffer.rows_pushed  # those of the failed ones too
+    assert saved.chunks[-1].end == case.buffer.ring.pushed  # those of the failed ones too
 
 
 def test_a_full_disk_leaves_the_best_model_and_the_new_one_comes_later(case: SmallRun) -> None:

@@ -102,7 +102,7 @@ def test_a_resume_without_rows_begins_with_no_chunk(make_run: MakeRun) -> None:
     case.save(10, push=30)
     again = make_run()
     again.resume()
-    assert (len(again.buffer), again.buffer.rows_pushed) == (0, 30)
+    assert (len(again.buffer), again.buffer.ring.pushed) == (0, 30)
     again.save(20, push=8)
     assert again.chunks == ["30-38"]
     last = make_run()

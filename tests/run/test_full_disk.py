@@ -92,7 +92,7 @@ assert case.save(1_000_000, push=10)
 case.store.close()
 again = SmallRun(run_dir, capacity=50_000)
 again.resume()
-assert len(again.numbers) == again.buffer.rows_pushed == 6_010
+assert len(again.numbers) == again.buffer.ring.pushed == 6_010
 print(failures)
 """
 

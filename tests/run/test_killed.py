@@ -66,7 +66,7 @@ def check():
     for which in ("latest", "best"):
         assert run.weights(which) in ("weights 1", "weights 2"), which
     saved = run.resume()
-    assert run.numbers == ([0, 1, 2, 3] if run.buffer.rows_pushed == 4 else [2, 3, 4, 5, 6, 7])
+    assert run.numbers == ([0, 1, 2, 3] if run.buffer.ring.pushed == 4 else [2, 3, 4, 5, 6, 7])
     marks.joinpath((saved.folder / "agent.pt").read_text()).touch()
     save(run, 3)  # the next process goes on in the same folder
     for which in ("latest", "best"):
@@ -113,7 +113,7 @@ def save_for_ever(tell, opt_steps):
         # The learner goes on while the rows are being written.
         run.push(CHANCE.choice([0, 7, 300, 2000]))
         run.buffer.sample(8)
-        assert run.store.save(run.state(opt_steps, pushed=run.buffer.rows_pushed))
+        assert run.store.save(run.state(opt_steps, pushed=run.buffer.ring.pushed))
         run.push(100)
         assert run.store.wait(60)
         assert run.store.report.failures == 0, run.store.report

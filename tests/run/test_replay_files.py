@@ -39,8 +39,9 @@ def written(
     folder: Path, buffer: UniformReplayBuffer, first: int = 0, row_nbytes: int = 48
 ) -> SavedRows:
     frozen = buffer.freeze(first)
+    frozen.row_nbytes = row_nbytes  # as if rows were so large
     told: list[int] = []
-    chunks = write_chunks(folder, frozen, row_nbytes=row_nbytes, written=told.append)
+    chunks = write_chunks(folder, frozen, told.append)
     assert sum(told) == sum((folder / each.name).stat().st_size for each in chunks)
     return SavedRows(first=frozen.first, end=frozen.end, chunks=tuple(chunks))
 
@@ -94,10 +95,9 @@ def test_no_rows_make_no_file(tmp_path: Path) -> None:
 
 def test_rows_that_went_before_the_disk_took_them_are_a_failure(tmp_path: Path) -> None:
     frozen = filled(100).freeze(0)
+    frozen.row_nbytes = CHUNK_NBYTES // 30
     with pytest.raises(OSError, match="the disk is too slow: transitions were overwritten"):
-        write_chunks(
-            tmp_path, frozen, row_nbytes=CHUNK_NBYTES // 30, written=lambda _: frozen.release()
-        )
+        write_chunks(tmp_path, frozen, lambda _: frozen.release())
 
 
 def damaged(path: Path, how: str) -> None:
@@ -136,7 +136,7 @@ def test_a_chunk_with_a_pickle_inside_is_refused_and_nothing_runs(tmp_path: Path
     mark, path = tmp_path / "ran", tmp_path / "x.npy"
     np.save(path, np.array([Malicious(mark)] * 3, object))
     digest = hashlib.sha256(path.read_bytes()).hexdigest()  # as an attacker would write it
-    chunk = Chunk(first=0, end=3, name=path.name, sha256=digest, shared=False)
+    chunk = Chunk(first=0, end=3, name=path.name, sha256=digest)
     with pytest.raises(CheckpointError, match=r"x\.npy cannot be read: .*allow_pickle"):
         load_chunks(tmp_path, SavedRows(first=0, end=3, chunks=(chunk,)), buffer_of())
     assert not mark.exists()

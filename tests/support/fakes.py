@@ -236,11 +236,13 @@ def copied(rows: Transitions) -> Transitions:
 class NoRows:
     """Frozen rows that nobody takes."""
 
+    oldest: int
     first: int
     end: int
+    row_nbytes: int = 1
 
-    def take(self, max_rows: int) -> list[NDArray[Any]] | None:
-        del max_rows
+    def take(self, count: int) -> list[NDArray[Any]] | None:
+        del count
         return None
 
     def release(self) -> None:
@@ -275,14 +277,6 @@ class ListBuffer(ReplayBuffer):
     def capacity(self) -> int:
         return self._capacity
 
-    @property
-    def nbytes(self) -> int:
-        return 0
-
-    @property
-    def rows_pushed(self) -> int:
-        return self._rows
-
     def rows(self, index: NDArray[np.int64]) -> Transitions:
         one = self.pushed[-1]
         return Transitions(
@@ -294,7 +288,8 @@ class ListBuffer(ReplayBuffer):
         )
 
     def freeze(self, first: int) -> FrozenRows:
-        return NoRows(max(first, self._rows - len(self)), self._rows)
+        oldest = self._rows - len(self)
+        return NoRows(oldest, max(first, oldest), self._rows)
 
     def state_dict(self) -> State:
         return {"rows_pushed": self._rows}
@@ -302,8 +297,8 @@ class ListBuffer(ReplayBuffer):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self._rows = state["rows_pushed"]
 
-    def load_rows(self, first: int, blocks: Sequence[NDArray[Any]]) -> None:
-        raise AssertionError(f"no rows were saved, and none from {first} on: {blocks}")
+    def load_rows(self, first: int, chunk: list[NDArray[Any]]) -> None:
+        raise AssertionError(f"no rows were saved, and none from {first} on: {chunk}")
 
 
 class ScriptedEvaluator(Evaluator):

@@ -86,7 +86,7 @@ class SmallRun:
         self.store = CheckpointStore(run_dir, keep=keep, save_state=save_state, **settings)
 
     def push(self, count: int) -> None:
-        first = self.buffer.rows_pushed
+        first = self.buffer.ring.pushed
         self.buffer.push(rows(self.spec, first, first + count))
 
     def state(self, opt_steps: int, n: int | None = None, **more: Any) -> RunState:
