@@ -48,7 +48,7 @@ from border_cli.actor_manager.shared_ring import (
 from border_cli.actor_manager.shared_weights import SharedWeightSlot
 from border_cli.cluster.connection import ClusterSettings, refuse_without_ray
 from border_cli.cluster.nodes import Needs
-from border_cli.cluster.travel import Travelling, modules_of_recipe, travelling
+from border_cli.cluster.travel import modules_of_recipe, travelling
 from border_cli.core.config import AUTO, StartMethod
 from border_cli.core.errors import RunFailed
 from border_cli.core.interfaces import ActorManager, ActorStats
@@ -217,7 +217,7 @@ class RayActorManager(ActorManager):
 
     def _cluster_settings(self) -> ClusterSettings:
         config, make_actor = self.config, self._make_actor
-        modules: Sequence[Travelling] = ()
+        modules: Sequence[str] = ()
         if config.address is not None:
             modules = travelling({*make_actor.modules, *modules_of_recipe(make_actor)})
         return ClusterSettings(

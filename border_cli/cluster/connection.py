@@ -19,11 +19,10 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from border_cli.cluster.travel import Travelling, runtime_env
+from border_cli.cluster.travel import runtime_env
 from border_cli.core.errors import ClusterRefused, MissingPackage
 
 PACKAGE: Final = "border-cli[ray]"
@@ -64,7 +63,7 @@ class ClusterSettings:
     include_dashboard: bool = False  # of a Ray that is started here
     num_cpus: int | None = None  # of a Ray that is started here; None: those of the machine
     environment: Mapping[str, str] = field(default_factory=dict)  # that a process needs to join
-    modules: Sequence[Travelling] = ()  # that travel to the nodes of a cluster that is joined
+    modules: Sequence[str] = ()  # paths of those that travel to a cluster that is joined
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,9 +272,8 @@ def _initialized(settings: ClusterSettings) -> Iterator[None]:
 
     options: dict[str, Any] = {"configure_logging": False, "log_to_driver": False}
     if settings.address is not None:
-        with TemporaryDirectory(prefix="border_modules_") as folder:  # packed before it connects
-            options["runtime_env"] = runtime_env(settings.modules, Path(folder))
-            ray.init(address=settings.address, **options)
+        options["runtime_env"] = runtime_env(settings.modules)
+        ray.init(address=settings.address, **options)
         yield
         return
     options |= {"include_dashboard": settings.include_dashboard, "num_cpus": settings.num_cpus}

@@ -98,7 +98,9 @@ def on(name: str, trial: bytes | None = None) -> Needs:
 def test_modules_of_the_users_own_travel_and_an_environment_that_fails_there_is_refused(
     visitor: Visitor,
 ) -> None:
-    [good] = visitor.look(on("good", trial("broken")))
+    told = visitor.look(on("good", trial("broken")))
+    assert isinstance(told, list), told
+    [good] = told
     assert good.startswith("node head (")
     said = visitor.look(on("unlicensed", trial("broken")))
     assert said.startswith("actor_manager=ray: node unlicensed (")
