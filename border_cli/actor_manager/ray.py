@@ -220,18 +220,16 @@ class RayActorManager(ActorManager):
         modules: Sequence[str] = ()
         if config.address is not None:
             modules = travelling({*make_actor.modules, *modules_of_recipe(make_actor)})
-        return ClusterSettings(
-            address=config.address, include_dashboard=config.include_dashboard, modules=modules
-        )
+        return ClusterSettings(address=config.address, modules=modules)
 
     def _needs(self) -> Needs:
         config, make_actor = self.config, self._make_actor
-        trial = make_actor.trial
+        trial, auto = make_actor.trial, config.num_actors == AUTO
+        alone = config.address is None and not auto
         return Needs(
             setting=SETTING,
-            resources=config.resources,
-            count=None if config.num_actors == AUTO else config.most_actors,
-            placement=config.placement,
+            resources=config.resources or ({} if alone else {"CPU": 1.0}),
+            count=1 if auto else config.most_actors,
             trial=None if trial is None else pack(SETTING, make_actor.imports, trial),
         )
 

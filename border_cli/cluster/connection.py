@@ -24,6 +24,7 @@ from typing import Any, Final
 
 from border_cli.cluster.travel import runtime_env
 from border_cli.core.errors import ClusterRefused, MissingPackage
+from border_cli.core.threads import available_cores
 
 PACKAGE: Final = "border-cli[ray]"
 AUTO: Final = "auto"
@@ -60,8 +61,6 @@ class ClusterSettings:
 
     address: str | None  # None starts a Ray on this machine; auto, host:port, or ray://host:port
     setting: str = "actor_manager.address"  # where the address was given
-    include_dashboard: bool = False  # of a Ray that is started here
-    num_cpus: int | None = None  # of a Ray that is started here; None: those of the machine
     environment: Mapping[str, str] = field(default_factory=dict)  # that a process needs to join
     modules: Sequence[str] = ()  # paths of those that travel to a cluster that is joined
 
@@ -276,7 +275,7 @@ def _initialized(settings: ClusterSettings) -> Iterator[None]:
         ray.init(address=settings.address, **options)
         yield
         return
-    options |= {"include_dashboard": settings.include_dashboard, "num_cpus": settings.num_cpus}
+    options |= {"include_dashboard": False, "num_cpus": available_cores()}
     # Where Ray would have them: the paths of its sockets must be short.
     root = os.environ.get("RAY_TMPDIR") or (None if sys.platform == "linux" else "/tmp")
     with TemporaryDirectory(prefix="border_ray_", dir=root, ignore_cleanup_errors=True) as folder:

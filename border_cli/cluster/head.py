@@ -13,16 +13,16 @@ GONE_S: Final = 6.0  # without an answer; Ray itself waits for 60 s, then ends t
 
 
 class HeadWatch:
-    """A thread that looks whether all servers of the head node answer, until it is stopped."""
+    """A thread that looks whether all servers of the head node answer, until it is stopped, and
+    calls `on_gone` with what it found where one does not."""
 
     def __init__(
-        self, servers: Sequence[str], on_gone: Callable[[], None], *, look_s: float = LOOK_S
+        self, servers: Sequence[str], on_gone: Callable[[str], object], *, look_s: float = LOOK_S
     ) -> None:
         self._servers = servers
         self._on_gone = on_gone
         self._look_s = look_s
         self._stopped = threading.Event()
-        self.gone: str | None = None  # what it found, in words
         self._thread = threading.Thread(target=self._run, name="head watch", daemon=True)
         self._thread.start()
 
@@ -33,8 +33,7 @@ class HeadWatch:
             failures = failures + 1 if silent else 0
             if failures * LOOK_S >= GONE_S:
                 server = silent[0].removeprefix(CLIENT)
-                self.gone = f"{server} does not answer for {GONE_S:g} s"
-                self._on_gone()
+                self._on_gone(f"{server} does not answer for {GONE_S:g} s")
                 return
 
     def stop(self) -> None:

@@ -22,10 +22,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from border_cli.cluster.connection import ClusterSettings, connect
-from border_cli.cluster.nodes import Needs, Nodes, options_of
+from border_cli.cluster.nodes import Needs, check_nodes, options_of
 from border_cli.cluster.remote import log_what_is_printed, why
 from border_cli.core.config import StartMethod
-from border_cli.core.timing import MonotonicClock
 from border_cli.process.child import READY, Pipe
 from border_cli.process.child_process import ChildProcess
 from border_cli.process.start import start_context, wait_for
@@ -183,10 +182,8 @@ def run(settings: JobsSettings, pipe: Pipe) -> None:
             setting="hydra/launcher=ray",
             group="hydra.launcher",
             resources=settings.resources,
-            waits=True,
         )
-        with Nodes(cluster, needs, clock=MonotonicClock()):
-            pass  # they have been asked
+        check_nodes(cluster, needs)
         listener = threading.Thread(target=_listen, args=(pipe, orders), daemon=True)
         listener.start()
         jobs = Jobs(settings, pipe)

@@ -12,7 +12,7 @@ import pickle
 import sys
 import sysconfig
 import types
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,9 +54,9 @@ def travelling(names: Iterable[str]) -> list[str]:
     return sorted(str(each) for each in named | loaded if each.parent in homes)
 
 
-def runtime_env(modules: Iterable[str]) -> dict[str, Any]:
-    """Ray's `runtime_env` with which the modules travel."""
-    return {"py_modules": list(modules), "excludes": list(EXCLUDED)}
+def runtime_env(modules: Sequence[str]) -> dict[str, Any] | None:
+    """Ray's `runtime_env` with which the modules travel; None where there are none."""
+    return {"py_modules": list(modules), "excludes": list(EXCLUDED)} if modules else None
 
 
 def _own_place(name: str) -> Path | None:

@@ -18,9 +18,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from border_cli.cluster.connection import Cluster, ClusterSettings, connect
-from border_cli.cluster.crew import GOING, Crew, CrewOnRay
-from border_cli.cluster.nodes import Needs, Nodes, options_of
+from border_cli.cluster.connection import ClusterSettings, connect
+from border_cli.cluster.crew import GOING, Crew
+from border_cli.cluster.nodes import Needs, check_nodes, options_of
 from border_cli.cluster.remote import log_what_is_printed, total_cpus
 from border_cli.core.errors import BadStep, RunFailed
 from border_cli.core.foreign import keep_runs_off_path
@@ -35,7 +35,6 @@ from border_cli.core.interfaces import (
 )
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.stop import StopFlag
-from border_cli.core.timing import MonotonicClock
 from border_cli.core.types import Snapshot, State
 from border_cli.evaluator.background_runner import (
     DONE,
@@ -66,7 +65,6 @@ class EpisodesRecipe:
     limit: int  # env steps of an episode
     info_metrics: tuple[str, ...] = ()
     imports: Sequence[str]
-    stall_s: float
 
 
 class Home(NamedTuple):
@@ -110,20 +108,15 @@ class EpisodePlayer:
     """Plays episodes on a node, in slices of a second; a Ray actor, or used directly by tests."""
 
     def __init__(self, packed: bytes, home: Home, slice_s: float = SLICE_S) -> None:
-        self._packed = packed
-        self._home = home
+        keep_runs_off_path()  # Ray puts the current directory there
+        if home.machine == platform.node():  # where nothing travels
+            sys.path += [each for each in home.path if each not in sys.path]
+        self._recipe: EpisodesRecipe = unpack(packed)
         self._slice_s = slice_s
         self._kept: tuple[int, int, Env] | None = None  # of the first round: first, count
         self._others: Env | None = None  # of a later round
         self._play: Play | None = None
         self._policy: Policy | None = None
-
-    def begin(self) -> None:
-        """Imports what the episodes need."""
-        keep_runs_off_path()  # Ray puts the current directory there
-        if self._home.machine == platform.node():  # where nothing travels
-            sys.path += [each for each in self._home.path if each not in sys.path]
-        self._recipe: EpisodesRecipe = unpack(self._packed)
 
     def take(self, piece: Episodes, common: Common) -> Any:
         """Begins these episodes; `Played`, or `GOING`."""
@@ -271,19 +264,6 @@ class ClusterEvaluationRunner(BackgroundEvaluationRunner):
         return *super()._arguments(), self._players, cluster
 
 
-def refuse_unfit(cluster: Cluster, config: EpisodesConfig, trial: bytes) -> None:
-    """Raises ClusterRefused where a node cannot play the episodes."""
-    needs = Needs(
-        setting="evaluator.where=ray",
-        group="evaluator",
-        resources=config.resources,
-        waits=True,
-        trial=trial,
-    )
-    with Nodes(cluster, needs, clock=MonotonicClock()):
-        pass  # they have been asked
-
-
 def run(
     packed: bytes, players: bytes, cluster: ClusterSettings, shared: SharedArrays, pipe: Pipe
 ) -> None:
@@ -293,16 +273,22 @@ def run(
     log_what_is_printed()
     with connect(cluster) as joined:
         if trial is not None:
-            refuse_unfit(joined, config, trial)
+            needs = Needs(
+                setting="evaluator.where=ray",
+                group="evaluator",
+                resources=config.resources,
+                trial=trial,
+            )
+            check_nodes(joined, needs)
         size = min(config.num_episodes, config.num_workers or total_cpus())
         options = options_of(config.resources)
         name = f"border/{recipe.run_name}/evaluation"
         heartbeat = SharedHeartbeat(shared)
         crew = Crew(
-            CrewOnRay(EpisodePlayer, (players, home()), name=name, options=options),
-            size,
-            stall_s=recipe.stall_s,
-            clock=MonotonicClock(),
+            EpisodePlayer,
+            (players, home()),
+            name=name,
+            options=options,
             beat=heartbeat.beat,
         )
         heartbeat.beat()
