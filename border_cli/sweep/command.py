@@ -3,8 +3,6 @@
 The jobs of a grid are one batch, or as many as `hydra.sweeper.max_batch_size` says; other sweepers
 propose a batch after another. A batch is composed and checked, its jobs are written into their
 folders, and a launcher runs them there. How they ended is read from the folders.
-
-joblib is imported by the function that asks it how many workers it would take.
 """
 
 from __future__ import annotations
@@ -48,7 +46,7 @@ from border_cli.sweep.launchers import (
 )
 from border_cli.sweep.listing import Sweep
 from border_cli.sweep.names import Places
-from border_cli.sweep.plan import OUR_LAUNCHER, RAY_LAUNCHER, Plan, wait_for_locks
+from border_cli.sweep.plan import OUR_LAUNCHER, RAY_LAUNCHER, Plan
 from border_cli.sweep.processes import InProcesses, LocalStarter
 from border_cli.sweep.ray_nodes import connected, cores_of_a_job, refuse_settings
 from border_cli.sweep.request import Terms
@@ -143,9 +141,8 @@ def _at_once(plan: Plan, needs: Sequence[Needs]) -> int:
     if launcher == RAY_LAUNCHER:
         return settings["jobs"] or len(plan.jobs) or sys.maxsize
     if launcher == "joblib":
-        from joblib import effective_n_jobs
-
-        return max(1, min(most, int(effective_n_jobs(settings.get("n_jobs", -1)))))
+        asked = settings.get("n_jobs", -1)
+        return min(most, asked if asked > 0 else usable_cores())
     return most if launcher == "submitit_local" else 1
 
 
@@ -177,9 +174,7 @@ def _search(plan: Plan, sweep: Sweep, runs: Launcher) -> None:
         stops = plan.config.sweep.on_error == OnError.stop
         if not stops and config.hydra.sweeper.get("max_failure_rate") == 0:  # Optuna's
             config.hydra.sweeper.max_failure_rate = 1.0
-    if resumed := plan.config.resume is not None:
-        wait_for_locks([sweep.root / each.folder for each in sweep.plan.jobs])
-    keep_study(config, sweep.root, resumed=resumed)
+    keep_study(config, sweep.root, resumed=plan.config.resume is not None)
     sweeper = Plugins.instance().instantiate_sweeper(
         hydra_context=context_of(FolderLoader({}, plan.composer.options)),
         task_function=proposed,

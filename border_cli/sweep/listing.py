@@ -123,23 +123,18 @@ class Sweep:
         """No job begins any more; those that run on this machine are asked to save and to end."""
         write_stop(self.root, reason)
         for row in self.rows():
-            _signal(row, signal.SIGTERM)
-
-    def kill(self) -> None:
-        """Ends the jobs that run on this machine."""
-        for row in self.rows():
-            _signal(row, signal.SIGKILL)
+            _ask_to_end(row)
 
 
-def _signal(row: JobRow, signum: int) -> None:
-    """Sends a signal to the process that runs a job, if that is one of this machine."""
+def _ask_to_end(row: JobRow) -> None:
+    """Sends SIGTERM to the process that runs a job, if that is one of this machine."""
     pid, host = row.facts.get("pid"), row.facts.get("host")
     if row.status != "running" or not isinstance(pid, int) or host != platform.node():
         return
     with running(row.folder) as runs:
         if runs and pid != os.getpid():
             with suppress(OSError):
-                os.kill(pid, signum)
+                os.kill(pid, signal.SIGTERM)
 
 
 def _print_table(plan: SweepPlan, rows: Sequence[JobRow]) -> None:

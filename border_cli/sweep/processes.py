@@ -22,7 +22,7 @@ from border_cli.config.resuming import Finished
 from border_cli.core.errors import BorderError, Interrupted
 from border_cli.core.stop import SaveFlag, StopFlag
 from border_cli.launch.signals import SAVE, stopping_on_signals
-from border_cli.process.child_process import GONE_S, ChildProcess
+from border_cli.process.child_process import ChildProcess
 from border_cli.process.start import wait_for
 from border_cli.run.status import (
     KILLED,
@@ -125,7 +125,8 @@ class InProcesses:
         self._panel = SweepPanel(len(jobs), quiet=self._sweep.quiet)
         try:
             with (
-                stopping_on_signals(self._stop, self._on_second_signal, self._save),
+                # After a second one the processes end with this one, with their last checkpoints.
+                stopping_on_signals(self._stop, lambda _: None, self._save),
                 self._panel,
             ):
                 self._run_all(deque(jobs))
@@ -210,20 +211,3 @@ class InProcesses:
         with RunLock(folder):  # which makes it: the process may not have got that far
             if not read_run(folder):
                 record_failure(folder, command=self._sweep.plan.command, reason=reason)
-
-    def _on_second_signal(self, signum: int) -> None:
-        """Leaves nothing behind but the last checkpoints."""
-        reason = f"quit immediately: {Interrupted(signum)}"
-        for view, process in self._running:
-            with suppress(OSError, BorderError):  # first: a killed job's monitor writes an end, too
-                end_from_outside(
-                    view.folder,
-                    process.pid,
-                    "interrupted",
-                    reason,
-                    host=process.host,
-                    stuck=True,
-                )
-            process.kill()
-        for end in {process.waitables[-1] for _, process in self._running}:
-            wait_for([end], GONE_S)  # one for all jobs, where they are elsewhere
