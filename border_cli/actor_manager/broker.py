@@ -22,27 +22,20 @@ from border_cli.actor_manager.leases import Leases, LeaseSettings, Times
 from border_cli.actor_manager.remote_actor import Answer, RemoteActor
 from border_cli.actor_manager.shared_ring import (
     ACTING,
-    ACTOR_BEATS,
     ACTOR_WORDS,
     BEATS,
     CLOSING,
     DRAINED,
     GRANTED,
-    IDLE,
     INCARNATIONS,
     LAST,
     LEARNER_WAITS,
-    LEASES,
     LEAVING,
     LOST,
     RESTARTS,
     ROWS,
     SPACE_WAITS,
-    STAGE,
-    STATE,
-    SUPERVISING,
     SURPLUS,
-    WORKING,
     RingWriter,
     SharedRing,
 )
@@ -103,7 +96,7 @@ def run(recipe: BrokerRecipe, pipe: Pipe) -> None:
         def on_gone(why: str) -> None:  # in a thread: calls of Ray's may not return then
             pipe.send(ENDED, RunFailed(f"the head node of the Ray cluster is gone: {why}"))
 
-        watch = HeadWatch(cluster.servers, on_gone)
+        watch = HeadWatch(cluster.address, on_gone)
         transport = _transport(recipe, started=cluster.started)
         broker = Broker(recipe, transport, clock, room=room)
         pipe.send(JOINED, cluster.join)
@@ -176,8 +169,8 @@ class Broker:
             self.step()
             self._ring.pipe.wait(LOOK_S)
         self._show()
-        self._ring.broker[STATE] = IDLE
         while not self._ring.learner[LEAVING]:
+            self._ring.broker[BEATS] += 1
             self._ring.pipe.wait(LOOK_S)
 
     def begin(self) -> None:
@@ -187,7 +180,6 @@ class Broker:
     def step(self) -> None:
         """Everything that can be done now."""
         ring, leases, reports = self._ring, self.leases, self._transport.reports
-        ring.broker[STATE] = WORKING
         now_s = self._clock.now_s()
         leases.permit(
             ring.permitted[0],
@@ -208,10 +200,7 @@ class Broker:
         if now_s - self._looked_s >= LOOK_S:
             self._looked_s = now_s
             self._show()
-        ring.broker[BEATS] += self._supervises
-        ring.broker[STATE] = SUPERVISING if self._supervises else IDLE
-
-    _supervises = True
+        ring.broker[BEATS] += 1
 
     def _take_weights(self) -> None:
         newer = self._weights.newer_than(self.leases.version)
@@ -236,18 +225,14 @@ class Broker:
         """How the actors stand."""
         for actor in self.leases.actors:
             at = ACTOR_WORDS * actor.actor_id
-            words = self._ring.actors
-            words[at + STAGE], words[at + LEASES] = actor.stage, len(actor.leases)
-            words[at + RESTARTS] = actor.restarts.made
-            words[at + INCARNATIONS] = actor.incarnation + 1
+            self._ring.actors[at + RESTARTS] = actor.restarts.made
+            self._ring.actors[at + INCARNATIONS] = actor.incarnation + 1
         self._ring.broker[ACTING] = self.leases.acting
-        self._supervises = self.leases.supervises
 
     def _deliver(self, actor_id: int, answer: Answer, times: Times) -> None:
         words, at = self._ring.actors, ACTOR_WORDS * actor_id
         words[at + SURPLUS] += answer.env_steps - answer.rows
         words[at + ROWS] += answer.rows
-        words[at + ACTOR_BEATS] += 1
         self._writer.put(actor_id, answer)
         self._account(actor_id, answer, times)
         for name, level, text in answer.logged:

@@ -193,11 +193,6 @@ class Leases:
         """Samples of the permission that are used up."""
         return self.received + self.reserved
 
-    @property
-    def supervises(self) -> bool:
-        """Whether something is under way that has a deadline here."""
-        return any(actor.leases or Stage.OFF < actor.stage < Stage.ACTING for actor in self.actors)
-
     # What the transport says.
 
     def take(self, report: Report, now_s: float) -> None:
@@ -439,12 +434,3 @@ class Leases:
     def _forget_ready(self, actor: LeasedActor) -> None:
         if len(actor.leases) < len(self._ready):
             self._ready[len(actor.leases)].pop(actor.actor_id, None)
-
-
-WAITS_FOR: Final = {
-    Stage.OFF: "room on the cluster",
-    Stage.PAUSED: "its restart",
-    Stage.STARTING: "room on the cluster, and its process to start",
-    Stage.CLOSING: "its environments to close",
-    Stage.ENDED: "nothing (it has ended)",
-}

@@ -16,31 +16,23 @@ from typing import Any, Final, Self
 from border_cli.actor_manager.actor import ActorFactory, copied
 from border_cli.actor_manager.broker import ENDED, JOINED, BrokerRecipe, run
 from border_cli.actor_manager.config import RayConfig
-from border_cli.actor_manager.leases import WAITS_FOR, Stage
 from border_cli.actor_manager.saved_actors import SavedActor, SavedActors
 from border_cli.actor_manager.shared_ring import (
     ACTING,
-    ACTOR_BEATS,
     ACTOR_WORDS,
     BEATS,
     CLOSING,
-    CONNECTING,
     DRAINED,
     GRANTED,
-    IDLE,
     INCARNATIONS,
     LAST,
     LEARNER_WAITS,
-    LEASES,
     LEAVING,
     LOST,
     NETWORK,
     RESTARTS,
     ROWS,
     SPACE_WAITS,
-    STAGE,
-    STATE,
-    SUPERVISING,
     SURPLUS,
     RingReader,
     SharedRing,
@@ -82,44 +74,12 @@ def ring_rows(config: RayConfig, spec: EnvSpec) -> int:
     return max(least, min(fitting, actors * max(message, ROWS_PER_ACTOR)))
 
 
-class RemotePulse(Pulse):
-    """One actor for the watchdog: the broker sees to its deadlines, so it never counts as hung."""
-
-    thread_id = None
-
-    def __init__(self, actor_id: int, ring: SharedRing) -> None:
-        self._actor_id = actor_id
-        self._ring = ring
-        self._at = ACTOR_WORDS * actor_id
-
-    @property
-    def name(self) -> str:
-        return f"actor {self._actor_id}"
-
-    @property
-    def beats(self) -> int:
-        return self._ring.actors[self._at + ACTOR_BEATS] + self._ring.actors[self._at + RESTARTS]
-
-    @property
-    def waiting_for(self) -> str:
-        stage = Stage(self._ring.actors[self._at + STAGE])
-        if stage in WAITS_FOR:
-            return WAITS_FOR[stage]
-        if stage == Stage.BUILDING:
-            return "its environments"
-        if self._ring.actors[self._at + LEASES]:
-            return "its call"
-        return "the rate limiter (trainer.samples_per_opt_step)"
-
-    def restart(self) -> bool:
-        return True
-
-
 class BrokerPulse(Pulse):
-    """The broker for the watchdog."""
+    """The broker for the watchdog; it sees to the deadlines of the actors itself."""
 
     name = "the Ray broker"
     thread_id = None
+    waiting_for = None
 
     def __init__(self, ring: SharedRing) -> None:
         self._ring = ring
@@ -128,17 +88,9 @@ class BrokerPulse(Pulse):
     @property
     def beats(self) -> int:
         """While it connects, which has a deadline of its own, every look finds another number."""
-        if self._ring.broker[STATE] == CONNECTING:
+        if not self._ring.broker[BEATS]:
             self._looks += 1
         return self._ring.broker[BEATS] + self._looks
-
-    @property
-    def waiting_for(self) -> str | None:
-        return {
-            CONNECTING: "the connection to the cluster",
-            SUPERVISING: "calls",
-            IDLE: "the rate limiter (trainer.samples_per_opt_step)",
-        }.get(self._ring.broker[STATE])
 
     def restart(self) -> bool:
         return False
@@ -165,10 +117,7 @@ class RayActorManager(ActorManager):
         self._reader = RingReader(self._ring, actors)
         self._weights = SharedWeightSlot(make_actor.weight_forms)
         self._saved = SavedActors.fresh(actors)  # with which this attempt begins
-        self._pulses = [
-            BrokerPulse(self._ring),
-            *(RemotePulse(i, self._ring) for i in range(actors)),
-        ]
+        self._pulse = BrokerPulse(self._ring)
         self._shares = SharesSince()
         self._gauged_s = clock.now_s()
         self._began_s: float | None = None
@@ -375,7 +324,7 @@ class RayActorManager(ActorManager):
         )
 
     def heartbeats(self) -> Sequence[Pulse]:
-        return self._pulses
+        return [self._pulse]
 
     def gauges(self) -> Metrics:
         now_s = self._clock.now_s()

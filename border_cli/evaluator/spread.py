@@ -105,7 +105,8 @@ class Played:
 
 
 class EpisodePlayer:
-    """Plays episodes on a node, in slices of a second; a Ray actor, or used directly by tests."""
+    """Plays the same episodes of each round on a node, in slices of a second; a Ray actor, or used
+    directly by tests."""
 
     def __init__(self, packed: bytes, home: Home, slice_s: float = SLICE_S) -> None:
         keep_runs_off_path()  # Ray puts the current directory there
@@ -113,7 +114,7 @@ class EpisodePlayer:
             sys.path += [each for each in home.path if each not in sys.path]
         self._recipe: EpisodesRecipe = unpack(packed)
         self._slice_s = slice_s
-        self._kept: tuple[int, int, Env] | None = None  # of the first round: first, count
+        self._kept: Env | None = None  # of the first round
         self._others: Env | None = None  # of a later round
         self._play: Play | None = None
         self._policy: Policy | None = None
@@ -140,16 +141,14 @@ class EpisodePlayer:
         return self.go_on()
 
     def _env(self, piece: Episodes) -> Env:
+        if not piece.round_first and self._kept is not None:
+            return self._kept
         first = piece.round_first + piece.first
-        if self._kept is not None and self._kept[:2] == (first, piece.count):
-            return self._kept[2]
         env = self._recipe.make_factory(piece.count).make(training=False, first=first)
         if piece.round_first:
             self._others = env
         else:
-            if self._kept is not None:
-                self._kept[2].close()
-            self._kept = (first, piece.count, env)
+            self._kept = env
         return env
 
     def go_on(self) -> Any:
@@ -175,7 +174,7 @@ class EpisodePlayer:
         self._close_others()
         kept, self._kept = self._kept, None
         if kept is not None:
-            kept[2].close()
+            kept.close()
 
     def _close_others(self) -> None:
         others, self._others = self._others, None

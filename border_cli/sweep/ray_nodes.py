@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from border_cli.cluster.connection import ClusterSettings, refuse_without_ray
-from border_cli.cluster.jobs import BEGUN, KILL, OVER, SIGNAL, START, JobsSettings, Work
+from border_cli.cluster.jobs import BEGUN, KILL, OVER, SIGNAL, START, Work
 from border_cli.cluster.jobs import run as run_jobs
 from border_cli.core.config import StartMethod
 from border_cli.core.errors import ConfigError, RunFailed
@@ -129,8 +129,8 @@ def connected(settings: Mapping[str, Any], root: Path) -> Iterator[RayStarter]:
     """
     cluster = ClusterSettings(address=settings["address"], setting="hydra.launcher.address")
     context = start_context(StartMethod.auto, [run_jobs.__module__])
-    parts = JobsSettings(cluster=cluster, resources=dict(settings["resources"]))
-    child = ChildProcess(context, "Ray", run_jobs, parts, nice=0)
+    resources = dict(settings["resources"])
+    child = ChildProcess(context, "Ray", run_jobs, cluster, resources, nice=0)
     try:
         _wait_until_connected(child)
         yield RayStarter(child, root)

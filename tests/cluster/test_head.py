@@ -14,7 +14,7 @@ def test_a_head_node_that_no_longer_answers_is_gone_and_one_that_does_is_not() -
     with socket.create_server(("127.0.0.1", 0)) as head:
         address = f"127.0.0.1:{head.getsockname()[1]}"
         found: queue.Queue[str] = queue.Queue()
-        watch = HeadWatch([address], found.put, look_s=0.001)
+        watch = HeadWatch(address, found.put, look_s=0.001)
         answered, _ = head.accept()
         answered.close()
         again, _ = head.accept()  # it looks again and again
@@ -27,6 +27,6 @@ def test_a_head_node_that_no_longer_answers_is_gone_and_one_that_does_is_not() -
 def test_a_watch_that_is_stopped_says_nothing() -> None:
     with socket.create_server(("127.0.0.1", 0)) as head:
         found: queue.Queue[str] = queue.Queue()
-        watch = HeadWatch([f"ray://127.0.0.1:{head.getsockname()[1]}"], found.put)
+        watch = HeadWatch(f"ray://127.0.0.1:{head.getsockname()[1]}", found.put)
         watch.stop()
     assert found.empty()
