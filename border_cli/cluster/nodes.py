@@ -14,10 +14,9 @@ from typing import Any
 
 from border_cli.cluster.connection import Cluster
 from border_cli.core.errors import ClusterRefused
-from border_cli.core.words import counted, listed, nearest
+from border_cli.core.words import counted, nearest
 
-ANSWER_S = 60.0  # for the nodes' answers: a first worker process on a slow disk, an environment
-NAMED = 5  # nodes in a message
+ANSWER_S = 60.0  # for a node's answer: a first worker process on a slow disk, an environment
 UNLIMITED = 1_000_000  # actors that fit where they ask for nothing
 
 _ROUNDING = 1e-6  # Ray counts in steps of 1e-4
@@ -74,37 +73,25 @@ def _refuse_lacking(totals: list[Amounts], needs: Needs) -> None:
 
 
 def _refuse_unfit(nodes: list[Any], needs: Needs) -> None:
-    """Asks each node; a reason is told once, with the nodes that gave it."""
+    """Asks all nodes at once; raises for the first that cannot be used."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     version, inspect = _asking()
-    task, here = ray.remote(num_cpus=0, max_retries=0)(inspect), version()
-    names = {}
+    task, here, answers = ray.remote(num_cpus=0, max_retries=0)(inspect), version(), []
     for node in nodes:
         pinned = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-        answer = task.options(scheduling_strategy=pinned).remote(here, needs.trial)
-        names[answer] = f"node {node['NodeName']} ({node['NodeManagerAddress']})"
-    arrived, _ = ray.wait(list(names), num_returns=len(names), timeout=ANSWER_S)
-    reasons: dict[str, list[str]] = {}
-    for answer, name in names.items():
-        reason = f"it did not answer within {ANSWER_S:g} s"
-        if answer in arrived:
-            try:
-                reason = ray.get(answer)
-            except (ray.exceptions.NodeDiedError, ray.exceptions.TaskUnschedulableError):
-                continue  # the node is gone, though not yet for the head node
-            except ray.exceptions.RayError as error:
-                reason = str(error)
-        reasons.setdefault(reason, []).append(name)
-    reasons.pop("", None)
-    if reasons:
-        raise ClusterRefused(
-            "\n".join(
-                f"{needs.setting}: {listed(names, NAMED)}: {reason}"
-                for reason, names in reasons.items()
-            )
-        )
+        answers.append(task.options(scheduling_strategy=pinned).remote(here, needs.trial))
+    for node, answer in zip(nodes, answers, strict=True):
+        try:
+            reason = ray.get(answer, timeout=ANSWER_S)
+        except (ray.exceptions.NodeDiedError, ray.exceptions.TaskUnschedulableError):
+            continue  # it is gone, though not yet for the head node
+        except ray.exceptions.RayError as error:
+            reason = str(error)
+        if reason:
+            name = f"node {node['NodeName']} ({node['NodeManagerAddress']})"
+            raise ClusterRefused(f"{needs.setting}: {name}: {reason}")
 
 
 def _asking() -> tuple[Callable[[], str], Callable[[str, bytes | None], str]]:

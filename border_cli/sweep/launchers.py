@@ -4,8 +4,7 @@ Hydra that a user chose (joblib, submitit, others)."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -165,25 +164,9 @@ def for_plugins(config: DictConfig, root: Path) -> DictConfig:
     return found
 
 
-@contextmanager
-def hydra_log(config: DictConfig, *, quiet: bool) -> Iterator[None]:
-    """Within the block Hydra's sweepers log as its configuration says; all is as before after it.
-
-    `quiet`: they log warnings and errors only.
-    """
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
-    loggers = [logging.getLogger(name) for name in ("hydra", "hydra_plugins")]
-    levels = [each.level for each in loggers]
+def log_as_hydra(config: DictConfig, *, quiet: bool) -> None:
+    """Hydra's sweepers log as its configuration says; warnings and errors only if `quiet`."""
     configure_log(config.hydra.hydra_logging, config.hydra.verbose)
-    for each in loggers:
-        each.setLevel(logging.WARNING if quiet else each.level)
-    try:
-        yield
-    finally:
-        for each, before in zip(loggers, levels, strict=True):
-            each.setLevel(before)
-        for handler in set(root.handlers) - set(handlers):
-            handler.close()
-        root.handlers = handlers
-        root.setLevel(level)
+    if quiet:
+        for name in ("hydra", "hydra_plugins"):
+            logging.getLogger(name).setLevel(logging.WARNING)

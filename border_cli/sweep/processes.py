@@ -12,7 +12,7 @@ import os
 import platform
 import signal
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
@@ -72,11 +72,7 @@ class JobProcess(Protocol):
         """Makes sure that it is gone; returns why it ended, None where it was meant to."""
 
 
-class Starter(Protocol):
-    """Starts the processes of jobs."""
-
-    def start(self, number: int, folder: Path) -> JobProcess:
-        """Starts the process of a job."""
+Start = Callable[[int, Path], JobProcess]  # number and folder of a job
 
 
 class LocalProcess(ChildProcess):
@@ -91,28 +87,20 @@ class LocalProcess(ChildProcess):
             os.kill(self.pid, signum)
 
 
-class LocalStarter:
-    """Starts them on this machine."""
-
-    def start(self, number: int, folder: Path) -> JobProcess:
-        """Forks the fork server."""
-        return LocalProcess(number, folder)
-
-
 class InProcesses:
     """Runs jobs, `at_once` of them at a time; owned by the thread that runs the command."""
 
     def __init__(
         self,
-        starter: Starter,
+        start: Start,
         sweep: Sweep,
         terms: Terms,
         *,
         at_once: int,
         finished: Mapping[Path, Finished],
     ) -> None:
-        """`finished`: jobs of which nothing is left to do."""
-        self._starter = starter
+        """`start` starts the process of a job. `finished`: jobs of which nothing is left to do."""
+        self._start_process = start
         self._sweep = sweep
         self._terms = terms
         self._at_once = at_once
@@ -167,7 +155,7 @@ class InProcesses:
             self._panel.ended(view, DONE, finished.score, finished.message)
             return
         write_request(job, self._terms)
-        self._running.append((view, self._starter.start(view.number, job.folder)))
+        self._running.append((view, self._start_process(view.number, job.folder)))
 
     def _look(self) -> None:
         """Waits for news or an end, and passes signals on."""

@@ -11,15 +11,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from border_cli.cluster.connection import ClusterSettings, refuse_without_ray
+from border_cli.cluster.connection import ClusterSettings
 from border_cli.cluster.jobs import BEGUN, KILL, OVER, SIGNAL, START, Work
 from border_cli.cluster.jobs import run as run_jobs
 from border_cli.core.config import StartMethod
-from border_cli.core.errors import ConfigError, RunFailed
+from border_cli.core.errors import RunFailed
 from border_cli.core.files import SWEEP_JSON
 from border_cli.process.child_process import ChildProcess
 from border_cli.process.start import start_context, wait_for
-from border_cli.sweep.plan import RAY_LAUNCHER
 from border_cli.sweep.worker import run_in_a_child
 
 LOOK_S = 0.2
@@ -102,18 +101,6 @@ class RayStarter:
     def forget(self, number: int) -> None:
         """That job has ended."""
         self._jobs.pop(number, None)
-
-
-def refuse_settings(settings: Mapping[str, Any]) -> None:
-    """Raises ConfigError for settings of the launcher that are out of range, and MissingPackage
-    where Ray is not installed."""
-    jobs = settings.get("jobs")
-    if jobs is not None and jobs < 1:
-        raise ConfigError(f"hydra.launcher.jobs must be null or at least 1, got {jobs}")
-    for name, amount in settings.get("resources", {}).items():
-        if not amount >= 0:
-            raise ConfigError(f"hydra.launcher.resources.{name} must be at least 0, got {amount:g}")
-    refuse_without_ray(f"hydra/launcher={RAY_LAUNCHER}")
 
 
 def cores_of_a_job(settings: Mapping[str, Any]) -> int:
