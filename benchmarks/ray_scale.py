@@ -39,9 +39,9 @@ from border_cli.actor_manager.config import RayConfig
 from border_cli.actor_manager.leases import LeaseSettings
 from border_cli.actor_manager.ray import RayActorManager
 from border_cli.actor_manager.remote_actor import Answer
-from border_cli.cluster.calls import Kind, Place, Report, WeightTransport
+from border_cli.cluster.calls import Kind, Place, Report, Transport
 from border_cli.cluster.connection import ClusterSettings, connect
-from border_cli.cluster.nodes import Needs, Nodes
+from border_cli.cluster.nodes import Needs
 from border_cli.core.config import ReplayBufferConfig, StartMethod
 from border_cli.core.rows import Rows, storage_nbytes
 from border_cli.core.spaces import BoxSpace, DiscreteSpace, EnvSpec
@@ -96,23 +96,19 @@ class Echo:
 
 def call_us(calls: int, samples: int) -> Reading:
     """CPU time of the caller's process for a call of Ray with its answer."""
-    clock = MonotonicClock()
-    with (
-        connect(ClusterSettings(address=None)) as cluster,
-        Nodes(cluster, Needs(setting=SETTING), clock=clock) as nodes,
-    ):
+    with connect(ClusterSettings(address=None)):
         from border_cli.cluster.transport import RayTransport
 
         news = threading.Event()
         transport = RayTransport(
-            target="benchmarks.ray_scale:Echo",
+            actor=Echo,
             arguments=lambda *_: (samples,),
             name=lambda actor_id, _: f"echo-{actor_id}",
-            nodes=nodes,
+            options={"num_cpus": 0},
             within_s=1.0,
             wake=news.set,
         )
-        transport.start(0, 0, avoid=None)
+        transport.start(0, 0)
         _drain(transport, news, 2)
         for number in range(8):
             transport.call(0, number, samples, None)
@@ -127,7 +123,7 @@ def call_us(calls: int, samples: int) -> Reading:
     return {"call_us": 1e6 * spent_s / calls, "wall_us": 1e6 * elapsed_s / calls}
 
 
-def _drain(transport: WeightTransport, news: threading.Event, count: int) -> None:
+def _drain(transport: Transport, news: threading.Event, count: int) -> None:
     while count:
         news.clear()
         while transport.reports and count:
@@ -157,7 +153,7 @@ class Cluster:
     samples_per_call: int | None
 
 
-class SimulatedTransport(WeightTransport):
+class SimulatedTransport(Transport):
     """Actors that answer on time; a thread reports what has arrived."""
 
     def __init__(self, cluster: Cluster, wake: Any) -> None:
@@ -179,16 +175,10 @@ class SimulatedTransport(WeightTransport):
     def publish(self, weights: NDArray[np.uint8]) -> None:
         del weights
 
-    @property
-    def places(self) -> int:
-        return self._cluster.actors
-
-    def start(self, actor_id: int, incarnation: int, *, avoid: str | None) -> bool:
-        del avoid
+    def start(self, actor_id: int, incarnation: int) -> None:
         now_s = time.perf_counter()
-        self._plan(now_s, Report(Kind.PLACED, actor_id, incarnation, Place("n", "n", 0)))
+        self._plan(now_s, Report(Kind.PLACED, actor_id, incarnation, Place("n", 0)))
         self._plan(now_s, Report(Kind.BUILT, actor_id, incarnation, Answer()))
-        return True
 
     def call(self, actor_id: int, lease: int, samples: int, version: int | None) -> None:
         del version
@@ -289,14 +279,10 @@ class FixedLeases(LeaseSettings):
 def simulate(recipe: SimulatedRecipe, pipe: Pipe) -> None:
     """The broker's process, with actors of its own in place of Ray's."""
     transport = SimulatedTransport(recipe.simulated, recipe.ring.pipe.wake)
-    broker = Broker(recipe, transport, MonotonicClock())
+    broker = Broker(recipe, transport, MonotonicClock(), room=recipe.simulated.actors)
     pipe.send(READY)
-    broker.run(_Head())
+    broker.run()
     transport.end()
-
-
-class _Head:
-    gone = False
 
 
 class SimulatedManager(RayActorManager):

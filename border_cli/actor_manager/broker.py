@@ -19,52 +19,41 @@ from typing import Any, Final
 from border_cli.actor_manager.actor import BLOCKED, SEND
 from border_cli.actor_manager.config import RayConfig
 from border_cli.actor_manager.leases import Leases, LeaseSettings, Times
-from border_cli.actor_manager.remote_actor import Answer
+from border_cli.actor_manager.remote_actor import Answer, RemoteActor
 from border_cli.actor_manager.shared_ring import (
     ACTING,
-    ACTOR_BEATS,
     ACTOR_WORDS,
     BEATS,
     CLOSING,
     DRAINED,
     GRANTED,
-    IDLE,
     INCARNATIONS,
     LAST,
     LEARNER_WAITS,
-    LEASES,
     LEAVING,
     LOST,
     RESTARTS,
     ROWS,
     SPACE_WAITS,
-    STAGE,
-    STATE,
-    SUPERVISING,
     SURPLUS,
-    WORKING,
     RingWriter,
     SharedRing,
 )
 from border_cli.actor_manager.shared_weights import SharedWeightSlot, packed
-from border_cli.cluster.calls import WeightTransport
+from border_cli.cluster.calls import Transport
 from border_cli.cluster.connection import ClusterSettings, connect
 from border_cli.cluster.head import HeadWatch
-from border_cli.cluster.nodes import Needs, Nodes
+from border_cli.cluster.nodes import Needs, check_nodes, options_of
 from border_cli.cluster.remote import log_what_is_printed
-from border_cli.core.config import AUTO
 from border_cli.core.errors import RunFailed
-from border_cli.core.threads import available_cores
 from border_cli.core.timing import ACTOR_SECTIONS, Clock, MonotonicClock
 from border_cli.process.child import READY, Pipe
 
 log = logging.getLogger(__name__)
 
-TARGET: Final = "border_cli.actor_manager.remote_actor:RemoteActor"
 JOINED: Final = "joined"  # ClusterSettings with which others join; a message to the learner
 ENDED: Final = "ended"  # the RunFailed that ended it
 LOOK_S: Final = 0.25
-NODES_S: Final = 2.0  # between two looks at the nodes of the cluster, with num_actors=auto
 CALL_LASTS: Final = 2  # times the time that a call shall take; then it returns what it has
 
 
@@ -101,23 +90,26 @@ def run(recipe: BrokerRecipe, pipe: Pipe) -> None:
     """The process."""
     log_what_is_printed()
     clock = MonotonicClock()
-    with (
-        connect(recipe.cluster) as cluster,
-        Nodes(cluster, recipe.needs, clock=clock) as nodes,
-    ):
-        watch = HeadWatch(cluster.servers, recipe.ring.pipe.wake)
-        broker = Broker(recipe, _transport(recipe, nodes, started=cluster.started), clock)
+    with connect(recipe.cluster) as cluster:
+        room = check_nodes(cluster, recipe.needs)
+
+        def on_gone(why: str) -> None:  # in a thread: calls of Ray's may not return then
+            pipe.send(ENDED, RunFailed(f"the head node of the Ray cluster is gone: {why}"))
+
+        watch = HeadWatch(cluster.address, on_gone)
+        transport = _transport(recipe, started=cluster.started)
+        broker = Broker(recipe, transport, clock, room=room)
         pipe.send(JOINED, cluster.join)
         pipe.send(READY)
         try:
-            broker.run(watch)
+            broker.run()
         except RunFailed as error:
             pipe.send(ENDED, error)  # before the cluster is left, which may take its time
         finally:
             watch.stop()
 
 
-def _transport(recipe: BrokerRecipe, nodes: Nodes, *, started: bool) -> WeightTransport:
+def _transport(recipe: BrokerRecipe, *, started: bool) -> Transport:
     from border_cli.cluster.transport import RayTransport  # imports Ray, as nothing else here
 
     # On other machines modules are where they were installed, or have travelled.
@@ -133,10 +125,10 @@ def _transport(recipe: BrokerRecipe, nodes: Nodes, *, started: bool) -> WeightTr
         return f"border/{recipe.run_name}/actor-{actor_id}{again}"
 
     return RayTransport(
-        target=TARGET,
+        actor=RemoteActor,
         arguments=arguments,
         name=name,
-        nodes=nodes,
+        options=options_of(recipe.needs.resources),
         within_s=CALL_LASTS * recipe.lease_settings().call_s,
         wake=recipe.ring.pipe.wake,
     )
@@ -145,7 +137,10 @@ def _transport(recipe: BrokerRecipe, nodes: Nodes, *, started: bool) -> WeightTr
 class Broker:
     """Moves permission, weights and samples between shared memory and the transport."""
 
-    def __init__(self, recipe: BrokerRecipe, transport: WeightTransport, clock: Clock) -> None:
+    def __init__(
+        self, recipe: BrokerRecipe, transport: Transport, clock: Clock, *, room: int
+    ) -> None:
+        """`room`: how many actors of `num_actors=auto` fit at first; others follow one by one."""
         self._config = recipe.config
         self._ring = recipe.ring
         self._weights = recipe.weights
@@ -159,42 +154,32 @@ class Broker:
             on_lost=self._lose,
         )
         self.leases.received = recipe.samples
-        self._looked_s = self._nodes_s = -math.inf
+        self._at_first = min(room, recipe.config.most_actors)
+        self._looked_s = -math.inf
         self._closes_s: float | None = None  # when what has not returned is killed
         self._past_seconds = [[0.0] * len(ACTOR_SECTIONS) for _ in self.leases.actors]
 
-    def run(self, head: HeadWatch) -> None:
+    def run(self) -> None:
         """Until the learner closes the ring, all has returned, and the learner leaves.
 
         Others may have joined a Ray of our own, which is kept for them till then. Raises RunFailed.
         """
         self.begin()
         while self._closes_s is None or not self.leases.over:
-            if head.gone:
-                raise RunFailed(f"the head node of the Ray cluster is gone: {head.gone}")
             self.step()
             self._ring.pipe.wait(LOOK_S)
-        self._show(self._clock.now_s())
-        self._ring.broker[STATE] = IDLE
+        self._show()
         while not self._ring.learner[LEAVING]:
+            self._ring.broker[BEATS] += 1
             self._ring.pipe.wait(LOOK_S)
 
     def begin(self) -> None:
         """Starts the actors."""
-        self.leases.begin(self._clock.now_s(), self._wanted())
-
-    def _wanted(self) -> int:
-        if self._config.num_actors != AUTO:
-            return self._config.most_actors
-        room = self._transport.places
-        if self._config.address is None and not self._config.resources.get("CPU"):
-            room = min(room, available_cores())  # of which they reserve nothing
-        return min(self._config.most_actors, room)
+        self.leases.begin(self._clock.now_s(), self._at_first)
 
     def step(self) -> None:
         """Everything that can be done now."""
         ring, leases, reports = self._ring, self.leases, self._transport.reports
-        ring.broker[STATE] = WORKING
         now_s = self._clock.now_s()
         leases.permit(
             ring.permitted[0],
@@ -214,11 +199,8 @@ class Broker:
         ring.broker[SPACE_WAITS] = self._writer.waits_for_space or leases.lacks_space
         if now_s - self._looked_s >= LOOK_S:
             self._looked_s = now_s
-            self._show(now_s)
-        ring.broker[BEATS] += self._supervises
-        ring.broker[STATE] = SUPERVISING if self._supervises else IDLE
-
-    _supervises = True
+            self._show()
+        ring.broker[BEATS] += 1
 
     def _take_weights(self) -> None:
         newer = self._weights.newer_than(self.leases.version)
@@ -235,29 +217,22 @@ class Broker:
             for actor_id in leases.kill(now_s):
                 log.error("killed actor %d, whose call did not return in time", actor_id)
         if leases.drained and not self._writer.waits_for_space and not self._ring.broker[DRAINED]:
-            self._show(now_s)
+            self._show()
             self._ring.broker[DRAINED] = 1
             self._ring.learner_pipe.wake()
 
-    def _show(self, now_s: float) -> None:
+    def _show(self) -> None:
         """How the actors stand."""
         for actor in self.leases.actors:
             at = ACTOR_WORDS * actor.actor_id
-            words = self._ring.actors
-            words[at + STAGE], words[at + LEASES] = actor.stage, len(actor.leases)
-            words[at + RESTARTS] = actor.restarts.made
-            words[at + INCARNATIONS] = actor.incarnation + 1
+            self._ring.actors[at + RESTARTS] = actor.restarts.made
+            self._ring.actors[at + INCARNATIONS] = actor.incarnation + 1
         self._ring.broker[ACTING] = self.leases.acting
-        self._supervises = self.leases.supervises
-        if self._config.num_actors == AUTO and now_s - self._nodes_s >= NODES_S:
-            self._nodes_s = now_s
-            self.leases.want(self._wanted(), now_s)
 
     def _deliver(self, actor_id: int, answer: Answer, times: Times) -> None:
         words, at = self._ring.actors, ACTOR_WORDS * actor_id
         words[at + SURPLUS] += answer.env_steps - answer.rows
         words[at + ROWS] += answer.rows
-        words[at + ACTOR_BEATS] += 1
         self._writer.put(actor_id, answer)
         self._account(actor_id, answer, times)
         for name, level, text in answer.logged:

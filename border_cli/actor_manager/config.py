@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from border_cli.core.config import AUTO, ActorManagerConfig, Placement, StartMethod
+from border_cli.core.config import AUTO, ActorManagerConfig, StartMethod
 from border_cli.core.settings import LONGEST_WAIT_S, setting
 from border_cli.registry import ACTOR_MANAGERS
 
@@ -70,14 +70,8 @@ class RayConfig(ActorManagerConfig):
         "what each actor reserves: CPU, memory (bytes) and custom resources; {}: one CPU on a "
         "cluster that is joined, nothing on a Ray that is started",
     )
-    placement: Placement = setting(
-        Placement.spread, "spread: actors on all nodes; pack: one node after another"
-    )
     max_in_flight: int = setting(
         2, "calls of one actor at a time; 2: it acts while its last answer travels", low=1, high=16
-    )
-    include_dashboard: bool = setting(
-        False, "starts Ray's dashboard with a Ray that is started on this machine"
     )
     join_timeout_s: float = setting(
         3.0,

@@ -7,7 +7,7 @@ call takes about `call_s`, as long as the permission allows, which costs neither
 much and keeps the weights fresh.
 
 Everything has a deadline. A lease that does not return in time, and those behind it, go back to the
-permission; the actor is killed and replaced, on another node if there is one. What it may have
+permission; the actor is killed and replaced. What it may have
 made is counted as lost then, and ignored if it arrives later. The others use what is left.
 
 A pure state machine: time is handed in, and a `Transport` does what it decides. One thread owns it.
@@ -31,20 +31,19 @@ from border_cli.core.words import counted
 
 log = logging.getLogger(__name__)
 
-STARTS_S: Final = 120.0  # for a process to start and import what it needs
+STARTS_S: Final = 120.0  # for the first process to find room, start and import what it needs
 CALLS_PER_S: Final = 30  # of all actors together; each costs some ms in actor, broker and raylet
 LONGEST_CALL_S: Final = 1.0
 GROWTH: Final = 4  # by which a lease may be larger than the one before
-NO_ROOM_S: Final = 1.0  # until a cluster without room for an actor is asked again
 LOOK_S: Final = 0.25  # between two looks at all deadlines
 
 
 class Stage(IntEnum):
     """Where an actor stands."""
 
-    OFF = 0  # its place is not wanted: `num_actors=auto` found no room for it
-    PAUSED = 1  # until its restart, or until a node has room
-    STARTING = 2  # its process starts and imports
+    OFF = 0  # of `num_actors=auto`: others are started before it
+    PAUSED = 1  # until its restart
+    STARTING = 2  # its process waits for room, starts and imports
     BUILDING = 3  # its environments
     ACTING = 4
     CLOSING = 5
@@ -74,7 +73,6 @@ class LeasedActor:
     incarnation: int = -1  # in this attempt
     stage: Stage = Stage.OFF
     place: Place | None = None
-    avoid: str | None = None  # the node where it failed last
     since_s: float = 0.0  # in this stage
     due_s: float = 0.0  # when it starts again
     version: int = 0  # of its weights
@@ -150,21 +148,16 @@ class Leases:
         self._numbers = 0
         self._looks_s = -math.inf
         self._closing = False
-        self._alive_s: float | None = None  # when an actor acted last
-        self._last_reason: BaseException | str | None = None
+        self._alive_s = 0.0  # when an actor was built or acted last
+        self._last_reason = ""
 
     # What the broker says.
 
     def begin(self, now_s: float, wanted: int) -> None:
-        """Starts this many actors."""
+        """Starts this many actors; the others one by one, as each finds room."""
         self._alive_s = now_s
-        self.want(wanted, now_s)
-
-    def want(self, wanted: int, now_s: float) -> None:
-        """How many actors shall run; those beyond them that are without a place are not sought."""
         for actor in self.actors[:wanted]:
-            if actor.stage == Stage.OFF and not self._closing:
-                self._start(actor, now_s)
+            self._start(actor, now_s)
 
     def close(self, now_s: float) -> None:
         """Issues nothing more; each actor ends once its calls have returned."""
@@ -200,11 +193,6 @@ class Leases:
     def granted(self) -> int:
         """Samples of the permission that are used up."""
         return self.received + self.reserved
-
-    @property
-    def supervises(self) -> bool:
-        """Whether something is under way that has a deadline here."""
-        return any(actor.leases or Stage.OFF < actor.stage < Stage.ACTING for actor in self.actors)
 
     # What the transport says.
 
@@ -301,15 +289,26 @@ class Leases:
         for actor in self.actors:
             if actor.stage == Stage.PAUSED and actor.due_s <= now_s:
                 self._start(actor, now_s)
-            elif actor.stage == Stage.STARTING and now_s - actor.since_s > STARTS_S:
-                self._kill(actor)  # others may have taken its place
-                self._start(actor, now_s)
             elif late := self._late(actor, now_s):
                 self._failed(actor, late, now_s)
-        if self.acting:
+        stages = {actor.stage for actor in self.actors}
+        if not self._closing and not stages & {Stage.STARTING, Stage.ENDED}:
+            self._start_another(now_s)
+        if stages & {Stage.BUILDING, Stage.ACTING}:
             self._alive_s = now_s
-        elif not self._closing:
-            self._check_that_one_comes(now_s)
+        elif not self._closing and now_s - self._alive_s > STARTS_S:
+            reason = f"; the last failure: {self._last_reason}" if self._last_reason else ""
+            raise RunFailed(
+                f"no actor has found a place on the Ray cluster for {STARTS_S:g} s: see "
+                f"actor_manager.resources{reason}"
+            )
+
+    def _start_another(self, now_s: float) -> None:
+        """The next one of `num_actors=auto` waits for room, now that nobody else does."""
+        for actor in self.actors:
+            if actor.stage == Stage.OFF:
+                self._start(actor, now_s)
+                return
 
     def _late(self, actor: LeasedActor, now_s: float) -> str | None:
         """Why it is past a deadline."""
@@ -321,20 +320,6 @@ class Leases:
         if actor.stage == Stage.CLOSING and now_s - actor.since_s > limit_s:
             return "its environments did not close"
         return None
-
-    def _check_that_one_comes(self, now_s: float) -> None:
-        """Raises RunFailed where no actor has acted for too long, and none will."""
-        limit_s = self._settings.stall_timeout_s
-        if any(actor.stage in (Stage.STARTING, Stage.BUILDING) for actor in self.actors):
-            return  # which has a deadline of its own
-        assert self._alive_s is not None
-        if now_s - self._alive_s <= limit_s:
-            return
-        reason = f"; the last failure: {self._last_reason}" if self._last_reason else ""
-        raise RunFailed(
-            f"no actor has a place on the Ray cluster since {limit_s:g} s "
-            f"(trainer.stall_timeout_s): see actor_manager.resources{reason}"
-        )
 
     def permit(self, samples: float, *, last: bool, urgent: bool) -> None:
         """The permission; `last`: it no longer grows; `urgent`: the learner waits for samples."""
@@ -383,12 +368,9 @@ class Leases:
 
     def _start(self, actor: LeasedActor, now_s: float) -> None:
         actor.place, actor.version, actor.size = None, 0, 1.0
-        if self._transport.start(actor.actor_id, actor.incarnation + 1, avoid=actor.avoid):
-            actor.incarnation += 1
-            self._enter(actor, Stage.STARTING, now_s)
-        else:
-            self._enter(actor, Stage.PAUSED, now_s)
-            actor.due_s = now_s + NO_ROOM_S
+        actor.incarnation += 1
+        self._transport.start(actor.actor_id, actor.incarnation)
+        self._enter(actor, Stage.STARTING, now_s)
 
     def _died(self, actor: LeasedActor, why: str, now_s: float) -> None:
         if actor.stage == Stage.CLOSING:
@@ -406,7 +388,6 @@ class Leases:
             log.warning("actor %d failed while stopping%s:\n%s", actor.actor_id, at, why)
             self._enter(actor, Stage.ENDED, now_s)
             return
-        actor.avoid = actor.place.node if actor.place else actor.avoid
         try:
             actor.due_s = now_s + actor.restarts.failed(why, delivered=actor.received, where=at)
         except ActorCrashed as error:
@@ -416,9 +397,9 @@ class Leases:
 
     def _give_up(self, actor: LeasedActor, error: ActorCrashed, at: str, now_s: float) -> None:
         self._enter(actor, Stage.ENDED, now_s)
-        if all(each.stage in (Stage.ENDED, Stage.OFF) for each in self.actors):
-            raise error
         left = sum(each.stage not in (Stage.ENDED, Stage.OFF) for each in self.actors)
+        if not left:
+            raise error
         log.error("%s%s; the run goes on with %s", error.message, at, counted(left, "actor"))
 
     def _give_up_leases(self, actor: LeasedActor) -> None:
@@ -449,12 +430,3 @@ class Leases:
     def _forget_ready(self, actor: LeasedActor) -> None:
         if len(actor.leases) < len(self._ready):
             self._ready[len(actor.leases)].pop(actor.actor_id, None)
-
-
-WAITS_FOR: Final = {
-    Stage.OFF: "room on the cluster",
-    Stage.PAUSED: "its restart, or room on the cluster",
-    Stage.STARTING: "its process to start",
-    Stage.CLOSING: "its environments to close",
-    Stage.ENDED: "nothing (it has ended)",
-}

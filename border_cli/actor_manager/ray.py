@@ -16,31 +16,23 @@ from typing import Any, Final, Self
 from border_cli.actor_manager.actor import ActorFactory, copied
 from border_cli.actor_manager.broker import ENDED, JOINED, BrokerRecipe, run
 from border_cli.actor_manager.config import RayConfig
-from border_cli.actor_manager.leases import WAITS_FOR, Stage
 from border_cli.actor_manager.record import ActorRecord, SavedActor, SavedActors
 from border_cli.actor_manager.shared_ring import (
     ACTING,
-    ACTOR_BEATS,
     ACTOR_WORDS,
     BEATS,
     CLOSING,
-    CONNECTING,
     DRAINED,
     GRANTED,
-    IDLE,
     INCARNATIONS,
     LAST,
     LEARNER_WAITS,
-    LEASES,
     LEAVING,
     LOST,
     NETWORK,
     RESTARTS,
     ROWS,
     SPACE_WAITS,
-    STAGE,
-    STATE,
-    SUPERVISING,
     SURPLUS,
     RingReader,
     SharedRing,
@@ -48,7 +40,7 @@ from border_cli.actor_manager.shared_ring import (
 from border_cli.actor_manager.shared_weights import SharedWeightSlot
 from border_cli.cluster.connection import ClusterSettings, refuse_without_ray
 from border_cli.cluster.nodes import Needs
-from border_cli.cluster.travel import Travelling, modules_of_recipe, travelling
+from border_cli.cluster.travel import modules_of_recipe, travelling
 from border_cli.core.config import AUTO, StartMethod
 from border_cli.core.errors import RunFailed
 from border_cli.core.interfaces import ActorManager, ActorStats
@@ -82,44 +74,12 @@ def ring_rows(config: RayConfig, spec: EnvSpec) -> int:
     return max(least, min(fitting, actors * max(message, ROWS_PER_ACTOR)))
 
 
-class RemotePulse(Pulse):
-    """One actor for the watchdog: the broker sees to its deadlines, so it never counts as hung."""
-
-    thread_id = None
-
-    def __init__(self, actor_id: int, ring: SharedRing) -> None:
-        self._actor_id = actor_id
-        self._ring = ring
-        self._at = ACTOR_WORDS * actor_id
-
-    @property
-    def name(self) -> str:
-        return f"actor {self._actor_id}"
-
-    @property
-    def beats(self) -> int:
-        return self._ring.actors[self._at + ACTOR_BEATS] + self._ring.actors[self._at + RESTARTS]
-
-    @property
-    def waiting_for(self) -> str:
-        stage = Stage(self._ring.actors[self._at + STAGE])
-        if stage in WAITS_FOR:
-            return WAITS_FOR[stage]
-        if stage == Stage.BUILDING:
-            return "its environments"
-        if self._ring.actors[self._at + LEASES]:
-            return "its call"
-        return "the rate limiter (trainer.samples_per_opt_step)"
-
-    def restart(self) -> bool:
-        return True
-
-
 class BrokerPulse(Pulse):
-    """The broker for the watchdog."""
+    """The broker for the watchdog; it sees to the deadlines of the actors itself."""
 
     name = "the Ray broker"
     thread_id = None
+    waiting_for = None
 
     def __init__(self, ring: SharedRing) -> None:
         self._ring = ring
@@ -128,17 +88,9 @@ class BrokerPulse(Pulse):
     @property
     def beats(self) -> int:
         """While it connects, which has a deadline of its own, every look finds another number."""
-        if self._ring.broker[STATE] == CONNECTING:
+        if not self._ring.broker[BEATS]:
             self._looks += 1
         return self._ring.broker[BEATS] + self._looks
-
-    @property
-    def waiting_for(self) -> str | None:
-        return {
-            CONNECTING: "the connection to the cluster",
-            SUPERVISING: "calls",
-            IDLE: "the rate limiter (trainer.samples_per_opt_step)",
-        }.get(self._ring.broker[STATE])
 
     def restart(self) -> bool:
         return False
@@ -166,10 +118,7 @@ class RayActorManager(ActorManager):
         self._weights = SharedWeightSlot(make_actor.weight_forms)
         self._saved = SavedActors.fresh(actors)  # with which this attempt begins
         self._records = [ActorRecord(actor_id, clock) for actor_id in range(actors)]
-        self._pulses = [
-            BrokerPulse(self._ring),
-            *(RemotePulse(i, self._ring) for i in range(actors)),
-        ]
+        self._pulse = BrokerPulse(self._ring)
         self._shares = SharesSince()
         self._gauged_s = clock.now_s()
         self._network: Metrics = {}
@@ -217,21 +166,19 @@ class RayActorManager(ActorManager):
 
     def _cluster_settings(self) -> ClusterSettings:
         config, make_actor = self.config, self._make_actor
-        modules: Sequence[Travelling] = ()
+        modules: Sequence[str] = ()
         if config.address is not None:
             modules = travelling({*make_actor.modules, *modules_of_recipe(make_actor)})
-        return ClusterSettings(
-            address=config.address, include_dashboard=config.include_dashboard, modules=modules
-        )
+        return ClusterSettings(address=config.address, modules=modules)
 
     def _needs(self) -> Needs:
         config, make_actor = self.config, self._make_actor
-        trial = make_actor.trial
+        trial, auto = make_actor.trial, config.num_actors == AUTO
+        alone = config.address is None and not auto
         return Needs(
             setting=SETTING,
-            resources=config.resources,
-            count=None if config.num_actors == AUTO else config.most_actors,
-            placement=config.placement,
+            resources=config.resources or ({} if alone else {"CPU": 1.0}),
+            count=1 if auto else config.most_actors,
             trial=None if trial is None else pack(SETTING, make_actor.imports, trial),
         )
 
@@ -365,7 +312,7 @@ class RayActorManager(ActorManager):
         return stats, arrived
 
     def heartbeats(self) -> Sequence[Pulse]:
-        return self._pulses
+        return [self._pulse]
 
     def gauges(self) -> Metrics:
         now_s = self._clock.now_s()

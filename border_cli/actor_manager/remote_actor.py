@@ -8,6 +8,8 @@ environment raises is part of an answer, with its traceback and the transitions 
 from __future__ import annotations
 
 import logging
+import os
+import platform
 import sys
 import time
 import traceback
@@ -20,6 +22,7 @@ from numpy.typing import NDArray
 
 from border_cli.actor_manager.actor import Actor, ActorFactory, Message
 from border_cli.actor_manager.shared_weights import unpacked
+from border_cli.cluster.calls import Place
 from border_cli.core.config import ActorManagerConfig
 from border_cli.core.errors import BadStep
 from border_cli.core.foreign import keep_runs_off_path
@@ -97,14 +100,15 @@ class RemoteActor:
         self._message: Message | None = None
         self._newest: tuple[int, Snapshot | None] = (0, None)
 
-    def prepare(self) -> None:
-        """Imports all modules that an actor needs."""
+    def prepare(self) -> Place:
+        """Imports all modules that an actor needs; where it is."""
         root = logging.getLogger()
         root.handlers[:] = [self._records]
         root.setLevel(self._log_level)
         keep_runs_off_path()  # Ray puts the current directory there
         sys.path += [each for each in self._import_path if each not in sys.path]
         self._make_actor: ActorFactory = unpack(self._packed)
+        return Place(platform.node(), os.getpid())
 
     def build(self) -> Answer:
         """Makes its environments and its policy."""

@@ -33,26 +33,17 @@ LEARNER_WORDS: Final = 8
 WRITTEN: Final = 0  # messages
 GRANTED: Final = 1  # samples of the permission that are used up
 BEATS: Final = 2
-STATE: Final = 3  # what the broker does: one of the next four
-DRAINED: Final = 4  # 1: nothing more will arrive
-ACTING: Final = 5  # actors
-SPACE_WAITS: Final = 6  # 1: it waits for space in the ring
+DRAINED: Final = 3  # 1: nothing more will arrive
+ACTING: Final = 4  # actors
+SPACE_WAITS: Final = 5  # 1: it waits for space in the ring
 BROKER_WORDS: Final = 8
-
-CONNECTING: Final = 0
-WORKING: Final = 1
-SUPERVISING: Final = 2  # waits for calls or actors, which have deadlines
-IDLE: Final = 3
 
 # Words of each actor, which the broker writes.
 ROWS: Final = 0  # samples that arrived
 SURPLUS: Final = 1  # env steps that arrived, less the samples that arrived with them
 LOST: Final = 2  # samples that never will arrive
 RESTARTS: Final = 3
-ACTOR_BEATS: Final = 4
-STAGE: Final = 5
-LEASES: Final = 6  # under way
-INCARNATIONS: Final = 7  # that were started in this attempt
+INCARNATIONS: Final = 4  # that were started in this attempt
 ACTOR_WORDS: Final = 8
 
 # A message has six integers.

@@ -23,7 +23,6 @@ class Kind(Enum):
 class Place(NamedTuple):
     """Where an actor runs."""
 
-    node: str  # Ray's id of the node
     host: str
     pid: int
 
@@ -42,15 +41,20 @@ class Report(NamedTuple):
 
 
 class Transport(Protocol):
-    """Starts, calls and kills actors; nothing waits. What comes of it is reported later.
+    """Starts, calls and kills actors, and sends them weights; nothing waits. What comes of it is
+    reported later, in a queue.
 
     A call that is reported never is reported twice. What is reported of an incarnation that was
     replaced is ignored.
     """
 
-    def start(self, actor_id: int, incarnation: int, *, avoid: str | None) -> bool:
-        """Starts an actor and builds its environments; not on the node `avoid` if others have
-        room. False where none has room at present."""
+    reports: deque[Report]
+
+    def publish(self, weights: NDArray[np.uint8]) -> None:
+        """Calls with a version take these weights from now on."""
+
+    def start(self, actor_id: int, incarnation: int) -> None:
+        """Starts an actor where there is room, as soon as there is, and builds its environments."""
 
     def call(self, actor_id: int, lease: int, samples: int, version: int | None) -> None:
         """Has it make up to so many samples, with weights of this version; None: those it has."""
@@ -60,16 +64,3 @@ class Transport(Protocol):
 
     def kill(self, actor_id: int) -> None:
         """Ends its process."""
-
-
-class WeightTransport(Transport, Protocol):
-    """Also sends weights; what it reports waits in a queue."""
-
-    reports: deque[Report]
-
-    def publish(self, weights: NDArray[np.uint8]) -> None:
-        """Calls with a version take these weights from now on."""
-
-    @property
-    def places(self) -> int:
-        """How many actors the nodes have room for, those that run included."""

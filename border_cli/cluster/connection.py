@@ -11,20 +11,20 @@ from __future__ import annotations
 import importlib.util
 import logging
 import os
-import re
 import secrets
 import socket
 import sys
 import threading
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from border_cli.cluster.travel import Travelling, runtime_env
+from border_cli.cluster.travel import runtime_env
 from border_cli.core.errors import ClusterRefused, MissingPackage
+from border_cli.core.threads import available_cores
 
 PACKAGE: Final = "border-cli[ray]"
 AUTO: Final = "auto"
@@ -47,13 +47,6 @@ _FOR_OUR_OWN = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
 }
 
-# What begins every connection of gRPC, and must be answered by a frame of the same type (RFC 9113,
-# section 3.4): the preface, and SETTINGS without any.
-_SETTINGS: Final = 4
-_GREETING: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, _SETTINGS, 0, 0, 0, 0, 0])
-
-_VERSION = re.compile(r"(?:Ray|Python): \S+")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSettings:
@@ -61,10 +54,8 @@ class ClusterSettings:
 
     address: str | None  # None starts a Ray on this machine; auto, host:port, or ray://host:port
     setting: str = "actor_manager.address"  # where the address was given
-    include_dashboard: bool = False  # of a Ray that is started here
-    num_cpus: int | None = None  # of a Ray that is started here; None: those of the machine
     environment: Mapping[str, str] = field(default_factory=dict)  # that a process needs to join
-    modules: Sequence[Travelling] = ()  # that travel to the nodes of a cluster that is joined
+    modules: Sequence[str] = ()  # paths of those that travel to a cluster that is joined
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +63,6 @@ class Cluster:
     """A cluster that this process is connected to."""
 
     address: str  # of its GCS; `ray://…` where it was joined so
-    servers: Sequence[str]  # that answer while it is there: GCS, and the raylet of our own
     started: bool  # by this process, and ended with it
     join: ClusterSettings  # with which another process of this machine joins the same Ray
 
@@ -82,13 +72,6 @@ def refuse_without_ray(what: str) -> None:
     nothing. `what` is the setting that needs it."""
     if importlib.util.find_spec("ray") is None:
         raise MissingPackage(what, PACKAGE)
-
-
-def refuse_unreachable(settings: ClusterSettings) -> None:
-    """Raises ClusterRefused where nothing takes connections at the address, or it is none; in any
-    process, without Ray."""
-    if settings.address is not None:
-        _probe(settings)
 
 
 @contextmanager
@@ -116,11 +99,7 @@ def connect(settings: ClusterSettings) -> Iterator[Cluster]:
             environment={name: environment[name] for name in environment if name not in _FOR_ALL},
             modules=settings.modules,
         )
-        started = settings.address is None
-        own = ray.nodes() if started else []
-        raylets = [f"{each['NodeManagerAddress']}:{each['NodeManagerPort']}" for each in own]
-        servers = [address, *raylets]
-        yield Cluster(address=address, servers=servers, started=started, join=join)
+        yield Cluster(address=address, started=settings.address is None, join=join)
 
 
 def _shown(address: str | None) -> str:
@@ -138,12 +117,13 @@ def _own_token() -> dict[str, str]:
     return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
 
 
-def _probe(settings: ClusterSettings) -> None:
-    """Refuses an address where nothing answers, for which Ray would wait long."""
-    address = str(settings.address)
+def refuse_unreachable(settings: ClusterSettings) -> None:
+    """Raises ClusterRefused where nothing takes connections at the address, for which Ray would
+    wait long, or where it is none; in any process, without Ray."""
+    address = settings.address
     if address == AUTO:
-        address = os.environ.get("RAY_ADDRESS", AUTO)
-    if address in (AUTO, "local"):
+        address = os.environ.get("RAY_ADDRESS")
+    if address in (None, AUTO, "local"):
         return
     if _host_and_port(address) is None:
         raise ClusterRefused(
@@ -156,24 +136,6 @@ def _probe(settings: ClusterSettings) -> None:
             f"{address.removeprefix(CLIENT)} ({reason}): is the head node up, and can its port be "
             "reached from here?"
         )
-    if not os.environ.get("RAY_USE_TLS") and not _speaks_grpc(address, PROBE_S):
-        raise ClusterRefused(
-            f"{settings.setting}={settings.address}: what answers at "
-            f"{address.removeprefix(CLIENT)} is no head node of Ray"
-        )
-
-
-def _speaks_grpc(address: str, timeout_s: float) -> bool:
-    """Whether what takes connections at the address answers as Ray's servers do."""
-    place = _host_and_port(address)
-    assert place is not None
-    try:
-        with socket.create_connection(place, timeout=timeout_s) as connection:
-            connection.sendall(_GREETING)
-            frame = connection.recv(9, socket.MSG_WAITALL)
-    except OSError:
-        return False
-    return len(frame) == 9 and frame[3] == _SETTINGS
 
 
 def unanswered(address: str, timeout_s: float) -> str | None:
@@ -207,7 +169,6 @@ def _connected(settings: ClusterSettings) -> Iterator[None]:
             with _initialized(settings):
                 connected.set()
                 over.wait()
-                ray_shutdown()
         except BaseException as error:
             failures.append(error)
         finally:
@@ -232,18 +193,7 @@ def _connected(settings: ClusterSettings) -> Iterator[None]:
 
 def _explained(error: BaseException) -> str:
     """What a failed connection means, and what to do."""
-    chain, texts = error, [f"{error}"]
-    while (cause := chain.__cause__ or chain.__context__) is not None:
-        chain = cause
-        texts.append(f"{cause}")
-    said = "\n".join(texts)
-    if "Version mismatch" in said:
-        there, _, here = said.partition("This process")
-        versions = [" ".join(_VERSION.findall(part)) for part in (there, here)]
-        return (
-            f"the cluster runs {versions[0]}, this machine {versions[1]}: install the same on "
-            "every node"
-        )
+    said = "".join(traceback.format_exception(error))
     if "AuthToken" in said:
         return (
             "the cluster asks for a token: set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN or "
@@ -254,16 +204,7 @@ def _explained(error: BaseException) -> str:
             "no Ray runs on this machine: start one (ray start --head), give the host:port of a "
             "head node, or null, which starts a Ray for this run"
         )
-    if "Failed to connect to" in said:
-        return "what answers there is no head node of Ray, or one of another version"
-    return texts[0].strip() or type(error).__name__
-
-
-def ray_shutdown() -> None:
-    """Disconnects; ends a Ray that this process started."""
-    import ray
-
-    ray.shutdown()
+    return f"{error}".strip() or type(error).__name__
 
 
 @contextmanager
@@ -271,16 +212,14 @@ def _initialized(settings: ClusterSettings) -> Iterator[None]:
     """The files of a Ray of our own, which it would leave behind, are removed after the block."""
     import ray
 
-    options: dict[str, Any] = {"configure_logging": False, "log_to_driver": False}
-    if settings.address is not None:
-        with TemporaryDirectory(prefix="border_modules_") as folder:  # packed before it connects
-            options["runtime_env"] = runtime_env(settings.modules, Path(folder))
-            ray.init(address=settings.address, **options)
-        yield
-        return
-    options |= {"include_dashboard": settings.include_dashboard, "num_cpus": settings.num_cpus}
     # Where Ray would have them: the paths of its sockets must be short.
     root = os.environ.get("RAY_TMPDIR") or (None if sys.platform == "linux" else "/tmp")
     with TemporaryDirectory(prefix="border_ray_", dir=root, ignore_cleanup_errors=True) as folder:
-        ray.init(address="local", _temp_dir=folder, **options)
+        options: dict[str, Any] = {"address": settings.address}
+        if settings.address is None:
+            own = {"include_dashboard": False, "num_cpus": available_cores()}
+            options = {"address": "local", "_temp_dir": folder, **own}
+        modules = runtime_env(settings.modules)
+        ray.init(configure_logging=False, log_to_driver=False, runtime_env=modules, **options)
         yield
+        ray.shutdown()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 from border_cli.cluster.connection import CLIENT, unanswered
@@ -13,28 +13,26 @@ GONE_S: Final = 6.0  # without an answer; Ray itself waits for 60 s, then ends t
 
 
 class HeadWatch:
-    """A thread that looks whether all servers of the head node answer, until it is stopped."""
+    """A thread that looks whether the head node answers, until it is stopped, and calls `on_gone`
+    with what it found where it does not."""
 
     def __init__(
-        self, servers: Sequence[str], on_gone: Callable[[], None], *, look_s: float = LOOK_S
+        self, address: str, on_gone: Callable[[str], object], *, look_s: float = LOOK_S
     ) -> None:
-        self._servers = servers
+        self._address = address
         self._on_gone = on_gone
         self._look_s = look_s
         self._stopped = threading.Event()
-        self.gone: str | None = None  # what it found, in words
         self._thread = threading.Thread(target=self._run, name="head watch", daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
         failures = 0
         while not self._stopped.wait(self._look_s):
-            silent = [each for each in self._servers if unanswered(each, LOOK_S) is not None]
-            failures = failures + 1 if silent else 0
+            failures = failures + 1 if unanswered(self._address, LOOK_S) else 0
             if failures * LOOK_S >= GONE_S:
-                server = silent[0].removeprefix(CLIENT)
-                self.gone = f"{server} does not answer for {GONE_S:g} s"
-                self._on_gone()
+                server = self._address.removeprefix(CLIENT)
+                self._on_gone(f"{server} does not answer for {GONE_S:g} s")
                 return
 
     def stop(self) -> None:

@@ -1,9 +1,8 @@
 """Processes on the nodes of a Ray cluster, one for each job of a sweep.
 
 A Ray actor on the node, `JobHost`, starts the process of its job and watches it, as a command does
-on its own machine. The child process of the command that is connected to the cluster (`run`) has
-one call to each host under way, and signals for the process travel with the next call. A host ends
-with that child, and the process of a job with its host. Ray is imported by `Jobs`, as
+on its own machine. A host ends with the child process of the command that is connected to the
+cluster (`run`), and the process of a job with its host. Ray is imported by `Jobs`, as
 `connection.py` says.
 """
 
@@ -14,24 +13,22 @@ import platform
 import queue
 import sys
 import threading
-import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from border_cli.cluster.connection import ClusterSettings, connect
-from border_cli.cluster.nodes import Needs, Nodes, options_of
+from border_cli.cluster.nodes import Needs, check_nodes, options_of
 from border_cli.cluster.remote import log_what_is_printed, why
 from border_cli.core.config import StartMethod
-from border_cli.core.timing import MonotonicClock
 from border_cli.process.child import READY, Pipe
 from border_cli.process.child_process import ChildProcess
 from border_cli.process.start import start_context, wait_for
 
 # Orders of the command, each with the number of its job.
-START: Final = "start"  # name, `Work`
+START: Final = "start"  # `Work`
 SIGNAL: Final = "signal"  # the number of one for the process of the job
 KILL: Final = "kill"
 
@@ -39,8 +36,7 @@ KILL: Final = "kill"
 BEGUN: Final = "begun"  # host, pid
 OVER: Final = "over"  # the reason; None where the process ended as it was meant to
 
-WATCH_S = 1.0  # an answer comes after so long at the latest
-SILENT_S = 60.0  # a host that does not answer for so long is given up
+WATCH_S = 1.0
 LOOK_S = 0.2
 
 
@@ -54,19 +50,10 @@ class Work:
     shared: str  # a file that every node sees
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobsSettings:
-    """The cluster, and what a job takes of it."""
-
-    cluster: ClusterSettings
-    resources: Mapping[str, float]
-
-
 class JobHost:
-    """Runs on a node as a Ray actor; owns the process of one job."""
+    """Runs on a node as a Ray actor with a thread for each call; owns the process of one job."""
 
-    def __init__(self) -> None:
-        self._child: ChildProcess | None = None
+    _child: ChildProcess
 
     def start(self, work: Work) -> tuple[str, int]:
         """Starts the process; returns the name of this machine, and the process's id."""
@@ -82,42 +69,38 @@ class JobHost:
         self._child = ChildProcess(context, work.name, work.main, *work.args, nice=0)
         return platform.node(), self._child.pid
 
-    def watch(self, signums: list[int]) -> tuple[bool, str | None]:
-        """Passes signals on and waits for the end of the process; returns whether it is gone, and
-        why."""
-        child = self._child
-        assert child is not None, "start() comes first"
-        for signum in signums:
-            with suppress(ProcessLookupError):
-                os.kill(child.pid, signum)
-        wait_for(child.waitables[-1:], WATCH_S)
-        alive = child.alive
-        child.listen()  # to what it logs
-        return not alive, None if alive else child.reap()
+    def watch(self) -> str | None:
+        """Waits for the end of the process; returns why it ended."""
+        while self._child.alive:
+            wait_for(self._child.waitables, WATCH_S)
+            self._child.listen()  # to what it logs
+        return self._child.reap()
+
+    def signal(self, signum: int) -> None:
+        """Passes a signal on."""
+        with suppress(ProcessLookupError):
+            os.kill(self._child.pid, signum)
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class _Hosted:
     """A job as the connected process sees it."""
 
     host: Any  # the handle of its Ray actor
     call: Any  # the call under way
     begun: bool = False
-    deadline_s: float = float("inf")  # none while it waits for a node
-    signums: list[int] = field(default_factory=list)
 
 
 class Jobs:
     """Starts hosts and passes signals on; owned by the main thread of the connected process."""
 
-    def __init__(self, settings: JobsSettings, pipe: Pipe) -> None:
+    def __init__(self, resources: Mapping[str, float], pipe: Pipe) -> None:
         import ray
 
         self._ray = ray
         self._pipe = pipe
         self._host: Any = ray.remote(JobHost)
-        options = {"max_restarts": 0, "max_task_retries": 0}
-        self._options: dict[str, Any] = options | options_of(settings.resources)
+        self._options = {"max_restarts": 0, "max_concurrency": 2, **options_of(resources)}
         self._jobs: dict[int, _Hosted] = {}
 
     def obey(self, word: str, number: int, *values: Any) -> None:
@@ -125,25 +108,20 @@ class Jobs:
         if word == START:
             work: Work = values[0]
             host = self._host.options(name=work.name, **self._options).remote()
-            self._jobs[number] = _Hosted(host=host, call=host.start.remote(work))
+            self._jobs[number] = _Hosted(host, host.start.remote(work))
         elif (job := self._jobs.get(number)) is None:
             return  # it has ended meanwhile
-        elif word == SIGNAL:
-            job.signums.append(values[0])
+        elif word == SIGNAL and job.begun:
+            job.host.signal.remote(values[0])
         elif word == KILL:
             self._over(number, "killed")
 
     def look(self, timeout_s: float) -> None:
-        """Waits for the next answers; gives up the hosts that are past their deadline."""
+        """Waits for the next answer."""
         calls = {job.call: number for number, job in self._jobs.items()}
         ready, _ = self._ray.wait(list(calls), num_returns=1, timeout=timeout_s)
-        if ready:
-            ready, _ = self._ray.wait(list(calls), num_returns=len(calls), timeout=0)
         for call in ready:
             self._answered(calls[call], self._jobs[calls[call]])
-        for number, job in list(self._jobs.items()):
-            if time.monotonic() > job.deadline_s:
-                self._over(number, f"its node did not answer for {SILENT_S:g} s")
 
     def _answered(self, number: int, job: _Hosted) -> None:
         try:
@@ -152,20 +130,13 @@ class Jobs:
             self._over(number, why(error))
             return
         if job.begun:
-            ended, cause = answer
-            if ended:
-                self._over(number, cause)
-                return
-        else:
-            job.begun = True
-            self._pipe.send(BEGUN, number, *answer)
-        signums, job.signums = job.signums, []
-        job.call = job.host.watch.remote(signums)
-        job.deadline_s = time.monotonic() + SILENT_S
+            self._over(number, answer)
+            return
+        job.begun, job.call = True, job.host.watch.remote()
+        self._pipe.send(BEGUN, number, *answer)
 
     def _over(self, number: int, cause: str | None) -> None:
-        job = self._jobs.pop(number)
-        self._ray.kill(job.host)
+        self._ray.kill(self._jobs.pop(number).host)
         self._pipe.send(OVER, number, cause)
 
     @property
@@ -174,32 +145,26 @@ class Jobs:
         return bool(self._jobs)
 
 
-def run(settings: JobsSettings, pipe: Pipe) -> None:
+def run(cluster: ClusterSettings, resources: Mapping[str, float], pipe: Pipe) -> None:
     """The connected process: runs jobs until the command closes the pipe."""
     orders: queue.Queue[tuple[Any, ...] | None] = queue.Queue()
     log_what_is_printed()
-    with connect(settings.cluster) as cluster:
-        needs = Needs(
-            setting="hydra/launcher=ray",
-            group="hydra.launcher",
-            resources=settings.resources,
-            waits=True,
-        )
-        with Nodes(cluster, needs, clock=MonotonicClock()):
-            pass  # they have been asked
-        listener = threading.Thread(target=_listen, args=(pipe, orders), daemon=True)
-        listener.start()
-        jobs = Jobs(settings, pipe)
+    with connect(cluster) as connected:
+        needs = Needs(setting="hydra/launcher=ray", group="hydra.launcher", resources=resources)
+        check_nodes(connected, needs)
+        threading.Thread(target=_listen, args=(pipe, orders), daemon=True).start()
+        jobs = Jobs(resources, pipe)
         pipe.send(READY)
         while True:
-            with suppress(queue.Empty):
-                while True:
-                    order = orders.get(timeout=0 if jobs.busy else LOOK_S)
-                    if order is None:
-                        return
-                    jobs.obey(*order)
-            if jobs.busy:
-                jobs.look(LOOK_S)
+            try:
+                order = orders.get(timeout=0 if jobs.busy else LOOK_S)
+            except queue.Empty:
+                if jobs.busy:
+                    jobs.look(LOOK_S)
+                continue
+            if order is None:
+                return
+            jobs.obey(*order)
 
 
 def _listen(pipe: Pipe, orders: queue.Queue[tuple[Any, ...] | None]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -19,17 +19,20 @@ import ray
 from numpy.typing import NDArray
 from ray.exceptions import RayError, RayTaskError
 
-from border_cli.cluster.calls import Kind, Report, WeightTransport
-from border_cli.cluster.host import Host
-from border_cli.cluster.nodes import Nodes, Place
+from border_cli.cluster.calls import Kind, Report, Transport
 from border_cli.cluster.remote import why
 
 INLINE_NBYTES: Final = 64 * 1024  # of weights that travel with each call; Ray's own limit is 100 KB
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
-# Ray replaces nothing, and keeps no record of each call.
-NEVER_AGAIN: Final = {"max_restarts": 0, "max_task_retries": 0, "enable_task_events": False}
+# Ray replaces nothing, keeps no record of each call, and spreads the actors over its nodes.
+OPTIONS: Final = {
+    "max_restarts": 0,
+    "max_task_retries": 0,
+    "enable_task_events": False,
+    "scheduling_strategy": "SPREAD",
+}
 
 
 class Running(NamedTuple):
@@ -37,30 +40,28 @@ class Running(NamedTuple):
 
     incarnation: int
     handle: Any
-    place: Place
 
 
-class RayTransport(WeightTransport):
+class RayTransport(Transport):
     """Owned by the broker's thread; only the queue is filled by others."""
 
     def __init__(
         self,
         *,
-        target: str,
+        actor: type[Any],
         arguments: Callable[[int, int], tuple[Any, ...]],
         name: Callable[[int, int], str],
-        nodes: Nodes,
+        options: Mapping[str, Any],
         within_s: float,
         wake: Callable[[], None],
     ) -> None:
-        """`target` is the class of an actor, made of its `arguments` (actor id, incarnation)."""
-        self._target = target
-        self._nodes = nodes
+        """`actor` is made of its `arguments` (actor id, incarnation), with Ray's `options`."""
+        self._actor: Any = ray.remote(actor)
+        self._options = {**OPTIONS, **options}
         self._arguments = arguments
         self._name = name
         self._within_s = within_s
         self._wake = wake
-        self._host = ray.remote(Host)
         self._running: dict[int, Running] = {}
         self._weights: Any = None  # of the newest version, or a reference to them
         self._weights_put = True
@@ -75,37 +76,25 @@ class RayTransport(WeightTransport):
             self._weights, self._weights_put = ray.put(self._weights), True
         return self._weights
 
-    def start(self, actor_id: int, incarnation: int, *, avoid: str | None) -> bool:
-        place = self._nodes.place(avoid)
-        if place is None:
-            return False
-        name = self._name(actor_id, incarnation)
-        options = {**NEVER_AGAIN, **place.options, "name": name}
-        host = self._host.options(**options)
-        handle = host.remote(self._target, *self._arguments(actor_id, incarnation))
-        self._running[actor_id] = Running(incarnation, handle, place)
-        self._follow(handle.place.remote(), Kind.PLACED, actor_id, incarnation)
-        self._follow(handle.call.remote("build"), Kind.BUILT, actor_id, incarnation)
-        return True
+    def start(self, actor_id: int, incarnation: int) -> None:
+        options = {**self._options, "name": self._name(actor_id, incarnation)}
+        handle = self._actor.options(**options).remote(*self._arguments(actor_id, incarnation))
+        self._running[actor_id] = Running(incarnation, handle)
+        self._follow(handle.prepare.remote(), Kind.PLACED, actor_id, incarnation)
+        self._follow(handle.build.remote(), Kind.BUILT, actor_id, incarnation)
 
     def call(self, actor_id: int, lease: int, samples: int, version: int | None) -> None:
-        incarnation, handle, _ = self._running[actor_id]
+        incarnation, handle = self._running[actor_id]
         weights = None if version is None else self._newest_weights()
-        call = handle.call.remote("act", samples, self._within_s, version, weights)
+        call = handle.act.remote(samples, self._within_s, version, weights)
         self._follow(call, Kind.RETURNED, actor_id, incarnation, lease)
 
     def close(self, actor_id: int) -> None:
-        incarnation, handle, _ = self._running[actor_id]
-        self._follow(handle.call.remote("close"), Kind.CLOSED, actor_id, incarnation)
+        incarnation, handle = self._running[actor_id]
+        self._follow(handle.close.remote(), Kind.CLOSED, actor_id, incarnation)
 
     def kill(self, actor_id: int) -> None:
-        running = self._running.pop(actor_id)
-        ray.kill(running.handle)
-        self._nodes.release(running.place)
-
-    @property
-    def places(self) -> int:
-        return self._nodes.places
+        ray.kill(self._running.pop(actor_id).handle)
 
     def _follow(
         self, call: Any, kind: Kind, actor_id: int, incarnation: int, lease: int = 0

@@ -59,13 +59,6 @@ class StartMethod(StrEnum):
     spawn = "spawn"
 
 
-class Placement(StrEnum):
-    """How actors are distributed over the nodes of a cluster."""
-
-    spread = "spread"  # evenly
-    pack = "pack"  # on as few nodes as possible
-
-
 class Objective(StrEnum):
     """Which evaluation score a job returns to a sweeper."""
 

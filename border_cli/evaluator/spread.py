@@ -18,9 +18,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from border_cli.cluster.connection import Cluster, ClusterSettings, connect
-from border_cli.cluster.crew import GOING, Crew, CrewOnRay
-from border_cli.cluster.nodes import Needs, Nodes, options_of
+from border_cli.cluster.connection import ClusterSettings, connect
+from border_cli.cluster.crew import GOING, Crew
+from border_cli.cluster.nodes import Needs, check_nodes, options_of
 from border_cli.cluster.remote import log_what_is_printed, total_cpus
 from border_cli.core.errors import BadStep, RunFailed
 from border_cli.core.foreign import keep_runs_off_path
@@ -35,7 +35,6 @@ from border_cli.core.interfaces import (
 )
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.stop import StopFlag
-from border_cli.core.timing import MonotonicClock
 from border_cli.core.types import Snapshot, State
 from border_cli.evaluator.background_runner import (
     DONE,
@@ -66,7 +65,6 @@ class EpisodesRecipe:
     limit: int  # env steps of an episode
     info_metrics: tuple[str, ...] = ()
     imports: Sequence[str]
-    stall_s: float
 
 
 class Home(NamedTuple):
@@ -107,23 +105,19 @@ class Played:
 
 
 class EpisodePlayer:
-    """Plays episodes on a node, in slices of a second; a Ray actor, or used directly by tests."""
+    """Plays the same episodes of each round on a node, in slices of a second; a Ray actor, or used
+    directly by tests."""
 
     def __init__(self, packed: bytes, home: Home, slice_s: float = SLICE_S) -> None:
-        self._packed = packed
-        self._home = home
+        keep_runs_off_path()  # Ray puts the current directory there
+        if home.machine == platform.node():  # where nothing travels
+            sys.path += [each for each in home.path if each not in sys.path]
+        self._recipe: EpisodesRecipe = unpack(packed)
         self._slice_s = slice_s
-        self._kept: tuple[int, int, Env] | None = None  # of the first round: first, count
+        self._kept: Env | None = None  # of the first round
         self._others: Env | None = None  # of a later round
         self._play: Play | None = None
         self._policy: Policy | None = None
-
-    def begin(self) -> None:
-        """Imports what the episodes need."""
-        keep_runs_off_path()  # Ray puts the current directory there
-        if self._home.machine == platform.node():  # where nothing travels
-            sys.path += [each for each in self._home.path if each not in sys.path]
-        self._recipe: EpisodesRecipe = unpack(self._packed)
 
     def take(self, piece: Episodes, common: Common) -> Any:
         """Begins these episodes; `Played`, or `GOING`."""
@@ -147,16 +141,14 @@ class EpisodePlayer:
         return self.go_on()
 
     def _env(self, piece: Episodes) -> Env:
+        if not piece.round_first and self._kept is not None:
+            return self._kept
         first = piece.round_first + piece.first
-        if self._kept is not None and self._kept[:2] == (first, piece.count):
-            return self._kept[2]
         env = self._recipe.make_factory(piece.count).make(training=False, first=first)
         if piece.round_first:
             self._others = env
         else:
-            if self._kept is not None:
-                self._kept[2].close()
-            self._kept = (first, piece.count, env)
+            self._kept = env
         return env
 
     def go_on(self) -> Any:
@@ -182,7 +174,7 @@ class EpisodePlayer:
         self._close_others()
         kept, self._kept = self._kept, None
         if kept is not None:
-            kept[2].close()
+            kept.close()
 
     def _close_others(self) -> None:
         others, self._others = self._others, None
@@ -271,19 +263,6 @@ class ClusterEvaluationRunner(BackgroundEvaluationRunner):
         return *super()._arguments(), self._players, cluster
 
 
-def refuse_unfit(cluster: Cluster, config: EpisodesConfig, trial: bytes) -> None:
-    """Raises ClusterRefused where a node cannot play the episodes."""
-    needs = Needs(
-        setting="evaluator.where=ray",
-        group="evaluator",
-        resources=config.resources,
-        waits=True,
-        trial=trial,
-    )
-    with Nodes(cluster, needs, clock=MonotonicClock()):
-        pass  # they have been asked
-
-
 def run(
     packed: bytes, players: bytes, cluster: ClusterSettings, shared: SharedArrays, pipe: Pipe
 ) -> None:
@@ -293,16 +272,22 @@ def run(
     log_what_is_printed()
     with connect(cluster) as joined:
         if trial is not None:
-            refuse_unfit(joined, config, trial)
+            needs = Needs(
+                setting="evaluator.where=ray",
+                group="evaluator",
+                resources=config.resources,
+                trial=trial,
+            )
+            check_nodes(joined, needs)
         size = min(config.num_episodes, config.num_workers or total_cpus())
         options = options_of(config.resources)
         name = f"border/{recipe.run_name}/evaluation"
         heartbeat = SharedHeartbeat(shared)
         crew = Crew(
-            CrewOnRay(EpisodePlayer, (players, home()), name=name, options=options),
-            size,
-            stall_s=recipe.stall_s,
-            clock=MonotonicClock(),
+            EpisodePlayer,
+            (players, home()),
+            name=name,
+            options=options,
             beat=heartbeat.beat,
         )
         heartbeat.beat()

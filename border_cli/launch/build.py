@@ -377,7 +377,6 @@ def episodes_recipe(
         limit=evaluator.limit[0],
         info_metrics=evaluator.info_metrics,
         imports=config.imports,
-        stall_s=config.trainer.stall_timeout_s,
     )
 
 

@@ -122,12 +122,10 @@ def stopping_on_signals(
 
 
 @contextmanager
-def stopping_a_sweep(
-    on_first: Callable[[str], None], on_second: Callable[[], None]
-) -> Iterator[StopFlag]:
+def stopping_a_sweep(on_first: Callable[[str], None]) -> Iterator[StopFlag]:
     """Within the block a first signal calls `on_first` and raises nothing: the jobs run elsewhere,
-    and whoever waits for them goes on waiting until they have saved. A second calls `on_second`
-    and leaves. Gives a flag that tells whether a signal came."""
+    and whoever waits for them goes on waiting until they have saved. A second one leaves. Gives a
+    flag that tells whether a signal came."""
     stop = StopFlag()
 
     def ask(signum: int) -> None:
@@ -136,7 +134,7 @@ def stopping_a_sweep(
         _announce(f"{name}: saving all running jobs{AGAIN}")
         on_first(f"stopped by {name}")
 
-    with _handling(STOPPING, _twice(ask, lambda _: on_second())):
+    with _handling(STOPPING, _twice(ask, lambda _: None)):
         yield stop
 
 

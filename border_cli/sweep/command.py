@@ -3,8 +3,6 @@
 The jobs of a grid are one batch, or as many as `hydra.sweeper.max_batch_size` says; other sweepers
 propose a batch after another. A batch is composed and checked, its jobs are written into their
 folders, and a launcher runs them there. How they ended is read from the folders.
-
-joblib is imported by the function that asks it how many workers it would take.
 """
 
 from __future__ import annotations
@@ -23,12 +21,12 @@ from hydra.core.plugins import Plugins
 from hydra.core.utils import JobReturn, JobStatus
 from omegaconf import open_dict
 
+from border_cli.cluster.connection import refuse_without_ray
 from border_cli.config.composition import as_typed
 from border_cli.config.job import Job
 from border_cli.core.config import OnError, RunConfig
 from border_cli.core.errors import ConfigError, RunFailed, reason_of
 from border_cli.core.machine import free_memory, usable_cores
-from border_cli.core.words import counted, size
 from border_cli.hydra_plugin import SWEEP_LAUNCHER
 from border_cli.launch.build import computes_on_cuda
 from border_cli.launch.job import make_probes
@@ -44,13 +42,13 @@ from border_cli.sweep.launchers import (
     OfHydra,
     context_of,
     for_plugins,
-    hydra_log,
+    log_as_hydra,
 )
 from border_cli.sweep.listing import Sweep
 from border_cli.sweep.names import Places
-from border_cli.sweep.plan import OUR_LAUNCHER, RAY_LAUNCHER, Plan, wait_for_locks
-from border_cli.sweep.processes import InProcesses, LocalStarter
-from border_cli.sweep.ray_nodes import connected, cores_of_a_job, refuse_settings
+from border_cli.sweep.plan import OUR_LAUNCHER, RAY_LAUNCHER, Plan
+from border_cli.sweep.processes import InProcesses, LocalProcess
+from border_cli.sweep.ray_nodes import connected, cores_of_a_job
 from border_cli.sweep.request import Terms
 from border_cli.sweep.study import keep_study
 
@@ -70,8 +68,11 @@ class Launcher(Protocol):
 def run_sweep(plan: Plan) -> None:
     """Runs the jobs and leaves with the status of the sweep."""
     launcher, settings = plan.terms.launcher, plan.terms.launcher_settings
+    jobs = settings.get("jobs")
+    if launcher in (OUR_LAUNCHER, RAY_LAUNCHER) and jobs is not None and jobs < 1:
+        raise ConfigError(f"hydra.launcher.jobs must be null or at least 1, got {jobs}")
     if launcher == RAY_LAUNCHER:
-        refuse_settings(settings)
+        refuse_without_ray(f"hydra/launcher={RAY_LAUNCHER}")
     refuse_unmet(needs := tried(plan.jobs, make_probes()))
     at_once = _at_once(plan, needs)
     sweep = Sweep(
@@ -109,10 +110,10 @@ def _launcher(plan: Plan, sweep: Sweep, at_once: int) -> Iterator[Launcher]:
     if launcher == ONE_BY_ONE:
         yield InThisProcess(sweep, terms)
     elif launcher == OUR_LAUNCHER:
-        yield InProcesses(LocalStarter(), sweep, terms, at_once=at_once, finished=plan.finished)
+        yield InProcesses(LocalProcess, sweep, terms, at_once=at_once, finished=plan.finished)
     elif launcher == RAY_LAUNCHER:
         with connected(settings, sweep.root) as starter:
-            yield InProcesses(starter, sweep, terms, at_once=at_once, finished=plan.finished)
+            yield InProcesses(starter.start, sweep, terms, at_once=at_once, finished=plan.finished)
     else:
         yield OfHydra(launcher, plan.terms.config, sweep, terms)
 
@@ -139,33 +140,20 @@ def _at_once(plan: Plan, needs: Sequence[Needs]) -> int:
     launcher, settings = plan.terms.launcher, plan.terms.launcher_settings
     most = len(plan.jobs) or usable_cores()
     if launcher == OUR_LAUNCHER:
-        return max(1, min(most, _processes(settings.get("jobs"), needs, plan.config)))
+        return min(most, settings.get("jobs") or _fitting(needs, plan.config))
     if launcher == RAY_LAUNCHER:
         return settings["jobs"] or len(plan.jobs) or sys.maxsize
     if launcher == "joblib":
-        from joblib import effective_n_jobs
-
-        return max(1, min(most, int(effective_n_jobs(settings.get("n_jobs", -1)))))
+        asked = settings.get("n_jobs", -1)
+        return min(most, asked if asked > 0 else usable_cores())
     return most if launcher == "submitit_local" else 1
 
 
-def _processes(asked: int | None, needs: Sequence[Needs], config: RunConfig) -> int:
-    """Jobs of our own launcher at a time. Raises ConfigError where fewer fit into memory than were
-    asked for."""
-    if asked is not None and asked < 1:
-        raise ConfigError(f"hydra.launcher.jobs must be null or at least 1, got {asked}")
+def _fitting(needs: Sequence[Needs], config: RunConfig) -> int:
+    """How many jobs cores and memory allow at a time."""
     each = PROCESS_NBYTES + max((need.nbytes for need in needs), default=0)
-    free = free_memory()
-    fitting = int(free // each)
-    if asked is None:
-        return max(1, min(1 if computes_on_cuda(config) else usable_cores(), fitting))
-    if asked > max(1, fitting):
-        raise ConfigError(
-            f"hydra.launcher.jobs={asked}: {counted(asked, 'job')} at once need "
-            f"{size(asked * each)} of memory, but {size(free)} is available: "
-            f"at most {fitting}"
-        )
-    return asked
+    cores = 1 if computes_on_cuda(config) else usable_cores()
+    return max(1, min(cores, int(free_memory() // each)))
 
 
 def _search(plan: Plan, sweep: Sweep, runs: Launcher) -> None:
@@ -177,18 +165,16 @@ def _search(plan: Plan, sweep: Sweep, runs: Launcher) -> None:
         stops = plan.config.sweep.on_error == OnError.stop
         if not stops and config.hydra.sweeper.get("max_failure_rate") == 0:  # Optuna's
             config.hydra.sweeper.max_failure_rate = 1.0
-    if resumed := plan.config.resume is not None:
-        wait_for_locks([sweep.root / each.folder for each in sweep.plan.jobs])
-    keep_study(config, sweep.root, resumed=resumed)
+    keep_study(config, sweep.root, resumed=plan.config.resume is not None)
     sweeper = Plugins.instance().instantiate_sweeper(
         hydra_context=context_of(FolderLoader({}, plan.composer.options)),
         task_function=proposed,
         config=config,
     )
     arguments = [str(each) for each in config.hydra.overrides.task]
+    log_as_hydra(plan.terms.config, quiet=sweep.quiet)
     try:
-        with hydra_log(plan.terms.config, quiet=sweep.quiet):
-            sweeper.sweep(arguments=arguments)
+        sweeper.sweep(arguments=arguments)
     except ValueError:  # by Optuna, which looks for its best trial where every job has failed
         if any(row.status == DONE for row in sweep.rows()):
             raise

@@ -4,11 +4,9 @@ Hydra that a user chose (joblib, submitit, others)."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 from hydra.core.plugins import Plugins
@@ -26,7 +24,6 @@ from border_cli.sweep.listing import Sweep
 from border_cli.sweep.request import Terms, write_request
 from border_cli.sweep.worker import run, run_for_a_launcher
 
-LOOK_S = 0.5
 SILENT = {"version": 1, "root": None, "disable_existing_loggers": False}  # a job has its own log
 
 
@@ -69,7 +66,7 @@ class OfHydra:
     def launch(self, jobs: Sequence[Job]) -> None:
         """The jobs are asked to save on the first Ctrl-C, and the launcher returns when they have.
 
-        A scheduler's go on. Raises RunFailed where a worker is lost, once the others have ended.
+        A scheduler's go on. Raises RunFailed where a worker is lost.
         """
         for job in jobs:
             write_request(job, self._terms)
@@ -84,20 +81,14 @@ class OfHydra:
         if not self._local:
             launcher.launch(overrides, initial_job_idx=number)
             return
-        with stopping_a_sweep(self._sweep.stop, self._sweep.kill) as stopped:
+        with stopping_a_sweep(self._sweep.stop) as stopped:
             try:
                 launcher.launch(overrides, initial_job_idx=number)
             except Exception as error:  # of joblib's or submitit's own
-                self._wait_for_the_others()
                 reason = str(error).strip().partition("\n")[0]
                 raise RunFailed(f"hydra/launcher={self._name}: {reason}") from error
         if isinstance(stopped.reason, Interrupted):
             raise SystemExit(stopped.reason.exit_status)
-
-    def _wait_for_the_others(self) -> None:
-        """A launcher that has lost a worker leaves those that still run."""
-        while any(row.status == "running" for row in self._sweep.rows()):
-            Event().wait(LOOK_S)
 
 
 def work(composed: DictConfig) -> None:
@@ -173,25 +164,9 @@ def for_plugins(config: DictConfig, root: Path) -> DictConfig:
     return found
 
 
-@contextmanager
-def hydra_log(config: DictConfig, *, quiet: bool) -> Iterator[None]:
-    """Within the block Hydra's sweepers log as its configuration says; all is as before after it.
-
-    `quiet`: they log warnings and errors only.
-    """
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
-    loggers = [logging.getLogger(name) for name in ("hydra", "hydra_plugins")]
-    levels = [each.level for each in loggers]
+def log_as_hydra(config: DictConfig, *, quiet: bool) -> None:
+    """Hydra's sweepers log as its configuration says; warnings and errors only if `quiet`."""
     configure_log(config.hydra.hydra_logging, config.hydra.verbose)
-    for each in loggers:
-        each.setLevel(logging.WARNING if quiet else each.level)
-    try:
-        yield
-    finally:
-        for each, before in zip(loggers, levels, strict=True):
-            each.setLevel(before)
-        for handler in set(root.handlers) - set(handlers):
-            handler.close()
-        root.handlers = handlers
-        root.setLevel(level)
+    if quiet:
+        for name in ("hydra", "hydra_plugins"):
+            logging.getLogger(name).setLevel(logging.WARNING)

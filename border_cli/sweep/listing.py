@@ -10,7 +10,6 @@ import textwrap
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from border_cli.config.job import Job
@@ -57,7 +56,7 @@ class Sweep:
         self.root = root
         self.quiet = quiet
         self._jobs = [self._entry(job) for job in jobs]
-        self._begins = partial(sweep_plan, self._jobs, command=command, launcher=launcher)
+        self._command, self._launcher = command, launcher
         self._fixed = in_common([job.overrides for job in jobs]) or list(fixed)
 
     def _entry(self, job: Job) -> SweepJob:
@@ -69,7 +68,13 @@ class Sweep:
         self.root.mkdir(parents=True, exist_ok=True)
         clear_stop(self.root)
         with alone(self.root):  # another command may begin in it
-            self.plan = self._begins(read_sweep(self.root), fixed=self._fixed)
+            self.plan = sweep_plan(
+                self._jobs,
+                read_sweep(self.root),
+                command=self._command,
+                launcher=self._launcher,
+                fixed=self._fixed,
+            )
             write_sweep(self.root, self.plan)
 
     def add(self, number: int, overrides: Sequence[str], folder: Path) -> None:
@@ -94,52 +99,42 @@ class Sweep:
         """Writes `sweep.csv`, prints the table unless the sweep is quiet; returns the exit status
         of the command."""
         found = read_sweep(self.root)
-        plan = found or self.plan
+        plan = found or self.plan  # as it was, with all that was there by then
         rows = job_rows(self.root, plan)
         console = terminal.make_console()
-        if found is None:  # with all that was there by then
+        if found is None:
             lost = self.root / SWEEP_JSON
             terminal.say(console, f"{lost} was deleted or damaged while the sweep ran")
-        try:
-            write_csv(self.root, plan, rows)
-        except OSError as error:
-            terminal.say(console, f"sweep.csv could not be written: {error}")
         folders = {each.folder for each in self._jobs}
         ours = [each for each in rows if not folders or each.job.folder in folders]
         undone = [each for each in ours if each.status != DONE]
-        with suppress(OSError):
-            clear_stop(self.root)
         if not self.quiet and rows:
             _print_table(plan, rows)
             num_done = sum(each.status == DONE for each in rows)
             terminal.say(console, f"{num_done} of {counted(len(rows), 'job')} done")
             terminal.say(console, f"sweep directory  {self.root}")
             if undone and folders:
-                command = resume_sweep(plan.command, self.root)
-                terminal.say(console, f"next             {command}")
+                terminal.say(console, f"next             {resume_sweep(plan.command, self.root)}")
+        write_csv(self.root, plan, rows)
+        clear_stop(self.root)
         return 1 if undone or not ours or found is None else 0
 
     def stop(self, reason: str) -> None:
         """No job begins any more; those that run on this machine are asked to save and to end."""
         write_stop(self.root, reason)
         for row in self.rows():
-            _signal(row, signal.SIGTERM)
-
-    def kill(self) -> None:
-        """Ends the jobs that run on this machine."""
-        for row in self.rows():
-            _signal(row, signal.SIGKILL)
+            _ask_to_end(row)
 
 
-def _signal(row: JobRow, signum: int) -> None:
-    """Sends a signal to the process that runs a job, if that is one of this machine."""
+def _ask_to_end(row: JobRow) -> None:
+    """Sends SIGTERM to the process that runs a job, if that is one of this machine."""
     pid, host = row.facts.get("pid"), row.facts.get("host")
     if row.status != "running" or not isinstance(pid, int) or host != platform.node():
         return
     with running(row.folder) as runs:
         if runs and pid != os.getpid():
             with suppress(OSError):
-                os.kill(pid, signum)
+                os.kill(pid, signal.SIGTERM)
 
 
 def _print_table(plan: SweepPlan, rows: Sequence[JobRow]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from threading import Event
 
 from border_cli.config.compose import Composer
 from border_cli.config.job import Job
@@ -16,13 +15,10 @@ from border_cli.core.errors import ConfigError
 from border_cli.core.machine import usable_cores
 from border_cli.launch.jobs import check_jobs, look
 from border_cli.run.layout import refuse_foreign
-from border_cli.run.status import RunInUse, running
 from border_cli.sweep.names import Places, in_common
 
 OUR_LAUNCHER = "processes"  # the default of a sweep on two cores or more
 RAY_LAUNCHER = "ray"
-LOCKS_S = 5.0  # within which the jobs of a sweep that was killed are gone
-LOOK_S = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,8 +75,6 @@ def planned(
         places = Places(terms.root, in_common([job.overrides for job in jobs]))
         jobs = [replace(job, folder=places.folder_of(job.overrides)) for job in jobs]
     check_jobs(composer, jobs, asks_for_sweep=True)
-    if jobs[0].config.resume is not None:
-        wait_for_locks([job.folder for job in jobs])
     found = {job.folder: look(job).finished for job in jobs}
     return Plan(
         composer=composer,
@@ -90,28 +84,3 @@ def planned(
         finished={folder: end for folder, end in found.items() if end is not None},
         command=tuple(command),
     )
-
-
-def _pause(seconds: float) -> None:
-    Event().wait(seconds)
-
-
-def wait_for_locks(folders: Sequence[Path], pause: Callable[[float], object] = _pause) -> None:
-    """Gives the jobs of a sweep that was killed the time to end.
-
-    Raises ConfigError where one of them still runs then.
-    """
-    waiting, left_s = list(folders), LOCKS_S
-    while True:
-        waiting = [each for each in waiting if _runs(each)]
-        if not waiting:
-            return
-        if left_s <= 0:
-            raise RunInUse(waiting[0])
-        pause(LOOK_S)
-        left_s -= LOOK_S
-
-
-def _runs(folder: Path) -> bool:
-    with running(folder) as runs:
-        return bool(runs)

@@ -12,7 +12,7 @@ import os
 import platform
 import signal
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
@@ -22,7 +22,7 @@ from border_cli.config.resuming import Finished
 from border_cli.core.errors import BorderError, Interrupted
 from border_cli.core.stop import SaveFlag, StopFlag
 from border_cli.launch.signals import SAVE, stopping_on_signals
-from border_cli.process.child_process import GONE_S, ChildProcess
+from border_cli.process.child_process import ChildProcess
 from border_cli.process.start import wait_for
 from border_cli.run.status import (
     KILLED,
@@ -72,11 +72,7 @@ class JobProcess(Protocol):
         """Makes sure that it is gone; returns why it ended, None where it was meant to."""
 
 
-class Starter(Protocol):
-    """Starts the processes of jobs."""
-
-    def start(self, number: int, folder: Path) -> JobProcess:
-        """Starts the process of a job."""
+Start = Callable[[int, Path], JobProcess]  # number and folder of a job
 
 
 class LocalProcess(ChildProcess):
@@ -91,28 +87,20 @@ class LocalProcess(ChildProcess):
             os.kill(self.pid, signum)
 
 
-class LocalStarter:
-    """Starts them on this machine."""
-
-    def start(self, number: int, folder: Path) -> JobProcess:
-        """Forks the fork server."""
-        return LocalProcess(number, folder)
-
-
 class InProcesses:
     """Runs jobs, `at_once` of them at a time; owned by the thread that runs the command."""
 
     def __init__(
         self,
-        starter: Starter,
+        start: Start,
         sweep: Sweep,
         terms: Terms,
         *,
         at_once: int,
         finished: Mapping[Path, Finished],
     ) -> None:
-        """`finished`: jobs of which nothing is left to do."""
-        self._starter = starter
+        """`start` starts the process of a job. `finished`: jobs of which nothing is left to do."""
+        self._start_process = start
         self._sweep = sweep
         self._terms = terms
         self._at_once = at_once
@@ -125,7 +113,8 @@ class InProcesses:
         self._panel = SweepPanel(len(jobs), quiet=self._sweep.quiet)
         try:
             with (
-                stopping_on_signals(self._stop, self._on_second_signal, self._save),
+                # After a second one the processes end with this one, with their last checkpoints.
+                stopping_on_signals(self._stop, lambda _: None, self._save),
                 self._panel,
             ):
                 self._run_all(deque(jobs))
@@ -166,7 +155,7 @@ class InProcesses:
             self._panel.ended(view, DONE, finished.score, finished.message)
             return
         write_request(job, self._terms)
-        self._running.append((view, self._starter.start(view.number, job.folder)))
+        self._running.append((view, self._start_process(view.number, job.folder)))
 
     def _look(self) -> None:
         """Waits for news or an end, and passes signals on."""
@@ -210,20 +199,3 @@ class InProcesses:
         with RunLock(folder):  # which makes it: the process may not have got that far
             if not read_run(folder):
                 record_failure(folder, command=self._sweep.plan.command, reason=reason)
-
-    def _on_second_signal(self, signum: int) -> None:
-        """Leaves nothing behind but the last checkpoints."""
-        reason = f"quit immediately: {Interrupted(signum)}"
-        for view, process in self._running:
-            with suppress(OSError, BorderError):  # first: a killed job's monitor writes an end, too
-                end_from_outside(
-                    view.folder,
-                    process.pid,
-                    "interrupted",
-                    reason,
-                    host=process.host,
-                    stuck=True,
-                )
-            process.kill()
-        for end in {process.waitables[-1] for _, process in self._running}:
-            wait_for([end], GONE_S)  # one for all jobs, where they are elsewhere

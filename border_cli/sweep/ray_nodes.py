@@ -11,15 +11,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from border_cli.cluster.connection import ClusterSettings, refuse_without_ray
-from border_cli.cluster.jobs import BEGUN, KILL, OVER, SIGNAL, START, JobsSettings, Work
+from border_cli.cluster.connection import ClusterSettings
+from border_cli.cluster.jobs import BEGUN, KILL, OVER, SIGNAL, START, Work
 from border_cli.cluster.jobs import run as run_jobs
 from border_cli.core.config import StartMethod
-from border_cli.core.errors import ConfigError, RunFailed
+from border_cli.core.errors import RunFailed
 from border_cli.core.files import SWEEP_JSON
 from border_cli.process.child_process import ChildProcess
 from border_cli.process.start import start_context, wait_for
-from border_cli.sweep.plan import RAY_LAUNCHER
 from border_cli.sweep.worker import run_in_a_child
 
 LOOK_S = 0.2
@@ -104,18 +103,6 @@ class RayStarter:
         self._jobs.pop(number, None)
 
 
-def refuse_settings(settings: Mapping[str, Any]) -> None:
-    """Raises ConfigError for settings of the launcher that are out of range, and MissingPackage
-    where Ray is not installed."""
-    jobs = settings.get("jobs")
-    if jobs is not None and jobs < 1:
-        raise ConfigError(f"hydra.launcher.jobs must be null or at least 1, got {jobs}")
-    for name, amount in settings.get("resources", {}).items():
-        if not amount >= 0:
-            raise ConfigError(f"hydra.launcher.resources.{name} must be at least 0, got {amount:g}")
-    refuse_without_ray(f"hydra/launcher={RAY_LAUNCHER}")
-
-
 def cores_of_a_job(settings: Mapping[str, Any]) -> int:
     """Those that a job takes of its node."""
     return max(1, int(settings["resources"].get("CPU", 1)))
@@ -129,8 +116,8 @@ def connected(settings: Mapping[str, Any], root: Path) -> Iterator[RayStarter]:
     """
     cluster = ClusterSettings(address=settings["address"], setting="hydra.launcher.address")
     context = start_context(StartMethod.auto, [run_jobs.__module__])
-    parts = JobsSettings(cluster=cluster, resources=dict(settings["resources"]))
-    child = ChildProcess(context, "Ray", run_jobs, parts, nice=0)
+    resources = dict(settings["resources"])
+    child = ChildProcess(context, "Ray", run_jobs, cluster, resources, nice=0)
     try:
         _wait_until_connected(child)
         yield RayStarter(child, root)

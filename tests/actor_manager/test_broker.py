@@ -34,7 +34,7 @@ from border_cli.actor_manager.shared_ring import (
     SharedRing,
 )
 from border_cli.actor_manager.shared_weights import SharedWeightSlot
-from border_cli.cluster.calls import Kind, Place, Report, WeightTransport
+from border_cli.cluster.calls import Kind, Report, Transport
 from border_cli.cluster.connection import ClusterSettings
 from border_cli.cluster.nodes import Needs
 from border_cli.core.interfaces import EnvFactory
@@ -42,32 +42,24 @@ from border_cli.core.types import Experience
 from border_cli.process.start import pack
 
 
-class HereTransport(WeightTransport):
+class HereTransport(Transport):
     """Runs every call at once; `dead` actors never answer again."""
 
-    def __init__(self, arguments: Callable[[int, int], tuple[Any, ...]], places: int) -> None:
+    def __init__(self, arguments: Callable[[int, int], tuple[Any, ...]]) -> None:
         self.reports: deque[Report] = deque()
         self.dead: set[int] = set()
-        self.room = places
         self._arguments = arguments
         self._actors: dict[int, tuple[int, RemoteActor]] = {}
         self._weights: NDArray[np.uint8] | None = None
 
-    @property
-    def places(self) -> int:
-        return self.room
-
     def publish(self, weights: NDArray[np.uint8]) -> None:
         self._weights = weights
 
-    def start(self, actor_id: int, incarnation: int, *, avoid: str | None) -> bool:
-        del avoid
+    def start(self, actor_id: int, incarnation: int) -> None:
         actor = RemoteActor(*self._arguments(actor_id, incarnation))
         self._actors[actor_id] = incarnation, actor
-        actor.prepare()
-        self.reports.append(Report(Kind.PLACED, actor_id, incarnation, Place("node", "host", 1)))
+        self.reports.append(Report(Kind.PLACED, actor_id, incarnation, actor.prepare()))
         self.reports.append(Report(Kind.BUILT, actor_id, incarnation, actor.build()))
-        return True
 
     def call(self, actor_id: int, lease: int, samples: int, version: int | None) -> None:
         incarnation, actor = self._actors[actor_id]
@@ -91,7 +83,7 @@ class Brokered:
     """A broker, and the learner's end of its shared memory."""
 
     def __init__(
-        self, factory: EnvFactory | None = None, *, places: int = 99, **settings: Any
+        self, factory: EnvFactory | None = None, *, room: int = 99, **settings: Any
     ) -> None:
         self.config = RayConfig(**{"num_actors": 2, "n_buffer": 5} | settings)
         self.clock = FakeClock()
@@ -122,9 +114,8 @@ class Brokered:
             lambda actor_id, incarnation: (
                 packed, self.config, actor_id, incarnation, logging.WARNING,
             ),
-            places,
         )  # fmt: skip
-        self.broker = Broker(recipe, self.transport, self.clock)
+        self.broker = Broker(recipe, self.transport, self.clock, room=room)
         self.reader = RingReader(self.ring, actors)
         self.broker.begin()
 
@@ -280,11 +271,10 @@ def test_an_environment_that_fails_loses_nothing(tmp_path: Path) -> None:
 
 
 def test_auto_starts_as_many_as_fit_and_more_when_nodes_join() -> None:
-    run = Brokered(num_actors="auto", max_actors=5, places=2, address="auto")
+    run = Brokered(num_actors="auto", max_actors=5, room=2, address="auto")
     run.weights.publish(snapshot())
     run.permit(math.inf)
-    assert {each.actor_id for each in run.step(10)} == {0, 1}
-    run.transport.room = 9
+    assert {each.actor_id for each in run.step(2)} == {0, 1}
     assert {each.actor_id for each in run.step(10, after_s=1.0)} == {0, 1, 2, 3, 4}
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from border_cli.actor_manager.leases import (
     STARTS_S,
@@ -37,20 +38,19 @@ class Call:
 class FakeCluster(Transport):
     """Remembers what it was asked; a test decides what comes of it, and when."""
 
-    started: list[tuple[int, int, str | None]] = field(default_factory=list)
+    started: list[tuple[int, int]] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)  # in flight
     closing: list[int] = field(default_factory=list)
     killed: list[int] = field(default_factory=list)
-    full: bool = False  # no node has room
     alive: dict[int, int] = field(default_factory=dict)  # actor id -> incarnation
 
-    def start(self, actor_id: int, incarnation: int, *, avoid: str | None) -> bool:
+    def publish(self, weights: NDArray[np.uint8]) -> None:
+        del weights
+
+    def start(self, actor_id: int, incarnation: int) -> None:
         assert actor_id not in self.alive, "two processes of one actor"
-        if self.full:
-            return False
-        self.started.append((actor_id, incarnation, avoid))
+        self.started.append((actor_id, incarnation))
         self.alive[actor_id] = incarnation
-        return True
 
     def call(self, actor_id: int, lease: int, samples: int, version: int | None) -> None:
         self.calls.append(Call(actor_id, self.alive[actor_id], lease, samples, version))
@@ -101,7 +101,7 @@ class Run:
 
     def build(self, *actors: int) -> None:
         for actor_id in actors:
-            self.report(Kind.PLACED, actor_id, Place(f"node {actor_id}", "host", 7))
+            self.report(Kind.PLACED, actor_id, Place("host", 7))
             self.report(Kind.BUILT, actor_id, Answer())
         self.pump()
 
@@ -249,9 +249,7 @@ def test_answers_are_delivered_in_the_order_of_the_calls() -> None:
     assert run.delivered == [(0, 11), (0, 22)]
 
 
-def test_at_the_deadline_the_lease_is_free_the_actor_replaced_elsewhere_and_late_rows_ignored() -> (
-    None
-):
+def test_at_the_deadline_the_lease_is_free_the_actor_replaced_and_late_rows_ignored() -> None:
     run = Run(2)
     run.build(0, 1)
     run.grow(0, 10)
@@ -267,7 +265,7 @@ def test_at_the_deadline_the_lease_is_free_the_actor_replaced_elsewhere_and_late
     assert run.cluster.killed == [0]
     assert run.lost == [(0, 10)]  # the first may have been made, the second was not begun
     run.pump(1.0)
-    assert run.cluster.started[-1] == (0, 1, "node 0")
+    assert run.cluster.started[-1] == (0, 1)
     for call in late:
         report = Report(Kind.RETURNED, 0, 0, Answer(rows=10, env_steps=10), call.lease)
         run.leases.take(report, run.now_s)
@@ -352,7 +350,7 @@ def test_one_actor_that_is_given_up_does_not_end_the_run_and_the_last_one_does(
 
     def fail(actor_id: int) -> None:
         for _ in range(2):
-            run.report(Kind.PLACED, actor_id, Place("node 9", "host", 7))
+            run.report(Kind.PLACED, actor_id, Place("host", 7))
             run.report(Kind.BUILT, actor_id, Answer(failure=raised(actor_id)))
             run.pump(6.0)
 
@@ -375,24 +373,19 @@ def test_a_step_that_does_not_fit_ends_the_run() -> None:
 def test_an_actor_that_is_built_for_too_long_is_replaced() -> None:
     run = Run(2)
     run.build(1)
-    run.report(Kind.PLACED, 0, Place("node 0", "host", 7))
+    run.report(Kind.PLACED, 0, Place("host", 7))
     run.pump(STALL_S + 1)
     assert run.leases.actors[0].stage == Stage.PAUSED
     run.pump(1.0)
-    assert run.cluster.started[-1] == (0, 1, "node 0")
+    assert run.cluster.started[-1] == (0, 1)
 
 
 def test_while_one_acts_another_may_wait_for_a_place_for_as_long_as_it_takes() -> None:
     run = Run(2)
     run.build(1)
-    run.report(Kind.DIED, 0, "the node died")
-    run.cluster.full = True
     for _ in range(10):
-        run.pump(STALL_S / 2)
-    assert len(run.cluster.started) == 2
-    run.cluster.full = False
-    run.pump(1.0)
-    assert run.cluster.started[2] == (0, 1, None)
+        run.pump(STARTS_S)
+    assert run.cluster.started == [(0, 0), (1, 0)]
 
 
 def test_without_any_actor_for_too_long_the_run_ends_with_the_last_reason() -> None:
@@ -400,26 +393,26 @@ def test_without_any_actor_for_too_long_the_run_ends_with_the_last_reason() -> N
     run.build(0)
     run.pump(1.0)
     run.report(Kind.DIED, 0, "the node died")
-    run.cluster.full = True
     run.pump(1.0)
-    with pytest.raises(RunFailed, match=r"no actor has a place.*the node died"):
-        run.pump(STALL_S + 1)
+    with pytest.raises(RunFailed, match=r"no actor has found a place.*the node died"):
+        run.pump(STARTS_S + 1)
 
 
-def test_a_process_that_does_not_start_is_placed_anew_and_that_is_no_restart() -> None:
-    run = Run(1)
-    run.pump(STARTS_S - 1)
-    assert run.cluster.started == [(0, 0, None)]
-    run.pump(2.0)
-    assert run.cluster.started == [(0, 0, None), (0, 1, None)]
-    assert run.leases.actors[0].restarts.made == 0
-
-
-def test_actors_that_have_no_place_yet_start_when_there_is_one() -> None:
-    run = Run(4, wanted=1)
-    assert [actor_id for actor_id, _, _ in run.cluster.started] == [0]
-    run.leases.want(3, 5.0)
-    assert [actor_id for actor_id, _, _ in run.cluster.started] == [0, 1, 2]
+def test_actors_that_had_no_room_at_first_start_one_by_one_until_one_is_given_up() -> None:
+    run = Run(5, wanted=1, max_restarts=0)
+    run.pump(1.0)
+    assert run.cluster.started == [(0, 0)]
+    run.build(0)
+    run.pump(1.0)
+    assert run.cluster.started == [(0, 0), (1, 0)]
+    run.pump(1.0)
+    run.build(1)
+    run.pump(1.0)
+    run.build(2)
+    assert len(run.cluster.started) == 3
+    run.report(Kind.DIED, 0, "killed by SIGKILL")
+    run.pump(1.0)
+    assert len(run.cluster.started) == 3
 
 
 def test_nothing_is_leased_that_would_find_no_space() -> None:

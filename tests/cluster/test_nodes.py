@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import logging
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -98,8 +98,7 @@ def on(name: str, trial: bytes | None = None) -> Needs:
 def test_modules_of_the_users_own_travel_and_an_environment_that_fails_there_is_refused(
     visitor: Visitor,
 ) -> None:
-    [good] = visitor.look(on("good", trial("broken")))
-    assert good.startswith("node head (")
+    assert visitor.look(on("good", trial("broken"))) == 1
     said = visitor.look(on("unlicensed", trial("broken")))
     assert said.startswith("actor_manager=ray: node unlicensed (")
     assert said.endswith("OSError: no license server")
@@ -108,10 +107,10 @@ def test_modules_of_the_users_own_travel_and_an_environment_that_fails_there_is_
 def test_a_node_is_refused_by_name_for_what_it_lacks(visitor: Visitor) -> None:
     said = visitor.look(on("old", trial("fine")))
     assert "node old (" in said
-    assert "it has border_cli 0.0.9 where this machine has 0.1.0" in said
+    assert re.search(r"it has border_cli 0\.0\.9 \(\w+\) where this machine has 0\.1\.0 ", said)
     said = visitor.look(on("empty", trial("fine")))
     assert "node empty (" in said
-    assert "it lacks border_cli: install 0.1.0 there, as here" in said
+    assert "it lacks the module 'border_cli': install its package there" in said
     said = visitor.look(on("bare", trial("needs_gymnasium")))
     assert "node bare (" in said
     assert "it lacks the module 'gymnasium'" in said
@@ -122,32 +121,10 @@ def test_a_resource_that_no_node_has_is_named_with_the_nearest(visitor: Visitor)
     assert said.startswith("actor_manager.resources: no node of the cluster has 'goood', did you")
     assert "did you mean good?" in said
     said = visitor.look(replace(NEEDS, resources={"CPU": 3.0}))
-    assert "no node of the cluster has 3 CPU for an actor, whatever is in use (nodes have:" in said
+    assert "no node of the cluster has 3 CPU, whatever is in use" in said
 
 
 def test_more_actors_than_fit_are_refused_with_how_many_do(visitor: Visitor) -> None:
     said = visitor.look(replace(on("good"), resources={"CPU": 1.0, "good": 0.4}, count=3))
     assert "3 actors of 1 CPU, 0.4 good each (actor_manager.resources) do not fit" in said
-    assert "1 node with 2 CPU, 1 good, of which others use 0 CPU, 0 good" in said
     assert "2 of them fit: actor_manager.num_actors=2, or num_actors=auto" in said
-
-
-def test_a_node_that_joins_later_is_asked_before_it_is_used(
-    cluster: RayCluster, visitor: Visitor, folder: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    needs = replace(on("late"), resources={"late": 1.0}, count=None)
-    cluster.add("late", cpus=0, resources={"late": 1})
-    try:
-        with caplog.at_level(logging.WARNING):
-            visitor.stay(needs, ["late", "later"])
-            old = {"PYTHONPATH": str(folder / "old")}
-            cluster.add("spoiled", cpus=0, resources={"late": 1}, env_vars=old)
-            visitor.until(lambda: "is not used" in caplog.text)
-            cluster.add("later", cpus=0, resources={"late": 1})
-            names = visitor.next()
-    finally:
-        for name in ("late", "later", "spoiled"):
-            cluster.remove(name)
-    assert [each.split()[1] for each in names] == ["late", "later"]
-    assert "node spoiled" in caplog.text
-    assert "is not used: it has border_cli 0.0.9" in caplog.text

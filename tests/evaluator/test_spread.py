@@ -8,37 +8,30 @@ from typing import Any
 import pytest
 from spreading import Evaluated, evaluated
 
-from border_cli.cluster.crew import Crew
+from border_cli.cluster.crew import GOING
 from border_cli.core.interfaces import Confirmation, Evaluation
-from border_cli.core.timing import MonotonicClock
 from border_cli.evaluator.spread import EpisodePlayer, SpreadEvaluator, home
 from border_cli.process.start import pack
 
 
 class Here:
-    """A transport whose workers are objects of this process."""
+    """A crew whose workers are objects of this process."""
 
-    def __init__(self, packed: bytes, slice_s: float) -> None:
-        self._packed, self._slice_s = packed, slice_s
-        self._answers: dict[int, Any] = {}
+    def __init__(self, packed: bytes, size: int, slice_s: float) -> None:
+        self._players = [EpisodePlayer(packed, home(), slice_s) for _ in range(size)]
 
-    def put(self, value: Any) -> Any:
-        return value
+    def run(self, pieces: Sequence[Any], common: Any) -> list[Any]:
+        results = []
+        for player, piece in zip(self._players, pieces, strict=True):
+            answer = player.take(piece, common)
+            while answer == GOING:
+                answer = player.go_on()
+            results.append(answer)
+        return results
 
-    def start(self) -> EpisodePlayer:
-        return EpisodePlayer(self._packed, home(), self._slice_s)
-
-    def call(self, worker: EpisodePlayer, method: str, *arguments: Any) -> int:
-        number = max(self._answers, default=0) + 1
-        self._answers[number] = getattr(worker, method)(*arguments)
-        return number
-
-    def answers(self, calls: Sequence[int], timeout_s: float) -> list[tuple[int, Any]]:
-        del timeout_s
-        return [(call, self._answers[call]) for call in calls]
-
-    def kill(self, worker: EpisodePlayer) -> None:
-        worker.close()
+    def close(self) -> None:
+        for player in self._players:
+            player.close()
 
 
 THREE_ROUNDS = Confirmation(-1e9, 2)
@@ -46,8 +39,7 @@ THREE_ROUNDS = Confirmation(-1e9, 2)
 
 def spread(run: Evaluated, size: int, slice_s: float) -> Evaluation:
     recipe = run.recipe()
-    transport = Here(pack("evaluator.where=ray", [], recipe), slice_s)
-    crew = Crew(transport, size, stall_s=60, clock=MonotonicClock(), beat=lambda: None)
+    crew: Any = Here(pack("evaluator.where=ray", [], recipe), size, slice_s)
     evaluator = SpreadEvaluator(recipe, crew, size)
     evaluator.load_snapshot(run.snapshot)
     evaluation = THREE_ROUNDS.evaluated(evaluator, recipe.make_policy())

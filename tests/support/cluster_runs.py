@@ -70,7 +70,7 @@ class ClusterRun(Command):
 
 def actors_on(node: ClusterNode) -> list[int]:
     """The processes of actors on a node, of whatever run."""
-    return [pid for pid in below(node.raylet) if _command(pid).startswith(b"ray::Host")]
+    return [pid for pid in below(node.raylet) if _command(pid).startswith(b"ray::RemoteActor")]
 
 
 def kill(pid: int, signum: int = signal.SIGKILL) -> None:

@@ -12,7 +12,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,16 +19,14 @@ from time import monotonic
 from typing import Any
 
 from border_cli.cluster.connection import ClusterSettings, connect
-from border_cli.cluster.nodes import Needs, Nodes
+from border_cli.cluster.nodes import Needs, check_nodes
 from border_cli.core.config import StartMethod
 from border_cli.core.errors import ClusterRefused
-from border_cli.core.timing import MonotonicClock
 from border_cli.process.child import Pipe
 from border_cli.process.child_process import ChildProcess
 from border_cli.process.start import start_context, wait_for
 
 DEADLINE_S = 60.0
-PAUSE_S = 0.05
 LOOKED = "looked"
 
 
@@ -130,28 +127,17 @@ class Visitor:
         return self.child.inbox.popleft()[1] if self.child.inbox else None
 
     def look(self, needs: Needs) -> Any:
-        """What `Nodes` says to this: a refusal as text, or the names of the nodes in use."""
-        self.child.connection.send(("look", needs))
+        """What `check_nodes` says to this: a refusal as text, or the room."""
+        self.child.connection.send(needs)
         return self.next()
-
-    def stay(self, needs: Needs, until: list[str]) -> None:
-        """Sends what `look` returns, once the nodes in use have these names."""
-        self.child.connection.send(("stay", needs, until))
 
 
 def _visit(settings: ClusterSettings, pipe: Pipe) -> None:
     with connect(settings) as cluster:
         pipe.send("connected", cluster)
         while True:
-            command, needs, *more = pipe.receive()
-            nodes = Nodes(cluster, needs, clock=MonotonicClock())
             try:
-                with nodes:
-                    while (
-                        command == "stay" and [name.split()[1] for name in nodes.names] != more[0]
-                    ):
-                        threading.Event().wait(PAUSE_S)
-                    pipe.send(LOOKED, nodes.names)
+                pipe.send(LOOKED, check_nodes(cluster, pipe.receive()))
             except ClusterRefused as error:
                 pipe.send(LOOKED, str(error))
 

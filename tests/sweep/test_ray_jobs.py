@@ -16,10 +16,6 @@ SWEEP = ("-m", "env=cartpole", "seed=0,1", "hydra/launcher=ray")
     sampled(
         [
             ("hydra.launcher.jobs=0", "hydra.launcher.jobs must be null or at least 1, got 0"),
-            (
-                "hydra.launcher.resources={CPU: -1}",
-                "hydra.launcher.resources.CPU must be at least 0, got -1",
-            ),
             ("hydra.launcher.adress=auto", "did you mean hydra.launcher.address?"),
         ],
         every=3,

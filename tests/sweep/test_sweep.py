@@ -7,7 +7,6 @@ import json
 import re
 import shutil
 import signal
-from contextlib import ExitStack
 from pathlib import Path
 from threading import Event
 
@@ -27,10 +26,8 @@ from border_cli.config.compose import Composer
 from border_cli.config.job import Job
 from border_cli.core.files import write_json
 from border_cli.core.machine import usable_cores
-from border_cli.run.status import RunInUse, RunLock
 from border_cli.run.sweep_folder import job_rows, read_sweep
 from border_cli.sweep.listing import Sweep
-from border_cli.sweep.plan import wait_for_locks
 
 Capture = pytest.CaptureFixture[str]
 
@@ -50,27 +47,6 @@ ENDLESS = (
     *("-m", *QUICK, "env=cartpole", "run_dir=S", "trainer.max_opt_steps=100000000"),
     *("trainer.stop_at_score=null", "trainer.save_interval=100", "checkpoint.replay_buffer=false"),
 )
-
-
-def test_a_sweep_typed_again_waits_for_jobs_that_are_still_ending(tmp_path: Path) -> None:
-    pauses: list[float] = []
-    with ExitStack() as ending:
-        ending.enter_context(RunLock(tmp_path))
-
-        def pause(seconds: float) -> None:
-            pauses.append(seconds)
-            if len(pauses) == 3:
-                ending.close()
-
-        wait_for_locks([tmp_path], pause)
-    assert len(pauses) == 3
-
-
-def test_a_job_that_does_not_end_is_named(tmp_path: Path) -> None:
-    pauses: list[float] = []
-    with RunLock(tmp_path), pytest.raises(RunInUse, match=re.escape(str(tmp_path))):
-        wait_for_locks([tmp_path], pauses.append)
-    assert sum(pauses) == pytest.approx(5.0, abs=0.11)
 
 
 def swept_with(folder: Path, launcher: str) -> tuple[Path, str]:
