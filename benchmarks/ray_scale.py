@@ -23,7 +23,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace, fields
 from itertools import product
 from typing import Any, cast
 
@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from benchmarks.isolated import call
 from benchmarks.table import Reading, emit, parser, say, summary
-from border_cli.actor_manager.actor import ActorFactory
+from border_cli.actor_manager.actor import ActorFactory, Message
 from border_cli.actor_manager.broker import Broker, BrokerRecipe
 from border_cli.actor_manager.config import RayConfig
 from border_cli.actor_manager.leases import LeaseSettings
@@ -43,10 +43,10 @@ from border_cli.cluster.calls import Kind, Place, Report, Transport
 from border_cli.cluster.connection import ClusterSettings, connect
 from border_cli.cluster.nodes import Needs
 from border_cli.core.config import ReplayBufferConfig, StartMethod
-from border_cli.core.rows import Rows, storage_nbytes
+from border_cli.core.rows import Rows, columns_of, storage_nbytes, transitions_of
 from border_cli.core.spaces import BoxSpace, DiscreteSpace, EnvSpec
 from border_cli.core.timing import MonotonicClock
-from border_cli.core.types import Snapshot
+from border_cli.core.types import Snapshot, Transitions
 from border_cli.process.child import READY, Pipe
 from border_cli.process.child_process import ChildProcess
 from border_cli.process.start import start_context
@@ -135,10 +135,17 @@ def _drain(transport: Transport, news: threading.Event, count: int) -> None:
             raise TimeoutError("Ray returns nothing")
 
 
-def _answer(spec: EnvSpec, samples: int) -> Answer:
-    rows = Rows.empty(spec, samples)
-    blocks = tuple(block.view(np.uint8) for block in rows.blocks)
-    return Answer(rows=samples, env_steps=samples, blocks=blocks, acted_s=1e-9)
+def _answer(spec: EnvSpec, samples: int, acted_s: float = 1e-9) -> Answer:
+    columns = {name: column.copy() for name, column in Rows.empty(spec, samples).columns.items()}
+    message = Message(
+        actor_id=0,
+        opt_steps=0,
+        env_steps=samples,
+        parts=[Transitions(**transitions_of(columns))],
+        rows=samples,
+        episodes=(),
+    )
+    return Answer(message=message, acted_s=acted_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,13 +194,14 @@ class SimulatedTransport(Transport):
         begun_s = max(time.perf_counter() + LATENCY_S, self._free_s[actor_id])
         self._free_s[actor_id] = begun_s + acted_s
         answer = self._made(samples, acted_s)
+        assert answer.message is not None
+        answer = replace(answer, message=replace(answer.message, actor_id=actor_id))
         self._plan(begun_s + acted_s, Report(Kind.RETURNED, actor_id, 0, answer, lease))
 
     def _made(self, samples: int, acted_s: float) -> Answer:
         answer = self._answers.get(samples)
         if answer is None:
-            plain = _answer(self._rows, samples)
-            answer = Answer(rows=samples, env_steps=samples, blocks=plain.blocks, acted_s=acted_s)
+            answer = _answer(self._rows, samples, acted_s)
             self._answers[samples] = answer
         return answer
 
@@ -233,7 +241,8 @@ class SimulatedTransport(Transport):
 
     def _cross(self, at_s: float, report: Report) -> None:
         if report.kind is Kind.RETURNED:
-            nbytes = sum(block.nbytes for block in report.value.blocks)
+            [rows] = report.value.message.parts
+            nbytes = sum(column.nbytes for column in columns_of(rows).values())
             crossing_s = 8 * nbytes / (1e9 * self._cluster.gbit_per_s)
             self.link_s += crossing_s
             self._link_free_s = max(self._link_free_s, at_s) + crossing_s

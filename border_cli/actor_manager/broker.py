@@ -11,16 +11,14 @@ from __future__ import annotations
 import logging
 import math
 import sys
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from border_cli.actor_manager.actor import BLOCKED, SEND
-from border_cli.actor_manager.config import RayConfig
-from border_cli.actor_manager.leases import Leases, LeaseSettings, Times
-from border_cli.actor_manager.remote_actor import Answer, RemoteActor
-from border_cli.actor_manager.shared_ring import (
+from border_cli.actor_manager.actor import BLOCKED, SEND, Message
+from border_cli.actor_manager.broker_channel import (
     ACTING,
     ACTOR_WORDS,
     BEATS,
@@ -36,9 +34,12 @@ from border_cli.actor_manager.shared_ring import (
     ROWS,
     SPACE_WAITS,
     SURPLUS,
-    RingWriter,
-    SharedRing,
+    BrokerChannel,
 )
+from border_cli.actor_manager.config import RayConfig
+from border_cli.actor_manager.leases import Leases, LeaseSettings, Times
+from border_cli.actor_manager.message_ring import MessageWriter
+from border_cli.actor_manager.remote_actor import Answer, RemoteActor
 from border_cli.actor_manager.shared_weights import SharedWeightSlot, packed
 from border_cli.cluster.calls import Transport
 from border_cli.cluster.connection import ClusterSettings, connect
@@ -70,12 +71,12 @@ class BrokerRecipe:
     incarnations: Sequence[int]  # the first of each actor
     samples: int  # received in earlier attempts
     log_level: int
-    ring: SharedRing
+    channel: BrokerChannel
     weights: SharedWeightSlot
 
     def lease_settings(self) -> LeaseSettings:
         config, num_actors = self.config, self.config.most_actors
-        share = self.ring.capacity // (num_actors * config.max_in_flight)
+        share = self.channel.ring.capacity // (num_actors * config.max_in_flight)
         return LeaseSettings(
             num_actors=num_actors,
             paced_samples=config.paced_samples,
@@ -130,7 +131,7 @@ def _transport(recipe: BrokerRecipe, *, started: bool) -> Transport:
         name=name,
         options=options_of(recipe.needs.resources),
         within_s=CALL_LASTS * recipe.lease_settings().call_s,
-        wake=recipe.ring.pipe.wake,
+        wake=recipe.channel.pipe.wake,
     )
 
 
@@ -142,11 +143,12 @@ class Broker:
     ) -> None:
         """`room`: how many actors of `num_actors=auto` fit at first; others follow one by one."""
         self._config = recipe.config
-        self._ring = recipe.ring
+        self._channel = recipe.channel
         self._weights = recipe.weights
         self._transport = transport
         self._clock = clock
-        self._writer = RingWriter(recipe.ring)
+        self._writer = MessageWriter(recipe.channel.ring)
+        self._pending: deque[Message] = deque()  # for which the ring has no space
         self.leases = Leases(
             recipe.lease_settings(),
             transport,
@@ -167,11 +169,11 @@ class Broker:
         self.begin()
         while self._closes_s is None or not self.leases.over:
             self.step()
-            self._ring.pipe.wait(LOOK_S)
+            self._channel.pipe.wait(LOOK_S)
         self._show()
-        while not self._ring.learner[LEAVING]:
-            self._ring.broker[BEATS] += 1
-            self._ring.pipe.wait(LOOK_S)
+        while not self._channel.learner[LEAVING]:
+            self._channel.broker[BEATS] += 1
+            self._channel.pipe.wait(LOOK_S)
 
     def begin(self) -> None:
         """Starts the actors."""
@@ -179,28 +181,40 @@ class Broker:
 
     def step(self) -> None:
         """Everything that can be done now."""
-        ring, leases, reports = self._ring, self.leases, self._transport.reports
+        channel, leases, reports = self._channel, self.leases, self._transport.reports
         now_s = self._clock.now_s()
         leases.permit(
-            ring.permitted[0],
-            last=bool(ring.learner[LAST]),
-            urgent=bool(ring.learner[LEARNER_WAITS]),
+            channel.permitted[0],
+            last=bool(channel.learner[LAST]),
+            urgent=bool(channel.learner[LEARNER_WAITS]),
         )
         while reports:
             leases.take(reports.popleft(), now_s)
-        self._writer.write()
-        if ring.learner[CLOSING]:
+        self._write()
+        if channel.learner[CLOSING]:
             self._close(now_s)
         else:
             self._take_weights()
-        leases.space = self._writer.space
+        waiting = sum(each.rows for each in self._pending)
+        leases.space = channel.ring.capacity - channel.ring.rows_in_flight - waiting
         leases.pump(now_s)
-        ring.broker[GRANTED] = leases.granted
-        ring.broker[SPACE_WAITS] = self._writer.waits_for_space or leases.lacks_space
+        channel.broker[GRANTED] = leases.granted
+        channel.broker[SPACE_WAITS] = bool(self._pending) or leases.lacks_space
         if now_s - self._looked_s >= LOOK_S:
             self._looked_s = now_s
             self._show()
-        ring.broker[BEATS] += 1
+        channel.broker[BEATS] += 1
+
+    def _write(self) -> None:
+        """Writes what there is space for, and wakes a learner that waits."""
+        channel, written = self._channel, False
+        while self._pending and self._writer.has_space(self._pending[0]):
+            rest = self._writer.write(self._pending.popleft())
+            written = True
+            if rest is not None:
+                self._pending.appendleft(rest)
+        if written and channel.learner[LEARNER_WAITS]:
+            channel.learner_pipe.wake()
 
     def _take_weights(self) -> None:
         newer = self._weights.newer_than(self.leases.version)
@@ -216,31 +230,32 @@ class Broker:
         if now_s >= self._closes_s:
             for actor_id in leases.kill(now_s):
                 log.error("killed actor %d, whose call did not return in time", actor_id)
-        if leases.drained and not self._writer.waits_for_space and not self._ring.broker[DRAINED]:
+        if leases.drained and not self._pending and not self._channel.broker[DRAINED]:
             self._show()
-            self._ring.broker[DRAINED] = 1
-            self._ring.learner_pipe.wake()
+            self._channel.broker[DRAINED] = 1
+            self._channel.learner_pipe.wake()
 
     def _show(self) -> None:
         """How the actors stand."""
         for actor in self.leases.actors:
             at = ACTOR_WORDS * actor.actor_id
-            self._ring.actors[at + RESTARTS] = actor.restarts.made
-            self._ring.actors[at + INCARNATIONS] = actor.incarnation + 1
-        self._ring.broker[ACTING] = self.leases.acting
+            self._channel.actors[at + RESTARTS] = actor.restarts.made
+            self._channel.actors[at + INCARNATIONS] = actor.incarnation + 1
+        self._channel.broker[ACTING] = self.leases.acting
 
     def _deliver(self, actor_id: int, answer: Answer, times: Times) -> None:
-        words, at = self._ring.actors, ACTOR_WORDS * actor_id
+        words, at = self._channel.actors, ACTOR_WORDS * actor_id
         words[at + SURPLUS] += answer.env_steps - answer.rows
         words[at + ROWS] += answer.rows
-        self._writer.put(actor_id, answer)
+        if answer.message is not None:
+            self._pending.append(answer.message)
         self._account(actor_id, answer, times)
         for name, level, text in answer.logged:
             logging.getLogger(name).log(level, "actor %d: %s", actor_id, text)
 
     def _account(self, actor_id: int, answer: Answer, times: Times) -> None:
         """Where the time of the call went."""
-        network, seconds = self._ring.network, self._ring.seconds
+        network, seconds = self._channel.network, self._channel.seconds
         for number, spent_s in enumerate((times.call_s, times.transfer_s, times.queue_s)):
             network[number] += spent_s
         first, past = len(ACTOR_SECTIONS) * actor_id, self._past_seconds[actor_id]
@@ -251,4 +266,4 @@ class Broker:
         seconds[first + BLOCKED] += times.blocked_s
 
     def _lose(self, actor_id: int, samples: int) -> None:
-        self._ring.actors[ACTOR_WORDS * actor_id + LOST] += samples
+        self._channel.actors[ACTOR_WORDS * actor_id + LOST] += samples

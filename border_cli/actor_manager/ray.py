@@ -15,9 +15,7 @@ from typing import Any, Final, Self
 
 from border_cli.actor_manager.actor import ActorFactory, copied
 from border_cli.actor_manager.broker import ENDED, JOINED, BrokerRecipe, run
-from border_cli.actor_manager.config import RayConfig
-from border_cli.actor_manager.record import ActorRecord, SavedActor, SavedActors
-from border_cli.actor_manager.shared_ring import (
+from border_cli.actor_manager.broker_channel import (
     ACTING,
     ACTOR_WORDS,
     BEATS,
@@ -34,9 +32,11 @@ from border_cli.actor_manager.shared_ring import (
     ROWS,
     SPACE_WAITS,
     SURPLUS,
-    RingReader,
-    SharedRing,
+    BrokerChannel,
 )
+from border_cli.actor_manager.config import RayConfig
+from border_cli.actor_manager.message_ring import MessageReader
+from border_cli.actor_manager.record import ActorRecord, SavedActor, SavedActors
 from border_cli.actor_manager.shared_weights import SharedWeightSlot
 from border_cli.cluster.connection import ClusterSettings, refuse_without_ray
 from border_cli.cluster.nodes import Needs
@@ -81,16 +81,16 @@ class BrokerPulse(Pulse):
     thread_id = None
     waiting_for = None
 
-    def __init__(self, ring: SharedRing) -> None:
-        self._ring = ring
+    def __init__(self, channel: BrokerChannel) -> None:
+        self._channel = channel
         self._looks = 0
 
     @property
     def beats(self) -> int:
         """While it connects, which has a deadline of its own, every look finds another number."""
-        if not self._ring.broker[BEATS]:
+        if not self._channel.broker[BEATS]:
             self._looks += 1
-        return self._ring.broker[BEATS] + self._looks
+        return self._channel.broker[BEATS] + self._looks
 
     def restart(self) -> bool:
         return False
@@ -108,17 +108,17 @@ class RayActorManager(ActorManager):
         self._make_actor = make_actor
         self._clock = clock
         actors, spec = config.most_actors, make_actor.env_factory.spec
-        self._ring = SharedRing(
+        self._channel = BrokerChannel(
             spec,
             capacity=ring_rows(config, spec),
             num_actors=actors,
             returns=make_actor.returns_gamma is not None,
         )
-        self._reader = RingReader(self._ring, actors)
+        self._reader = MessageReader(self._channel.ring)
         self._weights = SharedWeightSlot(make_actor.weight_forms)
         self._saved = SavedActors.fresh(actors)  # with which this attempt begins
         self._records = [ActorRecord(actor_id, clock) for actor_id in range(actors)]
-        self._pulse = BrokerPulse(self._ring)
+        self._pulse = BrokerPulse(self._channel)
         self._shares = SharesSince()
         self._gauged_s = clock.now_s()
         self._network: Metrics = {}
@@ -126,7 +126,7 @@ class RayActorManager(ActorManager):
         self._last = False
         self._woken_for = -1  # samples granted when the broker was woken last
         self._stopped = False
-        self._broker = _Listener(self._ring.learner_pipe)
+        self._broker = _Listener(self._channel.learner_pipe)
 
     @property
     def cluster(self) -> ClusterSettings | None:
@@ -158,7 +158,7 @@ class RayActorManager(ActorManager):
             incarnations=[each.next_incarnation for each in self._saved.actors],
             samples=self._saved.samples,
             log_level=logging.getLogger().getEffectiveLevel(),
-            ring=self._ring,
+            channel=self._channel,
             weights=self._weights,
         )
         context = start_context(StartMethod.auto, [run.__module__])
@@ -194,36 +194,36 @@ class RayActorManager(ActorManager):
             raise self._broker.crash
 
     def _close(self) -> None:
-        self._ring.learner[LEAVING] = 1
+        self._channel.learner[LEAVING] = 1
         fence()
-        self._ring.pipe.wake()
+        self._channel.pipe.wake()
         self._broker.end(ENDS_S)
-        self._ring.close()
+        self._channel.close()
         self._weights.close()
 
     def publish(self, snapshot: Snapshot) -> None:
         self._weights.publish(snapshot)
 
     def permit(self, samples_total: float) -> None:
-        last, ring = samples_total <= self._permitted, self._ring
+        last, channel = samples_total <= self._permitted, self._channel
         if last:
             if self._last:
                 return
         else:
-            self._permitted = ring.permitted[0] = samples_total
+            self._permitted = channel.permitted[0] = samples_total
         self._last = last
-        ring.learner[LAST] = last
-        granted = ring.broker[GRANTED]
+        channel.learner[LAST] = last
+        granted = channel.broker[GRANTED]
         enough = last or samples_total - granted >= self.config.paced_samples
         if enough and granted != self._woken_for:
             self._woken_for = granted
             fence()
-            ring.pipe.wake()
+            channel.pipe.wake()
 
     def receive(self, timeout_s: float = 0.0) -> list[Experience]:
-        if self._reader.release() and self._ring.broker[SPACE_WAITS]:
+        if self._reader.release() and self._channel.broker[SPACE_WAITS]:
             fence()
-            self._ring.pipe.wake()
+            self._channel.pipe.wake()
         arrived = self._reader.take()
         if arrived:
             return arrived
@@ -233,40 +233,40 @@ class RayActorManager(ActorManager):
 
     def _wait(self, timeout_s: float) -> list[Experience]:
         """Sleeps until something arrives; the broker grants what the actors need for that."""
-        ring, deadline_s = self._ring, self._clock.now_s() + timeout_s
-        ring.learner[LEARNER_WAITS] = 1
+        channel, deadline_s = self._channel, self._clock.now_s() + timeout_s
+        channel.learner[LEARNER_WAITS] = 1
         fence()
-        if self._permitted - ring.broker[GRANTED] >= 1:
-            ring.pipe.wake()
+        if self._permitted - channel.broker[GRANTED] >= 1:
+            channel.pipe.wake()
         try:
             while not self._reader.has_news:
                 left_s = deadline_s - self._clock.now_s()
                 if left_s <= 0 or self._broker.crash:
                     break
-                ring.learner_pipe.wait(left_s)
+                channel.learner_pipe.wait(left_s)
         finally:
-            ring.learner[LEARNER_WAITS] = 0
+            channel.learner[LEARNER_WAITS] = 0
         return self._reader.take()
 
     def stop(self) -> list[Experience]:
         if self._stopped:
             return []
         self._broker.closing = True
-        self._ring.learner[CLOSING] = self._ring.learner[LEARNER_WAITS] = 1
+        self._channel.learner[CLOSING] = self._channel.learner[LEARNER_WAITS] = 1
         fence()
-        self._ring.pipe.wake()
+        self._channel.pipe.wake()
         deadline_s = self._clock.now_s() + self.config.join_timeout_s + LOOK_AGAIN_S
         arrived: list[Experience] = []
         while True:
             failed = self._broker.crash is not None or not self._broker.alive
-            over = failed or bool(self._ring.broker[DRAINED])
+            over = failed or bool(self._channel.broker[DRAINED])
             arrived += map(copied, self._reader.take())
             if self._reader.release():
-                self._ring.pipe.wake()
+                self._channel.pipe.wake()
             left_s = deadline_s - self._clock.now_s()
             if over or left_s <= 0:
                 break
-            self._ring.learner_pipe.wait(min(left_s, 0.05))
+            self._channel.learner_pipe.wait(min(left_s, 0.05))
         for each in self._records:
             each.end()
         self._stopped = True  # only now: the next call completes one that was interrupted
@@ -280,14 +280,14 @@ class RayActorManager(ActorManager):
         """One actor for a checkpoint: what arrived and was not received is lost."""
         counted, arrived = self._counted(record.actor_id)
         waiting = max(0, arrived - counted.samples)
-        begun = self._ring.actors[ACTOR_WORDS * record.actor_id + INCARNATIONS]
+        begun = self._channel.actors[ACTOR_WORDS * record.actor_id + INCARNATIONS]
         return record.saved(replace(counted, lost_samples=counted.lost_samples + waiting), begun)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self._saved = SavedActors.load(state, self.config.most_actors).without_states()
         for record, saved in zip(self._records, self._saved.actors, strict=True):
             record.earlier = saved
-        self._ring.broker[GRANTED] = self._saved.samples
+        self._channel.broker[GRANTED] = self._saved.samples
 
     def stats(self) -> list[ActorStats]:
         return [each.stats(self._counted(each.actor_id)[0]) for each in self._records]
@@ -298,14 +298,14 @@ class RayActorManager(ActorManager):
         Its env steps follow from the samples that arrived and were lost, each read once: so all
         are of one moment, whatever the broker writes meanwhile.
         """
-        ring, at, first = self._ring, ACTOR_WORDS * actor_id, len(ACTOR_SECTIONS) * actor_id
-        arrived, lost = ring.actors[at + ROWS], ring.actors[at + LOST]
-        seconds = ring.seconds[first : first + len(ACTOR_SECTIONS)]
+        channel, at, first = self._channel, ACTOR_WORDS * actor_id, len(ACTOR_SECTIONS) * actor_id
+        arrived, lost = channel.actors[at + ROWS], channel.actors[at + LOST]
+        seconds = channel.seconds[first : first + len(ACTOR_SECTIONS)]
         stats = ActorStats(
             actor_id=actor_id,
-            env_steps=arrived + lost + ring.actors[at + SURPLUS],
+            env_steps=arrived + lost + channel.actors[at + SURPLUS],
             samples=self._reader.rows[actor_id],
-            restarts=ring.actors[at + RESTARTS],
+            restarts=channel.actors[at + RESTARTS],
             lost_samples=lost,
             seconds=dict(zip(ACTOR_SECTIONS, seconds, strict=True)),
         )
@@ -318,12 +318,12 @@ class RayActorManager(ActorManager):
         now_s = self._clock.now_s()
         if now_s - self._gauged_s >= GAUGES_S:
             self._gauged_s = now_s
-            spent = dict(zip(NETWORK, self._ring.network, strict=True))
+            spent = dict(zip(NETWORK, self._channel.network, strict=True))
             self._network = self._shares.update(spent)
         shares = self._network
         return {
-            "async/queue_fill": self._reader.fill,
-            "async/actors": float(self._ring.broker[ACTING]),
+            "async/queue_fill": self._channel.ring.fill,
+            "async/actors": float(self._channel.broker[ACTING]),
             "time/network/call": shares.get("call", 0.0),
             "time/network/transfer": shares.get("transfer", 0.0),
             "time/network/queue": shares.get("queue", 0.0),

@@ -1,7 +1,6 @@
 """An actor on another machine: acts for the samples of one call, and returns them.
 
-What it returns is made of few contiguous arrays, however many steps it took: the transitions in the
-layout of `core/rows.py`, which the learner's memory has, too, and the episodes. Whatever its
+What it returns is made of few contiguous arrays, however many steps it took. Whatever its
 environment raises is part of an answer, with its traceback and the transitions made before.
 """
 
@@ -26,8 +25,7 @@ from border_cli.cluster.calls import Place
 from border_cli.core.config import ActorManagerConfig
 from border_cli.core.errors import BadStep
 from border_cli.core.foreign import keep_runs_off_path
-from border_cli.core.rows import Rows, column_of
-from border_cli.core.spaces import EnvSpec
+from border_cli.core.rows import concatenate
 from border_cli.core.types import Snapshot
 from border_cli.process.start import unpack
 
@@ -39,17 +37,21 @@ NEVER_FULL: Final = 2**31  # samples
 class Answer:
     """What one call returned."""
 
-    rows: int = 0
-    env_steps: int = 0
-    opt_steps: int = 0  # of the weights that acted last
-    blocks: tuple[NDArray[np.uint8], ...] = ()  # the transitions, as bytes; none for 0 rows
-    episodes: NDArray[np.float64] | None = None  # [E, 2 + …] see `Episode.numbers`
-    returns: tuple[float, float, float] | None = None  # count, mean, squares
+    message: Message | None = None  # what it made, its transitions in one part
     acted_s: float = 0.0  # that the call took here
     seconds: tuple[float, ...] = ()  # of the incarnation so far, by section
     logged: tuple[tuple[str, int, str], ...] = ()  # logger, level, text
     failure: str | None = None  # traceback of what ended the actor
     refusal: BadStep | None = None  # for which the run ends
+
+    @property
+    def rows(self) -> int:
+        """Samples."""
+        return self.message.rows if self.message else 0
+
+    @property
+    def env_steps(self) -> int:
+        return self.message.env_steps if self.message else 0
 
 
 class _Records(logging.Handler):
@@ -122,7 +124,8 @@ class RemoteActor:
         return Answer(logged=self._records.take())
 
     def _keep(self, message: Message) -> float:
-        self._message = message
+        parts = [concatenate(message.parts)] if message.parts else []
+        self._message = replace(message, parts=parts)
         return 0.0
 
     def newer_than(self, version: int) -> tuple[int, Snapshot] | None:
@@ -141,7 +144,7 @@ class RemoteActor:
         if actor is None:
             return Answer()  # it failed in the call before
         failure = refusal = None
-        env_steps, made = actor.env_steps, 0
+        made = 0
         try:
             if version is not None and weights is not None:
                 self._newest = version, unpacked(weights, self._make_actor.weight_forms)
@@ -153,22 +156,16 @@ class RemoteActor:
             failure = traceback.format_exc()
         self._message = None
         actor.flush()
-        answer = self._answer(actor.env_steps - env_steps)
         if failure or refusal:
             self._close_failed()
-        return replace(
-            answer,
+        return Answer(
+            message=self._message,
             acted_s=time.perf_counter() - began_s,
             seconds=tuple(actor.seconds),
             logged=self._records.take() if self._records.kept else (),
             failure=failure,
             refusal=refusal,
         )
-
-    def _answer(self, env_steps: int) -> Answer:
-        if self._message is None:
-            return Answer(env_steps=env_steps)
-        return answer_of(self._message, self._make_actor.env_factory.spec)
 
     def _close_failed(self) -> None:
         try:
@@ -181,31 +178,3 @@ class RemoteActor:
         actor, self._actor = self._actor, None
         if actor is not None:
             actor.close()
-
-
-def answer_of(message: Message, spec: EnvSpec) -> Answer:
-    """What is returned of a message."""
-    returns = message.returns[0] if message.returns else None
-    return Answer(
-        rows=message.rows,
-        env_steps=message.env_steps,
-        opt_steps=message.opt_steps,
-        blocks=_blocks(message, spec),
-        episodes=_numbers(message, len(spec.info_metrics)),
-        returns=(returns.count, returns.mean, returns.squares) if returns else None,
-    )
-
-
-def _blocks(message: Message, spec: EnvSpec) -> tuple[NDArray[np.uint8], ...]:
-    if not message.rows:
-        return ()
-    rows = Rows.empty(spec, message.rows)
-    for name, column in rows.columns.items():
-        np.concatenate(column_of(message.parts, name), out=column, casting="same_kind")
-    return tuple(block.view(np.uint8) for block in rows.blocks)
-
-
-def _numbers(message: Message, metrics: int) -> NDArray[np.float64] | None:
-    if not message.episodes:
-        return None
-    return np.array([each.numbers(metrics) for each in message.episodes], np.float64)

@@ -18,9 +18,7 @@ from remote_fakes import CalmEnvFactory, Life, ScriptedEnvFactory, TellingPolicy
 
 from border_cli.actor_manager.actor import ActorFactory
 from border_cli.actor_manager.broker import Broker, BrokerRecipe
-from border_cli.actor_manager.config import RayConfig
-from border_cli.actor_manager.remote_actor import RemoteActor
-from border_cli.actor_manager.shared_ring import (
+from border_cli.actor_manager.broker_channel import (
     ACTOR_WORDS,
     CLOSING,
     DRAINED,
@@ -30,9 +28,11 @@ from border_cli.actor_manager.shared_ring import (
     RESTARTS,
     ROWS,
     SURPLUS,
-    RingReader,
-    SharedRing,
+    BrokerChannel,
 )
+from border_cli.actor_manager.config import RayConfig
+from border_cli.actor_manager.message_ring import MessageReader
+from border_cli.actor_manager.remote_actor import RemoteActor
 from border_cli.actor_manager.shared_weights import SharedWeightSlot
 from border_cli.cluster.calls import Kind, Report, Transport
 from border_cli.cluster.connection import ClusterSettings
@@ -94,7 +94,7 @@ class Brokered:
             make_step_processor=OneStep,
         )
         actors = self.config.most_actors
-        self.ring = SharedRing(SPEC, capacity=40 * actors, num_actors=actors)
+        self.channel = BrokerChannel(SPEC, capacity=40 * actors, num_actors=actors)
         self.weights = SharedWeightSlot({})
         packed = pack("test", [], make_actor)
         recipe = BrokerRecipe(
@@ -107,7 +107,7 @@ class Brokered:
             incarnations=[0] * actors,
             samples=0,
             log_level=logging.WARNING,
-            ring=self.ring,
+            channel=self.channel,
             weights=self.weights,
         )
         self.transport = HereTransport(
@@ -116,12 +116,12 @@ class Brokered:
             ),
         )  # fmt: skip
         self.broker = Broker(recipe, self.transport, self.clock, room=room)
-        self.reader = RingReader(self.ring, actors)
+        self.reader = MessageReader(self.channel.ring)
         self.broker.begin()
 
     def permit(self, samples: float, *, last: bool = False) -> None:
-        self.ring.permitted[0] = samples
-        self.ring.learner[LAST] = last
+        self.channel.permitted[0] = samples
+        self.channel.learner[LAST] = last
 
     def step(self, times: int = 1, after_s: float = 0.0) -> list[Experience]:
         """What arrives while the broker steps so often."""
@@ -134,14 +134,14 @@ class Brokered:
         return arrived
 
     def close(self) -> list[Experience]:
-        self.ring.learner[CLOSING] = 1
+        self.channel.learner[CLOSING] = 1
         arrived = self.step(5)
-        assert self.ring.broker[DRAINED]
+        assert self.channel.broker[DRAINED]
         assert self.broker.leases.over
         return arrived
 
     def words(self, word: int) -> list[int]:
-        return list(self.ring.actors[word::ACTOR_WORDS])
+        return list(self.channel.actors[word::ACTOR_WORDS])
 
 
 @pytest.fixture(autouse=True)
@@ -167,7 +167,7 @@ def test_actors_make_exactly_what_is_permitted_and_all_of_it_is_counted() -> Non
     assert {each.opt_steps for each in arrived} == {7}
     assert sum(run.words(ROWS)) == 103
     assert run.words(SURPLUS) == [0, 0]
-    assert run.ring.broker[GRANTED] == 103
+    assert run.channel.broker[GRANTED] == 103
 
 
 def test_the_rows_of_each_actor_arrive_complete_and_in_order() -> None:
@@ -188,7 +188,7 @@ def test_a_learner_that_takes_nothing_bounds_what_is_made() -> None:
     run.permit(math.inf)
     for _ in range(200):
         run.broker.step()
-    assert 0 < sum(run.words(ROWS)) <= run.ring.capacity
+    assert 0 < sum(run.words(ROWS)) <= run.channel.ring.capacity
     before = sum(run.words(ROWS))
     assert count(run.step(50)) > before  # and it goes on
 
@@ -236,15 +236,15 @@ class Watched:
 def test_a_state_taken_between_any_two_words_has_no_step_without_a_sample() -> None:
     run = Brokered(num_actors=1)
     manager = Built("ray", num_actors=1).manager
-    words = run.ring.actors
-    manager._ring, manager._reader = run.ring, run.reader
+    words = run.channel.actors
+    manager._ring, manager._reader = run.channel, run.reader
     seen: list[tuple[int, int, int]] = []
 
     def look() -> None:
         (actor,) = manager.state_dict()["actors"]
         seen.append((actor["env_steps"], actor["samples"], actor["lost_samples"]))
 
-    run.ring.actors = Watched(words, look)
+    run.channel.actors = Watched(words, look)
     run.weights.publish(snapshot())
     run.permit(200)
     run.step(4)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from border_cli.actor_manager.actor import Message
 from border_cli.actor_manager.leases import (
     STARTS_S,
     Leases,
@@ -63,6 +64,11 @@ class FakeCluster(Transport):
         del self.alive[actor_id]
 
 
+def message(actor_id: int, rows: int) -> Message:
+    """So many rows, which nobody looks at."""
+    return Message(actor_id=actor_id, opt_steps=0, env_steps=rows, parts=[], rows=rows, episodes=())
+
+
 class Run:
     """Leases, the cluster below them, and what was delivered and lost."""
 
@@ -108,11 +114,9 @@ class Run:
     def answer(self, call: Call, *, acted_s: float = 0.001, **answer: Any) -> None:
         """This call returns."""
         self.cluster.calls.remove(call)
-        made = {"rows": call.samples, "env_steps": call.samples} | answer
-        report = Report(
-            Kind.RETURNED, call.actor_id, call.incarnation, Answer(acted_s=acted_s, **made),
-            call.lease,
-        )  # fmt: skip
+        rows = answer.pop("rows", call.samples)
+        returned = Answer(message=message(call.actor_id, rows), acted_s=acted_s, **answer)
+        report = Report(Kind.RETURNED, call.actor_id, call.incarnation, returned, call.lease)
         self.leases.take(report, self.now_s)
         self.pump()
 
@@ -222,7 +226,7 @@ def test_samples_that_no_call_brought_are_free_again() -> None:
     run.build(0)
     run.grow(0, 10)
     run.permit(10)
-    run.answer(run.cluster.calls[0], rows=4, env_steps=4)  # it took too long
+    run.answer(run.cluster.calls[0], rows=4)  # it took too long
     assert run.leases.granted == 4
     run.permit(14)
     assert run.leases.granted <= 14
@@ -267,7 +271,7 @@ def test_at_the_deadline_the_lease_is_free_the_actor_replaced_and_late_rows_igno
     run.pump(1.0)
     assert run.cluster.started[-1] == (0, 1)
     for call in late:
-        report = Report(Kind.RETURNED, 0, 0, Answer(rows=10, env_steps=10), call.lease)
+        report = Report(Kind.RETURNED, 0, 0, Answer(message=message(0, 10)), call.lease)
         run.leases.take(report, run.now_s)
     assert run.delivered == [(1, 10), (1, 10)]
     assert run.lost == [(0, 10)]
@@ -487,7 +491,7 @@ def test_random_schedules_keep_the_budget_count_every_sample_once_and_go_on(seed
             call = calls[int(rng.integers(len(calls)))]
             short = int(rng.integers(call.samples + 1))
             rows = [call.samples, call.samples, call.samples + 3, short][int(rng.integers(4))]
-            run.answer(call, rows=rows, env_steps=rows, acted_s=float(rng.exponential(0.01)))
+            run.answer(call, rows=rows, acted_s=float(rng.exponential(0.01)))
 
     def die() -> None:
         actor_id = int(rng.integers(num_actors))

@@ -62,10 +62,11 @@ def act(actor: RemoteActor, samples: int, version: int | None = None) -> Answer:
 def test_a_call_returns_what_was_asked_for_in_one_block() -> None:
     actor = acting()
     answer = act(actor, 25, version=1)
-    assert (answer.rows, answer.env_steps, answer.opt_steps) == (25, 25, 3)
-    assert len(answer.blocks) == 1
-    assert answer.episodes is not None
-    assert answer.episodes[:, 1].tolist() == [10, 10]
+    assert (answer.rows, answer.env_steps) == (25, 25)
+    assert answer.message is not None
+    assert answer.message.opt_steps == 3
+    assert len(answer.message.parts) == 1
+    assert [each.length for each in answer.message.episodes] == [10, 10]
     assert act(actor, 7).rows == 7  # with the weights that it has
     actor.close()
 
