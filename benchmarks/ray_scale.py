@@ -23,7 +23,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, replace, fields
+from dataclasses import dataclass, fields, replace
 from itertools import product
 from typing import Any, cast
 

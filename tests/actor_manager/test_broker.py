@@ -237,7 +237,7 @@ def test_a_state_taken_between_any_two_words_has_no_step_without_a_sample() -> N
     run = Brokered(num_actors=1)
     manager = Built("ray", num_actors=1).manager
     words = run.channel.actors
-    manager._ring, manager._reader = run.channel, run.reader
+    manager._channel, manager._reader = run.channel, run.reader
     seen: list[tuple[int, int, int]] = []
 
     def look() -> None:
