@@ -212,7 +212,9 @@ def assert_equal_checkpoints(config: RunConfig, one: Path, other: Path) -> None:
     first, second = newest(one), newest(other)
     assert first.opt_steps == second.opt_steps == WHOLE
     assert plain(first.counters) == plain(second.counters)
-    assert plain(load_state(first.folder / "agent.pt")) == plain(load_state(second.folder / "agent.pt"))
+    assert plain(load_state(first.folder / "agent.pt")) == plain(
+        load_state(second.folder / "agent.pt")
+    )
     assert plain(first.run) == plain(second.run)
     rows, others = rows_of(config, first), rows_of(config, second)
     index = np.arange(len(rows))
