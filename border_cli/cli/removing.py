@@ -60,6 +60,7 @@ def prune_runs(runs: Sequence[Run], *, keep: str, agreed: bool) -> None:
     newest = int(keep)
 
     def planned(run: Run) -> Removal | None:
+        refuse_removal(run.folder)
         interval = _milestone_interval(run)
         found = surplus_of(run.folder, keep=newest, milestone_interval=interval)
         if not found.checkpoints and not found.nbytes:

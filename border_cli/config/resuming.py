@@ -29,7 +29,7 @@ from border_cli.core.words import setting, shortest
 from border_cli.registry import GROUPS
 from border_cli.run.finding import resumable, run_around
 from border_cli.run.layout import refuse_foreign, remove_attempt
-from border_cli.run.status import NEEDED_TO_RESUME, RunLock, import_paths, read_run
+from border_cli.run.status import RunLock, import_paths, read_run
 
 MAY_CHANGE = (  # these settings, and all that lies below them
     *(
@@ -260,7 +260,7 @@ def found_in(run_dir: Path, config: RunConfig, *, trust: bool = False, job: str 
         refuse_no_run(run_dir)
     if config.resume is None or not (run_dir / SETTINGS).is_file():
         return Found()
-    done = read_run(run_dir, needed=NEEDED_TO_RESUME).get("status") == FINISHED
+    done = read_run(run_dir).get("status") == FINISHED
     resumes = done or bool(resumable(run_dir))  # what is finished is never removed
     if config.resume == AUTO and not resumes:
         return Found()  # nothing is lost by other settings

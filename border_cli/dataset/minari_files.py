@@ -9,7 +9,6 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from secrets import token_hex
 from types import TracebackType
 from typing import Any, Self
@@ -89,32 +88,18 @@ def refuse_name(dataset: str | None, *, overwrite: bool) -> str:
         raise ConfigError(f"dataset=ID is required, {example}")
     if not is_id(dataset):
         raise ConfigError(f"dataset must be [namespace/]name-v<number>, {example}, got {dataset!r}")
-    if is_known(dataset):
-        if not overwrite:
-            raise _exists(dataset)
-        _refuse_unwritable(dataset)
-        return dataset
-    if (root() / dataset).exists():
-        raise ConfigError(f"dataset={dataset}: {root() / dataset} exists and is not a data set")
-    for above in map(Path.as_posix, Path(dataset).parents):
-        if is_known(above):
-            raise ConfigError(f"dataset={dataset} would be inside the data set {above}")
-    _refuse_unwritable(dataset)
-    return dataset
-
-
-def _refuse_unwritable(dataset: str) -> None:
-    place = (root() / dataset).parent  # where it gets its hidden name first
-    reason = unwritable(place)
+    place = root() / dataset
+    if is_known(dataset) and not overwrite:
+        raise ConfigError(
+            f"dataset={dataset} already exists in {root()}: overwrite=true replaces it. Existing: "
+            f"{', '.join(known_ids())}"
+        )
+    if place.exists() and not is_known(dataset):
+        raise ConfigError(f"dataset={dataset}: {place} exists and is not a data set")
+    reason = unwritable(place.parent)  # where it gets its hidden name first
     if reason is not None:
-        raise ConfigError(f"dataset={dataset} cannot be written to {place}: {reason}")
-
-
-def _exists(dataset: str) -> ConfigError:
-    return ConfigError(
-        f"dataset={dataset} already exists in {root()}: overwrite=true replaces it. Existing: "
-        f"{', '.join(known_ids())}"
-    )
+        raise ConfigError(f"dataset={dataset} cannot be written to {place.parent}: {reason}")
+    return dataset
 
 
 class DatasetWriter:
@@ -131,15 +116,13 @@ class DatasetWriter:
         self._final = root() / dataset
         self._folder = self._final.with_name(f".{self._final.name}-{token_hex(4)}")
         self._storage: Any = None
-        self._made: list[Path] = []  # folders above it that were not there
         self._episodes = 0
 
     def __enter__(self) -> Self:
-        self._made = [each for each in self._folder.parents if not each.exists()]
         try:
             self._storage = self._begin()
         except BaseException:
-            self._clean()
+            shutil.rmtree(self._folder, ignore_errors=True)
             raise
         return self
 
@@ -164,13 +147,7 @@ class DatasetWriter:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._clean()
-
-    def _clean(self) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
-        for folder in self._made:  # empty ones, of a data set that came to nothing
-            if folder.is_dir() and not any(folder.iterdir()):
-                folder.rmdir()
 
     def add(self, episodes: Sequence[tuple[RawEpisode, int]], *, policy: str) -> None:
         """Appends episodes with the seeds they were reset with, and the models that played them."""
@@ -201,25 +178,10 @@ class DatasetWriter:
         namespace = self._id.rpartition("/")[0]
         if namespace and namespace not in list_local_namespaces():
             create_namespace(namespace)
-        if self._overwrite and is_known(self._id):
-            self._replace()
-            return
-        try:
-            self._folder.rename(self._final)
-        except OSError as error:
-            raise (_exists(self._id) if is_known(self._id) else error) from error
-
-    def _replace(self) -> None:
-        """The old data set keeps its name until the new one has it."""
-        before = self._final.with_name(f".{self._final.name}-{token_hex(4)}")
-        try:
-            self._final.rename(before)
-            self._folder.rename(self._final)
-        except BaseException:
-            if not self._final.exists():
-                before.rename(self._final)
-            raise
-        shutil.rmtree(before, ignore_errors=True)
+        refuse_name(self._id, overwrite=self._overwrite)  # one may have come meanwhile
+        if self._final.exists():
+            shutil.rmtree(self._final)
+        self._folder.rename(self._final)
 
 
 def _serializable(spec: Any) -> Any:

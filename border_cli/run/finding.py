@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,13 +9,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from border_cli.core.errors import CheckpointError, ConfigError, reachable
-from border_cli.core.files import SETTINGS, SWEEP_JSON
-from border_cli.core.words import listed
+from border_cli.core.files import SETTINGS
 from border_cli.run.layout import partial_of
 from border_cli.run.manifest import MANIFEST, Manifest, read_json, read_manifest, verify
 
 T = TypeVar("T")
-MOST_LISTED = 5  # runs that a message names
 
 
 def folder_name(opt_steps: int) -> str:
@@ -30,11 +27,8 @@ def is_complete(folder: Path) -> bool:
 
 def numbered(folder: Path) -> list[Path]:
     """The complete checkpoints of a folder by their steps; the best models are none of them."""
-    if not folder.is_dir():
-        return []
-    named = [each for each in folder.iterdir() if each.name.isdecimal() and is_complete(each)]
-    ours = [each for each in named if each.name == folder_name(int(each.name))]
-    return sorted(ours, key=lambda each: int(each.name))
+    found = [each for each in folder.glob("*") if re.fullmatch(r"[0-9]{10,}", each.name)]
+    return sorted(filter(is_complete, found), key=lambda each: int(each.name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +66,7 @@ def by_age(folder: Path) -> list[Kept]:
 
 def best_models(folder: Path) -> list[Path]:
     """The models in the folder that are, or were, the best."""
-    return [each for each in folder.iterdir() if re.fullmatch(r"best-\d{10,}", each.name)]
+    return [each for each in folder.glob("best-*") if re.fullmatch(r"best-\d{10,}", each.name)]
 
 
 def resumable(run_dir: Path) -> list[Path]:
@@ -99,39 +93,34 @@ def find_run(place: Path, checkpoint: str | None = None) -> tuple[Path, str | No
     checkpoint is None where neither names one. Raises `CheckpointError` for any other path, and
     `ConfigError` for two checkpoints.
     """
-    run_dir, named = place, _checkpoint_named_by(place)
+    named = _checkpoint_named_by(place)
     if named is not None:
-        run_dir, which = named
-        if checkpoint not in (None, which):
+        if checkpoint not in (None, named[1]):
             raise ConfigError(
-                f"{place} is a checkpoint: remove checkpoint={checkpoint}, or use {run_dir}"
+                f"{place} is a checkpoint: remove checkpoint={checkpoint}, or use {named[0]}"
             )
-        return run_dir, which
+        return named
     if (place / SETTINGS).is_file():
         return place, checkpoint
-    if not place.is_dir():
-        file = f"{place} is a file, not a run directory"
-        what = file if place.exists() else f"no such directory: {place}"
-        raise CheckpointError(f"{what}{run_around(place)}")
-    what = f"is not a run directory: it has no {SETTINGS}"
-    if (place / SWEEP_JSON).exists():
-        what = "is the directory of a sweep, not of a run"
-    raise CheckpointError(f"{place} {what}{run_around(place) or _runs_in(place)}")
+    if not place.exists():
+        raise CheckpointError(f"no such directory: {place}{run_around(place)}")
+    hint = run_around(place) or f"; border-runs {place} lists the runs below it"
+    raise CheckpointError(f"{place} is not a run directory: it has no {SETTINGS}{hint}")
 
 
 def _checkpoint_named_by(place: Path) -> tuple[Path, str] | None:
     """The run directory, and the checkpoint of it that a path leads to; need not exist."""
     whole = place.absolute()
-    if whole.name == "best" and (whole.parent / SETTINGS).is_file():
-        return whole.parent, "best"
-    run_dir = whole.parent.parent
-    if whole.parent.name != "checkpoints" or not (run_dir / SETTINGS).is_file():
+    folder, name = whole.parent, whole.name
+    if name == "best" and (folder / SETTINGS).is_file():
+        return folder, name
+    if folder.name != "checkpoints" or not (folder.parent / SETTINGS).is_file():
         return None
-    if whole.name == "latest":
-        return run_dir, "latest"
-    if whole.name.isdecimal():
-        return run_dir, str(int(whole.name))
-    return (run_dir, "best") if whole == (run_dir / "best").resolve() else None
+    if name.isdecimal():
+        return folder.parent, str(int(name))
+    if name == "latest":
+        return folder.parent, name
+    return (folder.parent, "best") if whole == (folder.parent / "best").resolve() else None
 
 
 def run_around(place: Path) -> str:
@@ -141,23 +130,12 @@ def run_around(place: Path) -> str:
     return f"; the run is {around}" if around else ""
 
 
-def _runs_in(place: Path) -> str:
-    """The runs of a sweep, or of one name."""
-    runs = [each.parent.parent for each in place.glob(f"*/{SETTINGS}")]
-    runs.sort(key=lambda each: (len(each.name), each.name))  # 9 before 10
-    if not runs:
-        return ""
-    return f". Choose one of the runs in it: {listed(runs, MOST_LISTED)}"
-
-
 @reachable(CheckpointError)
 def find_checkpoint(run_dir: Path, which: str) -> Path:
     """The folder of `best`, `latest` or a number of optimisation steps; raises with what there is.
 
     The answer is the real folder, so that a link which moves on does not change what is read.
     """
-    if not run_dir.is_dir():
-        raise CheckpointError(f"no such directory: {run_dir}")
     saved = steps_saved(run_dir)
     if which == "best":
         place = run_dir / "best"
@@ -172,8 +150,6 @@ def find_checkpoint(run_dir: Path, which: str) -> Path:
     folder = place.resolve()
     if is_complete(partial_of(folder)):
         return partial_of(folder)  # the process was killed while this one replaced another
-    if not is_complete(folder) and steps_saved(run_dir) != saved:
-        return find_checkpoint(run_dir, which)  # the run is training, and has removed it meanwhile
     if not is_complete(folder):
         known = [*(["best"] if is_complete(run_dir / "best") else []), *saved]
         listed = ", ".join(map(str, known))
@@ -185,12 +161,11 @@ def find_checkpoint(run_dir: Path, which: str) -> Path:
 @reachable(CheckpointError)
 def find_weights(place: Path) -> Path:
     """The folder of the weights that a new run begins with: of a run directory its best model, else
-    its latest checkpoint; or a checkpoint itself. Neither needs saved settings."""
+    its latest checkpoint; or a checkpoint itself, which needs no saved settings."""
     folder = place.resolve()
     if is_complete(folder):
         return folder
-    has_models = is_complete(place / "best") or steps_saved(place)
-    run_dir, which = (place, None) if has_models else find_run(place)
+    run_dir, which = find_run(place)
     best = "best" if is_complete(run_dir / "best") else "latest"
     return find_checkpoint(run_dir, which or best)
 
@@ -217,17 +192,14 @@ def best_score(run_dir: Path) -> tuple[float, int] | None:
         folder = find_checkpoint(run_dir, "best")
         verify(folder)
         document = read_json(folder / "score.json")
-        score, opt_steps = document["score"], document["opt_steps"]
-    except (CheckpointError, KeyError):
+    except CheckpointError:
         return None
-    whole = isinstance(score, int | float) and isinstance(opt_steps, int) and abs(score) < math.inf
-    return (float(score), opt_steps) if whole else None
+    return None if document["score"] is None else (document["score"], document["opt_steps"])
 
 
 def episodes_of_best(run_dir: Path) -> int | None:
-    """How many episodes the score of the best model is the mean of; None where unknown."""
+    """How many episodes the score of the best model is the mean of; None without a best model."""
     try:
-        returns = read_json(find_checkpoint(run_dir, "best") / "score.json")["returns"]
-    except (CheckpointError, KeyError):
+        return len(read_json(find_checkpoint(run_dir, "best") / "score.json")["returns"])
+    except CheckpointError:
         return None
-    return len(returns) if isinstance(returns, list) and returns else None

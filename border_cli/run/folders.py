@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 from border_cli.core.files import sync
@@ -159,8 +160,7 @@ def restore_folders(parent: Path) -> None:
 
 def point_link(link: Path, target: str) -> None:
     """Makes `link` a relative symbolic link to `target`, atomically."""
-    temporary = link.with_name(f".{link.name}.tmp")
-    temporary.unlink(missing_ok=True)
+    temporary = link.with_name(f".{link.name}.{token_hex(4)}.tmp")
     temporary.symlink_to(target)
     temporary.replace(link)
 

@@ -14,12 +14,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from border_cli.core.errors import ConfigError
+from border_cli.core.errors import ConfigError, reachable
 from border_cli.core.files import SETTINGS
 
 log = logging.getLogger(__name__)
 
 Kind = Literal["file", "folder", "link"]
+
+TORN = re.compile(r"\.(.+)\.[0-9a-f]{8}\.tmp")  # left by a process that is killed as it writes
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +32,15 @@ class Layout:
     links: str = ""
     folders: Mapping[str, Layout] = field(default_factory=dict)
 
-    def is_file(self, name: str) -> bool:
-        return re.fullmatch(self.files, name) is not None
-
-    def is_link(self, name: str) -> bool:
-        return re.fullmatch(self.links, name) is not None
+    def kind_of(self, name: str) -> Kind | None:
+        """What should be found under a name; None where that is not ours."""
+        torn = TORN.fullmatch(name)
+        name = torn[1] if torn else name
+        if self.folder_named(name) is not None:
+            return "folder"
+        if re.fullmatch(self.files, name):
+            return "file"
+        return "link" if re.fullmatch(self.links, name) else None
 
     def folder_named(self, name: str) -> Layout | None:
         """What is ours in a folder of that name; None where the folder itself is not."""
@@ -46,8 +52,8 @@ _SAVED = r"agent\.pt|(state|score|manifest)\.json|arrays\.npz"
 _CHUNK = r"rows-\d{10,}-\d{10,}-[0-9a-f]{8}\.npy"
 STEPS = r"(best-)?\d{10,}"  # folders of checkpoints
 
-CHECKPOINT = Layout(files=rf"{_SAVED}|\.({_SAVED})\.[0-9a-f]+\.tmp")  # the latter left by a kill
-REPLAY = Layout(files=rf"{_CHUNK}|\.{_CHUNK}\.[0-9a-f]+\.tmp")
+CHECKPOINT = Layout(files=_SAVED)
+REPLAY = Layout(files=_CHUNK)
 CHECKPOINTS = Layout(
     links="latest",
     folders={rf"{STEPS}|\.{STEPS}\.partial": CHECKPOINT, "replay": REPLAY},
@@ -77,15 +83,13 @@ def entries_of_ours(folder: Path, layout: Layout = RUN) -> Iterator[tuple[os.Dir
     """All that has a name of ours, and what it should be; links are not followed."""
     with os.scandir(folder) as entries:
         for entry in entries:
-            if layout.is_file(entry.name):
-                yield entry, "file"
-            elif layout.is_link(entry.name):
-                yield entry, "link"
+            kind = layout.kind_of(entry.name)
+            if kind is None:
+                continue
+            yield entry, kind
             inner = layout.folder_named(entry.name)
-            if inner is not None:
-                yield entry, "folder"
-                if entry.is_dir(follow_symlinks=False):
-                    yield from entries_of_ours(Path(entry.path), inner)
+            if inner is not None and entry.is_dir(follow_symlinks=False):
+                yield from entries_of_ours(Path(entry.path), inner)
 
 
 def partial_of(place: Path) -> Path:
@@ -94,45 +98,27 @@ def partial_of(place: Path) -> Path:
 
 
 def refuse_foreign(run_dir: Path) -> None:
-    """Raises `ConfigError` where a link, or something else that no run makes, has a name of ours.
+    """Raises `ConfigError` where a link has the name of a file or folder of ours.
 
     To be called before a command opens or creates anything in a directory that may have been used.
     """
     if not run_dir.is_dir():
         return
-    try:
+    with reachable(ConfigError):
         for entry, kind in entries_of_ours(run_dir, RUN_OR_SWEEP):
-            _refuse_other(entry, kind)
-    except OSError as error:
-        raise ConfigError(f"{run_dir} cannot be read: {error}") from error
-
-
-def _refuse_other(entry: os.DirEntry[str], kind: Kind) -> None:
-    fits = {
-        "file": entry.is_file(follow_symlinks=False),
-        "folder": entry.is_dir(follow_symlinks=False),
-        "link": entry.is_symlink(),
-    }
-    if not fits[kind]:
-        what = f"a link to {Path(entry.path).resolve()}" if entry.is_symlink() else f"no {kind}"
-        raise ConfigError(
-            f"{entry.path} is {what}, and a run writes and deletes a {kind} of its own there: move "
-            "it away. To keep a run on another disk, move its whole directory, which may be a link"
-        )
+            if entry.is_symlink() and kind != "link":
+                raise ConfigError(
+                    f"{entry.path} is a link to {Path(entry.path).resolve()}, and a run writes and "
+                    f"deletes a {kind} of its own there: move it away. To keep a run on another "
+                    "disk, move its whole directory, which may be a link"
+                )
 
 
 def remove_files(folder: Path, layout: Layout, *, keep: Collection[str] = ()) -> None:
-    """Removes the regular files with names of ours, but for those to `keep`."""
-    with os.scandir(folder) as entries:
-        found = [
-            each.path
-            for each in entries
-            if layout.is_file(each.name)
-            and each.name not in keep
-            and each.is_file(follow_symlinks=False)
-        ]
-    for path in found:
-        Path(path).unlink(missing_ok=True)
+    """Removes the files with names of ours, but for those to `keep`."""
+    for entry, _ in [*entries_of_ours(folder, layout)]:
+        if entry.name not in keep and entry.is_file(follow_symlinks=False):
+            Path(entry.path).unlink(missing_ok=True)
 
 
 def remove_attempt(run_dir: Path) -> None:

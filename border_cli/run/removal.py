@@ -10,27 +10,20 @@ from __future__ import annotations
 
 import os
 import platform
-import re
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from border_cli.core.errors import CheckpointError, ConfigError
+from border_cli.core.errors import ConfigError
 from border_cli.core.files import SETTINGS, readable_bytes
-from border_cli.run.finding import Kept, by_age, is_complete
-from border_cli.run.folders import (
-    named_chunks,
-    remove_folder,
-    restore_folders,
-    rotate,
-    surplus,
-)
+from border_cli.run.finding import Kept, best_models, by_age, is_complete
+from border_cli.run.folders import named_chunks, remove_folder, restore_folders, rotate, surplus
 from border_cli.run.layout import (
     CHECKPOINT,
     RUN,
     SWEEP,
+    Kind,
     Layout,
     entries_of_ours,
     refuse_foreign,
@@ -39,21 +32,7 @@ from border_cli.run.manifest import FOLDER, verify
 from border_cli.run.status import RUN_JSON, RUN_LOCK, RunLock, read_run, running
 from border_cli.run.sweep_folder import read_sweep
 
-_TORN = r"|\.[\w.-]+\.[0-9a-f]{8}\.tmp"  # left by a process that was killed as it wrote a file
-
-
-def _with_torn(layout: Layout) -> Layout:
-    inner = {name: _with_torn(each) for name, each in layout.folders.items()}
-    links = rf"{layout.links}|\.({layout.links})\.tmp" if layout.links else ""
-    return Layout(files=layout.files + _TORN, links=links, folders=inner)
-
-
-REMOVABLE = _with_torn(RUN)
 LAST = (".hydra", RUN_JSON, RUN_LOCK)  # what a run is known by goes when all else has gone
-
-
-class NotRemovable(ConfigError):
-    """A run is, or may be, running, or a directory is not that of a run."""
 
 
 @contextmanager
@@ -63,38 +42,28 @@ def idle(run_dir: Path) -> Iterator[None]:
     Raises as `refuse_removal`.
     """
     refuse_removal(run_dir)
-    lock = RunLock(run_dir)
-    try:
-        lock.__enter__()
-    except ConfigError as error:
-        raise NotRemovable(str(error)) from error
-    try:
+    with RunLock(run_dir):
         yield
-    finally:
-        lock.__exit__()
 
 
 def refuse_removal(run_dir: Path) -> None:
-    """Raises `NotRemovable` where a run is running, where its directory is a link or another
-    program's, or where that it has ended cannot be told from here; `ConfigError` where a link is in
-    the place of a file or directory of ours."""
+    """Raises `ConfigError` where a run is, or may be, running, where its directory is a link or
+    another program's, or where a link is in the place of a file or directory of ours."""
     if run_dir.is_symlink():
-        raise NotRemovable(f"{run_dir} is a link to {run_dir.resolve()}: name that directory")
+        raise ConfigError(f"{run_dir} is a link to {run_dir.resolve()}: name that directory")
     refuse_foreign(run_dir)
     facts = read_run(run_dir)
     recorded = any("from_opt_steps" in each for each in facts.get("attempts", []))
     if not recorded and b"/schema/run@_here_" not in readable_bytes(run_dir / SETTINGS):
-        raise NotRemovable(
+        raise ConfigError(
             f"{run_dir} is left as it is: neither {RUN_JSON} nor {SETTINGS} is from border_cli"
         )
-    host, open_end = facts.get("host"), facts.get("status") in ("running", "killed")
+    host, ended = facts.get("host"), facts.get("ended")
     with running(run_dir) as runs:
         if runs:
-            raise NotRemovable(f"{run_dir} is running: process {facts.get('pid')} on {host}")
-    if runs is None and open_end:
-        raise NotRemovable(f"{run_dir} may be running: its file system has no locks")
-    if open_end and not facts.get("ended") and host != platform.node():
-        raise NotRemovable(
+            raise ConfigError(f"{run_dir} is running: process {facts.get('pid')} on {host}")
+    if facts and not ended and (runs is None or host != platform.node()):
+        raise ConfigError(
             f"{run_dir} may be running on {host}, which cannot be checked from here: run the "
             "command there, or delete the directory itself"
         )
@@ -102,15 +71,12 @@ def refuse_removal(run_dir: Path) -> None:
 
 def run_nbytes(run_dir: Path) -> int:
     """What removing a run frees."""
-    return sum(_nbytes(entry) for entry, kind in entries_of_ours(run_dir, REMOVABLE))
+    return _nbytes(run_dir, RUN)
 
 
-def _nbytes(entry: os.DirEntry[str]) -> int:
-    with suppress(OSError):
-        found = entry.stat(follow_symlinks=False)
-        if stat.S_ISREG(found.st_mode) and found.st_nlink == 1:
-            return found.st_size
-    return 0
+def _nbytes(folder: Path, layout: Layout) -> int:
+    files = (each for each, kind in entries_of_ours(folder, layout) if kind == "file")
+    return sum(each.stat(follow_symlinks=False).st_size for each in files)
 
 
 def remove_run(run_dir: Path) -> bool:
@@ -119,7 +85,7 @@ def remove_run(run_dir: Path) -> bool:
     Raises as `refuse_removal`, and `OSError` where something cannot be removed.
     """
     with idle(run_dir):
-        _remove_files(run_dir, REMOVABLE)
+        _remove_files(run_dir, RUN)
     return _rmdir(run_dir)
 
 
@@ -128,19 +94,19 @@ def remove_sweep(root: Path) -> bool:
     where `sweep.json` is not from border_cli."""
     if root.is_symlink() or read_sweep(root) is None:
         return False
-    _remove_files(root, _with_torn(SWEEP))
+    _remove_files(root, SWEEP)
     return _rmdir(root)
 
 
 def _remove_files(folder: Path, layout: Layout) -> None:
     """Removes what is ours, and directories of ours that are empty then."""
 
-    def turn(entry: os.DirEntry[str]) -> int:
-        name = Path(entry.path).relative_to(folder).parts[0]
+    def turn(found: tuple[os.DirEntry[str], Kind]) -> int:
+        name = Path(found[0].path).relative_to(folder).parts[0]
         return LAST.index(name) if name in LAST else -1
 
     inside_out = [*entries_of_ours(folder, layout)][::-1]
-    for entry, kind in sorted(inside_out, key=lambda each: turn(each[0])):
+    for entry, kind in sorted(inside_out, key=turn):
         if kind == "folder":
             _rmdir(Path(entry.path))
         else:
@@ -149,11 +115,9 @@ def _remove_files(folder: Path, layout: Layout) -> None:
 
 def _rmdir(folder: Path) -> bool:
     """Removes a directory where it is empty."""
-    try:
+    with suppress(OSError):
         folder.rmdir()
-    except OSError:
-        return False
-    return True
+    return not folder.exists()
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,60 +131,41 @@ class Surplus:
 def surplus_of(run_dir: Path, *, keep: int, milestone_interval: int) -> Surplus:
     """The checkpoints beyond the newest `keep`, but for the best model and milestones.
 
-    Raises as `refuse_removal`, and `NotRemovable` where the run would keep nothing whole.
+    Raises `BorderError` where what would stay is damaged, or would be nothing.
     """
-    refuse_removal(run_dir)
-    return _surplus(run_dir, keep, milestone_interval)
-
-
-def _surplus(run_dir: Path, keep: int, milestone_interval: int) -> Surplus:
     folder = run_dir / "checkpoints"
-    if not folder.is_dir():
-        return Surplus(0, 0)
     kept = by_age(folder)
     gone = surplus(kept, keep=keep, milestone_interval=milestone_interval)
     newest = kept[max(0, len(kept) - keep) :]
     if gone:
         _refuse_nothing_whole(run_dir, newest)
     old = [*(each.folder for each in gone), *_models_before_best(run_dir)]
-    entries = [entry for each in old for entry, _ in entries_of_ours(each, CHECKPOINT)]
-    return Surplus(len(old), sum(map(_nbytes, [*entries, *_unneeded_chunks(folder, newest)])))
+    needed = named_chunks(newest)
+    chunks = [each for each in (folder / FOLDER).glob("rows-*") if each.name not in needed]
+    nbytes = sum(_nbytes(each, CHECKPOINT) for each in old)
+    return Surplus(len(old), nbytes + sum(each.stat().st_size for each in chunks))
 
 
 def _refuse_nothing_whole(run_dir: Path, newest: list[Kept]) -> None:
-    """Nothing is removed where what would stay is damaged, or would be nothing."""
     best = run_dir / "best"
     if not newest and not is_complete(best):
-        raise NotRemovable(f"{run_dir} is left as it is: it has no best model, so none would stay")
-    try:
-        for folder in [each.folder for each in newest] or [best.resolve()]:
-            verify(folder)
-    except CheckpointError as error:
-        raise NotRemovable(f"{run_dir} is left as it is: {error}") from error
+        raise ConfigError(f"{run_dir} is left as it is: it has no best model, so none would stay")
+    for folder in [each.folder for each in newest] or [best]:
+        verify(folder)
 
 
 def _models_before_best(run_dir: Path) -> list[Path]:
-    best, folder = (run_dir / "best").resolve(), run_dir / "checkpoints"
-    models = [each for each in folder.iterdir() if re.fullmatch(r"best-\d{10,}", each.name)]
-    return [each for each in models if is_complete(best) and each.resolve() != best]
-
-
-def _unneeded_chunks(folder: Path, newest: list[Kept]) -> list[os.DirEntry[str]]:
-    """The files of transitions that none of the newest needs."""
-    replay = folder / FOLDER
-    if not replay.is_dir() or any(each.manifest is None for each in newest):
-        return []
-    named = named_chunks(newest)
-    with os.scandir(replay) as entries:
-        return [each for each in entries if each.name not in named]
+    best = (run_dir / "best").resolve()
+    models = best_models(run_dir / "checkpoints") if is_complete(best) else []
+    return [each for each in models if each.resolve() != best]
 
 
 def prune(run_dir: Path, *, keep: int, milestone_interval: int) -> None:
-    """Removes what `surplus_of` counts; raises the same, and `OSError`."""
+    """Removes what `surplus_of` counts; raises the same, and as `refuse_removal`."""
     with idle(run_dir):
         folder = run_dir / "checkpoints"
         restore_folders(folder)  # what a killed process left half done
-        _surplus(run_dir, keep, milestone_interval)  # checked again: it may have changed
+        surplus_of(run_dir, keep=keep, milestone_interval=milestone_interval)  # may raise by now
         rotate(folder, keep=keep, milestone_interval=milestone_interval)
         for each in _models_before_best(run_dir):
             remove_folder(each)

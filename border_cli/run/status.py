@@ -1,6 +1,5 @@
 """Which process runs in a directory, and how its run went: `run.lock` and `run.json`.
 
-Values of a wrong type in `run.json` are treated as missing, and rejected if a resume needs them.
 psutil, for which no list of runs waits, is imported by the run that begins.
 """
 
@@ -15,15 +14,14 @@ import platform
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 from weakref import WeakSet
 
-from border_cli.core.errors import CheckpointError, ConfigError, RunDeleted, reachable
+from border_cli.core.errors import ConfigError, RunDeleted, reachable
 from border_cli.core.files import readable_bytes, refuse_deleted, write_json
 from border_cli.core.threads import available_cores
 
@@ -51,8 +49,10 @@ class RunInUse(ConfigError):
     """Another process runs in the directory."""
 
     def __init__(self, run_dir: Path) -> None:
-        owner = _owner(run_dir)
-        who = f"process {owner['pid']} on {owner['host']}" if owner else "another process"
+        who = "another process"
+        with suppress(OSError, ValueError, LookupError):  # it could not write who it is
+            owner = json.loads((run_dir / RUN_LOCK).read_bytes())
+            who = f"process {owner['pid']} on {owner['host']}"
         super().__init__(f"{run_dir} is in use by {who}")
 
 
@@ -75,8 +75,18 @@ class RunLock:
 
     def __enter__(self) -> RunLock:
         with reachable(ConfigError):
-            self._file = self._take()
+            self._run_dir.mkdir(parents=True, exist_ok=True)
+            self._file = os.open(self._run_dir / RUN_LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+            try:
+                self._lock()
+            except BaseException:
+                self.forget()
+                raise
         _held.add(self)
+        with suppress(OSError):  # a full disk: others see that a process runs, but not which
+            os.ftruncate(self._file, 0)
+            owner = {"pid": os.getpid(), "host": platform.node()}
+            os.pwrite(self._file, json.dumps(owner).encode(), 0)
         return self
 
     def check(self) -> None:
@@ -84,39 +94,22 @@ class RunLock:
         it was deleted or moved; by any thread."""
         refuse_deleted(self._run_dir / RUN_LOCK, self._file)
 
-    def _take(self) -> int:
-        """The file, open and locked."""
-        self._run_dir.mkdir(parents=True, exist_ok=True)
-        file = os.open(self._run_dir / RUN_LOCK, os.O_RDWR | os.O_CREAT, 0o666)
-        try:
-            self._lock(file)
-        except BaseException:
-            os.close(file)
-            raise
-        with suppress(OSError):  # a full disk: others see that a process runs, but not which
-            os.ftruncate(file, 0)
-            owner = {"pid": os.getpid(), "host": platform.node()}
-            os.pwrite(file, json.dumps(owner).encode(), 0)
-        return file
-
     def __exit__(self, *rest: object) -> None:
-        file, self._file = self._file, -1
-        if file < 0:
-            return  # a child that was forked within the block
-        with suppress(OSError):
-            os.ftruncate(file, 0)
-        os.close(file)
+        if self._file >= 0:  # not a child that was forked within the block
+            with suppress(OSError):
+                os.ftruncate(self._file, 0)
+        self.forget()
 
     def forget(self) -> None:
-        """Closes a child's copy of the file, which leaves its parent's lock as it is."""
+        """Closes the file; in a child its copy, which leaves its parent's lock as it is."""
         file, self._file = self._file, -1
         if file >= 0:
             os.close(file)
 
-    def _lock(self, file: int) -> None:
+    def _lock(self) -> None:
         for _ in range(TRIES):  # `running` has the lock for a moment, too
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return
             except BlockingIOError:
                 self._pause()
@@ -177,58 +170,11 @@ def refuse_running(run_dir: Path) -> None:
             raise RunInUse(run_dir)
 
 
-def _owner(run_dir: Path) -> dict[str, Any]:
-    """The process that has the lock, as it wrote itself; empty where it could not."""
-    try:
-        with (run_dir / RUN_LOCK).open("rb") as file:
-            owner = json.loads(file.read(4096))
-    except (OSError, ValueError):
-        return {}
-    known = isinstance(owner, dict) and isinstance(owner.get("pid"), int)
-    return owner if known and isinstance(owner.get("host"), str) else {}
-
-
-@dataclass(frozen=True, slots=True)
-class _Kind:
-    """What a value of `run.json` may be."""
-
-    fits: Callable[[Any], bool]
-    allowed: str
-
-
-def _or_null(kind: _Kind) -> _Kind:
-    return _Kind(lambda value: value is None or kind.fits(value), f"{kind.allowed} or null")
-
-
-def _list_of(kind: type, words: str) -> _Kind:
-    def fits(value: Any) -> bool:
-        return isinstance(value, list) and all(isinstance(each, kind) for each in value)
-
-    return _Kind(fits, f"a list of {words}")
-
-
-_TEXT = _Kind(lambda value: isinstance(value, str), "a string")
-_COUNT = _Kind(lambda value: type(value) is int and 0 <= value < 2**63, "a count")
-_SCORE = _Kind(
-    lambda value: type(value) is float or (type(value) is int and abs(value) < 2**63), "a number"
-)
-_OBJECT = _Kind(lambda value: isinstance(value, dict), "an object")
-# What is read for use and not only kept.
-KINDS = {
-    **dict.fromkeys(("status", "host", "started"), _TEXT),
-    **dict.fromkeys(("exit_reason", "bottleneck"), _or_null(_TEXT)),
-    **dict.fromkeys(("pid", "opt_steps", "env_steps", "samples_total"), _COUNT),
-    **dict.fromkeys(("saves_skipped", "save_failures", "recorder_failures"), _COUNT),
-    **dict.fromkeys(("best_score", "final_score", "duration_s"), _or_null(_SCORE)),
-    "best_opt_steps": _or_null(_COUNT),
-    "import_paths": _list_of(str, "strings"),
-    "attempts": _list_of(dict, "objects"),
-    **dict.fromkeys(("seeds", "settings", "recorders_switched_off", "progress"), _OBJECT),
-}
 # What a resumed run keeps from the attempts before.
 LASTING = (
     "started",
     "seeds",
+    "settings",
     "import_paths",
     "best_score",
     "best_opt_steps",
@@ -236,22 +182,6 @@ LASTING = (
     "env_steps",
     "samples_total",
 )
-# What is true of one attempt only.
-OF_AN_ATTEMPT = (
-    "status",
-    "exit_reason",
-    "ended",
-    "pid",
-    "host",
-    "process_start",
-    "attempts",
-    "git",
-    "versions",
-    "machine",
-    "progress",
-)
-# What a command reads that resumes a run.
-NEEDED_TO_RESUME = ("status", "exit_reason", "pid", "host", "attempts", *LASTING)
 
 
 class RunRecord:
@@ -307,7 +237,7 @@ class RunRecord:
             "machine": machine(),
         }
         if from_opt_steps is not None:
-            before = _read(self._run_dir, NEEDED_TO_RESUME)
+            before = _read(self._run_dir)
             content |= {name: before[name] for name in LASTING if name in before}
             content |= {"opt_steps": from_opt_steps, **facts}
             content["attempts"] = [*before.get("attempts", []), attempt]
@@ -362,10 +292,8 @@ class RunRecord:
 def record_failure(run_dir: Path, *, command: list[str], reason: str) -> None:
     """Writes the document of a run that failed before it began; of one that would have been resumed
     it keeps what is known. To be called within a `RunLock`."""
-    before = _read(run_dir)
-    known = {name: value for name, value in before.items() if name not in OF_AN_ATTEMPT}
-    record = RunRecord(run_dir, **{**known, "command": command})
-    record.begin(before.get("opt_steps", 0) if before else None)
+    record = RunRecord(run_dir, command=command)
+    record.begin(_read(run_dir).get("opt_steps"))
     record.end("failed", reason)
 
 
@@ -375,13 +303,12 @@ def status_without_record(run_dir: Path) -> str:
     return LOST if begun else NOT_STARTED
 
 
-def read_run(run_dir: Path, *, needed: Collection[str] = ()) -> dict[str, Any]:
+def read_run(run_dir: Path) -> dict[str, Any]:
     """`run.json` with the true status: a run whose process is gone without an end was killed.
 
-    Empty where it is missing or cannot be read. A value of a wrong kind is left out;
-    raises `CheckpointError` where it is `needed`. Nothing is written.
+    Empty where it is missing or damaged. Nothing is written.
     """
-    facts = _read(run_dir, needed)
+    facts = _read(run_dir)
     if facts.get("status") != "running":
         return facts
     with running(run_dir) as runs:
@@ -424,25 +351,15 @@ def end_from_outside(
 
 def import_paths(run_dir: Path) -> list[str]:
     """The folders in which a run found its modules."""
-    return list(read_run(run_dir, needed=("import_paths",)).get("import_paths", []))
+    return list(_read(run_dir).get("import_paths", []))
 
 
-def _read(run_dir: Path, needed: Collection[str] = ()) -> dict[str, Any]:
-    path = run_dir / RUN_JSON
+def _read(run_dir: Path) -> dict[str, Any]:
     try:
-        facts = json.loads(readable_bytes(path) or b"{}")
-    except (ValueError, RecursionError):
+        facts = json.loads(readable_bytes(run_dir / RUN_JSON))
+    except ValueError:
         return {}
-    if not isinstance(facts, dict):
-        return {}
-    known = {name: kind for name, kind in KINDS.items() if name in facts}
-    wrong = [name for name, kind in known.items() if not kind.fits(facts[name])]
-    for name in wrong:
-        if name in needed:
-            raise CheckpointError(
-                f"{path} is damaged: {name} must be {KINDS[name].allowed}, got {facts[name]!r:.80}"
-            )
-    return {name: value for name, value in facts.items() if name not in wrong}
+    return facts if isinstance(facts, dict) else {}
 
 
 def versions() -> dict[str, str]:

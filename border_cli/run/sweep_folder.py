@@ -23,7 +23,6 @@ from border_cli.run.status import LOST, RUN_JSON, read_run, status_without_recor
 
 SWEEP_CSV = "sweep.csv"
 SWEEP_STOP = "sweep.stop"  # there while no further job may begin: why
-VERSION = 1
 DONE = "done"
 SCORES = {"best": "best_score", "last": "final_score"}  # of run.json, by the job's objective
 FACTS = ("best_score", "final_score", "opt_steps", "env_steps")  # of run.json
@@ -68,46 +67,20 @@ class JobRow:
 def write_sweep(root: Path, plan: SweepPlan) -> None:
     """Writes `sweep.json`; creates the directory where it is missing."""
     root.mkdir(parents=True, exist_ok=True)
-    write_json(root / SWEEP_JSON, {"version": VERSION, **asdict(plan)})
+    write_json(root / SWEEP_JSON, asdict(plan))
 
 
 def read_sweep(root: Path) -> SweepPlan | None:
-    """The plan of the sweep in this directory; None where there is none, or none that is whole.
-
-    Nothing in it leads out of the directory.
-    """
+    """The plan of the sweep in this directory; None where there is none, or none of ours."""
     try:
         found = json.loads(readable_bytes(root / SWEEP_JSON))
-        if found["version"] != VERSION:
-            return None
-        return SweepPlan(
-            command=_strings(found["command"]),
-            launcher=str(found["launcher"]),
-            swept=_strings(found["swept"]),
-            common=_strings(found["common"]),
-            jobs=[_job(each) for each in found["jobs"]],
-        )
-    except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
+        jobs = [
+            SweepJob(**{**each, "overrides": tuple(each["overrides"])})
+            for each in found.pop("jobs")
+        ]
+        return SweepPlan(**found, jobs=jobs)
+    except (ValueError, LookupError, TypeError, AttributeError):
         return None
-
-
-def _strings(value: Any) -> list[str]:
-    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-        raise TypeError("not a list of strings")
-    return value
-
-
-def _job(value: Mapping[str, Any]) -> SweepJob:
-    folder = Path(str(value["folder"]))
-    if folder.is_absolute() or ".." in folder.parts or not folder.parts:
-        raise ValueError("a job's folder lies in that of the sweep")
-    return SweepJob(
-        number=int(value["number"]),
-        overrides=tuple(_strings(value["overrides"])),
-        folder=str(folder),
-        values={str(key): str(each) for key, each in value["values"].items()},
-        objective="last" if value["objective"] == "last" else "best",
-    )
 
 
 def job_rows(root: Path, plan: SweepPlan) -> list[JobRow]:

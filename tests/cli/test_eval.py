@@ -236,8 +236,14 @@ def test_a_damaged_model_is_refused_by_name(copied: Path, capsys: Capture) -> No
     ("argv", "said"),
     [
         (["nowhere"], "no such directory: nowhere\n"),
-        (["."], ". is not a run directory: it has no .hydra/resolved.yaml\n"),
-        (["RUN/run.json"], "run.json is a file, not a run directory; the run is RUN\n"),
+        (
+            ["."],
+            "it has no .hydra/resolved.yaml; border-runs . lists the runs below it\n",
+        ),
+        (
+            ["RUN/run.json"],
+            "run.json is not a run directory: it has no .hydra/resolved.yaml; the run is",
+        ),
         (["RUN/checkpoints/70"], "RUN has no checkpoint 70 (choose from best, 80, 160)"),
         (["RUN/best", "checkpoint=80"], "best is a checkpoint: remove checkpoint=80, or use"),
         (["RUN", "checkpoint=first"], "must be best, latest or an update number, got 'first'"),

@@ -271,19 +271,6 @@ def test_a_link_that_awaits_a_new_run_is_refused(
     assert f"{link} is a link to {folder / 'target'}" in refusal("env=cartpole", *typed)
 
 
-def test_a_record_with_values_of_a_wrong_kind_is_refused(
-    folder: Path, ran: Ran, refusal: Refusal
-) -> None:
-    ran("run_dir=a", "env=cartpole")
-    for key, value, allowed in (
-        ("import_paths", 5, "a list"),
-        ("attempts", 3, "a list of objects"),
-    ):
-        shutil.rmtree(folder / "a" / "checkpoints", ignore_errors=True)
-        stopped(folder / "a", **{key: value})
-        assert f"run.json is damaged: {key} must be {allowed}" in refusal("resume=a")
-
-
 @pytest.mark.slow
 def test_a_finished_run_is_said_to_be_and_left_alone(
     folder: Path, ran: Ran, capsys: Capture

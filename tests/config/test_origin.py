@@ -130,7 +130,7 @@ def test_what_cannot_be_typed_beside_it_is_refused(
     ("origin", "message"),
     [
         ("nowhere", "no such directory: nowhere"),
-        (".", "Choose one of the runs in it: first"),
+        (".", "is not a run directory: .* border-runs . lists the runs below it"),
         ("first/checkpoints/10", "is a checkpoint: --from first takes the settings of its run"),
     ],
 )

@@ -35,6 +35,8 @@ def case(make_run: MakeRun) -> SmallRun:
 def saved_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Checkpoints 10 and 20, and a best model at 10."""
     run_dir = tmp_path_factory.mktemp("saved")
+    (run_dir / ".hydra").mkdir()
+    (run_dir / ".hydra" / "resolved.yaml").touch()
     case = SmallRun(run_dir, prioritized=True)
     case.save_best(10, 1.5)
     case.save(10, push=30)

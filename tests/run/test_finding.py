@@ -85,7 +85,7 @@ def test_weights_to_begin_with_are_those_of_the_best_model_or_of_a_checkpoint(
 ) -> None:
     assert find_weights(run_dir).name == "best-0000000010"
     assert find_weights(run_dir / "checkpoints" / "latest").resolve().name == NAME
-    with pytest.raises(CheckpointError, match=r"no such directory: .*nowhere$"):
+    with pytest.raises(CheckpointError, match=r"no such directory: .*nowhere; the run is"):
         find_weights(run_dir / "nowhere")
 
 
@@ -128,36 +128,19 @@ def test_a_damaged_model_is_refused_and_not_read(run_dir: Path) -> None:
     assert read == []
 
 
-class Leading(type(Path())):  # type: ignore[misc]
-    """The path of a run that moves on while a link of it is resolved."""
-
-    def resolve(self, strict: bool = False) -> Path:
-        found = Path(super().resolve(strict))
-        if found.name == NAME:
-            found.rename(found.with_name("0000000030"))
-            point_link(Path(self), "0000000030")
-        return found
-
-
-def test_what_is_rotated_away_while_it_is_looked_up_is_looked_up_again(run_dir: Path) -> None:
-    assert find_checkpoint(Leading(run_dir), "latest").name == "0000000030"
-
-
 def test_weights_are_found_by_the_number_of_a_checkpoint(run_dir: Path) -> None:
-    (run_dir / ".hydra").mkdir()
-    (run_dir / ".hydra" / "resolved.yaml").touch()
     assert find_weights(run_dir / "checkpoints" / "20").name == NAME
     with pytest.raises(
         CheckpointError, match=r"has no checkpoint 30 \(choose from best, 10, 20\)$"
     ):
         find_weights(run_dir / "checkpoints" / "30")
     with pytest.raises(
-        CheckpointError, match=f"is a file, not a run directory; the run is {run_dir}"
+        CheckpointError, match=f"is not a run directory: it has no .*; the run is {run_dir}"
     ):
         find_weights(run_dir / "checkpoints" / NAME / "agent.pt")
 
 
 def test_the_best_score_is_that_of_the_saved_model(run_dir: Path) -> None:
     assert best_score(run_dir) == (1.5, 10)
-    (run_dir / "best" / "score.json").write_text("{}")
+    (run_dir / "best" / "agent.pt").write_text("torn")
     assert best_score(run_dir) is None

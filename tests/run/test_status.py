@@ -17,21 +17,16 @@ from typing import Any
 import pytest
 from commands import full_disk, other_process
 
-from border_cli.core.errors import CheckpointError, ConfigError
-from border_cli.core.files import write_json
-from border_cli.core.seeding import derived_seeds
+from border_cli.core.errors import ConfigError
 from border_cli.run.status import (
     RunInUse,
     RunLock,
     RunRecord,
     git_state,
-    import_paths,
-    machine,
     read_run,
     record_failure,
     running,
     status_without_record,
-    versions,
 )
 
 
@@ -169,15 +164,6 @@ def test_another_failure_of_the_lock_is_raised(
     monkeypatch.setattr(fcntl, "flock", failing(errno.EIO))
     with pytest.raises(OSError, match="Input/output error"), RunLock(tmp_path):
         pass
-
-
-@pytest.mark.parametrize("content", ['{"pid": [], "host": 5}', '{"pid": "x", "host": "y"}', "[]"])
-def test_an_owner_of_a_wrong_kind_is_nobody(tmp_path: Path, content: str) -> None:
-    (tmp_path / "run.lock").write_text(content)
-    with (tmp_path / "run.lock").open() as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        with pytest.raises(RunInUse, match="is in use by another process"):
-            RunLock(tmp_path, pause=lambda: None).__enter__()
 
 
 def read(run_dir: Path) -> dict[str, Any]:
@@ -337,22 +323,6 @@ def test_what_cannot_be_read_is_empty(tmp_path: Path, content: str | None) -> No
     assert read_run(tmp_path) == {}
 
 
-def test_the_seeds_in_it_are_those_that_follow_from_the_one() -> None:
-    seeds = derived_seeds(3, 2)
-    assert seeds["seed"] == 3
-    assert set(seeds) == {"seed", "learner", "replay_buffer", "evaluation", "actor_envs"}
-    numbers = [seeds["learner"], seeds["replay_buffer"], seeds["evaluation"], *seeds["actor_envs"]]
-    assert len(set(numbers)) == 5
-    assert derived_seeds(4, 2) != seeds
-
-
-def test_versions_and_machine_are_told() -> None:
-    assert {"python", "border-cli", "torch", "gymnasium", "numpy", "hydra-core"} <= set(versions())
-    told = machine()
-    assert told["cores"] >= 1
-    assert set(told) == {"host", "system", "processor", "cores"}
-
-
 def git(folder: Path, *arguments: str) -> str:
     settings = ["-c", "user.name=x", "-c", "user.email=x@example.org", "-c", "commit.gpgsign=false"]
     done = subprocess.run(
@@ -380,52 +350,3 @@ def test_the_state_of_the_users_repository(tmp_path: Path, monkeypatch: pytest.M
 def test_without_git_there_is_no_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert git_state(tmp_path) is None
-
-
-WRONG = [
-    ("import_paths", 5, "a list of strings"),
-    ("import_paths", [5], "a list of strings"),
-    ("attempts", 3, "a list of objects"),
-    ("attempts", [3], "a list of objects"),
-    ("best_score", "x", "a number or null"),
-    ("final_score", True, "a number or null"),
-    ("best_score", 10**400, "a number or null"),
-    ("best_opt_steps", {}, "a count or null"),
-    ("env_steps", -1, "a count"),
-    ("pid", [], "a count"),
-    ("status", {}, "a string"),
-    ("exit_reason", [1], "a string or null"),
-    ("seeds", "none", "an object"),
-    ("started", None, "a string"),
-]
-
-
-@pytest.mark.parametrize(("key", "value", "allowed"), WRONG)
-def test_a_value_of_a_wrong_kind_is_not_shown_and_refused_where_it_is_needed(
-    tmp_path: Path, key: str, value: Any, allowed: str
-) -> None:
-    record = RunRecord(tmp_path, import_paths=["/home/me"])
-    record.begin()
-    record.end("interrupted", "stopped by SIGINT")
-    write_json(tmp_path / "run.json", read(tmp_path) | {key: value})
-    facts = read_run(tmp_path)
-    assert key not in facts
-    assert "versions" in facts
-    with pytest.raises(CheckpointError, match=rf"run\.json is .*: {key} must be {allowed}, got"):
-        read_run(tmp_path, needed=[key])
-    content, resumed = read(tmp_path), RunRecord(tmp_path)
-    with pytest.raises(CheckpointError, match=f"{key} must be {allowed}"):
-        resumed.begin(5)
-    resumed.end("failed", "it did not begin")
-    assert read(tmp_path) == content
-
-
-def test_modules_are_looked_for_only_where_the_paths_are_paths(tmp_path: Path) -> None:
-    write_json(tmp_path / "run.json", {"import_paths": 5})
-    with pytest.raises(CheckpointError, match="import_paths must be a list of strings, got 5"):
-        import_paths(tmp_path)
-
-
-def test_a_deep_document_is_no_record(tmp_path: Path) -> None:
-    (tmp_path / "run.json").write_text("[" * 100_000)
-    assert read_run(tmp_path) == {}

@@ -47,23 +47,10 @@ def test_what_is_written_is_what_is_read(tmp_path: Path) -> None:
     written = plan(job(0, seed="1"), job(1, seed="2"))
     write_sweep(tmp_path / "S", written)
     assert read_sweep(tmp_path / "S") == written
-    assert json.loads((tmp_path / "S/sweep.json").read_text())["version"] == 1
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "[]",
-        '{"version": 2}',
-        '{"version": 1, "command": "x", "launcher": "", "swept": [], "jobs": []}',
-        '{"version": 1, "command": [], "launcher": "", "swept": [], "jobs": [{"number": 0}]}',
-        '{"version": 1, "command": [], "launcher": "", "swept": [], "jobs": '
-        '[{"number": 0, "overrides": [], "folder": "../other"}]}',
-        "[" * 100_000,
-    ],
-)
-def test_a_list_that_is_damaged_or_leads_elsewhere_is_none(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"jobs": [{"number": 0}]}', '{"jobs": []}'])
+def test_a_list_of_another_program_is_none(tmp_path: Path, text: str) -> None:
     (tmp_path / "sweep.json").write_text(text, encoding="utf-8")
     assert read_sweep(tmp_path) is None
 
