@@ -14,6 +14,7 @@ import sys
 import time
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -155,7 +156,8 @@ class RemoteActor:
         actor.flush()
         answer = self._answer(actor.env_steps - env_steps)
         if failure or refusal:
-            self._close_failed()
+            with suppress(Exception):  # it has failed already
+                self.close()
         return replace(
             answer,
             acted_s=time.perf_counter() - began_s,
@@ -169,12 +171,6 @@ class RemoteActor:
         if self._message is None:
             return Answer(env_steps=env_steps)
         return answer_of(self._message, self._make_actor.env_factory.spec)
-
-    def _close_failed(self) -> None:
-        try:
-            self.close()
-        except Exception:
-            logging.getLogger(__name__).warning("closing it failed, too", exc_info=True)
 
     def close(self) -> None:
         """Closes its environments."""
