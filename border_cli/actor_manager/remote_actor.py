@@ -38,7 +38,7 @@ NEVER_FULL: Final = 2**31  # samples
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What one call returned."""
+    """The transitions, episodes and counts that one call returned."""
 
     rows: int = 0
     env_steps: int = 0
@@ -180,7 +180,7 @@ class RemoteActor:
 
 
 def answer_of(message: Message, spec: EnvSpec) -> Answer:
-    """What is returned of a message."""
+    """The answer that is made of a message."""
     returns = message.returns[0] if message.returns else None
     return Answer(
         rows=message.rows,

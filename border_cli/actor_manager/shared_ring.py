@@ -231,7 +231,7 @@ class _Pending:
         self.begun = False
 
     def env_steps(self, rows: int) -> int:
-        """Those of its first rows: a learner that has received a part has counted as many."""
+        """The env steps of its first rows: a learner that has a part has counted as many."""
         return max(0, self.answer.env_steps - self.answer.rows + rows)
 
     @property
