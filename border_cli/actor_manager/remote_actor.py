@@ -13,6 +13,7 @@ import sys
 import time
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -35,7 +36,7 @@ NEVER_FULL: Final = 2**31  # samples
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What one call returned."""
+    """The transitions, episodes and counts that one call returned."""
 
     message: Message | None = None  # what it made, its transitions in one part
     acted_s: float = 0.0  # that the call took here
@@ -157,7 +158,8 @@ class RemoteActor:
         self._message = None
         actor.flush()
         if failure or refusal:
-            self._close_failed()
+            with suppress(Exception):  # it has failed already
+                self.close()
         return Answer(
             message=self._message,
             acted_s=time.perf_counter() - began_s,
@@ -166,12 +168,6 @@ class RemoteActor:
             failure=failure,
             refusal=refusal,
         )
-
-    def _close_failed(self) -> None:
-        try:
-            self.close()
-        except Exception:
-            logging.getLogger(__name__).warning("closing it failed, too", exc_info=True)
 
     def close(self) -> None:
         """Closes its environments."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 
 class Kind(Enum):
-    """What is reported of an actor."""
+    """The kinds of reports of an actor."""
 
     PLACED = auto()  # its process runs and has imported what it needs; `value`: its `Place`
     BUILT = auto()  # its environments are built; `value`: what `build` returned
@@ -31,7 +31,7 @@ class Place(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What happened to one incarnation of an actor."""
+    """A report of one incarnation of an actor."""
 
     kind: Kind
     actor_id: int

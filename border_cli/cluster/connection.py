@@ -192,7 +192,7 @@ def _connected(settings: ClusterSettings) -> Iterator[None]:
 
 
 def _explained(error: BaseException) -> str:
-    """What a failed connection means, and what to do."""
+    """The meaning of a failed connection, and the remedy."""
     said = "".join(traceback.format_exception(error))
     if "AuthToken" in said:
         return (

@@ -42,7 +42,7 @@ LOOK_S = 0.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What the process of a job runs, and what its node must have."""
+    """The function that the process of a job runs, and the file that its node must see."""
 
     name: str
     main: Callable[..., None]  # called with `args` and its pipe

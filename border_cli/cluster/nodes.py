@@ -1,8 +1,8 @@
-"""What the nodes of a cluster are asked before they are used.
+"""Checks of the nodes of a cluster before they are used.
 
-For the version of border_cli, and to try what will run there, such as a few steps in the
-environment: a node that fails refuses the run with its name. Ray places what runs, and is imported
-by the functions that ask it, as `connection.py` says.
+Each is asked for its version of border_cli, and to try what will run there, such as a few steps in
+the environment: a node that fails refuses the run with its name. Ray places what runs, and is
+imported by the functions that ask it, as `connection.py` says.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Amounts = Mapping[str, float]  # of resources by name: CPU, memory (bytes), cust
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needs:
-    """What must be there before a cluster is used; picklable."""
+    """The resources and environments that a cluster must have before it is used; picklable."""
 
     setting: str  # that asks for the cluster, to begin a refusal: actor_manager=ray
     group: str = "actor_manager"  # whose settings are named

@@ -39,7 +39,7 @@ def total_cpus() -> int:
 
 
 def why(error: Exception) -> str:
-    """What ended a Ray actor, or a call of it, in one line without Ray's ids."""
+    """The cause of the end of a Ray actor, or of a call, in one line without Ray's ids."""
     cause = getattr(error, "cause", None)  # what was raised there
     if isinstance(cause, Exception):
         return f"{type(cause).__name__}: {cause}"

@@ -54,7 +54,7 @@ MakeFactory = Callable[[int], EnvFactory]  # takes the number of environments
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodesRecipe:
-    """What the episodes of a run are made from, wherever they are played; picklable."""
+    """The parts that the episodes of a run are made from, wherever they are played; picklable."""
 
     run_name: str
     config: EpisodesConfig
@@ -89,7 +89,7 @@ class Episodes:
 
 
 class Common(NamedTuple):
-    """What all workers are given for a round."""
+    """The weights and the policy's state that all workers are given for a round."""
 
     snapshot: Snapshot
     policy: State | None  # the state of the policy after the rounds before

@@ -181,7 +181,7 @@ def _search(plan: Plan, sweep: Sweep, runs: Launcher) -> None:
 
 
 class Proposed:
-    """What a sweeper of Hydra's calls with each batch of jobs that it proposes."""
+    """The task of a sweeper of Hydra's, called with each batch of jobs that it proposes."""
 
     def __init__(self, plan: Plan, sweep: Sweep, runs: Launcher) -> None:
         self._plan = plan
@@ -228,7 +228,7 @@ class Proposed:
                 record_failure(folder, command=list(self._plan.command), reason=reason_of(error))
 
     def _returned(self, overrides: list[str], row: JobRow) -> JobReturn:
-        """What the sweeper understands: the score, or a failure as it wants it."""
+        """The end of a job in the sweeper's terms: its score, or a failure."""
         returned = JobReturn(overrides=overrides)
         value = self._plan.terms.failed_value
         if row.status == DONE:

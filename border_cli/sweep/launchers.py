@@ -97,8 +97,8 @@ def work(composed: DictConfig) -> None:
 
 
 class FolderLoader:
-    """What launchers and sweepers of Hydra's ask of its config loader: the configuration of a job,
-    which here is its folder, and what a group offers."""
+    """A config loader for launchers and sweepers of Hydra's: it loads the configuration of a job,
+    which here is its folder, and lists the options of a group."""
 
     def __init__(
         self,
@@ -145,7 +145,7 @@ class _Silent:
 
 
 def context_of(loader: FolderLoader) -> HydraContext:
-    """What Hydra's plug-ins are set up with."""
+    """The context with which Hydra's plug-ins are set up."""
     context: Any = HydraContext
     found: HydraContext = context(config_loader=loader, callbacks=_Silent())
     return found

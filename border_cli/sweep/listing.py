@@ -82,7 +82,7 @@ class Sweep:
         add_job(self.root, sweep_job(number, overrides, str(folder.relative_to(self.root))))
 
     def label(self, overrides: Sequence[str]) -> str:
-        """What tells a job from the others."""
+        """The overrides that tell a job from the others, as key=value."""
         return label(overrides, self._fixed)
 
     def rows(self) -> list[JobRow]:

@@ -50,7 +50,7 @@ class FolderNames:
         self._free = {key for key in keys if may_change(key)}
 
     def identity(self, overrides: Iterable[str]) -> frozenset[str]:
-        """What tells a job from the others there."""
+        """The overrides that tell a job from the others there."""
         return frozenset(
             each
             for each in overrides
@@ -91,7 +91,7 @@ class Places:
 
 
 def label(overrides: Sequence[str], common: Sequence[str]) -> str:
-    """What tells a job from the others."""
+    """The overrides that tell a job from the others, as key=value."""
     rest = [each for each in overrides if each not in common]
     return " ".join(f"{key}={value}" for key, value in map(key_and_value, rest))
 

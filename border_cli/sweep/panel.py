@@ -20,7 +20,6 @@ from border_cli.run.status import read_run
 
 DRAW_EVERY_S = 0.5
 SAY_EVERY_S = 30.0  # where there is no terminal
-MIN_WIDTH = 60
 HINT = "Ctrl-C saves all running jobs"
 STYLES = {"done": "green", "interrupted": "yellow", "in use": "yellow"}
 
@@ -55,7 +54,7 @@ class SweepPanel:
     def __enter__(self) -> SweepPanel:
         panel_line.clear()
         console = self._console
-        if not self._quiet and console.is_interactive and console.width >= MIN_WIDTH:
+        if not self._quiet and console.is_interactive:
             self._live = Live(console=console, auto_refresh=False, transient=True)
             self._live.start()
             panel_line.live = True

@@ -55,32 +55,38 @@ def planned(
     terms = composer.sweep_terms(overrides, OUR_LAUNCHER if usable_cores() > 1 else None)
     refuse_foreign(terms.root)
     if terms.jobs is None:
-        config = composer.job(terms.fixed).config
+        jobs, config = [], composer.job(terms.fixed).config
         if config.dry_run:
             raise ConfigError(
                 "dry_run=true cannot show the jobs of this sweeper, because it chooses each from "
                 "earlier scores: leave out -m and the swept values"
             )
-        return Plan(
-            composer=composer,
-            terms=terms,
-            config=config,
-            jobs=[],
-            finished={},
-            command=tuple(command),
-        )
+    else:
+        jobs = _jobs(composer, terms, command, progress)
+        config = jobs[0].config
+    found = {job.folder: look(job).finished for job in jobs}
+    return Plan(
+        composer=composer,
+        terms=terms,
+        config=config,
+        jobs=jobs,
+        finished={folder: end for folder, end in found.items() if end is not None},
+        command=tuple(command),
+    )
+
+
+def _jobs(
+    composer: Composer,
+    terms: SweepTerms,
+    command: Sequence[str],
+    progress: Callable[[int], object],
+) -> list[Job]:
+    """The jobs of a grid, in their folders."""
+    assert terms.jobs is not None
     jobs = composer.jobs(terms.jobs, terms, 0, progress)
     jobs = [replace(job, command=tuple(command)) for job in jobs]
     if jobs[0].config.run_dir is not None and terms.own_names:
         places = Places(terms.root, in_common([job.overrides for job in jobs]))
         jobs = [replace(job, folder=places.folder_of(job.overrides)) for job in jobs]
     check_jobs(composer, jobs, asks_for_sweep=True)
-    found = {job.folder: look(job).finished for job in jobs}
-    return Plan(
-        composer=composer,
-        terms=terms,
-        config=jobs[0].config,
-        jobs=jobs,
-        finished={folder: end for folder, end in found.items() if end is not None},
-        command=tuple(command),
-    )
+    return jobs

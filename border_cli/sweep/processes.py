@@ -53,7 +53,7 @@ class JobProcess(Protocol):
 
     @property
     def waitables(self) -> list[Any]:
-        """What is readable when there is news of it and, last, when it has ended."""
+        """Descriptors, readable when there is news of it; the last one, when it has ended."""
 
     @property
     def alive(self) -> bool:

@@ -104,7 +104,7 @@ class RayStarter:
 
 
 def cores_of_a_job(settings: Mapping[str, Any]) -> int:
-    """Those that a job takes of its node."""
+    """The cores that a job takes of its node."""
     return max(1, int(settings["resources"].get("CPU", 1)))
 
 

@@ -1,4 +1,4 @@
-"""What a launcher runs in the folder of a job: `job.yaml`, its settings, and `job.json`, the rest.
+"""The request for a job in its folder: `job.yaml`, its settings, and `job.json`, the rest.
 
 Written by the command before the job starts and read by whichever process runs it, on whichever
 machine: the job has the settings that were checked. `job.yaml` is a complete config, as

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig, ListConfig
 
-from border_cli.config.overrides import is_sweep
 from border_cli.core.errors import ConfigError
 from border_cli.core.words import shortest
 
@@ -24,8 +23,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 FILE, NAME = "study.db", "border-train"
-SEARCH, AGAIN = "search", "proposed_again"  # attributes of the study: what it was asked for, and
-# how many of its trials were told to have failed because they were proposed once more
+AGAIN = "proposed_again"  # attribute of the study: trials that failed only to be proposed once more
 OPTIONS = {"storage", "study_name", "n_trials"}  # of Optuna's sweeper alone
 
 
@@ -35,7 +33,7 @@ def keep_study(master: DictConfig, root: Path, *, resumed: bool) -> None:
 
     `master`: the composition of the sweep itself, whose `hydra.sweeper` is changed. `n_trials`
     becomes the number of trials that the study lacks; those that were interrupted come first, with
-    the parameters that they had. Raises ConfigError where the study there is not of this search.
+    the parameters that they had. Raises ConfigError where the study there has another goal.
     """
     sweeper = master.hydra.sweeper
     if not set(sweeper) >= OPTIONS or sweeper.storage is not None:
@@ -43,19 +41,30 @@ def keep_study(master: DictConfig, root: Path, *, resumed: bool) -> None:
     if advice := _unusable():
         log.warning("the study is not kept, a repeat of this command will add trials: %s", advice)
         return
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)  # it says whenever it opens a study
     sweeper.storage, sweeper.study_name = f"sqlite:///{(root / FILE).absolute()}", NAME
-    search, here = _search(master), shortest(root)
-    study, found = _opened(sweeper.storage, search["directions"])
-    if not found:
-        study.set_user_attr(SEARCH, search)
-        return
+    if not optuna.get_all_study_summaries(sweeper.storage):
+        return  # the sweeper makes it
     if not resumed:
-        raise ConfigError(f"run_dir={here} has the study of a sweep; resume=auto completes it")
-    asked = study.user_attrs.get(SEARCH, search)
-    if asked != search:
-        raise ConfigError(f"run_dir={here}: its study is of {_shown(asked)}, not {_shown(search)}")
+        raise ConfigError(
+            f"run_dir={shortest(root)} has the study of a sweep; resume=auto completes it"
+        )
+    study = optuna.load_study(study_name=NAME, storage=sweeper.storage)
+    _refuse_other_goal(sweeper, study, root)
     _propose_again(study)
     _complete(sweeper, study)
+
+
+def _refuse_other_goal(sweeper: DictConfig, study: Study, root: Path) -> None:
+    goals = sweeper.direction if isinstance(sweeper.direction, ListConfig) else [sweeper.direction]
+    asked = ",".join(str(each).rpartition(".")[2] for each in goals)
+    found = ",".join(each.name.lower() for each in study.directions)
+    if asked != found:
+        raise ConfigError(
+            f"run_dir={shortest(root)}: its study has hydra.sweeper.direction={found}, not {asked}"
+        )
 
 
 def _unusable() -> str:
@@ -71,33 +80,6 @@ def _unusable() -> str:
         f"Optuna {optuna.__version__} needs an older SQLAlchemy "
         "(pip install hydra-optuna-sweeper 'sqlalchemy<2')"
     )
-
-
-def _search(master: DictConfig) -> dict[str, list[str]]:
-    """What a study must have in common with this command: the goal, and what is searched."""
-    direction, params = master.hydra.sweeper.direction, master.hydra.sweeper.params
-    goals = direction if isinstance(direction, ListConfig) else [direction]
-    swept = [f"{key}={value}" for key, value in (params or {}).items()]
-    swept += [each for each in map(str, master.hydra.overrides.task) if is_sweep(each)]
-    return {
-        "directions": [str(each).rpartition(".")[2] for each in goals],
-        "overrides": sorted(swept),
-    }
-
-
-def _shown(search: dict[str, list[str]]) -> str:
-    goals = ",".join(search["directions"])
-    return f"{' '.join(search['overrides'])} (hydra.sweeper.direction={goals})"
-
-
-def _opened(storage: str, directions: list[str]) -> tuple[Study, bool]:
-    """The study, and whether there was one."""
-    import optuna
-
-    optuna.logging.set_verbosity(optuna.logging.WARNING)  # it says whenever it opens a study
-    if optuna.get_all_study_summaries(storage):
-        return optuna.load_study(study_name=NAME, storage=storage), True
-    return optuna.create_study(study_name=NAME, storage=storage, directions=directions), False
 
 
 def _propose_again(study: Study) -> None:

@@ -79,7 +79,7 @@ def run_for_a_launcher(folder: str) -> None:
 
 
 def _print_into(folder: Path) -> None:
-    """What this process prints goes to a file of the job from now on."""
+    """Sends all that this process prints to a file of the job from now on."""
     folder.mkdir(parents=True, exist_ok=True)
     file = os.open(folder / OUTPUT, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     _print_to(file, file)

@@ -193,14 +193,6 @@ def test_a_learner_that_takes_nothing_bounds_what_is_made() -> None:
     assert count(run.step(50)) > before  # and it goes on
 
 
-def test_each_actor_has_its_own_exploration() -> None:
-    run = Brokered(exploration=[0.0, 0.5])
-    run.weights.publish(snapshot())
-    run.permit(40)
-    acted = {each.actor_id: set(each.transitions.action.tolist()) for each in run.step(20)}
-    assert acted == {0: {0}, 1: {50}}
-
-
 def test_a_process_that_dies_is_replaced_and_its_lease_counted_as_lost_once() -> None:
     run = Brokered(num_actors=1)
     run.weights.publish(snapshot())

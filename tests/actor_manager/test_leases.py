@@ -164,16 +164,6 @@ def test_a_first_call_is_one_sample_and_calls_grow_until_they_take_as_long_as_th
     assert sizes == [1, 4, 16, 64, 166, 166, 166, 166]  # of 0.2 ms each: a thirtieth of a second
 
 
-def test_a_slow_step_makes_calls_short_again() -> None:
-    run = Run(1, max_in_flight=1)
-    run.permit(math.inf)
-    run.build(0)
-    run.grow(0, 100)
-    run.answer(run.cluster.calls[0])
-    run.answer(run.cluster.calls[0], rows=4, acted_s=2.0)
-    assert run.in_flight == [1]
-
-
 def test_under_a_replay_ratio_that_permits_much_each_call_is_its_share_of_it() -> None:
     run = Run(2)
     run.build(0, 1)
@@ -219,17 +209,6 @@ def test_a_learner_that_waits_gets_little_only_if_nothing_is_on_its_way() -> Non
     assert run.in_flight == [3, 3]
     run.permit(12, urgent=True)
     assert run.in_flight == [3, 3]
-
-
-def test_samples_that_no_call_brought_are_free_again() -> None:
-    run = Run(1, max_in_flight=1)
-    run.build(0)
-    run.grow(0, 10)
-    run.permit(10)
-    run.answer(run.cluster.calls[0], rows=4)  # it took too long
-    assert run.leases.granted == 4
-    run.permit(14)
-    assert run.leases.granted <= 14
 
 
 def test_an_actor_that_makes_more_than_it_was_asked_for_owes() -> None:
@@ -333,17 +312,6 @@ def raised(line: int) -> str:
         f'  File "/env.py", line {line}, in step\n    raise ValueError\n'
         f"ValueError: from line {line}\n"
     )
-
-
-def test_rows_made_before_a_failure_are_delivered() -> None:
-    run = Run(1, max_in_flight=1)
-    run.permit(math.inf)
-    run.build(0)
-    run.grow(0, 10)
-    run.answer(run.cluster.calls[0])
-    run.answer(run.cluster.calls[0], rows=3, failure=raised(1))
-    assert run.delivered[-1] == (0, 3)
-    assert run.lost == []
 
 
 def test_one_actor_that_is_given_up_does_not_end_the_run_and_the_last_one_does(

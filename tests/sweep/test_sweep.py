@@ -277,13 +277,6 @@ def test_a_process_that_is_killed_takes_its_own_job_alone(tmp_path: Path) -> Non
     assert "1 of 2 jobs done" in said
 
 
-def test_more_jobs_at_once_than_none_are_refused(folder: Path, capsys: Capture) -> None:
-    assert train_status("-m", "env=cartpole", "seed=0,1", OURS, "hydra.launcher.jobs=0") == 2
-    said = capsys.readouterr().err
-    assert "hydra.launcher.jobs must be null or at least 1, got 0" in said
-    assert not list(folder.iterdir())
-
-
 @pytest.mark.skipif(usable_cores() < 2, reason="needs two cores")
 def test_a_sweep_without_a_launcher_takes_the_settings_of_ours(
     folder: Path, capsys: Capture
