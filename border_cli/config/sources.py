@@ -9,6 +9,7 @@ over unknown keywords, and over groups that no folder has.
 from __future__ import annotations
 
 import importlib.resources
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -24,6 +25,7 @@ from hydra.core.config_loader import ConfigLoader
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.object_type import ObjectType
+from hydra.core.plugins import Plugins
 from hydra.core.utils import JobRuntime
 from hydra.plugins.config_source import ConfigResult, ConfigSource
 from hydra.plugins.search_path_plugin import SearchPathPlugin
@@ -32,7 +34,6 @@ from hydra.version import VersionBase
 from omegaconf import DictConfig, OmegaConf
 
 from border_cli.config import schemas
-from border_cli.config.plugins import hydra_plugins
 from border_cli.config.search_path import OURS
 from border_cli.core.errors import ConfigError
 from border_cli.core.words import shortest, unknown
@@ -90,7 +91,7 @@ class Files:
 
     def add_folders(self, folders: Sequence[str]) -> None:
         """Reads also what `hydra.searchpath` adds, behind all others."""
-        plugins: Any = hydra_plugins().discover(ConfigSource)
+        plugins: Any = Plugins.instance().discover(ConfigSource)
         kinds = {each.scheme(): each for each in plugins}
         for folder in folders:
             url = folder if "://" in folder else f"file://{folder}"
@@ -307,7 +308,10 @@ def opened(
 
 
 def _register() -> None:
-    plugins = hydra_plugins()
+    with warnings.catch_warnings():
+        # Of ours, where this package is installed as editable.
+        warnings.filterwarnings("ignore", ".*in an editable hydra_plugins namespace install")
+        plugins = Plugins.instance()
     for each in (_Reader, _Folders):
         plugins.register(each)
     register_launchers()
