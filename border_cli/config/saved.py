@@ -12,9 +12,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
-from dataclasses import dataclass, fields, is_dataclass, replace
-from enum import Enum
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +21,7 @@ from hydra.core.override_parser.types import Override
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from border_cli.config.check import refuse_mistyped_evaluation_env, refuse_untyped
+from border_cli.config.check import refuse_untyped, run_settings, with_types
 from border_cli.config.explain import explained
 from border_cli.config.imports import (
     import_modules,
@@ -31,8 +29,7 @@ from border_cli.config.imports import (
     names_in,
     refuse_elsewhere,
 )
-from border_cli.config.interpolation import literal, resolve_settings
-from border_cli.config.schemas import run_schema, schema_of
+from border_cli.config.interpolation import plain
 from border_cli.config.search_path import user_folders
 from border_cli.config.sources import Files, Part
 from border_cli.core.config import RecorderConfig, RunConfig, modules_of_env
@@ -80,25 +77,14 @@ def resolved_yaml(config: RunConfig) -> str:
     """
     entries = ["/schema/run@_here_", "/hydra_settings", *_typed_entries(config), "_self_"]
     listed = "".join(f"- {entry}\n" for entry in entries)
-    plain = literal(replace(config, run_dir=None, resume=None, dry_run=False))
-    text = f"{HEADER}defaults:\n{listed}{yaml_text(_values(plain))}"
+    values = {**plain(config), "run_dir": None, "resume": None, "dry_run": False}
+    text = f"{HEADER}defaults:\n{listed}{yaml_text(values)}"
     if len(text.encode()) > MOST_BYTES:
         raise ConfigError(
             f"the settings have {len(text.encode()):,} bytes as YAML, more than {MOST_BYTES:,}: "
             "store large data in a separate file and name it in a setting"
         )
     return text
-
-
-def _values(settings: Any) -> Any:
-    """The plain values of checked settings."""
-    if is_dataclass(settings):
-        return {each.name: _values(getattr(settings, each.name)) for each in fields(settings)}
-    if isinstance(settings, dict):
-        return {key: _values(value) for key, value in settings.items()}
-    if isinstance(settings, list | tuple):
-        return [_values(each) for each in settings]
-    return settings.name if isinstance(settings, Enum) else settings
 
 
 def _typed_entries(config: RunConfig) -> list[str]:
@@ -337,15 +323,12 @@ def read_config(file: Path) -> RunConfig:
     import_modules(imports)
     files = Files()
     files.parts = [Part(file.stem, "", file, OmegaConf.create(settings))]
+    chosen = [each for each in map(_entry, settings.pop("defaults")) if each]
     with explained(files, file.stem, ()):
-        config: Any = deepcopy(run_schema())
-        for entry in filter(None, map(_entry, settings.pop("defaults"))):
-            kind = schema_of(GROUPS[entry["group"]].entry(entry["component"]))
-            OmegaConf.update(config, entry["package"], deepcopy(kind), force_add=True)
-        config = OmegaConf.merge(config, settings)
+        entries = {
+            each["package"]: GROUPS[each["group"]].entry(each["component"]) for each in chosen
+        }
+        kinds = {place: entry.config_type for place, entry in entries.items()}
+        config = with_types(settings, kinds)
         refuse_untyped(config, files.parts)
-        resolve_settings(config)
-        made = OmegaConf.to_object(config)
-        assert isinstance(made, RunConfig)
-        refuse_mistyped_evaluation_env(made)
-    return made
+        return run_settings(config)

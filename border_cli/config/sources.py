@@ -24,6 +24,7 @@ from hydra import initialize_config_module
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
 from hydra.core.object_type import ObjectType
 from hydra.core.plugins import Plugins
 from hydra.core.utils import JobRuntime
@@ -294,6 +295,8 @@ def opened(
         _register()
         singleton, runtime, version = GlobalHydra.instance(), JobRuntime.instance(), VersionBase()
         app, name, base = singleton.hydra, runtime.get("name"), version.version_base
+        told = HydraConfig.instance()
+        config = told.cfg
         singleton.clear()
         token = _under_way.set(files)
         try:
@@ -303,7 +306,7 @@ def opened(
         finally:
             _under_way.reset(token)
             GlobalHydra.set_instance(singleton)
-            singleton.hydra, version.version_base = app, base
+            singleton.hydra, version.version_base, told.cfg = app, base, config
             runtime.set("name", name)
 
 
