@@ -97,7 +97,7 @@ def compose_files(
     files: Files, config_name: str, overrides: Sequence[str], imports: Sequence[str], mode: RunMode
 ) -> Composition:
     """Composes files whose modules are imported."""
-    begin(files, config_name, overrides)
+    files.forget_made()
     files.find_parts(config_name, overrides)
     add_tuned(files)
     drop_weaker_limits(files, parsed(overrides))
@@ -105,17 +105,6 @@ def compose_files(
         config_name, list(overrides), mode, validate_sweep_overrides=mode == RunMode.RUN
     )
     return Composition(config=config, parts=files.parts, imports=imports)
-
-
-def begin(files: Files, config_name: str, overrides: Sequence[str]) -> None:
-    """Adds the folders of `hydra.searchpath`, typed or in the primary configuration."""
-    typed = [each for each in parsed(overrides) if each.key_or_group == "hydra.searchpath"]
-    primary = None if typed else files.read(config_name)
-    named: Any = typed[0].value() if typed else None
-    if primary is not None:
-        named = OmegaConf.select(primary.config, "hydra.searchpath")
-    files.forget_made()
-    files.add_folders([each for each in names_in(named) if each])
 
 
 def import_named(
@@ -129,7 +118,7 @@ def import_named(
     names = list(own)
     files.lenient = True
     with suppress(*REFUSED):
-        begin(files, config_name, overrides)
+        files.forget_made()
         files.find_parts(config_name, overrides)
         for part in files.parts:
             if not part.package and part.file:

@@ -45,12 +45,9 @@ NAME = "border-train"
 TUNED = "tuned"  # the group of the values that agents, and pairs of agent and env, need
 HYDRA_SETTINGS = "hydra_settings"  # ours of Hydra itself; every primary configuration has them
 KEYWORDS = ("optional", "override")
-SHIPPED = ("hydra", "main")  # Hydra's name for each place that holds files of installed packages
 STRUCTURED = "structured"  # the scheme of Hydra's own store, which is searched last
 VERSION_BASE = {"version_base": "1.3"} if hydra.__version__.startswith("1.3.") else {}
 
-# Like modules, shipped files are read once per process; that was a fifth of a composition's time.
-_shipped: dict[tuple[str, str], ConfigResult] = {}
 # Hydra keeps its state per process; compositions take turns.
 _turn = RLock()
 _under_way: ContextVar[Files | None] = ContextVar("_under_way", default=None)
@@ -90,16 +87,6 @@ class Files:
         self.loader = loader
         self._sources = list(loader.get_sources())
 
-    def add_folders(self, folders: Sequence[str]) -> None:
-        """Reads also what `hydra.searchpath` adds, behind all others."""
-        plugins: Any = Plugins.instance().discover(ConfigSource)
-        kinds = {each.scheme(): each for each in plugins}
-        for folder in folders:
-            url = folder if "://" in folder else f"file://{folder}"
-            kind = kinds.get(url.partition("://")[0])
-            if kind is not None and url not in [each.full_path() for each in self._sources]:
-                self._sources.insert(-1, kind("hydra.searchpath", url))
-
     def forget_made(self) -> None:
         """Leaves what stands for files from the start, for another composition."""
         self.made = dict(self._given)
@@ -116,10 +103,7 @@ class Files:
         source = self._source_of(path)
         if source is None or source.scheme() == STRUCTURED:
             return None
-        place = (source.full_path(), path)
-        found = _shipped.get(place) or source.load_config(path)
-        if found.provider in SHIPPED:
-            _shipped[place] = found
+        found = source.load_config(path)
         if not path.startswith("hydra/"):
             self._refuse_unmeant(path, found)
         return _with_option(path, found)
