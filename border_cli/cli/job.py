@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from border_cli.config.compose import Composer, composing
 from border_cli.config.job import Job
-from border_cli.config.overrides import is_sweep, normalized
+from border_cli.config.overrides import normalized
 from border_cli.core.messages import say
 from border_cli.core.words import visible
 from border_cli.launch.monitor import STALL_TIMEOUT_S, expect
@@ -68,21 +68,16 @@ def _run(
     multirun: bool,
 ) -> None:
     """Runs all jobs of a command and leaves with its status; or shows them, for `dry_run=true`."""
-    if not multirun and any(map(is_sweep, overrides)):
-        multirun = composer.asks_for_sweep(overrides)
-    if not multirun:
-        job = replace(composer.job(overrides), command=command)
-        multirun = composer.asks_for_sweep(overrides)
-        if composer.run_dir is not None or not multirun:
-            _run_one(composer, job, run_job, asks_for_sweep=multirun)
-            return
-    _run_several(composer, overrides, command, run_job)
+    if multirun:
+        _run_several(composer, overrides, command, run_job)
+    else:
+        _run_one(composer, replace(composer.job(overrides), command=command), run_job)
 
 
-def _run_one(composer: Composer, job: Job, run_job: RunJob | None, *, asks_for_sweep: bool) -> None:
+def _run_one(composer: Composer, job: Job, run_job: RunJob | None) -> None:
     from border_cli.launch.jobs import check_jobs, look
 
-    check_jobs(composer, [job], asks_for_sweep=asks_for_sweep)
+    check_jobs(composer, [job])
     expect(job.config.trainer.stall_timeout_s)
     finished = look(job).finished
     if finished is not None:

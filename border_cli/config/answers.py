@@ -9,7 +9,6 @@ from contextlib import contextmanager
 
 import hydra
 from hydra.core.global_hydra import GlobalHydra
-from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from border_cli.config.compose import Composer
@@ -39,12 +38,12 @@ _task.__module__ = NAME
 
 @contextmanager
 def _as_before() -> Iterator[None]:
-    """Hydra sets the root logger up and leaves it so, and notes the last configuration."""
-    root, told, argv = logging.getLogger(), HydraConfig.instance(), sys.argv
-    handlers, level, config = list(root.handlers), root.level, told.cfg
+    """Hydra sets the root logger up and leaves it so."""
+    root, argv = logging.getLogger(), sys.argv
+    handlers, level = list(root.handlers), root.level
     try:
         yield
     finally:
         root.handlers = handlers
         root.setLevel(level)
-        told.cfg, sys.argv = config, argv
+        sys.argv = argv

@@ -3,7 +3,8 @@ file and nearest name; and a Python caller's values."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -11,8 +12,9 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from border_cli.config.describe import expected
-from border_cli.config.interpolation import literal
+from border_cli.config.interpolation import plain
 from border_cli.config.overrides import OPTIONAL_GROUPS
+from border_cli.config.schemas import run_schema, schema_of
 from border_cli.config.sources import Part
 from border_cli.core.config import SECTIONS, RunConfig
 from border_cli.core.errors import ConfigError
@@ -108,14 +110,32 @@ def _sets(part: Part, path: str) -> bool:
     return part.package != path and any(f"{key}.".startswith(f"{path}.") for key in keys)
 
 
-def refuse_mistyped_evaluation_env(config: RunConfig) -> None:
-    """Refuses values of `evaluator.env` that `env` itself would refuse."""
-    kind = type(config.env)
-    for key, value in config.evaluator.env.items():
+def with_types(values: Mapping[str, Any], kinds: Mapping[str, Any]) -> DictConfig:
+    """Plain values merged into the schemas of their components: `recorder.jsonl` is a place."""
+    config = deepcopy(run_schema())
+    for place, kind in kinds.items():
+        OmegaConf.update(config, place, deepcopy(schema_of(kind)), force_add=True)
+    config.merge_with(dict(values))
+    return config
+
+
+def run_settings(config: DictConfig) -> RunConfig:
+    """The checked settings of a run; their interpolations may name whatever else is merged."""
+    values: dict[str, Any] = {}
+    for key in [str(each) for each in config if each != "hydra"]:
+        value = config[key]
+        values[key] = OmegaConf.to_object(value) if OmegaConf.is_config(value) else value
+    known = {each.name for each in fields(RunConfig)}
+    made = RunConfig(**{key: value for key, value in values.items() if key in known})
+    for key in values.keys() - known:  # added with `+`
+        setattr(made, key, values[key])  # refuses it with the nearest name
+    kind = type(made.env)
+    for key, value in made.evaluator.env.items():  # refused as `env` itself would refuse it
         try:
             OmegaConf.structured(kind)[key] = value
         except OmegaConfBaseException as error:
             raise ConfigError(refused_value(error, kind, f"evaluator.env.{key}")) from error
+    return made
 
 
 def checked(config: RunConfig) -> RunConfig:
@@ -125,24 +145,14 @@ def checked(config: RunConfig) -> RunConfig:
     YAML, such as 1 to 1.0 and "cpu" to an enum. A wrong type is refused, and ranges and
     combinations are checked again.
     """
-    made: object = config
-    for path, settings in _settings_in(config):
-        try:
-            made = OmegaConf.to_object(OmegaConf.structured(literal(settings)))
-        except OmegaConfBaseException as error:
-            key = f"{path}.{error.full_key}".lstrip(".")
-            raise ConfigError(refused_value(error, type(settings), key)) from error
-    assert isinstance(made, RunConfig)
-    refuse_mistyped_evaluation_env(made)
-    return made
-
-
-def _settings_in(config: RunConfig) -> Iterator[tuple[str, Settings]]:
-    """The settings of each group with their path, then those of the run itself."""
-    for each in fields(config):
-        chosen = getattr(config, each.name)
+    kinds: dict[str, type[Any]] = {}
+    for group in GROUPS:
+        chosen = getattr(config, group)
         members = chosen if isinstance(chosen, dict) else {"": chosen}
         for key, settings in members.items():
             if isinstance(settings, Settings):
-                yield f"{each.name}.{key}".rstrip("."), settings
-    yield "", config
+                kinds[f"{group}.{key}".rstrip(".")] = type(settings)
+    try:
+        return run_settings(with_types(plain(config), kinds))
+    except OmegaConfBaseException as error:
+        raise ConfigError(refused_value(error, error.object_type, str(error.full_key))) from error

@@ -203,7 +203,6 @@ class Composer:
         self.origin = origin  # whose saved settings a new run begins with
         self.trust = trust  # whether `trust=true` was typed
         self._saved = saved  # in the place of the primary configuration's file
-        self._sweeps: tuple[tuple[str, ...], bool] = ((), False)  # see `asks_for_sweep`
         register_builtin()
 
     def opened(self) -> AbstractContextManager[Files]:
@@ -230,8 +229,8 @@ class Composer:
         with explained(files, self.config_name, typed):
             refuse_unmeant(files, parsed(typed))
             made = compose_files(files, self.config_name, typed, imports, RunMode.RUN)
-            multirun = made.config.hydra.mode == RunMode.MULTIRUN
-            self._sweeps = (tuple(overrides), multirun)
+            if number is None and made.config.hydra.mode == RunMode.MULTIRUN:
+                raise ConfigError("hydra.mode must be RUN: -m runs several jobs")
             job = made.job(number, root, trust=self.trust)
         if self.trust and job.config.resume is None and self.origin is None:
             raise ConfigError(
@@ -274,13 +273,6 @@ class Composer:
         """All that a command may begin with: `config` and files of the user."""
         with self.opened() as files:
             return files.primary_configs()
-
-    def asks_for_sweep(self, overrides: Sequence[str]) -> bool:
-        """Whether the configuration itself says `hydra.mode: MULTIRUN`."""
-        if self._sweeps[0] != tuple(overrides):
-            master = self.composition(overrides, RunMode.MULTIRUN).config
-            self._sweeps = (tuple(overrides), bool(master.hydra.mode == RunMode.MULTIRUN))
-        return self._sweeps[1]
 
     def sweep_terms(
         self, overrides: Sequence[str], default_launcher: str | None = None

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml  # type: ignore[import-untyped]
+from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 from hydra.types import RunMode
@@ -19,13 +20,11 @@ from omegaconf.errors import OmegaConfBaseException
 
 from border_cli.config import check
 from border_cli.config.imports import homes, import_modules, names_in
-from border_cli.config.interpolation import resolve_settings
 from border_cli.config.job import Job, Source
 from border_cli.config.overrides import parsed
 from border_cli.config.saved import modules_of, yaml_text
 from border_cli.config.sources import TUNED, Files, Part
 from border_cli.config.tuned import add_tuned, drop_weaker_limits
-from border_cli.core.config import RunConfig
 from border_cli.core.errors import ConfigError
 from border_cli.core.files import full_path
 
@@ -70,15 +69,11 @@ class Composition:
             with open_dict(hydra):
                 hydra.job.num, hydra.job.id = number, str(number)
         record = _record(config)
-        resolve_settings(config)
+        HydraConfig.instance().set_config(config)  # which `${hydra:…}` reads
+        made = check.run_settings(config)
         folder = Path(hydra.run.dir)
         if number is not None:
             folder = Path(root or hydra.sweep.dir) / hydra.sweep.subdir
-        with open_dict(config):
-            del config["hydra"]
-        made = OmegaConf.to_object(config)
-        assert isinstance(made, RunConfig)
-        check.refuse_mistyped_evaluation_env(made)
         made = replace(made, imports=list(dict.fromkeys([*self.imports, *made.imports])))
         return Job(
             folder=full_path(folder),
@@ -102,7 +97,7 @@ def compose_files(
     files: Files, config_name: str, overrides: Sequence[str], imports: Sequence[str], mode: RunMode
 ) -> Composition:
     """Composes files whose modules are imported."""
-    begin(files, config_name, overrides)
+    files.forget_made()
     files.find_parts(config_name, overrides)
     add_tuned(files)
     drop_weaker_limits(files, parsed(overrides))
@@ -110,17 +105,6 @@ def compose_files(
         config_name, list(overrides), mode, validate_sweep_overrides=mode == RunMode.RUN
     )
     return Composition(config=config, parts=files.parts, imports=imports)
-
-
-def begin(files: Files, config_name: str, overrides: Sequence[str]) -> None:
-    """Adds the folders of `hydra.searchpath`, typed or in the primary configuration."""
-    typed = [each for each in parsed(overrides) if each.key_or_group == "hydra.searchpath"]
-    primary = None if typed else files.read(config_name)
-    named: Any = typed[0].value() if typed else None
-    if primary is not None:
-        named = OmegaConf.select(primary.config, "hydra.searchpath")
-    files.forget_made()
-    files.add_folders([each for each in names_in(named) if each])
 
 
 def import_named(
@@ -134,7 +118,7 @@ def import_named(
     names = list(own)
     files.lenient = True
     with suppress(*REFUSED):
-        begin(files, config_name, overrides)
+        files.forget_made()
         files.find_parts(config_name, overrides)
         for part in files.parts:
             if not part.package and part.file:

@@ -124,21 +124,22 @@ def _block(title: str, path: str, settings: Any) -> str:
 
 
 def _setting(path: str, kind: type[Any], name: str, value: object) -> list[str]:
-    shown = _text(value)
+    text = shown(value)
     default = default_of(kind, name)
     if default is not MISSING and default != value:
-        shown += f"  (default {_text(default)})"
+        text += f"  (default {shown(default)})"
     allowed = bounds_of(kind, name) or values_of(kind, name)
     width = min(shutil.get_terminal_size().columns, 110)
     meaning = textwrap.wrap(f"{meaning_of(kind, name)} [{allowed}]", max(width - 6, 40))
-    return [f"  {path}.{name}={shown}", *(f"      {line}" for line in meaning)]
+    return [f"  {path}.{name}={text}", *(f"      {line}" for line in meaning)]
 
 
-def _text(value: object) -> str:
+def shown(value: object) -> str:
+    """A value as it is written in YAML; of settings their type."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, list):
+        return f"[{', '.join(map(shown, value))}]"
     if isinstance(value, Enum):
         return value.name
-    if is_dataclass(value):
-        return type(value).__name__
-    return str(value)
+    return type(value).__name__ if is_dataclass(value) else str(value)

@@ -10,13 +10,13 @@ any module available there.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
 
 from border_cli.core.errors import ConfigError, place_of
 from border_cli.core.foreign import keep_runs_off_path, refuse_standard, run_of
@@ -92,8 +92,7 @@ def modules_of_a_run(recorded: Sequence[str], *, trust: bool) -> Iterator[None]:
 
 
 def refuse_elsewhere(file: Path, named: Mapping[str, str], recorded: Sequence[str]) -> None:
-    """Refuses modules that an import would not find outside of the run directory; imports nothing
-    to find them.
+    """Refuses modules that an import would not find outside of the run directory.
 
     `named`: each module with the setting of `file` that names it. `recorded`: the folders in which
     the run found its modules.
@@ -114,20 +113,18 @@ def refuse_elsewhere(file: Path, named: Mapping[str, str], recorded: Sequence[st
 
 
 def _is_outside(run_dir: Path, module: str) -> bool:
-    """Whether an import would find a module elsewhere than in the run directory, as far as that is
-    known without importing anything."""
-    path: Any = None
+    """Whether an import would find a module elsewhere than in the run directory; packages around it
+    are imported, each once it was found outside."""
     for name in accumulate(module.split("."), "{}.{}".format):
         if name in sys.modules:
-            path = getattr(sys.modules[name], "__path__", None)
             continue
-        specs = (each.find_spec(name, path) for each in sys.meta_path)
-        spec = next(filter(None, specs), None)
-        if spec is None:
+        try:
+            spec = importlib.util.find_spec(name)
+        except ImportError:  # what is around it is no package
             return False
-        if spec.has_location or spec.submodule_search_locations is None:
-            return not Path(str(spec.origin)).resolve().is_relative_to(run_dir)
-        path = spec.submodule_search_locations
+        places = [spec.origin, *(spec.submodule_search_locations or ())] if spec else [run_dir]
+        if any(each and Path(each).resolve().is_relative_to(run_dir) for each in places):
+            return False
     return True
 
 

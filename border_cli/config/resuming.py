@@ -7,13 +7,12 @@ import math
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, is_dataclass
-from enum import Enum
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from hydra.core.override_parser.types import Override, OverrideType
 
+from border_cli.config.describe import shown
 from border_cli.config.overrides import parsed
 from border_cli.config.saved import (
     begin_attempt,
@@ -25,6 +24,7 @@ from border_cli.config.saved import (
 from border_cli.core.config import AUTO, Objective, RunConfig, TrainerConfig
 from border_cli.core.errors import CheckpointError, ConfigError, reachable
 from border_cli.core.files import SETTINGS, SWEEP_JSON
+from border_cli.core.settings import flat
 from border_cli.core.words import setting, shortest
 from border_cli.registry import GROUPS
 from border_cli.run.finding import resumable, run_around
@@ -50,7 +50,7 @@ RUN_MARKS = ("run.json", ".hydra")
 OF_ONE_ATTEMPT = ("run_dir", "resume", "init_from", "dry_run")  # no part of the comparison
 FINISHED = "done"  # the status of a run that has reached a limit
 _LIMITS = ("max_opt_steps", "max_env_steps", "max_time_s", "stop_at_score")
-_ABSENT = object()
+_ABSENT = "absent"
 _REASONS = {
     "run_dir": "a resumed run keeps its run directory",
     "init_from": "a resumed run has its own weights; init_from starts a new run",
@@ -87,21 +87,14 @@ def refuse_beside_resume(
 def without_its_own(run_dir: Path, overrides: Sequence[str]) -> list[str]:
     """The overrides but for choices that the run has made and keeps: `agent=dqn` of one with DQN
     is no reason to begin with the values of that option."""
+    own = saved_options(read_saved(run_dir / SETTINGS))
 
     def is_kept(override: Override) -> bool:
         group = override.key_or_group
-        is_choice = override.type is OverrideType.CHANGE and not override.is_sweep_override()
-        return is_choice and group in GROUPS and not may_change(group)
+        is_choice = override.type is OverrideType.CHANGE and group in GROUPS
+        return is_choice and not may_change(group) and own.get(group) == override.value()
 
-    read = list(zip(overrides, parsed(overrides), strict=True))
-    if not any(is_kept(override) for _, override in read):
-        return list(overrides)
-    own = saved_options(read_saved(run_dir / SETTINGS))
-    return [
-        text
-        for text, override in read
-        if not is_kept(override) or own.get(override.key_or_group) != override.value()
-    ]
+    return [str(each.input_line) for each in parsed(overrides) if not is_kept(each)]
 
 
 def holds_run(folder: Path) -> bool:
@@ -112,8 +105,7 @@ def holds_run(folder: Path) -> bool:
 def refuse_no_run(run_dir: Path) -> None:
     """Raises where a folder holds no single run."""
     if not run_dir.is_dir():
-        what = "not a directory" if run_dir.exists() else "no such directory"
-        raise ConfigError(f"resume: {what}: {run_dir}{run_around(run_dir)}")
+        raise ConfigError(f"resume: no such directory: {run_dir}{run_around(run_dir)}")
     if (run_dir / SWEEP_JSON).exists():
         jobs = sorted(each.parent.parent for each in run_dir.glob(f"*/{SETTINGS}"))
         one = f", or resume one of its jobs, such as {jobs[0]}" if jobs else ""
@@ -136,7 +128,7 @@ class Change:
     after: object
 
     def __str__(self) -> str:
-        return f"{self.key}: {_shown(self.before)} -> {_shown(self.after)}"
+        return f"{self.key}: {shown(self.before)} -> {shown(self.after)}"
 
     @property
     def allowed(self) -> bool:
@@ -153,61 +145,27 @@ def changes(before: RunConfig, after: RunConfig) -> list[Change]:
 
     Of another component of a group its name comes first, then the settings that both have.
     """
+    old, new = _compared(before), _compared(after)
+    others = {group for group in GROUPS if old[group] != new[group]}
     return [
-        Change(key, *values)
-        for key, *values in _differing("", before, after)
-        if key not in OF_ONE_ATTEMPT
+        Change(key, old.get(key, _ABSENT), new.get(key, _ABSENT))
+        for key in dict.fromkeys([*old, *new])
+        if shown(old.get(key, _ABSENT)) != shown(new.get(key, _ABSENT))
+        and not (key.partition(".")[0] in others and (key in old) != (key in new))
     ]
 
 
-def _differing(key: str, before: Any, after: Any) -> Iterator[tuple[str, object, object]]:
-    if is_dataclass(before) and is_dataclass(after):
-        if type(before) is not type(after):
-            yield key, _Component(before), _Component(after)
-        known = {each.name for each in fields(before) if each.compare}
-        known &= {each.name for each in fields(after)}
-        for each in fields(after):
-            if each.name in known:
-                path = f"{key}.{each.name}".lstrip(".")
-                yield from _differing(path, getattr(before, each.name), getattr(after, each.name))
-    elif isinstance(before, Mapping) and isinstance(after, Mapping):
-        if key in GROUPS and before.keys() != after.keys():  # which joined and which left
-            yield key, list(before), list(after)
-            before, after = _common(before, after), _common(after, before)
-        for name in dict.fromkeys([*before, *after]):
-            path = f"{key}.{name}"
-            yield from _differing(path, before.get(name, _ABSENT), after.get(name, _ABSENT))
-    elif type(before) is not type(after) or before != after:
-        yield key, before, after
-
-
-def _common(these: Mapping[str, Any], those: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in these.items() if name in those}
-
-
-@dataclass(frozen=True, slots=True)
-class _Component:
-    """Which option of its group some settings belong to."""
-
-    settings: Any
-
-    def __str__(self) -> str:
-        for registry in GROUPS.values():
-            for entry in registry:
-                if entry.config_type is type(self.settings):
-                    return entry.name
-        return type(self.settings).__name__
-
-
-def _shown(value: object) -> str:
-    """As it is written in YAML."""
-    if value is _ABSENT:
-        return "absent"
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    if isinstance(value, list):
-        return f"[{', '.join(map(_shown, value))}]"
-    return value.name if isinstance(value, Enum) else str(value)
+def _compared(config: RunConfig) -> dict[str, object]:
+    """The component of each group, and settings by their dotted names."""
+    chosen = {group: getattr(config, group) for group in GROUPS}
+    components = {
+        group: list(each) if isinstance(each, dict) else GROUPS[group].entry_of(each).name
+        for group, each in chosen.items()
+    }
+    settings = {key: value for key, value in flat(config).items() if value != {}}
+    for key in (*OF_ONE_ATTEMPT, *(f"{group}.option" for group in GROUPS)):
+        settings.pop(key, None)
+    return {**components, **settings}
 
 
 def refuse_fixed(found: Sequence[Change], run_dir: Path, *, job: str) -> None:

@@ -1,10 +1,10 @@
 """The saved settings of a run: written with their types, so that they run again by themselves, and
 read again as data, as the settings of a run or the primary configuration of a command.
 
-The file may be another's. It is one mapping of at most 1 MiB under the defaults list that we write,
-without aliases, tags (except bytes and paths, which Python callers may use), interpolations and
-Hydra settings; `${` in a value is written escaped. Anything else is refused with file and line or
-entry, and no other file of its folder is composed.
+The file may be another's. It is one mapping under the defaults list that we write, without aliases,
+tags (except bytes and paths, which Python callers may use), interpolations and Hydra settings; `${`
+in a value is written escaped. Anything else is refused with file and line or entry, and no other
+file of its folder is composed.
 """
 
 from __future__ import annotations
@@ -12,9 +12,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
-from dataclasses import dataclass, fields, is_dataclass, replace
-from enum import Enum
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +21,7 @@ from hydra.core.override_parser.types import Override
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from border_cli.config.check import refuse_mistyped_evaluation_env, refuse_untyped
+from border_cli.config.check import refuse_untyped, run_settings, with_types
 from border_cli.config.explain import explained
 from border_cli.config.imports import (
     import_modules,
@@ -31,8 +29,7 @@ from border_cli.config.imports import (
     names_in,
     refuse_elsewhere,
 )
-from border_cli.config.interpolation import literal, resolve_settings
-from border_cli.config.schemas import run_schema, schema_of
+from border_cli.config.interpolation import plain
 from border_cli.config.search_path import user_folders
 from border_cli.config.sources import Files, Part
 from border_cli.core.config import RecorderConfig, RunConfig, modules_of_env
@@ -42,10 +39,11 @@ from border_cli.registry import GROUPS, register_builtin
 
 HEADER = "# All settings of one run. `border-train -cd FOLDER -cn NAME` runs this file again.\n"
 BEFORE = "resolved-before.yaml"
-MOST_BYTES = 2**20  # that are read as saved settings, and hence written
-MOST_LEVELS = 50  # of nesting
 _ORDER = ("evaluator", "recorder", "env", "agent", "trainer")  # the other groups come before
-_ENTRY = re.compile(r"/schema/(?P<group>\w+)/(?P<component>[^/@\s]+)@(?P<package>[^@\s]+)")
+_OURS = ("/schema/run@_here_", "/hydra_settings", "_self_")  # of every saved defaults list
+_ENTRY = re.compile(
+    r"/schema/(?P<group>\w+)/(?P<component>[^/@\s]+)@(?P<package>(?P=group)(\.[^@\s]+)?)"
+)
 _INTERPOLATION = re.compile(r"(?<!\\)(?:\\\\)*\$\{")  # unless it is escaped
 
 
@@ -78,27 +76,10 @@ def resolved_yaml(config: RunConfig) -> str:
 
     Where this one run was written, and how it was asked for, is no part of it.
     """
-    entries = ["/schema/run@_here_", "/hydra_settings", *_typed_entries(config), "_self_"]
+    entries = [*_OURS[:2], *_typed_entries(config), _OURS[2]]
     listed = "".join(f"- {entry}\n" for entry in entries)
-    plain = literal(replace(config, run_dir=None, resume=None, dry_run=False))
-    text = f"{HEADER}defaults:\n{listed}{yaml_text(_values(plain))}"
-    if len(text.encode()) > MOST_BYTES:
-        raise ConfigError(
-            f"the settings have {len(text.encode()):,} bytes as YAML, more than {MOST_BYTES:,}: "
-            "store large data in a separate file and name it in a setting"
-        )
-    return text
-
-
-def _values(settings: Any) -> Any:
-    """The plain values of checked settings."""
-    if is_dataclass(settings):
-        return {each.name: _values(getattr(settings, each.name)) for each in fields(settings)}
-    if isinstance(settings, dict):
-        return {key: _values(value) for key, value in settings.items()}
-    if isinstance(settings, list | tuple):
-        return [_values(each) for each in settings]
-    return settings.name if isinstance(settings, Enum) else settings
+    values = {**plain(config), "run_dir": None, "resume": None, "dry_run": False}
+    return f"{HEADER}defaults:\n{listed}{yaml_text(values)}"
 
 
 def _typed_entries(config: RunConfig) -> list[str]:
@@ -145,38 +126,30 @@ def read_plain(file: Path) -> Any:
     """What a YAML file of a run directory holds, which may be another's: plain values and no more.
 
     Raises ConfigError for what our own files never have: aliases, by which a small file becomes a
-    huge one, and deep nesting, before anything is built; and for tags that build objects.
+    huge one, before anything is built; and tags that build objects.
     """
     try:
-        text = read_bytes(file, MOST_BYTES).decode()
-        _refuse_odd_yaml(file, text)
+        text = read_bytes(file).decode()
+        for event in yaml.parse(text, Loader=yaml.SafeLoader):
+            if isinstance(event, yaml.AliasEvent):
+                line = event.start_mark.line + 1
+                raise ConfigError(f"{file}: line {line} has an alias, which a run never writes")
         return OmegaConf.to_container(OmegaConf.create(text), resolve=False)
     except yaml.YAMLError as error:
         raise ConfigError(f"{file}: not valid YAML: {' '.join(str(error).split())}") from error
     except OSError as error:
         raise ConfigError(f"{file} cannot be read: {error.strerror}") from error
-    except (OmegaConfBaseException, ValueError) as error:
+    except (OmegaConfBaseException, ValueError, RecursionError) as error:
         raise ConfigError(f"{file} cannot be read: {' '.join(str(error).split())}") from error
 
 
-def _refuse_odd_yaml(file: Path, text: str) -> None:
-    level = 0
-    for event in yaml.parse(text, Loader=yaml.SafeLoader):
-        level += isinstance(event, yaml.CollectionStartEvent)
-        level -= isinstance(event, yaml.CollectionEndEvent)
-        if level > MOST_LEVELS or isinstance(event, yaml.AliasEvent):
-            what = "an alias" if level <= MOST_LEVELS else f"more than {MOST_LEVELS} levels"
-            line = event.start_mark.line + 1
-            raise ConfigError(f"{file}: line {line} has {what}, which a run never writes")
-
-
-def _refuse_interpolations(file: Path, value: object, path: str = "") -> None:
+def _refuse_interpolations(file: Path, value: Any) -> None:
     """Settings are saved resolved: one that reads the environment, say, was put there."""
     if isinstance(value, str) and _INTERPOLATION.search(value):
-        raise ConfigError(f"{file}: {path}: {value} is an interpolation, which a run never saves")
-    parts = value.items() if isinstance(value, dict) else ()
-    for key, each in enumerate(value) if isinstance(value, list) else parts:
-        _refuse_interpolations(file, each, f"{path}.{key}".lstrip("."))
+        raise ConfigError(f"{file}: {value} is an interpolation, which a run never saves")
+    within = value.values() if isinstance(value, dict) else value
+    for each in within if isinstance(value, dict | list) else ():
+        _refuse_interpolations(file, each)
 
 
 def read_saved(file: Path) -> dict[str, Any]:
@@ -195,7 +168,8 @@ def read_saved(file: Path) -> dict[str, Any]:
         )
     _refuse_interpolations(file, found)
     for entry in entries:
-        if not _is_ours(entry):
+        form = _entry(entry)
+        if entry not in _OURS and not (form and form["group"] in GROUPS):
             raise ConfigError(f"{file}: its defaults list has {entry!r}, which a run never saves")
     return {str(key): value for key, value in found.items()}
 
@@ -216,17 +190,6 @@ def saved_options(settings: Mapping[str, Any]) -> dict[str, str]:
     groups = {group: each for group, each in settings.items() if isinstance(each, dict)}
     options = {group: each["option"] for group, each in groups.items() if each.get("option")}
     return {**saved_components(settings), **options}
-
-
-def _is_ours(entry: object) -> bool:
-    """Whether `resolved_yaml` may have written an entry of a defaults list."""
-    if entry in ("/schema/run@_here_", "/hydra_settings", "_self_"):
-        return True
-    form = _entry(entry)
-    if form is None or form["group"] not in GROUPS:
-        return False
-    group, _, member = form["package"].partition(".")
-    return group == form["group"] and bool(member) == (group == "recorder")
 
 
 def named_modules(settings: Mapping[str, Any]) -> dict[str, str]:
@@ -337,15 +300,12 @@ def read_config(file: Path) -> RunConfig:
     import_modules(imports)
     files = Files()
     files.parts = [Part(file.stem, "", file, OmegaConf.create(settings))]
+    chosen = [each for each in map(_entry, settings.pop("defaults")) if each]
     with explained(files, file.stem, ()):
-        config: Any = deepcopy(run_schema())
-        for entry in filter(None, map(_entry, settings.pop("defaults"))):
-            kind = schema_of(GROUPS[entry["group"]].entry(entry["component"]))
-            OmegaConf.update(config, entry["package"], deepcopy(kind), force_add=True)
-        config = OmegaConf.merge(config, settings)
+        entries = {
+            each["package"]: GROUPS[each["group"]].entry(each["component"]) for each in chosen
+        }
+        kinds = {place: entry.config_type for place, entry in entries.items()}
+        config = with_types(settings, kinds)
         refuse_untyped(config, files.parts)
-        resolve_settings(config)
-        made = OmegaConf.to_object(config)
-        assert isinstance(made, RunConfig)
-        refuse_mistyped_evaluation_env(made)
-    return made
+        return run_settings(config)

@@ -10,7 +10,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 from omegaconf import DictConfig, OmegaConf
 
 from border_cli.core.config import RecorderConfig, RunConfig
-from border_cli.registry import GROUPS, Entry
+from border_cli.registry import GROUPS
 
 SCHEMA = "schema"  # the folder of all schemas
 RUN = "run"
@@ -41,7 +41,10 @@ def names_schema(path: str) -> bool:
 def schema(path: str) -> DictConfig:
     """The schema `schema/agent/dqn`; it is shared, so copy it before it is changed."""
     _, group, option = parts_of(path)
-    return schema_of(GROUPS[group].entry(option)) if group else run_schema()
+    if not group:
+        return run_schema()
+    kind: Any = GROUPS[group].entry(option).config_type
+    return schema_of(kind)
 
 
 def schemas_in(group: str) -> tuple[Sequence[str], Sequence[str]]:
@@ -65,12 +68,12 @@ def run_schema() -> DictConfig:
 
 
 @cache
-def schema_of(entry: Entry) -> DictConfig:
+def schema_of(kind: Any) -> DictConfig:
     """The schema of a component. A composition asks for about ten of the thirty, and to make one
     takes milliseconds."""
-    node: DictConfig = OmegaConf.structured(entry.config_type)
-    hints = get_type_hints(entry.config_type)
-    for each in fields(entry.config_type):
+    node: DictConfig = OmegaConf.structured(kind)
+    hints = get_type_hints(kind)
+    for each in fields(kind):
         child = node._get_node(each.name)
         if hints[each.name] in FREE and isinstance(child, DictConfig):
             child._set_flag("struct", False)

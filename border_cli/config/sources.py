@@ -9,6 +9,7 @@ over unknown keywords, and over groups that no folder has.
 from __future__ import annotations
 
 import importlib.resources
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -23,7 +24,9 @@ from hydra import initialize_config_module
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
 from hydra.core.object_type import ObjectType
+from hydra.core.plugins import Plugins
 from hydra.core.utils import JobRuntime
 from hydra.plugins.config_source import ConfigResult, ConfigSource
 from hydra.plugins.search_path_plugin import SearchPathPlugin
@@ -32,7 +35,6 @@ from hydra.version import VersionBase
 from omegaconf import DictConfig, OmegaConf
 
 from border_cli.config import schemas
-from border_cli.config.plugins import hydra_plugins
 from border_cli.config.search_path import OURS
 from border_cli.core.errors import ConfigError
 from border_cli.core.words import shortest, unknown
@@ -43,12 +45,9 @@ NAME = "border-train"
 TUNED = "tuned"  # the group of the values that agents, and pairs of agent and env, need
 HYDRA_SETTINGS = "hydra_settings"  # ours of Hydra itself; every primary configuration has them
 KEYWORDS = ("optional", "override")
-SHIPPED = ("hydra", "main")  # Hydra's name for each place that holds files of installed packages
 STRUCTURED = "structured"  # the scheme of Hydra's own store, which is searched last
 VERSION_BASE = {"version_base": "1.3"} if hydra.__version__.startswith("1.3.") else {}
 
-# Like modules, shipped files are read once per process; that was a fifth of a composition's time.
-_shipped: dict[tuple[str, str], ConfigResult] = {}
 # Hydra keeps its state per process; compositions take turns.
 _turn = RLock()
 _under_way: ContextVar[Files | None] = ContextVar("_under_way", default=None)
@@ -88,16 +87,6 @@ class Files:
         self.loader = loader
         self._sources = list(loader.get_sources())
 
-    def add_folders(self, folders: Sequence[str]) -> None:
-        """Reads also what `hydra.searchpath` adds, behind all others."""
-        plugins: Any = hydra_plugins().discover(ConfigSource)
-        kinds = {each.scheme(): each for each in plugins}
-        for folder in folders:
-            url = folder if "://" in folder else f"file://{folder}"
-            kind = kinds.get(url.partition("://")[0])
-            if kind is not None and url not in [each.full_path() for each in self._sources]:
-                self._sources.insert(-1, kind("hydra.searchpath", url))
-
     def forget_made(self) -> None:
         """Leaves what stands for files from the start, for another composition."""
         self.made = dict(self._given)
@@ -114,10 +103,7 @@ class Files:
         source = self._source_of(path)
         if source is None or source.scheme() == STRUCTURED:
             return None
-        place = (source.full_path(), path)
-        found = _shipped.get(place) or source.load_config(path)
-        if found.provider in SHIPPED:
-            _shipped[place] = found
+        found = source.load_config(path)
         if not path.startswith("hydra/"):
             self._refuse_unmeant(path, found)
         return _with_option(path, found)
@@ -293,6 +279,8 @@ def opened(
         _register()
         singleton, runtime, version = GlobalHydra.instance(), JobRuntime.instance(), VersionBase()
         app, name, base = singleton.hydra, runtime.get("name"), version.version_base
+        told = HydraConfig.instance()
+        config = told.cfg
         singleton.clear()
         token = _under_way.set(files)
         try:
@@ -302,12 +290,15 @@ def opened(
         finally:
             _under_way.reset(token)
             GlobalHydra.set_instance(singleton)
-            singleton.hydra, version.version_base = app, base
+            singleton.hydra, version.version_base, told.cfg = app, base, config
             runtime.set("name", name)
 
 
 def _register() -> None:
-    plugins = hydra_plugins()
+    with warnings.catch_warnings():
+        # Of ours, where this package is installed as editable.
+        warnings.filterwarnings("ignore", ".*in an editable hydra_plugins namespace install")
+        plugins = Plugins.instance()
     for each in (_Reader, _Folders):
         plugins.register(each)
     register_launchers()

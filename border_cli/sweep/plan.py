@@ -88,5 +88,5 @@ def _jobs(
     if jobs[0].config.run_dir is not None and terms.own_names:
         places = Places(terms.root, in_common([job.overrides for job in jobs]))
         jobs = [replace(job, folder=places.folder_of(job.overrides)) for job in jobs]
-    check_jobs(composer, jobs, asks_for_sweep=True)
+    check_jobs(composer, jobs)
     return jobs

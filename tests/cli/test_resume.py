@@ -100,8 +100,8 @@ def test_a_job_knows_what_changed_and_what_hydra_was_told(folder: Path, ran: Ran
     stopped(folder / "a")
     again = ran("resume=a", "trainer.max_opt_steps=95", "recorder=jsonl")
     assert again.found[0].changed == (
-        "trainer.max_opt_steps: 90 -> 95",
         "recorder: [tensorboard, jsonl, console] -> [jsonl]",
+        "trainer.max_opt_steps: 90 -> 95",
     )
     told = again.jobs[0].record
     assert told["overrides.yaml"] == ("- resume=a\n- trainer.max_opt_steps=95\n- recorder=jsonl\n")
@@ -343,7 +343,7 @@ def test_a_run_goes_on_once_the_limit_that_ended_it_has_grown(
         [
             (["resume=x"], "resume: no such directory: "),
             (["-m", "resume=a"], "-m runs several"),
-            (["resume=a", "hydra.run.dir=b"], "do not set hydra.mode or hydra.run.dir"),
+            (["resume=a", "hydra.run.dir=b"], "do not set hydra.run.dir"),
             (["resume=a", "-cn", "own"], "a resumed run uses its own settings"),
             (["-cd", ".", "-cn", "own"], "give the run to resume on the command line"),
         ],

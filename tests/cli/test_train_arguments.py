@@ -67,17 +67,10 @@ def test_a_job_gets_typed_settings_and_says_where_they_came_from(
     }
 
 
-@pytest.mark.slow
-def test_a_first_file_may_ask_for_a_sweep(folder: Path, ran: Callable[..., Any]) -> None:
-    text = "defaults: [config, override env: cartpole, _self_]\nhydra:\n  mode: MULTIRUN\n"
-    (folder / "all.yaml").write_text(text + "  sweeper: {params: {seed: '4,5'}}\n")
-    jobs = ran("-cd", ".", "-cn", "all", "agent.gamma=0.5,0.6")
-    assert [(each.seed, each.agent.gamma) for each in jobs.configs] == [
-        (4, 0.5),
-        (4, 0.6),
-        (5, 0.5),
-        (5, 0.6),
-    ]
+def test_a_first_file_cannot_ask_for_a_sweep(folder: Path, refusal: Callable[..., str]) -> None:
+    text = "defaults: [config, override env: cartpole, _self_]\nhydra: {mode: MULTIRUN}\n"
+    (folder / "all.yaml").write_text(text)
+    assert "hydra.mode must be RUN: -m runs several jobs" in refusal("-cd", ".", "-cn", "all")
 
 
 def test_a_used_folder_needs_resume(

@@ -135,18 +135,3 @@ def test_a_project_that_cannot_be_read_is_named(text: str, write: Write) -> None
 def test_other_projects_are_left_alone(write: Write) -> None:
     write("pyproject.toml", "[project\n")
     assert user_folders() == []
-
-
-def test_hydra_searchpath_adds_folders_with_agents_tuned_values_and_imports(
-    folder: Path, write: Write
-) -> None:
-    write("more/agent/mine.yaml", "defaults: [dqn, _self_]\ngamma: 0.5\n")
-    write("more/tuned/mine.yaml", "# @package _global_\ntrainer: {eval_interval: 7}\n")
-    place = f"file://{folder}/more"
-    text = f"defaults: [config, _self_]\nhydra: {{searchpath: ['{place}']}}\n"
-    write("my_run.yaml", text)
-    typed = compose("agent=mine", "env=cartpole", f"hydra.searchpath=[{place}]")
-    written = compose("agent=mine", "env=cartpole", config_dir=str(folder), config_name="my_run")
-    assert typed == written
-    assert (typed.agent.gamma, typed.agent.option) == (0.5, "mine")
-    assert typed.trainer.eval_interval == 7
