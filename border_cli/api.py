@@ -33,13 +33,12 @@ from border_cli.launch.build import (
     env_factory,
     evaluation_policy,
 )
-from border_cli.launch.dry_build import Probes
+from border_cli.launch.dry_build import Probes, needs_of
 from border_cli.launch.effective import EffectiveSettings, effective_settings
 from border_cli.launch.jobs import look, refuse_unwritable
-from border_cli.launch.needs import agent_sizes, loading_needs, refuse_unmet
+from border_cli.launch.needs import LOADED, Needs, agent_part, refuse_unmet
 from border_cli.launch.run import RunOptions, interrupt, run_job
 from border_cli.launch.summary import Result
-from border_cli.launch.trying import tried
 from border_cli.nn.saving import load_state
 from border_cli.process.start import refuse_while_imported_by_a_child
 from border_cli.registry import register_builtin
@@ -91,10 +90,7 @@ def train(
     refuse_unwritable(job.folder)
     with reachable(ConfigError):
         look(job)
-    needs = tried([job], Probes(_interrupt_here()))
-    refuse_unmet(needs)
-    if needs:
-        log.info("threads: %s", effective_settings(config).threads_line())
+    refuse_unmet(needs_of([job], Probes(_interrupt_here())))
     options = RunOptions(recorders=recorders, evaluator=evaluator, finished_too=True)
     ended = run_job(job, options)
     assert isinstance(ended, Result)
@@ -208,8 +204,8 @@ def load_agent(
     effective = effective_settings(read_config(run_dir, trust=trust))
     find_checkpoint(run_dir, checkpoint)  # refused before anything is built
     spec = env_factory(effective).spec
-    sizes = agent_sizes(effective, build_dry_agent(effective, spec, learns=False))
-    refuse_unmet([loading_needs(effective, sizes, f"checkpoint {checkpoint} of {run_dir}")])
+    part = agent_part(effective, build_dry_agent(effective, spec, learns=False), LOADED)
+    refuse_unmet([Needs(name=f"checkpoint {checkpoint} of {run_dir}", parts=[part])])
     _, (state, counters) = read_model(
         lambda: find_checkpoint(run_dir, checkpoint),
         lambda folder: (load_state(folder / "agent.pt"), read_json(folder / "state.json")),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import os
 import signal
@@ -66,17 +65,6 @@ def by_hand(run_dir: Path) -> RunConfig:
         recorder={"jsonl": JsonlConfig()},
         checkpoint=CheckpointConfig(keep=1),
     )
-
-
-def test_the_caller_is_told_how_many_threads_compute(
-    folder: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    with caplog.at_level(logging.INFO, "border_cli.api"):
-        train(by_hand(folder / "run"))
-    told = [record.getMessage() for record in caplog.records if record.name == "border_cli.api"]
-    assert len(told) == 1
-    assert told[0].startswith("threads: learner: torch 1 (agent.num_threads), BLAS ")
-    assert " %). Try " in facts_of(folder / "run")["bottleneck"]
 
 
 def test_the_example_trains_and_acts(folder: Path) -> None:

@@ -42,6 +42,7 @@ from border_cli.core.seeding import Branch, derived_seed, generator
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.stop import Heartbeat, StopFlag
 from border_cli.core.timing import Clock
+from border_cli.core.words import counted
 from border_cli.env.config import GymConfig
 from border_cli.env.construct import normalizing
 from border_cli.evaluator.episodes import EpisodesEvaluator
@@ -158,8 +159,8 @@ def encoders_of(agent: Agent) -> list[tuple[str, str]]:
     for key, each in images.items():
         channels, height, width = each.shape
         axis = "first" if each.channels_first else "last"
-        of = "1 channel" if channels == 1 else f"{channels} channels {axis}"
         name = f"{key}: " if key else ""
+        of = f"{counted(channels, 'channel')} {axis}"
         lines.append(f"{name}{height} x {width}, {of}, network {each.network}")
     return [("images", "\n".join(lines))] if lines else []
 

@@ -111,5 +111,10 @@ def look(job: Job) -> Found:
     Raises ConfigError where a process runs there, or where the run there has other settings.
     """
     refuse_running(job.folder)
-    name = "" if job.number is None else f"job {job.number} ({' '.join(job.overrides)}): "
+    name = "" if job.number is None else f"{job_name(job)}: "
     return found_in(job.folder, job.config, trust=job.trust, job=name)
+
+
+def job_name(job: Job) -> str:
+    """How messages call it."""
+    return "the run" if job.number is None else f"job {job.number} ({' '.join(job.overrides)})"

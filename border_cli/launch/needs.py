@@ -18,7 +18,8 @@ from border_cli.core.interfaces import Agent
 from border_cli.core.machine import Room, least_room, memory_for
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.words import size
-from border_cli.launch.effective import DATASET, EffectiveSettings, dataset_size
+from border_cli.dataset.store import counts_of
+from border_cli.launch.effective import DATASET, EffectiveSettings
 from border_cli.nn.unfilled import Unfilled
 from border_cli.registry import REPLAY_BUFFERS
 
@@ -54,26 +55,18 @@ class Needs:
         return sum(each.nbytes for each in self.parts)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentSizes:
-    """How large an agent is."""
-
-    parameters: int  # that actors get
-    state: int  # bytes of a checkpoint of it: with targets, optimiser and all
-
-
-def agent_sizes(effective: EffectiveSettings, agent: Agent) -> AgentSizes:
-    """Counted from copies of its weights and state, which take no memory; raises ConfigError where
-    there are not even addresses for them."""
+def agent_part(effective: EffectiveSettings, agent: Agent, times: int) -> Part:
+    """So many times the state of an agent, counted from copies of its weights and state, which take
+    no memory; raises ConfigError where there are not even addresses for them."""
     what = "the agent and a copy of it do not fit in memory"
     config = effective.config.agent
-    with memory_for(what, config.taking_memory(), ConfigError), Unfilled():
-        arrays = agent.snapshot().arrays.values()
-        parameters = sum(each.size for each in arrays)
+    settings = config.taking_memory()
+    with memory_for(what, settings, ConfigError), Unfilled():
+        parameters = sum(each.size for each in agent.snapshot().arrays.values())
         state = _nbytes(agent.state_dict())
     if isinstance(config, LearnerConfig) and config.optimizer != "adam":
         state *= 2  # the averages of torch's optimisers exist from the first update on
-    return AgentSizes(parameters=parameters, state=state)
+    return Part("agent", times * state, {"parameters": f"{parameters:,}", **settings})
 
 
 def _nbytes(state: Any) -> int:
@@ -92,29 +85,20 @@ def row_nbytes(effective: EffectiveSettings, spec: EnvSpec) -> int:
 
 
 def training_needs(
-    effective: EffectiveSettings, spec: EnvSpec, agent: AgentSizes, name: str = "the run"
+    effective: EffectiveSettings, spec: EnvSpec, agent: Agent, name: str = "the run"
 ) -> Needs:
     """Transitions and networks of a run that shall begin."""
     parts, row = [], row_nbytes(effective, spec)
-    learned = dataset_size(effective)
-    if learned is not None:
-        described = f"{learned.id}, {learned.steps} transitions of {size(row)}"
-        parts.append(Part("data set", learned.steps * row, {DATASET: described}))
+    if effective.dataset is not None:
+        _, steps = counts_of(effective.dataset)
+        described = f"{effective.dataset}, {steps} transitions of {size(row)}"
+        parts.append(Part("data set", steps * row, {DATASET: described}))
     if effective.has_actors:
         capacity = effective.config.replay_buffer.capacity
         what = "replay buffer" if row else "replay buffer (unknown size)"
         described = f"{capacity} transitions of {size(row)}"
         parts.append(Part(what, capacity * row, {"replay_buffer.capacity": described}))
-    return Needs(name=name, parts=[*parts, _agent(effective, agent, TRAINED)])
-
-
-def loading_needs(effective: EffectiveSettings, agent: AgentSizes, name: str) -> Needs:
-    """A saved agent that shall act."""
-    return Needs(name=name, parts=[_agent(effective, agent, LOADED)])
-
-
-def _agent(effective: EffectiveSettings, agent: AgentSizes, times: int) -> Part:
-    return Part("agent", times * agent.state, effective.config.agent.taking_memory())
+    return Needs(name=name, parts=[*parts, agent_part(effective, agent, TRAINED)])
 
 
 def refuse_unmet(needs: Sequence[Needs], room: Room | None = None) -> None:

@@ -148,8 +148,7 @@ class Run:
 
     spec: EnvSpec  # from here on: known once it is prepared
     agent: Agent
-    evaluation: str  # how the evaluator describes itself
-    matmul: list[tuple[str, str]]  # whose products of matrices, see `matmul_of_agent`
+    evaluator: Evaluator
 
     def __init__(self, job: Job, options: RunOptions, begun: Attempt) -> None:
         self.job = job
@@ -193,10 +192,10 @@ class Run:
         self._recording = Recording(self._recorders(), options.clock)
         cleanup.callback(self._recording.close)
         heartbeat = Heartbeat("evaluation", waiting_for="its turn")
-        evaluator = options.evaluator
-        if evaluator is None:
-            evaluator = build_evaluator(effective, stop=options.stop, heartbeat=heartbeat)
-        cleanup.callback(evaluator.close)
+        self.evaluator = options.evaluator or build_evaluator(
+            effective, stop=options.stop, heartbeat=heartbeat
+        )
+        cleanup.callback(self.evaluator.close)
         self._factory = env_factory(effective)
         self.spec = self._factory.spec
         if self._saved is None:
@@ -207,14 +206,12 @@ class Run:
             effective,
             self.agent,
             self.spec,
-            evaluator=evaluator,
+            evaluator=self.evaluator,
             stop=options.stop,
             heartbeat=heartbeat,
         )
         cleanup.callback(self._runner.close)
-        self.evaluation = _evaluation_line(effective, self.spec, evaluator)
-        self.matmul = matmul_of_agent(effective, self.agent)
-        self._record.add(**dict(self.matmul))
+        self._record.add(**dict(matmul_of_agent(effective, self.agent)))
 
     def _recorders(self) -> Recorders:
         """Those of the caller, else of the settings; of a job of a sweep with its progress."""
@@ -416,16 +413,6 @@ def _report_end(
     status = "done" if error is None else _status_of(error)[0]
     best = trainer.stats().best_score
     recording.end(RunEnd(status=status, best_score=best if math.isfinite(best) else None))
-
-
-def _evaluation_line(effective: EffectiveSettings, spec: EnvSpec, evaluator: Evaluator) -> str:
-    line = evaluator.describe()
-    if effective.evaluates_in_background(spec):
-        where = " on a Ray cluster" if effective.evaluates_on_ray else ""
-        return f"{line}, in the background{where}"
-    if effective.config.evaluator.background:
-        return f"{line}, inline, as in every bit-reproducible run"
-    return line
 
 
 def _progress(parts: LearnerParts, trainer: Trainer) -> str:
