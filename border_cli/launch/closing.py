@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 
 from border_cli.core.interfaces import ActorStats
-from border_cli.core.output import MAX_FAILURES, TrainerStats
+from border_cli.core.output import TrainerStats
 from border_cli.core.timing import summed
 from border_cli.core.words import counted, setting, shell_command, shortest
 from border_cli.recorder import terminal
@@ -55,19 +55,8 @@ def print_closing(
     best = None
     if facts.get("best_score") is not None and facts.get("best_opt_steps") is not None:
         best = (facts["best_score"], facts["best_opt_steps"])
-    warnings = [
-        what.format(counted(facts[key], noun))
-        for key, noun, what in (
-            ("save_failures", "time", "a checkpoint could not be written {}"),
-            ("saves_skipped", "checkpoint", "{} skipped, because another was still being written"),
-            ("recorder_failures", "failure", "{} of recorders"),
-        )
-        if facts.get(key)
-    ]
-    warnings += [
-        f"{recorder} was switched off after {MAX_FAILURES} failures in a row: {reason}"
-        for recorder, reason in facts.get("recorders_switched_off", {}).items()
-    ]
+    troubles = ("save_failures", "saves_skipped", "recorder_failures", "recorders_switched_off")
+    warnings = [f"{each.replace('_', ' ')}: {facts[each]}" for each in troubles if facts.get(each)]
     quoted = shlex.quote(str(shown))
     saved = (run_dir / "best", run_dir / "checkpoints" / "latest")
     commands = []

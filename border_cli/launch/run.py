@@ -11,7 +11,7 @@ import math
 import signal
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from border_cli.config.job import Job
 from border_cli.config.resuming import Attempt, Finished, attempt
@@ -63,7 +62,7 @@ from border_cli.launch.build import (
 )
 from border_cli.launch.effective import EffectiveSettings, effective_settings
 from border_cli.launch.progress import ProgressRecorder
-from border_cli.launch.summary import Result, run_summary, summary_lines
+from border_cli.launch.summary import Result, run_summary
 from border_cli.nn.saving import load_state
 from border_cli.registry import flat_settings
 from border_cli.run.checkpoint import CheckpointStore
@@ -78,20 +77,6 @@ from border_cli.trainer.update_log import BATCH_FILE
 from border_cli.trainer.watchdog import Watchdog
 
 log = logging.getLogger(__name__)
-
-# What the learner does in each section of its time, in words.
-DOING = {
-    "wait": "while the learner waited for samples",
-    "push": "while samples were stored",
-    "sample": "while a batch was sampled",
-    "update": "during an update",
-    "priorities": "while priorities were updated",
-    "evaluate": "during an evaluation",
-    "save": "while a checkpoint was saved",
-    "record": "while metrics were recorded",
-    "sync": "while weights were copied to the actors",
-    "other": "during startup or shutdown",
-}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -294,7 +279,7 @@ class Run:
             timeout_s=self.effective.config.trainer.stall_timeout_s,
             stop=options.stop,
             clock=options.clock,
-            describe=lambda: _progress(parts, trainer),
+            describe=lambda: counted(trainer.post_step.counters.opt_steps, "update"),
             on_hung_learner=on_hung_learner,
         )
         try:
@@ -322,11 +307,11 @@ class Run:
         except Exception as error:
             doing = "while the run was built"
             if self._built is not None:
-                doing = DOING[self._built[1].post_step.timing.failing]
+                doing = f"during {self._built[1].post_step.timing.failing}"
             if isinstance(error, ActorCrashed):
                 doing = f"in actor {error.actor_id}"
-            what = f"out of memory {doing}"
-            failed = out_of_memory(error, what, self.effective.memory_settings())
+            settings = self.effective.memory_settings()
+            failed = out_of_memory(error, f"out of memory {doing}", settings)
             if failed is None:
                 raise
             raise failed from error
@@ -334,16 +319,9 @@ class Run:
     def failed(self, error: BaseException) -> None:
         """Notes in `run.json` what ended the run, and keeps the batch of a NaN."""
         if isinstance(error, NotFinite) and error.rows is not None:
-            self._keep_batch(error.rows)
+            np.savez(self.job.folder / BATCH_FILE, **dict[str, Any](error.rows))
         with suppress(RunDeleted):  # there may be no place for it
             self._end(*_status_of(error), traceback="".join(traceback.format_exception(error)))
-
-    def _keep_batch(self, rows: Mapping[str, NDArray[Any]]) -> None:
-        path, content = self.job.folder / BATCH_FILE, dict[str, Any](rows)
-        try:
-            np.savez(path, **content)
-        except OSError as error:
-            log.error("could not write %s: %s", BATCH_FILE, error)
 
     def _end(self, status: str, reason: str, **more: Any) -> None:
         if not self._record.begun:
@@ -352,8 +330,6 @@ class Run:
         if self._built is not None:
             parts, trainer = self._built
             summary |= run_summary(self.effective, trainer, parts, failed=status == "failed")
-            for line in summary_lines(summary):
-                log.info("%s", line, extra=FILE_ONLY)
         score = summary.get("best_score", -math.inf)
         with_score = f"; best score {score:.10g}" if math.isfinite(score) else ""
         log.info("run %s: %s%s", status, reason, with_score, extra=FILE_ONLY)
@@ -382,14 +358,12 @@ def restored_line(effective: EffectiveSettings, saved: Saved) -> str:
     config = effective.config
     if not effective.has_actors:
         return "weights, optimiser, random generators; the data set is read again"
-    rows = sum(each.end - each.first for each in saved.chunks)
     if not config.checkpoint.replay_buffer or not saved.has_rows:
         samples = config.trainer.warmup_period
         return f"no replay buffer, so {counted(samples, 'sample')} are collected first"
-    rows = min(rows, config.replay_buffer.capacity)
-    continued = effective.in_learner_thread
-    episodes = "unfinished episodes" if continued else "counters; actors begin new episodes"
-    return f"weights, optimiser, replay buffer ({counted(rows, 'transition')}), {episodes}"
+    rows = sum(each.end - each.first for each in saved.chunks)
+    stored = counted(min(rows, config.replay_buffer.capacity), "transition")
+    return f"weights, optimiser, replay buffer ({stored})"
 
 
 def _status_of(error: BaseException) -> tuple[str, str]:
@@ -413,13 +387,6 @@ def _report_end(
     status = "done" if error is None else _status_of(error)[0]
     best = trainer.stats().best_score
     recording.end(RunEnd(status=status, best_score=best if math.isfinite(best) else None))
-
-
-def _progress(parts: LearnerParts, trainer: Trainer) -> str:
-    """How far the run is, for the report of the watchdog."""
-    gauges = ", ".join(f"{key} {value:g}" for key, value in parts.actors.gauges().items())
-    counters = trainer.post_step.counters
-    return f"{gauges}; {counters.samples_total:,} samples, {counters.opt_steps:,} updates"
 
 
 def interrupt(thread_id: int | None) -> None:

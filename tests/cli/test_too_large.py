@@ -116,14 +116,14 @@ def assert_out_of_memory(folder: Path, capsys: Capture, doing: str) -> None:
             (("env.kwargs.at=30",), "in actor "),
             (("env.kwargs.at=30", "actor_manager=process"), "in actor "),
             (("env.kwargs.at=30", "actor_manager=serial"), "in actor "),
-            (("trainer.eval_interval=20", "+evaluator.env.kwargs.at=5"), "during an evaluation"),
+            (("trainer.eval_interval=20", "+evaluator.env.kwargs.at=5"), "during evaluate"),
             (
                 (
                     "trainer.eval_interval=20",
                     "+evaluator.env.kwargs.at=5",
                     "evaluator.background=true",
                 ),
-                "during an evaluation",
+                "during evaluate",
             ),
         ],
         every=5,
@@ -134,7 +134,7 @@ def test_an_env_that_finds_no_memory_ends_the_run_with_a_message(
 ) -> None:
     more = ("trainer.max_opt_steps=100", "actor_manager.max_restarts=0")
     assert train_status(*GREEDY, *more, *typed) == 1
-    text = doing if doing.endswith("evaluation") else doing.strip()
+    text = doing if doing.endswith("evaluate") else doing.strip()
     said = capsys.readouterr().out
     assert f"error: out of memory {text}" in said
     assert "Unable to allocate 71.1 PiB" in said
@@ -145,7 +145,7 @@ def test_an_env_that_finds_no_memory_ends_the_run_with_a_message(
 @pytest.mark.usefixtures("hungry_agent")
 @pytest.mark.parametrize(
     ("where", "doing", "saved"),
-    [("update", "during an update", [20]), ("save", "while a checkpoint was saved", [])],
+    [("update", "during update", [20]), ("save", "during save", [])],
 )
 def test_a_learner_that_finds_no_memory_ends_the_run_with_a_message(
     folder: Path, capsys: Capture, where: str, doing: str, saved: list[int]
