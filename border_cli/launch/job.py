@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -39,7 +38,7 @@ from border_cli.launch.run import RunOptions, run_job
 from border_cli.launch.signals import stopping_on_signals
 from border_cli.launch.summary import Result
 from border_cli.recorder import terminal
-from border_cli.run.status import RunInUse, end_from_outside, read_run
+from border_cli.run.status import RunInUse, read_run
 
 log = logging.getLogger(__name__)
 
@@ -114,14 +113,9 @@ def _score(
         sweep=control.sweep,
     )
 
-    def on_second_signal(signum: int) -> None:
-        reason = f"quit immediately: {Interrupted(signum)}"
-        with suppress(OSError):
-            end_from_outside(job.folder, os.getpid(), "interrupted", reason, stuck=True)
-
     with (
         stopping_on_signals(
-            control.stop, None if control.in_worker else on_second_signal, options.save
+            control.stop, None if control.in_worker else lambda _: None, options.save
         ),
         watching(job.folder, job.config.trainer.stall_timeout_s),
     ):
