@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -69,12 +69,7 @@ def train(
     """
     refuse_while_imported_by_a_child()
     config = checked(config)
-    if evaluator is not None and config.evaluator.background:
-        raise ConfigError(
-            "evaluator.background must be false if an evaluator is passed to train(), since it "
-            "runs in this process; got true"
-        )
-    if evaluator is not None:
+    if evaluator is not None:  # which runs in this process
         config = replace(config, evaluator=replace(config.evaluator, background=False))
     register_builtin()
     user_folders()  # calls the installed plug-ins, whose components the config may name
@@ -139,9 +134,7 @@ def _run_dir(config: RunConfig) -> Path:
         raise ConfigError("resume=auto needs run_dir=DIR, the run to resume")
     place = config.run_dir if config.resume in (None, AUTO) else config.resume
     if place is None:
-        now = time.time()
-        stamp = time.strftime("%Y-%m-%d_%H-%M-%S", time.localtime(now))
-        place = f"outputs/{config.name}/{stamp}-{int(now % 1 * 1e6):06d}"
+        place = f"outputs/{config.name}/{datetime.now():%Y-%m-%d_%H-%M-%S-%f}"
     return Path(place).expanduser().absolute()
 
 

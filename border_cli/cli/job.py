@@ -17,7 +17,7 @@ from border_cli.config.overrides import is_sweep, normalized
 from border_cli.core.messages import say
 from border_cli.core.words import visible
 from border_cli.launch.monitor import STALL_TIMEOUT_S, expect
-from border_cli.launch.startup import collect_from_here, counting_jobs
+from border_cli.launch.startup import collect_from_here
 
 if TYPE_CHECKING:
     from border_cli.cli.flags import Arguments
@@ -124,8 +124,7 @@ def _run_several(
 ) -> None:
     from border_cli.sweep.plan import OUR_LAUNCHER, planned
 
-    with counting_jobs() as progress:
-        plan = planned(composer, overrides, command, progress)
+    plan = planned(composer, overrides, command)
     timeouts = [job.config.trainer.stall_timeout_s for job in plan.jobs]
     expect(max(timeouts, default=STALL_TIMEOUT_S))
     if plan.config.dry_run or any(job.config.dry_run for job in plan.jobs):

@@ -228,18 +228,9 @@ def build_recorders(
     best: tuple[float, int] | None = None,
 ) -> Recorders:
     """The recorders in the order of the config; `best` is the score of earlier attempts."""
-    config, info = effective.config, run_info(effective, run_dir, best)
-    built: list[Recorder] = []
-    try:
-        for each in config.recorder.values():
-            built.append(RECORDERS.build(each, info=info, console=console))  # noqa: PERF401
-        if effective.video_interval:
-            built.append(FilmFiles(run_dir))
-    except BaseException:  # those that opened a file already
-        for recorder in built:
-            recorder.close()
-        raise
-    return built
+    info, chosen = run_info(effective, run_dir, best), effective.config.recorder.values()
+    built: list[Recorder] = [RECORDERS.build(each, info=info, console=console) for each in chosen]
+    return [*built, FilmFiles(run_dir)] if effective.video_interval else built
 
 
 def run_info(

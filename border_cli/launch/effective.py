@@ -14,7 +14,7 @@ from border_cli.core.spaces import EnvSpec
 from border_cli.core.threads import available_cores
 from border_cli.dataset.store import reference_scores
 from border_cli.evaluator.config import EpisodesConfig, Place
-from border_cli.registry import ACTOR_MANAGERS, EVALUATORS, REPLAY_BUFFERS
+from border_cli.registry import ACTOR_MANAGERS, REPLAY_BUFFERS
 from border_cli.replay_buffer.config import DatasetConfig
 
 DATASET = "replay_buffer.dataset"  # the setting, as messages name it
@@ -99,12 +99,10 @@ class EffectiveSettings:
     def memory_settings(self) -> dict[str, Any]:
         """What the memory of the run grows with, as it is typed."""
         config = self.config
-        rows = config.replay_buffer.taking_memory() if self.has_actors else {}
         acting = (config.env, config.actor_manager) if self.has_actors else ()
-        parts = (config.agent, *acting, config.evaluator)
-        return rows | {
-            name: value for part in parts for name, value in part.taking_memory().items()
-        }
+        stored = (config.replay_buffer,) if self.has_actors else ()
+        parts = (*stored, config.agent, *acting, config.evaluator)
+        return {name: value for part in parts for name, value in part.taking_memory().items()}
 
     @property
     def torch_threads(self) -> int:
@@ -150,9 +148,6 @@ def _refuse_on_ray(config: RunConfig, actors: ActorManagerConfig) -> None:
     evaluator = config.evaluator
     if not isinstance(evaluator, EpisodesConfig) or evaluator.where != Place.ray:
         return
-    name = EVALUATORS.entry_of(evaluator).name
-    if name != "episodes":
-        raise ConfigError(f"evaluator.where=ray spreads evaluator=episodes, not {name}")
     if evaluator.video_interval:
         raise ConfigError("evaluator.video_interval needs evaluator.where=local")
     if actors.in_learner_thread:

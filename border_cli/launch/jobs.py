@@ -29,10 +29,7 @@ def check_jobs(composer: Composer, jobs: Sequence[Job], *, asks_for_sweep: bool)
         _refuse_without_env(job.config, presets)
         _check_resume(composer, job, asks_for_sweep=asks_for_sweep)
     for job in jobs:
-        if job.number is None:
-            _refuse_used(job)
-        else:
-            _refuse_used_by_sweep(job)
+        _refuse_used(job)
     folders = [job.folder for job in jobs]
     if len(set(folders)) < len(folders):
         twice = min(folder for folder in folders if folders.count(folder) > 1)
@@ -75,23 +72,18 @@ def _refuse_without_env(config: RunConfig, presets: Sequence[str]) -> None:
 
 
 def _refuse_used(job: Job) -> None:
-    named = job.config.run_dir
-    folder = Path(named).expanduser() if named else shortest(job.folder)
-    refuse_unwritable(folder)
-    if (folder / SWEEP_JSON).exists():
-        raise ConfigError(
-            f"run_dir={folder} contains a sweep: choose another, or repeat its command with -m"
-        )
-
-
-def _refuse_used_by_sweep(job: Job) -> None:
     refuse_unwritable(shortest(job.folder))
     if job.config.run_dir is None:
         return
     root = Path(job.config.run_dir).expanduser()
-    if holds_run(root):
+    has_sweep, alone = (root / SWEEP_JSON).exists(), job.number is None
+    if alone and has_sweep:
+        raise ConfigError(
+            f"run_dir={root} contains a sweep: choose another, or repeat its command with -m"
+        )
+    if not alone and holds_run(root):
         raise ConfigError(f"run_dir={root} contains a single run: choose another for a sweep")
-    if job.config.resume is None and (root / SWEEP_JSON).exists():
+    if not alone and has_sweep and job.config.resume is None:
         raise ConfigError(
             f"run_dir={root} already contains a sweep: choose another, or add resume=auto"
         )

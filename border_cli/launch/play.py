@@ -159,13 +159,10 @@ class Recorded:
 
 
 def split_episodes(episodes: int, weights: Sequence[float]) -> list[int]:
-    """So many episodes in these shares; what is left over goes to the largest remainders."""
-    exact = [episodes * weight / math.fsum(weights) for weight in weights]
-    counts = [int(each) for each in exact]
-    by_remainder = sorted(range(len(exact)), key=lambda i: (counts[i] - exact[i], i))
-    for i in by_remainder[: episodes - sum(counts)]:
-        counts[i] += 1
-    return counts
+    """So many episodes in these shares; what is left over goes to the first."""
+    counts = [int(episodes * weight / math.fsum(weights)) for weight in weights]
+    left = episodes - sum(counts)
+    return [count + (i < left) for i, count in enumerate(counts)]
 
 
 def record(

@@ -6,8 +6,7 @@ from __future__ import annotations
 import atexit
 import gc
 import os
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from border_cli.core.threads import BLAS_VARIABLES
@@ -16,8 +15,6 @@ from border_cli.core.threads import BLAS_VARIABLES
 # 181 updates of SAC a second with it, 195 if they spin for ever, 105 if they sleep immediately (one
 # makes 155). But where other programs want the cores those that spin for ever come down to 6.
 SPINS = "10000"
-
-MANY_JOBS, COUNTED_BY = 20, 10  # of a sweep: from how many on they are counted, in which steps
 
 
 def set_up_threads() -> None:
@@ -50,26 +47,6 @@ def not_collecting() -> Iterator[None]:
             gc.enable()
         else:
             gc.disable()
-
-
-@contextmanager
-def counting_jobs() -> Iterator[Callable[[int], object]]:
-    """Within the block a terminal shows how many jobs of a large sweep are composed by now."""
-    shows = sys.stderr.isatty()
-    shown = 0
-
-    def show(composed: int) -> None:
-        nonlocal shown
-        if shows and composed >= MANY_JOBS and composed % COUNTED_BY == 0:
-            shown = sys.stderr.write(f"\rchecking jobs: {composed}")
-            sys.stderr.flush()
-
-    try:
-        yield show
-    finally:
-        if shown:
-            sys.stderr.write(f"\r{' ' * shown}\r")
-            sys.stderr.flush()
 
 
 def collect_from_here() -> None:

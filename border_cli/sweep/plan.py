@@ -46,16 +46,8 @@ class Plan:
         return all(each.config.quiet for each in self.jobs) if self.jobs else self.config.quiet
 
 
-def planned(
-    composer: Composer,
-    overrides: list[str],
-    command: Sequence[str],
-    progress: Callable[[int], object] = lambda _: None,
-) -> Plan:
-    """The sweep of a command line; raises ConfigError for its first job that is refused.
-
-    `progress` is told how many jobs are composed by now.
-    """
+def planned(composer: Composer, overrides: list[str], command: Sequence[str]) -> Plan:
+    """The sweep of a command line; raises ConfigError for its first job that is refused."""
     terms = composer.sweep_terms(overrides, OUR_LAUNCHER if usable_cores() > 1 else None)
     refuse_foreign(terms.root)
     if terms.jobs is None:
@@ -73,7 +65,7 @@ def planned(
             finished={},
             command=tuple(command),
         )
-    jobs = composer.jobs(terms.jobs, terms, 0, progress)
+    jobs = composer.jobs(terms.jobs, terms)
     jobs = [replace(job, command=tuple(command)) for job in jobs]
     if jobs[0].config.run_dir is not None and terms.own_names:
         places = Places(terms.root, in_common([job.overrides for job in jobs]))

@@ -94,7 +94,7 @@ def test_a_run_goes_on_with_its_data_set_or_not_at_all(datasets: Path, capsys: C
     (datasets / "my").rename(datasets / "other")
     assert train_status("resume=run", "trainer.max_opt_steps=40") == 2
     said = capsys.readouterr().err
-    assert "border-train: the run cannot be resumed without its data set: " in said
+    assert "border-train: replay_buffer.dataset: unknown data set 'my/pole-v0'" in said
     assert facts_of(Path("run"))["opt_steps"] == 30
 
 

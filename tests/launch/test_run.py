@@ -6,8 +6,7 @@ import gc
 import json
 import signal
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,6 @@ from border_cli.agent.config import DqnConfig
 from border_cli.config.job import Job
 from border_cli.core.config import (
     CheckpointConfig,
-    RecorderConfig,
     RunConfig,
     TrainerConfig,
 )
@@ -41,7 +39,6 @@ from border_cli.evaluator.config import EpisodesConfig
 from border_cli.launch.run import Run, RunOptions, run_job
 from border_cli.recorder.config import ConsoleConfig, JsonlConfig, TensorboardConfig
 from border_cli.recorder.read import read_metrics
-from border_cli.registry import RECORDERS, register_builtin
 from border_cli.replay_buffer.config import PrioritizedConfig, UniformConfig
 from border_cli.run.finding import find_checkpoint, steps_saved
 from border_cli.run.manifest import verify
@@ -196,26 +193,6 @@ def test_another_seed_gives_other_weights(tmp_path: Path) -> None:
 # Runs that do not reach their end ---------------------------------------------------------------
 
 
-@dataclass(kw_only=True)
-class UnwritableConfig(RecorderConfig):
-    """A recorder that cannot be opened."""
-
-
-class Unwritable:
-    def __init__(self, config: UnwritableConfig, **runtime: Any) -> None:
-        del config
-        raise PermissionError(13, "Permission denied", str(runtime["info"].run_dir))
-
-
-@pytest.fixture(scope="module", autouse=True)
-def registered() -> Iterator[None]:
-    register_builtin()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(RECORDERS, "_entries", dict(RECORDERS._entries))
-        RECORDERS.register("unwritable_in_a_test", UnwritableConfig, f"{__name__}:Unwritable")
-        yield
-
-
 class Recording(ListRecorder):
     """Counts its closings, keeps how the run ended, and acts at a given row."""
 
@@ -277,15 +254,6 @@ def test_settings_that_only_a_component_can_refuse_close_what_was_open(tmp_path:
         trained(make_config("sync", env=env), tmp_path, recorders=[recorder])
     assert facts(tmp_path)["status"] == "failed"
     assert recorder.closings == 1
-
-
-def test_a_recorder_that_cannot_be_opened_closes_those_before_it(tmp_path: Path) -> None:
-    before = open_files()
-    recorders = {"jsonl": JsonlConfig(), "mine": UnwritableConfig()}
-    with pytest.raises(ConfigError, match="Permission denied"):
-        trained(make_config("sync", recorder=recorders), tmp_path)
-    assert open_files() == before
-    assert facts(tmp_path)["status"] == "failed"
 
 
 def test_the_limit_that_ended_the_run_is_the_one_that_is_told(tmp_path: Path) -> None:
