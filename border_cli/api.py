@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime
@@ -23,7 +21,7 @@ from border_cli.config.saved import (
 )
 from border_cli.config.search_path import user_folders
 from border_cli.core.config import AUTO, RunConfig
-from border_cli.core.errors import CheckpointError, ConfigError, ProbeFailed, reachable
+from border_cli.core.errors import CheckpointError, ConfigError, reachable
 from border_cli.core.files import SETTINGS
 from border_cli.core.interfaces import Agent, Evaluator, Policy, Translator
 from border_cli.core.output import Recorders
@@ -33,11 +31,11 @@ from border_cli.launch.build import (
     env_factory,
     evaluation_policy,
 )
-from border_cli.launch.dry_build import Probes, needs_of
+from border_cli.launch.dry_build import needs_of
 from border_cli.launch.effective import EffectiveSettings, effective_settings
 from border_cli.launch.jobs import look, refuse_unwritable
 from border_cli.launch.needs import LOADED, Needs, agent_part, refuse_unmet
-from border_cli.launch.run import RunOptions, interrupt, run_job
+from border_cli.launch.run import RunOptions, run_job
 from border_cli.launch.summary import Result
 from border_cli.nn.saving import load_state
 from border_cli.process.start import refuse_while_imported_by_a_child
@@ -85,7 +83,7 @@ def train(
     refuse_unwritable(job.folder)
     with reachable(ConfigError):
         look(job)
-    refuse_unmet(needs_of([job], Probes(_interrupt_here())))
+    refuse_unmet(needs_of([job]))
     options = RunOptions(recorders=recorders, evaluator=evaluator, finished_too=True)
     ended = run_job(job, options)
     assert isinstance(ended, Result)
@@ -115,17 +113,6 @@ def resume(
             config = composer.job(list(overrides)).config
         config = replace(config, run_dir=None, resume=str(place))
         return train(config, recorders=recorders, evaluator=evaluator)
-
-
-def _interrupt_here() -> Callable[[ProbeFailed], None]:
-    """Interrupts the calling thread where an environment hangs in it."""
-    caller = threading.get_ident()
-
-    def on_hung(error: ProbeFailed) -> None:
-        log.error("%s", error)
-        interrupt(caller)
-
-    return on_hung
 
 
 def _run_dir(config: RunConfig) -> Path:
@@ -211,6 +198,4 @@ def load_agent(
 @reachable(CheckpointError)
 def read_config(run_dir: Path, *, trust: bool = False) -> RunConfig:
     """The saved settings of a run; its own modules are imported again, see `load_policy`."""
-    if not run_dir.is_dir():
-        raise CheckpointError(f"no such directory: {run_dir}")
     return load_resolved(run_dir, import_paths(run_dir), trust=trust)

@@ -14,10 +14,9 @@ from border_cli.core.machine import least_room
 from border_cli.core.stop import Heartbeat, StopFlag
 from border_cli.core.words import size
 from border_cli.launch.build import build_evaluator
-from border_cli.launch.dry_build import dry_build
+from border_cli.launch.dry_build import Tried, dry_build
 from border_cli.launch.effective import effective_settings
 from border_cli.launch.header import doubts, header_lines
-from border_cli.launch.job import make_probes
 from border_cli.launch.jobs import job_name
 from border_cli.launch.needs import Needs, refuse_unmet, training_needs
 from border_cli.recorder import terminal
@@ -26,10 +25,11 @@ from border_cli.recorder import terminal
 def show(jobs: Sequence[Job]) -> None:
     """Prints the header of a job, or a line for each job of a sweep, and the memory that the
     largest needs; raises ConfigError where that is not there."""
-    console, probes, needs = terminal.make_console(), make_probes(), []
+    console, needs = terminal.make_console(), list[Needs]()
+    known: Tried = []
     for job in jobs:
         effective = effective_settings(job.config)
-        spec, agent = dry_build(effective, probes)
+        spec, agent = dry_build(effective, known)
         needs.append(training_needs(effective, spec, agent, job_name(job)))
         if job.number is not None:
             needed = size(needs[-1].nbytes)

@@ -97,10 +97,10 @@ def _run_one(composer: Composer, job: Job, run_job: RunJob | None, *, asks_for_s
         run_job(job)
         return
     from border_cli.launch.dry_build import needs_of
-    from border_cli.launch.job import leave_now, make_probes, train_job
+    from border_cli.launch.job import leave_now, train_job
     from border_cli.launch.needs import refuse_unmet
 
-    refuse_unmet(needs_of([job], make_probes()))
+    refuse_unmet(needs_of([job]))
     collect_from_here()
     outcome = train_job(job, on_hung=lambda each: leave_now(each.exit_status))
     if outcome.threads_left:

@@ -4,17 +4,18 @@ An environment is tried (`launch/trial.py`) as the one whose spaces are read and
 implementation if the run uses one, with fixed seeds, and for hindsight replay `compute_reward`.
 `evaluator.env` is tried if it differs; a sweep tries equal settings once. What fails ends the
 affected jobs of a sweep, which fail by themselves. What does not return within
-`stall_timeout_s` ends the command, also a sweep; `train` is interrupted and raises.
+`stall_timeout_s` is interrupted and ends the command, also a sweep.
 `env.probe=false` only constructs the environment; a resume may change it. What draws films,
 asks a cluster or reads a data set is imported by the checks of runs that have them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
+from typing import TypeAlias
 
 from border_cli.actor_manager.config import RayConfig
 from border_cli.config.job import Job
@@ -39,53 +40,25 @@ from border_cli.launch.trial import called, in_time, tried
 from border_cli.registry import ENVS
 from border_cli.replay_buffer.config import DatasetConfig
 
-
-class Probes:
-    """Tries each environment of a command once: a sweep mostly has one for all jobs.
-
-    The thread that calls it plays. Another watches: `on_hung` is called there where a call of the
-    environment does not return within `trainer.stall_timeout_s`.
-    """
-
-    def __init__(self, on_hung: Callable[[ProbeFailed], None]) -> None:
-        self._on_hung = on_hung
-        self._tried: list[tuple[EnvConfig, EnvSpec]] = []
-
-    def spec_of(self, settings: EnvConfig, timeout_s: float) -> EnvSpec:
-        """An environment of these settings says so of itself.
-
-        Raises ProbeFailed where it failed as it was tried, and ConfigError where its settings are
-        refused. Where `env.probe` is false, it is constructed and not played.
-        """
-        for like, spec in self._tried:
-            if like == settings:
-                return spec
-        calls = partial(self.call, f"env.id={settings.id}", timeout_s)
-        spec = tried(ENVS.build(settings), calls, plays=settings.probe)
-        self._tried.append((settings, spec))
-        return spec
-
-    @contextmanager
-    def call(self, who: str, timeout_s: float, call: str) -> Iterator[None]:
-        """The block of one call of an environment."""
-        with in_time(who, call, timeout_s, self._on_hung), called(who, call):
-            yield
+# What environments said of themselves as they were tried: a sweep mostly has one for all jobs.
+Tried: TypeAlias = list[tuple[EnvConfig, EnvSpec]]
 
 
-def needs_of(jobs: Sequence[Job], probes: Probes) -> list[Needs]:
+def needs_of(jobs: Sequence[Job]) -> list[Needs]:
     """Memory that jobs need, counted from dry builds, in which components refuse what only they can
     judge; jobs with the same components share one.
 
     A job of a sweep whose environment fails as it is tried fails by itself: it needs nothing.
     """
     made: dict[str, Needs | None] = {}
+    known: Tried = []
     for job in jobs:
         effective = effective_settings(job.config)
         like = _built_from(effective)
         if like in made:
             continue
         try:
-            spec, agent = dry_build(effective, probes)
+            spec, agent = dry_build(effective, known)
         except ProbeFailed:
             if job.number is None:
                 raise
@@ -103,7 +76,7 @@ def _built_from(effective: EffectiveSettings) -> str:
     return repr((built, more, type(trainer), trainer.stall_timeout_s, config.resume))
 
 
-def dry_build(effective: EffectiveSettings, probes: Probes) -> tuple[EnvSpec, Agent]:
+def dry_build(effective: EffectiveSettings, known: Tried) -> tuple[EnvSpec, Agent]:
     """Tries the environments, and builds what is cheap: agent and policies.
 
     Returns the agent and what it was built for, to be counted and dropped. Raises ClusterRefused
@@ -114,7 +87,7 @@ def dry_build(effective: EffectiveSettings, probes: Probes) -> tuple[EnvSpec, Ag
     _refuse_without_cluster(effective)
     what = "the run does not fit in memory"
     with memory_for(what, effective.memory_settings(), ConfigError):
-        spec = _try_environments(effective, probes)
+        spec = _try_environments(effective, known)
         if effective.config.resume is None:
             agent = build_first_agent(effective, spec, build_dry_agent)
         else:  # the weights that it began with may be gone, and are not needed
@@ -125,27 +98,44 @@ def dry_build(effective: EffectiveSettings, probes: Probes) -> tuple[EnvSpec, Ag
         return spec, agent
 
 
-def _try_environments(effective: EffectiveSettings, probes: Probes) -> EnvSpec:
+def _try_environments(effective: EffectiveSettings, known: Tried) -> EnvSpec:
     """All that the run has, and its data set against them."""
     config, timeout_s = effective.config, effective.config.trainer.stall_timeout_s
     env_factory(effective)  # refuses a run without an environment
-    spec = probes.spec_of(effective.env, timeout_s)
+    spec = _try(effective.env, timeout_s, known)
     if isinstance(config.replay_buffer, DatasetConfig):
         from border_cli.launch.offline_data import check_dataset
 
         check_dataset(effective, spec)
-    with probes.call(f"env.id={spec.id}", timeout_s, "compute_reward"):
+    with _call(f"env.id={spec.id}", timeout_s, "compute_reward"):
         goal_rewards = build_goal_rewards(effective)
     if goal_rewards is not None:
         goal_rewards.close()
     if config.evaluator.env:
         try:
-            probes.spec_of(replace(effective.evaluation_env, num_envs=1), timeout_s)
+            _try(replace(effective.evaluation_env, num_envs=1), timeout_s, known)
         except ConfigError as error:
-            kind = ProbeFailed if isinstance(error, ProbeFailed) else ConfigError
-            raise kind(f"evaluator.env: {error}") from error
+            raise type(error)(f"evaluator.env: {error}") from error
     _check_film(effective)
     return spec
+
+
+def _try(settings: EnvConfig, timeout_s: float, known: Tried) -> EnvSpec:
+    """Constructs the environment of these settings; plays it too, unless `env.probe` is false."""
+    for like, spec in known:
+        if like == settings:
+            return spec
+    calls = partial(_call, f"env.id={settings.id}", timeout_s)
+    spec = tried(ENVS.build(settings), calls, plays=settings.probe)
+    known.append((settings, spec))
+    return spec
+
+
+@contextmanager
+def _call(who: str, timeout_s: float, call: str) -> Iterator[None]:
+    """The block of one call of an environment."""
+    with in_time(who, call, timeout_s), called(who, call):
+        yield
 
 
 def _check_film(effective: EffectiveSettings) -> None:
@@ -155,8 +145,7 @@ def _check_film(effective: EffectiveSettings) -> None:
     from border_cli.evaluator.film import require_pillow
 
     require_pillow("evaluator.video_interval")
-    factory = film_factory(effective)
-    env = factory.make(training=False, render="rgb_array")
+    env = film_factory(effective).make(training=False, render="rgb_array")
     with closing(env), called(f"env.id={effective.evaluation_env.id}", "render"):
         env.reset(derived_seed(0, Branch.PROBE, 0))
         env.frame()

@@ -27,7 +27,7 @@ from border_cli.launch.effective import EffectiveSettings
 from border_cli.launch.needs import row_nbytes
 from border_cli.launch.run import Run
 from border_cli.recorder import terminal
-from border_cli.registry import AGENTS, TRAINERS
+from border_cli.registry import TRAINERS
 
 log = logging.getLogger(__name__)
 
@@ -157,9 +157,7 @@ def doubts(effective: EffectiveSettings) -> list[str]:
         f"saved with the model; use {setting}=true instead"
         for name, setting in normalizing_wrappers(effective).items()
     ]
-    imitates = AGENTS.entry_of(effective.config.agent).name == "bc" and effective.has_actors
-    cloned = ["agent=bc imitates its own actions without trainer=offline"] if imitates else []
-    return [*_bare_id(effective.config.env), *wrappers, *cloned]
+    return [*_bare_id(effective.config.env), *wrappers]
 
 
 def _bare_id(env: EnvConfig) -> list[str]:

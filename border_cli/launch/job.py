@@ -29,7 +29,6 @@ from border_cli.core.errors import (
 from border_cli.core.messages import complain
 from border_cli.core.stop import StopFlag
 from border_cli.launch.closing import print_closing, print_tables, result_line
-from border_cli.launch.dry_build import Probes
 from border_cli.launch.effective import effective_settings
 from border_cli.launch.header import print_header
 from border_cli.launch.logs import job_log
@@ -165,13 +164,3 @@ def leave_now(status: int) -> None:
         with suppress(OSError):
             stream.flush()
     leave(status)
-
-
-def make_probes() -> Probes:
-    """Tries environments; one that hangs ends the command, because nothing can end a thread."""
-
-    def on_hung(error: BorderError) -> None:
-        complain("border-train", error)
-        leave_now(error.exit_status)
-
-    return Probes(on_hung)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import math
 import signal
-import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -62,6 +61,7 @@ from border_cli.launch.build import (
 )
 from border_cli.launch.effective import EffectiveSettings, effective_settings
 from border_cli.launch.progress import ProgressRecorder
+from border_cli.launch.signals import interrupt
 from border_cli.launch.summary import Result, run_summary
 from border_cli.nn.saving import load_state
 from border_cli.registry import flat_settings
@@ -387,15 +387,3 @@ def _report_end(
     status = "done" if error is None else _status_of(error)[0]
     best = trainer.stats().best_score
     recording.end(RunEnd(status=status, best_score=best if math.isfinite(best) else None))
-
-
-def interrupt(thread_id: int | None) -> None:
-    """The last resort of a Python caller: a KeyboardInterrupt for the main thread.
-
-    A real signal, because nothing less ends a wait. Other threads cannot be interrupted.
-    """
-    if thread_id is not None and thread_id == threading.main_thread().ident:
-        log.critical("the learner's thread hangs; interrupting it")
-        signal.pthread_kill(thread_id, signal.SIGINT)
-    else:
-        log.critical("the learner's thread hangs and cannot be interrupted")

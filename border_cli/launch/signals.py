@@ -7,8 +7,10 @@ KeyboardInterrupt.
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
@@ -16,6 +18,8 @@ from types import FrameType
 from border_cli.core.errors import Interrupted
 from border_cli.core.stop import SaveFlag, StopFlag, panel_line
 from border_cli.launch.monitor import leave
+
+log = logging.getLogger(__name__)
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SAVE, REQUEUE = signal.SIGUSR1, signal.SIGUSR2
@@ -158,6 +162,17 @@ def saving_before_a_requeue(stop: StopFlag) -> Iterator[None]:
         yield
     if received:
         before(REQUEUE, None)
+
+
+def interrupt(thread_id: int | None) -> None:
+    """A KeyboardInterrupt for the main thread, which hangs.
+
+    A real signal, because nothing less ends a wait. Other threads cannot be interrupted.
+    """
+    if thread_id is not None and thread_id == threading.main_thread().ident:
+        signal.pthread_kill(thread_id, signal.SIGINT)
+    else:
+        log.critical("a thread hangs and cannot be interrupted")
 
 
 def _twice(on_first: Callable[[int], object], on_second: Callable[[int], object] | None) -> Handler:

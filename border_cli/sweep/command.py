@@ -32,7 +32,6 @@ from border_cli.core.words import counted, size
 from border_cli.hydra_plugin import SWEEP_LAUNCHER
 from border_cli.launch.build import computes_on_cuda
 from border_cli.launch.dry_build import needs_of
-from border_cli.launch.job import make_probes
 from border_cli.launch.jobs import look
 from border_cli.launch.needs import Needs, refuse_unmet
 from border_cli.launch.startup import collect_from_here
@@ -72,7 +71,7 @@ def run_sweep(plan: Plan) -> None:
     launcher, settings = plan.terms.launcher, plan.terms.launcher_settings
     if launcher == RAY_LAUNCHER:
         refuse_settings(settings)
-    refuse_unmet(needs := needs_of(plan.jobs, make_probes()))
+    refuse_unmet(needs := needs_of(plan.jobs))
     at_once = _at_once(plan, needs)
     sweep = Sweep(
         plan.terms.root,

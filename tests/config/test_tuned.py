@@ -289,14 +289,6 @@ def test_an_id_that_a_preset_has_is_told_the_preset() -> None:
         assert [each.rpartition(" from ")[2] for each in said] == presets
 
 
-def test_cloning_ones_own_actions_is_doubted() -> None:
-    made = job("agent=bc", "env=cartpole")
-    [said] = doubts(effective_settings(made.config))
-    assert said == "agent=bc imitates its own actions without trainer=offline"
-    offline = job("agent=bc", "env=cartpole", "trainer=offline", "replay_buffer.dataset=a-v0")
-    assert doubts(effective_settings(offline.config)) == []
-
-
 def test_wrappers_that_normalise_are_doubted_with_the_setting_instead() -> None:
     wrappers = "env.wrappers=[FlattenObservation,NormalizeObservation,{NormalizeReward: {}}]"
     made = job("env=cartpole", wrappers)
