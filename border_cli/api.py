@@ -27,14 +27,13 @@ from border_cli.core.interfaces import Agent, Evaluator, Policy, Translator
 from border_cli.core.output import Recorders
 from border_cli.launch.build import (
     build_agent,
-    build_dry_agent,
     env_factory,
     evaluation_policy,
 )
 from border_cli.launch.dry_build import needs_of
 from border_cli.launch.effective import EffectiveSettings, effective_settings
 from border_cli.launch.jobs import look, refuse_unwritable
-from border_cli.launch.needs import LOADED, Needs, agent_part, refuse_unmet
+from border_cli.launch.needs import refuse_unmet
 from border_cli.launch.run import RunOptions, run_job
 from border_cli.launch.summary import Result
 from border_cli.nn.saving import load_state
@@ -184,8 +183,6 @@ def load_agent(
     effective = effective_settings(read_config(run_dir, trust=trust))
     find_checkpoint(run_dir, checkpoint)  # refused before anything is built
     spec = env_factory(effective).spec
-    part = agent_part(effective, build_dry_agent(effective, spec, learns=False), LOADED)
-    refuse_unmet([Needs(name=f"checkpoint {checkpoint} of {run_dir}", parts=[part])])
     _, (state, counters) = read_model(
         lambda: find_checkpoint(run_dir, checkpoint),
         lambda folder: (load_state(folder / "agent.pt"), read_json(folder / "state.json")),

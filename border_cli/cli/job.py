@@ -74,15 +74,15 @@ def _run(
         job = replace(composer.job(overrides), command=command)
         multirun = composer.asks_for_sweep(overrides)
         if composer.run_dir is not None or not multirun:
-            _run_one(composer, job, run_job, asks_for_sweep=multirun)
+            _run_one(composer, job, run_job)
             return
     _run_several(composer, overrides, command, run_job)
 
 
-def _run_one(composer: Composer, job: Job, run_job: RunJob | None, *, asks_for_sweep: bool) -> None:
+def _run_one(composer: Composer, job: Job, run_job: RunJob | None) -> None:
     from border_cli.launch.jobs import check_jobs, look
 
-    check_jobs(composer, [job], asks_for_sweep=asks_for_sweep)
+    check_jobs(composer, [job])
     expect(job.config.trainer.stall_timeout_s)
     finished = look(job).finished
     if finished is not None:

@@ -16,7 +16,6 @@ import numpy as np
 
 from border_cli.actor_manager.actor import ActorFactory
 from border_cli.actor_manager.weights import forms_of
-from border_cli.agent.action_space import name_of
 from border_cli.agent.learner_config import LearnerConfig
 from border_cli.agent.saved_state import MATMUL
 from border_cli.agent.torch_agent import TorchAgent
@@ -35,7 +34,6 @@ from border_cli.core.interfaces import (
     ReplayBuffer,
     StepProcessor,
 )
-from border_cli.core.machine import memory_for
 from border_cli.core.output import Recorder, Recorders, RunInfo
 from border_cli.core.returns import Moments
 from border_cli.core.seeding import Branch, derived_seed, generator
@@ -50,7 +48,6 @@ from border_cli.evaluator.runner import InlineEvaluationRunner, PolicyRecipe
 from border_cli.launch.effective import EffectiveSettings
 from border_cli.launch.trial import try_environments
 from border_cli.nn.device import resolve_device
-from border_cli.nn.encoding import encoded_size
 from border_cli.nn.matmul import chosen_matmul, matmul_line
 from border_cli.nn.saving import load_state, save_state
 from border_cli.nn.unfilled import Unfilled
@@ -134,17 +131,10 @@ def matmul_of_agent(effective: EffectiveSettings, agent: Agent) -> list[tuple[st
     return [("matmul", matmul_line(settings.matmul, agent.matmul))]
 
 
-def build_dry_agent(effective: EffectiveSettings, spec: EnvSpec, *, learns: bool = True) -> Agent:
-    """The agent without memory for its large weights, whose sizes are counted. Raises ConfigError
-    where they would take more than there is."""
-    what = (
-        f"the agent does not fit in memory (env.id={spec.id}: "
-        f"{encoded_size(spec.observation):,} numbers per observation, actions "
-        f"{name_of(spec.action)})"
-    )
-    settings = effective.config.agent.taking_memory()
-    with memory_for(what, settings, ConfigError), Unfilled():
-        return build_agent(effective, spec, learns=learns)
+def build_dry_agent(effective: EffectiveSettings, spec: EnvSpec) -> Agent:
+    """The agent without memory for its large weights, whose sizes are counted."""
+    with Unfilled():
+        return build_agent(effective, spec)
 
 
 def encoders_of(agent: Agent) -> list[tuple[str, str]]:

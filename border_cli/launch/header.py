@@ -25,7 +25,7 @@ from border_cli.dataset.store import counts_of
 from border_cli.launch.build import encoders_of, matmul_of_agent, normalizing_wrappers
 from border_cli.launch.effective import EffectiveSettings
 from border_cli.launch.needs import row_nbytes
-from border_cli.launch.run import Run
+from border_cli.launch.run import Run, restored_line
 from border_cli.recorder import terminal
 from border_cli.registry import TRAINERS
 
@@ -40,7 +40,7 @@ def print_header(console: Console, run: Run) -> None:
     lines = header_lines(run.job, run.effective, run.spec, run.agent, run.evaluator)
     if run.newest is not None:
         place = f"the checkpoint at {counted(run.newest.opt_steps, 'update')}"
-        lines.append(("resumed from", f"{place}; {run.restored}"))
+        lines.append(("resumed from", f"{place}; {restored_line(run.effective, run.newest)}"))
     if run.changed:
         lines.append(("changed", "\n".join(run.changed)))
     if not run.job.config.quiet:

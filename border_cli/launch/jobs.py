@@ -21,13 +21,13 @@ from border_cli.run.layout import refuse_foreign
 from border_cli.run.status import refuse_running
 
 
-def check_jobs(composer: Composer, jobs: Sequence[Job], *, asks_for_sweep: bool) -> None:
+def check_jobs(composer: Composer, jobs: Sequence[Job]) -> None:
     """Raises ConfigError for the first job without an environment, that resumes what it may not,
     or that cannot write to its folder: another kind of run is there, or another job's."""
     presets = [each for each in composer.options("env") if each not in ENVS.names()]
     for job in jobs:
         _refuse_without_env(job.config, presets)
-        _check_resume(composer, job, asks_for_sweep=asks_for_sweep)
+        _check_resume(composer, job)
     for job in jobs:
         _refuse_used(job)
     folders = [job.folder for job in jobs]
@@ -40,13 +40,13 @@ def check_jobs(composer: Composer, jobs: Sequence[Job], *, asks_for_sweep: bool)
         refuse_foreign(folder)
 
 
-def _check_resume(composer: Composer, job: Job, *, asks_for_sweep: bool) -> None:
+def _check_resume(composer: Composer, job: Job) -> None:
     config = job.config
     if composer.run_dir is not None:
-        if asks_for_sweep or job.folder != composer.run_dir:
+        if job.folder != composer.run_dir:
             raise ConfigError(
-                f"resume={config.resume} continues the run in {composer.run_dir}: do not set "
-                "hydra.mode or hydra.run.dir"
+                f"resume={config.resume} continues the run in {composer.run_dir}: leave out -m "
+                "and hydra.run.dir"
             )
     elif config.resume is not None and config.resume != AUTO:
         raise ConfigError(

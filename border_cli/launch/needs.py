@@ -26,7 +26,6 @@ from border_cli.registry import REPLAY_BUFFERS
 # Times the state of an agent: itself, gradients, snapshots, and the copies and files of a
 # checkpoint and of the best model. DQN with two layers of 3,000 and of 6,000 units took 6.8.
 TRAINED = 7
-LOADED = 3  # itself, its file while it is read, and its snapshot
 USABLE = 0.9  # of what is free
 
 
@@ -55,9 +54,9 @@ class Needs:
         return sum(each.nbytes for each in self.parts)
 
 
-def agent_part(effective: EffectiveSettings, agent: Agent, times: int) -> Part:
-    """So many times the state of an agent, counted from copies of its weights and state, which take
-    no memory; raises ConfigError where there are not even addresses for them."""
+def agent_part(effective: EffectiveSettings, agent: Agent) -> Part:
+    """All that a run keeps of an agent, counted from a copy of its state, which takes no memory;
+    raises ConfigError where there are not even addresses for it."""
     what = "the agent and a copy of it do not fit in memory"
     config = effective.config.agent
     settings = config.taking_memory()
@@ -66,7 +65,7 @@ def agent_part(effective: EffectiveSettings, agent: Agent, times: int) -> Part:
         state = _nbytes(agent.state_dict())
     if isinstance(config, LearnerConfig) and config.optimizer != "adam":
         state *= 2  # the averages of torch's optimisers exist from the first update on
-    return Part("agent", times * state, {"parameters": f"{parameters:,}", **settings})
+    return Part("agent", TRAINED * state, {"parameters": f"{parameters:,}", **settings})
 
 
 def _nbytes(state: Any) -> int:
@@ -98,7 +97,7 @@ def training_needs(
         what = "replay buffer" if row else "replay buffer (unknown size)"
         described = f"{capacity} transitions of {size(row)}"
         parts.append(Part(what, capacity * row, {"replay_buffer.capacity": described}))
-    return Needs(name=name, parts=[*parts, agent_part(effective, agent, TRAINED)])
+    return Needs(name=name, parts=[*parts, agent_part(effective, agent)])
 
 
 def refuse_unmet(needs: Sequence[Needs], room: Room | None = None) -> None:
@@ -110,8 +109,9 @@ def refuse_unmet(needs: Sequence[Needs], room: Room | None = None) -> None:
     room = room or least_room()
     if largest.nbytes <= USABLE * room.nbytes:
         return
-    parts = sorted(largest.parts, key=lambda part: -part.nbytes)
-    listed = ", ".join(f"{each.what} {size(each.nbytes)} ({each.because})" for each in parts)
+    listed = ", ".join(
+        f"{each.what} {size(each.nbytes)} ({each.because})" for each in largest.parts
+    )
     raise ConfigError(
         f"{largest.name} needs {size(largest.nbytes)} of memory, but {size(room.nbytes)} is "
         f"available ({room.limit}), of which a tenth stays for all else: {listed}. Smaller values "

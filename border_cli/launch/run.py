@@ -13,7 +13,6 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -175,7 +174,7 @@ class Run:
             self._saved = Resumable(self.job.folder, rows=rows, load_state=load_state)
             self.newest = self._saved.newest
         self._recording = Recording(self._recorders(), options.clock)
-        cleanup.callback(self._recording.close)
+        cleanup.push(self._close_recorders)
         heartbeat = Heartbeat("evaluation", waiting_for="its turn")
         self.evaluator = options.evaluator or build_evaluator(
             effective, stop=options.stop, heartbeat=heartbeat
@@ -211,10 +210,17 @@ class Run:
         info = run_info(effective, folder)
         return [*recorders, ProgressRecorder(info, self._record.progress)]
 
-    @property
-    def restored(self) -> str:
-        """What comes back with the checkpoint that it is resumed from, in a few words."""
-        return restored_line(self.effective, self.newest) if self.newest else ""
+    def _close_recorders(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """Tells them how the run ended, if training began; an exit callback."""
+        del kind, trace
+        try:
+            if self._built is not None and not isinstance(error, RunDeleted):
+                status = "done" if error is None else _status_of(error)[0]
+                best = self._built[1].stats().best_score
+                score = best if math.isfinite(best) else None
+                self._recording.end(RunEnd(status=status, best_score=score))
+        finally:
+            self._recording.close()
 
     def build(self) -> None:
         """Builds the rest, which takes large memory; a resumed run is as at its checkpoint then."""
@@ -244,7 +250,6 @@ class Run:
             self.newest = _restore(self._saved, trainer, store)
             self._saved = None  # with the weights that were read from the checkpoint
         self._built = parts, trainer
-        self.cleanup.push(partial(_report_end, trainer, self._recording))
 
     def train(self) -> Result:
         """Trains until a limit is reached; everything is closed then, and `run.json` says done."""
@@ -371,19 +376,3 @@ def _status_of(error: BaseException) -> tuple[str, str]:
     if isinstance(error, Interrupted | KeyboardInterrupt):
         return "interrupted", str(error) or "KeyboardInterrupt"
     return "failed", reason_of(error)
-
-
-def _report_end(
-    trainer: Trainer,
-    recording: Recording,
-    kind: object,
-    error: BaseException | None,
-    trace: object,
-) -> None:
-    """Reports to the recorders how the run ended; an exit callback."""
-    del kind, trace
-    if isinstance(error, RunDeleted):
-        return
-    status = "done" if error is None else _status_of(error)[0]
-    best = trainer.stats().best_score
-    recording.end(RunEnd(status=status, best_score=best if math.isfinite(best) else None))

@@ -70,7 +70,7 @@ def planned(composer: Composer, overrides: list[str], command: Sequence[str]) ->
     if jobs[0].config.run_dir is not None and terms.own_names:
         places = Places(terms.root, in_common([job.overrides for job in jobs]))
         jobs = [replace(job, folder=places.folder_of(job.overrides)) for job in jobs]
-    check_jobs(composer, jobs, asks_for_sweep=True)
+    check_jobs(composer, jobs)
     if jobs[0].config.resume is not None:
         wait_for_locks([job.folder for job in jobs])
     found = {job.folder: look(job).finished for job in jobs}

@@ -354,7 +354,7 @@ def test_a_run_goes_on_once_the_limit_that_ended_it_has_grown(
         [
             (["resume=x"], "resume: no such directory: "),
             (["-m", "resume=a"], "-m runs several"),
-            (["resume=a", "hydra.run.dir=b"], "do not set hydra.mode or hydra.run.dir"),
+            (["resume=a", "hydra.run.dir=b"], "leave out -m and hydra.run.dir"),
             (["resume=a", "-cn", "own"], "a resumed run uses its own settings"),
             (["-cd", ".", "-cn", "own"], "give the run to resume on the command line"),
         ],

@@ -35,7 +35,7 @@ def test_an_agent_counts_the_same_without_contents(typed: tuple[str, ...]) -> No
     effective = effective_settings(compose(*typed, "agent.hidden=[600,600]"))  # above 1 MiB
     spec = env_factory(effective).spec
     counted, built = build_dry_agent(effective, spec), build_agent(effective, spec)
-    assert agent_part(effective, counted, 1) == agent_part(effective, built, 1)
+    assert agent_part(effective, counted) == agent_part(effective, built)
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
@@ -45,7 +45,7 @@ def test_what_is_counted_takes_no_memory(typed: tuple[str, ...]) -> None:
     spec = env_factory(effective).spec
     before = resident_bytes()
     agent = build_dry_agent(effective, spec)
-    assert agent_part(effective, agent, 1).nbytes > 4 * 8000 * 8000 * 4
+    assert agent_part(effective, agent).nbytes > 4 * 8000 * 8000 * 4
     assert resident_bytes() - before < 150 * MIB
 
 
