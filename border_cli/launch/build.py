@@ -138,15 +138,11 @@ def build_dry_agent(effective: EffectiveSettings, spec: EnvSpec) -> Agent:
 
 
 def encoders_of(agent: Agent) -> list[tuple[str, str]]:
-    """The encoders before an agent's dense layers, titled: a user's network, or a line for each
-    image that it observes."""
+    """The convolutions before an agent's dense layers, titled: a line for each image."""
     if not isinstance(agent, TorchAgent):
         return []
-    target, images = agent.architecture.target, agent.architecture.images
-    if target is not None:
-        return [("network", f"{agent.architecture.kind} ({target.replace(':', '.')})")]
     lines = []
-    for key, each in images.items():
+    for key, each in agent.architecture.images.items():
         channels, height, width = each.shape
         axis = "first" if each.channels_first else "last"
         name = f"{key}: " if key else ""

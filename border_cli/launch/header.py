@@ -11,10 +11,8 @@ from rich.console import Console
 
 from border_cli import __version__
 from border_cli.agent.action_space import name_of
-from border_cli.config.interpolation import ANY_ENV
 from border_cli.config.job import Job, Source
 from border_cli.config.tuned import tuned_files
-from border_cli.core.config import EnvConfig
 from border_cli.core.interfaces import Agent, Evaluator
 from border_cli.core.machine import least_room
 from border_cli.core.output import FILE_ONLY
@@ -145,29 +143,13 @@ def _data_lines(effective: EffectiveSettings, spec: EnvSpec) -> list[tuple[str, 
 def _where(effective: EffectiveSettings, spec: EnvSpec) -> str:
     if effective.evaluates_in_background(spec):
         return ", in the background" + " on a Ray cluster" * effective.evaluates_on_ray
-    if effective.config.evaluator.background:
-        return ", inline, as in every bit-reproducible run"
     return ""
 
 
 def doubts(effective: EffectiveSettings) -> list[str]:
     """What is allowed and probably not meant."""
-    wrappers = [
+    return [
         f"the statistics of env.wrappers={name} differ between actors and evaluation and are not "
         f"saved with the model; use {setting}=true instead"
         for name, setting in normalizing_wrappers(effective).items()
     ]
-    return [*_bare_id(effective.config.env), *wrappers]
-
-
-def _bare_id(env: EnvConfig) -> list[str]:
-    """What an id that is typed misses where a shipped preset has the same."""
-    if env.option != ANY_ENV:
-        return []
-    presets = [
-        f"env={file.stem}"
-        for file in sorted(Path(CONF, "env").glob("*.yaml"))
-        if f"id: {env.id}" in file.read_text(encoding="utf-8").split("\n")
-    ]
-    told = f"env.id={env.id} takes no tuned values and is listed apart from its preset, "
-    return [told + " or ".join(presets)] if presets else []

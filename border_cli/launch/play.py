@@ -121,10 +121,12 @@ def _evaluate(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Player:
-    """A policy, and how many episodes it plays."""
+    """An agent that plays, and how many episodes."""
 
     name: str  # best, latest, an optimisation step, or random
     episodes: int
+    agent: Agent
+    snapshot: Snapshot  # the weights to act with
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,24 +167,17 @@ def split_episodes(episodes: int, weights: Sequence[float]) -> list[int]:
     return [count + (i < left) for i, count in enumerate(counts)]
 
 
-def record(
-    request: RecordingRequest,
-    effective: EffectiveSettings,
-    loaded: Sequence[tuple[Agent, Snapshot]],
-    stop: StopFlag,
-) -> Recorded:
+def record(request: RecordingRequest, effective: EffectiveSettings, stop: StopFlag) -> Recorded:
     """Plays all episodes and writes the data set, which is there at the end or not at all.
 
-    `loaded` has the agent of each player, with the weights to act with. Raises the reason of
-    `stop` between two env steps.
+    Raises the reason of `stop` between two env steps.
     """
     config, env = effective.config, _env_parts(effective.config)
     with DatasetWriter(request.dataset, env, overwrite=request.overwrite) as writer:
         played = []
         for number, player in enumerate(request.players):
-            agent, snapshot = loaded[number]
-            rounds = _play_all(effective, request, number, agent, snapshot, stop)
-            opt_steps = None if player.name == RANDOM else agent.opt_steps
+            rounds = _play_all(effective, request, number, stop)
+            opt_steps = None if player.name == RANDOM else player.agent.opt_steps
             played.append(_write(writer, env, player.name, opt_steps, rounds))
         references = _references(request.run_dir, effective, played, stop)
         writer.finish(_metadata(config, played, references))
@@ -231,24 +226,22 @@ def _play_all(
     effective: EffectiveSettings,
     request: RecordingRequest,
     number: int,
-    agent: Agent,
-    snapshot: Snapshot,
     stop: StopFlag,
 ) -> Iterator[list[PlayedEpisode]]:
     """All episodes of the player of this number; those that explore are split over the actors of
     the run, each of which may explore in its own way."""
-    config = effective.config
+    config, player = effective.config, request.players[number]
     seed = config.seed if request.seed is None else request.seed
     actors = config.actor_manager.most_actors if request.explore else 1
-    counts = split_episodes(request.players[number].episodes, [1.0] * actors)
+    counts = split_episodes(player.episodes, [1.0] * actors)
     for actor_id, count in enumerate(counts):
         if not count:
             continue
-        policy = agent.policy_factory(
+        policy = player.agent.policy_factory(
             generator(seed, Branch.EVALUATION, EXPLORING, number, actor_id),
             config.actor_manager.exploration_of(actor_id) if request.explore else None,
         )
-        policy.load_snapshot(snapshot)
+        policy.load_snapshot(player.snapshot)
         first = derived_seed(seed, Branch.EVALUATION, RECORDING, number, actor_id)
         yield from _rounds(effective, policy, count, first, stop, explore=request.explore)
 

@@ -40,7 +40,7 @@ from border_cli.core.output import FILE_ONLY, Recorders, RunEnd
 from border_cli.core.seeding import derived_seeds
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.stop import Heartbeat, SaveFlag, StopFlag
-from border_cli.core.timing import Clock, MonotonicClock
+from border_cli.core.timing import MonotonicClock
 from border_cli.core.words import counted
 from border_cli.launch.build import (
     build_actors,
@@ -87,7 +87,6 @@ class RunOptions:
     console: Any = None  # a rich console for the panel
     stop: StopFlag = field(default_factory=StopFlag)
     save: SaveFlag = field(default_factory=SaveFlag)
-    clock: Clock = field(default_factory=MonotonicClock)
     on_prepared: Callable[[Run], object] = lambda _: None  # before large memory is allocated
     on_hung_learner: Callable[[Stalled], None] | None = None  # called by the watchdog's thread
     sweep: Path | None = None  # whose stop a run in a worker must not miss
@@ -141,6 +140,7 @@ class Run:
         self.newest: Saved | None = None  # the checkpoint that it is resumed from
         self._resumes = begun.found.resumes
         self._options = options
+        self._clock = MonotonicClock()
         self._lock = begun.lock
         self._saved: Resumable | None = None  # with the weights that were read
         self._built: tuple[LearnerParts, Trainer] | None = None
@@ -173,7 +173,7 @@ class Run:
             rows = effective.config.checkpoint.replay_buffer
             self._saved = Resumable(self.job.folder, rows=rows, load_state=load_state)
             self.newest = self._saved.newest
-        self._recording = Recording(self._recorders(), options.clock)
+        self._recording = Recording(self._recorders(), self._clock)
         cleanup.push(self._close_recorders)
         heartbeat = Heartbeat("evaluation", waiting_for="its turn")
         self.evaluator = options.evaluator or build_evaluator(
@@ -237,11 +237,11 @@ class Run:
         parts = LearnerParts(
             agent=agent,
             replay_buffer=replay_buffer,
-            actors=build_actors(effective, agent, self._factory, options.clock),
+            actors=build_actors(effective, agent, self._factory, self._clock),
             evaluation_runner=self._runner,
             checkpoints=store,
             recording=self._recording,
-            clock=options.clock,
+            clock=self._clock,
             stop=options.stop,
             save=options.save,
         )
@@ -283,7 +283,7 @@ class Run:
             [learner, parts.evaluation_runner.pulse, *parts.actors.heartbeats()],
             timeout_s=self.effective.config.trainer.stall_timeout_s,
             stop=options.stop,
-            clock=options.clock,
+            clock=self._clock,
             describe=lambda: counted(trainer.post_step.counters.opt_steps, "update"),
             on_hung_learner=on_hung_learner,
         )

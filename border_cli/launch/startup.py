@@ -30,23 +30,19 @@ def set_up_threads() -> None:
 
 @contextmanager
 def not_collecting() -> Iterator[None]:
-    """Nothing is collected within the block until `collect_from_here`; then it is as before.
+    """Nothing is collected within the block until `collect_from_here`.
 
     What a start imports lasts as long as the process. Going through it, over and over while it is
     imported and once more at the interpreter's end, takes a fifth of the shortest run and finds
     nothing. At the end only cycles stay unfreed: files, threads and atexit are as always.
     """
-    was_enabled = gc.isenabled()
     gc.disable()
     atexit.register(gc.freeze)
     try:
         yield
     finally:
         gc.unfreeze()
-        if was_enabled:
-            gc.enable()
-        else:
-            gc.disable()
+        gc.enable()
 
 
 def collect_from_here() -> None:

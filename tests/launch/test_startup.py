@@ -35,16 +35,6 @@ def test_a_run_collects_and_passes_over_what_the_start_left() -> None:
     assert gc.get_freeze_count() == 0
 
 
-def test_a_caller_who_switched_it_off_finds_it_off() -> None:
-    gc.disable()
-    try:
-        with not_collecting():
-            collect_from_here()
-        assert not gc.isenabled()
-    finally:
-        gc.enable()
-
-
 def test_a_refusal_leaves_the_collector_as_it_was() -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["env=cartpole", "agent.gama=1"])
