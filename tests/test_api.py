@@ -88,20 +88,6 @@ def test_the_example_trains_and_acts(folder: Path) -> None:
     assert (facts["settings"]["agent"], facts["settings"]["env"]) == ("dqn", "cartpole")
 
 
-def test_an_empty_list_of_recorders_records_nothing() -> None:
-    result = train(compose(*SERIAL, "recorder=[tensorboard,jsonl]"), recorders=[])
-    names = {each.name for each in result.run_dir.iterdir()}
-    assert names == {".hydra", "run.json", "run.lock", "checkpoints", "best"}
-
-
-def test_own_recorders_replace_those_of_the_settings_and_are_closed() -> None:
-    mine = ListRecorder()
-    result = train(compose(*SERIAL), recorders=[mine])
-    assert mine.of("eval/return") == [(2, result.best_score)]
-    assert mine.closed
-    assert not (result.run_dir / "metrics.jsonl").exists()
-
-
 def test_recorders_are_closed_when_the_rest_cannot_be_built() -> None:
     mine = ListRecorder()
     untried.Counted.made = 0  # the one that is tried can be built
@@ -176,19 +162,6 @@ def test_a_used_run_directory_is_refused(folder: Path) -> None:
     (folder / "file").touch()
     with pytest.raises(ConfigError, match=r"cannot be made: .*Not a directory"):
         train(by_hand(folder / "file"))
-
-
-@pytest.mark.parametrize("typed", [(), ("resume=auto",)])
-def test_a_directory_in_which_another_process_runs_is_left_alone(
-    folder: Path, typed: tuple[str, ...]
-) -> None:
-    config = compose(*SERIAL, *typed, "run_dir=run")
-    write_resolved(folder / "run", "seed: 1")
-    with commands.other_process(folder / "run") as process:
-        before = commands.stamps(folder / "run")
-        with pytest.raises(RunInUse, match=f"run is in use by process {process.pid} on "):
-            train(config)
-        assert commands.stamps(folder / "run") == before
 
 
 def test_a_directory_that_another_process_has_taken_since_the_checks_is_left_alone(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import signal
 import threading
@@ -37,7 +36,7 @@ from border_cli.core.types import Metrics
 from border_cli.env.config import GymConfig
 from border_cli.evaluator.config import EpisodesConfig
 from border_cli.launch.run import Run, RunOptions, run_job
-from border_cli.recorder.config import ConsoleConfig, JsonlConfig, TensorboardConfig
+from border_cli.recorder.config import JsonlConfig, TensorboardConfig
 from border_cli.recorder.read import read_metrics
 from border_cli.replay_buffer.config import PrioritizedConfig, UniformConfig
 from border_cli.run.finding import find_checkpoint, steps_saved
@@ -369,32 +368,3 @@ def test_a_part_that_hangs_as_it_is_closed_is_found_too(tmp_path: Path) -> None:
     with pytest.raises(HEARD, match=r"threading\.Event\(\)\.wait\(20\)"):
         trained(make_config("sync", trainer=trainer), tmp_path, recorders=[HangingRecorder()])
     assert facts(tmp_path)["status"] == "failed"
-
-
-# Nothing is left --------------------------------------------------------------------------------
-
-
-def open_files() -> list[str]:
-    gc.collect()
-    links = []
-    for each in Path("/proc/self/fd").iterdir():
-        try:
-            links.append(str(each.readlink()))
-        except OSError:  # the folder's own descriptor is gone
-            continue
-    return sorted(link for link in links if not link.startswith("/proc/"))
-
-
-@pytest.mark.slow
-def test_five_runs_in_one_process_leave_no_thread_and_no_open_file(tmp_path: Path) -> None:
-    recorders = {
-        "jsonl": JsonlConfig(), "tensorboard": TensorboardConfig(), "console": ConsoleConfig(),
-    }  # fmt: skip
-    trainer = AsyncConfig(**BUDGET | {"max_opt_steps": 60})
-    config = make_config("async-thread", recorder=recorders, trainer=trainer)
-    trained(config, tmp_path / "first")  # torch and friends open what they keep
-    threads, files = set(threading.enumerate()), open_files()
-    for i in range(5):
-        trained(config, tmp_path / str(i))
-    assert set(threading.enumerate()) == threads
-    assert open_files() == files
