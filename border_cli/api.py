@@ -32,7 +32,7 @@ from border_cli.launch.build import (
 )
 from border_cli.launch.dry_build import needs_of
 from border_cli.launch.effective import EffectiveSettings, effective_settings
-from border_cli.launch.jobs import look, refuse_unwritable
+from border_cli.launch.jobs import refuse_unwritable
 from border_cli.launch.needs import refuse_unmet
 from border_cli.launch.run import RunOptions, run_job
 from border_cli.launch.summary import Result
@@ -80,8 +80,6 @@ def train(
         import_paths=tuple(homes(modules_of(config))),
     )
     refuse_unwritable(job.folder)
-    with reachable(ConfigError):
-        look(job)
     refuse_unmet(needs_of([job]))
     options = RunOptions(recorders=recorders, evaluator=evaluator, finished_too=True)
     ended = run_job(job, options)

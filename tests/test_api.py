@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import os
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -433,12 +431,8 @@ def test_a_policy_drives_a_vector_environment() -> None:
 
 
 def test_a_result_is_one_line(folder: Path) -> None:
-    result = train(compose(*SERIAL, "run_dir='a <b>'"))
-    score, place = f"{result.best_score:.1f} at update 2", str(folder / "a <b>")
-    line = repr(result)
-    assert line.startswith(f"<Result: done (max_opt_steps reached); best score {score}; 2 updates;")
-    assert line.endswith(f"; {place}>")
+    result = train(compose(*SERIAL, "run_dir=run"))
+    score = f"best score {result.best_score:.1f}"
+    line = f"<Result: max_opt_steps reached; {score}; run directory {folder / 'run'}>"
+    assert repr(result) == line
     assert facts_of(result.run_dir)["exit_reason"] == result.exit_reason
-    unscored = replace(result.trainer_stats, best_opt_steps=None, best_score=-math.inf)
-    unjudged = replace(result, trainer_stats=unscored, best_score=-math.inf)
-    assert "; best score none; 2 updates; " in repr(unjudged)

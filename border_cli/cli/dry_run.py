@@ -5,10 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import closing
 
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
-
 from border_cli.config.job import Job
 from border_cli.core.machine import least_room
 from border_cli.core.stop import Heartbeat, StopFlag
@@ -40,21 +36,10 @@ def show(jobs: Sequence[Job]) -> None:
             lines = header_lines(job, effective, spec, agent, evaluator)
         warnings = [("warning", each) for each in doubts(effective)]
         terminal.header(console, [*lines, *warnings])
-    _table(console, max(needs, key=lambda each: each.nbytes))
+    largest, room = max(needs, key=lambda each: each.nbytes), least_room()
+    terminal.say(console, f"\nmemory of {largest.name}, at most")
+    parts = [(each.what, f"{size(each.nbytes)}   {each.because}") for each in largest.parts]
+    available = f"{size(room.nbytes)}   {room.limit}"
+    terminal.header(console, [*parts, ("needed", size(largest.nbytes)), ("available", available)])
     refuse_unmet(needs)
-    terminal.say(console, "dry run: nothing was run and nothing was written")
-
-
-def _table(console: Console, needs: Needs) -> None:
-    """What is needed, with the settings behind it, and what there is."""
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="dim")
-    table.add_column(f"memory of {needs.name}")
-    table.add_column("at most", justify="right", no_wrap=True)
-    table.add_column("from", overflow="fold")
-    for each in needs.parts:
-        table.add_row(each.what, size(each.nbytes), each.because)
-    table.add_section()
-    table.add_row("needed", size(needs.nbytes), "")
-    room = least_room()
-    table.add_row("available", size(room.nbytes), room.limit)
-    console.print(table)
+    terminal.say(console, "\ndry run: nothing was run and nothing was written")

@@ -28,16 +28,14 @@ def check_jobs(composer: Composer, jobs: Sequence[Job]) -> None:
     for job in jobs:
         _refuse_without_env(job.config, presets)
         _check_resume(composer, job)
-    for job in jobs:
         _refuse_used(job)
+        refuse_foreign(job.folder)
     folders = [job.folder for job in jobs]
     if len(set(folders)) < len(folders):
         twice = min(folder for folder in folders if folders.count(folder) > 1)
         raise ConfigError(
             f"several jobs would write to {shortest(twice)}: give each value only once"
         )
-    for folder in folders:
-        refuse_foreign(folder)
 
 
 def _check_resume(composer: Composer, job: Job) -> None:

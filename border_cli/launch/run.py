@@ -348,12 +348,6 @@ def _restore(found: Resumable, trainer: Trainer, store: CheckpointStore) -> Save
     best = best_score(found.run_dir)
     if best is not None:  # it may be newer than the checkpoint
         trainer.scores.know_best(*best)
-    elif trainer.scores.best_opt_steps is not None:
-        log.warning(
-            "the best model (score %g at update %d) is missing from %s or damaged; only a better "
-            "one will replace it",
-            trainer.scores.best, trainer.scores.best_opt_steps, found.run_dir,
-        )  # fmt: skip
     log.info("resumed from %s", saved.folder)
     return saved
 

@@ -37,13 +37,8 @@ class Result:
     exit_reason: str  # as in `run.json`, such as "max_opt_steps reached"
 
     def __repr__(self) -> str:
-        stats, score = self.trainer_stats, "none"
-        if stats.best_opt_steps is not None:
-            score = f"{figures.score(self.best_score)} at update {stats.best_opt_steps:,}"
-        return (
-            f"<Result: done ({self.exit_reason}); best score {score}; {stats.opt_steps:,} updates; "
-            f"{stats.env_steps:,} env steps; {figures.duration(stats.duration_s)}; {self.run_dir}>"
-        )
+        score = figures.score(self.best_score)
+        return f"<Result: {self.exit_reason}; best score {score}; run directory {self.run_dir}>"
 
 
 def run_summary(
