@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import logging
-import threading
-import time
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,23 +21,21 @@ from border_cli.config.saved import (
 )
 from border_cli.config.search_path import user_folders
 from border_cli.core.config import AUTO, RunConfig
-from border_cli.core.errors import CheckpointError, ConfigError, ProbeFailed, reachable
+from border_cli.core.errors import CheckpointError, ConfigError, reachable
 from border_cli.core.files import SETTINGS
 from border_cli.core.interfaces import Agent, Evaluator, Policy, Translator
 from border_cli.core.output import Recorders
 from border_cli.launch.build import (
     build_agent,
-    build_dry_agent,
     env_factory,
     evaluation_policy,
 )
-from border_cli.launch.dry_build import Probes
+from border_cli.launch.dry_build import needs_of
 from border_cli.launch.effective import EffectiveSettings, effective_settings
-from border_cli.launch.jobs import look, refuse_unwritable
-from border_cli.launch.needs import agent_sizes, loading_needs, refuse_unmet
-from border_cli.launch.run import RunOptions, interrupt, run_job
+from border_cli.launch.jobs import refuse_unwritable
+from border_cli.launch.needs import refuse_unmet
+from border_cli.launch.run import RunOptions, run_job
 from border_cli.launch.summary import Result
-from border_cli.launch.trying import tried
 from border_cli.nn.saving import load_state
 from border_cli.process.start import refuse_while_imported_by_a_child
 from border_cli.registry import register_builtin
@@ -70,12 +66,7 @@ def train(
     """
     refuse_while_imported_by_a_child()
     config = checked(config)
-    if evaluator is not None and config.evaluator.background:
-        raise ConfigError(
-            "evaluator.background must be false if an evaluator is passed to train(), since it "
-            "runs in this process; got true"
-        )
-    if evaluator is not None:
+    if evaluator is not None:  # which runs in this process
         config = replace(config, evaluator=replace(config.evaluator, background=False))
     register_builtin()
     user_folders()  # calls the installed plug-ins, whose components the config may name
@@ -89,12 +80,7 @@ def train(
         import_paths=tuple(homes(modules_of(config))),
     )
     refuse_unwritable(job.folder)
-    with reachable(ConfigError):
-        look(job)
-    needs = tried([job], Probes(_interrupt_here()))
-    refuse_unmet(needs)
-    if needs:
-        log.info("threads: %s", effective_settings(config).threads_line())
+    refuse_unmet(needs_of([job]))
     options = RunOptions(recorders=recorders, evaluator=evaluator, finished_too=True)
     ended = run_job(job, options)
     assert isinstance(ended, Result)
@@ -126,26 +112,13 @@ def resume(
         return train(config, recorders=recorders, evaluator=evaluator)
 
 
-def _interrupt_here() -> Callable[[ProbeFailed], None]:
-    """Interrupts the calling thread where an environment hangs in it."""
-    caller = threading.get_ident()
-
-    def on_hung(error: ProbeFailed) -> None:
-        log.error("%s", error)
-        interrupt(caller)
-
-    return on_hung
-
-
 def _run_dir(config: RunConfig) -> Path:
     """The directory of the run; a new one below `outputs` where the config names none."""
     if config.resume == AUTO and config.run_dir is None:
         raise ConfigError("resume=auto needs run_dir=DIR, the run to resume")
     place = config.run_dir if config.resume in (None, AUTO) else config.resume
     if place is None:
-        now = time.time()
-        stamp = time.strftime("%Y-%m-%d_%H-%M-%S", time.localtime(now))
-        place = f"outputs/{config.name}/{stamp}-{int(now % 1 * 1e6):06d}"
+        place = f"outputs/{config.name}/{datetime.now():%Y-%m-%d_%H-%M-%S-%f}"
     return Path(place).expanduser().absolute()
 
 
@@ -208,8 +181,6 @@ def load_agent(
     effective = effective_settings(read_config(run_dir, trust=trust))
     find_checkpoint(run_dir, checkpoint)  # refused before anything is built
     spec = env_factory(effective).spec
-    sizes = agent_sizes(effective, build_dry_agent(effective, spec, learns=False))
-    refuse_unmet([loading_needs(effective, sizes, f"checkpoint {checkpoint} of {run_dir}")])
     _, (state, counters) = read_model(
         lambda: find_checkpoint(run_dir, checkpoint),
         lambda folder: (load_state(folder / "agent.pt"), read_json(folder / "state.json")),
@@ -222,6 +193,4 @@ def load_agent(
 @reachable(CheckpointError)
 def read_config(run_dir: Path, *, trust: bool = False) -> RunConfig:
     """The saved settings of a run; its own modules are imported again, see `load_policy`."""
-    if not run_dir.is_dir():
-        raise CheckpointError(f"no such directory: {run_dir}")
     return load_resolved(run_dir, import_paths(run_dir), trust=trust)

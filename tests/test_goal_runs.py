@@ -14,7 +14,7 @@ from commands import QUICK, eval_status, facts_of, train_status
 from sampling import sampled
 
 from border_cli import compose, train
-from border_cli.core.errors import ProbeFailed
+from border_cli.core.errors import ConfigError
 from border_cli.recorder.read import read_metrics
 
 Capture = pytest.CaptureFixture[str]
@@ -95,7 +95,7 @@ def test_what_cannot_be_trained_on_is_refused_before_a_folder_is_made(
 )
 def test_rewards_are_tried_before_a_folder_is_made(folder: Path, env: str, said: str) -> None:
     says = ("env.kwargs.says=nothing", "trainer.stall_timeout_s=0.2") if env == "Odd" else ()
-    with pytest.raises(ProbeFailed, match=rf"env\.id=border/{said}"):
+    with pytest.raises(ConfigError, match=rf"env\.id=border/{said}"):
         train(compose(*GOALS, *QUICK, f"env.id=border/{env}-v0", *says))
     assert not [*folder.iterdir()]
 

@@ -17,7 +17,7 @@ from border_cli.config.overrides import normalized
 from border_cli.core.messages import say
 from border_cli.core.words import visible
 from border_cli.launch.monitor import STALL_TIMEOUT_S, expect
-from border_cli.launch.startup import collect_from_here, counting_jobs
+from border_cli.launch.startup import collect_from_here
 
 if TYPE_CHECKING:
     from border_cli.cli.flags import Arguments
@@ -91,11 +91,11 @@ def _run_one(composer: Composer, job: Job, run_job: RunJob | None) -> None:
     if run_job is not None:
         run_job(job)
         return
-    from border_cli.launch.job import leave_now, make_probes, train_job
+    from border_cli.launch.dry_build import needs_of
+    from border_cli.launch.job import leave_now, train_job
     from border_cli.launch.needs import refuse_unmet
-    from border_cli.launch.trying import tried
 
-    refuse_unmet(tried([job], make_probes()))
+    refuse_unmet(needs_of([job]))
     collect_from_here()
     outcome = train_job(job, on_hung=lambda each: leave_now(each.exit_status))
     if outcome.threads_left:
@@ -119,8 +119,7 @@ def _run_several(
 ) -> None:
     from border_cli.sweep.plan import OUR_LAUNCHER, planned
 
-    with counting_jobs() as progress:
-        plan = planned(composer, overrides, command, progress)
+    plan = planned(composer, overrides, command)
     timeouts = [job.config.trainer.stall_timeout_s for job in plan.jobs]
     expect(max(timeouts, default=STALL_TIMEOUT_S))
     if plan.config.dry_run or any(job.config.dry_run for job in plan.jobs):

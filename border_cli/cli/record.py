@@ -142,7 +142,7 @@ def _weight(text: str, weight: str) -> float:
 
 def _record(request: Request, signals: EarlySignals) -> None:
     from border_cli.api import opened, read_config
-    from border_cli.cli.recorded import document, loaded, players, print_recorded, typed_env
+    from border_cli.cli.recorded import document, players, print_recorded, typed_env
     from border_cli.dataset.minari_files import refuse_name
     from border_cli.launch.effective import effective_settings
     from border_cli.launch.play import RecordingRequest, record
@@ -151,24 +151,22 @@ def _record(request: Request, signals: EarlySignals) -> None:
     with opened(run_dir, trust=request.trust):
         dataset = refuse_name(request.dataset, overwrite=request.overwrite)
         policies = request.policies or ((best_or_latest("border-record", run_dir), 1.0),)
-        recording = RecordingRequest(
-            run_dir=run_dir,
-            dataset=dataset,
-            players=players(run_dir, policies, request.episodes),
-            seed=request.seed,
-            explore=request.explore,
-            overwrite=request.overwrite,
-        )
         with reachable(CheckpointError):
             env_words = typed_env(run_dir)  # before anything is played: it may be refused
         with signals.polled() as stop:
             effective = effective_settings(read_config(run_dir, trust=request.trust))
             expect(effective.config.trainer.stall_timeout_s)
-            agents = [
-                loaded(run_dir, effective, each.name, trust=request.trust)
-                for each in recording.players
-            ]
-            recorded = record(recording, effective, agents, stop)
+            recording = RecordingRequest(
+                run_dir=run_dir,
+                dataset=dataset,
+                players=players(
+                    run_dir, effective, policies, request.episodes, trust=request.trust
+                ),
+                seed=request.seed,
+                explore=request.explore,
+                overwrite=request.overwrite,
+            )
+            recorded = record(recording, effective, stop)
         if request.as_json:
             sys.stdout.write(json.dumps(document(dataset, recorded)) + "\n")
         else:

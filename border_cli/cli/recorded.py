@@ -36,21 +36,28 @@ def loaded(
     return agent, agent.snapshot(env_steps=int(counters["env_steps"]))
 
 
-def players(run_dir: Path, policies: Sequence[tuple[str, float]], episodes: int) -> list[Player]:
+def players(
+    run_dir: Path,
+    effective: EffectiveSettings,
+    policies: Sequence[tuple[str, float]],
+    episodes: int,
+    *,
+    trust: bool,
+) -> list[Player]:
     """The policies, of names and weights, with their episodes; refuses those that the run does not
     have."""
-    for name, _ in policies:
+    counts = split_episodes(episodes, [weight for _, weight in policies])
+    for (name, _), count in zip(policies, counts, strict=True):
         if name not in ("best", "latest", RANDOM) and not name.isdecimal():
             raise ConfigError(f"policy must be best, latest, random or a step, got {name!r}")
         if name != RANDOM:
             find_checkpoint(run_dir, name)
-    counts = split_episodes(episodes, [weight for _, weight in policies])
-    found = [
-        Player(name=name, episodes=count) for (name, _), count in zip(policies, counts, strict=True)
-    ]
-    none = [each.name for each in found if not each.episodes]
-    if none:
-        raise ConfigError(f"episodes={episodes} leave none for {', '.join(none)}")
+        if not count:
+            raise ConfigError(f"episodes={episodes} leave none for {name}")
+    found = []
+    for (name, _), count in zip(policies, counts, strict=True):
+        agent, snapshot = loaded(run_dir, effective, name, trust=trust)
+        found.append(Player(name=name, episodes=count, agent=agent, snapshot=snapshot))
     return found
 
 

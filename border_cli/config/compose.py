@@ -6,7 +6,7 @@ What reads other runs is imported by those functions alone that `--from` and `re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -293,27 +293,19 @@ class Composer:
                 made = compose_files(files, self.config_name, typed, imports, mode)
                 return _terms(made, files)
 
-    def jobs(
-        self,
-        batch: Sequence[Sequence[str]],
-        terms: SweepTerms,
-        first: int = 0,
-        progress: Callable[[int], object] = lambda _: None,
-    ) -> list[Job]:
-        """The jobs of a sweep, checked, numbered from `first`; `progress` is told how many there
-        are by now.
+    def jobs(self, batch: Sequence[Sequence[str]], terms: SweepTerms, first: int = 0) -> list[Job]:
+        """The jobs of a sweep, checked, numbered from `first`.
 
         Those that differ in plain values alone share one composition, to which the values are
         applied by Hydra's rules. One that is refused this way is composed alone, so that its
         refusal is the usual one.
         """
         shared: dict[tuple[str, ...], Composition | None] = {}
-        jobs = []
         with self.opened() as files:
-            for number, overrides in enumerate(batch, first):
-                jobs.append(self._one_of(files, overrides, number, terms.root, shared))
-                progress(len(jobs))
-        return jobs
+            return [
+                self._one_of(files, overrides, number, terms.root, shared)
+                for number, overrides in enumerate(batch, first)
+            ]
 
     def _one_of(
         self,

@@ -140,11 +140,10 @@ def as_typed(overrides: Any) -> list[str]:
 
 
 def _record(config: DictConfig) -> dict[str, str]:
-    """The files that Hydra itself would write into `.hydra`."""
+    """The settings and the command line, in the files in which Hydra saves them."""
     settings: Any = OmegaConf.to_container(config, resolve=False, enum_to_str=True)
-    hydra = settings.pop("hydra")
-    files = {"config": settings, "hydra": {"hydra": hydra}, "overrides": hydra["overrides"]["task"]}
-    return {f"{name}.yaml": yaml_text(content) for name, content in files.items()}
+    typed = settings.pop("hydra")["overrides"]["task"]
+    return {"config.yaml": yaml_text(settings), "overrides.yaml": yaml_text(typed)}
 
 
 def _sources(parts: Sequence[Part], choices: Mapping[str, object]) -> tuple[Source, ...]:

@@ -93,8 +93,3 @@ def row_nbytes(space: Space) -> int:
     parts = space.spaces.values() if isinstance(space, DictSpace) else (space,)
     layouts = [_leaf_layout(part) for part in parts]
     return sum(int(np.prod(shape)) * np.dtype(dtype).itemsize for shape, dtype in layouts)
-
-
-def transition_nbytes(spec: EnvSpec) -> int:
-    """Bytes of one row of experience: both observations, action, reward and discount."""
-    return 2 * row_nbytes(spec.observation) + row_nbytes(spec.action) + 2 * 4

@@ -30,8 +30,3 @@ def machine_cores() -> int:
     if sys.platform == "linux":
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-def blas_threads() -> str | None:
-    """Threads that one call of numpy's BLAS may use, as its variables say; None where none does."""
-    return next((os.environ[each] for each in BLAS_VARIABLES if each in os.environ), None)

@@ -343,9 +343,9 @@ class FilmedEnv(Env):
 
 
 class FilmedFactory(EnvFactory):
-    """Makes the environment of one episode, which `writer` films."""
+    """Makes the environment of one episode, which `writer` films, or a window shows without one."""
 
-    def __init__(self, inner: EnvFactory, *, episode: int, writer: FilmWriter) -> None:
+    def __init__(self, inner: EnvFactory, *, episode: int, writer: FilmWriter | None) -> None:
         self._inner = inner
         self._episode = episode
         self._writer = writer
@@ -358,6 +358,8 @@ class FilmedFactory(EnvFactory):
         self, *, training: bool, render: str | None = None, first: int = 0, beat: Beat | None = None
     ) -> Env:
         del render, first, beat
+        if self._writer is None:
+            return self._inner.make(training=training, render="human", first=self._episode)
         env = self._inner.make(training=training, render="rgb_array", first=self._episode)
         self._writer.frames_per_s = env.frames_per_s
         return FilmedEnv(env, self._writer, self._episode)

@@ -16,7 +16,6 @@ import numpy as np
 
 from border_cli.actor_manager.actor import ActorFactory
 from border_cli.actor_manager.weights import forms_of
-from border_cli.agent.action_space import name_of
 from border_cli.agent.learner_config import LearnerConfig
 from border_cli.agent.saved_state import MATMUL
 from border_cli.agent.torch_agent import TorchAgent
@@ -35,13 +34,13 @@ from border_cli.core.interfaces import (
     ReplayBuffer,
     StepProcessor,
 )
-from border_cli.core.machine import memory_for
 from border_cli.core.output import Recorder, Recorders, RunInfo
 from border_cli.core.returns import Moments
 from border_cli.core.seeding import Branch, derived_seed, generator
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.stop import Heartbeat, StopFlag
 from border_cli.core.timing import Clock
+from border_cli.core.words import counted
 from border_cli.env.config import GymConfig
 from border_cli.env.construct import normalizing
 from border_cli.evaluator.episodes import EpisodesEvaluator
@@ -49,7 +48,6 @@ from border_cli.evaluator.runner import InlineEvaluationRunner, PolicyRecipe
 from border_cli.launch.effective import EffectiveSettings
 from border_cli.launch.trial import try_environments
 from border_cli.nn.device import resolve_device
-from border_cli.nn.encoding import encoded_size
 from border_cli.nn.matmul import chosen_matmul, matmul_line
 from border_cli.nn.saving import load_state, save_state
 from border_cli.nn.unfilled import Unfilled
@@ -133,33 +131,22 @@ def matmul_of_agent(effective: EffectiveSettings, agent: Agent) -> list[tuple[st
     return [("matmul", matmul_line(settings.matmul, agent.matmul))]
 
 
-def build_dry_agent(effective: EffectiveSettings, spec: EnvSpec, *, learns: bool = True) -> Agent:
-    """The agent without memory for its large weights, whose sizes are counted. Raises ConfigError
-    where they would take more than there is."""
-    what = (
-        f"the agent does not fit in memory (env.id={spec.id}: "
-        f"{encoded_size(spec.observation):,} numbers per observation, actions "
-        f"{name_of(spec.action)})"
-    )
-    settings = effective.config.agent.taking_memory()
-    with memory_for(what, settings, ConfigError), Unfilled():
-        return build_agent(effective, spec, learns=learns)
+def build_dry_agent(effective: EffectiveSettings, spec: EnvSpec) -> Agent:
+    """The agent without memory for its large weights, whose sizes are counted."""
+    with Unfilled():
+        return build_agent(effective, spec)
 
 
 def encoders_of(agent: Agent) -> list[tuple[str, str]]:
-    """The encoders before an agent's dense layers, titled: a user's network, or a line for each
-    image that it observes."""
+    """The convolutions before an agent's dense layers, titled: a line for each image."""
     if not isinstance(agent, TorchAgent):
         return []
-    target, images = agent.architecture.target, agent.architecture.images
-    if target is not None:
-        return [("network", f"{agent.architecture.kind} ({target.replace(':', '.')})")]
     lines = []
-    for key, each in images.items():
+    for key, each in agent.architecture.images.items():
         channels, height, width = each.shape
         axis = "first" if each.channels_first else "last"
-        of = "1 channel" if channels == 1 else f"{channels} channels {axis}"
         name = f"{key}: " if key else ""
+        of = f"{counted(channels, 'channel')} {axis}"
         lines.append(f"{name}{height} x {width}, {of}, network {each.network}")
     return [("images", "\n".join(lines))] if lines else []
 
@@ -227,18 +214,9 @@ def build_recorders(
     best: tuple[float, int] | None = None,
 ) -> Recorders:
     """The recorders in the order of the config; `best` is the score of earlier attempts."""
-    config, info = effective.config, run_info(effective, run_dir, best)
-    built: list[Recorder] = []
-    try:
-        for each in config.recorder.values():
-            built.append(RECORDERS.build(each, info=info, console=console))  # noqa: PERF401
-        if effective.video_interval:
-            built.append(FilmFiles(run_dir))
-    except BaseException:  # those that opened a file already
-        for recorder in built:
-            recorder.close()
-        raise
-    return built
+    info, chosen = run_info(effective, run_dir, best), effective.config.recorder.values()
+    built: list[Recorder] = [RECORDERS.build(each, info=info, console=console) for each in chosen]
+    return [*built, FilmFiles(run_dir)] if effective.video_interval else built
 
 
 def run_info(

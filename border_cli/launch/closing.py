@@ -51,27 +51,11 @@ def print_closing(
 
     `facts` are those of `run.json`. `intact`: its checkpoints may serve to resume it.
     """
-    shown = shortest(run_dir)
-    best = None
-    if facts.get("best_score") is not None and facts.get("best_opt_steps") is not None:
-        best = (facts["best_score"], facts["best_opt_steps"])
-    warnings = [
-        what.format(counted(facts[key], noun))
-        for key, noun, what in (
-            ("save_failures", "time", "a checkpoint could not be written {}"),
-            ("saves_skipped", "checkpoint", "{} skipped, because another was still being written"),
-            ("recorder_failures", "failure", "{} of recorders"),
-        )
-        if facts.get(key)
-    ]
-    warnings += [
-        f"{recorder} was switched off: {reason}"
-        for recorder, reason in facts.get("recorders_switched_off", {}).items()
-    ]
-    quoted = shlex.quote(str(shown))
-    saved = (run_dir / "best", run_dir / "checkpoints" / "latest")
+    shown, quoted = shortest(run_dir), shlex.quote(str(shortest(run_dir)))
+    troubles = ("save_failures", "saves_skipped", "recorder_failures", "recorders_switched_off")
+    warnings = [f"{each.replace('_', ' ')}: {facts[each]}" for each in troubles if facts.get(each)]
     commands = []
-    if any(each.exists() for each in saved):
+    if any((run_dir / each).exists() for each in ("best", "checkpoints/latest")):
         commands.append(f"{shell_command('border-eval')} {quoted}")
     if any(run_dir.glob("events.out.tfevents.*")):
         commands.append(f"{shell_command('tensorboard')} --logdir {quoted}")
@@ -80,6 +64,8 @@ def print_closing(
     lines = [("bottleneck", facts["bottleneck"])] if facts.get("bottleneck") else []
     if facts.get("status") == "done":
         lines.append(("ended", facts["exit_reason"]))
+    score, opt_steps = facts.get("best_score"), facts.get("best_opt_steps")
+    best = None if score is None or opt_steps is None else (score, opt_steps)
     terminal.closing(console, shown, best, commands, lines=lines, warnings=warnings)
 
 

@@ -4,24 +4,25 @@ An environment is tried (`launch/trial.py`) as the one whose spaces are read and
 implementation if the run uses one, with fixed seeds, and for hindsight replay `compute_reward`.
 `evaluator.env` is tried if it differs; a sweep tries equal settings once. What fails ends the
 affected jobs of a sweep, which fail by themselves. What does not return within
-`stall_timeout_s` ends the command, also a sweep; `train` is interrupted and raises.
+`stall_timeout_s` is interrupted and ends the command, also a sweep.
 `env.probe=false` only constructs the environment; a resume may change it. What draws films,
 asks a cluster or reads a data set is imported by the checks of runs that have them.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
+from typing import TypeAlias
 
 from border_cli.actor_manager.config import RayConfig
+from border_cli.config.job import Job
 from border_cli.core.config import EnvConfig
-from border_cli.core.errors import BorderError, ConfigError, ProbeFailed
-from border_cli.core.interfaces import Agent, EnvFactory
-from border_cli.core.machine import out_of_memory
+from border_cli.core.errors import ConfigError, ProbeFailed
+from border_cli.core.interfaces import Agent
+from border_cli.core.machine import memory_for
 from border_cli.core.seeding import Branch, derived_seed, generator
 from border_cli.core.spaces import EnvSpec
 from border_cli.evaluator.config import EpisodesConfig
@@ -32,107 +33,109 @@ from border_cli.launch.build import (
     env_factory,
     film_factory,
 )
-from border_cli.launch.effective import EffectiveSettings
+from border_cli.launch.effective import EffectiveSettings, effective_settings
+from border_cli.launch.jobs import job_name
+from border_cli.launch.needs import Needs, training_needs
 from border_cli.launch.trial import called, in_time, tried
 from border_cli.registry import ENVS
 from border_cli.replay_buffer.config import DatasetConfig
 
-log = logging.getLogger(__name__)
+# What environments said of themselves as they were tried: a sweep mostly has one for all jobs.
+Tried: TypeAlias = list[tuple[EnvConfig, EnvSpec]]
 
 
-class Probes:
-    """Tries each environment of a command once: a sweep mostly has one for all jobs.
+def needs_of(jobs: Sequence[Job]) -> list[Needs]:
+    """Memory that jobs need, counted from dry builds, in which components refuse what only they can
+    judge; jobs with the same components share one.
 
-    The thread that calls it plays. Another watches: `on_hung` is called there where a call of the
-    environment does not return within `trainer.stall_timeout_s`.
+    A job of a sweep whose environment fails as it is tried fails by itself: it needs nothing.
     """
-
-    def __init__(self, on_hung: Callable[[ProbeFailed], None]) -> None:
-        self._on_hung = on_hung
-        self._tried: list[tuple[EnvConfig, EnvSpec]] = []
-
-    def training(self, effective: EffectiveSettings) -> EnvSpec:
-        """What the training environment says of itself.
-
-        Raises ProbeFailed where it failed as it was tried, and ConfigError where its settings are
-        refused. Where `env.probe` is false, it is constructed and not played.
-        """
-        timeout_s = effective.config.trainer.stall_timeout_s
-        return self._of(effective.config.env, env_factory(effective), timeout_s)
-
-    def evaluation(self, effective: EffectiveSettings) -> None:
-        """Raises the same for the evaluator's environment, where its settings are others."""
-        if not effective.config.evaluator.env:
-            return
-        settings = replace(effective.evaluation_env, num_envs=1)
+    made: dict[str, Needs | None] = {}
+    known: Tried = []
+    for job in jobs:
+        effective = effective_settings(job.config)
+        like = _built_from(effective)
+        if like in made:
+            continue
         try:
-            self._of(settings, ENVS.build(settings), effective.config.trainer.stall_timeout_s)
-        except ConfigError as error:
-            kind = ProbeFailed if isinstance(error, ProbeFailed) else ConfigError
-            raise kind(f"evaluator.env: {error}") from error
-
-    def goals(self, effective: EffectiveSettings, spec: EnvSpec) -> None:
-        """Raises where the replay buffer replaces goals and the environment does not say what other
-        goals are worth; such an environment is tried for each job."""
-        timeout_s = effective.config.trainer.stall_timeout_s
-        with self._call(f"env.id={spec.id}", timeout_s, "compute_reward"):
-            goal_rewards = build_goal_rewards(effective)
-        if goal_rewards is not None:
-            goal_rewards.close()
-
-    def _of(self, settings: EnvConfig, factory: EnvFactory, timeout_s: float) -> EnvSpec:
-        for like, spec in self._tried:
-            if like == settings:
-                return spec
-        calls = partial(self._call, f"env.id={settings.id}", timeout_s)
-        spec = tried(factory, calls, plays=settings.probe)
-        self._tried.append((settings, spec))
-        return spec
-
-    @contextmanager
-    def _call(self, who: str, timeout_s: float, call: str) -> Iterator[None]:
-        with in_time(who, call, timeout_s, self._on_hung), called(who, call):
-            yield
+            spec, agent = dry_build(effective, known)
+        except ProbeFailed:
+            if job.number is None:
+                raise
+            made[like] = None
+        else:
+            made[like] = training_needs(effective, spec, agent, job_name(job))
+    return [each for each in made.values() if each is not None]
 
 
-def dry_build(effective: EffectiveSettings, probes: Probes) -> tuple[EnvSpec, Agent] | None:
-    """Tries the environments, builds what is cheap, and refuses most: agent and policies.
+def _built_from(effective: EffectiveSettings) -> str:
+    """Equal for runs whose dry builds are the same."""
+    config, trainer = effective.config, effective.config.trainer
+    built = (config.agent, config.env, config.step_processor, config.replay_buffer)
+    more = (config.actor_manager, config.evaluator, config.device, config.init_from)
+    return repr((built, more, type(trainer), trainer.stall_timeout_s, config.resume))
 
-    Returns the agent and what it was built for, to be counted and dropped; None where they could
-    not be built.
 
-    Raises ClusterRefused where nothing answers at the address of a cluster, ConfigError for what
-    only the components themselves can refuse, ProbeFailed where an environment failed as it was
-    tried, and CheckpointError where `init_from` does not fit. Any other failure is left to the run,
-    which reports it with its traceback.
+def dry_build(effective: EffectiveSettings, known: Tried) -> tuple[EnvSpec, Agent]:
+    """Tries the environments, and builds what is cheap: agent and policies.
+
+    Returns the agent and what it was built for, to be counted and dropped. Raises ClusterRefused
+    where nothing answers at the address of a cluster, ConfigError for what only the components
+    themselves can refuse, ProbeFailed where an environment failed as it was tried, and
+    CheckpointError where `init_from` does not fit.
     """
     _refuse_without_cluster(effective)
-    try:
-        spec = probes.training(effective)
-        if isinstance(effective.config.replay_buffer, DatasetConfig):
-            from border_cli.launch.offline_data import check_dataset
-
-            check_dataset(effective, spec)
-        probes.goals(effective, spec)
-        probes.evaluation(effective)
-        _check_film(effective)
+    what = "the run does not fit in memory"
+    with memory_for(what, effective.memory_settings(), ConfigError):
+        spec = _try_environments(effective, known)
         if effective.config.resume is None:
             agent = build_first_agent(effective, spec, build_dry_agent)
         else:  # the weights that it began with may be gone, and are not needed
             agent = build_dry_agent(effective, spec)
-        for exploration in _explorations(effective):
+        actors = range(effective.num_actors)
+        for exploration in {effective.actors.exploration_of(i) for i in actors}:
             agent.policy_factory(generator(effective.config.seed), exploration)
-    except BorderError:
-        raise
-    except Exception as error:
-        refused = out_of_memory(
-            error, "the run does not fit in memory", effective.memory_settings(), ConfigError
-        )
-        if refused is not None:
-            raise refused from error
-        log.debug("the pre-flight check failed; the run will report the error", exc_info=True)
-        return None
-    return spec, agent
+        return spec, agent
+
+
+def _try_environments(effective: EffectiveSettings, known: Tried) -> EnvSpec:
+    """All that the run has, and its data set against them."""
+    config, timeout_s = effective.config, effective.config.trainer.stall_timeout_s
+    env_factory(effective)  # refuses a run without an environment
+    spec = _try(effective.env, timeout_s, known)
+    if isinstance(config.replay_buffer, DatasetConfig):
+        from border_cli.launch.offline_data import check_dataset
+
+        check_dataset(effective, spec)
+    with _call(f"env.id={spec.id}", timeout_s, "compute_reward"):
+        goal_rewards = build_goal_rewards(effective)
+    if goal_rewards is not None:
+        goal_rewards.close()
+    if config.evaluator.env:
+        try:
+            _try(replace(effective.evaluation_env, num_envs=1), timeout_s, known)
+        except ConfigError as error:
+            raise type(error)(f"evaluator.env: {error}") from error
+    _check_film(effective)
+    return spec
+
+
+def _try(settings: EnvConfig, timeout_s: float, known: Tried) -> EnvSpec:
+    """Constructs the environment of these settings; plays it too, unless `env.probe` is false."""
+    for like, spec in known:
+        if like == settings:
+            return spec
+    calls = partial(_call, f"env.id={settings.id}", timeout_s)
+    spec = tried(ENVS.build(settings), calls, plays=settings.probe)
+    known.append((settings, spec))
+    return spec
+
+
+@contextmanager
+def _call(who: str, timeout_s: float, call: str) -> Iterator[None]:
+    """The block of one call of an environment."""
+    with in_time(who, call, timeout_s), called(who, call):
+        yield
 
 
 def _check_film(effective: EffectiveSettings) -> None:
@@ -142,8 +145,7 @@ def _check_film(effective: EffectiveSettings) -> None:
     from border_cli.evaluator.film import require_pillow
 
     require_pillow("evaluator.video_interval")
-    factory = film_factory(effective)
-    env = factory.make(training=False, render="rgb_array")
+    env = film_factory(effective).make(training=False, render="rgb_array")
     with closing(env), called(f"env.id={effective.evaluation_env.id}", "render"):
         env.reset(derived_seed(0, Branch.PROBE, 0))
         env.frame()
@@ -167,11 +169,3 @@ def _refuse_without_cluster(effective: EffectiveSettings) -> None:
         refuse_without_ray("evaluator.where=ray")
         own = ClusterSettings(address=evaluator.address, setting="evaluator.address")
         refuse_unreachable(own)
-
-
-def _explorations(effective: EffectiveSettings) -> set[float | None]:
-    """Those of the actors, each once: a million actors have few."""
-    actors, settings = range(effective.num_actors), effective.actors
-    ends = [*actors[:1], *actors[-1:]]  # of ape_x, whose constants lie between two that are valid
-    spread = settings.exploration == "ape_x"
-    return {settings.exploration_of(i) for i in (ends if spread else actors)}

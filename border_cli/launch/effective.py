@@ -1,23 +1,20 @@
 """What the settings of a run amount to, resolved once: which actors there are and who steps them,
-where evaluations run, torch's threads, and what the whole run does at most."""
+where evaluations run, and torch's threads."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
-from border_cli.actor_manager.config import RayConfig
 from border_cli.agent.learner_config import LearnerConfig
 from border_cli.core.config import ActorManagerConfig, EnvConfig, EvaluatorConfig, RunConfig
 from border_cli.core.errors import BorderError, ConfigError
 from border_cli.core.spaces import EnvSpec
-from border_cli.core.threads import available_cores, blas_threads
-from border_cli.core.words import counted
-from border_cli.dataset.store import counts_of, reference_scores
+from border_cli.core.threads import available_cores
+from border_cli.dataset.store import reference_scores
 from border_cli.evaluator.config import EpisodesConfig, Place
-from border_cli.registry import ACTOR_MANAGERS, EVALUATORS, REPLAY_BUFFERS
+from border_cli.registry import ACTOR_MANAGERS, REPLAY_BUFFERS
 from border_cli.replay_buffer.config import DatasetConfig
 
 DATASET = "replay_buffer.dataset"  # the setting, as messages name it
@@ -70,12 +67,6 @@ class EffectiveSettings:
         evaluator = self.config.evaluator
         return evaluator.video_interval if isinstance(evaluator, EpisodesConfig) else 0
 
-    @property
-    def actors_here(self) -> int:
-        """Actors that compute on this machine."""
-        elsewhere = isinstance(self.actors, RayConfig) and self.actors.address is not None
-        return 0 if elsewhere else self.num_actors
-
     @cached_property
     def evaluation_env(self) -> EnvConfig:
         """`env` with the values that `evaluator.env` replaces; one episode per environment.
@@ -108,70 +99,16 @@ class EffectiveSettings:
     def memory_settings(self) -> dict[str, Any]:
         """What the memory of the run grows with, as it is typed."""
         config = self.config
-        rows = config.replay_buffer.taking_memory() if self.has_actors else {}
         acting = (config.env, config.actor_manager) if self.has_actors else ()
-        parts = (config.agent, *acting, config.evaluator)
-        return rows | {
-            name: value for part in parts for name, value in part.taking_memory().items()
-        }
+        stored = (config.replay_buffer,) if self.has_actors else ()
+        parts = (*stored, config.agent, *acting, config.evaluator)
+        return {name: value for part in parts for name, value in part.taking_memory().items()}
 
     @property
     def torch_threads(self) -> int:
         """How many threads an update has."""
         agent = self.config.agent
         return (agent.num_threads or 1) if isinstance(agent, LearnerConfig) else 1
-
-    def threads_line(self) -> str:
-        """The compute threads of learner and actors, as text.
-
-        An actor in a process of its own always has one.
-        """
-        torch, blas, cores = self.torch_threads, blas_threads(), available_cores()
-        ours = f"BLAS {blas}" if blas is not None else "BLAS default"
-        each, computing = "1 each", torch + self.actors_here
-        if self.in_learner_thread:
-            each, computing = "in the learner's thread", torch
-        elif self.actor_threads:
-            each = f"{ours} each"
-        acting = f"{counted(self.num_actors, 'actor')}: {each}; " if self.has_actors else ""
-        crowded = f", fewer than the {computing} compute threads" if computing > cores else ""
-        learning = f"learner: torch {torch} (agent.num_threads), {ours}"
-        return f"{learning}; {acting}{counted(cores, 'core')}{crowded}"
-
-    @property
-    def most_updates(self) -> int | None:
-        """Updates of the whole run; None where nothing limits them."""
-        trainer, limits = self.config.trainer, []
-        if trainer.max_opt_steps is not None:
-            limits.append(trainer.max_opt_steps)
-        ratio = trainer.samples_per_opt_step if self.has_actors else None
-        if trainer.max_env_steps is not None and ratio is not None:
-            learned = max(0, trainer.max_env_steps - trainer.warmup_period)
-            limits.append(int(learned / ratio))
-        return min(limits, default=None)
-
-    @property
-    def most_samples(self) -> int | None:
-        """Transitions that the whole run can collect; None where nothing limits them."""
-        if not self.has_actors:
-            return 0
-        trainer, limits = self.config.trainer, []
-        if trainer.max_env_steps is not None:
-            limits.append(trainer.max_env_steps)
-        if trainer.max_opt_steps is not None and trainer.samples_per_opt_step is not None:
-            learned = math.ceil(trainer.max_opt_steps * trainer.samples_per_opt_step)
-            limits.append(trainer.warmup_period + learned)
-        # What actors are ahead comes on top, as does a round of environments that step together.
-        ahead = self.slack + self.num_actors * self.config.env.num_envs
-        return min(limits) + ahead if limits else None
-
-    def times(self, interval: int) -> int | None:
-        """How often something happens in the whole run: at every multiple of `interval` updates,
-        and at the end; only at the end for 0. None where nothing limits the updates."""
-        updates = self.most_updates
-        if updates is None:
-            return None
-        return -(-updates // interval) if interval else 1
 
 
 def effective_settings(config: RunConfig) -> EffectiveSettings:
@@ -211,9 +148,6 @@ def _refuse_on_ray(config: RunConfig, actors: ActorManagerConfig) -> None:
     evaluator = config.evaluator
     if not isinstance(evaluator, EpisodesConfig) or evaluator.where != Place.ray:
         return
-    name = EVALUATORS.entry_of(evaluator).name
-    if name != "episodes":
-        raise ConfigError(f"evaluator.where=ray spreads evaluator=episodes, not {name}")
     if evaluator.video_interval:
         raise ConfigError("evaluator.video_interval needs evaluator.where=local")
     if actors.in_learner_thread:
@@ -240,18 +174,3 @@ def _slack(actors: ActorManagerConfig) -> int:
     ahead, too, and at 32 actors in step with each other learner and actors would wait in turn.
     """
     return 2 * max(2, actors.most_actors) * actors.n_buffer
-
-
-@dataclass(frozen=True, slots=True)
-class DatasetSize:
-    """How large the data set of a run is."""
-
-    id: str
-    episodes: int
-    steps: int
-
-
-def dataset_size(effective: EffectiveSettings) -> DatasetSize | None:
-    """What the data set of a run says of itself; None where it has none."""
-    dataset = effective.dataset
-    return None if dataset is None else DatasetSize(dataset, *counts_of(dataset))

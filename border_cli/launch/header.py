@@ -10,19 +10,22 @@ from pathlib import Path
 from rich.console import Console
 
 from border_cli import __version__
-from border_cli.config.interpolation import ANY_ENV
-from border_cli.config.job import Source
+from border_cli.agent.action_space import name_of
+from border_cli.config.job import Job, Source
 from border_cli.config.tuned import tuned_files
-from border_cli.core.config import EnvConfig, TrainerConfig
+from border_cli.core.interfaces import Agent, Evaluator
+from border_cli.core.machine import free_memory
 from border_cli.core.output import FILE_ONLY
-from border_cli.core.spaces import EnvSpec, transition_nbytes
-from border_cli.core.words import counted
-from border_cli.launch.build import encoders_of, normalizing_wrappers
-from border_cli.launch.effective import EffectiveSettings, dataset_size
+from border_cli.core.spaces import DictSpace, EnvSpec, Space
+from border_cli.core.threads import available_cores
+from border_cli.core.words import counted, size
+from border_cli.dataset.store import counts_of
+from border_cli.launch.build import encoders_of, matmul_of_agent, normalizing_wrappers
+from border_cli.launch.effective import EffectiveSettings
 from border_cli.launch.needs import row_nbytes
-from border_cli.launch.run import Run
+from border_cli.launch.run import Run, restored_line
 from border_cli.recorder import terminal
-from border_cli.registry import AGENTS, TRAINERS
+from border_cli.registry import TRAINERS
 
 log = logging.getLogger(__name__)
 
@@ -32,180 +35,125 @@ CONF = Path(str(files("border_cli.conf")))
 def print_header(console: Console, run: Run) -> None:
     """Prints what is about to run, where each choice came from, and what is probably not meant; in
     the log also if quiet."""
-    effective, config = run.effective, run.job.config
-    lines = [
-        ("border_cli", f"{__version__}   {config.name}   seed {config.seed}"),
-        *choice_lines(run.job.sources),
-        *encoders_of(run.agent),
-        ("trainer", trainer_line(effective)),
-        ("actors", actors_line(effective)),
-        ("device", run.agent.device_name),
-        *run.matmul,
-        ("threads", effective.threads_line()),
-        *dataset_lines(effective),
-        ("memory", _memory_line(effective, run.spec)),
-        ("evaluation", run.evaluation),
-        ("run directory", str(run.job.folder)),
-        *_resume_lines(run),
-    ]
-    if not config.quiet:
+    lines = header_lines(run.job, run.effective, run.spec, run.agent, run.evaluator)
+    if run.newest is not None:
+        place = f"the checkpoint at {counted(run.newest.opt_steps, 'update')}"
+        lines.append(("resumed from", f"{place}; {restored_line(run.effective, run.newest)}"))
+    if run.changed:
+        lines.append(("changed", "\n".join(run.changed)))
+    if not run.job.config.quiet:
         terminal.header(console, lines)
     for key, value in lines:
         log.info("%s: %s", key, value.replace("\n", "; "), extra=FILE_ONLY)
-    for doubt in doubts(effective):
+    for doubt in doubts(run.effective):
         log.warning("%s", doubt)
 
 
-def _resume_lines(run: Run) -> list[tuple[str, str]]:
-    """The checkpoint that a run is resumed from, and the settings that changed."""
-    if run.newest is None:
-        return []
-    place = f"the checkpoint at {counted(run.newest.opt_steps, 'update')}"
-    lines = [("resumed from", f"{place}; {run.restored}")]
-    return [*lines, ("changed", "\n".join(run.changed))] if run.changed else lines
+def header_lines(
+    job: Job, effective: EffectiveSettings, spec: EnvSpec, agent: Agent, evaluator: Evaluator
+) -> list[tuple[str, str]]:
+    """What a run with these parts does, as key and value; a dry run shows no other lines."""
+    config = job.config
+    return [
+        ("border_cli", f"{__version__}   {config.name}   seed {config.seed}"),
+        *choice_lines(job.sources),
+        ("env", f"{spec.id}, observes {_space(spec.observation)}, acts {_space(spec.action)}"),
+        *encoders_of(agent),
+        ("trainer", trainer_line(effective)),
+        ("actors", actors_line(effective)),
+        ("device", f"{agent.device_name}, {_threads(effective)}"),
+        *matmul_of_agent(effective, agent),
+        *_data_lines(effective, spec),
+        ("evaluation", f"{evaluator.describe()}{_where(effective, spec)}"),
+        ("run directory", str(job.folder)),
+    ]
 
 
 def choice_lines(sources: Sequence[Source]) -> list[tuple[str, str]]:
     """Every choice; those from files of the user with their file, the others together."""
-    choices: dict[str, list[str]] = {}
-    theirs = []
-    for each in sources:
-        if each.group != "tuned" and not _is_ours(each.file):
-            theirs.append((each.group, f"{each.choice} from {each.file}"))
-        elif each.group not in ("tuned", "config"):
-            choices.setdefault(each.group, []).append(each.choice)
-    first = ("agent", "env", "experiment")
-    named = [_choice(group, choices[group]) for group in first if group in choices]
-    rest = [_choice(group, names) for group, names in choices.items() if group not in first]
-    shown = "\n".join(" ".join(line) for line in (named, rest[:3], rest[3:]) if line)
-    lines = [("choices", shown)] if shown else []
-    agent = next((each.choice for each in sources if each.group == "agent"), None)
+    chosen = [each for each in sources if each.group not in ("tuned", "config")]
+    theirs = [each for each in chosen if not Path(each.file).is_relative_to(CONF)]
+    ours: dict[str, str] = {}
+    for each in sorted(chosen, key=lambda each: each.group not in ("agent", "env")):
+        if each not in theirs:
+            before = f"{ours[each.group]}," if each.group in ours else ""
+            ours[each.group] = before + each.choice
+    lines = [("choices", " ".join(f"{group}={names}" for group, names in ours.items()))]
+    lines = lines if ours else []
+    agent = next((each.choice for each in chosen if each.group == "agent"), None)
     if agent is not None:  # saved settings choose none
-        found = [each for each in sources if each.group == "tuned"]
-        of_env = any(each.choice.startswith(f"{agent}_") for each in found)
-        none = [] if of_env else [f"none for this {'env' if found else 'agent and env'}"]
-        tuned = [*tuned_files(sources), *none]
-        lines.append(("tuned values", "\n".join(tuned)))
-    return [*lines, *theirs]
+        of_pair = [each for each in sources if each.choice.startswith(f"{agent}_")]
+        none = [] if of_pair else ["none for this agent and env"]
+        lines.append(("tuned values", "\n".join([*tuned_files(sources), *none])))
+    return [*lines, *((each.group, f"{each.choice} from {each.file}") for each in theirs)]
 
 
-def _choice(group: str, names: list[str]) -> str:
-    return f"{group}={names[0]}" if len(names) == 1 else f"{group}=[{','.join(names)}]"
-
-
-def _is_ours(file: str) -> bool:
-    return Path(file).is_relative_to(CONF)
-
-
-def dataset_lines(effective: EffectiveSettings) -> list[tuple[str, str]]:
-    """The data set that the run learns from, if there is one."""
-    found = dataset_size(effective)
-    if found is None:
-        return []
-    size = f"{counted(found.episodes, 'episode')}, {counted(found.steps, 'step')}"
-    return [("data set", f"{found.id}, {size}")]
+def _space(space: Space) -> str:
+    if isinstance(space, DictSpace):
+        return ", ".join(f"{key}: {name_of(part)}" for key, part in space.spaces.items())
+    return name_of(space)
 
 
 def trainer_line(effective: EffectiveSettings) -> str:
     """The trainer, its replay ratio and its limits."""
     trainer = effective.config.trainer
-    limits = [
-        f"{value:,} {what}"
-        for value, what in (
-            (trainer.max_opt_steps, "updates"),
-            (trainer.max_env_steps if effective.has_actors else None, "env steps"),
-            (trainer.max_time_s, "s"),
-        )
-        if value is not None
-    ]
+    limits = {
+        "updates": trainer.max_opt_steps,
+        "env steps": trainer.max_env_steps if effective.has_actors else None,
+        "s": trainer.max_time_s,
+    }
+    until = [f"{value:,} {what}" for what, value in limits.items() if value is not None]
     if trainer.stop_at_score is not None:
-        limits.append(_enough(trainer))
-    name, until = TRAINERS.entry_of(trainer).name, f"until {' or '.join(limits)}"
-    if not effective.has_actors:
-        return f"{name}, from the data set only, {until}"
+        until.append(f"score {trainer.stop_at_score:g}")
     ratio = trainer.samples_per_opt_step
-    pace = "free-running"
-    if ratio is not None:
-        pace = f"{counted(ratio, 'sample')} per update"
-    return f"{name}, {pace}, {until}"
-
-
-def _enough(trainer: TrainerConfig) -> str:
-    """The score that ends the run, and how often it has to be reached."""
-    text = f"score {trainer.stop_at_score:g}"
-    if trainer.stop_evals > 1:
-        text += f" in {trainer.stop_evals} evaluations in a row"
-    if trainer.stop_confirmations:
-        text += ", confirmed on other episodes"
-    return text
+    pace = "free-running" if ratio is None else f"{counted(ratio, 'sample')} per update"
+    if not effective.has_actors:
+        pace = "from the data set only"
+    return f"{TRAINERS.entry_of(trainer).name}, {pace}, until {' or '.join(until)}"
 
 
 def actors_line(effective: EffectiveSettings) -> str:
     """How many actors of which kind there are, and whether the run is bit-reproducible."""
     if not effective.has_actors:
         return "none; bit-reproducible on a CPU"
-    config, actors = effective.config, effective.actors
-    text = f"{_count(effective)} x {config.env.num_envs} env, {effective.backend}"
-    if config.env.num_envs > 1 and effective.env != config.env:
-        text += ", env.vectorization=sync to be bit-reproducible"
-    if actors is not config.actor_manager:
-        return f"{text} (trainer=sync), n_buffer 1, newest weights; bit-reproducible on a CPU"
-    exact = "bit-reproducible on a CPU" if effective.in_learner_thread else "not bit-reproducible"
-    return f"{text}, n_buffer {actors.n_buffer}; {exact}"
+    asked, count = effective.config.actor_manager.num_actors, effective.num_actors
+    most = "" if asked == count else "at most "
+    text = f"{most}{count} x {effective.env.num_envs} env, {effective.backend}"
+    if effective.in_learner_thread:
+        return f"{text}, in turn in the learner's thread; bit-reproducible on a CPU"
+    return f"{text}, n_buffer {effective.actors.n_buffer}; not bit-reproducible"
 
 
-def _count(effective: EffectiveSettings) -> str:
-    """The number of actors; `auto` with the most that there may be."""
-    asked = effective.config.actor_manager.num_actors
-    fixed = asked == effective.num_actors
-    return f"{asked}" if fixed else f"{asked} (at most {effective.num_actors})"
+def _threads(effective: EffectiveSettings) -> str:
+    """The threads of an update; an actor always has one."""
+    threads = counted(effective.torch_threads, "thread")
+    return f"{threads} (agent.num_threads), {counted(available_cores(), 'core')}"
 
 
-def _memory_line(effective: EffectiveSettings, spec: EnvSpec) -> str:
-    row, learned = transition_nbytes(spec), dataset_size(effective)
-    stored = row_nbytes(effective, spec) or row
-    known = ""
-    if learned is not None:
-        known = f"data set {counted(learned.steps, 'transition')}, {_size(learned.steps * stored)}"
-    if not effective.has_actors:
-        return known
-    actors, capacity = effective.actors, effective.config.replay_buffer.capacity
-    in_flight = 3 * effective.num_actors * max(actors.n_buffer, effective.env.num_envs)
-    return (
-        f"{known}{'; ' if known else ''}"
-        f"replay buffer {counted(capacity, 'transition')}, {_size(capacity * stored)}; "
-        f"in flight at most {counted(in_flight, 'transition')}, {_size(in_flight * row)}"
-    )
+def _data_lines(effective: EffectiveSettings, spec: EnvSpec) -> list[tuple[str, str]]:
+    """The data set, if there is one, and a replay buffer that takes much of what memory is free."""
+    lines = []
+    if effective.dataset is not None:
+        episodes, steps = counts_of(effective.dataset)
+        told = f"{counted(episodes, 'episode')}, {counted(steps, 'step')}"
+        lines.append(("data set", f"{effective.dataset}, {told}"))
+    capacity = effective.config.replay_buffer.capacity if effective.has_actors else 0
+    nbytes, free = capacity * row_nbytes(effective, spec), free_memory()
+    if nbytes > free / 2:
+        lines.append(("memory", f"replay buffer at most {size(nbytes)} of {size(free)}"))
+    return lines
 
 
-def _size(nbytes: float) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if nbytes < 1000:
-            return f"{nbytes:.3g} {unit}"
-        nbytes /= 1000
-    return f"{nbytes:.3g} TB"
+def _where(effective: EffectiveSettings, spec: EnvSpec) -> str:
+    if effective.evaluates_in_background(spec):
+        return ", in the background" + " on a Ray cluster" * effective.evaluates_on_ray
+    return ""
 
 
 def doubts(effective: EffectiveSettings) -> list[str]:
     """What is allowed and probably not meant."""
-    wrappers = [
+    return [
         f"the statistics of env.wrappers={name} differ between actors and evaluation and are not "
         f"saved with the model; use {setting}=true instead"
         for name, setting in normalizing_wrappers(effective).items()
     ]
-    imitates = AGENTS.entry_of(effective.config.agent).name == "bc" and effective.has_actors
-    cloned = ["agent=bc imitates its own actions without trainer=offline"] if imitates else []
-    return [*_bare_id(effective.config.env), *wrappers, *cloned]
-
-
-def _bare_id(env: EnvConfig) -> list[str]:
-    """What an id that is typed misses where a shipped preset has the same."""
-    if env.option != ANY_ENV:
-        return []
-    presets = [
-        f"env={file.stem}"
-        for file in sorted(Path(CONF, "env").glob("*.yaml"))
-        if f"id: {env.id}" in file.read_text(encoding="utf-8").split("\n")
-    ]
-    told = f"env.id={env.id} takes no tuned values and is listed apart from its preset, "
-    return [told + " or ".join(presets)] if presets else []

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -30,7 +29,6 @@ from border_cli.core.errors import (
 from border_cli.core.messages import complain
 from border_cli.core.stop import StopFlag
 from border_cli.launch.closing import print_closing, print_tables, result_line
-from border_cli.launch.dry_build import Probes
 from border_cli.launch.effective import effective_settings
 from border_cli.launch.header import print_header
 from border_cli.launch.logs import job_log
@@ -39,7 +37,7 @@ from border_cli.launch.run import RunOptions, run_job
 from border_cli.launch.signals import stopping_on_signals
 from border_cli.launch.summary import Result
 from border_cli.recorder import terminal
-from border_cli.run.status import RunInUse, end_from_outside, read_run
+from border_cli.run.status import RunInUse, read_run
 
 log = logging.getLogger(__name__)
 
@@ -114,14 +112,9 @@ def _score(
         sweep=control.sweep,
     )
 
-    def on_second_signal(signum: int) -> None:
-        reason = f"quit immediately: {Interrupted(signum)}"
-        with suppress(OSError):
-            end_from_outside(job.folder, os.getpid(), "interrupted", reason, stuck=True)
-
     with (
         stopping_on_signals(
-            control.stop, None if control.in_worker else on_second_signal, options.save
+            control.stop, None if control.in_worker else lambda _: None, options.save
         ),
         watching(job.folder, job.config.trainer.stall_timeout_s),
     ):
@@ -171,13 +164,3 @@ def leave_now(status: int) -> None:
         with suppress(OSError):
             stream.flush()
     leave(status)
-
-
-def make_probes() -> Probes:
-    """Tries environments; one that hangs ends the command, because nothing can end a thread."""
-
-    def on_hung(error: BorderError) -> None:
-        complain("border-train", error)
-        leave_now(error.exit_status)
-
-    return Probes(on_hung)

@@ -28,19 +28,14 @@ def check_jobs(composer: Composer, jobs: Sequence[Job]) -> None:
     for job in jobs:
         _refuse_without_env(job.config, presets)
         _check_resume(composer, job)
-    for job in jobs:
-        if job.number is None:
-            _refuse_used(job)
-        else:
-            _refuse_used_by_sweep(job)
+        _refuse_used(job)
+        refuse_foreign(job.folder)
     folders = [job.folder for job in jobs]
     if len(set(folders)) < len(folders):
         twice = min(folder for folder in folders if folders.count(folder) > 1)
         raise ConfigError(
             f"several jobs would write to {shortest(twice)}: give each value only once"
         )
-    for folder in folders:
-        refuse_foreign(folder)
 
 
 def _check_resume(composer: Composer, job: Job) -> None:
@@ -75,23 +70,18 @@ def _refuse_without_env(config: RunConfig, presets: Sequence[str]) -> None:
 
 
 def _refuse_used(job: Job) -> None:
-    named = job.config.run_dir
-    folder = Path(named).expanduser() if named else shortest(job.folder)
-    refuse_unwritable(folder)
-    if (folder / SWEEP_JSON).exists():
-        raise ConfigError(
-            f"run_dir={folder} contains a sweep: choose another, or repeat its command with -m"
-        )
-
-
-def _refuse_used_by_sweep(job: Job) -> None:
     refuse_unwritable(shortest(job.folder))
     if job.config.run_dir is None:
         return
     root = Path(job.config.run_dir).expanduser()
-    if holds_run(root):
+    has_sweep, alone = (root / SWEEP_JSON).exists(), job.number is None
+    if alone and has_sweep:
+        raise ConfigError(
+            f"run_dir={root} contains a sweep: choose another, or repeat its command with -m"
+        )
+    if not alone and holds_run(root):
         raise ConfigError(f"run_dir={root} contains a single run: choose another for a sweep")
-    if job.config.resume is None and (root / SWEEP_JSON).exists():
+    if not alone and has_sweep and job.config.resume is None:
         raise ConfigError(
             f"run_dir={root} already contains a sweep: choose another, or add resume=auto"
         )
@@ -111,5 +101,10 @@ def look(job: Job) -> Found:
     Raises ConfigError where a process runs there, or where the run there has other settings.
     """
     refuse_running(job.folder)
-    name = "" if job.number is None else f"job {job.number} ({' '.join(job.overrides)}): "
+    name = "" if job.number is None else f"{job_name(job)}: "
     return found_in(job.folder, job.config, trust=job.trust, job=name)
+
+
+def job_name(job: Job) -> str:
+    """How messages call it."""
+    return "the run" if job.number is None else f"job {job.number} ({' '.join(job.overrides)})"

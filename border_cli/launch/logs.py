@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
 
-from border_cli.core.errors import ConfigError
 from border_cli.recorder.terminal import ConsoleHandler
 
 LOG_FILE = "border-train.log"
@@ -22,7 +20,7 @@ def job_log(folder: Path, console: Console, *, quiet: bool) -> Iterator[None]:
     """Within the block the log goes to `console` and to the file of the job.
 
     All handlers and levels are restored afterwards. The file is opened by the first line, when the
-    folder is the job's own. Raises ConfigError where it cannot be written.
+    folder is the job's own.
     """
     root = logging.getLogger()
     before, level = list(root.handlers), root.level
@@ -30,10 +28,7 @@ def job_log(folder: Path, console: Console, *, quiet: bool) -> Iterator[None]:
     ours = ConsoleHandler(console)
     ours.setLevel(logging.WARNING if quiet else logging.INFO)
     ours.addFilter(lambda record: not hasattr(record, "file_only"))
-    path = folder / LOG_FILE
-    if path.exists() and not os.access(path, os.W_OK):
-        raise ConfigError(f"{path} cannot be written to")
-    file = logging.FileHandler(path, encoding="utf-8", delay=True)
+    file = logging.FileHandler(folder / LOG_FILE, encoding="utf-8", delay=True)
     file.setFormatter(logging.Formatter(FORMAT))
     root.handlers = [ours, file]
     root.setLevel(logging.INFO)

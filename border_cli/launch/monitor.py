@@ -4,17 +4,16 @@ A call that never releases the interpreter lock (GIL) stops signal handlers, the
 other thread. So a fork of the command, made before anything large is imported, watches it from
 outside. It
 
-- ends a command that gave no sign of life for `trainer.stall_timeout_s`, and shows its stacks,
+- ends a command that gave no sign of life for `trainer.stall_timeout_s`, and has it show its
+  stacks,
 - ends one that still runs 3 s after a second Ctrl-C, which a terminal sends to both,
-- reports one that ended without a word: killed, crashed, or left by `os._exit`,
 
 and writes that into the `run.json` of the current run. A command that is stopped (Ctrl-Z, SIGSTOP,
 a sleeping laptop) gives no signs either, and is left alone.
 
 What writes that is imported by the monitor process when it must: the fork comes before all imports.
-
 It is a child and not a parent, so that process ids, exit statuses, job control and signals are
-those of the command itself. The price: it cannot change the status 0 of an `os._exit(0)`.
+those of the command itself.
 """
 
 from __future__ import annotations
@@ -33,14 +32,14 @@ from pathlib import Path
 from typing import NoReturn
 
 from border_cli.core.errors import BorderError
-from border_cli.core.stacks import ask_for_stacks, show_stacks_on
 
 STALL_TIMEOUT_S = 60.0  # until a run has sent its own
 LEAST_S = 1.0  # of silence, however short the timeout
 STOP_GRACE_S = 3.0  # from the second Ctrl-C on
 TICK_S = 0.25  # between two signs of life
 
-STACKS_SIGNAL = 44  # of Linux: SIGRTMIN + 10, which no library uses
+STACKS_S = 0.5  # within which a process that runs at all has shown its stacks
+STACKS = 44 if sys.platform == "linux" else 29  # SIGRTMIN + 10, SIGINFO: which no library uses
 SHOW_CURSOR = "\x1b[?25h"  # a live panel hides it
 
 
@@ -101,14 +100,11 @@ def _tell(message: str) -> None:
 
 def _start(command: str) -> int:
     signs, pipe = os.pipe()
-    stacks = None
-    if sys.platform == "linux":
-        stacks = os.memfd_create("border_cli")
-        show_stacks_on(STACKS_SIGNAL, stacks)
+    faulthandler.register(STACKS)  # in C, without the interpreter lock
     watched = os.getpid()
     if os.fork() == 0:
         os.close(pipe)
-        Monitor(command, watched, signs, stacks).run()
+        Monitor(command, watched, signs).run()
         os._exit(0)
     os.close(signs)
     os.set_blocking(pipe, False)
@@ -124,11 +120,10 @@ class Monitor:
     An empty message is a sign of life; any other is a timeout and the directory of the current run.
     """
 
-    def __init__(self, command: str, pid: int, signs: int, stacks: int | None) -> None:
+    def __init__(self, command: str, pid: int, signs: int) -> None:
         self._command = command
         self._pid = pid
         self._signs = signs
-        self._stacks = stacks
         self._timeout_s = STALL_TIMEOUT_S
         self._run_dir = ""  # empty while no run is running
         self._silent_s = 0.0
@@ -141,15 +136,15 @@ class Monitor:
         signal.signal(signal.SIGINT, lambda *_: self._interrupts.append(time.monotonic()))
         while not self._is_gone:
             if self.is_stuck:
-                return self._end_stuck()
+                what = (
+                    f"no Python code ran for {self._timeout_s:g} s (trainer.stall_timeout_s): a "
+                    "call holds the interpreter lock (GIL)"
+                )
+                return self._end("failed", f"Stalled: {what}", what)
             if any(each + STOP_GRACE_S <= time.monotonic() for each in self._interrupts[1:]):
                 what = f"a second Ctrl-C was not answered within {STOP_GRACE_S:g} s"
-                return self._end("interrupted", f"killed: {what}", f"{what}; killing it")
+                return self._end("interrupted", f"killed: {what}", what)
             self._listen()
-        self._listen()  # to its last messages
-        if self._timeout_s < math.inf:
-            what = "ended without a report: killed, crashed, or ended by os._exit"
-            self._end("killed", what, what)
         return None
 
     def hear(self, message: str) -> None:
@@ -185,35 +180,23 @@ class Monitor:
         for message in arrived.split(b"\0")[:-1]:
             self.hear(os.fsdecode(message))
 
-    def _end_stuck(self) -> None:
-        what = (
-            f"no Python code ran for {self._timeout_s:g} s (trainer.stall_timeout_s): a call "
-            "holds the interpreter lock (GIL)"
-        )
-        stacks = ""
-        if self._stacks is not None:
-            stacks = ask_for_stacks(self._pid, STACKS_SIGNAL, self._stacks)
-        shown = f"{what}; killing it. Stacks of its threads:\n{stacks}"
-        self._end("failed", f"Stalled: {what}", shown, stacks)
-
-    def _end(self, status: str, reason: str, shown: str, stacks: str = "") -> None:
-        """Writes the end of the command into the `run.json` of its run, and kills it unless it is
-        gone; in this order, because who started it writes an end, too. A failure to write is
+    def _end(self, status: str, reason: str, what: str) -> None:
+        """Has the command show its stacks, writes its end into the `run.json` of its run, and kills
+        it; in this order, because who started it writes an end, too. A failure to write is
         ignored."""
         cursor = SHOW_CURSOR if os.isatty(2) else ""
         with suppress(OSError):
-            os.write(2, f"{cursor}\n{self._command}: {shown.rstrip()}\n".encode())
-        stuck = not self._is_gone
+            os.write(2, f"{cursor}\n{self._command}: {what}; killing it\n".encode())
+        with suppress(ProcessLookupError):
+            os.kill(self._pid, STACKS)
+            time.sleep(STACKS_S)
         if self._run_dir:
             from border_cli.run.status import end_from_outside
 
-            facts = {"traceback": stacks} if stacks else {}
             with suppress(OSError, BorderError):
-                run_dir = Path(self._run_dir)
-                end_from_outside(run_dir, self._pid, status, reason, stuck=stuck, **facts)
-        if stuck:
-            with suppress(ProcessLookupError):
-                os.kill(self._pid, signal.SIGKILL)
+                end_from_outside(Path(self._run_dir), self._pid, status, reason, stuck=True)
+        with suppress(ProcessLookupError):
+            os.kill(self._pid, signal.SIGKILL)
 
 
 def is_stopped(pid: int) -> bool:

@@ -18,14 +18,14 @@ from border_cli.core.interfaces import Agent
 from border_cli.core.machine import free_memory, memory_for
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.words import size
-from border_cli.launch.effective import DATASET, EffectiveSettings, dataset_size
+from border_cli.dataset.store import counts_of
+from border_cli.launch.effective import DATASET, EffectiveSettings
 from border_cli.nn.unfilled import Unfilled
 from border_cli.registry import REPLAY_BUFFERS
 
 # Times the state of an agent: itself, gradients, snapshots, and the copies and files of a
 # checkpoint and of the best model. DQN with two layers of 3,000 and of 6,000 units took 6.8.
 TRAINED = 7
-LOADED = 3  # itself, its file while it is read, and its snapshot
 USABLE = 0.9  # of what is free
 
 
@@ -54,26 +54,18 @@ class Needs:
         return sum(each.nbytes for each in self.parts)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentSizes:
-    """How large an agent is."""
-
-    parameters: int  # that actors get
-    state: int  # bytes of a checkpoint of it: with targets, optimiser and all
-
-
-def agent_sizes(effective: EffectiveSettings, agent: Agent) -> AgentSizes:
-    """Counted from copies of its weights and state, which take no memory; raises ConfigError where
-    there are not even addresses for them."""
+def agent_part(effective: EffectiveSettings, agent: Agent) -> Part:
+    """All that a run keeps of an agent, counted from a copy of its state, which takes no memory;
+    raises ConfigError where there are not even addresses for it."""
     what = "the agent and a copy of it do not fit in memory"
     config = effective.config.agent
-    with memory_for(what, config.taking_memory(), ConfigError), Unfilled():
-        arrays = agent.snapshot().arrays.values()
-        parameters = sum(each.size for each in arrays)
+    settings = config.taking_memory()
+    with memory_for(what, settings, ConfigError), Unfilled():
+        parameters = sum(each.size for each in agent.snapshot().arrays.values())
         state = _nbytes(agent.state_dict())
     if isinstance(config, LearnerConfig) and config.optimizer != "adam":
         state *= 2  # the averages of torch's optimisers exist from the first update on
-    return AgentSizes(parameters=parameters, state=state)
+    return Part("agent", TRAINED * state, {"parameters": f"{parameters:,}", **settings})
 
 
 def _nbytes(state: Any) -> int:
@@ -92,29 +84,20 @@ def row_nbytes(effective: EffectiveSettings, spec: EnvSpec) -> int:
 
 
 def training_needs(
-    effective: EffectiveSettings, spec: EnvSpec, agent: AgentSizes, name: str = "the run"
+    effective: EffectiveSettings, spec: EnvSpec, agent: Agent, name: str = "the run"
 ) -> Needs:
     """Transitions and networks of a run that shall begin."""
     parts, row = [], row_nbytes(effective, spec)
-    learned = dataset_size(effective)
-    if learned is not None:
-        described = f"{learned.id}, {learned.steps} transitions of {size(row)}"
-        parts.append(Part("data set", learned.steps * row, {DATASET: described}))
+    if effective.dataset is not None:
+        _, steps = counts_of(effective.dataset)
+        described = f"{effective.dataset}, {steps} transitions of {size(row)}"
+        parts.append(Part("data set", steps * row, {DATASET: described}))
     if effective.has_actors:
         capacity = effective.config.replay_buffer.capacity
         what = "replay buffer" if row else "replay buffer (unknown size)"
         described = f"{capacity} transitions of {size(row)}"
         parts.append(Part(what, capacity * row, {"replay_buffer.capacity": described}))
-    return Needs(name=name, parts=[*parts, _agent(effective, agent, TRAINED)])
-
-
-def loading_needs(effective: EffectiveSettings, agent: AgentSizes, name: str) -> Needs:
-    """A saved agent that shall act."""
-    return Needs(name=name, parts=[_agent(effective, agent, LOADED)])
-
-
-def _agent(effective: EffectiveSettings, agent: AgentSizes, times: int) -> Part:
-    return Part("agent", times * agent.state, effective.config.agent.taking_memory())
+    return Needs(name=name, parts=[*parts, agent_part(effective, agent)])
 
 
 def refuse_unmet(needs: Sequence[Needs], free: int | None = None) -> None:
@@ -126,8 +109,9 @@ def refuse_unmet(needs: Sequence[Needs], free: int | None = None) -> None:
     free = free_memory() if free is None else free
     if largest.nbytes <= USABLE * free:
         return
-    parts = sorted(largest.parts, key=lambda part: -part.nbytes)
-    listed = ", ".join(f"{each.what} {size(each.nbytes)} ({each.because})" for each in parts)
+    listed = ", ".join(
+        f"{each.what} {size(each.nbytes)} ({each.because})" for each in largest.parts
+    )
     raise ConfigError(
         f"{largest.name} needs {size(largest.nbytes)} of memory, but {size(free)} is "
         f"available, of which a tenth stays for all else: {listed}. Smaller values "

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from border_cli.core.errors import BadStep, CheckpointError, ConfigError
+from border_cli.core.errors import BadStep, ConfigError
 from border_cli.core.interfaces import StepProcessor
 from border_cli.core.returns import DiscountedReturns, Moments
 from border_cli.core.spaces import DictSpace, EnvSpec, LeafSpace, Space
@@ -32,30 +32,16 @@ from border_cli.dataset.store import counts_of, refuse_unknown
 from border_cli.env.translate import action_rows, observation_rows, spaces_of
 from border_cli.launch.effective import DATASET, EffectiveSettings
 from border_cli.registry import STEP_PROCESSORS
-from border_cli.replay_buffer.config import DatasetConfig
 
 OBSERVED = 4096  # steps per call of `observe_returns`
 SeeReturns: TypeAlias = Callable[[Moments], None]
 
 
 def check_dataset(effective: EffectiveSettings, spec: EnvSpec) -> None:
-    """Raises ConfigError where the data set is missing, or not one of this environment.
-
-    CheckpointError where a run cannot be resumed, because its data set is missing or another.
-    """
-    config = effective.config
-    assert isinstance(config.replay_buffer, DatasetConfig)
-    try:
-        dataset = refuse_unknown(DATASET, config.replay_buffer.dataset)
-        counts_of(dataset)
-        recording = Recording(dataset)
-        theirs = _spaces_of(recording)
-        refuse_other_spaces(DATASET, dataset, *theirs, spec)
-        next(_episodes(recording, spec), None)  # whether there is data at all
-    except ConfigError as error:
-        if config.resume in (None, "auto") or config.replay_buffer.dataset is None:
-            raise
-        raise CheckpointError(f"the run cannot be resumed without its data set: {error}") from error
+    """Raises ConfigError where the data set is missing, or not one of this environment."""
+    recording = Recording(refuse_unknown(DATASET, effective.dataset))
+    refuse_other_spaces(DATASET, recording.id, *_spaces_of(recording), spec)
+    next(_episodes(recording, spec), None)  # whether there is data at all
 
 
 def dataset_parts(

@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 from border_cli import __version__
 from border_cli.core.config import RunConfig
 from border_cli.core.errors import ConfigError
-from border_cli.core.interfaces import Agent, Env, EnvFactory, Evaluation, Policy, Translator
+from border_cli.core.interfaces import Agent, Env, EnvFactory, Evaluation, Policy
 from border_cli.core.seeding import Branch, derived_seed, generator
-from border_cli.core.spaces import EnvSpec, row_nbytes
+from border_cli.core.spaces import row_nbytes
 from border_cli.core.stop import Heartbeat, StopFlag
-from border_cli.core.types import Array, Beat, Snapshot, Step
+from border_cli.core.types import Array, Snapshot, Step
 from border_cli.dataset.minari_files import DatasetWriter, EnvParts, RawEpisode
 from border_cli.dataset.recorded_episodes import RecordedEpisode
 from border_cli.env.config import GymConfig
@@ -43,28 +43,6 @@ RECORDING, REFERENCE, EXPLORING = 2, 3, 4  # paths below Branch.EVALUATION: seed
 PARALLEL_EPISODES = 16
 PARALLEL_NBYTES = 512 * 2**20  # of observations that are kept until the longest of them is over
 REFERENCE_EPISODES = 100  # of random actions, whose mean return counts as 0
-
-
-class Shown(EnvFactory):
-    """The environment of one episode of an evaluation, in a window."""
-
-    def __init__(self, inner: EnvFactory, episode: int, render: str) -> None:
-        self._inner = inner
-        self._episode = episode
-        self._render = render
-
-    @property
-    def spec(self) -> EnvSpec:
-        return self._inner.spec
-
-    def make(
-        self, *, training: bool, render: str | None = None, first: int = 0, beat: Beat | None = None
-    ) -> Env:
-        del render, first, beat
-        return self._inner.make(training=training, render=self._render, first=self._episode)
-
-    def translator(self) -> Translator:
-        return self._inner.translator()
 
 
 def play(
@@ -87,12 +65,7 @@ def play(
     with ExitStack() as stack:
         writer = stack.enter_context(film_writer(video)) if video is not None else None
         for episode in range(rounds * effective.config.evaluator.num_episodes):
-            shown: EnvFactory
-            if writer is not None:
-                shown = FilmedFactory(inner, episode=episode, writer=writer)
-            else:
-                assert render is not None
-                shown = Shown(inner, episode, render)
+            shown = FilmedFactory(inner, episode=episode, writer=writer)
             found.append(_evaluate(one, policy, stop, seed, 1, shown))
     spec = inner.spec
     outcome = joined([outcome_of(each, spec.info_metrics) for each in found])
@@ -121,10 +94,12 @@ def _evaluate(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Player:
-    """A policy, and how many episodes it plays."""
+    """An agent that plays, and how many episodes."""
 
     name: str  # best, latest, an optimisation step, or random
     episodes: int
+    agent: Agent
+    snapshot: Snapshot  # the weights to act with
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,33 +134,23 @@ class Recorded:
 
 
 def split_episodes(episodes: int, weights: Sequence[float]) -> list[int]:
-    """So many episodes in these shares; what is left over goes to the largest remainders."""
-    exact = [episodes * weight / math.fsum(weights) for weight in weights]
-    counts = [int(each) for each in exact]
-    by_remainder = sorted(range(len(exact)), key=lambda i: (counts[i] - exact[i], i))
-    for i in by_remainder[: episodes - sum(counts)]:
-        counts[i] += 1
-    return counts
+    """So many episodes in these shares; what is left over goes to the first."""
+    counts = [int(episodes * weight / math.fsum(weights)) for weight in weights]
+    left = episodes - sum(counts)
+    return [count + (i < left) for i, count in enumerate(counts)]
 
 
-def record(
-    request: RecordingRequest,
-    effective: EffectiveSettings,
-    loaded: Sequence[tuple[Agent, Snapshot]],
-    stop: StopFlag,
-) -> Recorded:
+def record(request: RecordingRequest, effective: EffectiveSettings, stop: StopFlag) -> Recorded:
     """Plays all episodes and writes the data set, which is there at the end or not at all.
 
-    `loaded` has the agent of each player, with the weights to act with. Raises the reason of
-    `stop` between two env steps.
+    Raises the reason of `stop` between two env steps.
     """
     config, env = effective.config, _env_parts(effective.config)
     with DatasetWriter(request.dataset, env, overwrite=request.overwrite) as writer:
         played = []
         for number, player in enumerate(request.players):
-            agent, snapshot = loaded[number]
-            rounds = _play_all(effective, request, number, agent, snapshot, stop)
-            opt_steps = None if player.name == RANDOM else agent.opt_steps
+            rounds = _play_all(effective, request, number, stop)
+            opt_steps = None if player.name == RANDOM else player.agent.opt_steps
             played.append(_write(writer, env, player.name, opt_steps, rounds))
         references = _references(request.run_dir, effective, played, stop)
         writer.finish(_metadata(config, played, references))
@@ -234,24 +199,22 @@ def _play_all(
     effective: EffectiveSettings,
     request: RecordingRequest,
     number: int,
-    agent: Agent,
-    snapshot: Snapshot,
     stop: StopFlag,
 ) -> Iterator[list[PlayedEpisode]]:
     """All episodes of the player of this number; those that explore are split over the actors of
     the run, each of which may explore in its own way."""
-    config = effective.config
+    config, player = effective.config, request.players[number]
     seed = config.seed if request.seed is None else request.seed
     actors = config.actor_manager.most_actors if request.explore else 1
-    counts = split_episodes(request.players[number].episodes, [1.0] * actors)
+    counts = split_episodes(player.episodes, [1.0] * actors)
     for actor_id, count in enumerate(counts):
         if not count:
             continue
-        policy = agent.policy_factory(
+        policy = player.agent.policy_factory(
             generator(seed, Branch.EVALUATION, EXPLORING, number, actor_id),
             config.actor_manager.exploration_of(actor_id) if request.explore else None,
         )
-        policy.load_snapshot(snapshot)
+        policy.load_snapshot(player.snapshot)
         first = derived_seed(seed, Branch.EVALUATION, RECORDING, number, actor_id)
         yield from _rounds(effective, policy, count, first, stop, explore=request.explore)
 

@@ -19,7 +19,6 @@ class ProgressRecorder(Recorder):
         self._view = RunView(info)
         self._write = write
         self._written_s = -EVERY_S
-        self._phase = ""
 
     def write(self, step: RecordStep, metrics: Metrics, *, final: bool = False) -> None:
         del final
@@ -28,9 +27,9 @@ class ProgressRecorder(Recorder):
     def show(self, progress: Progress) -> None:
         view, now_s = self._view, progress.step.time_s
         view.take_progress(progress)
-        if now_s < self._written_s + EVERY_S and progress.phase == self._phase:
+        if now_s < self._written_s + EVERY_S:
             return
-        self._written_s, self._phase = now_s, progress.phase
+        self._written_s = now_s
         nearest = view.nearest_budget()
         self._write(
             {

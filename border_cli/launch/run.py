@@ -9,12 +9,10 @@ from __future__ import annotations
 import logging
 import math
 import signal
-import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +37,7 @@ from border_cli.core.output import FILE_ONLY, Recorders, RunEnd
 from border_cli.core.seeding import derived_seeds
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.stop import Heartbeat, SaveFlag, StopFlag
-from border_cli.core.timing import Clock, MonotonicClock
+from border_cli.core.timing import MonotonicClock
 from border_cli.core.words import counted
 from border_cli.launch.build import (
     build_actors,
@@ -59,7 +57,8 @@ from border_cli.launch.build import (
 )
 from border_cli.launch.effective import EffectiveSettings, effective_settings
 from border_cli.launch.progress import ProgressRecorder
-from border_cli.launch.summary import Result, run_summary, summary_lines
+from border_cli.launch.signals import interrupt
+from border_cli.launch.summary import Result, run_summary
 from border_cli.nn.saving import load_state
 from border_cli.registry import flat_settings
 from border_cli.run.checkpoint import CheckpointStore
@@ -84,7 +83,6 @@ class RunOptions:
     console: Any = None  # a rich console for the panel
     stop: StopFlag = field(default_factory=StopFlag)
     save: SaveFlag = field(default_factory=SaveFlag)
-    clock: Clock = field(default_factory=MonotonicClock)
     on_prepared: Callable[[Run], object] = lambda _: None  # before large memory is allocated
     on_hung_learner: Callable[[Stalled], None] | None = None  # called by the watchdog's thread
     sweep: Path | None = None  # whose stop a run in a worker must not miss
@@ -129,8 +127,7 @@ class Run:
 
     spec: EnvSpec  # from here on: known once it is prepared
     agent: Agent
-    evaluation: str  # how the evaluator describes itself
-    matmul: list[tuple[str, str]]  # whose products of matrices, see `matmul_of_agent`
+    evaluator: Evaluator
 
     def __init__(self, job: Job, options: RunOptions, begun: Attempt) -> None:
         self.job = job
@@ -139,6 +136,7 @@ class Run:
         self.newest: Saved | None = None  # the checkpoint that it is resumed from
         self._resumes = begun.found.resumes
         self._options = options
+        self._clock = MonotonicClock()
         self._lock = begun.lock
         self._saved: Resumable | None = None  # with the weights that were read
         self._built: tuple[LearnerParts, Trainer] | None = None
@@ -171,13 +169,13 @@ class Run:
             rows = effective.config.checkpoint.replay_buffer
             self._saved = Resumable(self.job.folder, rows=rows, load_state=load_state)
             self.newest = self._saved.newest
-        self._recording = Recording(self._recorders(), options.clock)
-        cleanup.callback(self._recording.close)
+        self._recording = Recording(self._recorders(), self._clock)
+        cleanup.push(self._close_recorders)
         heartbeat = Heartbeat("evaluation", waiting_for="its turn")
-        evaluator = options.evaluator
-        if evaluator is None:
-            evaluator = build_evaluator(effective, stop=options.stop, heartbeat=heartbeat)
-        cleanup.callback(evaluator.close)
+        self.evaluator = options.evaluator or build_evaluator(
+            effective, stop=options.stop, heartbeat=heartbeat
+        )
+        cleanup.callback(self.evaluator.close)
         self._factory = env_factory(effective)
         self.spec = self._factory.spec
         if self._saved is None:
@@ -188,14 +186,12 @@ class Run:
             effective,
             self.agent,
             self.spec,
-            evaluator=evaluator,
+            evaluator=self.evaluator,
             stop=options.stop,
             heartbeat=heartbeat,
         )
         cleanup.callback(self._runner.close)
-        self.evaluation = _evaluation_line(effective, self.spec, evaluator)
-        self.matmul = matmul_of_agent(effective, self.agent)
-        self._record.add(**dict(self.matmul))
+        self._record.add(**dict(matmul_of_agent(effective, self.agent)))
 
     def _recorders(self) -> Recorders:
         """Those of the caller, else of the settings; of a job of a sweep with its progress."""
@@ -210,10 +206,17 @@ class Run:
         info = run_info(effective, folder)
         return [*recorders, ProgressRecorder(info, self._record.progress)]
 
-    @property
-    def restored(self) -> str:
-        """What comes back with the checkpoint that it is resumed from, in a few words."""
-        return restored_line(self.effective, self.newest) if self.newest else ""
+    def _close_recorders(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """Tells them how the run ended, if training began; an exit callback."""
+        del kind, trace
+        try:
+            if self._built is not None and not isinstance(error, RunDeleted):
+                status = "done" if error is None else _status_of(error)[0]
+                best = self._built[1].stats().best_score
+                score = best if math.isfinite(best) else None
+                self._recording.end(RunEnd(status=status, best_score=score))
+        finally:
+            self._recording.close()
 
     def build(self) -> None:
         """Builds the rest, which takes large memory; a resumed run is as at its checkpoint then."""
@@ -230,11 +233,11 @@ class Run:
         parts = LearnerParts(
             agent=agent,
             replay_buffer=replay_buffer,
-            actors=build_actors(effective, agent, self._factory, options.clock),
+            actors=build_actors(effective, agent, self._factory, self._clock),
             evaluation_runner=self._runner,
             checkpoints=store,
             recording=self._recording,
-            clock=options.clock,
+            clock=self._clock,
             stop=options.stop,
             save=options.save,
         )
@@ -243,7 +246,6 @@ class Run:
             self.newest = _restore(self._saved, trainer, store)
             self._saved = None  # with the weights that were read from the checkpoint
         self._built = parts, trainer
-        self.cleanup.push(partial(_report_end, trainer, self._recording))
 
     def train(self) -> Result:
         """Trains until a limit is reached; everything is closed then, and `run.json` says done."""
@@ -305,8 +307,8 @@ class Run:
             doing = "while the run was built" if self._built is None else "during training"
             if isinstance(error, ActorCrashed):
                 doing = f"in actor {error.actor_id}"
-            what = f"out of memory {doing}"
-            failed = out_of_memory(error, what, self.effective.memory_settings())
+            settings = self.effective.memory_settings()
+            failed = out_of_memory(error, f"out of memory {doing}", settings)
             if failed is None:
                 raise
             raise failed from error
@@ -323,8 +325,6 @@ class Run:
         if self._built is not None:
             parts, trainer = self._built
             summary |= run_summary(self.effective, trainer, parts, failed=status == "failed")
-            for line in summary_lines(summary):
-                log.info("%s", line, extra=FILE_ONLY)
         score = summary.get("best_score", -math.inf)
         with_score = f"; best score {score:.10g}" if math.isfinite(score) else ""
         log.info("run %s: %s%s", status, reason, with_score, extra=FILE_ONLY)
@@ -338,12 +338,6 @@ def _restore(found: Resumable, trainer: Trainer, store: CheckpointStore) -> Save
     best = best_score(found.run_dir)
     if best is not None:  # it may be newer than the checkpoint
         trainer.scores.know_best(*best)
-    elif trainer.scores.best_opt_steps is not None:
-        log.warning(
-            "the best model (score %g at update %d) is missing from %s or damaged; only a better "
-            "one will replace it",
-            trainer.scores.best, trainer.scores.best_opt_steps, found.run_dir,
-        )  # fmt: skip
     log.info("resumed from %s", saved.folder)
     return saved
 
@@ -353,14 +347,12 @@ def restored_line(effective: EffectiveSettings, saved: Saved) -> str:
     config = effective.config
     if not effective.has_actors:
         return "weights, optimiser, random generators; the data set is read again"
-    rows = sum(each.end - each.first for each in saved.chunks)
     if not config.checkpoint.replay_buffer or not saved.has_rows:
         samples = config.trainer.warmup_period
         return f"no replay buffer, so {counted(samples, 'sample')} are collected first"
-    rows = min(rows, config.replay_buffer.capacity)
-    continued = effective.in_learner_thread
-    episodes = "unfinished episodes" if continued else "counters; actors begin new episodes"
-    return f"weights, optimiser, replay buffer ({counted(rows, 'transition')}), {episodes}"
+    rows = sum(each.end - each.first for each in saved.chunks)
+    stored = counted(min(rows, config.replay_buffer.capacity), "transition")
+    return f"weights, optimiser, replay buffer ({stored})"
 
 
 def _status_of(error: BaseException) -> tuple[str, str]:
@@ -368,41 +360,3 @@ def _status_of(error: BaseException) -> tuple[str, str]:
     if isinstance(error, Interrupted | KeyboardInterrupt):
         return "interrupted", str(error) or "KeyboardInterrupt"
     return "failed", reason_of(error)
-
-
-def _report_end(
-    trainer: Trainer,
-    recording: Recording,
-    kind: object,
-    error: BaseException | None,
-    trace: object,
-) -> None:
-    """Reports to the recorders how the run ended; an exit callback."""
-    del kind, trace
-    if isinstance(error, RunDeleted):
-        return
-    status = "done" if error is None else _status_of(error)[0]
-    best = trainer.stats().best_score
-    recording.end(RunEnd(status=status, best_score=best if math.isfinite(best) else None))
-
-
-def _evaluation_line(effective: EffectiveSettings, spec: EnvSpec, evaluator: Evaluator) -> str:
-    line = evaluator.describe()
-    if effective.evaluates_in_background(spec):
-        where = " on a Ray cluster" if effective.evaluates_on_ray else ""
-        return f"{line}, in the background{where}"
-    if effective.config.evaluator.background:
-        return f"{line}, inline, as in every bit-reproducible run"
-    return line
-
-
-def interrupt(thread_id: int | None) -> None:
-    """The last resort of a Python caller: a KeyboardInterrupt for the main thread.
-
-    A real signal, because nothing less ends a wait. Other threads cannot be interrupted.
-    """
-    if thread_id is not None and thread_id == threading.main_thread().ident:
-        log.critical("the learner's thread hangs; interrupting it")
-        signal.pthread_kill(thread_id, signal.SIGINT)
-    else:
-        log.critical("the learner's thread hangs and cannot be interrupted")

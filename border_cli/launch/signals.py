@@ -2,13 +2,15 @@
 
 Inside loops (a run, border-eval, border-record) a handler only sets a `StopFlag`, because Python
 drops exceptions raised by a handler inside a weak reference callback. Outside of loops it raises
-KeyboardInterrupt; a run that starts after one was lost stops immediately.
+KeyboardInterrupt.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
@@ -16,6 +18,8 @@ from types import FrameType
 from border_cli.core.errors import Interrupted
 from border_cli.core.stop import SaveFlag, StopFlag, panel_line
 from border_cli.launch.monitor import leave
+
+log = logging.getLogger(__name__)
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SAVE, REQUEUE = signal.SIGUSR1, signal.SIGUSR2
@@ -98,9 +102,8 @@ def stopping_on_signals(
 
     The handlers are installed whatever was inherited: a command that a script starts with `&`
     ignores SIGINT otherwise. SIGHUP counts as SIGTERM, but stays ignored where it was: with
-    `nohup` a run survives the end of its session. SIGUSR1 sets `save` and interrupts nothing. A
-    signal that came before the block and found no listener counts here. The previous handlers come
-    back.
+    `nohup` a run survives the end of its session. SIGUSR1 sets `save` and interrupts nothing. The
+    previous handlers come back.
     """
 
     def on_first(signum: int) -> None:
@@ -111,13 +114,7 @@ def stopping_on_signals(
         save.request()
         _announce("SIGUSR1: saving a checkpoint; the run continues", NOTICE_S)
 
-    handle = _twice(on_first, on_second)
-    with _handling(STOPPING, handle) as before, _handling([SAVE], ask):
-        early = getattr(before[signal.SIGINT], "__self__", None)
-        if (
-            isinstance(early, EarlySignals) and early.stop.requested
-        ):  # its KeyboardInterrupt is lost
-            handle(early.signum, None)
+    with _handling(STOPPING, _twice(on_first, on_second)), _handling([SAVE], ask):
         yield
 
 
@@ -165,6 +162,17 @@ def saving_before_a_requeue(stop: StopFlag) -> Iterator[None]:
         before(REQUEUE, None)
 
 
+def interrupt(thread_id: int | None) -> None:
+    """A KeyboardInterrupt for the main thread, which hangs.
+
+    A real signal, because nothing less ends a wait. Other threads cannot be interrupted.
+    """
+    if thread_id is not None and thread_id == threading.main_thread().ident:
+        signal.pthread_kill(thread_id, signal.SIGINT)
+    else:
+        log.critical("a thread hangs and cannot be interrupted")
+
+
 def _twice(on_first: Callable[[int], object], on_second: Callable[[int], object] | None) -> Handler:
     """Calls `on_first` with the first signal; of a second one `on_second`, unless it is None, and
     leaves."""
@@ -186,17 +194,15 @@ def _twice(on_first: Callable[[int], object], on_second: Callable[[int], object]
 
 
 @contextmanager
-def _handling(
-    signums: Iterable[signal.Signals], handler: Handler
-) -> Iterator[dict[signal.Signals, object]]:
-    """Installs the handler, but not where `nohup` has SIGHUP ignored; gives the previous ones."""
+def _handling(signums: Iterable[signal.Signals], handler: Handler) -> Iterator[None]:
+    """Installs the handler, but not where `nohup` has SIGHUP ignored."""
     before = {
         signum: signal.signal(signum, handler)
         for signum in signums
         if signum != signal.SIGHUP or signal.getsignal(signum) != signal.SIG_IGN
     }
     try:
-        yield dict(before)
+        yield
     finally:
         for signum, earlier in before.items():
             if earlier is not None:  # else it was not installed by Python, which cannot restore it

@@ -6,8 +6,7 @@ from __future__ import annotations
 import atexit
 import gc
 import os
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from border_cli.core.threads import BLAS_VARIABLES
@@ -16,8 +15,6 @@ from border_cli.core.threads import BLAS_VARIABLES
 # 181 updates of SAC a second with it, 195 if they spin for ever, 105 if they sleep immediately (one
 # makes 155). But where other programs want the cores those that spin for ever come down to 6.
 SPINS = "10000"
-
-MANY_JOBS, COUNTED_BY = 20, 10  # of a sweep: from how many on they are counted, in which steps
 
 
 def set_up_threads() -> None:
@@ -33,43 +30,19 @@ def set_up_threads() -> None:
 
 @contextmanager
 def not_collecting() -> Iterator[None]:
-    """Nothing is collected within the block until `collect_from_here`; then it is as before.
+    """Nothing is collected within the block until `collect_from_here`.
 
     What a start imports lasts as long as the process. Going through it, over and over while it is
     imported and once more at the interpreter's end, takes a fifth of the shortest run and finds
     nothing. At the end only cycles stay unfreed: files, threads and atexit are as always.
     """
-    was_enabled = gc.isenabled()
     gc.disable()
     atexit.register(gc.freeze)
     try:
         yield
     finally:
         gc.unfreeze()
-        if was_enabled:
-            gc.enable()
-        else:
-            gc.disable()
-
-
-@contextmanager
-def counting_jobs() -> Iterator[Callable[[int], object]]:
-    """Within the block a terminal shows how many jobs of a large sweep are composed by now."""
-    shows = sys.stderr.isatty()
-    shown = 0
-
-    def show(composed: int) -> None:
-        nonlocal shown
-        if shows and composed >= MANY_JOBS and composed % COUNTED_BY == 0:
-            shown = sys.stderr.write(f"\rchecking jobs: {composed}")
-            sys.stderr.flush()
-
-    try:
-        yield show
-    finally:
-        if shown:
-            sys.stderr.write(f"\r{' ' * shown}\r")
-            sys.stderr.flush()
+        gc.enable()
 
 
 def collect_from_here() -> None:

@@ -1,9 +1,7 @@
-"""How a run went: the figures in `run.json`, and the same as lines of the log."""
+"""How a run went: the figures in `run.json`, and the result of a Python caller."""
 
 from __future__ import annotations
 
-import html
-from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +9,6 @@ from typing import Any
 from border_cli.core.interfaces import ActorStats, Agent
 from border_cli.core.output import TrainerStats
 from border_cli.core.timing import summed
-from border_cli.core.words import counted
 from border_cli.launch.effective import EffectiveSettings
 from border_cli.recorder import figures
 from border_cli.trainer.bottleneck import bottleneck_advice
@@ -29,10 +26,7 @@ FIGURES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Result:
-    """The trained agent, the statistics and the run directory of a finished run.
-
-    Its `repr` is one line, and a notebook shows a table.
-    """
+    """The trained agent, the statistics and the run directory of a finished run."""
 
     agent: Agent
     best_score: float  # minus infinity without an evaluation
@@ -42,29 +36,8 @@ class Result:
     exit_reason: str  # as in `run.json`, such as "max_opt_steps reached"
 
     def __repr__(self) -> str:
-        described = "; ".join(f"{name} {text}" for name, text in self._summary().items())
-        return f"<Result: {described}>"
-
-    def _repr_html_(self) -> str:
-        rows = "".join(
-            f'<tr><th style="text-align: left">{name}</th>'
-            f'<td style="text-align: left">{html.escape(text)}</td></tr>'
-            for name, text in self._summary().items()
-        )
-        return f"<table>{rows}</table>"
-
-    def _summary(self) -> dict[str, str]:
-        stats, best = self.trainer_stats, "none"
-        if stats.best_opt_steps is not None:
-            best = f"{figures.score(self.best_score)} at update {stats.best_opt_steps:,}"
-        return {
-            "status": f"done ({self.exit_reason})",
-            "best score": best,
-            "updates": f"{stats.opt_steps:,}",
-            "env steps": f"{stats.env_steps:,}",
-            "duration": figures.duration(stats.duration_s),
-            "run directory": str(self.run_dir),
-        }
+        score = figures.score(self.best_score)
+        return f"<Result: {self.exit_reason}; best score {score}; run directory {self.run_dir}>"
 
 
 def run_summary(
@@ -94,28 +67,3 @@ def _of_actor(stats: ActorStats) -> dict[str, Any]:
     found = asdict(stats)
     del found["seconds"]  # an estimate, reported for all actors together
     return found | {"samples_per_sec": stats.samples_per_sec}
-
-
-def summary_lines(summary: Mapping[str, Any]) -> Iterator[str]:
-    """What `run_summary` found, one sentence per line."""
-    for each in summary["actors"]:
-        yield (
-            f"actor {each['actor_id']}: {each['env_steps']:,} env steps, {each['samples']:,} "
-            f"samples, {each['samples_per_sec']:,.1f} samples/s, {each['duration_s']:,.1f} s, "
-            f"{counted(each['restarts'], 'restart')}, "
-            f"{counted(each['lost_samples'], 'lost sample')}"
-        )
-    yield (
-        f"trainer: {counted(summary['opt_steps'], 'update')}, "
-        f"{counted(summary['samples_total'], 'sample')}, "
-        f"{counted(summary['evaluations'], 'evaluation')}, {summary['duration_s']:,.1f} s, "
-        f"{counted(summary['saves'], 'checkpoint')}"
-    )
-    for name, seconds in summary["seconds"].items():
-        total_s = sum(seconds.values())
-        longest_first = sorted(seconds.items(), key=lambda each: -each[1])
-        shares = [f"{section} {100 * each_s / total_s:.1f} %" for section, each_s in longest_first]
-        if shares:
-            yield f"{name} time: {', '.join(shares)}"
-    if summary.get("bottleneck"):
-        yield f"bottleneck: {summary['bottleneck']}"

@@ -22,6 +22,7 @@ from border_cli.core.interfaces import Env, EnvFactory
 from border_cli.core.machine import failed_allocation
 from border_cli.core.seeding import Branch, derived_seed, generator
 from border_cli.core.spaces import EnvSpec
+from border_cli.launch.signals import interrupt
 
 STEPS = 3
 
@@ -80,39 +81,32 @@ def called(who: str, call: str) -> Iterator[None]:
 
 
 @contextmanager
-def in_time(
-    who: str, call: str, timeout_s: float, on_hung: Callable[[ProbeFailed], None]
-) -> Iterator[None]:
-    """The block of a call that must return in time: else `on_hung` is called in another thread.
-
-    Where that interrupts this one, the block raises what it was called with.
-    """
-    caller, hung = threading.get_ident(), list[ProbeFailed]()
+def in_time(who: str, call: str, timeout_s: float) -> Iterator[None]:
+    """The block of a call that must return in time: else it is interrupted, and ConfigError says
+    where it was."""
+    caller, hung = threading.get_ident(), list[str]()
 
     def find() -> None:
         stack = traceback.walk_stack(sys._current_frames().get(caller))
         own = takewhile(lambda each: not _is_machinery(each[0]), stack)  # the innermost first
         hung.append(
-            ProbeFailed(
-                f"{who}: {call} did not return within {timeout_s:g} s (trainer.stall_timeout_s)",
-                f"; it is here:\n{lines_of(reversed([*own]))}".rstrip(),
-            )
+            f"{who}: {call} did not return within {timeout_s:g} s (trainer.stall_timeout_s); it is "
+            f"here:\n{lines_of(reversed([*own]))}"
         )
-        on_hung(hung[0])
+        interrupt(caller)
 
     timer = threading.Timer(timeout_s, find)
     timer.daemon = True
     timer.start()
     try:
-        try:
-            yield
-        finally:
-            timer.cancel()
-            timer.join()
+        yield
     except KeyboardInterrupt:
         if hung:
-            raise hung[0] from None
+            raise ConfigError(hung[0].rstrip()) from None
         raise
+    finally:
+        timer.cancel()
+        timer.join()
 
 
 def tried(factory: EnvFactory, calls: Calls, *, plays: bool) -> EnvSpec:

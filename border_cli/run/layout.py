@@ -59,7 +59,7 @@ CHECKPOINTS = Layout(
     folders={rf"{STEPS}|\.{STEPS}\.partial": CHECKPOINT, "replay": REPLAY},
 )
 EVENT_FILE = r"events\.out\.tfevents\.\d+\..*\.border"
-RECORD = r"(config|overrides|hydra|resolved)\.yaml"
+RECORD = r"(config|overrides|resolved)\.yaml"
 HYDRA = Layout(
     files=RECORD,
     folders={r"resume-\d+": Layout(files=rf"{RECORD}|resolved-before\.yaml|command\.txt")},

@@ -29,11 +29,10 @@ from border_cli.core.errors import ConfigError, RunFailed, reason_of
 from border_cli.core.machine import free_memory, usable_cores
 from border_cli.hydra_plugin import SWEEP_LAUNCHER
 from border_cli.launch.build import computes_on_cuda
-from border_cli.launch.job import make_probes
+from border_cli.launch.dry_build import needs_of
 from border_cli.launch.jobs import look
 from border_cli.launch.needs import Needs, refuse_unmet
 from border_cli.launch.startup import collect_from_here
-from border_cli.launch.trying import tried
 from border_cli.run.status import RunInUse, RunLock, read_run, record_failure
 from border_cli.run.sweep_folder import DONE, JobRow, read_stop
 from border_cli.sweep.launchers import (
@@ -73,7 +72,7 @@ def run_sweep(plan: Plan) -> None:
         raise ConfigError(f"hydra.launcher.jobs must be null or at least 1, got {jobs}")
     if launcher == RAY_LAUNCHER:
         refuse_without_ray(f"hydra/launcher={RAY_LAUNCHER}")
-    refuse_unmet(needs := tried(plan.jobs, make_probes()))
+    refuse_unmet(needs := needs_of(plan.jobs))
     at_once = _at_once(plan, needs)
     sweep = Sweep(
         plan.terms.root,

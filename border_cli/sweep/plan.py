@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -42,16 +42,8 @@ class Plan:
         return all(each.config.quiet for each in self.jobs) if self.jobs else self.config.quiet
 
 
-def planned(
-    composer: Composer,
-    overrides: list[str],
-    command: Sequence[str],
-    progress: Callable[[int], object] = lambda _: None,
-) -> Plan:
-    """The sweep of a command line; raises ConfigError for its first job that is refused.
-
-    `progress` is told how many jobs are composed by now.
-    """
+def planned(composer: Composer, overrides: list[str], command: Sequence[str]) -> Plan:
+    """The sweep of a command line; raises ConfigError for its first job that is refused."""
     terms = composer.sweep_terms(overrides, OUR_LAUNCHER if usable_cores() > 1 else None)
     refuse_foreign(terms.root)
     if terms.jobs is None:
@@ -62,7 +54,7 @@ def planned(
                 "earlier scores: leave out -m and the swept values"
             )
     else:
-        jobs = _jobs(composer, terms, command, progress)
+        jobs = _jobs(composer, terms, command)
         config = jobs[0].config
     found = {job.folder: look(job).finished for job in jobs}
     return Plan(
@@ -75,15 +67,10 @@ def planned(
     )
 
 
-def _jobs(
-    composer: Composer,
-    terms: SweepTerms,
-    command: Sequence[str],
-    progress: Callable[[int], object],
-) -> list[Job]:
+def _jobs(composer: Composer, terms: SweepTerms, command: Sequence[str]) -> list[Job]:
     """The jobs of a grid, in their folders."""
     assert terms.jobs is not None
-    jobs = composer.jobs(terms.jobs, terms, 0, progress)
+    jobs = composer.jobs(terms.jobs, terms)
     jobs = [replace(job, command=tuple(command)) for job in jobs]
     if jobs[0].config.run_dir is not None and terms.own_names:
         places = Places(terms.root, in_common([job.overrides for job in jobs]))

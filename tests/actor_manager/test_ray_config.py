@@ -45,14 +45,6 @@ def test_auto_counts_as_the_most_actors_that_there_may_be() -> None:
     assert effective.slack == 2 * 9 * 20
 
 
-def test_actors_of_a_cluster_leave_the_cores_of_this_machine_to_the_learner() -> None:
-    there = ["actor_manager=ray", "actor_manager.num_actors=100", "actor_manager.address=auto"]
-    effective = effective_settings(compose("agent=dqn", "env=cartpole", *there))
-    assert (effective.num_actors, effective.actors_here) == (100, 0)
-    here = effective_settings(compose("agent=dqn", "env=cartpole", "actor_manager=ray"))
-    assert here.actors_here == 2
-
-
 def test_a_synchronous_run_steps_as_many_in_turn() -> None:
     settings = ["actor_manager=ray", "actor_manager.num_actors=3", "trainer=sync"]
     effective = effective_settings(compose("agent=dqn", "env=cartpole", *settings))

@@ -39,12 +39,11 @@ def test_a_dry_run_tells_what_would_be_done_and_makes_no_folder(
     assert list(folder.iterdir()) == []
     for line in (
         "tuned values",
-        "env CartPole-v1, observes float32 [4], acts one of 2, at most 500 steps",
-        "agent dqn, 30 parameters, batch 256",
-        "budget 1,000 updates, at most 2,582 samples",
-        "evaluation 8, every 125 updates: 20 episodes, episode limit 500 steps (from the env)",
-        "metrics 10, every 100 updates; jsonl",
-        "checkpoints 1, every 5,000 updates; keeps the newest 3, with the replay buffer",
+        "env CartPole-v1, observes Box(",
+        "acts Discrete(2)",
+        "trainer async, 2 samples per update, until 1,000 updates",
+        "evaluation 20 episodes, episode limit 500 steps (from the env)",
+        "parameters=30, agent.batch_size=256",
         f"run directory {folder}/mine",
         "replay buffer 5 MiB replay_buffer.capacity=100000 transitions of 48 B",
         "dry run: nothing was run and nothing was written",
@@ -61,15 +60,15 @@ def test_what_is_not_there_is_shown_and_then_refused(folder: Path, capsys: Captu
 
 
 @pytest.mark.slow
-def test_a_sweep_shows_a_block_per_job_and_the_largest(folder: Path, capsys: Capture) -> None:
+def test_a_sweep_shows_a_line_per_job_and_the_largest(folder: Path, capsys: Capture) -> None:
     said, _ = shown(
         capsys, "env=cartpole", "-m", "seed=0,1", "replay_buffer.capacity=1000,200000",
         "trainer.warmup_period=500",
     )  # fmt: skip
     assert list(folder.iterdir()) == []
     for number, swept in enumerate(("0 {}=1000", "0 {}=200000", "1 {}=1000", "1 {}=200000")):
-        assert f"job {number} (seed={swept.format('replay_buffer.capacity')})\n needs" in said
-    assert re.search(r"4 jobs; job 1 .* needs the most memory", said)
+        assert re.search(rf"job {number} \(.*{swept.format('replay_buffer.capacity')}.*: ", said)
+    assert "memory of job 1 (" in said
 
 
 def test_a_job_that_is_too_large_is_named_before_any_folder_is_made(
@@ -77,7 +76,7 @@ def test_a_job_that_is_too_large_is_named_before_any_folder_is_made(
 ) -> None:
     assert train_status("env=cartpole", "-m", f"{HUGE},1000", "trainer.warmup_period=9") == 2
     assert list(folder.iterdir()) == []
-    assert capsys.readouterr().err.startswith(f"border-train: job 0 ({HUGE}) needs 44,703.")
+    assert re.match(rf"border-train: job 0 \(.*{HUGE}.*\) needs 44,703\.", capsys.readouterr().err)
 
 
 def test_jobs_that_nobody_knows_yet_cannot_be_shown(folder: Path) -> None:

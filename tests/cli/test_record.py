@@ -230,7 +230,7 @@ def test_a_name_that_is_taken_is_refused_unless_it_may_be_replaced(
         (["RUN", "dataset=a-v0", "policy=[best,best]"], "must name each policy once"),
         (["RUN", "dataset=a-v0", "policy=[best:1,80]"], "a weight for every policy or for none"),
         (["RUN", "dataset=a-v0", "policy=[best:0]"], "must have weights above 0, got '0'"),
-        (["RUN", "dataset=a-v0", "policy=[best:1,80:999]"], "episodes=100 leave none for best"),
+        (["RUN", "dataset=a-v0", "policy=[80:999,best:1]"], "episodes=100 leave none for best"),
         (["RUN", "dataset=a-v0", "episodes=1", "policy=best,80"], "episodes=1 leave none for 80"),
         (["RUN", "dataset=a-v0", "explore=yes"], "explore must be true or false, got 'yes'"),
         (["RUN", "dataset=a-v0", "--jsn"], "unknown flag '--jsn', did you mean --json?"),

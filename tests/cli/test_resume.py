@@ -105,8 +105,6 @@ def test_a_job_knows_what_changed_and_what_hydra_was_told(folder: Path, ran: Ran
     )
     told = again.jobs[0].record
     assert told["overrides.yaml"] == ("- resume=a\n- trainer.max_opt_steps=95\n- recorder=jsonl\n")
-    assert "  output_dir: " in told["hydra.yaml"]
-    assert told["hydra.yaml"].startswith("hydra:\n")
     assert "resume: a\n" in told["config.yaml"]
     for name, text in told.items():
         assert (folder / "a" / ".hydra" / "resume-1" / name).read_text() == text
@@ -477,7 +475,7 @@ def test_a_larger_budget_goes_on_as_if_it_had_been_given_at_once(
     assert evaluated[0] == evaluated[1]
     record = folder / "a" / ".hydra" / "resume-1"
     assert {each.name for each in record.iterdir()} == {
-        *("config.yaml", "hydra.yaml", "overrides.yaml", "resolved-before.yaml"),
+        *("config.yaml", "overrides.yaml", "resolved-before.yaml"),
     }
     assert load_resolved(folder / "a").trainer.max_opt_steps == 150
     assert facts_of(folder / "a")["opt_steps"] == 150

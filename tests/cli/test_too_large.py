@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import QUICK, eval_status, facts_of, train_status
+from commands import QUICK, facts_of, train_status
 from sampling import sampled
 
 from border_cli.registry import AGENTS, register_builtin
@@ -158,13 +158,3 @@ def test_a_process_that_cannot_even_begin_says_so(folder: Path, capsys: Capture)
     error = capsys.readouterr().err
     assert error == "border-train: not enough memory to start: no room for a letter\n"
     assert list(folder.iterdir()) == []
-
-
-def test_a_saved_model_that_does_not_fit_is_refused(folder: Path, capsys: Capture) -> None:
-    assert train_status("env=cartpole", *QUICK, "run_dir=run", "quiet=true") == 0
-    saved = folder / "run" / ".hydra" / "resolved.yaml"
-    text = saved.read_text()
-    assert "  hidden:\n  - 4\n" in text
-    saved.write_text(text.replace("  hidden:\n  - 4\n", "  hidden:\n  - 100000\n  - 100000\n"))
-    assert eval_status("run") == 2
-    assert "agent.hidden=[100000, 100000]" in capsys.readouterr().err

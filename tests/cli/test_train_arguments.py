@@ -61,7 +61,6 @@ def test_a_job_gets_typed_settings_and_says_where_they_came_from(
     assert load_resolved(job.folder) == job.config
     assert {each.name for each in (job.folder / ".hydra").iterdir()} == {
         "config.yaml",
-        "hydra.yaml",
         "overrides.yaml",
         "resolved.yaml",
     }

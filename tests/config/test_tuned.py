@@ -278,25 +278,6 @@ def test_the_first_lines_say_where_no_values_are_for_the_env(typed: str, all_of_
     assert ("none for this" not in shown) == all_of_it
 
 
-def test_an_id_that_a_preset_has_is_told_the_preset() -> None:
-    for env_id, presets in [
-        ("CartPole-v1", ["its preset, env=cartpole"]),
-        ("LunarLander-v3", ["its preset, env=lunarlander or env=lunarlander_continuous"]),
-        ("CartPole-v0", []),
-    ]:
-        made = job(f"env.id={env_id}")
-        said = doubts(effective_settings(made.config))
-        assert [each.rpartition(" from ")[2] for each in said] == presets
-
-
-def test_cloning_ones_own_actions_is_doubted() -> None:
-    made = job("agent=bc", "env=cartpole")
-    [said] = doubts(effective_settings(made.config))
-    assert said == "agent=bc imitates its own actions without trainer=offline"
-    offline = job("agent=bc", "env=cartpole", "trainer=offline", "replay_buffer.dataset=a-v0")
-    assert doubts(effective_settings(offline.config)) == []
-
-
 def test_wrappers_that_normalise_are_doubted_with_the_setting_instead() -> None:
     wrappers = "env.wrappers=[FlattenObservation,NormalizeObservation,{NormalizeReward: {}}]"
     made = job("env=cartpole", wrappers)

@@ -9,12 +9,10 @@ from border_cli.core.spaces import (
     BoxSpace,
     DictSpace,
     DiscreteSpace,
-    EnvSpec,
     MultiDiscreteSpace,
     Space,
     allocate,
     row_nbytes,
-    transition_nbytes,
 )
 
 PIXELS = BoxSpace((2, 3), "uint8", np.zeros((2, 3), np.uint8), np.full((2, 3), 255, np.uint8))
@@ -53,8 +51,3 @@ def test_no_rows_are_storage_too() -> None:
     array = allocate(POINT, 0)
     assert isinstance(array, np.ndarray)
     assert array.shape == (0, 4)
-
-
-def test_a_transition_holds_two_observations_an_action_a_reward_and_a_discount() -> None:
-    spec = EnvSpec("X", POINT, DiscreteSpace(2), None)
-    assert transition_nbytes(spec) == 16 + 16 + 8 + 4 + 4

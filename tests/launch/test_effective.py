@@ -19,7 +19,6 @@ from border_cli.env.gym_env import GymEnv
 from border_cli.env.vector import GymVectorEnv
 from border_cli.launch.build import build_agent, env_factory
 from border_cli.launch.effective import EffectiveSettings, effective_settings
-from border_cli.launch.header import actors_line
 
 SMALL = ("agent=dqn", "env=cartpole", "~tuned")
 
@@ -133,49 +132,6 @@ def test_memory_grows_with_what_takes_part() -> None:
     assert offline.keys() == {key for key in online if key.startswith(("agent.", "evaluator."))}
 
 
-def test_samples_are_those_that_updates_pay_for() -> None:
-    def most(*overrides: str) -> int | None:
-        return effective_settings(
-            compose("env=cartpole", "trainer.warmup_period=500", *overrides)
-        ).most_samples
-
-    ahead = 2 * 2 * 20 + 2  # the slack of two actors, and a round of theirs
-    assert most() == 500 + 2 * 20_000 + ahead
-    assert most("trainer.max_env_steps=3000") == 3_000 + ahead
-    assert most("trainer.samples_per_opt_step=null") is None
-    assert most("trainer.max_opt_steps=null", "trainer.max_time_s=9") is None
-    assert most("trainer=offline") == 0
-
-
-@pytest.mark.parametrize(
-    ("overrides", "steps"),
-    [
-        ((), 20_000),
-        (("trainer.max_env_steps=4500",), 2_000),
-        (("trainer.max_opt_steps=null", "trainer.max_env_steps=100"), 0),
-        (("trainer.max_opt_steps=null", "trainer.max_time_s=9"), None),
-    ],
-)
-def test_updates_are_those_that_the_budget_allows(
-    overrides: tuple[str, ...], steps: int | None
-) -> None:
-    assert (
-        effective_settings(
-            compose("env=cartpole", "trainer.warmup_period=500", *overrides)
-        ).most_updates
-        == steps
-    )
-
-
-def test_what_an_interval_leaves_over_is_made_up_at_the_end() -> None:
-    found = settings("trainer.max_opt_steps=1001")
-    assert found.times(125) == 9  # 8 x 125 and the end
-    assert found.times(5_000) == 1
-    assert found.times(0) == 1
-    endless = settings("trainer.max_opt_steps=null", "trainer.max_time_s=9")
-    assert endless.times(125) is None
-
-
 @pytest.mark.parametrize(
     ("overrides", "threads"),
     [
@@ -214,6 +170,3 @@ def test_environments_are_stepped_one_by_one_where_runs_are_bit_reproducible(
     made = env_factory(found).make(training=True)
     assert type(made) is env
     made.close()
-    line = actors_line(found)
-    said = "2 env" in line and "env.vectorization=sync" in line
-    assert said == (overrides[0] in ("trainer=sync", "actor_manager=serial"))

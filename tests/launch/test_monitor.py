@@ -1,4 +1,4 @@
-"""The process beside a command: hangs that hold the interpreter lock, deaths without a word."""
+"""The process beside a command: hangs that hold the interpreter lock, Ctrl-C that nothing hears."""
 
 from __future__ import annotations
 
@@ -29,7 +29,6 @@ RUN = (
     "actor_manager.n_buffer=10",
 )
 HOLDS = (*RUN, "env.id=Holds-v0", "env.kwargs={at: 100, marker: holds}")
-ENDED = "ended without a report: killed, crashed, or ended by os._exit"
 
 
 def is_pending(pid: int, signum: int) -> bool:
@@ -59,7 +58,6 @@ def test_a_call_that_keeps_the_interpreter_lock_ends_the_run_with_its_stack(
     facts = facts_of(tmp_path / "run")
     assert facts["status"] == "failed"
     assert facts["exit_reason"].startswith("Stalled: no Python code ran for 3 s")
-    assert " in go_wrong\n" in facts["traceback"]
 
 
 @pytest.mark.slow
@@ -75,39 +73,10 @@ def test_a_second_ctrl_c_ends_a_command_that_cannot_hear_any(tmp_path: Path) -> 
             run.until(lambda: not is_pending(monitor, signal.SIGINT))
         status, said = run.ended()
     assert status == -signal.SIGKILL, said
-    assert said.endswith("a second Ctrl-C was not answered within 3 s; killing it\n")
+    assert "a second Ctrl-C was not answered within 3 s; killing it\n" in said
     facts = facts_of(tmp_path / "run")
     assert facts["status"] == "interrupted"
     assert facts["exit_reason"].startswith("killed: a second Ctrl-C")
-
-
-@pytest.mark.parametrize(
-    ("name", "ends"),
-    sampled([("Leaves", 0), ("Faults", -signal.SIGSEGV), ("Calm", -signal.SIGKILL)], every=3),
-)
-def test_a_death_without_a_word_is_reported(tmp_path: Path, name: str, ends: int) -> None:
-    with Command(tmp_path, *RUN, f"env.id={name}-v0", "env.kwargs.at=300") as run:
-        until_it_learns(run, tmp_path)
-        if name == "Calm":
-            run.send(signal.SIGKILL)
-        status, said = run.ended()
-    assert status == ends, said
-    assert said.endswith(f"\nborder-train: {ENDED}\n")
-    assert ("in go_wrong" in said) == (name == "Faults")
-    facts = facts_of(tmp_path / "run")
-    assert (facts["status"], facts["exit_reason"]) == ("killed", ENDED)
-
-
-@pytest.mark.parametrize("command", ["eval", "record"])
-def test_the_other_commands_have_a_monitor_too(command: str) -> None:
-    """Python's own way out stands for an environment's."""
-    code = (
-        "import os, runpy, sys; sys.argv = ['x', 'RUN_DIR']; "
-        f"import border_cli.cli.{command} as module; module.main = lambda: os._exit(0); "
-        "module.command()"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stderr == f"\nborder-{command}: {ENDED}\n"
 
 
 # What the monitor makes of what it hears
@@ -115,7 +84,7 @@ def test_the_other_commands_have_a_monitor_too(command: str) -> None:
 
 @pytest.fixture
 def monitor() -> Monitor:
-    monitor = Monitor("border-train", os.getppid(), -1, None)
+    monitor = Monitor("border-train", os.getppid(), -1)
     monitor.hear("2.0 ")
     return monitor
 

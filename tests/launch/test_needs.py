@@ -19,20 +19,16 @@ from border_cli.core.words import size
 from border_cli.launch.build import build_agent, env_factory
 from border_cli.launch.effective import EffectiveSettings, effective_settings
 from border_cli.launch.needs import (
-    LOADED,
     TRAINED,
-    AgentSizes,
     Needs,
     Part,
-    agent_sizes,
-    loading_needs,
+    agent_part,
     refuse_unmet,
     row_nbytes,
     training_needs,
 )
 from border_cli.registry import REPLAY_BUFFERS
 
-AGENT = AgentSizes(parameters=250_000, state=4_000_000)
 ROOM = 1000  # bytes
 
 
@@ -47,7 +43,8 @@ def spec_of(effective: EffectiveSettings) -> EnvSpec:
 
 def needs(*overrides: str) -> dict[str, Part]:
     effective = settings(*overrides)
-    found = training_needs(effective, spec_of(effective), AGENT)
+    spec = spec_of(effective)
+    found = training_needs(effective, spec, build_agent(effective, spec))
     assert found.nbytes == sum(each.nbytes for each in found.parts)
     return {each.what: each for each in found.parts}
 
@@ -95,32 +92,26 @@ def test_a_data_set_counts_with_its_rows(tmp_path: Path) -> None:
 
 def test_an_agent_is_counted_with_targets_and_optimiser() -> None:
     effective = settings("agent.hidden=[4]")
-    found = agent_sizes(effective, build_agent(effective, spec_of(effective)))
-    assert found.parameters == (4 * 4 + 4) + (4 * 2 + 2)
+    found = agent_part(effective, build_agent(effective, spec_of(effective)))
+    parameters = (4 * 4 + 4) + (4 * 2 + 2)
+    assert found.because.startswith(f"parameters={parameters}, agent.batch_size=")
     # weights, targets, two averages of Adam, its counter once for each of four tensors, and the
     # state of the generator of noise
     generator = torch.Generator().get_state().nbytes
-    assert found.state == 4 * 4 * found.parameters + 4 * 4 + generator
+    assert found.nbytes == TRAINED * (4 * 4 * parameters + 4 * 4 + generator)
 
 
 def test_averages_that_an_optimiser_makes_at_the_first_update_are_counted() -> None:
     sizes = []
     for typed in ("agent.optimizer=adam", "agent.optimizer=RMSprop"):
         effective = settings("agent.hidden=[256,256]", typed)
-        sizes.append(agent_sizes(effective, build_agent(effective, spec_of(effective))).state)
+        sizes.append(agent_part(effective, build_agent(effective, spec_of(effective))).nbytes)
     assert sizes[1] == pytest.approx(sizes[0], rel=0.02)
 
 
 def test_an_agent_without_weights_takes_nothing() -> None:
     effective = settings("agent=random")
-    found = agent_sizes(effective, build_agent(effective, spec_of(effective)))
-    assert found == AgentSizes(parameters=0, state=0)
-
-
-def test_training_keeps_more_of_an_agent_than_acting() -> None:
-    assert needs()["agent"].nbytes == TRAINED * AGENT.state
-    loaded = loading_needs(settings(), AGENT, "a checkpoint")
-    assert (loaded.name, loaded.nbytes) == ("a checkpoint", LOADED * AGENT.state)
+    assert agent_part(effective, build_agent(effective, spec_of(effective))).nbytes == 0
 
 
 def needing(*nbytes: int, name: str = "the run") -> Needs:
@@ -138,7 +129,7 @@ def test_a_refusal_of_the_largest_job_names_the_numbers_the_limit_and_the_settin
     small, large = needing(950, name="job 0"), needing(400, 1200, name="job 1")
     text = (
         "job 1 needs 1.6 kB of memory, but 1 kB is available, of which a "
-        "tenth stays for all else: part 1 1.2 kB (a=1200), part 0 400 B (a=400)."
+        "tenth stays for all else: part 0 400 B (a=400), part 1 1.2 kB (a=1200)."
     )
     with pytest.raises(ConfigError, match=re.escape(text)):
         refuse_unmet([small, large], ROOM)

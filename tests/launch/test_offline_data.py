@@ -16,7 +16,7 @@ from fakes import FakeAgent
 
 from border_cli.config.compose import compose
 from border_cli.core.config import RunConfig
-from border_cli.core.errors import CheckpointError, ConfigError
+from border_cli.core.errors import ConfigError
 from border_cli.core.interfaces import ReplayBuffer
 from border_cli.core.spaces import BoxSpace, DiscreteSpace, EnvSpec
 from border_cli.core.types import Transitions
@@ -187,14 +187,6 @@ def test_a_missing_package_is_said_with_the_line_that_installs_it(
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ConfigError, match=r'pip install "border-cli\[offline\]"'):
         check_dataset(effective_settings(config_of()), spec_of())
-
-
-def test_a_run_that_goes_on_cannot_without_its_data_set() -> None:
-    config = replace(config_of(), resume="somewhere")
-    with pytest.raises(
-        CheckpointError, match=f"cannot be resumed without its data set: .*{NUMBERS}"
-    ):
-        check_dataset(effective_settings(config), spec_of())
 
 
 def test_offline_needs_a_data_set() -> None:

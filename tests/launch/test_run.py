@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import signal
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +25,6 @@ from border_cli.agent.config import DqnConfig
 from border_cli.config.job import Job
 from border_cli.core.config import (
     CheckpointConfig,
-    RecorderConfig,
     RunConfig,
     TrainerConfig,
 )
@@ -39,9 +36,8 @@ from border_cli.core.types import Metrics
 from border_cli.env.config import GymConfig
 from border_cli.evaluator.config import EpisodesConfig
 from border_cli.launch.run import Run, RunOptions, run_job
-from border_cli.recorder.config import ConsoleConfig, JsonlConfig, TensorboardConfig
+from border_cli.recorder.config import JsonlConfig, TensorboardConfig
 from border_cli.recorder.read import read_metrics
-from border_cli.registry import RECORDERS, register_builtin
 from border_cli.replay_buffer.config import PrioritizedConfig, UniformConfig
 from border_cli.run.finding import find_checkpoint, steps_saved
 from border_cli.run.manifest import verify
@@ -196,26 +192,6 @@ def test_another_seed_gives_other_weights(tmp_path: Path) -> None:
 # Runs that do not reach their end ---------------------------------------------------------------
 
 
-@dataclass(kw_only=True)
-class UnwritableConfig(RecorderConfig):
-    """A recorder that cannot be opened."""
-
-
-class Unwritable:
-    def __init__(self, config: UnwritableConfig, **runtime: Any) -> None:
-        del config
-        raise PermissionError(13, "Permission denied", str(runtime["info"].run_dir))
-
-
-@pytest.fixture(scope="module", autouse=True)
-def registered() -> Iterator[None]:
-    register_builtin()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(RECORDERS, "_entries", dict(RECORDERS._entries))
-        RECORDERS.register("unwritable_in_a_test", UnwritableConfig, f"{__name__}:Unwritable")
-        yield
-
-
 class Recording(ListRecorder):
     """Counts its closings, keeps how the run ended, and acts at a given row."""
 
@@ -277,15 +253,6 @@ def test_settings_that_only_a_component_can_refuse_close_what_was_open(tmp_path:
         trained(make_config("sync", env=env), tmp_path, recorders=[recorder])
     assert facts(tmp_path)["status"] == "failed"
     assert recorder.closings == 1
-
-
-def test_a_recorder_that_cannot_be_opened_closes_those_before_it(tmp_path: Path) -> None:
-    before = open_files()
-    recorders = {"jsonl": JsonlConfig(), "mine": UnwritableConfig()}
-    with pytest.raises(ConfigError, match="Permission denied"):
-        trained(make_config("sync", recorder=recorders), tmp_path)
-    assert open_files() == before
-    assert facts(tmp_path)["status"] == "failed"
 
 
 def test_the_limit_that_ended_the_run_is_the_one_that_is_told(tmp_path: Path) -> None:
@@ -401,32 +368,3 @@ def test_a_part_that_hangs_as_it_is_closed_is_found_too(tmp_path: Path) -> None:
     with pytest.raises(HEARD, match=r"threading\.Event\(\)\.wait\(20\)"):
         trained(make_config("sync", trainer=trainer), tmp_path, recorders=[HangingRecorder()])
     assert facts(tmp_path)["status"] == "failed"
-
-
-# Nothing is left --------------------------------------------------------------------------------
-
-
-def open_files() -> list[str]:
-    gc.collect()
-    links = []
-    for each in Path("/proc/self/fd").iterdir():
-        try:
-            links.append(str(each.readlink()))
-        except OSError:  # the folder's own descriptor is gone
-            continue
-    return sorted(link for link in links if not link.startswith("/proc/"))
-
-
-@pytest.mark.slow
-def test_five_runs_in_one_process_leave_no_thread_and_no_open_file(tmp_path: Path) -> None:
-    recorders = {
-        "jsonl": JsonlConfig(), "tensorboard": TensorboardConfig(), "console": ConsoleConfig(),
-    }  # fmt: skip
-    trainer = AsyncConfig(**BUDGET | {"max_opt_steps": 60})
-    config = make_config("async-thread", recorder=recorders, trainer=trainer)
-    trained(config, tmp_path / "first")  # torch and friends open what they keep
-    threads, files = set(threading.enumerate()), open_files()
-    for i in range(5):
-        trained(config, tmp_path / str(i))
-    assert set(threading.enumerate()) == threads
-    assert open_files() == files

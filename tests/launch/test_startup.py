@@ -3,13 +3,12 @@ from __future__ import annotations
 import gc
 import subprocess
 import sys
-from io import StringIO
 from pathlib import Path
 
 import pytest
 
 from border_cli.cli.train import main
-from border_cli.launch.startup import collect_from_here, counting_jobs, not_collecting
+from border_cli.launch.startup import collect_from_here, not_collecting
 
 AT_EXIT = """
 import atexit, gc
@@ -36,16 +35,6 @@ def test_a_run_collects_and_passes_over_what_the_start_left() -> None:
     assert gc.get_freeze_count() == 0
 
 
-def test_a_caller_who_switched_it_off_finds_it_off() -> None:
-    gc.disable()
-    try:
-        with not_collecting():
-            collect_from_here()
-        assert not gc.isenabled()
-    finally:
-        gc.enable()
-
-
 def test_a_refusal_leaves_the_collector_as_it_was() -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["env=cartpole", "agent.gama=1"])
@@ -60,23 +49,3 @@ def test_the_end_of_a_command_passes_over_all_that_is_loaded(tmp_path: Path) -> 
     version, before, at_exit = done.stdout.splitlines()
     assert version.startswith("border_cli ")
     assert (before, at_exit) == ("frozen before: 0", "frozen at the end: True")
-
-
-class Terminal(StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-@pytest.mark.parametrize(
-    ("kind", "jobs", "counts"), [(Terminal, 40, True), (Terminal, 3, False), (StringIO, 40, False)]
-)
-def test_the_jobs_of_a_large_sweep_are_counted_on_a_terminal(
-    kind: type[StringIO], jobs: int, counts: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shown = kind()
-    monkeypatch.setattr(sys, "stderr", shown)
-    with counting_jobs() as show:
-        for number in range(1, jobs + 1):
-            show(number)
-    assert ("checking jobs: 40" in shown.getvalue()) is counts
-    assert shown.getvalue() == "" or shown.getvalue().endswith(" \r")  # and the line is empty again

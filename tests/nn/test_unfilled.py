@@ -14,7 +14,7 @@ from border_cli.config.compose import compose
 from border_cli.core.machine import resident_bytes
 from border_cli.launch.build import build_agent, build_dry_agent, env_factory
 from border_cli.launch.effective import effective_settings
-from border_cli.launch.needs import agent_sizes
+from border_cli.launch.needs import agent_part
 from border_cli.nn.unfilled import LARGE_NBYTES, Unfilled
 
 MIB = 2**20
@@ -35,7 +35,7 @@ def test_an_agent_counts_the_same_without_contents(typed: tuple[str, ...]) -> No
     effective = effective_settings(compose(*typed, "agent.hidden=[600,600]"))  # above 1 MiB
     spec = env_factory(effective).spec
     counted, built = build_dry_agent(effective, spec), build_agent(effective, spec)
-    assert agent_sizes(effective, counted) == agent_sizes(effective, built)
+    assert agent_part(effective, counted) == agent_part(effective, built)
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
@@ -45,7 +45,7 @@ def test_what_is_counted_takes_no_memory(typed: tuple[str, ...]) -> None:
     spec = env_factory(effective).spec
     before = resident_bytes()
     agent = build_dry_agent(effective, spec)
-    assert agent_sizes(effective, agent).state > 4 * 8000 * 8000 * 4
+    assert agent_part(effective, agent).nbytes > 4 * 8000 * 8000 * 4
     assert resident_bytes() - before < 150 * MIB
 
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from border_cli.core.interfaces import Env, EnvFactory, Policy, StepProcessor, Translator
 from border_cli.core.rows import columns_of
 from border_cli.core.spaces import EnvSpec
-from border_cli.core.threads import BLAS_VARIABLES, blas_threads
+from border_cli.core.threads import BLAS_VARIABLES
 from border_cli.core.types import Array, Beat, State, Step, Transitions
 
 NEVER = 1_000_000_000
@@ -69,8 +69,8 @@ def be_signalled(_: int) -> None:
 
 
 def describe(_: int) -> str:
-    """How the process stands: its nice value, its BLAS threads, what its environment says."""
-    return f"{os.nice(0)} {blas_threads()} {' '.join(os.environ[name] for name in BLAS_VARIABLES)}"
+    """How the process stands: its nice value, and its BLAS threads as its environment says."""
+    return f"{os.nice(0)} {' '.join(os.environ[name] for name in BLAS_VARIABLES)}"
 
 
 def rank(_: int) -> str:
