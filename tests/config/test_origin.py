@@ -168,9 +168,7 @@ def test_tab_offers_what_follows_a_run(
 ) -> None:
     first(*FIRST)
     for line, offered in [
-        ("--from fi", "first"),
         ("--from first agent.gam", "agent.gamma="),
-        ("--from first agent.gamma=", "agent.gamma=0.9"),
         ("--fr", "--from"),
     ]:
         monkeypatch.setenv("COMP_LINE", f"border-train {line}")
