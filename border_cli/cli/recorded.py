@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from border_cli.api import load_agent
-from border_cli.config.saved import read_plain
 from border_cli.core.config import RunConfig
 from border_cli.core.errors import ConfigError
 from border_cli.core.interfaces import Agent
@@ -31,9 +30,9 @@ def loaded(
         agent = random_agent(effective)
         return agent, agent.snapshot()
     _, agent, counters = load_agent(run_dir, name, trust=trust)
-    if effective.config.init_from is not None or not effective.has_actors:
-        return agent, agent.snapshot(env_steps=PAST_SCHEDULES)
-    return agent, agent.snapshot(env_steps=int(counters["env_steps"]))
+    explored = effective.config.init_from is not None or not effective.has_actors
+    env_steps = PAST_SCHEDULES if explored else int(counters["env_steps"])
+    return agent, agent.snapshot(env_steps=env_steps)
 
 
 def players(run_dir: Path, policies: Sequence[tuple[str, float]], episodes: int) -> list[Player]:
@@ -75,8 +74,8 @@ def document(dataset: str, recorded: Recorded) -> dict[str, Any]:
     }
 
 
-def print_recorded(dataset: str, recorded: Recorded, env_words: Sequence[str]) -> None:
-    """What each policy played, the reference scores, and what to type next; see `typed_env`."""
+def print_recorded(run_dir: Path, dataset: str, recorded: Recorded) -> None:
+    """What each policy played, the reference scores, and what to type next."""
     console = terminal.make_console()
     table = terminal.make_table("policy", "updates", "episodes", "steps", "mean return", "std")
     for each in recorded.played:
@@ -97,34 +96,14 @@ def print_recorded(dataset: str, recorded: Recorded, env_words: Sequence[str]) -
         low, high = recorded.references
         references = f"{low:.2f} of random actions, {high:.2f} of the best model"
     lines.append(("references", references))
-    lines.append(("next", _next_command(dataset, recorded.effective.config, env_words)))
+    lines.append(("next", _next_command(run_dir, dataset, recorded.effective.config)))
     terminal.header(console, lines)
 
 
-def _next_command(dataset: str, config: RunConfig, env_words: Sequence[str]) -> str:
+def _next_command(run_dir: Path, dataset: str, config: RunConfig) -> str:
+    """Trains offline in the environment of the run, with whatever else was set for it."""
     known = OFFLINE_AGENT in AGENTS.names()
     agent = OFFLINE_AGENT if known else AGENTS.entry_of(config.agent).name
-    words = [
-        f"agent={agent}",
-        *_env_words(config, env_words),
-        "trainer=offline",
-        setting("replay_buffer.dataset", dataset),
-    ]
-    return " ".join([shell_command("border-train"), *map(shlex.quote, words)])
-
-
-def typed_env(run_dir: Path) -> list[str]:
-    """What was typed of the environment when the run began."""
-    file = run_dir / ".hydra" / "overrides.yaml"
-    typed = read_plain(file) if file.is_file() else []
-    words = [str(each) for each in typed] if isinstance(typed, list) else []
-    return [each for each in words if each.lstrip("+").startswith(("env=", "env."))]
-
-
-def _env_words(config: RunConfig, typed: Sequence[str]) -> list[str]:
-    """How the environment was typed; by its id where that is not known. What can name a module is
-    taken from the settings, which were checked."""
-    words = [each for each in typed if not each.lstrip("+").startswith("env.id=")]
-    if not any(each.lstrip("+").startswith("env=") for each in words):
-        words.insert(0, setting("env.id", str(config.env.id)))
-    return [*words, f"imports=[{','.join(config.imports)}]"] if config.imports else words
+    words = [f"agent={agent}", "trainer=offline", setting("replay_buffer.dataset", dataset)]
+    typed = map(shlex.quote, ["--from", str(run_dir), *words])
+    return " ".join([shell_command("border-train"), *typed])

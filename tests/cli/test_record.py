@@ -192,12 +192,12 @@ def test_the_table_and_the_next_command(run_dir: Path, datasets: Path, capsys: C
     command = said.splitlines()[-1].split()
     assert command[0] == "next"
     assert command[1].endswith("border-train")
-    assert command[3:] == [
-        *("env=cartpole", "env.max_episode_steps=60"),
-        *("trainer=offline", "replay_buffer.dataset=my/pole-v0"),
+    assert command[2:] == [
+        *("--from", str(run_dir), "agent=iql", "trainer=offline"),
+        "replay_buffer.dataset=my/pole-v0",
     ]
     quick = [each for each in QUICK if "warmup" not in each]
-    words = ["agent=dqn", *command[3:], *quick, "quiet=true", "recorder=none", "run_dir=next"]
+    words = [*command[2:], *quick, "quiet=true", "recorder=none", "run_dir=next"]
     assert train_status(*words) == 0
     assert facts_of(Path("next"))["opt_steps"] == 2
 

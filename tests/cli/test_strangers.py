@@ -227,7 +227,7 @@ def test_trust_is_no_setting(folder: Path, ran: Path, capsys: Capture) -> None:
         assert said in capsys.readouterr().err
     assert eval_status(str(ran), "trust=maybe") == 2
     assert "trust must be true or false, got 'maybe'" in capsys.readouterr().err
-    for command in (eval_status, record_status, train_status):
+    for command in (eval_status, train_status):
         assert command("--help") == 0
         assert "trust=true" in capsys.readouterr().out
 
@@ -317,16 +317,6 @@ def test_a_resume_writes_no_file_that_saved_settings_of_hydra_name(
     assert train_status(f"resume={run_dir}", "trainer.max_opt_steps=3") == 2
     assert "Hydra settings (`hydra:`) are not read from a run" in capsys.readouterr().err
     assert (folder / "precious").read_text() == "precious"
-
-
-def test_a_bomb_beside_the_settings_is_refused_before_anything_is_played(
-    attack: Attack, capsys: Capture
-) -> None:
-    run_dir = attack("seed: 0", "seed: 0")
-    lines = ["- &a0 [x, x]", *(f"- &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 12))]
-    (run_dir / ".hydra" / "overrides.yaml").write_text("\n".join(lines))
-    assert record_status(str(run_dir), "dataset=my/x-v0", "episodes=1") == 2
-    assert "overrides.yaml: line 2 has an alias" in capsys.readouterr().err
 
 
 def test_what_a_run_names_cannot_steer_the_terminal(
