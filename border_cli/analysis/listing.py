@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -10,12 +11,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from fnmatch import fnmatchcase
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from border_cli.analysis.load import Run, Value
-from border_cli.core.errors import CheckpointError, ConfigError
+from border_cli.core.errors import ConfigError
 from border_cli.core.files import METRICS, readable_bytes
 from border_cli.core.words import did_you_mean
 from border_cli.recorder.read import last_rows, number
@@ -28,37 +28,34 @@ SPANS = ("duration", "age")  # compared in seconds; `90`, `15m`, `2h`, `7d`
 _CONDITION = re.compile(r"(?P<key>[\w./-]+?)(?P<how>==|!=|<=|>=|=|<|>)(?P<value>.*)", re.DOTALL)
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)([smhdw]?)")
 _ORDERS: dict[str, Callable[[Any, Any], bool]] = {
-    "<": lambda found, asked: found < asked,
-    "<=": lambda found, asked: found <= asked,
-    ">": lambda found, asked: found > asked,
-    ">=": lambda found, asked: found >= asked,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+KEYS = (  # of the values of a row; duration and age are in seconds
+    *("status", "agent", "env", "seed", "best", "last", "opt_steps", "env_steps"),
+    *("duration", "age", "host", "started", "ended", "reason", "folder"),
+)
+# What a list shows of the newest rows of metrics, and under which names they have it
+_MEASURED = {
+    "last": "eval/return",
+    "opt_steps": "opt_steps",
+    "env_steps": "env_steps",
+    "duration": "time_s",
 }
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One run of a list, or one job of a sweep that has no run.
-
-    `values` by the names of the columns: status, agent, env, seed, best, last, opt_steps,
-    env_steps, duration and age in seconds, host, started, ended, reason, folder.
-    """
+    """One run of a list, or one job of a sweep that has no run."""
 
     folder: Path
-    values: Mapping[str, Value]
+    values: Mapping[str, Value]  # by `KEYS`
+    settings: Mapping[str, Value]  # of a job that has no run what was typed for it
     run: Run | None = None
     job: int | None = None  # its number in the listed sweep
     swept: Mapping[str, str | None] = field(default_factory=dict)  # of such a job
-    typed: Mapping[str, str] = field(default_factory=dict)  # of a job that has no run
-
-    @cached_property
-    def settings(self) -> Mapping[str, Value]:
-        """Those of the run; of a job without a run what was typed for it."""
-        if self.run is None:
-            return self.typed
-        try:
-            return self.run.settings
-        except CheckpointError:  # damaged: the list has the run all the same
-            return {}
 
     def value(self, key: str) -> Value:
         """Of a column or a setting; None where the run has none."""
@@ -69,61 +66,52 @@ def row_of(run: Run, now_s: float) -> Row:
     """What a list shows of a run; of one that is running, or was killed, as of its newest row of
     metrics."""
     facts = run.facts
-    newest = {} if "duration_s" in facts else _newest(run.folder)
-    return Row(
-        folder=run.folder,
-        run=run,
-        values={
-            "status": run.status,
-            "agent": run.agent,
-            "env": run.env,
-            "seed": run.seed,
-            "best": newest.get("best", facts.get("best_score")),
-            "last": newest.get("last", facts.get("final_score")),
-            "opt_steps": newest.get("opt_steps", facts.get("opt_steps")),
-            "env_steps": newest.get("env_steps", facts.get("env_steps")),
-            "duration": newest.get("time_s", facts.get("duration_s")),
-            "age": _age_s(facts.get("started"), now_s),
-            "host": facts.get("host"),
-            "started": facts.get("started"),
-            "ended": _text(facts.get("ended")),
-            "reason": facts.get("exit_reason"),
-            "folder": str(run.folder),
-        },
-    )
+    values = {
+        "status": run.status,
+        "agent": run.agent,
+        "env": run.env,
+        "seed": run.seed,
+        "best": facts.get("best_score"),
+        "last": facts.get("final_score"),
+        "opt_steps": facts.get("opt_steps"),
+        "env_steps": facts.get("env_steps"),
+        "duration": facts.get("duration_s"),
+        "age": _age_s(facts.get("started"), now_s),
+        "host": facts.get("host"),
+        "started": facts.get("started"),
+        "ended": facts.get("ended"),
+        "reason": facts.get("exit_reason"),
+        "folder": str(run.folder),
+    }
+    if values["duration"] is None:
+        values |= _newest(run.folder)
+    return Row(folder=run.folder, run=run, values=values, settings=facts.get("settings", {}))
 
 
 def row_of_job(job: JobRow) -> Row:
     """A job of a sweep that has no run directory yet, or none that can be read."""
     typed = job.job.values
-    names = ("agent", "env", "seed", *_FIGURES, "host", "started", "ended")
-    values: dict[str, Value] = {"status": job.status, **dict.fromkeys(names)}
-    values |= {name: typed.get(name) for name in ("agent", "env")}
-    with suppress(ValueError, KeyError):
-        values["seed"] = int(typed["seed"])
-    values |= {"reason": job.reason or None, "folder": str(job.folder)}
-    return Row(folder=job.folder, values=values, typed=typed)
-
-
-_FIGURES = ("best", "last", "opt_steps", "env_steps", *SPANS)
+    seed = typed.get("seed", "")
+    known = {
+        "status": job.status,
+        "agent": typed.get("agent"),
+        "env": typed.get("env"),
+        "seed": int(seed) if seed.isdecimal() else None,
+        "reason": job.reason or None,
+        "folder": str(job.folder),
+    }
+    return Row(folder=job.folder, values=dict.fromkeys(KEYS) | known, settings=typed)
 
 
 def _newest(folder: Path) -> dict[str, Any]:
     """Counters and scores of a run that has written no end, as of its metrics and best model."""
     found: dict[str, Any] = {}
-    for row in reversed(last_rows(folder / METRICS)):
-        for name in ("opt_steps", "env_steps", "time_s"):
-            found.setdefault(name, row.get(name))
-        if (last := row.get("eval/return")) is not None:
-            found["last"] = last
-            break
-    with suppress(ValueError, KeyError, TypeError, RecursionError):
+    for row in last_rows(folder / METRICS):
+        measured = {name: row.get(metric) for name, metric in _MEASURED.items()}
+        found |= {name: value for name, value in measured.items() if value is not None}
+    with suppress(ValueError, LookupError, TypeError):
         found["best"] = number(json.loads(readable_bytes(folder / "best" / "score.json"))["score"])
-    return {name: value for name, value in found.items() if value is not None}
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) else None
+    return found
 
 
 def _age_s(started: str | None, now_s: float) -> float | None:
@@ -150,32 +138,25 @@ def ordered(rows: Sequence[Row], key: str) -> list[Row]:
     value; `-key` is the other way round."""
     name = key.removeprefix("-")
     _refuse_unknown(name, rows)
-    numbers: list[tuple[float, Row]] = []
-    texts: list[tuple[str, Row]] = []
-    missing: list[Row] = []
-    for row in rows:
-        value = row.value(name)
-        if value is None:
-            missing.append(row)
-        elif isinstance(value, int | float):
-            numbers.append((value, row))
-        else:
-            texts.append((str(value), row))
     turned = key.startswith("-")
+    valued = [(row.value(name), row) for row in rows]
+    numbers = [(value, row) for value, row in valued if isinstance(value, int | float)]
+    missing = [row for value, row in valued if value is None]
+    texts = [
+        (str(value), row) for value, row in valued if not isinstance(value, int | float | None)
+    ]
     numbers.sort(key=lambda each: each[0], reverse=not turned)
     texts.sort(key=lambda each: each[0], reverse=turned)
     return [*(row for _, row in numbers), *(row for _, row in texts), *missing]
 
 
 def _refuse_unknown(key: str, rows: Sequence[Row]) -> None:
-    if not rows or any(key in row.values or key in row.settings for row in rows):
-        return
-    columns = dict.fromkeys(name for row in rows for name in row.values)
     settings = dict.fromkeys(name for row in rows for name in row.settings)
-    near = did_you_mean(key, [*columns, *settings])
+    if not rows or key in KEYS or key in settings:
+        return
     raise ConfigError(
-        f"unknown key {key!r}{near} (choose from {', '.join(columns)} and the settings of the "
-        "runs, such as agent.gamma)"
+        f"unknown key {key!r}{did_you_mean(key, [*KEYS, *settings])} (choose from "
+        f"{', '.join(KEYS)} and the settings of the runs, such as agent.gamma)"
     )
 
 
@@ -189,10 +170,8 @@ class _Condition:
     def holds(self, row: Row) -> bool:
         """Whether a row meets it; what has no value meets `!=` and `=null` alone."""
         found = row.value(self.key)
-        if self.how == "=":
-            return self._equals(found)
-        if self.how == "!=":
-            return not self._equals(found)
+        if self.how in ("=", "!="):
+            return self._equals(found) == (self.how == "=")
         if found is None:
             return False
         if isinstance(found, str):
@@ -202,14 +181,12 @@ class _Condition:
         return _ORDERS[self.how](found, self._number())
 
     def _equals(self, found: Value) -> bool:
-        if found is None:
-            return self.value == "null"
+        if found is None or self.value == "null":
+            return found is None and self.value == "null"
         if isinstance(found, str):
             return fnmatchcase(found, self.value)
-        if isinstance(found, bool):
-            return self.value.lower() == str(found).lower()
-        if isinstance(found, int | float):
-            return self.value != "null" and found == self._number()
+        if isinstance(found, int | float) and not isinstance(found, bool):
+            return found == self._number()
         return "".join(self.value.split()) == json.dumps(found, separators=(",", ":"))
 
     def _number(self) -> float:

@@ -148,7 +148,7 @@ def _runs(request: Request) -> list[Run]:
     from border_cli.analysis.listing import row_of, where
     from border_cli.analysis.load import load_runs
 
-    runs = load_runs(request.paths)
+    runs = load_runs(*request.paths)
     if not runs:
         raise CheckpointError(f"no runs in {', '.join(map(str, request.paths))}")
     if not request.where:

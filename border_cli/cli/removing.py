@@ -28,23 +28,23 @@ MOST_LISTED = 10
 class Removal:
     """What is removed of one run."""
 
-    run: Run
+    folder: Path
     nbytes: int
     what: str  # for a list of them
     remove: Callable[[], object]
 
 
-def remove_runs(runs: Sequence[Run], paths: Sequence[Path], *, agreed: bool) -> None:
+def remove_runs(folders: Sequence[Path], paths: Sequence[Path], *, agreed: bool) -> None:
     """Removes runs, and of `paths` the directories of sweeps in which no run is left."""
 
-    def planned(run: Run) -> Removal:
-        refuse_removal(run.folder)
-        nbytes = run_nbytes(run.folder)
-        return Removal(run, nbytes, size(nbytes), lambda: _remove(run.folder))
+    def planned(folder: Path) -> Removal:
+        refuse_removal(folder)
+        nbytes = run_nbytes(folder)
+        return Removal(folder, nbytes, size(nbytes), lambda: _remove(folder))
 
-    _carry_out(runs, planned, agreed=agreed)
+    _carry_out(folders, planned, agreed=agreed)
     for root in paths:
-        if any(root in run.folder.parents for run in runs) and not find_runs([root]):
+        if any(root in folder.parents for folder in folders) and not find_runs([root]):
             remove_sweep(root)
 
 
@@ -53,89 +53,73 @@ def _remove(folder: Path) -> None:
         complain("border-runs", f"{folder} stays, with files that no run has written")
 
 
-def prune_runs(runs: Sequence[Run], *, keep: str, agreed: bool) -> None:
+def prune_runs(folders: Sequence[Path], *, keep: str, agreed: bool) -> None:
     """Removes checkpoints beyond the newest `keep`."""
     if not keep.isdecimal():
         raise ConfigError(f"--keep must be an integer of at least 0, got {keep!r}")
-    newest = int(keep)
 
-    def planned(run: Run) -> Removal | None:
-        interval = _milestone_interval(run)
-        found = surplus_of(run.folder, keep=newest, milestone_interval=interval)
+    def planned(folder: Path) -> Removal | None:
+        kept = {"keep": int(keep), "milestone_interval": _milestone_interval(folder)}
+        found = surplus_of(folder, **kept)
         if not found.checkpoints and not found.nbytes:
             return None
         what = f"{counted(found.checkpoints, 'checkpoint')}, {size(found.nbytes)}"
-        return Removal(
-            run,
-            found.nbytes,
-            what,
-            lambda: prune(run.folder, keep=newest, milestone_interval=interval),
-        )
+        return Removal(folder, found.nbytes, what, lambda: prune(folder, **kept))
 
-    _carry_out(runs, planned, agreed=agreed)
+    _carry_out(folders, planned, agreed=agreed)
 
 
-def _milestone_interval(run: Run) -> int:
+def _milestone_interval(folder: Path) -> int:
     """Raises `CheckpointError` where it is unknown: milestones must not be taken for old."""
-    interval = run.settings.get("checkpoint.milestone_interval", 0)
+    interval = Run(folder).settings.get("checkpoint.milestone_interval", 0)
     if not isinstance(interval, int) or interval < 0:
-        raise CheckpointError(f"{run.folder}: checkpoint.milestone_interval is {interval!r}")
+        raise CheckpointError(f"{folder}: checkpoint.milestone_interval is {interval!r}")
     return interval
 
 
 def _carry_out(
-    runs: Sequence[Run], planned: Callable[[Run], Removal | None], *, agreed: bool
+    folders: Sequence[Path], planned: Callable[[Path], Removal | None], *, agreed: bool
 ) -> None:
     """Lists, asks and removes; a run that is refused or fails is reported, and the status is 1."""
-    failures = Failures()
-    removals = []
-    for run in runs:
-        with failures.reported():
-            removals.append(planned(run))
-    found = [each for each in removals if each is not None]
-    if found:
-        _ask_and_remove(found, failures, agreed=agreed)
-    else:
+    failures: list[Exception] = []
+    found: list[Removal] = []
+    for folder in folders:
+        with _reported(failures):
+            removal = planned(folder)
+            found += [removal] if removal is not None else []
+    for each in found[:MOST_LISTED]:
+        say(f"{each.folder}  {each.what}")
+    if len(found) > MOST_LISTED:
+        say(f"… and {len(found) - MOST_LISTED:,} more")
+    if not found:
         say("nothing to remove")
-    if failures.num:
+    elif not agreed and not _agrees(found):
+        say("nothing was removed")
+    else:
+        freed = 0
+        for each in found:
+            with _reported(failures):
+                each.remove()
+                freed += each.nbytes
+        say(f"freed {size(freed)}")
+    if failures:
         sys.exit(1)
 
 
-def _ask_and_remove(found: Sequence[Removal], failures: Failures, *, agreed: bool) -> None:
-    for each in found[:MOST_LISTED]:
-        say(f"{each.run.folder}  {each.what}")
-    if len(found) > MOST_LISTED:
-        say(f"… and {len(found) - MOST_LISTED:,} more")
-    total = f"{counted(len(found), 'run')}, {size(sum(each.nbytes for each in found))}"
-    if not agreed and not _agrees(f"remove this from {total}?"):
-        say("nothing was removed")
-        return
-    freed = 0
-    for each in found:
-        with failures.reported():
-            each.remove()
-            freed += each.nbytes
-    say(f"freed {size(freed)}")
+@contextmanager
+def _reported(failures: list[Exception]) -> Iterator[None]:
+    """Within the block what is refused or fails is told on standard error, and noted."""
+    try:
+        yield
+    except (BorderError, OSError) as error:
+        complain("border-runs", error)
+        failures.append(error)
 
 
-class Failures:
-    """Counts what was refused or failed, and reports it on standard error."""
-
-    def __init__(self) -> None:
-        self.num = 0
-
-    @contextmanager
-    def reported(self) -> Iterator[None]:
-        try:
-            yield
-        except (BorderError, OSError) as error:
-            self.num += 1
-            complain("border-runs", error)
-
-
-def _agrees(question: str) -> bool:
+def _agrees(found: Sequence[Removal]) -> bool:
     """Raises `ConfigError` where nobody can answer."""
     if not sys.stdin.isatty():
         raise ConfigError("nobody can be asked here: add --yes to remove without a question")
-    say(f"{question} [y/N]")
+    total = size(sum(each.nbytes for each in found))
+    say(f"remove this from {counted(len(found), 'run')}, {total}? [y/N]")
     return sys.stdin.readline().strip().lower() in ("y", "yes")
