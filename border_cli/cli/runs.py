@@ -235,7 +235,9 @@ def _text(value: Any, text: Callable[[Any], str]) -> str:
 
 
 def _padded(key: str, texts: Sequence[str]) -> list[str]:
-    room = [" " * (max(map(cell_len, texts)) - cell_len(each)) for each in texts]
+    widths = [cell_len(each) for each in texts]
+    widest = max(widths)
+    room = [" " * (widest - width) for width in widths]
     pairs = zip(room, texts, strict=True)
     return [space + each if key in TO_THE_RIGHT else each + space for space, each in pairs]
 
