@@ -8,7 +8,7 @@ bootstrap, which resamples the seeds of each environment.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
@@ -59,7 +59,7 @@ def mean_over_seeds(scores: NDArray[np.float64]) -> Estimate:
     seeds = len(scores)
     mid = scores.mean(axis=0)
     if seeds == 1:
-        return Estimate(mid, np.full_like(mid, np.nan), np.full_like(mid, np.nan))
+        return Estimate(mid, mid * np.nan, mid * np.nan)
     half = t_quantile(seeds - 1) * scores.std(axis=0, ddof=1) / math.sqrt(seeds)
     return Estimate(mid, mid - half, mid + half)
 
@@ -73,18 +73,16 @@ def iqm_over_seeds(scores: NDArray[np.float64], rng: np.random.Generator) -> Est
     return Estimate(mid, low, high)
 
 
-def resampled(
-    seeds: Sequence[int], rng: np.random.Generator, resamples: int = RESAMPLES
-) -> Indices:
+def resampled(seeds: Iterable[int], rng: np.random.Generator) -> Indices:
     """For each environment, which of its seeds are drawn, with replacement."""
-    return [rng.integers(each, size=(resamples, each)) for each in seeds]
+    return [rng.integers(each, size=(RESAMPLES, each)) for each in seeds]
 
 
 def bootstrap(statistic: Statistic, scores: Scores, indices: Indices) -> Estimate:
     """The statistic of the scores, with the interval of its values over the resamples."""
     mid = statistic(scores)
     if all(len(each) == 1 for each in scores):
-        return Estimate(mid, np.full_like(mid, np.nan), np.full_like(mid, np.nan))
+        return Estimate(mid, mid * np.nan, mid * np.nan)
     drawn = [each[index] for each, index in zip(scores, indices, strict=True)]  # each [R, S]
     low, high = np.percentile(statistic(drawn), INTERVAL, axis=0)
     return Estimate(mid, low, high)
@@ -132,4 +130,4 @@ def improvement_estimate(ours: Scores, theirs: Scores, rng: np.random.Generator)
         return improvement(scores[:count], scores[count:])
 
     both = [*ours, *theirs]
-    return bootstrap(statistic, both, resampled([len(each) for each in both], rng))
+    return bootstrap(statistic, both, resampled(map(len, both), rng))
