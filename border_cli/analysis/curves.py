@@ -205,7 +205,7 @@ def _finals(panels: Sequence[Panel], stat: str, rng: np.random.Generator) -> Ite
 
 def _normalized_everywhere(panels: Sequence[Panel], groups: Sequence[str]) -> dict[str, Scores]:
     """Of the groups that know normalised scores on every environment."""
-    found = {}
+    found: dict[str, Scores] = {}
     for group in groups:
         curves = [curve for each in panels for curve in each.curves if curve.group == group]
         scores = [each for curve in curves if (each := curve.normalized) is not None]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -17,6 +17,8 @@ METHODS = {
     "mean": "mean and 95 % interval (Student's t) over seeds",
     "iqm": "interquartile mean and 95 % interval (stratified bootstrap) over seeds",
 }
+
+UNKNOWN = Estimate(*np.full(3, np.nan))
 
 Row = list[str]
 
@@ -122,69 +124,54 @@ def _cell(text: str) -> str:
     return text.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ")
 
 
-def curves_csv(report: Report) -> str:
-    """One line per environment, group and step of a curve."""
-    head = ["env", "group", report.x_name, report.stat, "low", "high", "seeds"]
-    return _csv(head, _points(report))
+def csv_text(report: Report, kind: str) -> str:
+    """The curves, scores, improvements or profiles of a report; NaN is an empty cell, which
+    spreadsheets and pandas read as missing."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    for row in CSV[kind](report):
+        plain = [each.item() if isinstance(each, np.ndarray | np.generic) else each for each in row]
+        writer.writerow("" if value != value else value for value in plain)
+    return text.getvalue()
 
 
-def _points(report: Report) -> Iterator[list[object]]:
+def _curves(report: Report) -> Iterator[list[object]]:
+    yield ["env", "group", report.x_name, report.stat, "low", "high", "seeds"]
     for env, curves in report.panels:
         for curve in curves:
-            columns = np.column_stack([curve.x, *curve.y]).tolist()
-            for x, *values in columns:
+            for x, *values in np.column_stack([curve.x, *curve.y]).tolist():
                 whole = int(x) if x == int(x) else x
-                yield [env, curve.group, whole, *map(_exact, values), len(curve.runs)]
+                yield [env, curve.group, whole, *values, len(curve.runs)]
 
 
-def scores_csv(report: Report) -> str:
-    """One line per environment and group: the final scores."""
-    head = [
+def _scores(report: Report) -> Iterator[list[object]]:
+    yield [
         *("env", "group", "seeds", report.stat, "low", "high", "lowest", "highest"),
         *("normalised", "normalised_low", "normalised_high", "budget", "budget_unit"),
     ]
-    unknown = Estimate(*(np.array(np.nan) for _ in range(3)))
-    rows = (
-        [
-            *(each.env, each.group, each.seeds),
-            *(_exact(float(value)) for value in each.score or unknown),
-            *(_exact(each.lowest), _exact(each.highest)),
-            *(_exact(float(value)) for value in each.normalized or unknown),
-            *(each.budget, each.budget_unit),
-        ]
-        for each in report.finals
-    )
-    return _csv(head, rows)
+    for each in report.finals:
+        score, normalized = each.score or UNKNOWN, each.normalized or UNKNOWN
+        place = [each.env, each.group, each.seeds]
+        limits = [each.lowest, each.highest]
+        yield [*place, *score, *limits, *normalized, each.budget, each.budget_unit]
 
 
-def improvement_csv(report: Report) -> str:
-    """One line per pair of groups."""
-    rows = (
-        [each.group, each.other, *(_exact(float(v)) for v in each.probability), *each.seeds]
-        for each in report.improvements
-    )
-    head = ["group", "other", "probability", "low", "high", "seeds", "other_seeds"]
-    return _csv(head, rows)
+def _improvements(report: Report) -> Iterator[list[object]]:
+    yield ["group", "other", "probability", "low", "high", "seeds", "other_seeds"]
+    for each in report.improvements:
+        yield [each.group, each.other, *each.probability, *each.seeds]
 
 
-def profile_csv(report: Report) -> str:
-    """One line per group and normalised score."""
-    rows = (
-        [each.group, *map(_exact, values)]
-        for each in report.profiles
-        for values in np.column_stack([each.thresholds, *each.shares]).tolist()
-    )
-    return _csv(["group", "normalised_score", "share_above", "low", "high"], rows)
+def _profiles(report: Report) -> Iterator[list[object]]:
+    yield ["group", "normalised_score", "share_above", "low", "high"]
+    for each in report.profiles:
+        for values in np.column_stack([each.thresholds, *each.shares]).tolist():
+            yield [each.group, *values]
 
 
-def _exact(value: float) -> float | str:
-    """Empty for NaN, which is what spreadsheets and pandas read as missing."""
-    return "" if math.isnan(value) else value
-
-
-def _csv(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(head)
-    writer.writerows(rows)
-    return text.getvalue()
+CSV: Mapping[str, Callable[[Report], Iterator[list[object]]]] = {
+    "curves": _curves,
+    "scores": _scores,
+    "improvement": _improvements,
+    "profile": _profiles,
+}

@@ -5,8 +5,7 @@ matplotlib, which an extra installs, is imported by the function that makes a fi
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -15,7 +14,6 @@ from rich.text import Text
 from border_cli.analysis import tables
 from border_cli.analysis.chart import LINE, chart, color, mark
 from border_cli.analysis.curves import Report
-from border_cli.cli.plain_command import until_nobody_reads
 from border_cli.core.errors import RunFailed
 from border_cli.core.files import write_bytes
 from border_cli.recorder.terminal import make_console, make_table
@@ -43,28 +41,20 @@ def _content(suffix: str, report: Report, table: str | None) -> bytes:
         from border_cli.analysis.drawing import drawn
 
         return drawn(report, suffix[1:])
-    if suffix == ".md":
-        return tables.markdown(report).encode()
-    made: dict[str, Callable[[Report], str]] = {
-        "curves": tables.curves_csv,
-        "scores": tables.scores_csv,
-        "improvement": tables.improvement_csv,
-        "profile": tables.profile_csv,
-    }
-    return made[table or "curves"](report).encode()
+    text = (
+        tables.markdown(report) if suffix == ".md" else tables.csv_text(report, table or "curves")
+    )
+    return text.encode()
 
 
-def show(report: Report, *, curves: bool, files: Sequence[Path]) -> None:
+def show(report: Report, files: Sequence[Path]) -> None:
     """The curves where no file has them, the tables, and the files that were written."""
     console = make_console()
-    with console.capture() as printed:
-        if curves:
-            _show_curves(console, report)
-        _show_tables(console, report)
-        for path in files:
-            console.print(f"wrote {path}", soft_wrap=True)
-    with until_nobody_reads():
-        sys.stdout.write(printed.get())
+    if not files:
+        _show_curves(console, report)
+    _show_tables(console, report)
+    for path in files:
+        console.print(f"wrote {path}", soft_wrap=True)
 
 
 def _show_tables(console: Console, report: Report) -> None:
