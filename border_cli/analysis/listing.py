@@ -134,20 +134,20 @@ def where(rows: Sequence[Row], text: str) -> list[Row]:
 
 
 def ordered(rows: Sequence[Row], key: str) -> list[Row]:
-    """By a column or a setting: numbers from the highest, then texts from A, then what has no
-    value; `-key` is the other way round."""
+    """By a column or a setting: numbers from the highest, texts from A, the other way round for
+    `-key`; then what has no value."""
     name = key.removeprefix("-")
     _refuse_unknown(name, rows)
-    turned = key.startswith("-")
-    valued = [(row.value(name), row) for row in rows]
-    numbers = [(value, row) for value, row in valued if isinstance(value, int | float)]
-    missing = [row for value, row in valued if value is None]
-    texts = [
-        (str(value), row) for value, row in valued if not isinstance(value, int | float | None)
-    ]
-    numbers.sort(key=lambda each: each[0], reverse=not turned)
-    texts.sort(key=lambda each: each[0], reverse=turned)
-    return [*(row for _, row in numbers), *(row for _, row in texts), *missing]
+
+    def rank(row: Row) -> tuple[bool, float, str]:
+        value = row.value(name)
+        if isinstance(value, int | float):
+            return False, -value, ""
+        return True, 0.0, str(value)
+
+    valued = [row for row in rows if row.value(name) is not None]
+    missing = [row for row in rows if row.value(name) is None]
+    return [*sorted(valued, key=rank, reverse=key.startswith("-")), *missing]
 
 
 def _refuse_unknown(key: str, rows: Sequence[Row]) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from border_cli.analysis.curves import ALL, STATS, FinalScore, Improvement, Report
+from border_cli.analysis.curves import ALL, STATS, Report
 from border_cli.analysis.statistics import Estimate
 
 NOTHING = "–"
@@ -40,53 +40,46 @@ def with_interval(estimate: Estimate | None) -> str:
     """`412.3 [380.1, 444.5]`."""
     if estimate is None:
         return NOTHING
-    mid, low, high = (float(each) for each in estimate)
-    if math.isnan(low):
-        return number(mid)
-    mid_text, low_text, high_text = (number(each, mid, low, high) for each in (mid, low, high))
-    return f"{mid_text} [{low_text}, {high_text}]"
+    values = [float(each) for each in estimate]
+    return _bracketed(values, lambda value: number(value, *values))
+
+
+def _bracketed(estimate: Sequence[float], text: Callable[[float], str]) -> str:
+    mid, low, high = map(text, estimate)
+    return mid if math.isnan(estimate[1]) else f"{mid} [{low}, {high}]"
 
 
 def final_table(report: Report) -> tuple[Row, list[Row]]:
     """Head and rows of the final scores; columns that say nothing are left out."""
-    envs = len(report.panels) > 1
-    normalized = any(each.normalized is not None for each in report.finals)
-    head = [
-        *(["env"] if envs else []),
-        ", ".join(report.by) or "group",
-        "seeds",
-        STATS[report.stat],
-        "lowest",
-        "highest",
-        *(["normalised"] if normalized else []),
-        "budget",
-    ]
-
-    def row(each: FinalScore) -> Row:
-        return [
-            *(["all (normalised)" if each.env == ALL else each.env] if envs else []),
-            each.group,
-            str(each.seeds),
-            with_interval(each.score),
-            number(each.lowest, each.highest),
-            number(each.highest, each.lowest),
-            *([with_interval(each.normalized)] if normalized else []),
-            f"{each.budget:,.0f} {each.budget_unit}",
-        ]
-
-    return head, [row(each) for each in report.finals]
+    finals = report.finals
+    envs = ["all (normalised)" if each.env == ALL else each.env for each in finals]
+    normalized = [with_interval(each.normalized) for each in finals]
+    columns = {
+        **({"env": envs} if len(report.panels) > 1 else {}),
+        ", ".join(report.by) or "group": [each.group for each in finals],
+        "seeds": [str(each.seeds) for each in finals],
+        STATS[report.stat]: [with_interval(each.score) for each in finals],
+        "lowest": [number(each.lowest, each.highest) for each in finals],
+        "highest": [number(each.highest, each.lowest) for each in finals],
+        **({"normalised": normalized} if {*normalized} != {NOTHING} else {}),
+        "budget": [f"{each.budget:,.0f} {each.budget_unit}" for each in finals],
+    }
+    return list(columns), [list(row) for row in zip(*columns.values(), strict=True)]
 
 
 def improvement_table(report: Report) -> tuple[Row, list[Row]]:
     """Head and rows of the probabilities of improvement, the clearest first."""
-
-    def row(each: Improvement) -> Row:
-        mid, low, high = (float(value) for value in each.probability)
-        bounds = "" if math.isnan(low) else f" [{low:.2f}, {high:.2f}]"
-        return [each.group, each.other, f"{mid:.2f}{bounds}", f"{each.seeds[0]}, {each.seeds[1]}"]
-
-    ordered = sorted(report.improvements, key=lambda each: -float(each.probability.mid))
-    return ["group", "ends above", "probability", "seeds"], [row(each) for each in ordered]
+    ordered = sorted(report.improvements, key=lambda each: -each.probability.mid)
+    rows = [
+        [
+            each.group,
+            each.other,
+            _bracketed([*map(float, each.probability)], "{:.2f}".format),
+            ", ".join(map(str, each.seeds)),
+        ]
+        for each in ordered
+    ]
+    return ["group", "ends above", "probability", "seeds"], rows
 
 
 def markdown(report: Report) -> str:
@@ -105,13 +98,11 @@ def markdown(report: Report) -> str:
 
 
 def _profile(report: Report) -> str:
-    first = report.profiles[0].thresholds
-    shown = range(0, len(first), (len(first) - 1) // 10)
     head = ["score", *(each.group for each in report.profiles)]
-    rows = [
-        [number(first[i]), *(f"{each.shares.mid[i]:.2f}" for each in report.profiles)]
-        for i in shown
-    ]
+    columns = np.column_stack([each.shares.mid for each in report.profiles])
+    thresholds = report.profiles[0].thresholds
+    tenths = range(0, len(thresholds), (len(thresholds) - 1) // 10)
+    rows = [[number(thresholds[i]), *map("{:.2f}".format, columns[i])] for i in tenths]
     return _pipes(head, rows)
 
 

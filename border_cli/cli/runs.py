@@ -18,8 +18,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rich.cells import cell_len
-
 from border_cli.analysis.difference import differences
 from border_cli.analysis.listing import SPANS, Row, ordered, row_of, row_of_job, where
 from border_cli.analysis.load import Run, find_runs
@@ -151,8 +149,8 @@ def rows_of(paths: Sequence[Path]) -> list[Row]:
     now_s = time.time()
     rows = {os.path.realpath(each): row_of(Run(each), now_s) for each in find_runs(existing)}
     jobs = [row for root in existing for row in _jobs(root, rows)]
-    rest = sorted(rows.items(), key=lambda each: (each[1].value("started") or "", each[0]))
-    return [*jobs, *(row for _, row in reversed(rest))]
+    rest = sorted(rows.values(), key=lambda row: (row.value("started") or "", str(row.folder)))
+    return [*jobs, *reversed(rest)]
 
 
 def _jobs(root: Path, rows: dict[str, Row]) -> Iterator[Row]:
@@ -177,20 +175,25 @@ def document(row: Row) -> dict[str, Any]:
     }
 
 
+def plain(value: Any) -> str:
+    """A text or a number as it is."""
+    return figures.UNKNOWN if value is None else str(value)
+
+
 # Their keys, titles and texts, in the order of the table; numbers are set to the right.
 COLUMNS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
-    "status": ("status", str),
-    "agent": ("agent", str),
-    "env": ("env", str),
-    "seed": ("seed", str),
+    "status": ("status", plain),
+    "agent": ("agent", plain),
+    "env": ("env", plain),
+    "seed": ("seed", plain),
     "best": ("best", figures.score),
     "last": ("last", figures.score),
     "opt_steps": ("updates", figures.count),
     "env_steps": ("env steps", figures.count),
     "duration": ("duration", figures.duration),
     "age": ("age", figures.age),
-    "host": ("host", str),
-    "folder": ("run directory", str),
+    "host": ("host", plain),
+    "folder": ("run directory", plain),
 }
 TO_THE_RIGHT = {"job", "seed", "best", "last", "opt_steps", "env_steps", "duration", "age"}
 LESS_IMPORTANT = ("host", "env_steps", "last", "duration", "age", "opt_steps", "seed", "env")
@@ -199,13 +202,13 @@ LESS_IMPORTANT = ("host", "env_steps", "last", "duration", "age", "opt_steps", "
 def table(rows: Sequence[Row], width: int | None) -> list[str]:
     """Titles and rows in columns. Within `width` directories are shortened to what is not the same
     in all rows, then columns left out; None: there is room for all."""
-    columns = {key: _padded(key, texts) for key, texts in _columns(rows).items()}
+    columns = _columns(rows)
     notes = []
     if width is not None and _width(columns) > width:
         with suppress(ValueError):  # nothing is common to all
             parent = os.path.commonpath([row.folder.parent for row in rows])
             relative = [os.path.relpath(row.folder, parent) for row in rows]
-            columns["folder"] = _padded("folder", [COLUMNS["folder"][0], *relative])
+            columns["folder"] = _aligned("folder", "run directory", relative)
             notes = [f"run directories are relative to {parent}"]
         swept = {key for row in rows for key in row.swept}  # which goes last
         less = sorted(LESS_IMPORTANT, key=lambda each: each in swept)
@@ -220,30 +223,23 @@ def _columns(rows: Sequence[Row]) -> dict[str, list[str]]:
     """Titles and texts; of a sweep also its jobs, and what is swept."""
     found: dict[str, list[str]] = {}
     if any(row.job is not None for row in rows):
-        found["job"] = ["job", *(_text(row.job, str) for row in rows)]
+        found["job"] = _aligned("job", "job", [plain(row.job) for row in rows])
     swept = dict.fromkeys(key for row in rows for key in row.swept if key not in COLUMNS)
     for key, (title, text) in COLUMNS.items():
-        if key == "best":
-            for each in swept:
-                found[each] = [each, *(_text(row.swept.get(each), str) for row in rows)]
-        found[key] = [title, *(_text(row.value(key), text) for row in rows)]
+        for each in swept if key == "best" else ():
+            found[each] = _aligned(each, each, [plain(row.swept.get(each)) for row in rows])
+        found[key] = _aligned(key, title, [text(row.value(key)) for row in rows])
     return found
 
 
-def _text(value: Any, text: Callable[[Any], str]) -> str:
-    return figures.UNKNOWN if value is None else text(value)
-
-
-def _padded(key: str, texts: Sequence[str]) -> list[str]:
-    widths = [cell_len(each) for each in texts]
-    widest = max(widths)
-    room = [" " * (widest - width) for width in widths]
-    pairs = zip(room, texts, strict=True)
-    return [space + each if key in TO_THE_RIGHT else each + space for space, each in pairs]
+def _aligned(key: str, title: str, texts: Sequence[str]) -> list[str]:
+    width = max(map(len, [title, *texts]))
+    align = str.rjust if key in TO_THE_RIGHT else str.ljust
+    return [align(each, width) for each in [title, *texts]]
 
 
 def _width(columns: Mapping[str, Sequence[str]]) -> int:
-    return sum(cell_len(texts[0]) + 2 for texts in columns.values()) - 2
+    return sum(len(texts[0]) + 2 for texts in columns.values()) - 2
 
 
 def _reasons(rows: Sequence[Row]) -> list[str]:
@@ -288,7 +284,7 @@ def _diff(asked: argparse.Namespace) -> None:
 
 
 def _shown(kind: str, key: str, value: Any) -> str:
-    if kind == "results" and key in COLUMNS and value is not None:
+    if kind == "results" and value is not None and key in COLUMNS:
         return COLUMNS[key][1](value)
     return value if isinstance(value, str) else json.dumps(value)
 
