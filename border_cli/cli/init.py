@@ -81,13 +81,12 @@ def _refuse_name(name: str, folder: Path) -> None:
 
 
 def _refuse_occupied(folder: Path) -> None:
-    there = sorted(each.name for each in folder.iterdir()) if folder.exists() else []
-    visible = [each for each in there if not each.startswith(".") or each in RENAMED.values()]
-    if visible:
-        raise ConfigError(
-            f"{folder} is not empty ({', '.join(visible[:4])}): give a directory that is new or "
-            f"empty, such as border-init {shlex.quote(str(folder / TEMPLATE_NAME))}"
-        )
+    for each in folder.iterdir() if folder.exists() else ():
+        if not each.name.startswith(".") or each.name in RENAMED.values():
+            raise ConfigError(
+                f"{folder} is not empty ({each.name}): give a directory that is new or empty, "
+                f"such as border-init {shlex.quote(str(folder / TEMPLATE_NAME))}"
+            )
 
 
 def write_repository(folder: Path, name: str) -> int:

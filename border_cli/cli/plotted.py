@@ -88,13 +88,14 @@ def show_table(
     console: Console, head: Sequence[str], rows: Sequence[Sequence[str]], *, names: int
 ) -> None:
     """The first columns are `names`, which break where the terminal is narrow; figures never do."""
-    longest = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-    least = [min(each, NAME_CHARACTERS) for each in longest[:names]] + longest[names:]
     table = make_table()
-    for name, width in zip(head, least, strict=True):
-        table.add_column(name, overflow="fold", min_width=width)
+    for number, column in enumerate(zip(head, *rows, strict=True)):
+        longest = max(map(len, column))
+        breaks = number < names and console.is_terminal
+        width = min(longest, NAME_CHARACTERS) if breaks else longest
+        table.add_column(head[number], overflow="fold", min_width=width)
     for row in rows:
         table.add_row(*row)
-    needed = sum(least if console.is_terminal else longest) + BETWEEN * (len(head) + 1)
-    console.width = max(console.width, needed)
+    least = sum(column.min_width or 0 for column in table.columns)
+    console.width = max(console.width, least + BETWEEN * (len(head) + 1))
     console.print(table)

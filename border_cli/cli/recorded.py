@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from border_cli.api import load_agent
-from border_cli.core.config import RunConfig
 from border_cli.core.errors import ConfigError
 from border_cli.core.interfaces import Agent
 from border_cli.core.types import PAST_SCHEDULES, Snapshot
@@ -16,7 +15,6 @@ from border_cli.core.words import setting, shell_command
 from border_cli.launch.effective import EffectiveSettings
 from border_cli.launch.play import RANDOM, Player, Recorded, random_agent, split_episodes
 from border_cli.recorder import terminal
-from border_cli.registry import AGENTS
 from border_cli.run.finding import find_checkpoint
 
 OFFLINE_AGENT = "iql"  # learns from any data; what to try first
@@ -38,19 +36,15 @@ def loaded(
 def players(run_dir: Path, policies: Sequence[tuple[str, float]], episodes: int) -> list[Player]:
     """The policies, of names and weights, with their episodes; refuses those that the run does not
     have."""
-    for name, _ in policies:
-        if name not in ("best", "latest", RANDOM) and not name.isdecimal():
-            raise ConfigError(f"policy must be best, latest, random or a step, got {name!r}")
+    names = [name for name, _ in policies]
+    for name in names:
         if name != RANDOM:
             find_checkpoint(run_dir, name)
     counts = split_episodes(episodes, [weight for _, weight in policies])
-    found = [
-        Player(name=name, episodes=count) for (name, _), count in zip(policies, counts, strict=True)
-    ]
-    none = [each.name for each in found if not each.episodes]
+    none = [name for name, count in zip(names, counts, strict=True) if not count]
     if none:
         raise ConfigError(f"episodes={episodes} leave none for {', '.join(none)}")
-    return found
+    return [Player(name=name, episodes=n) for name, n in zip(names, counts, strict=True)]
 
 
 def document(dataset: str, recorded: Recorded) -> dict[str, Any]:
@@ -89,21 +83,20 @@ def print_recorded(run_dir: Path, dataset: str, recorded: Recorded) -> None:
         )
     console.print(table)
     total = document(dataset, recorded)
-    lines = [("data set", f"{dataset}, {total['episodes']:,} episodes, {total['steps']:,} steps")]
-    if recorded.references is None:
-        references = "none: the run is no better than random actions"
-    else:
+    references = "none: the run is no better than random actions"
+    if recorded.references is not None:
         low, high = recorded.references
         references = f"{low:.2f} of random actions, {high:.2f} of the best model"
-    lines.append(("references", references))
-    lines.append(("next", _next_command(run_dir, dataset, recorded.effective.config)))
+    lines = [
+        ("data set", f"{dataset}, {total['episodes']:,} episodes, {total['steps']:,} steps"),
+        ("references", references),
+        ("next", _next_command(run_dir, dataset)),
+    ]
     terminal.header(console, lines)
 
 
-def _next_command(run_dir: Path, dataset: str, config: RunConfig) -> str:
+def _next_command(run_dir: Path, dataset: str) -> str:
     """Trains offline in the environment of the run, with whatever else was set for it."""
-    known = OFFLINE_AGENT in AGENTS.names()
-    agent = OFFLINE_AGENT if known else AGENTS.entry_of(config.agent).name
-    words = [f"agent={agent}", "trainer=offline", setting("replay_buffer.dataset", dataset)]
-    typed = map(shlex.quote, ["--from", str(run_dir), *words])
-    return " ".join([shell_command("border-train"), *typed])
+    words = ["--from", str(run_dir), f"agent={OFFLINE_AGENT}", "trainer=offline"]
+    words.append(setting("replay_buffer.dataset", dataset))
+    return " ".join([shell_command("border-train"), *map(shlex.quote, words)])

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from border_cli.analysis.load import Run, find_runs
-from border_cli.core.errors import BorderError, CheckpointError, ConfigError
+from border_cli.core.errors import BorderError, ConfigError
 from border_cli.core.messages import complain, say
 from border_cli.core.words import counted, size
 from border_cli.run.removal import (
@@ -40,7 +42,7 @@ def remove_runs(folders: Sequence[Path], paths: Sequence[Path], *, agreed: bool)
     def planned(folder: Path) -> Removal:
         refuse_removal(folder)
         nbytes = run_nbytes(folder)
-        return Removal(folder, nbytes, size(nbytes), lambda: _remove(folder))
+        return Removal(folder, nbytes, size(nbytes), partial(_remove, folder))
 
     _carry_out(folders, planned, agreed=agreed)
     for root in paths:
@@ -59,22 +61,20 @@ def prune_runs(folders: Sequence[Path], *, keep: str, agreed: bool) -> None:
         raise ConfigError(f"--keep must be an integer of at least 0, got {keep!r}")
 
     def planned(folder: Path) -> Removal | None:
-        kept = {"keep": int(keep), "milestone_interval": _milestone_interval(folder)}
-        found = surplus_of(folder, **kept)
+        settings: Mapping[str, Any] = Run(folder).settings
+        interval = settings.get("checkpoint.milestone_interval", 0)
+        found = surplus_of(folder, keep=int(keep), milestone_interval=interval)
         if not found.checkpoints and not found.nbytes:
             return None
         what = f"{counted(found.checkpoints, 'checkpoint')}, {size(found.nbytes)}"
-        return Removal(folder, found.nbytes, what, lambda: prune(folder, **kept))
+        return Removal(
+            folder,
+            found.nbytes,
+            what,
+            lambda: prune(folder, keep=int(keep), milestone_interval=interval),
+        )
 
     _carry_out(folders, planned, agreed=agreed)
-
-
-def _milestone_interval(folder: Path) -> int:
-    """Raises `CheckpointError` where it is unknown: milestones must not be taken for old."""
-    interval = Run(folder).settings.get("checkpoint.milestone_interval", 0)
-    if not isinstance(interval, int) or interval < 0:
-        raise CheckpointError(f"{folder}: checkpoint.milestone_interval is {interval!r}")
-    return interval
 
 
 def _carry_out(

@@ -225,7 +225,7 @@ def test_a_name_that_is_taken_is_refused_unless_it_may_be_replaced(
         (["RUN", "dataset=cartpole"], "dataset must be [namespace/]name-v<number>, such as"),
         (["RUN", "dataset=a-v0", "episods=3"], "unknown option 'episods', did you mean episodes?"),
         (["RUN", "dataset=a-v0", "episodes=0"], "episodes must be an integer of at least 1"),
-        (["RUN", "dataset=a-v0", "policy=beast"], "must be best, latest, random or a step, got"),
+        (["RUN", "dataset=a-v0", "policy=beast"], "must be best, latest or an update number, got"),
         (["RUN", "dataset=a-v0", "policy=70"], "has no checkpoint 70 (choose from best, 80,"),
         (["RUN", "dataset=a-v0", "policy=[best,best]"], "must name each policy once"),
         (["RUN", "dataset=a-v0", "policy=[best:1,80]"], "a weight for every policy or for none"),
