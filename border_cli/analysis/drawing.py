@@ -99,10 +99,12 @@ def _draw_panel(axes: Axes, panel: Panel, report: Report) -> dict[str, Line2D]:
         handles[curve.group] = _draw_band(axes, curve.x, curve.y, number)
     every = np.concatenate([run.y for curve in panel.curves for run in curve.runs])
     room = MARGIN * ((every.max() - every.min()) or abs(every.max()) or 1.0)
-    axes.set_ylim(every.min() - room, every.max() + room)  # intervals of few seeds must not stretch
-    axes.set_title(_plain(panel.env))
-    axes.set_xlabel(X_NAMES[report.x_name])
-    axes.set_ylabel(_plain(f"{report.y_name}, {STATS[report.stat]}"))
+    axes.set(
+        title=_plain(panel.env),
+        xlabel=X_NAMES[report.x_name],
+        ylabel=_plain(f"{report.y_name}, {STATS[report.stat]}"),
+        ylim=(every.min() - room, every.max() + room),  # intervals of few seeds must not stretch
+    )
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     axes.grid(alpha=0.3)
     return handles
@@ -130,8 +132,10 @@ def _draw_band(axes: Axes, x: Any, y: Estimate, number: int) -> Line2D:
 def _draw_profiles(axes: Axes, profiles: Sequence[Profile], groups: Sequence[str]) -> None:
     for each in profiles:
         _draw_band(axes, each.thresholds, each.shares, groups.index(each.group))
-    axes.set_title("performance profile, all environments")
-    axes.set_xlabel("normalised score")
-    axes.set_ylabel("share of runs above it")
-    axes.set_ylim(-0.03, 1.03)
+    axes.set(
+        title="performance profile, all environments",
+        xlabel="normalised score",
+        ylabel="share of runs above it",
+        ylim=(-0.03, 1.03),
+    )
     axes.grid(alpha=0.3)

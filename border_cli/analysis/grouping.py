@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.analysis.curves import NAMED, X_NAMES, RunCurve
-from border_cli.analysis.load import Run, Value
+from border_cli.analysis.load import Run
 from border_cli.core.errors import CheckpointError, ConfigError
 from border_cli.core.words import counted, did_you_mean, listed, shortest, unknown
 
@@ -113,7 +113,7 @@ def _readable(runs: Iterable[Run], y: str, warnings: list[str]) -> Iterator[_Mea
             warnings.append(f"left out: {error}")
 
 
-def swept(settings: Sequence[Mapping[str, Value]]) -> tuple[str, ...]:
+def swept(settings: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     """The settings that differ between the runs on one environment, options before single values.
 
     What follows from another (the n-step returns of one agent) is not among them.
@@ -134,7 +134,7 @@ def _counts(key: str) -> bool:
     return key not in OF_ONE_RUN and key.partition(".")[0] not in ASIDE
 
 
-def _value(settings: Mapping[str, Value], key: str) -> str:
+def _value(settings: Mapping[str, Any], key: str) -> str:
     """As it is typed: true, null, 0.001, [64,64]; an env without a file of its own by its id."""
     if key == "env" and settings.get(key) in (None, "gym"):
         key = "env.id"
@@ -142,7 +142,7 @@ def _value(settings: Mapping[str, Value], key: str) -> str:
     return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
 
 
-def _label(settings: Mapping[str, Value], by: Sequence[str]) -> str:
+def _label(settings: Mapping[str, Any], by: Sequence[str]) -> str:
     """`true` where one setting makes the groups, else `dqn, double=true`."""
     values = [_value(settings, key) for key in by]
     if len(by) == 1:
@@ -208,7 +208,7 @@ def _normalized(
     return float(recorded[-1]) if len(recorded) else None
 
 
-def _mixed(group: str, settings: Sequence[Mapping[str, Value]]) -> Iterator[str]:
+def _mixed(group: str, settings: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """What differs within a group besides the seed."""
     keys = dict.fromkeys(key for each in settings for key in each if _counts(key))
     differing = [key for key in keys if len({_value(each, key) for each in settings}) > 1]

@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from border_cli.analysis.load import Run, Value
+from border_cli.analysis.load import Run
 from border_cli.core.errors import ConfigError
 from border_cli.core.files import METRICS, readable_bytes
 from border_cli.core.words import did_you_mean
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 SPANS = ("duration", "age")  # compared in seconds; `90`, `15m`, `2h`, `7d`
-_CONDITION = re.compile(r"(?P<key>[\w./-]+?)(?P<how>==|!=|<=|>=|=|<|>)(?P<value>.*)", re.DOTALL)
+_CONDITION = re.compile(r"([\w./-]+?)(==|!=|<=|>=|=|<|>)(.*)", re.DOTALL)
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)([smhdw]?)")
 _ORDERS: dict[str, Callable[[Any, Any], bool]] = {
     "<": operator.lt,
@@ -51,13 +51,13 @@ class Row:
     """One run of a list, or one job of a sweep that has no run."""
 
     folder: Path
-    values: Mapping[str, Value]  # by `KEYS`
-    settings: Mapping[str, Value]  # of a job that has no run what was typed for it
+    values: Mapping[str, Any]  # by `KEYS`
+    settings: Mapping[str, Any]  # of a job that has no run what was typed for it
     run: Run | None = None
     job: int | None = None  # its number in the listed sweep
     swept: Mapping[str, str | None] = field(default_factory=dict)  # of such a job
 
-    def value(self, key: str) -> Value:
+    def value(self, key: str) -> Any:
         """Of a column or a setting; None where the run has none."""
         return self.values[key] if key in self.values else self.settings.get(key)
 
@@ -127,10 +127,54 @@ def where(rows: Sequence[Row], text: str) -> list[Row]:
 
     Raises `ConfigError` for what is no condition, and for a key that no run has.
     """
-    conditions = _conditions(text)
-    for condition in conditions:
-        _refuse_unknown(condition.key, rows)
-    return [row for row in rows if all(each.holds(row) for each in conditions)]
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise ConfigError(f"--where {text!r}: {error}") from error
+    met = list(rows)
+    for word in words:
+        condition = _CONDITION.fullmatch(word)
+        if condition is None:
+            raise ConfigError(
+                f"--where: {word!r} is no condition: write KEY=VALUE, or with !=, <, <=, > or >= "
+                "in its place, and several with spaces between them, as in 'agent=sac best>200'"
+            )
+        key, how, value = condition.groups()
+        _refuse_unknown(key, rows)
+        met = [row for row in met if _holds(row.value(key), key, how, value)]
+    return met
+
+
+def _holds(found: Any, key: str, how: str, value: str) -> bool:
+    """Whether a value meets a condition; None meets `!=` and `=null` alone."""
+    if how in ("=", "==", "!="):
+        return _equals(found, key, value) == (how != "!=")
+    if found is None:
+        return False
+    if isinstance(found, list | dict | bool):
+        raise ConfigError(f"{key}{how}{value}: {key} has no order; use = or !=")
+    return _ORDERS[how](found, value if isinstance(found, str) else _number(key, value))
+
+
+def _equals(found: Any, key: str, value: str) -> bool:
+    if found is None or value == "null":
+        return found is None and value == "null"
+    if isinstance(found, str):
+        return fnmatchcase(found, value)
+    if isinstance(found, int | float) and not isinstance(found, bool):
+        return found == _number(key, value)
+    return "".join(value.split()) == json.dumps(found, separators=(",", ":"))
+
+
+def _number(key: str, value: str) -> float:
+    span = _SPAN.fullmatch(value) if key in SPANS else None
+    if span is not None:
+        return float(span[1]) * SECONDS[span[2] or "s"]
+    try:
+        return float(value)
+    except ValueError as error:
+        units = ", with s, m, h, d or w behind it" if key in SPANS else ""
+        raise ConfigError(f"{key} is compared with a number{units}, got {value!r}") from error
 
 
 def ordered(rows: Sequence[Row], key: str) -> list[Row]:
@@ -158,63 +202,3 @@ def _refuse_unknown(key: str, rows: Sequence[Row]) -> None:
         f"unknown key {key!r}{did_you_mean(key, [*KEYS, *settings])} (choose from "
         f"{', '.join(KEYS)} and the settings of the runs, such as agent.gamma)"
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Condition:
-    text: str
-    key: str
-    how: str  # =, !=, <, <=, > or >=
-    value: str
-
-    def holds(self, row: Row) -> bool:
-        """Whether a row meets it; what has no value meets `!=` and `=null` alone."""
-        found = row.value(self.key)
-        if self.how in ("=", "!="):
-            return self._equals(found) == (self.how == "=")
-        if found is None:
-            return False
-        if isinstance(found, str):
-            return _ORDERS[self.how](found, self.value)
-        if isinstance(found, list | dict | bool):
-            raise ConfigError(f"{self.text}: {self.key} has no order; use = or !=")
-        return _ORDERS[self.how](found, self._number())
-
-    def _equals(self, found: Value) -> bool:
-        if found is None or self.value == "null":
-            return found is None and self.value == "null"
-        if isinstance(found, str):
-            return fnmatchcase(found, self.value)
-        if isinstance(found, int | float) and not isinstance(found, bool):
-            return found == self._number()
-        return "".join(self.value.split()) == json.dumps(found, separators=(",", ":"))
-
-    def _number(self) -> float:
-        span = _SPAN.fullmatch(self.value) if self.key in SPANS else None
-        if span is not None:
-            return float(span[1]) * SECONDS[span[2] or "s"]
-        try:
-            return float(self.value)
-        except ValueError as error:
-            units = ", with s, m, h, d or w behind it" if self.key in SPANS else ""
-            raise ConfigError(
-                f"{self.text}: {self.key} is compared with a number{units}, got {self.value!r}"
-            ) from error
-
-
-def _conditions(text: str) -> list[_Condition]:
-    try:
-        words = shlex.split(text)
-    except ValueError as error:
-        raise ConfigError(f"--where {text!r}: {error}") from error
-    found = []
-    for word in words:
-        match = _CONDITION.fullmatch(word)
-        if match is None:
-            raise ConfigError(
-                f"--where: {word!r} is no condition: write KEY=VALUE, or with !=, <, <=, > or >= "
-                "in its place, and several with spaces between them, as in 'agent=sac best>200'"
-            )
-        how = match["how"].replace("==", "=")
-        found.append(_Condition(word, match["key"], how, match["value"]))
-    return found

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-Value = str | int | float | bool | list[Any] | dict[str, Any] | None  # of a setting
 POSITIONS = ("opt_steps", "env_steps", "time_s")  # of a row of metrics
 _NUMBER = re.compile(r"(\d+)")
 _OWN_FOLDER = re.compile("|".join(RUN.folders))  # of a run, without runs in it
@@ -61,14 +60,18 @@ class Run:
         return status_without_record(self.folder)
 
     @property
-    def settings(self) -> dict[str, Value]:
+    def settings(self) -> dict[str, Any]:
         """All settings by their dotted names, as saved; of a group the chosen option: `agent`.
 
         Raises `CheckpointError` where `run.json` has none.
         """
         if "settings" not in self.facts:
             raise CheckpointError(f"{self.folder / RUN_JSON} has no settings")
-        found: dict[str, Value] = self.facts["settings"]
+        return self._labels
+
+    @property
+    def _labels(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.facts.get("settings", {})
         return found
 
     @property
@@ -87,11 +90,6 @@ class Run:
     def seed(self) -> int | None:
         seed: int | None = self._labels.get("seed")
         return seed
-
-    @property
-    def _labels(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.facts.get("settings", {})
-        return found
 
     def metric(
         self, name: str, x: str = "env_steps"
