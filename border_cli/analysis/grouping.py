@@ -92,15 +92,27 @@ def grouped(
         for (group, env), seeds in members.items()
         for each in seeds
     ]
+    warnings += _warnings(known, members, y)
+    return Grouped(curves=tuple(curves), by=by, x=x, warnings=tuple(warnings))
+
+
+def _warnings(
+    known: Sequence[_Measured], members: Mapping[tuple[str, str], Sequence[_Measured]], y: str
+) -> Iterator[str]:
+    """What was left out, what differs within a group besides the seed, and what still runs."""
     without = [each.run for each in known if not len(each.values)]
     if without:
-        warnings.append(f"{_named(without)} left out: no {y} recorded")
+        yield f"{_named(without)} left out: no {y} recorded"
     for (group, env), seeds in members.items():
-        warnings += _mixed(f"{group} on {env}", [each.run.settings for each in seeds])
-    unfinished = [each.run for each in drawn if each.run.status in ("running", "starting")]
+        settings = [each.run.settings for each in seeds]
+        keys = dict.fromkeys(key for each in settings for key in each if _counts(key))
+        differing = [key for key in keys if len({_value(each, key) for each in settings}) > 1]
+        if differing:
+            named = listed(differing, NAMED)
+            yield f"{group} on {env} mixes runs that differ in {named}; add what matters to --by"
+    unfinished = [each.run for each in known if each.run.status in ("running", "starting")]
     if unfinished:
-        warnings.append(f"{_named(unfinished)} still running")
-    return Grouped(curves=tuple(curves), by=by, x=x, warnings=tuple(warnings))
+        yield f"{_named(unfinished)} still running"
 
 
 def _readable(runs: Iterable[Run], y: str, warnings: list[str]) -> Iterator[_Measured]:
@@ -206,15 +218,6 @@ def _normalized(
         return 100 * (score - low) / (high - low)
     recorded = measured.run.metric(NORMALIZED)[1]
     return float(recorded[-1]) if len(recorded) else None
-
-
-def _mixed(group: str, settings: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """What differs within a group besides the seed."""
-    keys = dict.fromkeys(key for each in settings for key in each if _counts(key))
-    differing = [key for key in keys if len({_value(each, key) for each in settings}) > 1]
-    if differing:
-        named = listed(differing, NAMED)
-        yield f"{group} mixes runs that differ in {named}; add what matters to --by"
 
 
 def _named(runs: Sequence[Run]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ from border_cli.core.files import METRICS, SETTINGS
 from border_cli.core.words import unknown
 from border_cli.recorder.read import read_metrics, rows_with
 from border_cli.run.layout import RUN
-from border_cli.run.status import RUN_JSON, RUN_LOCK, read_run, running, status_without_record
+from border_cli.run.status import RUN_JSON, read_run, running, status_without_record
 
 if TYPE_CHECKING:
     import numpy as np
@@ -145,8 +145,8 @@ def load_runs(*paths: str | os.PathLike[str]) -> Runs:
 
 
 def find_runs(paths: Iterable[Path]) -> list[Path]:
-    """The run directories in and below `paths`, each once, in no particular order; links below them
-    are not followed."""
+    """The run directories in and below `paths`, which have saved settings, each once, in no
+    particular order; links below them are not followed."""
     found: dict[str, Path] = {}  # by real path
     for path in paths:
         if not path.is_dir():
@@ -158,8 +158,8 @@ def find_runs(paths: Iterable[Path]) -> list[Path]:
 
 
 def _runs_below(path: Path) -> Iterator[str]:
-    for folder, subfolders, files in os.walk(path, onerror=_report_unread):
-        own = _is_run(folder, {*subfolders, *files})
+    for folder, subfolders, _ in os.walk(path, onerror=_report_unread):
+        own = SETTINGS.parent.name in subfolders and (Path(folder) / SETTINGS).is_file()
         if own:
             yield folder
         subfolders[:] = [
@@ -171,14 +171,6 @@ def _runs_below(path: Path) -> Iterator[str]:
 
 def _report_unread(error: OSError) -> None:
     log.warning("%s cannot be read: %s", error.filename, error.strerror)
-
-
-def _is_run(folder: str, names: Collection[str]) -> bool:
-    """Whether a run has written what a folder holds; other programs may write a `run.json`."""
-    record = str(SETTINGS.parent)
-    if RUN_JSON in names and any(each in names for each in (record, RUN_LOCK, "checkpoints")):
-        return True
-    return record in names and os.path.isfile(f"{folder}/{SETTINGS}")  # noqa: PTH113 - faster
 
 
 def _in_order(path: Path) -> list[tuple[int, str]]:
