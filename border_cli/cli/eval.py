@@ -60,6 +60,7 @@ Examples
   border-eval RUN_DIR seed=123 episodes=100
   border-eval RUN_DIR checkpoint=latest --json
 """
+DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,10 +106,17 @@ def read_request(typed: Sequence[str]) -> Request:
     return Request(run_dir=run_dir, checkpoint=checkpoint, as_json="--json" in typed, **values)
 
 
-def _human(key: str, value: str) -> str:
+def _window(key: str, value: str) -> str:
+    """Raises ConfigError where no window can open: glfw aborts the process there, and pygame draws
+    to nothing. A video driver that the user has chosen for pygame is taken as it is."""
     if value != "human":
         raise ConfigError(f"{key} must be human, got {value!r}")
-    refuse_no_display(sys.platform, os.environ)
+    if sys.platform == "linux" and not any(map(os.environ.get, DISPLAYS)):
+        raise ConfigError(
+            "render=human needs a display, and neither DISPLAY nor WAYLAND_DISPLAY is set. Set "
+            "DISPLAY (over ssh: ssh -X), or run the command under xvfb-run, which provides a "
+            "virtual one. video=FILE.mp4 films the episodes without a display"
+        )
     return value
 
 
@@ -116,23 +124,10 @@ READERS: Mapping[str, Reader] = {
     "checkpoint": text,
     "episodes": whole(1),
     "seed": whole(0),
-    "render": _human,
+    "render": _window,
     "video": lambda _, value: expanded(value),
     "trust": truth,
 }
-
-
-def refuse_no_display(platform: str, environment: Mapping[str, str]) -> None:
-    """Raises ConfigError where a window cannot open: glfw aborts the process there, and pygame
-    draws to nothing. A video driver that the user has chosen for pygame is taken as it is."""
-    chosen = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
-    if not platform.startswith("linux") or any(environment.get(each) for each in chosen):
-        return
-    raise ConfigError(
-        "render=human needs a display, and neither DISPLAY nor WAYLAND_DISPLAY is set. Set "
-        "DISPLAY (over ssh: ssh -X), or run the command under xvfb-run, which provides a virtual "
-        "one. video=FILE.mp4 films the episodes without a display"
-    )
 
 
 def _evaluate(request: Request, signals: EarlySignals) -> tuple[dict[str, Any], Evaluation]:

@@ -87,13 +87,3 @@ def test_csv_files_hold_exact_numbers() -> None:
     profile = rows(tables.csv_text(found, "profile"))
     assert len(profile) == 2 * 101
     assert (profile[0]["normalised_score"], profile[0]["share_above"]) == ("0.0", "0.5")
-
-
-def test_a_single_seed_leaves_its_bounds_empty() -> None:
-    runs = [
-        RunCurve(name="r", env="e", group="g", x=np.array([1.5]), y=np.array([2.0]), budget=1.0)
-    ]
-    found = report(runs, by=["agent"], x="time_s", y="eval/return", stat="iqm")
-    assert (
-        tables.csv_text(found, "curves") == "env,group,time_s,iqm,low,high,seeds\ne,g,1.5,2.0,,,1\n"
-    )

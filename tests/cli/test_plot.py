@@ -49,14 +49,6 @@ def test_files_are_written_by_their_suffix(
     assert printed.count("wrote ") == 5
 
 
-@pytest.mark.parametrize("table", ["scores", "improvement"])
-def test_a_csv_file_has_the_numbers_that_were_asked_for(tmp_path: Path, table: str) -> None:
-    out = tmp_path / "numbers.csv"
-    main([str(two_groups(tmp_path)), "--csv", table, "--out", str(out)])
-    head = {"scores": "env,group,seeds", "improvement": "group,other"}
-    assert out.read_text(encoding="utf-8").startswith(head[table])
-
-
 def test_warnings_go_to_standard_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     evaluated_run(tmp_path / "short", [1.0], settings={"agent.gamma": 0.9})
     evaluated_run(tmp_path / "long", [1.0, 2.0])

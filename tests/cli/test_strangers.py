@@ -17,9 +17,7 @@ import pytest
 from commands import QUICK, Command, eval_status, facts_of, record_status, train_status
 
 from border_cli.api import load_policy, resume, train
-from border_cli.cli.train import main
 from border_cli.config.compose import compose
-from border_cli.config.job import Job
 from border_cli.core.errors import ConfigError
 from border_cli.core.files import SETTINGS as FILE
 from border_cli.run.status import RUN_JSON
@@ -230,14 +228,6 @@ def test_trust_is_no_setting(folder: Path, ran: Path, capsys: Capture) -> None:
     for command in (eval_status, train_status):
         assert command("--help") == 0
         assert "trust=true" in capsys.readouterr().out
-
-
-@pytest.mark.slow
-def test_a_sweep_names_no_folder_after_trust(folder: Path) -> None:
-    jobs: list[Job] = []
-    typed = ["-m", "env=cartpole", "seed=0,1", "run_dir=s", "resume=auto", "trust=true"]
-    main(typed, run_job=jobs.append)
-    assert [each.folder for each in jobs] == [folder / "s" / f"seed-{i}" for i in (0, 1)]
 
 
 def test_modules_that_lie_in_the_run_directory_need_trust_to_go_on(

@@ -69,11 +69,6 @@ def test_the_overview_lists_groups_settings_flags_and_examples(
     assert all(len(line) <= 120 for line in text.splitlines())
 
 
-def test_the_version_is_ours(capsys: Capture) -> None:
-    main(["--version"])
-    assert capsys.readouterr().out == f"border_cli {__version__}\n"
-
-
 def completed(line: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> list[str]:
     monkeypatch.setenv("COMP_LINE", line)
     main(["-sc", "query=bash"])
