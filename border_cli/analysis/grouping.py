@@ -156,14 +156,12 @@ def _value(settings: Mapping[str, Any], key: str) -> str:
 
 def _label(settings: Mapping[str, Any], by: Sequence[str]) -> str:
     """`true` where one setting makes the groups, else `dqn, double=true`."""
-    values = [_value(settings, key) for key in by]
+    values = {key: _value(settings, key) for key in by}
     if len(by) == 1:
-        return values[0]
-    names = [key.rpartition(".")[2] for key in by]
-    full = [key if names.count(name) > 1 else name for key, name in zip(by, names, strict=True)]
+        return values[by[0]]
     return ", ".join(
-        value if key in BARE else f"{name}={value}"
-        for key, name, value in zip(by, full, values, strict=True)
+        value if key in BARE else f"{key.rpartition('.')[2]}={value}"
+        for key, value in values.items()
     )
 
 

@@ -6,22 +6,20 @@ import json
 import operator
 import re
 import shlex
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from border_cli.analysis.load import Run
 from border_cli.core.errors import ConfigError
 from border_cli.core.files import METRICS, readable_bytes
 from border_cli.core.words import did_you_mean
 from border_cli.recorder.read import last_rows, number
-
-if TYPE_CHECKING:
-    from border_cli.run.sweep_folder import JobRow
 
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 SPANS = ("duration", "age")  # compared in seconds; `90`, `15m`, `2h`, `7d`
@@ -88,19 +86,16 @@ def row_of(run: Run, now_s: float) -> Row:
     return Row(folder=run.folder, run=run, values=values, settings=facts.get("settings", {}))
 
 
-def row_of_job(job: JobRow) -> Row:
+def row_of_job(folder: Path, typed: Mapping[str, str]) -> Row:
     """A job of a sweep that has no run directory yet, or none that can be read."""
-    typed = job.job.values
+    row = row_of(Run(folder), time.time())
     seed = typed.get("seed", "")
-    known = {
-        "status": job.status,
+    told = {
         "agent": typed.get("agent"),
         "env": typed.get("env"),
         "seed": int(seed) if seed.isdecimal() else None,
-        "reason": job.reason or None,
-        "folder": str(job.folder),
     }
-    return Row(folder=job.folder, values=dict.fromkeys(KEYS) | known, settings=typed)
+    return replace(row, values={**row.values, **told}, settings=typed, run=None)
 
 
 def _newest(folder: Path) -> dict[str, Any]:

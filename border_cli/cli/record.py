@@ -88,8 +88,6 @@ def _run(typed: Sequence[str], signals: EarlySignals) -> None:
         _record(request, signals)
     except OSError as error:  # a full disk, a folder that cannot be written
         raise RunFailed(f"the data set could not be written: {error}") from error
-    except SystemExit as error:
-        raise RunFailed(f"the environment called sys.exit({error.code!r})") from error
 
 
 def read_request(typed: Sequence[str]) -> Request:

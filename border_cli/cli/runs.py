@@ -28,7 +28,7 @@ from border_cli.core.words import counted, visible
 from border_cli.launch.signals import EarlySignals
 from border_cli.launch.startup import not_collecting
 from border_cli.recorder import figures
-from border_cli.run.sweep_folder import job_rows, read_sweep
+from border_cli.run.sweep_folder import read_sweep
 
 OUTPUTS = Path("outputs")  # where runs are written by default
 HELP = """\
@@ -159,10 +159,8 @@ def _jobs(root: Path, rows: dict[str, Row]) -> Iterator[Row]:
     if plan is None:
         return
     for job in sorted(plan.jobs, key=lambda each: each.number):
-        row = rows.pop(os.path.realpath(root / job.folder), None)
-        if row is None:
-            [planned] = job_rows(root, replace(plan, jobs=[job]))
-            row = row_of_job(planned)
+        folder = root / job.folder
+        row = rows.pop(os.path.realpath(folder), None) or row_of_job(folder, job.values)
         yield replace(row, job=job.number, swept={key: job.values.get(key) for key in plan.swept})
 
 
@@ -245,7 +243,7 @@ def _width(columns: Mapping[str, Sequence[str]]) -> int:
 def _reasons(rows: Sequence[Row]) -> list[str]:
     """Why jobs of a sweep failed."""
     lines = [
-        f"job {row.job} {row.value('status')}: {row.value('reason')}"
+        f"job {row.job} {row.value('status')}: {row.value('reason') or 'no run.json'}"
         for row in rows
         if row.job is not None and row.value("status") not in UNREMARKABLE
     ]
