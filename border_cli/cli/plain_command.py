@@ -23,7 +23,6 @@ from border_cli.core.errors import (
     reachable,
 )
 from border_cli.core.foreign import keep_runs_off_path
-from border_cli.core.machine import memory_for
 from border_cli.core.messages import complain
 from border_cli.core.words import shortest, unknown
 from border_cli.launch.signals import EarlySignals, leaving_on_signals
@@ -64,7 +63,7 @@ def plain_command(
     path = list(sys.path)
     with leaving_on_signals() as signals:
         try:
-            with reachable(CheckpointError), memory_for("out of memory", {}):
+            with reachable(CheckpointError):
                 keep_runs_off_path()
                 run(typed, signals)
         except (KeyboardInterrupt, Interrupted):
