@@ -83,12 +83,12 @@ class FinalScore(NamedTuple):
     env: str
     group: str
     seeds: int
-    score: Estimate | None
-    lowest: float
-    highest: float
     normalized: Estimate | None
     budget: float  # mean
     budget_unit: str
+    score: Estimate | None = None
+    lowest: float = np.nan
+    highest: float = np.nan
 
 
 class Improvement(NamedTuple):
@@ -137,15 +137,15 @@ def report(
     """Of at least one run; the same runs give the same numbers. `notes` are further warnings."""
     rng = np.random.default_rng(0)
     groups = tuple(dict.fromkeys(run.group for run in runs))
-    panels = []
-    for env in dict.fromkeys(run.env for run in runs):
-        there = [run for run in runs if run.env == env]
-        curves = []
-        for group in dict.fromkeys(run.group for run in there):
-            members = tuple(run for run in there if run.group == group)
-            x_values, values = on_one_grid(members, hold=hold)
-            curves.append(GroupCurve(group, x_values, _over_seeds(values, stat, rng), members))
-        panels.append(Panel(env, tuple(curves)))
+    members: dict[tuple[str, str], list[RunCurve]] = {}
+    for run in runs:
+        members.setdefault((run.env, run.group), []).append(run)
+    curves: dict[str, list[GroupCurve]] = {}
+    for (env, group), seeds in members.items():
+        steps, values = on_one_grid(seeds, hold=hold)
+        curve = GroupCurve(group, steps, _over_seeds(values, stat, rng), tuple(seeds))
+        curves.setdefault(env, []).append(curve)
+    panels = tuple(Panel(env, tuple(each)) for env, each in curves.items())
     everywhere = _normalized_everywhere(panels, groups) if len(panels) > 1 else {}
     return Report(
         by=tuple(by),
@@ -153,7 +153,7 @@ def report(
         y_name=y,
         stat=stat,
         groups=groups,
-        panels=tuple(panels),
+        panels=panels,
         finals=(*_finals(panels, stat, rng), *_over_envs(panels, everywhere, stat, rng)),
         improvements=tuple(_improvements(panels, groups, rng)),
         profiles=tuple(_profiles(everywhere, rng)),
@@ -229,9 +229,6 @@ def _over_envs(
             env=ALL,
             group=group,
             seeds=len(runs),
-            score=None,
-            lowest=np.nan,
-            highest=np.nan,
             normalized=bootstrap(statistic, scores, resampled(map(len, scores), rng)),
             budget=float(np.mean([run.budget for run in runs])),
             budget_unit=runs[0].budget_unit,

@@ -31,10 +31,6 @@ _ORDERS: dict[str, Callable[[Any, Any], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-KEYS = (  # of the values of a row; duration and age are in seconds
-    *("status", "agent", "env", "seed", "best", "last", "opt_steps", "env_steps"),
-    *("duration", "age", "host", "started", "ended", "reason", "folder"),
-)
 # What a list shows of the newest rows of metrics, and under which names they have it
 _MEASURED = {
     "last": "eval/return",
@@ -49,7 +45,7 @@ class Row:
     """One run of a list, or one job of a sweep that has no run."""
 
     folder: Path
-    values: Mapping[str, Any]  # by `KEYS`
+    values: Mapping[str, Any]  # by the names of columns; duration and age are in seconds
     settings: Mapping[str, Any]  # of a job that has no run what was typed for it
     run: Run | None = None
     job: int | None = None  # its number in the listed sweep
@@ -190,10 +186,10 @@ def ordered(rows: Sequence[Row], key: str) -> list[Row]:
 
 
 def _refuse_unknown(key: str, rows: Sequence[Row]) -> None:
+    columns = rows[0].values if rows else [key]
     settings = dict.fromkeys(name for row in rows for name in row.settings)
-    if not rows or key in KEYS or key in settings:
-        return
-    raise ConfigError(
-        f"unknown key {key!r}{did_you_mean(key, [*KEYS, *settings])} (choose from "
-        f"{', '.join(KEYS)} and the settings of the runs, such as agent.gamma)"
-    )
+    if key not in columns and key not in settings:
+        raise ConfigError(
+            f"unknown key {key!r}{did_you_mean(key, [*columns, *settings])} (choose from "
+            f"{', '.join(columns)} and the settings of the runs, such as agent.gamma)"
+        )

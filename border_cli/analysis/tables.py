@@ -6,6 +6,7 @@ import csv
 import io
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import compress
 
 import numpy as np
 
@@ -51,20 +52,25 @@ def _bracketed(estimate: Sequence[float], text: Callable[[float], str]) -> str:
 
 def final_table(report: Report) -> tuple[Row, list[Row]]:
     """Head and rows of the final scores; columns that say nothing are left out."""
-    finals = report.finals
-    envs = ["all (normalised)" if each.env == ALL else each.env for each in finals]
-    normalized = [with_interval(each.normalized) for each in finals]
-    columns = {
-        **({"env": envs} if len(report.panels) > 1 else {}),
-        ", ".join(report.by) or "group": [each.group for each in finals],
-        "seeds": [str(each.seeds) for each in finals],
-        STATS[report.stat]: [with_interval(each.score) for each in finals],
-        "lowest": [number(each.lowest, each.highest) for each in finals],
-        "highest": [number(each.highest, each.lowest) for each in finals],
-        **({"normalised": normalized} if {*normalized} != {NOTHING} else {}),
-        "budget": [f"{each.budget:,.0f} {each.budget_unit}" for each in finals],
-    }
-    return list(columns), [list(row) for row in zip(*columns.values(), strict=True)]
+    by = ", ".join(report.by) or "group"
+    head = ["env", by, "seeds", STATS[report.stat], "lowest", "highest", "normalised", "budget"]
+    rows = [
+        [
+            "all (normalised)" if each.env == ALL else each.env,
+            each.group,
+            str(each.seeds),
+            with_interval(each.score),
+            number(each.lowest, each.highest),
+            number(each.highest, each.lowest),
+            with_interval(each.normalized),
+            f"{each.budget:,.0f} {each.budget_unit}",
+        ]
+        for each in report.finals
+    ]
+    shown = [True] * len(head)
+    shown[0] = len(report.panels) > 1
+    shown[6] = any(each.normalized is not None for each in report.finals)
+    return list(compress(head, shown)), [list(compress(row, shown)) for row in rows]
 
 
 def improvement_table(report: Report) -> tuple[Row, list[Row]]:

@@ -60,7 +60,6 @@ class Arguments:
     def for_hydra(self, overrides: Sequence[str]) -> list[str]:
         """Flags first, as Hydra's own parser wants them; folders reach it another way."""
         flags = ["--config-name", self.config_name]
-        flags += ["--multirun"] if self.multirun else []
         flags += ["--hydra-help"] if self.hydra_help else []
         flags += ["--cfg", self.cfg] if self.cfg else []
         flags += ["--resolve"] if self.resolve else []
