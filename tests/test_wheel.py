@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import pytest
 
@@ -57,7 +57,7 @@ def test_every_configuration_file_and_module_is_inside(wheel: Path) -> None:
     modules = (ROOT / "border_cli").rglob("*.py")
     assert {each.relative_to(ROOT).as_posix() for each in modules} <= inside
     template = "border_cli/template/"
-    copied = {f"{template}{place}" for place, _ in files_of(ROOT / template, PurePosixPath())}
+    copied = {f"{template}{each}" for each in files_of(ROOT / template)}
     assert {each for each in inside if each.startswith(template)} == copied
     assert {"border_cli/py.typed", "border_cli/analysis/page.html"} <= inside
     assert "border_cli/conf/__init__.py" in inside

@@ -3,8 +3,8 @@ final scores, probabilities of improvement, performance profiles, and warnings."
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 from typing import NamedTuple
 
@@ -58,6 +58,17 @@ class GroupCurve(NamedTuple):
     y: Estimate  # each [T]
     runs: tuple[RunCurve, ...]
 
+    @property
+    def last(self) -> NDArray[np.float64]:
+        """The last value of every run, whatever the others' budget.  [S]"""
+        return np.array([run.y[-1] for run in self.runs])
+
+    @property
+    def normalized(self) -> NDArray[np.float64] | None:
+        """The last normalised scores; None where a run knows none.  [S]"""
+        found = [run.normalized for run in self.runs if run.normalized is not None]
+        return np.array(found) if len(found) == len(self.runs) else None
+
 
 class Panel(NamedTuple):
     """Every group on one environment."""
@@ -72,12 +83,12 @@ class FinalScore(NamedTuple):
     env: str
     group: str
     seeds: int
-    score: Estimate | None
-    lowest: float
-    highest: float
     normalized: Estimate | None
     budget: float  # mean
     budget_unit: str
+    score: Estimate | None = None
+    lowest: float = np.nan
+    highest: float = np.nan
 
 
 class Improvement(NamedTuple):
@@ -110,7 +121,7 @@ class Report:
     finals: tuple[FinalScore, ...]
     improvements: tuple[Improvement, ...]
     profiles: tuple[Profile, ...] = ()
-    warnings: tuple[str, ...] = field(default=())
+    warnings: tuple[str, ...] = ()
 
 
 def report(
@@ -126,10 +137,16 @@ def report(
     """Of at least one run; the same runs give the same numbers. `notes` are further warnings."""
     rng = np.random.default_rng(0)
     groups = tuple(dict.fromkeys(run.group for run in runs))
-    panels = tuple(
-        panel([run for run in runs if run.env == env], env=env, stat=stat, hold=hold, rng=rng)
-        for env in dict.fromkeys(run.env for run in runs)
-    )
+    members: dict[tuple[str, str], list[RunCurve]] = {}
+    for run in runs:
+        members.setdefault((run.env, run.group), []).append(run)
+    curves: dict[str, list[GroupCurve]] = {}
+    for (env, group), seeds in members.items():
+        steps, values = on_one_grid(seeds, hold=hold)
+        curve = GroupCurve(group, steps, _over_seeds(values, stat, rng), tuple(seeds))
+        curves.setdefault(env, []).append(curve)
+    panels = tuple(Panel(env, tuple(each)) for env, each in curves.items())
+    everywhere = _normalized_everywhere(panels, groups) if len(panels) > 1 else {}
     return Report(
         by=tuple(by),
         x_name=x,
@@ -137,27 +154,11 @@ def report(
         stat=stat,
         groups=groups,
         panels=panels,
-        finals=(*_finals(panels, stat, rng), *_over_envs(panels, groups, stat, rng)),
+        finals=(*_finals(panels, stat, rng), *_over_envs(panels, everywhere, stat, rng)),
         improvements=tuple(_improvements(panels, groups, rng)),
-        profiles=tuple(_profiles(panels, groups, rng)),
+        profiles=tuple(_profiles(everywhere, rng)),
         warnings=(*notes, *(warning for each in panels for warning in _warnings(each, hold=hold))),
     )
-
-
-def panel(
-    runs: Sequence[RunCurve], *, env: str, stat: str, hold: bool, rng: np.random.Generator
-) -> Panel:
-    """The curves of one environment, groups in the order of their first runs."""
-    groups = dict.fromkeys(run.group for run in runs)
-    each = ([run for run in runs if run.group == group] for group in groups)
-    return Panel(env, tuple(_group_curve(members, stat, hold, rng) for members in each))
-
-
-def _group_curve(
-    runs: Sequence[RunCurve], stat: str, hold: bool, rng: np.random.Generator
-) -> GroupCurve:
-    x, values = on_one_grid(runs, hold=hold)
-    return GroupCurve(runs[0].group, x, _over_seeds(values, stat, rng), tuple(runs))
 
 
 def _over_seeds(values: NDArray[np.float64], stat: str, rng: np.random.Generator) -> Estimate:
@@ -185,21 +186,10 @@ def on_one_grid(
     return x, np.stack([np.interp(x, run.x, run.y) for run in runs])
 
 
-def _last(curve: GroupCurve) -> NDArray[np.float64]:
-    """The last value of every run, whatever the others' budget.  [S]"""
-    return np.array([run.y[-1] for run in curve.runs])
-
-
-def _normalized(curve: GroupCurve) -> NDArray[np.float64] | None:
-    """The last normalised scores; None where a run knows none.  [S]"""
-    found = [run.normalized for run in curve.runs if run.normalized is not None]
-    return np.array(found) if len(found) == len(curve.runs) else None
-
-
 def _finals(panels: Sequence[Panel], stat: str, rng: np.random.Generator) -> Iterator[FinalScore]:
     for env, curves in panels:
         for curve in curves:
-            last, normalized = _last(curve), _normalized(curve)
+            last, normalized = curve.last, curve.normalized
             yield FinalScore(
                 env=env,
                 group=curve.group,
@@ -213,36 +203,33 @@ def _finals(panels: Sequence[Panel], stat: str, rng: np.random.Generator) -> Ite
             )
 
 
-def _everywhere(panels: Sequence[Panel], group: str) -> list[GroupCurve]:
-    """The curves of a group; empty unless it was run on every environment."""
-    found = [curve for each in panels for curve in each.curves if curve.group == group]
-    return found if len(found) == len(panels) else []
-
-
-def _normalized_everywhere(panels: Sequence[Panel], group: str) -> Scores:
-    known = [_normalized(curve) for curve in _everywhere(panels, group)]
-    found = [each for each in known if each is not None]
-    return found if len(found) == len(known) else []
+def _normalized_everywhere(panels: Sequence[Panel], groups: Sequence[str]) -> dict[str, Scores]:
+    """Of the groups that know normalised scores on every environment."""
+    found: dict[str, Scores] = {}
+    for group in groups:
+        curves = [curve for each in panels for curve in each.curves if curve.group == group]
+        scores = [each for curve in curves if (each := curve.normalized) is not None]
+        if len(scores) == len(panels):
+            found[group] = scores
+    return found
 
 
 def _over_envs(
-    panels: Sequence[Panel], groups: Sequence[str], stat: str, rng: np.random.Generator
+    panels: Sequence[Panel],
+    everywhere: Mapping[str, Scores],
+    stat: str,
+    rng: np.random.Generator,
 ) -> Iterator[FinalScore]:
     """The normalised scores over several environments, resampled within each."""
     statistic: Statistic = mean if stat == "mean" else iqm
-    for group in groups if len(panels) > 1 else ():
-        scores = _normalized_everywhere(panels, group)
-        if not scores:
-            continue
-        runs = [run for curve in _everywhere(panels, group) for run in curve.runs]
+    for group, scores in everywhere.items():
+        curves = [curve for each in panels for curve in each.curves if curve.group == group]
+        runs = [run for curve in curves for run in curve.runs]
         yield FinalScore(
             env=ALL,
             group=group,
             seeds=len(runs),
-            score=None,
-            lowest=np.nan,
-            highest=np.nan,
-            normalized=bootstrap(statistic, scores, resampled([len(each) for each in scores], rng)),
+            normalized=bootstrap(statistic, scores, resampled(map(len, scores), rng)),
             budget=float(np.mean([run.budget for run in runs])),
             budget_unit=runs[0].budget_unit,
         )
@@ -252,15 +239,12 @@ def _improvements(
     panels: Sequence[Panel], groups: Sequence[str], rng: np.random.Generator
 ) -> Iterator[Improvement]:
     """Of every two groups, the better one first; on the environments that both were run on."""
+    last = {(each.env, curve.group): curve.last for each in panels for curve in each.curves}
     for group, other in combinations(groups, 2):
-        pairs = [
-            (_last(curves[group]), _last(curves[other]))
-            for each in panels
-            if {group, other} <= (curves := {curve.group: curve for curve in each.curves}).keys()
-        ]
-        if not pairs:
+        shared = [env for env, _ in panels if {(env, group), (env, other)} <= last.keys()]
+        if not shared:
             continue
-        ours, theirs = ([pair[side] for pair in pairs] for side in (0, 1))
+        ours, theirs = ([last[env, name] for env in shared] for name in (group, other))
         seeds = sum(map(len, ours)), sum(map(len, theirs))
         found = improvement_estimate(ours, theirs, rng)
         if found.mid >= 0.5:
@@ -270,21 +254,12 @@ def _improvements(
             yield Improvement(other, group, turned, seeds[::-1])
 
 
-def _profiles(
-    panels: Sequence[Panel], groups: Sequence[str], rng: np.random.Generator
-) -> Iterator[Profile]:
+def _profiles(everywhere: Mapping[str, Scores], rng: np.random.Generator) -> Iterator[Profile]:
     """Of the groups with normalised scores on several environments, with common thresholds."""
-    known = {
-        group: scores
-        for group in (groups if len(panels) > 1 else ())
-        if (scores := _normalized_everywhere(panels, group))
-    }
-    if not known:
-        return
-    every = np.concatenate([each for scores in known.values() for each in scores])
-    thresholds = np.linspace(min(0.0, every.min()), max(100.0, every.max()), THRESHOLDS)
-    for group, scores in known.items():
-        indices = resampled([len(each) for each in scores], rng)
+    every = [score for scores in everywhere.values() for each in scores for score in each]
+    thresholds = np.linspace(min([0.0, *every]), max([100.0, *every]), THRESHOLDS)
+    for group, scores in everywhere.items():
+        indices = resampled(map(len, scores), rng)
         yield Profile(group, thresholds, bootstrap(profile(thresholds), scores, indices))
 
 

@@ -13,23 +13,23 @@ Differing = dict[str, tuple[Any, Any]]  # the values of both by key; None where 
 
 
 def differences(first: Row, second: Row) -> dict[str, Differing]:
-    """By the kind of fact, in the order of interest.
-
-    Raises `CheckpointError` where the settings of a run cannot be read.
-    """
+    """By the kind of fact, in the order of interest."""
     ours, theirs = _facts(first), _facts(second)
     return {kind: _differing(ours[kind], theirs[kind]) for kind in ours}
 
 
 def _facts(row: Row) -> dict[str, Mapping[str, Any]]:
     assert row.run is not None
-    found: dict[str, Any] = {"settings": row.run.settings}
-    for kind, key in (("versions", "versions"), ("commit", "git"), ("machine", "machine")):
-        told = row.run.facts.get(key)
-        found[kind] = told if isinstance(told, Mapping) else {}
-    return found | {"results": {key: row.value(key) for key in RESULTS}}
+    facts = row.run.facts
+    return {
+        "settings": row.settings,
+        "versions": facts.get("versions") or {},
+        "commit": facts.get("git") or {},
+        "machine": facts.get("machine") or {},
+        "results": {key: row.value(key) for key in RESULTS},
+    }
 
 
 def _differing(first: Mapping[str, Any], second: Mapping[str, Any]) -> Differing:
     pairs = {key: (first.get(key), second.get(key)) for key in [*first, *second]}
-    return {key: (before, after) for key, (before, after) in pairs.items() if before != after}
+    return {key: pair for key, pair in pairs.items() if pair[0] != pair[1]}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import math
 import textwrap
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,10 @@ from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import EngFormatter
 
-from border_cli.analysis.curves import STATS, X_NAMES, GroupCurve, Panel, Profile, Report
+from border_cli.analysis.curves import STATS, X_NAMES, Panel, Profile, Report
+from border_cli.analysis.statistics import Estimate
 
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#E69F00")
 DASHES: tuple[tuple[float, ...], ...] = ((), (5, 1.6), (1.2, 1.4), (7, 1.6, 1.2, 1.6))
@@ -26,7 +28,6 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", "*", ">")
 MARKS = 7  # markers on one curve
 GOLDEN = 0.618034  # shares of the distance between markers that never come close to each other
 PANEL_INCHES = (6.0, 3.6)
-COLUMNS = (1, 2, 3, 2, 3)  # panels beside each other, for 1 to 5 panels
 MOST_COLUMNS = 3
 NAME_CHARACTERS = 46  # of a line in the legend
 LEGEND_INCHES = 0.17  # height of a line in the legend
@@ -55,13 +56,14 @@ def drawn(report: Report, kind: str) -> bytes:
 def picture(report: Report) -> Figure:
     """The figure; to be made and saved within `STYLE`. Dollar signs are no formulas."""
     count = len(report.panels) + bool(report.profiles)
-    columns = COLUMNS[count - 1] if count <= len(COLUMNS) else MOST_COLUMNS
+    columns = 2 if count == 4 else min(count, MOST_COLUMNS)
     rows = math.ceil(count / columns)
-    names = {group: _plain(textwrap.fill(group, NAME_CHARACTERS)) for group in report.groups}
+    names = [_plain(textwrap.fill(group, NAME_CHARACTERS)) for group in report.groups]
     width = PANEL_INCHES[0] * (1 if columns == 1 else 0.8 * columns)
-    legend_columns = _legend_columns(names.values(), width)
-    lines = _legend_lines(list(names.values()), legend_columns)
-    height = PANEL_INCHES[1] * rows + LEGEND_INCHES * (lines + 2)
+    longest = max(len(line) for name in names for line in name.split("\n"))
+    beside = min(len(names), max(1, int(width / (CHARACTER_INCHES * (longest + 11)))))
+    lines = sum(name.count("\n") + 1 for name in names) / beside
+    height = PANEL_INCHES[1] * rows + LEGEND_INCHES * (math.ceil(lines) + 2)
     figure = Figure(figsize=(width, height), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False).ravel().tolist()
     handles: dict[str, Line2D] = {}
@@ -73,10 +75,10 @@ def picture(report: Report) -> Figure:
         empty.set_axis_off()
     figure.legend(
         [handles[group] for group in report.groups],
-        [names[group] for group in report.groups],
+        names,
         title=_plain(", ".join(report.by)) or None,
         loc="outside lower center",
-        ncols=legend_columns,
+        ncols=beside,
         frameon=False,
         handlelength=4.0,
     )
@@ -87,85 +89,53 @@ def _plain(text: str) -> str:
     return text.replace("$", r"\$")
 
 
-def _legend_columns(names: Collection[str], width: float) -> int:
-    longest = max(len(line) for name in names for line in name.split("\n"))
-    return max(1, min(len(names), int(width / (CHARACTER_INCHES * (longest + 11)))))
-
-
-def _legend_lines(names: Sequence[str], columns: int) -> int:
-    """The height of the legend in lines of text; matplotlib fills it column by column."""
-    rows = math.ceil(len(names) / columns)
-    heights = [name.count("\n") + 1 for name in names]
-    return max(sum(heights[start : start + rows]) for start in range(0, len(names), rows))
-
-
-def look(number: int) -> dict[str, Any]:
-    """Colour, dashes and marker of a group; the first 28 differ in print, too."""
-    return {
-        "color": COLORS[number % len(COLORS)],
-        "dashes": DASHES[number % len(DASHES)],
-        "marker": MARKERS[number % len(MARKERS)],
-    }
-
-
-def first_mark(number: int, step: int) -> int:
-    """The first point with a marker, of every `step` points; markers of equal curves alternate."""
-    return round(step * (number * GOLDEN % 1)) % step
-
-
 def _draw_panel(axes: Axes, panel: Panel, report: Report) -> dict[str, Line2D]:
     handles = {}
     for curve in panel.curves:
         number = report.groups.index(curve.group)
-        handles[curve.group] = _draw_curve(axes, curve, number, len(panel.curves))
+        few = len(panel.curves) <= 3  # single seeds would bury more curves than that
+        for run in curve.runs if few and len(curve.runs) > 1 else ():
+            axes.plot(run.x, run.y, COLORS[number % len(COLORS)], lw=0.4, alpha=0.35)
+        handles[curve.group] = _draw_band(axes, curve.x, curve.y, number)
     every = np.concatenate([run.y for curve in panel.curves for run in curve.runs])
     room = MARGIN * ((every.max() - every.min()) or abs(every.max()) or 1.0)
-    axes.set_ylim(every.min() - room, every.max() + room)  # intervals of few seeds must not stretch
-    axes.set_title(_plain(panel.env))
-    axes.set_xlabel(X_NAMES[report.x_name])
-    axes.set_ylabel(_plain(f"{report.y_name}, {STATS[report.stat]}"))
-    axes.xaxis.set_major_formatter(_thousands)
+    axes.set(
+        title=_plain(panel.env),
+        xlabel=X_NAMES[report.x_name],
+        ylabel=_plain(f"{report.y_name}, {STATS[report.stat]}"),
+        ylim=(every.min() - room, every.max() + room),  # intervals of few seeds must not stretch
+    )
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     axes.grid(alpha=0.3)
     return handles
 
 
-def _thousands(value: float, _: object) -> str:
-    """5000 -> `5k`, 2500000 -> `2.5M`."""
-    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(value) >= size:
-            return f"{value / size:g}{letter}"
-    return f"{value:g}"
-
-
-def _draw_curve(axes: Axes, curve: GroupCurve, number: int, groups: int) -> Line2D:
-    style = look(number)
-    if len(curve.runs) > 1 and groups <= 3:  # single seeds would bury more curves than that
-        for run in curve.runs:
-            axes.plot(run.x, run.y, style["color"], lw=0.4, alpha=0.35)
-    return _draw_band(axes, curve.x, curve.y, style, number)
-
-
-def _draw_band(axes: Axes, x: Any, y: Any, style: dict[str, Any], number: int) -> Line2D:
-    axes.fill_between(x, y.low, y.high, color=style["color"], alpha=0.15, lw=0)
+def _draw_band(axes: Axes, x: Any, y: Estimate, number: int) -> Line2D:
+    """The line and the interval of a group; the first 28 groups differ in print, too."""
+    color = COLORS[number % len(COLORS)]
+    axes.fill_between(x, y.low, y.high, color=color, alpha=0.15, lw=0)
     step = max(1, len(x) // MARKS)
     [line] = axes.plot(
         x,
         y.mid,
+        color=color,
+        dashes=DASHES[number % len(DASHES)],
+        marker=MARKERS[number % len(MARKERS)],
         lw=1.5,
         markersize=5.5,
         markeredgewidth=0.0,
-        markevery=(first_mark(number, step), step),
-        **style,
+        markevery=(round(step * (number * GOLDEN % 1)) % step, step),  # equal curves alternate
     )
     return line
 
 
 def _draw_profiles(axes: Axes, profiles: Sequence[Profile], groups: Sequence[str]) -> None:
     for each in profiles:
-        number = groups.index(each.group)
-        _draw_band(axes, each.thresholds, each.shares, look(number), number)
-    axes.set_title("performance profile, all environments")
-    axes.set_xlabel("normalised score")
-    axes.set_ylabel("share of runs above it")
-    axes.set_ylim(-0.03, 1.03)
+        _draw_band(axes, each.thresholds, each.shares, groups.index(each.group))
+    axes.set(
+        title="performance profile, all environments",
+        xlabel="normalised score",
+        ylabel="share of runs above it",
+        ylim=(-0.03, 1.03),
+    )
     axes.grid(alpha=0.3)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.analysis.curves import NAMED, X_NAMES, RunCurve
-from border_cli.analysis.load import Run, Value
+from border_cli.analysis.load import Run
 from border_cli.core.errors import CheckpointError, ConfigError
-from border_cli.core.words import counted, listed, shortest, unknown, visible
+from border_cli.core.words import counted, did_you_mean, listed, shortest, unknown
 
 SCORE, NORMALIZED = "eval/return", "eval/normalized_score"
 STOPPED = "stop_at_score reached"  # an exit reason
@@ -34,6 +34,10 @@ class _Measured(NamedTuple):
     run: Run
     env_steps: NDArray[np.float64]  # [n]
     values: NDArray[np.float64]  # [n]
+
+    @property
+    def env(self) -> str:
+        return self.run.env or MISSING
 
     @property
     def offline(self) -> bool:
@@ -65,30 +69,50 @@ def grouped(
     """
     warnings: list[str] = []
     known = list(_readable(runs, y, warnings))
-    by = _known_keys(by, known) if by else swept([each.run.settings for each in known])
+    settings = [each.run.settings for each in known]
+    names = dict.fromkeys(key for each in settings for key in each)
+    for key in by:
+        if key not in names:
+            raise ConfigError(f"--by: no run has the setting {key!r}{did_you_mean(key, names)}")
+    by = tuple(dict.fromkeys(by)) or swept(settings)
     drawn = [each for each in known if len(each.values)]
     if not drawn:
         raise ConfigError("; ".join([_no_metric([each.run for each in known], y), *warnings]))
+    x = _position(drawn, x)
+    envs = list(dict.fromkeys(each.env for each in drawn))
+    for env in references or ():
+        if env not in envs:
+            raise ConfigError(f"--reference: {unknown('env', env, envs)}")
+    members: dict[tuple[str, str], list[_Measured]] = {}
+    for each in drawn:
+        env = ", ".join(envs) if "env" in by else each.env
+        members.setdefault((_label(each.run.settings, by), env), []).append(each)
+    curves = [
+        _curve(each, group, env, x=x, y=y, references=references or {})
+        for (group, env), seeds in members.items()
+        for each in seeds
+    ]
+    warnings += _warnings(known, members, y)
+    return Grouped(curves=tuple(curves), by=by, x=x, warnings=tuple(warnings))
+
+
+def _warnings(
+    known: Sequence[_Measured], members: Mapping[tuple[str, str], Sequence[_Measured]], y: str
+) -> Iterator[str]:
+    """What was left out, what differs within a group besides the seed, and what still runs."""
     without = [each.run for each in known if not len(each.values)]
     if without:
-        warnings.append(f"{_named(without)} left out: no {y} recorded")
-    x = _position(drawn, x)
-    envs = list(dict.fromkeys(_env(each.run) for each in drawn))
-    _refuse_unknown_envs(references or {}, envs)
-    members: dict[tuple[str, str], list[Run]] = {}
-    curves = []
-    for each in drawn:
-        group = _label(each.run.settings, by)
-        env = ", ".join(envs) if "env" in by else _env(each.run)
-        members.setdefault((group, env), []).append(each.run)
-        curves.append(_curve(each, group, env, x=x, y=y, references=references or {}))
+        yield f"{_named(without)} left out: no {y} recorded"
     for (group, env), seeds in members.items():
-        warnings += _mixed(f"{group} on {env}", seeds)
-    unfinished = [each.run for each in drawn if each.run.status in ("running", "starting")]
+        settings = [each.run.settings for each in seeds]
+        keys = dict.fromkeys(key for each in settings for key in each if _counts(key))
+        differing = [key for key in keys if len({_value(each, key) for each in settings}) > 1]
+        if differing:
+            named = listed(differing, NAMED)
+            yield f"{group} on {env} mixes runs that differ in {named}; add what matters to --by"
+    unfinished = [each.run for each in known if each.run.status in ("running", "starting")]
     if unfinished:
-        warnings.append(f"{_named(unfinished)} still running")
-    shown = tuple(map(visible, by)), tuple(map(visible, warnings))
-    return Grouped(curves=tuple(curves), by=shown[0], x=x, warnings=shown[1])
+        yield f"{_named(unfinished)} still running"
 
 
 def _readable(runs: Iterable[Run], y: str, warnings: list[str]) -> Iterator[_Measured]:
@@ -101,22 +125,7 @@ def _readable(runs: Iterable[Run], y: str, warnings: list[str]) -> Iterator[_Mea
             warnings.append(f"left out: {error}")
 
 
-def _known_keys(by: Sequence[str], runs: Iterable[_Measured]) -> tuple[str, ...]:
-    known = dict.fromkeys(key for each in runs for key in each.run.settings)
-    for key in by:
-        if key not in known:
-            raise ConfigError(f"--by: {unknown('setting', key, _shorter(key, known))}")
-    return tuple(dict.fromkeys(by))
-
-
-def _shorter(key: str, known: Iterable[str]) -> list[str]:
-    """Those of the same group, or the names of the groups; all settings would fill a screen."""
-    group = key.partition(".")[0]
-    beside = [each for each in known if "." in key and each.startswith(f"{group}.")]
-    return beside or sorted({each.partition(".")[0] for each in known})
-
-
-def swept(settings: Sequence[Mapping[str, Value]]) -> tuple[str, ...]:
+def swept(settings: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     """The settings that differ between the runs on one environment, options before single values.
 
     What follows from another (the n-step returns of one agent) is not among them.
@@ -137,24 +146,22 @@ def _counts(key: str) -> bool:
     return key not in OF_ONE_RUN and key.partition(".")[0] not in ASIDE
 
 
-def _value(settings: Mapping[str, Value], key: str) -> str:
+def _value(settings: Mapping[str, Any], key: str) -> str:
     """As it is typed: true, null, 0.001, [64,64]; an env without a file of its own by its id."""
     if key == "env" and settings.get(key) in (None, "gym"):
         key = "env.id"
     value = settings.get(key, MISSING)
-    return visible(value) if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
+    return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
 
 
-def _label(settings: Mapping[str, Value], by: Sequence[str]) -> str:
+def _label(settings: Mapping[str, Any], by: Sequence[str]) -> str:
     """`true` where one setting makes the groups, else `dqn, double=true`."""
-    values = [_value(settings, key) for key in by]
+    values = {key: _value(settings, key) for key in by}
     if len(by) == 1:
-        return values[0]
-    names = [key.rpartition(".")[2] for key in by]
-    full = [key if names.count(name) > 1 else name for key, name in zip(by, names, strict=True)]
+        return values[by[0]]
     return ", ".join(
-        value if key in BARE else f"{name}={value}"
-        for key, name, value in zip(by, full, values, strict=True)
+        value if key in BARE else f"{key.rpartition('.')[2]}={value}"
+        for key, value in values.items()
     )
 
 
@@ -166,23 +173,10 @@ def _no_metric(runs: Sequence[Run], y: str) -> str:
 
 
 def _position(runs: Sequence[_Measured], x: str | None) -> str:
-    if x in ("time_s", "opt_steps"):
-        return x
-    if not all(each.offline for each in runs):
-        return "env_steps"
-    if x is not None:
+    offline = all(each.offline for each in runs)
+    if offline and x == "env_steps":
         raise ConfigError("--x must be opt_steps or time_s: these runs have stepped no environment")
-    return "opt_steps"
-
-
-def _refuse_unknown_envs(references: Mapping[str, Reference], known: Sequence[str]) -> None:
-    for env in references:
-        if env not in known:
-            raise ConfigError(f"--reference: {unknown('env', env, known)}")
-
-
-def _env(run: Run) -> str:
-    return visible(run.env or MISSING)
+    return x or ("opt_steps" if offline else "env_steps")
 
 
 def _curve(
@@ -196,54 +190,32 @@ def _curve(
 ) -> RunCurve:
     run = measured.run
     at, values = (measured.env_steps, measured.values) if x == "env_steps" else run.metric(y, x)
-    if not len(at):
-        raise ConfigError(f"--x: {shortest(run.folder)} has not recorded {x}")
-    in_updates = measured.offline or x == "opt_steps"
-    steps = run.metric(y, "opt_steps")[0] if in_updates else measured.env_steps
-    at, values = _rising(at, values)
+    unit = "opt_steps" if measured.offline or x == "opt_steps" else "env_steps"
+    steps = measured.env_steps if unit == "env_steps" else run.metric(y, unit)[0]
+    score = float(values[-1])
+    # In the order of x; of equal ones the last
+    at, last = np.unique(at[::-1], return_index=True)
     return RunCurve(
-        name=visible(str(shortest(run.folder))),
+        name=str(shortest(run.folder)),
         env=env,
         group=group,
         x=at,
-        y=values,
+        y=values[::-1][last],
         budget=float(steps[-1]),
-        budget_unit=X_NAMES["opt_steps" if in_updates else "env_steps"],
+        budget_unit=X_NAMES[unit],
         stopped=run.facts.get("exit_reason") == STOPPED,
-        normalized=_normalized(run, float(values[-1]), references) if y == SCORE else None,
+        normalized=_normalized(measured, score, references) if y == SCORE else None,
     )
 
 
-def _rising(
-    x: NDArray[np.float64], y: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """In the order of x; of equal ones the last."""
-    order = np.argsort(x, kind="stable")
-    x, y = x[order], y[order]
-    last = np.append(x[1:] > x[:-1], True)
-    return x[last], y[last]
-
-
-def _normalized(run: Run, score: float, references: Mapping[str, Reference]) -> float | None:
-    if _env(run) in references:
-        low, high = references[_env(run)]
+def _normalized(
+    measured: _Measured, score: float, references: Mapping[str, Reference]
+) -> float | None:
+    if measured.env in references:
+        low, high = references[measured.env]
         return 100 * (score - low) / (high - low)
-    recorded = run.metric(NORMALIZED)[1]
+    recorded = measured.run.metric(NORMALIZED)[1]
     return float(recorded[-1]) if len(recorded) else None
-
-
-def _mixed(group: str, runs: Sequence[Run]) -> Iterator[str]:
-    """What differs within a group besides the seed, and seeds that occur twice."""
-    settings = [run.settings for run in runs]
-    keys = dict.fromkeys(key for each in settings for key in each if _counts(key))
-    differing = [key for key in keys if len({_value(each, key) for each in settings}) > 1]
-    if differing:
-        named = listed(differing, NAMED)
-        yield f"{group} mixes runs that differ in {named}; add what matters to --by"
-    seeds = [run.seed for run in runs if run.seed is not None]
-    twice = sorted({seed for seed in seeds if seeds.count(seed) > 1})
-    if twice and not differing:
-        yield f"{group} has several runs of one seed ({', '.join(map(str, twice[:NAMED]))})"
 
 
 def _named(runs: Sequence[Run]) -> str:

@@ -9,17 +9,17 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
-from border_cli.core.errors import CheckpointError, ConfigError, MissingPackage, reachable
+from border_cli.core.errors import CheckpointError, ConfigError, MissingPackage
 from border_cli.core.files import METRICS, SETTINGS
 from border_cli.core.words import unknown
 from border_cli.recorder.read import read_metrics, rows_with
 from border_cli.run.layout import RUN
-from border_cli.run.status import RUN_JSON, RUN_LOCK, read_run, running, status_without_record
+from border_cli.run.status import RUN_JSON, read_run, running, status_without_record
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-Value = str | int | float | bool | list[Any] | dict[str, Any] | None  # of a setting
 POSITIONS = ("opt_steps", "env_steps", "time_s")  # of a row of metrics
 _NUMBER = re.compile(r"(\d+)")
 _OWN_FOLDER = re.compile("|".join(RUN.folders))  # of a run, without runs in it
@@ -61,7 +60,7 @@ class Run:
         return status_without_record(self.folder)
 
     @property
-    def settings(self) -> dict[str, Value]:
+    def settings(self) -> dict[str, Any]:
         """All settings by their dotted names, as saved; of a group the chosen option: `agent`.
 
         Raises `CheckpointError` where `run.json` has none.
@@ -71,25 +70,26 @@ class Run:
         return self._labels
 
     @property
-    def _labels(self) -> dict[str, Value]:
-        found: dict[str, Value] = self.facts.get("settings", {})
+    def _labels(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.facts.get("settings", {})
         return found
 
     @property
     def agent(self) -> str | None:
         """The option of `agent=` that was typed, such as `droq`."""
-        return _text(self._labels.get("agent"))
+        agent: str | None = self._labels.get("agent")
+        return agent
 
     @property
     def env(self) -> str | None:
         """The option of `env=` that was typed, or the `env.id`."""
-        chosen = self._labels.get("env")
-        return _text(self._labels.get("env.id") if chosen in (None, "gym") else chosen)
+        chosen: str | None = self._labels.get("env")
+        return self._labels.get("env.id") if chosen in (None, "gym") else chosen
 
     @property
     def seed(self) -> int | None:
-        found = self._labels.get("seed")
-        return found if isinstance(found, int) else None
+        seed: int | None = self._labels.get("seed")
+        return seed
 
     def metric(
         self, name: str, x: str = "env_steps"
@@ -103,9 +103,9 @@ class Run:
         if x not in POSITIONS:
             raise ConfigError(unknown("position", x, POSITIONS))
         points = [(row.get(x), row[name]) for row in rows_with(self.folder / METRICS, name)]
-        known = [(at, value) for at, value in points if at is not None and value is not None]
-        found = np.array(known, dtype=np.float64).reshape(-1, 2)
-        return found[:, 0], found[:, 1]
+        known = [point for point in points if None not in point]
+        at, values = np.array(known, dtype=np.float64).reshape(-1, 2).T
+        return at, values
 
     def metrics(self) -> dict[str, NDArray[np.float64]]:
         """All that was recorded, a column [rows] for each metric; NaN where a row has no value."""
@@ -121,22 +121,8 @@ class Run:
         return _pandas().DataFrame(self.metrics())
 
 
-class Runs(Sequence[Run]):
+class Runs(list[Run]):
     """Runs in the order of their directories."""
-
-    def __init__(self, runs: Iterable[Run]) -> None:
-        self._runs = list(runs)
-
-    def __len__(self) -> int:
-        return len(self._runs)
-
-    @overload
-    def __getitem__(self, index: int) -> Run: ...
-    @overload
-    def __getitem__(self, index: slice) -> Runs: ...
-    def __getitem__(self, index: int | slice) -> Run | Runs:
-        found = self._runs[index]
-        return Runs(found) if isinstance(found, list) else found
 
     def __repr__(self) -> str:
         return f"<Runs: {len(self)}>"
@@ -150,70 +136,41 @@ class Runs(Sequence[Run]):
         return _pandas().DataFrame(rows)
 
 
-def load_runs(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> Runs:
+def load_runs(*paths: str | os.PathLike[str]) -> Runs:
     """The runs in and below these directories, each once, ordered by name: 9 before 10.
 
     Raises `CheckpointError` for a path that does not exist or is no directory.
     """
-    several = [paths] if isinstance(paths, str | os.PathLike) else paths
-    found = find_runs([Path(each) for each in several])
-    return Runs(map(Run, sorted(found, key=_in_order)))
+    return Runs(map(Run, sorted(find_runs(map(Path, paths)), key=_in_order)))
 
 
-@reachable(CheckpointError)
 def find_runs(paths: Iterable[Path]) -> list[Path]:
-    """The run directories in and below `paths`, each once, in no particular order.
-
-    Of the links below a path, those that lead to a run directory itself are followed; a run that is
-    found without a link as well has that path.
-    """
+    """The run directories in and below `paths`, which have saved settings, each once, in no
+    particular order; links below them are not followed."""
     found: dict[str, Path] = {}  # by real path
     for path in paths:
         if not path.is_dir():
             what = f"{path} is not a directory" if path.exists() else f"no such directory: {path}"
             raise CheckpointError(what)
-        for place, real in _runs_below(str(path), os.path.realpath(path)):
-            if real not in found or found[real].is_symlink():
-                found[real] = Path(place)
+        for folder in _runs_below(path):
+            found.setdefault(os.path.realpath(folder), Path(folder))
     return list(found.values())
 
 
-def _runs_below(folder: str, real: str) -> Iterator[tuple[str, str]]:
-    """Run directories, and the same with links resolved."""
-    try:
-        with os.scandir(folder) as entries:
-            listed = list(entries)
-    except OSError as error:
-        log.warning("%s cannot be read: %s", folder, error.strerror)
-        return
-    own = _is_run(folder, {entry.name for entry in listed})
-    if own:
-        yield folder, real
-    for entry in listed:
-        name = entry.name
-        if name.startswith(".") or (own and _OWN_FOLDER.fullmatch(name)):
-            continue
-        if entry.is_dir(follow_symlinks=False):
-            yield from _runs_below(entry.path, f"{real}/{name}")
-        elif entry.is_symlink() and is_run(Path(entry.path)):
-            yield entry.path, os.path.realpath(entry.path)
+def _runs_below(path: Path) -> Iterator[str]:
+    for folder, subfolders, _ in os.walk(path, onerror=_report_unread):
+        own = SETTINGS.parent.name in subfolders and (Path(folder) / SETTINGS).is_file()
+        if own:
+            yield folder
+        subfolders[:] = [
+            name
+            for name in subfolders
+            if not name.startswith(".") and not (own and _OWN_FOLDER.fullmatch(name))
+        ]
 
 
-def is_run(folder: Path) -> bool:
-    """Whether it is a run directory; links are followed."""
-    try:
-        with os.scandir(folder) as entries:
-            return _is_run(str(folder), {entry.name for entry in entries})
-    except OSError:
-        return False
-
-
-def _is_run(folder: str, names: Collection[str]) -> bool:
-    """Whether a run has written what a folder holds; other programs may write a `run.json`."""
-    record = str(SETTINGS.parent)
-    if RUN_JSON in names and any(each in names for each in (record, RUN_LOCK, "checkpoints")):
-        return True
-    return record in names and os.path.isfile(f"{folder}/{SETTINGS}")  # noqa: PTH113 - faster
+def _report_unread(error: OSError) -> None:
+    log.warning("%s cannot be read: %s", error.filename, error.strerror)
 
 
 def _in_order(path: Path) -> list[tuple[int, str]]:
@@ -229,10 +186,6 @@ def _figures(facts: dict[str, Any]) -> dict[str, Any]:
         for name, value in facts.items()
         if name != "status" and (value is None or isinstance(value, str | int | float))
     }
-
-
-def _text(value: Value) -> str | None:
-    return value if isinstance(value, str) else None
 
 
 def _pandas() -> Any:

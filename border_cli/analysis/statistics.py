@@ -8,7 +8,7 @@ bootstrap, which resamples the seeds of each environment.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
@@ -34,24 +34,14 @@ class Estimate(NamedTuple):
 
 @lru_cache
 def t_quantile(degrees: int) -> float:
-    """97.5 % of Student's t distribution lies below it."""
-    low, high = 1.0, 13.0
-    while high - low > 1e-13 * high:
-        middle = (low + high) / 2
-        low, high = (middle, high) if _t_within(middle, degrees) < 0.95 else (low, middle)
-    return low
+    """97.5 % of Student's t distribution lies below it.
 
-
-def _t_within(t: float, degrees: int) -> float:
-    """P(|T| < t); Abramowitz and Stegun 1964, equations 26.7.3 and 26.7.4."""
-    angle = math.atan(t / math.sqrt(degrees))
-    sine, cosine = math.sin(angle), math.cos(angle)
-    odd = degrees % 2
-    term, total = (cosine, 0.0) if odd else (1.0, 0.0)
-    for k in range(1 + odd, degrees, 2):
-        total += term
-        term *= cosine**2 * k / (k + 1)
-    return 2 / math.pi * (angle + sine * total) if odd else sine * total
+    P(|T| < sqrt(degrees) tan(a)) is the share of the integral of cos(a)^(degrees - 1) up to a.
+    """
+    angle = np.linspace(0.0, math.pi / 2, 100_001)
+    density = np.cos(angle) ** (degrees - 1)
+    within = np.append(0.0, np.cumsum(density[1:] + density[:-1]))
+    return math.sqrt(degrees) * math.tan(np.interp(0.95 * within[-1], within, angle))
 
 
 def mean_over_seeds(scores: NDArray[np.float64]) -> Estimate:
@@ -59,7 +49,7 @@ def mean_over_seeds(scores: NDArray[np.float64]) -> Estimate:
     seeds = len(scores)
     mid = scores.mean(axis=0)
     if seeds == 1:
-        return Estimate(mid, np.full_like(mid, np.nan), np.full_like(mid, np.nan))
+        return Estimate(mid, mid * np.nan, mid * np.nan)
     half = t_quantile(seeds - 1) * scores.std(axis=0, ddof=1) / math.sqrt(seeds)
     return Estimate(mid, mid - half, mid + half)
 
@@ -67,24 +57,21 @@ def mean_over_seeds(scores: NDArray[np.float64]) -> Estimate:
 def iqm_over_seeds(scores: NDArray[np.float64], rng: np.random.Generator) -> Estimate:
     """The interquartile mean over the first axis, with a bootstrap interval; [S] or [S, T]."""
     [index] = resampled([len(scores)], rng)
-    columns = np.ascontiguousarray(scores.reshape(len(scores), -1).T)  # [T, S]
-    found = [bootstrap(iqm, [column], [index]) for column in columns]  # small arrays: in the cache
-    mid, low, high = (np.array(each).reshape(scores.shape[1:]) for each in zip(*found, strict=True))
-    return Estimate(mid, low, high)
+    points = scores.reshape(len(scores), -1).T  # [T, S]
+    found = [bootstrap(iqm, [point], [index]) for point in points]  # small arrays: in the cache
+    return Estimate(*(np.reshape(each, scores.shape[1:]) for each in zip(*found, strict=True)))
 
 
-def resampled(
-    seeds: Sequence[int], rng: np.random.Generator, resamples: int = RESAMPLES
-) -> Indices:
+def resampled(seeds: Iterable[int], rng: np.random.Generator) -> Indices:
     """For each environment, which of its seeds are drawn, with replacement."""
-    return [rng.integers(each, size=(resamples, each)) for each in seeds]
+    return [rng.integers(each, size=(RESAMPLES, each)) for each in seeds]
 
 
 def bootstrap(statistic: Statistic, scores: Scores, indices: Indices) -> Estimate:
     """The statistic of the scores, with the interval of its values over the resamples."""
     mid = statistic(scores)
     if all(len(each) == 1 for each in scores):
-        return Estimate(mid, np.full_like(mid, np.nan), np.full_like(mid, np.nan))
+        return Estimate(mid, mid * np.nan, mid * np.nan)
     drawn = [each[index] for each, index in zip(scores, indices, strict=True)]  # each [R, S]
     low, high = np.percentile(statistic(drawn), INTERVAL, axis=0)
     return Estimate(mid, low, high)
@@ -119,9 +106,8 @@ def improvement(ours: Scores, theirs: Scores) -> NDArray[np.float64]:
 
 
 def _beats(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
-    ahead = x[..., :, None] > y[..., None, :]
-    tied = x[..., :, None] == y[..., None, :]
-    return np.asarray(ahead.mean(axis=(-2, -1)) + 0.5 * tied.mean(axis=(-2, -1)))
+    ahead = np.sign(x[..., :, None] - y[..., None, :])
+    return np.asarray(0.5 + ahead.mean(axis=(-2, -1)) / 2)
 
 
 def improvement_estimate(ours: Scores, theirs: Scores, rng: np.random.Generator) -> Estimate:
@@ -132,4 +118,4 @@ def improvement_estimate(ours: Scores, theirs: Scores, rng: np.random.Generator)
         return improvement(scores[:count], scores[count:])
 
     both = [*ours, *theirs]
-    return bootstrap(statistic, both, resampled([len(each) for each in both], rng))
+    return bootstrap(statistic, both, resampled(map(len, both), rng))

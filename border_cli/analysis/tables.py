@@ -5,11 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import compress
 
 import numpy as np
 
-from border_cli.analysis.curves import ALL, STATS, FinalScore, Improvement, Report
+from border_cli.analysis.curves import ALL, STATS, Report
 from border_cli.analysis.statistics import Estimate
 
 NOTHING = "–"
@@ -17,6 +18,8 @@ METHODS = {
     "mean": "mean and 95 % interval (Student's t) over seeds",
     "iqm": "interquartile mean and 95 % interval (stratified bootstrap) over seeds",
 }
+
+UNKNOWN = Estimate(*np.full(3, np.nan))
 
 Row = list[str]
 
@@ -38,53 +41,51 @@ def with_interval(estimate: Estimate | None) -> str:
     """`412.3 [380.1, 444.5]`."""
     if estimate is None:
         return NOTHING
-    mid, low, high = (float(each) for each in estimate)
-    if math.isnan(low):
-        return number(mid)
-    mid_text, low_text, high_text = (number(each, mid, low, high) for each in (mid, low, high))
-    return f"{mid_text} [{low_text}, {high_text}]"
+    values = [float(each) for each in estimate]
+    return _bracketed(values, lambda value: number(value, *values))
+
+
+def _bracketed(estimate: Sequence[float], text: Callable[[float], str]) -> str:
+    mid, low, high = map(text, estimate)
+    return mid if math.isnan(estimate[1]) else f"{mid} [{low}, {high}]"
 
 
 def final_table(report: Report) -> tuple[Row, list[Row]]:
     """Head and rows of the final scores; columns that say nothing are left out."""
-    envs = len(report.panels) > 1
-    normalized = any(each.normalized is not None for each in report.finals)
-    head = [
-        *(["env"] if envs else []),
-        ", ".join(report.by) or "group",
-        "seeds",
-        STATS[report.stat],
-        "lowest",
-        "highest",
-        *(["normalised"] if normalized else []),
-        "budget",
-    ]
-
-    def row(each: FinalScore) -> Row:
-        return [
-            *(["all (normalised)" if each.env == ALL else each.env] if envs else []),
+    by = ", ".join(report.by) or "group"
+    head = ["env", by, "seeds", STATS[report.stat], "lowest", "highest", "normalised", "budget"]
+    rows = [
+        [
+            "all (normalised)" if each.env == ALL else each.env,
             each.group,
             str(each.seeds),
             with_interval(each.score),
             number(each.lowest, each.highest),
             number(each.highest, each.lowest),
-            *([with_interval(each.normalized)] if normalized else []),
+            with_interval(each.normalized),
             f"{each.budget:,.0f} {each.budget_unit}",
         ]
-
-    return head, [row(each) for each in report.finals]
+        for each in report.finals
+    ]
+    shown = [True] * len(head)
+    shown[0] = len(report.panels) > 1
+    shown[6] = any(each.normalized is not None for each in report.finals)
+    return list(compress(head, shown)), [list(compress(row, shown)) for row in rows]
 
 
 def improvement_table(report: Report) -> tuple[Row, list[Row]]:
     """Head and rows of the probabilities of improvement, the clearest first."""
-
-    def row(each: Improvement) -> Row:
-        mid, low, high = (float(value) for value in each.probability)
-        bounds = "" if math.isnan(low) else f" [{low:.2f}, {high:.2f}]"
-        return [each.group, each.other, f"{mid:.2f}{bounds}", f"{each.seeds[0]}, {each.seeds[1]}"]
-
-    ordered = sorted(report.improvements, key=lambda each: -float(each.probability.mid))
-    return ["group", "ends above", "probability", "seeds"], [row(each) for each in ordered]
+    ordered = sorted(report.improvements, key=lambda each: -each.probability.mid)
+    rows = [
+        [
+            each.group,
+            each.other,
+            _bracketed([*map(float, each.probability)], "{:.2f}".format),
+            ", ".join(map(str, each.seeds)),
+        ]
+        for each in ordered
+    ]
+    return ["group", "ends above", "probability", "seeds"], rows
 
 
 def markdown(report: Report) -> str:
@@ -103,13 +104,11 @@ def markdown(report: Report) -> str:
 
 
 def _profile(report: Report) -> str:
-    first = report.profiles[0].thresholds
-    shown = range(0, len(first), (len(first) - 1) // 10)
     head = ["score", *(each.group for each in report.profiles)]
-    rows = [
-        [number(first[i]), *(f"{each.shares.mid[i]:.2f}" for each in report.profiles)]
-        for i in shown
-    ]
+    columns = np.column_stack([each.shares.mid for each in report.profiles])
+    thresholds = report.profiles[0].thresholds
+    tenths = range(0, len(thresholds), (len(thresholds) - 1) // 10)
+    rows = [[number(thresholds[i]), *map("{:.2f}".format, columns[i])] for i in tenths]
     return _pipes(head, rows)
 
 
@@ -122,69 +121,54 @@ def _cell(text: str) -> str:
     return text.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ")
 
 
-def curves_csv(report: Report) -> str:
-    """One line per environment, group and step of a curve."""
-    head = ["env", "group", report.x_name, report.stat, "low", "high", "seeds"]
-    return _csv(head, _points(report))
+def csv_text(report: Report, kind: str) -> str:
+    """The curves, scores, improvements or profiles of a report; NaN is an empty cell, which
+    spreadsheets and pandas read as missing."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    for row in CSV[kind](report):
+        plain = [each.item() if isinstance(each, np.ndarray | np.generic) else each for each in row]
+        writer.writerow("" if value != value else value for value in plain)
+    return text.getvalue()
 
 
-def _points(report: Report) -> Iterator[list[object]]:
+def _curves(report: Report) -> Iterator[list[object]]:
+    yield ["env", "group", report.x_name, report.stat, "low", "high", "seeds"]
     for env, curves in report.panels:
         for curve in curves:
-            columns = np.column_stack([curve.x, *curve.y]).tolist()
-            for x, *values in columns:
+            for x, *values in np.column_stack([curve.x, *curve.y]).tolist():
                 whole = int(x) if x == int(x) else x
-                yield [env, curve.group, whole, *map(_exact, values), len(curve.runs)]
+                yield [env, curve.group, whole, *values, len(curve.runs)]
 
 
-def scores_csv(report: Report) -> str:
-    """One line per environment and group: the final scores."""
-    head = [
+def _scores(report: Report) -> Iterator[list[object]]:
+    yield [
         *("env", "group", "seeds", report.stat, "low", "high", "lowest", "highest"),
         *("normalised", "normalised_low", "normalised_high", "budget", "budget_unit"),
     ]
-    unknown = Estimate(*(np.array(np.nan) for _ in range(3)))
-    rows = (
-        [
-            *(each.env, each.group, each.seeds),
-            *(_exact(float(value)) for value in each.score or unknown),
-            *(_exact(each.lowest), _exact(each.highest)),
-            *(_exact(float(value)) for value in each.normalized or unknown),
-            *(each.budget, each.budget_unit),
-        ]
-        for each in report.finals
-    )
-    return _csv(head, rows)
+    for each in report.finals:
+        score, normalized = each.score or UNKNOWN, each.normalized or UNKNOWN
+        place = [each.env, each.group, each.seeds]
+        limits = [each.lowest, each.highest]
+        yield [*place, *score, *limits, *normalized, each.budget, each.budget_unit]
 
 
-def improvement_csv(report: Report) -> str:
-    """One line per pair of groups."""
-    rows = (
-        [each.group, each.other, *(_exact(float(v)) for v in each.probability), *each.seeds]
-        for each in report.improvements
-    )
-    head = ["group", "other", "probability", "low", "high", "seeds", "other_seeds"]
-    return _csv(head, rows)
+def _improvements(report: Report) -> Iterator[list[object]]:
+    yield ["group", "other", "probability", "low", "high", "seeds", "other_seeds"]
+    for each in report.improvements:
+        yield [each.group, each.other, *each.probability, *each.seeds]
 
 
-def profile_csv(report: Report) -> str:
-    """One line per group and normalised score."""
-    rows = (
-        [each.group, *map(_exact, values)]
-        for each in report.profiles
-        for values in np.column_stack([each.thresholds, *each.shares]).tolist()
-    )
-    return _csv(["group", "normalised_score", "share_above", "low", "high"], rows)
+def _profiles(report: Report) -> Iterator[list[object]]:
+    yield ["group", "normalised_score", "share_above", "low", "high"]
+    for each in report.profiles:
+        for values in np.column_stack([each.thresholds, *each.shares]).tolist():
+            yield [each.group, *values]
 
 
-def _exact(value: float) -> float | str:
-    """Empty for NaN, which is what spreadsheets and pandas read as missing."""
-    return "" if math.isnan(value) else value
-
-
-def _csv(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(head)
-    writer.writerows(rows)
-    return text.getvalue()
+CSV: Mapping[str, Callable[[Report], Iterator[list[object]]]] = {
+    "curves": _curves,
+    "scores": _scores,
+    "improvement": _improvements,
+    "profile": _profiles,
+}

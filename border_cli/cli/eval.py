@@ -11,17 +11,19 @@ import math
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from border_cli.cli.plain_command import (
+    Reader,
     best_or_latest,
     located,
     plain_command,
-    read_pairs,
+    read_run,
+    text,
     truth,
-    whole_number,
+    whole,
 )
 from border_cli.core.errors import ConfigError
 from border_cli.core.files import expanded
@@ -58,7 +60,7 @@ Examples
   border-eval RUN_DIR seed=123 episodes=100
   border-eval RUN_DIR checkpoint=latest --json
 """
-KEYS = ("checkpoint", "episodes", "seed", "render", "video", "trust")
+DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,8 +90,6 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _run(typed: Sequence[str], signals: EarlySignals) -> None:
     request = read_request(typed)
-    run_dir, checkpoint = located(request.run_dir, request.checkpoint)
-    request = replace(request, run_dir=run_dir, checkpoint=checkpoint)
     identity, evaluation = _evaluate(request, signals)
     if request.as_json:
         sys.stdout.write(json.dumps(_document(request, identity, evaluation)) + "\n")
@@ -99,37 +99,35 @@ def _run(typed: Sequence[str], signals: EarlySignals) -> None:
 
 def read_request(typed: Sequence[str]) -> Request:
     """Reads the arguments in any order; raises ConfigError naming what is not understood."""
-    run_dir, values = read_pairs(typed, KEYS)
-    if values.get("render") not in (None, "human"):
-        raise ConfigError(f"render must be human, got {values['render']!r}")
-    if values.get("render") == "human":
-        refuse_no_display(sys.platform, os.environ)
-    video = expanded(values["video"]) if "video" in values else None
-    if video is not None and values.get("render"):
+    place, values = read_run(typed, READERS)
+    if "render" in values and "video" in values:
         raise ConfigError("video and render=human cannot be combined: give one of them")
-    return Request(
-        run_dir=run_dir,
-        checkpoint=values.get("checkpoint"),
-        episodes=whole_number(values, "episodes", 1),
-        seed=whole_number(values, "seed", 0),
-        render=values.get("render"),
-        video=video,
-        trust=truth(values, "trust"),
-        as_json="--json" in typed,
-    )
+    run_dir, checkpoint = located(place, values.pop("checkpoint", None))
+    return Request(run_dir=run_dir, checkpoint=checkpoint, as_json="--json" in typed, **values)
 
 
-def refuse_no_display(platform: str, environment: Mapping[str, str]) -> None:
-    """Raises ConfigError where a window cannot open: glfw aborts the process there, and pygame
-    draws to nothing. A video driver that the user has chosen for pygame is taken as it is."""
-    chosen = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
-    if not platform.startswith("linux") or any(environment.get(each) for each in chosen):
-        return
-    raise ConfigError(
-        "render=human needs a display, and neither DISPLAY nor WAYLAND_DISPLAY is set. Set "
-        "DISPLAY (over ssh: ssh -X), or run the command under xvfb-run, which provides a virtual "
-        "one. video=FILE.mp4 films the episodes without a display"
-    )
+def _window(key: str, value: str) -> str:
+    """Raises ConfigError where no window can open: glfw aborts the process there, and pygame draws
+    to nothing. A video driver that the user has chosen for pygame is taken as it is."""
+    if value != "human":
+        raise ConfigError(f"{key} must be human, got {value!r}")
+    if sys.platform == "linux" and not any(map(os.environ.get, DISPLAYS)):
+        raise ConfigError(
+            "render=human needs a display, and neither DISPLAY nor WAYLAND_DISPLAY is set. Set "
+            "DISPLAY (over ssh: ssh -X), or run the command under xvfb-run, which provides a "
+            "virtual one. video=FILE.mp4 films the episodes without a display"
+        )
+    return value
+
+
+READERS: Mapping[str, Reader] = {
+    "checkpoint": text,
+    "episodes": whole(1),
+    "seed": whole(0),
+    "render": _window,
+    "video": lambda _, value: expanded(value),
+    "trust": truth,
+}
 
 
 def _evaluate(request: Request, signals: EarlySignals) -> tuple[dict[str, Any], Evaluation]:
@@ -192,17 +190,15 @@ def figures_of(evaluation: Evaluation) -> dict[str, float]:
 
 def _document(request: Request, identity: dict[str, Any], evaluation: Evaluation) -> dict[str, Any]:
     """The object that `--json` prints."""
-    document = {
+    info = {name: list(values) for name, values in evaluation.info.items()}
+    return {
         **figures_of(evaluation),
         **identity,
         "returns": list(evaluation.returns),
         "lengths": list(evaluation.lengths),
+        **({"info": info} if info else {}),
+        **({"video": str(request.video)} if request.video else {}),
     }
-    if evaluation.info:
-        document["info"] = {name: list(values) for name, values in evaluation.info.items()}
-    if request.video is not None:
-        document["video"] = str(request.video)
-    return document
 
 
 def _print_table(request: Request, identity: dict[str, Any], evaluation: Evaluation) -> None:
@@ -218,16 +214,14 @@ def _print_table(request: Request, identity: dict[str, Any], evaluation: Evaluat
     for i, (score, length, *said) in enumerate(played):
         table.add_row(str(i), f"{score:,.2f}", f"{length:,}", *(f"{each:g}" for each in said))
     console.print(table)
+    line = "mean {mean:.2f} std {std:.2f} min {min:g} max {max:g} episodes {episodes}"
     figures = figures_of(evaluation)
-    normalized, human = figures.get("normalized_score"), figures.get("human_normalized")
-    terminal.say(
-        console,
-        f"mean {figures['mean']:.2f} std {figures['std']:.2f} min {figures['min']:g} "
-        f"max {figures['max']:g} episodes {figures['episodes']}"
-        + (f" normalized {normalized:.2f}" if normalized is not None else "")
-        + (f" human-normalized {human:.1f}" if human is not None else "")
-        + "".join(f" {name} {figures[name]:.4g}" for name in info),
-    )
+    if "normalized_score" in figures:
+        line += " normalized {normalized_score:.2f}"
+    if "human_normalized" in figures:
+        line += " human-normalized {human_normalized:.1f}"
+    means = "".join(f" {name} {figures[name]:.4g}" for name in info)
+    terminal.say(console, line.format(**figures) + means)
     if request.video is not None:
         terminal.say(console, f"film {request.video}")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NoReturn
 
 from border_cli.core.errors import ConfigError
@@ -36,7 +36,6 @@ FLAGS = (
     ("    --hydra-help", "prints Hydra's own help"),
     ("    --version", "prints the version"),
 )
-CFGS = ("job", "hydra", "all")
 INFOS = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
 
 
@@ -61,7 +60,6 @@ class Arguments:
     def for_hydra(self, overrides: Sequence[str]) -> list[str]:
         """Flags first, as Hydra's own parser wants them; folders reach it another way."""
         flags = ["--config-name", self.config_name]
-        flags += ["--multirun"] if self.multirun else []
         flags += ["--hydra-help"] if self.hydra_help else []
         flags += ["--cfg", self.cfg] if self.cfg else []
         flags += ["--resolve"] if self.resolve else []
@@ -76,44 +74,28 @@ class _Parser(argparse.ArgumentParser):
         raise ConfigError(f"{message} (border-train --help lists the flags; settings have no dash)")
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="border-train", add_help=False, allow_abbrev=False)
-    parser.add_argument("overrides", nargs="*")
-    parser.add_argument("-cd", "--config-dir", action="append", default=[])
-    parser.add_argument("-cn", "--config-name", default="config")
-    parser.add_argument("--from", dest="origin")
-    parser.add_argument("-m", "--multirun", action="store_true")
-    parser.add_argument("-r", "--run", action="store_true")
-    parser.add_argument("-c", "--cfg", choices=CFGS)
-    parser.add_argument("--resolve", action="store_true")
-    parser.add_argument("-p", "--package")
-    parser.add_argument("-i", "--info", nargs="?", const="all", choices=INFOS)
-    parser.add_argument("-sc", "--shell-completion", action="store_true")
-    parser.add_argument("-h", "--help", action="store_true")
-    parser.add_argument("--hydra-help", action="store_true")
-    parser.add_argument("--version", action="store_true")
-    return parser
-
-
 def read_arguments(argv: Sequence[str]) -> Arguments:
     """Takes a command line apart; raises ConfigError for a flag that does not exist."""
-    found = _parser().parse_intermixed_args(list(argv))
+    parser = _Parser(prog="border-train", add_help=False, allow_abbrev=False)
+    parser.add_argument("overrides", nargs="*")
+    parser.add_argument("-cd", "--config-dir", dest="config_dirs", action="append", default=[])
+    parser.add_argument("-cn", "--config-name", default="config")
+    parser.add_argument("--from", dest="origin")
+    parser.add_argument("-c", "--cfg", choices=("job", "hydra", "all"))
+    parser.add_argument("-p", "--package")
+    parser.add_argument("-i", "--info", nargs="?", const="all", choices=INFOS)
+    for flags in (
+        ("-m", "--multirun"),
+        ("-sc", "--shell-completion"),
+        ("-h", "--help"),
+        ("--resolve",),
+        ("--hydra-help",),
+        ("--version",),
+    ):
+        parser.add_argument(*flags, action="store_true")
+    found = Arguments(**vars(parser.parse_intermixed_args(list(argv))))
     if found.multirun and (found.cfg or found.info):
         raise ConfigError("--multirun runs jobs, --cfg and --info show settings: give one of them")
     if found.resolve and not found.cfg:
         raise ConfigError("--resolve belongs to --cfg")
-    return Arguments(
-        overrides=found.overrides,
-        config_dirs=found.config_dir,
-        config_name=found.config_name.removesuffix(".yaml"),
-        origin=found.origin,
-        multirun=found.multirun,
-        cfg=found.cfg,
-        resolve=found.resolve,
-        package=found.package,
-        info=found.info,
-        shell_completion=found.shell_completion,
-        help=found.help,
-        hydra_help=found.hydra_help,
-        version=found.version,
-    )
+    return replace(found, config_name=found.config_name.removesuffix(".yaml"))

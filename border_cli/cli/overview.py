@@ -98,11 +98,13 @@ def _settings() -> str:
 
 def _table(rows: Sequence[tuple[str, str]]) -> str:
     width = max(len(left) for left, _ in rows)
-    lines = []
-    for left, right in rows:
-        first, *rest = textwrap.wrap(
-            right, max(LINE_WIDTH - width - 4, 40), break_on_hyphens=False
-        ) or [""]
-        lines.append(f"  {left:<{width}}  {first}")
-        lines += [" " * (width + 4) + each for each in rest]
-    return "\n".join(lines)
+    return "\n".join(
+        textwrap.fill(
+            right,
+            LINE_WIDTH,
+            initial_indent=f"  {left:<{width}}  ",
+            subsequent_indent=" " * (width + 4),
+            break_on_hyphens=False,
+        )
+        for left, right in rows
+    )

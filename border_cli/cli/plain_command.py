@@ -9,10 +9,10 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from border_cli import __version__
 from border_cli.core.errors import (
@@ -23,13 +23,12 @@ from border_cli.core.errors import (
     reachable,
 )
 from border_cli.core.foreign import keep_runs_off_path
-from border_cli.core.machine import memory_for
 from border_cli.core.messages import complain
 from border_cli.core.words import shortest, unknown
 from border_cli.launch.signals import EarlySignals, leaving_on_signals
 from border_cli.launch.startup import set_up_threads
 
-FLAGS = ("--json",)
+Reader = Callable[[str, str], Any]  # from a key and what is typed behind it to its value
 
 
 class Parser(argparse.ArgumentParser):
@@ -64,7 +63,7 @@ def plain_command(
     path = list(sys.path)
     with leaving_on_signals() as signals:
         try:
-            with reachable(CheckpointError), memory_for("out of memory", {}):
+            with reachable(CheckpointError):
                 keep_runs_off_path()
                 run(typed, signals)
         except (KeyboardInterrupt, Interrupted):
@@ -89,50 +88,53 @@ def until_nobody_reads() -> Iterator[None]:
             os.dup2(devnull.fileno(), sys.stdout.fileno())
 
 
-def read_pairs(typed: Sequence[str], keys: Sequence[str]) -> tuple[Path, dict[str, str]]:
-    """The run directory and the values, in any order; raises ConfigError naming what is not
-    understood."""
-    folders = [each for each in typed if _is_folder(each)]
-    for each in (each for each in typed if each.startswith("-") and each not in FLAGS):
-        raise ConfigError(unknown("flag", each, [*FLAGS, "--help", "--version"]))
+def read_pairs(
+    typed: Sequence[str], readers: Mapping[str, Reader], flags: Sequence[str] = ("--json",)
+) -> tuple[list[str], dict[str, Any]]:
+    """Directories and values, in any order; raises ConfigError naming what is not understood."""
+    folders: list[str] = []
+    values: dict[str, Any] = {}
+    for each in typed:
+        key, equals, value = each.partition("=")
+        if each.startswith("-"):
+            if each not in flags:
+                raise ConfigError(unknown("flag", each, [*flags, "--help", "--version"]))
+        elif not equals or "/" in key or Path(each).is_dir():  # of a job of a sweep: lr=0.1
+            folders.append(each)
+        elif key not in readers:
+            raise ConfigError(unknown("option", key, list(readers)))
+        else:
+            values[key] = readers[key](key, value)
+    return folders, values
+
+
+def read_run(typed: Sequence[str], readers: Mapping[str, Reader]) -> tuple[Path, dict[str, Any]]:
+    """One directory, with the values; see `read_pairs`."""
+    folders, values = read_pairs(typed, readers)
     if len(folders) != 1:
         raise ConfigError(f"give one run directory, got {len(folders)}: {' '.join(folders)}")
-    values: dict[str, str] = {}
-    for each in typed:
-        key, _, value = each.partition("=")
-        if each in folders or each.startswith("-"):
-            continue
-        if key not in keys:
-            raise ConfigError(unknown("option", key, keys))
-        values[key] = value
     return Path(folders[0]), values
 
 
-def _is_folder(word: str) -> bool:
-    """Whether it names the run; folders of a sweep have `=` in their names."""
-    key, equals, _ = word.partition("=")
-    return not word.startswith("-") and (not equals or "/" in key or Path(word).is_dir())
+def text(_: str, value: str) -> str:
+    return value
 
 
-def whole_number(values: dict[str, str], key: str, low: int) -> int | None:
-    """A number of at least `low`; None where it was not given."""
-    if key not in values:
-        return None
-    try:
-        number = int(values[key])
-    except ValueError:
-        number = low - 1
-    if number < low:
-        raise ConfigError(f"{key} must be an integer of at least {low}, got {values[key]!r}")
-    return number
-
-
-def truth(values: dict[str, str], key: str) -> bool:
-    """Whether it was given as true; false where it was not given."""
-    value = values.get(key, "false")
+def truth(key: str, value: str) -> bool:
     if value not in ("true", "false"):
         raise ConfigError(f"{key} must be true or false, got {value!r}")
     return value == "true"
+
+
+def whole(low: int) -> Reader:
+    """Reads integers of at least `low`."""
+
+    def read(key: str, value: str) -> int:
+        if not value.isdecimal() or int(value) < low:
+            raise ConfigError(f"{key} must be an integer of at least {low}, got {value!r}")
+        return int(value)
+
+    return read
 
 
 def located(place: Path, checkpoint: str | None = None) -> tuple[Path, str | None]:

@@ -7,10 +7,10 @@ read the runs and plot them.
 
 from __future__ import annotations
 
+import argparse
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -60,24 +60,6 @@ Examples
 """
 DRAWN = (".png", ".svg", ".html")  # by matplotlib
 SUFFIXES = (*DRAWN, ".md", ".csv")
-SCORE = "eval/return"
-EXTRA = "border-cli[plot]"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """What was asked for, checked as far as it can be without the runs."""
-
-    paths: list[Path]
-    by: list[str]
-    out: list[Path]
-    stat: str
-    x: str | None
-    y: str
-    where: str
-    hold: bool
-    reference: list[tuple[str, Reference]]
-    csv: str | None
 
 
 def command() -> None:
@@ -90,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     plain_command(NAME, HELP, _run, argv)
 
 
-def read_request(typed: Sequence[str]) -> Request:
+def read_request(typed: Sequence[str]) -> argparse.Namespace:
     """Reads the arguments in any order; raises ConfigError naming what is not understood."""
     parser = Parser(NAME)
     parser.add_argument("paths", nargs="+", type=Path)
@@ -98,17 +80,15 @@ def read_request(typed: Sequence[str]) -> Request:
     parser.add_argument("--out", action="append", type=_checked_out, default=[])
     parser.add_argument("--stat", choices=("mean", "iqm"), default="mean")
     parser.add_argument("--x", choices=("env_steps", "opt_steps", "time_s"))
-    parser.add_argument("--y", default=SCORE)
+    parser.add_argument("--y", default="eval/return")
     parser.add_argument("--where", default="")
     parser.add_argument("--hold", action="store_true")
     parser.add_argument("--reference", action="append", type=_reference, default=[])
     parser.add_argument("--csv", choices=("curves", "scores", "improvement", "profile"))
-    request = Request(**vars(parser.parse_intermixed_args(typed)))
-    if request.csv and not any(each.suffix.lower() == ".csv" for each in request.out):
+    asked = parser.parse_intermixed_args(typed)
+    if asked.csv and not any(each.suffix.lower() == ".csv" for each in asked.out):
         raise ConfigError("--csv needs an --out that ends in .csv")
-    if request.reference and request.y != SCORE:
-        raise ConfigError(f"--reference applies to --y {SCORE}, not to {request.y}")
-    return request
+    return asked
 
 
 def _keys(text: str) -> list[str]:
@@ -119,8 +99,8 @@ def _checked_out(text: str) -> Path:
     path = Path(text)
     if path.suffix.lower() not in SUFFIXES:
         raise ConfigError(f"--out must end in one of {', '.join(SUFFIXES)}, got {text!r}")
-    if path.is_dir():
-        raise ConfigError(f"--out {text} is a directory")
+    if path.suffix.lower() in DRAWN and find_spec("matplotlib") is None:
+        raise MissingPackage(f"--out {text}", "border-cli[plot]")
     return path
 
 
@@ -140,55 +120,37 @@ def _reference(text: str) -> tuple[str, Reference]:
 
 
 def _run(typed: Sequence[str], _: EarlySignals) -> None:
-    request = read_request(typed)
-    _plot(request, _runs(request))
-
-
-def _runs(request: Request) -> list[Run]:
-    from border_cli.analysis.listing import row_of, where
-    from border_cli.analysis.load import load_runs
-
-    runs = load_runs(request.paths)
-    if not runs:
-        raise CheckpointError(f"no runs in {', '.join(map(str, request.paths))}")
-    if not request.where:
-        return list(runs)
-    rows = where([row_of(run, time.time()) for run in runs], request.where)
-    if not rows:
-        raise CheckpointError(f"none of {counted(len(runs), 'run')} meets {request.where}")
-    return [row.run for row in rows if row.run is not None]
-
-
-def _plot(request: Request, runs: Sequence[Run]) -> None:
+    asked = read_request(typed)
     from border_cli.analysis.curves import report
     from border_cli.analysis.grouping import grouped
     from border_cli.cli.plotted import show, write
 
-    found = grouped(
-        runs, by=request.by, x=request.x, y=request.y, references=dict(request.reference)
-    )
+    references = dict(asked.reference)
+    found = grouped(_runs(asked), by=asked.by, x=asked.x, y=asked.y, references=references)
     plotted = report(
         found.curves,
         by=found.by,
         x=found.x,
-        y=request.y,
-        stat=request.stat,
-        hold=request.hold,
+        y=asked.y,
+        stat=asked.stat,
+        hold=asked.hold,
         notes=found.warnings,
     )
-    if request.csv == "improvement" and not plotted.improvements:
-        raise ConfigError("--csv improvement needs two groups on one environment; see --by")
-    if request.csv == "profile" and not plotted.profiles:
-        raise ConfigError(
-            "--csv profile needs normalised scores on several environments; see --reference"
-        )
-    drawn = [path for path in request.out if path.suffix.lower() in DRAWN]
-    missing = drawn if find_spec("matplotlib") is None else []
-    written = [path for path in request.out if path not in missing]
-    for path in written:
-        write(path, plotted, request.csv)
-    show(plotted, curves=not written, files=written)
+    for path in asked.out:
+        write(path, plotted, asked.csv)
+    show(plotted, asked.out)
     for each in plotted.warnings:
         complain(NAME, f"warning: {each}")
-    if missing:
-        raise MissingPackage(f"--out {missing[0]}", EXTRA)
+
+
+def _runs(asked: argparse.Namespace) -> list[Run]:
+    from border_cli.analysis.listing import row_of, where
+    from border_cli.analysis.load import load_runs
+
+    runs = load_runs(*asked.paths)
+    if not runs:
+        raise CheckpointError(f"no runs in {', '.join(map(str, asked.paths))}")
+    rows = where([row_of(run, time.time()) for run in runs], asked.where)
+    if not rows:
+        raise CheckpointError(f"none of {counted(len(runs), 'run')} meets {asked.where}")
+    return [row.run for row in rows if row.run is not None]

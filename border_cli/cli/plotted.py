@@ -5,8 +5,7 @@ matplotlib, which an extra installs, is imported by the function that makes a fi
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -15,7 +14,6 @@ from rich.text import Text
 from border_cli.analysis import tables
 from border_cli.analysis.chart import LINE, chart, color, mark
 from border_cli.analysis.curves import Report
-from border_cli.cli.plain_command import until_nobody_reads
 from border_cli.core.errors import RunFailed
 from border_cli.core.files import write_bytes
 from border_cli.recorder.terminal import make_console, make_table
@@ -43,28 +41,20 @@ def _content(suffix: str, report: Report, table: str | None) -> bytes:
         from border_cli.analysis.drawing import drawn
 
         return drawn(report, suffix[1:])
-    if suffix == ".md":
-        return tables.markdown(report).encode()
-    made: dict[str, Callable[[Report], str]] = {
-        "curves": tables.curves_csv,
-        "scores": tables.scores_csv,
-        "improvement": tables.improvement_csv,
-        "profile": tables.profile_csv,
-    }
-    return made[table or "curves"](report).encode()
+    text = (
+        tables.markdown(report) if suffix == ".md" else tables.csv_text(report, table or "curves")
+    )
+    return text.encode()
 
 
-def show(report: Report, *, curves: bool, files: Sequence[Path]) -> None:
+def show(report: Report, files: Sequence[Path]) -> None:
     """The curves where no file has them, the tables, and the files that were written."""
     console = make_console()
-    with console.capture() as printed:
-        if curves:
-            _show_curves(console, report)
-        _show_tables(console, report)
-        for path in files:
-            console.print(f"wrote {path}", soft_wrap=True)
-    with until_nobody_reads():
-        sys.stdout.write(printed.get())
+    if not files:
+        _show_curves(console, report)
+    _show_tables(console, report)
+    for path in files:
+        console.print(f"wrote {path}", soft_wrap=True)
 
 
 def _show_tables(console: Console, report: Report) -> None:
@@ -98,13 +88,14 @@ def show_table(
     console: Console, head: Sequence[str], rows: Sequence[Sequence[str]], *, names: int
 ) -> None:
     """The first columns are `names`, which break where the terminal is narrow; figures never do."""
-    longest = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-    least = [min(each, NAME_CHARACTERS) for each in longest[:names]] + longest[names:]
     table = make_table()
-    for name, width in zip(head, least, strict=True):
-        table.add_column(name, overflow="fold", min_width=width)
+    for number, column in enumerate(zip(head, *rows, strict=True)):
+        longest = max(map(len, column))
+        breaks = number < names and console.is_terminal
+        width = min(longest, NAME_CHARACTERS) if breaks else longest
+        table.add_column(head[number], overflow="fold", min_width=width)
     for row in rows:
         table.add_row(*row)
-    needed = sum(least if console.is_terminal else longest) + BETWEEN * (len(head) + 1)
-    console.width = max(console.width, needed)
+    least = sum(column.min_width or 0 for column in table.columns)
+    console.width = max(console.width, least + BETWEEN * (len(head) + 1))
     console.print(table)

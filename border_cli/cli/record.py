@@ -7,19 +7,21 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from border_cli.cli.plain_command import (
+    Reader,
     best_or_latest,
     located,
     plain_command,
-    read_pairs,
+    read_run,
+    text,
     truth,
-    whole_number,
+    whole,
 )
-from border_cli.core.errors import CheckpointError, ConfigError, RunFailed, reachable
+from border_cli.core.errors import ConfigError, RunFailed
 from border_cli.launch.monitor import expect, monitored
 from border_cli.launch.signals import EarlySignals
 
@@ -49,8 +51,9 @@ Examples
   border-record RUN_DIR dataset=my/cartpole-mixed-v0 episodes=500 'policy=[best,5000,random]'
   border-train agent=dqn env=cartpole trainer=offline replay_buffer.dataset=my/cartpole-expert-v0
 """
-KEYS = ("dataset", "episodes", "policy", "explore", "seed", "overwrite", "trust")
-EPISODES = 100
+
+
+Policies = tuple[tuple[str, float], ...]  # names and weights; none: best, else latest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,8 +62,8 @@ class Request:
 
     run_dir: Path
     dataset: str | None = None
-    episodes: int = EPISODES
-    policies: tuple[tuple[str, float], ...] = ()  # names and weights; none: best, else latest
+    episodes: int = 100
+    policy: Policies = ()
     explore: bool = False
     seed: int | None = None
     overwrite: bool = False
@@ -80,69 +83,59 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _run(typed: Sequence[str], signals: EarlySignals) -> None:
-    request = _located(read_request(typed))
+    request = read_request(typed)
     try:
         _record(request, signals)
     except OSError as error:  # a full disk, a folder that cannot be written
         raise RunFailed(f"the data set could not be written: {error}") from error
-    except SystemExit as error:
-        raise RunFailed(f"the environment called sys.exit({error.code!r})") from error
 
 
 def read_request(typed: Sequence[str]) -> Request:
     """Reads the arguments in any order; raises ConfigError naming what is not understood."""
-    run_dir, values = read_pairs(typed, KEYS)
-    episodes = whole_number(values, "episodes", 1) or EPISODES
-    policies = _policies(values["policy"]) if "policy" in values else ()
-    return Request(
-        run_dir=run_dir,
-        dataset=values.get("dataset"),
-        episodes=episodes,
-        policies=policies,
-        explore=truth(values, "explore"),
-        seed=whole_number(values, "seed", 0),
-        overwrite=truth(values, "overwrite"),
-        trust=truth(values, "trust"),
-        as_json="--json" in typed,
-    )
+    place, values = read_run(typed, READERS)
+    run_dir, checkpoint = located(place)
+    if checkpoint is not None:
+        if "policy" in values:
+            raise ConfigError(f"{place} is a checkpoint: leave out policy, or give {run_dir}")
+        values["policy"] = ((checkpoint, 1.0),)
+    return Request(run_dir=run_dir, as_json="--json" in typed, **values)
 
 
-def _located(request: Request) -> Request:
-    """The same with the run directory, and with the policy where a checkpoint was typed instead."""
-    run_dir, checkpoint = located(request.run_dir)
-    if checkpoint is None:
-        return replace(request, run_dir=run_dir)
-    if request.policies:
-        raise ConfigError(f"{request.run_dir} is a checkpoint: leave out policy, or give {run_dir}")
-    return replace(request, run_dir=run_dir, policies=((checkpoint, 1.0),))
-
-
-def _policies(text: str) -> tuple[tuple[str, float], ...]:
+def _policies(key: str, value: str) -> Policies:
     """`best`, `[best,random]` or `[best:0.3,random:0.7]` as names and weights."""
-    listed = text[1:-1] if text.startswith("[") and text.endswith("]") else text
-    parts = [each.strip().partition(":") for each in listed.split(",")]
+    parts = [each.strip().partition(":") for each in value.strip("[]").split(",")]
     names = [name for name, _, _ in parts]
     if len(set(names)) < len(names) or not all(names):
-        raise ConfigError(f"policy must name each policy once, got {text!r}")
-    weighted = [colon for _, colon, _ in parts]
-    if any(weighted) and not all(weighted):
-        raise ConfigError(f"policy must have a weight for every policy or for none, got {text!r}")
-    return tuple((name, _weight(text, weight) if colon else 1.0) for name, colon, weight in parts)
+        raise ConfigError(f"{key} must name each policy once, got {value!r}")
+    if len({colon for _, colon, _ in parts}) > 1:
+        raise ConfigError(f"{key} must have a weight for every policy or for none, got {value!r}")
+    return tuple((name, _weight(weight) if colon else 1.0) for name, colon, weight in parts)
 
 
-def _weight(text: str, weight: str) -> float:
+def _weight(text: str) -> float:
     try:
-        number = float(weight)
+        number = float(text)
     except ValueError:
         number = 0.0
     if not 0 < number < float("inf"):
-        raise ConfigError(f"policy must have weights above 0, got {weight!r} in {text!r}")
+        raise ConfigError(f"policy must have weights above 0, got {text!r}")
     return number
+
+
+READERS: Mapping[str, Reader] = {
+    "dataset": text,
+    "episodes": whole(1),
+    "policy": _policies,
+    "explore": truth,
+    "seed": whole(0),
+    "overwrite": truth,
+    "trust": truth,
+}
 
 
 def _record(request: Request, signals: EarlySignals) -> None:
     from border_cli.api import opened, read_config
-    from border_cli.cli.recorded import document, players, print_recorded, typed_env
+    from border_cli.cli.recorded import document, players, print_recorded
     from border_cli.dataset.minari_files import refuse_name
     from border_cli.launch.effective import effective_settings
     from border_cli.launch.play import RecordingRequest, record
@@ -150,9 +143,7 @@ def _record(request: Request, signals: EarlySignals) -> None:
     run_dir = request.run_dir
     with opened(run_dir, trust=request.trust):
         dataset = refuse_name(request.dataset, overwrite=request.overwrite)
-        policies = request.policies or ((best_or_latest("border-record", run_dir), 1.0),)
-        with reachable(CheckpointError):
-            env_words = typed_env(run_dir)  # before anything is played: it may be refused
+        policies = request.policy or ((best_or_latest("border-record", run_dir), 1.0),)
         with signals.polled() as stop:
             effective = effective_settings(read_config(run_dir, trust=request.trust))
             expect(effective.config.trainer.stall_timeout_s)
@@ -170,7 +161,7 @@ def _record(request: Request, signals: EarlySignals) -> None:
         if request.as_json:
             sys.stdout.write(json.dumps(document(dataset, recorded)) + "\n")
         else:
-            print_recorded(dataset, recorded, env_words)
+            print_recorded(run_dir, dataset, recorded)
 
 
 if __name__ == "__main__":

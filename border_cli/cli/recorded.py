@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from border_cli.api import load_agent
-from border_cli.config.saved import read_plain
-from border_cli.core.config import RunConfig
 from border_cli.core.errors import ConfigError
 from border_cli.core.interfaces import Agent
 from border_cli.core.types import PAST_SCHEDULES, Snapshot
@@ -17,7 +15,6 @@ from border_cli.core.words import setting, shell_command
 from border_cli.launch.effective import EffectiveSettings
 from border_cli.launch.play import RANDOM, Player, Recorded, random_agent, split_episodes
 from border_cli.recorder import terminal
-from border_cli.registry import AGENTS
 from border_cli.run.finding import find_checkpoint
 
 OFFLINE_AGENT = "iql"  # learns from any data; what to try first
@@ -31,9 +28,9 @@ def loaded(
         agent = random_agent(effective)
         return agent, agent.snapshot()
     _, agent, counters = load_agent(run_dir, name, trust=trust)
-    if effective.config.init_from is not None or not effective.has_actors:
-        return agent, agent.snapshot(env_steps=PAST_SCHEDULES)
-    return agent, agent.snapshot(env_steps=int(counters["env_steps"]))
+    explored = effective.config.init_from is not None or not effective.has_actors
+    env_steps = PAST_SCHEDULES if explored else int(counters["env_steps"])
+    return agent, agent.snapshot(env_steps=env_steps)
 
 
 def players(
@@ -46,16 +43,16 @@ def players(
 ) -> list[Player]:
     """The policies, of names and weights, with their episodes; refuses those that the run does not
     have."""
-    counts = split_episodes(episodes, [weight for _, weight in policies])
-    for (name, _), count in zip(policies, counts, strict=True):
-        if name not in ("best", "latest", RANDOM) and not name.isdecimal():
-            raise ConfigError(f"policy must be best, latest, random or a step, got {name!r}")
+    names = [name for name, _ in policies]
+    for name in names:
         if name != RANDOM:
             find_checkpoint(run_dir, name)
-        if not count:
-            raise ConfigError(f"episodes={episodes} leave none for {name}")
+    counts = split_episodes(episodes, [weight for _, weight in policies])
+    none = [name for name, count in zip(names, counts, strict=True) if not count]
+    if none:
+        raise ConfigError(f"episodes={episodes} leave none for {', '.join(none)}")
     found = []
-    for (name, _), count in zip(policies, counts, strict=True):
+    for name, count in zip(names, counts, strict=True):
         agent, snapshot = loaded(run_dir, effective, name, trust=trust)
         found.append(Player(name=name, episodes=count, agent=agent, snapshot=snapshot))
     return found
@@ -82,8 +79,8 @@ def document(dataset: str, recorded: Recorded) -> dict[str, Any]:
     }
 
 
-def print_recorded(dataset: str, recorded: Recorded, env_words: Sequence[str]) -> None:
-    """What each policy played, the reference scores, and what to type next; see `typed_env`."""
+def print_recorded(run_dir: Path, dataset: str, recorded: Recorded) -> None:
+    """What each policy played, the reference scores, and what to type next."""
     console = terminal.make_console()
     table = terminal.make_table("policy", "updates", "episodes", "steps", "mean return", "std")
     for each in recorded.played:
@@ -97,41 +94,20 @@ def print_recorded(dataset: str, recorded: Recorded, env_words: Sequence[str]) -
         )
     console.print(table)
     total = document(dataset, recorded)
-    lines = [("data set", f"{dataset}, {total['episodes']:,} episodes, {total['steps']:,} steps")]
-    if recorded.references is None:
-        references = "none: the run is no better than random actions"
-    else:
+    references = "none: the run is no better than random actions"
+    if recorded.references is not None:
         low, high = recorded.references
         references = f"{low:.2f} of random actions, {high:.2f} of the best model"
-    lines.append(("references", references))
-    lines.append(("next", _next_command(dataset, recorded.effective.config, env_words)))
+    lines = [
+        ("data set", f"{dataset}, {total['episodes']:,} episodes, {total['steps']:,} steps"),
+        ("references", references),
+        ("next", _next_command(run_dir, dataset)),
+    ]
     terminal.header(console, lines)
 
 
-def _next_command(dataset: str, config: RunConfig, env_words: Sequence[str]) -> str:
-    known = OFFLINE_AGENT in AGENTS.names()
-    agent = OFFLINE_AGENT if known else AGENTS.entry_of(config.agent).name
-    words = [
-        f"agent={agent}",
-        *_env_words(config, env_words),
-        "trainer=offline",
-        setting("replay_buffer.dataset", dataset),
-    ]
+def _next_command(run_dir: Path, dataset: str) -> str:
+    """Trains offline in the environment of the run, with whatever else was set for it."""
+    words = ["--from", str(run_dir), f"agent={OFFLINE_AGENT}", "trainer=offline"]
+    words.append(setting("replay_buffer.dataset", dataset))
     return " ".join([shell_command("border-train"), *map(shlex.quote, words)])
-
-
-def typed_env(run_dir: Path) -> list[str]:
-    """What was typed of the environment when the run began."""
-    file = run_dir / ".hydra" / "overrides.yaml"
-    typed = read_plain(file) if file.is_file() else []
-    words = [str(each) for each in typed] if isinstance(typed, list) else []
-    return [each for each in words if each.lstrip("+").startswith(("env=", "env."))]
-
-
-def _env_words(config: RunConfig, typed: Sequence[str]) -> list[str]:
-    """How the environment was typed; by its id where that is not known. What can name a module is
-    taken from the settings, which were checked."""
-    words = [each for each in typed if not each.lstrip("+").startswith("env.id=")]
-    if not any(each.lstrip("+").startswith("env=") for each in words):
-        words.insert(0, setting("env.id", str(config.env.id)))
-    return [*words, f"imports=[{','.join(config.imports)}]"] if config.imports else words

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from border_cli.analysis.load import Run, find_runs
-from border_cli.core.errors import BorderError, CheckpointError, ConfigError
+from border_cli.core.errors import BorderError, ConfigError
 from border_cli.core.messages import complain, say
 from border_cli.core.words import counted, size
 from border_cli.run.removal import (
@@ -28,23 +30,23 @@ MOST_LISTED = 10
 class Removal:
     """What is removed of one run."""
 
-    run: Run
+    folder: Path
     nbytes: int
     what: str  # for a list of them
     remove: Callable[[], object]
 
 
-def remove_runs(runs: Sequence[Run], paths: Sequence[Path], *, agreed: bool) -> None:
+def remove_runs(folders: Sequence[Path], paths: Sequence[Path], *, agreed: bool) -> None:
     """Removes runs, and of `paths` the directories of sweeps in which no run is left."""
 
-    def planned(run: Run) -> Removal:
-        refuse_removal(run.folder)
-        nbytes = run_nbytes(run.folder)
-        return Removal(run, nbytes, size(nbytes), lambda: _remove(run.folder))
+    def planned(folder: Path) -> Removal:
+        refuse_removal(folder)
+        nbytes = run_nbytes(folder)
+        return Removal(folder, nbytes, size(nbytes), partial(_remove, folder))
 
-    _carry_out(runs, planned, agreed=agreed)
+    _carry_out(folders, planned, agreed=agreed)
     for root in paths:
-        if any(root in run.folder.parents for run in runs) and not find_runs([root]):
+        if any(root in folder.parents for folder in folders) and not find_runs([root]):
             remove_sweep(root)
 
 
@@ -53,90 +55,72 @@ def _remove(folder: Path) -> None:
         complain("border-runs", f"{folder} stays, with files that no run has written")
 
 
-def prune_runs(runs: Sequence[Run], *, keep: str, agreed: bool) -> None:
+def prune_runs(folders: Sequence[Path], *, keep: str, agreed: bool) -> None:
     """Removes checkpoints beyond the newest `keep`."""
     if not keep.isdecimal():
         raise ConfigError(f"--keep must be an integer of at least 0, got {keep!r}")
-    newest = int(keep)
 
-    def planned(run: Run) -> Removal | None:
-        refuse_removal(run.folder)
-        interval = _milestone_interval(run)
-        found = surplus_of(run.folder, keep=newest, milestone_interval=interval)
+    def planned(folder: Path) -> Removal | None:
+        refuse_removal(folder)
+        settings: Mapping[str, Any] = Run(folder).settings
+        interval = settings.get("checkpoint.milestone_interval", 0)
+        found = surplus_of(folder, keep=int(keep), milestone_interval=interval)
         if not found.checkpoints and not found.nbytes:
             return None
         what = f"{counted(found.checkpoints, 'checkpoint')}, {size(found.nbytes)}"
         return Removal(
-            run,
+            folder,
             found.nbytes,
             what,
-            lambda: prune(run.folder, keep=newest, milestone_interval=interval),
+            lambda: prune(folder, keep=int(keep), milestone_interval=interval),
         )
 
-    _carry_out(runs, planned, agreed=agreed)
-
-
-def _milestone_interval(run: Run) -> int:
-    """Raises `CheckpointError` where it is unknown: milestones must not be taken for old."""
-    interval = run.settings.get("checkpoint.milestone_interval", 0)
-    if not isinstance(interval, int) or interval < 0:
-        raise CheckpointError(f"{run.folder}: checkpoint.milestone_interval is {interval!r}")
-    return interval
+    _carry_out(folders, planned, agreed=agreed)
 
 
 def _carry_out(
-    runs: Sequence[Run], planned: Callable[[Run], Removal | None], *, agreed: bool
+    folders: Sequence[Path], planned: Callable[[Path], Removal | None], *, agreed: bool
 ) -> None:
     """Lists, asks and removes; a run that is refused or fails is reported, and the status is 1."""
-    failures = Failures()
-    removals = []
-    for run in runs:
-        with failures.reported():
-            removals.append(planned(run))
-    found = [each for each in removals if each is not None]
-    if found:
-        _ask_and_remove(found, failures, agreed=agreed)
-    else:
+    failures: list[Exception] = []
+    found: list[Removal] = []
+    for folder in folders:
+        with _reported(failures):
+            removal = planned(folder)
+            found += [removal] if removal is not None else []
+    for each in found[:MOST_LISTED]:
+        say(f"{each.folder}  {each.what}")
+    if len(found) > MOST_LISTED:
+        say(f"… and {len(found) - MOST_LISTED:,} more")
+    if not found:
         say("nothing to remove")
-    if failures.num:
+    elif not agreed and not _agrees(found):
+        say("nothing was removed")
+    else:
+        freed = 0
+        for each in found:
+            with _reported(failures):
+                each.remove()
+                freed += each.nbytes
+        say(f"freed {size(freed)}")
+    if failures:
         sys.exit(1)
 
 
-def _ask_and_remove(found: Sequence[Removal], failures: Failures, *, agreed: bool) -> None:
-    for each in found[:MOST_LISTED]:
-        say(f"{each.run.folder}  {each.what}")
-    if len(found) > MOST_LISTED:
-        say(f"… and {len(found) - MOST_LISTED:,} more")
-    total = f"{counted(len(found), 'run')}, {size(sum(each.nbytes for each in found))}"
-    if not agreed and not _agrees(f"remove this from {total}?"):
-        say("nothing was removed")
-        return
-    freed = 0
-    for each in found:
-        with failures.reported():
-            each.remove()
-            freed += each.nbytes
-    say(f"freed {size(freed)}")
+@contextmanager
+def _reported(failures: list[Exception]) -> Iterator[None]:
+    """Within the block what is refused or fails is told on standard error, and noted."""
+    try:
+        yield
+    except (BorderError, OSError) as error:
+        complain("border-runs", error)
+        failures.append(error)
 
 
-class Failures:
-    """Counts what was refused or failed, and reports it on standard error."""
-
-    def __init__(self) -> None:
-        self.num = 0
-
-    @contextmanager
-    def reported(self) -> Iterator[None]:
-        try:
-            yield
-        except (BorderError, OSError) as error:
-            self.num += 1
-            complain("border-runs", error)
-
-
-def _agrees(question: str) -> bool:
+def _agrees(found: Sequence[Removal]) -> bool:
     """Raises `ConfigError` where nobody can answer."""
     if not sys.stdin.isatty():
         raise ConfigError("nobody can be asked here: add --yes to remove without a question")
-    say(f"{question} [y/N]")
+    total = size(sum(each.nbytes for each in found))
+    say(f"remove this from {counted(len(found), 'run')}, {total}? [y/N]")
     return sys.stdin.readline().strip().lower() in ("y", "yes")

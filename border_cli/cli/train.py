@@ -11,7 +11,6 @@ from border_cli import __version__
 from border_cli.cli.flags import Arguments, read_arguments
 from border_cli.core.errors import BorderError, ConfigError, reachable
 from border_cli.core.foreign import keep_runs_off_path
-from border_cli.core.machine import memory_for
 from border_cli.core.messages import complain
 from border_cli.launch.monitor import monitored
 from border_cli.launch.signals import early_signals
@@ -19,8 +18,6 @@ from border_cli.launch.startup import not_collecting, set_up_threads
 
 if TYPE_CHECKING:
     from border_cli.cli.job import RunJob
-
-NO_ROOM = "not enough memory to start"
 
 
 def command() -> None:
@@ -40,7 +37,7 @@ def main(argv: Sequence[str] | None = None, run_job: RunJob | None = None) -> No
     path = list(sys.path)
     with early_signals() as early:
         try:
-            with not_collecting(), reachable(ConfigError), memory_for(NO_ROOM, {}, ConfigError):
+            with not_collecting(), reachable(ConfigError):
                 keep_runs_off_path()
                 _answer(read_arguments(typed), typed, run_job)
         except BorderError as error:

@@ -256,11 +256,6 @@ class Composer:
         with explained(files, self.config_name, overrides):
             return compose_files(files, self.config_name, overrides, imports, mode)
 
-    def imported(self, overrides: Sequence[str]) -> list[str]:
-        """Imports the modules that these overrides lead to, which register components."""
-        with self.opened() as files:
-            return self._import(files, overrides)
-
     def _import(self, files: Files, overrides: Sequence[str]) -> list[str]:
         return import_named(files, self.config_name, overrides, self._imports)
 
@@ -268,11 +263,6 @@ class Composer:
         """All that a group offers."""
         with self.opened() as files:
             return files.options(group)
-
-    def primary_configs(self) -> list[str]:
-        """All that a command may begin with: `config` and files of the user."""
-        with self.opened() as files:
-            return files.primary_configs()
 
     def sweep_terms(
         self, overrides: Sequence[str], default_launcher: str | None = None

@@ -34,14 +34,9 @@ def expected(kind: type[Any], name: str) -> str:
 
 def values_of(kind: type[Any], name: str) -> str:
     """What kind of value `name` takes, or which ones."""
-    known = choices_of(kind, name)
+    choices = _metadata(kind, name).get("choices")  # the names of what is registered
+    known = list(choices()) if choices else []
     return f"one of {', '.join(known)}" if known else in_words(get_type_hints(kind)[name])
-
-
-def choices_of(kind: type[Any], name: str) -> list[str]:
-    """The names that a setting takes, where those that are registered decide."""
-    choices = _metadata(kind, name).get("choices")
-    return list(choices()) if choices else []
 
 
 def bounds_of(kind: type[Any], name: str) -> str:

@@ -76,22 +76,14 @@ def test_csv_files_hold_exact_numbers() -> None:
     def rows(text: str) -> list[dict[str, str]]:
         return list(csv.DictReader(io.StringIO(text)))
 
-    curve = rows(tables.curves_csv(found))[1]
+    curve = rows(tables.csv_text(found, "curves"))[1]
     assert (curve["env"], curve["group"], curve["env_steps"]) == ("pendulum", "a|b", "250")
     assert (float(curve["mean"]), curve["seeds"]) == (0.5, "2")
     assert float(curve["low"]) == pytest.approx(0.5 - 12.7062047 / 2)
-    overall = rows(tables.scores_csv(found))[-1]
+    overall = rows(tables.csv_text(found, "scores"))[-1]
     assert (overall["env"], overall["mean"], overall["normalised"]) == ("all", "", "10.5")
-    [pair] = rows(tables.improvement_csv(found))
+    [pair] = rows(tables.csv_text(found, "improvement"))
     assert (pair["group"], pair["other"], pair["probability"]) == ("c", "a|b", "1.0")
-    profile = rows(tables.profile_csv(found))
+    profile = rows(tables.csv_text(found, "profile"))
     assert len(profile) == 2 * 101
     assert (profile[0]["normalised_score"], profile[0]["share_above"]) == ("0.0", "0.5")
-
-
-def test_a_single_seed_leaves_its_bounds_empty() -> None:
-    runs = [
-        RunCurve(name="r", env="e", group="g", x=np.array([1.5]), y=np.array([2.0]), budget=1.0)
-    ]
-    found = report(runs, by=["agent"], x="time_s", y="eval/return", stat="iqm")
-    assert tables.curves_csv(found) == "env,group,time_s,iqm,low,high,seeds\ne,g,1.5,2.0,,,1\n"

@@ -7,7 +7,6 @@ import re
 import shutil
 import signal
 import sys
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,6 @@ import unruly
 from commands import QUICK, eval_status, facts_of, train_status
 from sampling import sampled
 
-from border_cli.cli.eval import refuse_no_display
-from border_cli.core.errors import ConfigError
 from border_cli.env.gym_env import GymEnv
 
 Capture = pytest.CaptureFixture[str]
@@ -162,26 +159,6 @@ def test_a_window_without_a_display_is_refused_before_the_run_is_opened(
     assert "xvfb-run" in said
 
 
-@pytest.mark.parametrize(
-    ("platform", "environment", "refused"),
-    [
-        ("linux", {}, True),
-        ("linux", {"DISPLAY": ""}, True),
-        ("linux", {"DISPLAY": ":0"}, False),
-        ("linux", {"WAYLAND_DISPLAY": "wayland-0"}, False),
-        ("linux", {"SDL_VIDEODRIVER": "dummy"}, False),
-        ("darwin", {}, False),
-        ("win32", {}, False),
-    ],
-)
-def test_only_linux_without_a_display_is_refused_a_window(
-    platform: str, environment: dict[str, str], refused: bool
-) -> None:
-    context = pytest.raises(ConfigError, match="needs a display") if refused else nullcontext()
-    with context:
-        refuse_no_display(platform, environment)
-
-
 def test_the_last_line_says_the_same_as_json(run_dir: Path, judged: Any, capsys: Capture) -> None:
     found = judged(run_dir, "seed=3", "episodes=4")
     assert eval_status(str(run_dir), "seed=3", "episodes=4") == 0
@@ -263,15 +240,6 @@ def test_what_is_not_understood_is_refused(
     assert out == ""
 
 
-def test_help_and_version_need_no_run(folder: Path, capsys: Capture) -> None:
-    assert folder
-    assert eval_status("--help") == 0
-    assert "RUN_DIR" in capsys.readouterr().out
-    assert eval_status("--version") == 0
-    assert capsys.readouterr().out.startswith("border_cli ")
-    assert eval_status() == 2
-
-
 def test_with_trust_a_plug_in_of_the_run_is_found_from_another_folder(
     tmp_path: Path, capsys: Capture
 ) -> None:
@@ -333,13 +301,3 @@ def test_a_signal_ends_an_evaluation_between_two_steps(
     assert eval_status(str(run_dir)) == 143
     assert len(steps) == 1
     assert tuple(capsys.readouterr()) == ("", "")
-
-
-def test_an_evaluation_leaves_the_process_as_it_was(
-    run_dir: Path, folder: Path, capsys: Capture
-) -> None:
-    assert folder
-    before = commands.process_state() | commands.lasting_state()
-    assert eval_status(str(run_dir)) == 0
-    assert commands.process_state() | commands.lasting_state() == before
-    assert capsys.readouterr().err == ""

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml  # type: ignore[import-untyped]
-from hydra.core.global_hydra import GlobalHydra
-from hydra.core.hydra_config import HydraConfig
 from sampling import sampled
 
 from border_cli.cli.train import main
@@ -55,13 +52,3 @@ def test_hydra_shows_the_values_of_an_agent(
     assert shown in said
     main(["agent=redq", "env=pendulum", *flags, "~tuned"])
     assert shown not in capsys.readouterr().out
-
-
-def test_one_job_leaves_hydra_and_the_log_as_they_were(ran: Callable[..., Any]) -> None:
-    root = logging.getLogger()
-    before = (list(root.handlers), root.level)
-    told = HydraConfig.instance().cfg
-    ran("env=cartpole")
-    assert (list(root.handlers), root.level) == before
-    assert not GlobalHydra.instance().is_initialized()
-    assert HydraConfig.instance().cfg is told

@@ -75,13 +75,6 @@ def test_run_json_tells_what_was_run_and_how_it_ended(ran: Ran) -> None:
     assert facts["started"] <= facts["ended"]
 
 
-def test_what_is_shown_beforehand_is_what_is_saved(ran: Ran, folder: Path, capsys: Capture) -> None:
-    assert folder
-    assert train_status("--cfg", "job", "--resolve", *TYPED, "run_dir=run") == 0
-    saved = (ran.run_dir / ".hydra" / "resolved.yaml").read_bytes()
-    assert saved.decode() == capsys.readouterr().out
-
-
 def test_the_saved_settings_repeat_the_run(ran: Ran, folder: Path) -> None:
     shutil.copy(ran.run_dir / ".hydra" / "resolved.yaml", folder / "frozen.yaml")
     assert train_status("-cd", ".", "-cn", "frozen", "run_dir=again", "quiet=true") == 0
@@ -180,24 +173,6 @@ def test_a_quiet_run_prints_its_score_and_its_directory_in_one_line(
     assert facts["status"] == "done"
     assert train_status(*quiet, "resume=auto") == 0  # finished: nothing to do
     assert capfd.readouterr() == (line, "")
-
-
-def test_a_used_run_directory_is_refused_and_stays_as_it_is(ran: Ran, capsys: Capture) -> None:
-    before = commands.stamps(ran.run_dir)
-    with commands.isolated(ran.folder):
-        assert train_status("env=cartpole", *QUICK, "run_dir=run") == 2
-    assert "run already contains a run: choose another run_dir" in capsys.readouterr().err
-    assert commands.stamps(ran.run_dir) == before
-
-
-def test_a_finished_run_is_not_repeated_by_resume(ran: Ran, capsys: Capture) -> None:
-    before = (ran.run_dir / "run.json").read_bytes()
-    with commands.isolated(ran.folder):
-        assert train_status(*TYPED, "run_dir=run", "resume=auto") == 0
-    said = capsys.readouterr().out
-    assert said.startswith("run is finished with score ")
-    assert said.endswith("max_opt_steps=250 reached; increase trainer.max_opt_steps to continue\n")
-    assert (ran.run_dir / "run.json").read_bytes() == before
 
 
 def test_the_header_names_a_file_of_the_user_and_says_that_sync_steps_actors_in_turn(

@@ -6,7 +6,6 @@ import os
 import shlex
 import shutil
 import signal
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -388,43 +387,6 @@ def test_tab_completes_after_a_resume_and_never_complains(
         assert capsys.readouterr().out == found
 
 
-CHECK = """
-import sys
-from border_cli.cli.train import main
-try:
-    main(sys.argv[1:])
-finally:
-    assert not {"torch", "gymnasium", "rich"} & set(sys.modules)
-"""
-
-
-@pytest.mark.parametrize(
-    ("argv", "status"),
-    sampled(
-        [
-            (["resume=a"], 0),
-            (["resume=a", "--cfg", "job", "--resolve"], 0),
-            (["resume=a", "agent.gamma=0.5"], 2),
-            (["resume=a", "agent.gama=0.5"], 2),
-        ],
-        every=4,
-    ),
-)
-def test_an_answer_about_a_run_imports_no_torch(
-    argv: list[str], status: int, folder: Path, ran: Ran
-) -> None:
-    ran("run_dir=a", "env=cartpole")
-    stopped(folder / "a", "done")
-    done = subprocess.run(
-        [sys.executable, "-c", CHECK, *argv],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, "Traceback" in done.stderr) == (status, False), done.stderr
-
-
 @pytest.mark.parametrize(
     "name",
     sampled(["run", "a b", "a,b", "it's", "[x]", "a=b", "(c)", "ü", "e\\", "b\\'c", "#1"], every=6),
@@ -438,12 +400,6 @@ def test_the_command_that_is_printed_leads_to_the_same_folder(
     command, *typed = shlex.split(closing.resume_run(folder / name))
     assert command.endswith("border-train")
     assert ran(*typed).jobs[0].folder == folder / name
-
-
-def test_the_command_of_a_sweep_is_typed_again_with_auto() -> None:
-    typed = ["border-train", "-m", "seed=1,2", "agent.hidden=[4]", "run_dir=a b", "resume=auto"]
-    words = shlex.split(closing.resume_sweep(typed, Path("a b")))
-    assert words[1:] == ["-m", "seed=1,2", "agent.hidden=[4]", "run_dir=a b", "resume=auto"]
 
 
 @pytest.fixture(scope="module")

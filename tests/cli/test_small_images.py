@@ -13,7 +13,7 @@ from commands import QUICK, eval_status, record_status, train_status
 from datasets import datasets_in
 from sampling import sampled
 
-from border_cli.api import load_agent, load_policy, read_config
+from border_cli.api import load_policy, read_config
 from border_cli.launch.build import build_replay_buffer, env_factory
 from border_cli.launch.effective import effective_settings
 from border_cli.run.checkpoint_files import read_checkpoint
@@ -100,19 +100,6 @@ def test_they_are_recorded_and_learned_from_offline(folder: Path, capsys: Captur
         )
     assert status == 0
     assert "10 x 10, 2 channels last, network minatar_cnn" in capsys.readouterr().out
-
-
-@pytest.mark.slow
-def test_a_run_goes_on_as_if_it_had_not_stopped(folder: Path) -> None:
-    whole = (*CATCH[:-1], "trainer=sync", "trainer.record_interval=0")
-    assert train_status(*whole, "trainer.max_opt_steps=8", "run_dir=whole") == 0
-    assert train_status(*whole, "trainer.max_opt_steps=4", "run_dir=parts") == 0
-    assert train_status("resume=parts", "trainer.max_opt_steps=8") == 0
-    states = [load_agent(folder / each, "latest")[1].state_dict() for each in ("whole", "parts")]
-    assert states[0]["opt_steps"] == states[1]["opt_steps"] == 8
-    for name, weight in states[0]["online"].items():
-        assert weight.numpy().tobytes() == states[1]["online"][name].numpy().tobytes()
-    assert read_checkpoint(resumable(folder / "parts")[0]).opt_steps == 8
 
 
 @pytest.mark.slow

@@ -17,9 +17,7 @@ import pytest
 from commands import QUICK, Command, eval_status, facts_of, record_status, train_status
 
 from border_cli.api import load_policy, resume, train
-from border_cli.cli.train import main
 from border_cli.config.compose import compose
-from border_cli.config.job import Job
 from border_cli.core.errors import ConfigError
 from border_cli.core.files import SETTINGS as FILE
 from border_cli.run.status import RUN_JSON
@@ -227,17 +225,9 @@ def test_trust_is_no_setting(folder: Path, ran: Path, capsys: Capture) -> None:
         assert said in capsys.readouterr().err
     assert eval_status(str(ran), "trust=maybe") == 2
     assert "trust must be true or false, got 'maybe'" in capsys.readouterr().err
-    for command in (eval_status, record_status, train_status):
+    for command in (eval_status, train_status):
         assert command("--help") == 0
         assert "trust=true" in capsys.readouterr().out
-
-
-@pytest.mark.slow
-def test_a_sweep_names_no_folder_after_trust(folder: Path) -> None:
-    jobs: list[Job] = []
-    typed = ["-m", "env=cartpole", "seed=0,1", "run_dir=s", "resume=auto", "trust=true"]
-    main(typed, run_job=jobs.append)
-    assert [each.folder for each in jobs] == [folder / "s" / f"seed-{i}" for i in (0, 1)]
 
 
 def test_modules_that_lie_in_the_run_directory_need_trust_to_go_on(
@@ -317,16 +307,6 @@ def test_a_resume_writes_no_file_that_saved_settings_of_hydra_name(
     assert train_status(f"resume={run_dir}", "trainer.max_opt_steps=3") == 2
     assert "Hydra settings (`hydra:`) are not read from a run" in capsys.readouterr().err
     assert (folder / "precious").read_text() == "precious"
-
-
-def test_a_bomb_beside_the_settings_is_refused_before_anything_is_played(
-    attack: Attack, capsys: Capture
-) -> None:
-    run_dir = attack("seed: 0", "seed: 0")
-    lines = ["- &a0 [x, x]", *(f"- &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 12))]
-    (run_dir / ".hydra" / "overrides.yaml").write_text("\n".join(lines))
-    assert record_status(str(run_dir), "dataset=my/x-v0", "episodes=1") == 2
-    assert "overrides.yaml: line 2 has an alias" in capsys.readouterr().err
 
 
 def test_what_a_run_names_cannot_steer_the_terminal(

@@ -6,7 +6,6 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from commands import QUICK, facts_of, train_status
@@ -144,17 +143,3 @@ def test_a_learner_that_finds_no_memory_ends_the_run_with_a_message(
     assert train_status(*argv, *more, "trainer.eval_interval=0") == 1
     assert_out_of_memory(folder, capsys)
     assert steps_saved(folder / "run") == [20]
-
-
-class Unreadable(str):
-    """An argument for which there is no room: a real limit fails here and there."""
-
-    def __getitem__(self, _: Any) -> str:
-        raise MemoryError("no room for a letter")
-
-
-def test_a_process_that_cannot_even_begin_says_so(folder: Path, capsys: Capture) -> None:
-    assert train_status("env=cartpole", Unreadable("seed=1")) == 2
-    error = capsys.readouterr().err
-    assert error == "border-train: not enough memory to start: no room for a letter\n"
-    assert list(folder.iterdir()) == []

@@ -11,7 +11,6 @@ import pytest
 from commands import QUICK, isolated, train_status
 
 from border_cli.analysis.load import load_runs
-from border_cli.cli.complete import complete
 from border_cli.config.compose import compose, composing
 from border_cli.config.saved import resolved_yaml, write_resolved
 from border_cli.core.config import RunConfig
@@ -159,23 +158,6 @@ def test_modules_in_the_folder_of_the_run_are_not_imported(
     (folder / "first" / "of_a_stranger.py").write_text("raise SystemExit", encoding="utf-8")
     with pytest.raises(BorderError, match="names the module 'of_a_stranger'"):
         begun()
-
-
-def test_tab_offers_what_follows_a_run(
-    first: Callable[..., RunConfig],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    first(*FIRST)
-    for line, offered in [
-        ("--from fi", "first"),
-        ("--from first agent.gam", "agent.gamma="),
-        ("--from first agent.gamma=", "agent.gamma=0.9"),
-        ("--fr", "--from"),
-    ]:
-        monkeypatch.setenv("COMP_LINE", f"border-train {line}")
-        complete(["query=bash"])
-        assert capsys.readouterr().out == f"{offered}\n"
 
 
 @pytest.mark.slow
