@@ -205,7 +205,7 @@ class GymEnv(Env):
         try:
             for i in self._live:
                 answer = envs[i].step(actions[i])
-                try:
+                try:  # as `stepped`, whose call would cost more than the check
                     observation, r, terminated, truncated, info = answer
                 except (TypeError, ValueError):
                     raise other_answer(STEP, answer) from None
