@@ -2,8 +2,7 @@
 
 It can ignore Ctrl-C, go to another folder, or take the log away, for all that comes after it. The
 current directory, Python's signal handlers and the root logger are put back, and that is said once.
-Constructors run one at a time, so that before and after can be compared; first episodes are
-compared where the main thread starts them.
+Constructors run one at a time, so that before and after can be compared.
 """
 
 from __future__ import annotations

@@ -33,9 +33,9 @@ from border_cli.env.answers import (
     stepped,
 )
 from border_cli.env.config import GymConfig
-from border_cli.env.construct import construction, starting
+from border_cli.env.construct import construction
 from border_cli.env.gym_spaces import action_space, batch_of, observation_space
-from border_cli.env.registered import entry_of
+from border_cli.env.registered import entry_of, missing_packages
 
 Vector = gym.vector.VectorEnv[Any, Any, Any]
 
@@ -120,7 +120,7 @@ class GymVectorEnv(Env):
     def reset(self, seed: int) -> Array:
         """Starts N episodes, whatever ran before. [N, …]"""
         assert self._env is not None, "it is closed"
-        with starting(self._id, self.close):
+        with missing_packages(f"env.id={self._id}"):
             # Below 2**31 by far: implementations count on from it and keep it in 32 bits with
             # a sign.
             answer = self._env.reset(seed=derived_seed(seed, self._first) >> 2)
