@@ -55,39 +55,26 @@ def require_ffmpeg(what: str) -> None:
         raise MissingPackage(what, EXTRA) from error
 
 
-class Drawing:
-    """Frames of one size, with a line of text under each."""
+def drawn(frame: NDArray[np.uint8], text: str, longest: int | None = None) -> Image:
+    """A frame [H, W, 3] with a line of text under it; `longest`: pixels of a side at most."""
+    from PIL import Image, ImageDraw, ImageFont
 
-    def __init__(self, longest: int | None = None) -> None:
-        """`longest`: pixels of the longer side at most."""
-        self._longest = longest
-        self._size: tuple[int, int] | None = None
-
-    def __call__(self, frame: NDArray[np.uint8], text: str) -> Image:
-        """[H, W, 3] -> a picture"""
-        from PIL import Image, ImageDraw, ImageFont
-
-        picture = Image.fromarray(frame)
-        width, height = self._size or self._chosen(*picture.size)
-        self._size = width, height
-        if picture.size != (width, height):
-            enlarged = width > picture.size[0]
-            how = Image.Resampling.NEAREST if enlarged else Image.Resampling.BILINEAR
-            picture = picture.resize((width, height), how)
-        points = max(10, width // 24)
-        strip = 2 * points - 2 * points % 2
-        whole = Image.new("RGB", (width + width % 2, height + height % 2 + strip))
-        whole.paste(picture)
-        font = ImageFont.load_default(points)
-        at = (points // 2, height + strip // 2)
-        ImageDraw.Draw(whole).text(at, text, fill="white", font=font, anchor="lm")
-        return whole
-
-    def _chosen(self, width: int, height: int) -> tuple[int, int]:
-        scale = float(max(1, -(-LEAST_SIDE // min(width, height))))
-        if self._longest is not None:
-            scale = min(scale, self._longest / max(width, height))
-        return max(1, round(width * scale)), max(1, round(height * scale))
+    picture = Image.fromarray(frame)
+    scale = float(max(1, -(-LEAST_SIDE // min(picture.size))))
+    if longest is not None:
+        scale = min(scale, longest / max(picture.size))
+    width, height = (max(1, round(side * scale)) for side in picture.size)
+    if picture.size != (width, height):
+        how = Image.Resampling.NEAREST if scale > 1 else Image.Resampling.BILINEAR
+        picture = picture.resize((width, height), how)
+    points = max(10, width // 24)
+    strip = 2 * points - 2 * points % 2
+    whole = Image.new("RGB", (width + width % 2, height + height % 2 + strip))
+    whole.paste(picture)
+    font = ImageFont.load_default(points)
+    at = (points // 2, height + strip // 2)
+    ImageDraw.Draw(whole).text(at, text, fill="white", font=font, anchor="lm")
+    return whole
 
 
 class FilmWriter(ABC):
@@ -132,14 +119,13 @@ class Mp4Writer(FilmWriter):
     def __init__(self, path: Path) -> None:
         self._path = path
         self._partial = path.absolute().with_name(f".{path.name}.partial.mp4")
-        self._draw = Drawing()
         self._encoder: Generator[None, bytes | None] | None = None
         self._num_frames = 0
 
     def add(self, frame: NDArray[np.uint8], *, episode: int, step: int, score: float) -> None:
         from imageio_ffmpeg import write_frames
 
-        picture = self._draw(frame, caption(episode, step, score))
+        picture = drawn(frame, caption(episode, step, score))
         if self._encoder is None:
             self._encoder = write_frames(
                 str(self._partial),
@@ -204,14 +190,13 @@ class GifWriter(FilmWriter):
     def __init__(self, target: Path | io.BytesIO, *, most_frames: int | None = None) -> None:
         """With `most_frames`, of more only every second, fourth, … one is kept."""
         self._target = target
-        self._draw = Drawing(GIF_SIDE)
         self._kept = EvenlyKept(most_frames)
         self._short = most_frames is not None
         self._seen = 0
 
     def add(self, frame: NDArray[np.uint8], *, episode: int, step: int, score: float) -> None:
         if self._seen % self._slower == 0:
-            picture = self._draw(frame, caption(episode, step, score))
+            picture = drawn(frame, caption(episode, step, score), GIF_SIDE)
             # Most of the picture may be of few colours: small things must keep theirs.
             self._kept.add(picture.quantize(method=MAX_COVERAGE))
         self._seen += 1
@@ -239,7 +224,6 @@ class SheetWriter(FilmWriter):
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._draw = Drawing(SHEET_SIDE)
         self._rows: list[list[Image]] = []
         self._episode: int | None = None
         self._kept = EvenlyKept(None)  # of the running episode
@@ -249,7 +233,7 @@ class SheetWriter(FilmWriter):
         if episode != self._episode:
             self._end_row()
             self._episode, self._kept = episode, EvenlyKept(4 * SHEET_COLUMNS)
-        self._last = self._draw(frame, f"{episode}: step {step}, return {score:.6g}")
+        self._last = drawn(frame, f"{episode}: step {step}, return {score:.6g}", SHEET_SIDE)
         self._kept.add(self._last)
 
     def _end_row(self) -> None:
@@ -302,14 +286,8 @@ def refuse_no_film(path: Path) -> None:
 
 
 def film_writer(path: Path) -> FilmWriter:
-    """What writes the format that the suffix tells."""
-    match path.suffix.lower():
-        case ".mp4":
-            return Mp4Writer(path)
-        case ".gif":
-            return GifWriter(path)
-        case _:
-            return SheetWriter(path)
+    """A writer of the format that the suffix tells."""
+    return {".mp4": Mp4Writer, ".gif": GifWriter, ".png": SheetWriter}[path.suffix.lower()](path)
 
 
 class FilmedEnv(Env):
@@ -320,6 +298,7 @@ class FilmedEnv(Env):
         self._inner = inner
         self._writer = writer
         self._episode = episode
+        writer.frames_per_s = inner.frames_per_s
 
     def reset(self, seed: int) -> Array:
         obs = self._inner.reset(seed)
@@ -342,10 +321,10 @@ class FilmedEnv(Env):
         self._inner.close()
 
 
-class FilmedFactory(EnvFactory):
-    """Makes the environment of one episode, which `writer` films."""
+class ShownFactory(EnvFactory):
+    """Makes the environment of one episode of an evaluation: in a window, or for `writer`."""
 
-    def __init__(self, inner: EnvFactory, *, episode: int, writer: FilmWriter) -> None:
+    def __init__(self, inner: EnvFactory, *, episode: int, writer: FilmWriter | None) -> None:
         self._inner = inner
         self._episode = episode
         self._writer = writer
@@ -357,10 +336,10 @@ class FilmedFactory(EnvFactory):
     def make(
         self, *, training: bool, render: str | None = None, first: int = 0, beat: Beat | None = None
     ) -> Env:
-        del render, first, beat
-        env = self._inner.make(training=training, render="rgb_array", first=self._episode)
-        self._writer.frames_per_s = env.frames_per_s
-        return FilmedEnv(env, self._writer, self._episode)
+        del first, beat
+        render = "human" if self._writer is None else "rgb_array"
+        env = self._inner.make(training=training, render=render, first=self._episode)
+        return env if self._writer is None else FilmedEnv(env, self._writer, self._episode)
 
     def translator(self) -> Translator:
         return self._inner.translator()

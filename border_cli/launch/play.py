@@ -21,17 +21,17 @@ from numpy.typing import NDArray
 from border_cli import __version__
 from border_cli.core.config import RunConfig
 from border_cli.core.errors import ConfigError
-from border_cli.core.interfaces import Agent, Env, EnvFactory, Evaluation, Policy, Translator
+from border_cli.core.interfaces import Agent, Env, EnvFactory, Evaluation, Policy
 from border_cli.core.seeding import Branch, derived_seed, generator
-from border_cli.core.spaces import EnvSpec, row_nbytes
+from border_cli.core.spaces import row_nbytes
 from border_cli.core.stop import Heartbeat, StopFlag
-from border_cli.core.types import Array, Beat, Snapshot, Step
+from border_cli.core.types import Array, Snapshot, Step
 from border_cli.dataset.minari_files import DatasetWriter, EnvParts, RawEpisode
 from border_cli.dataset.recorded_episodes import RecordedEpisode
 from border_cli.env.config import GymConfig
 from border_cli.env.translate import raw_parts, recorded_rows
-from border_cli.evaluator.episodes import DEFAULT_LIMIT, evaluation_of, joined, outcome_of
-from border_cli.evaluator.film import FilmedFactory, film_writer
+from border_cli.evaluator.episodes import DEFAULT_LIMIT, joined
+from border_cli.evaluator.film import ShownFactory, film_writer
 from border_cli.evaluator.film import refuse_no_film as refuse_no_film
 from border_cli.launch.build import build_evaluator, env_factory
 from border_cli.launch.effective import EffectiveSettings
@@ -43,28 +43,6 @@ RECORDING, REFERENCE, EXPLORING = 2, 3, 4  # paths below Branch.EVALUATION: seed
 PARALLEL_EPISODES = 16
 PARALLEL_NBYTES = 512 * 2**20  # of observations that are kept until the longest of them is over
 REFERENCE_EPISODES = 100  # of random actions, whose mean return counts as 0
-
-
-class Shown(EnvFactory):
-    """The environment of one episode of an evaluation, in a window."""
-
-    def __init__(self, inner: EnvFactory, episode: int, render: str) -> None:
-        self._inner = inner
-        self._episode = episode
-        self._render = render
-
-    @property
-    def spec(self) -> EnvSpec:
-        return self._inner.spec
-
-    def make(
-        self, *, training: bool, render: str | None = None, first: int = 0, beat: Beat | None = None
-    ) -> Env:
-        del render, first, beat
-        return self._inner.make(training=training, render=self._render, first=self._episode)
-
-    def translator(self) -> Translator:
-        return self._inner.translator()
 
 
 def play(
@@ -87,16 +65,9 @@ def play(
     with ExitStack() as stack:
         writer = stack.enter_context(film_writer(video)) if video is not None else None
         for episode in range(rounds * effective.config.evaluator.num_episodes):
-            shown: EnvFactory
-            if writer is not None:
-                shown = FilmedFactory(inner, episode=episode, writer=writer)
-            else:
-                assert render is not None
-                shown = Shown(inner, episode, render)
+            shown = ShownFactory(inner, episode=episode, writer=writer)
             found.append(_evaluate(one, policy, stop, seed, 1, shown))
-    spec = inner.spec
-    outcome = joined([outcome_of(each, spec.info_metrics) for each in found])
-    return evaluation_of(one.evaluator, spec, outcome)
+    return joined(one.evaluator, inner.spec, found)
 
 
 def _evaluate(
