@@ -5,7 +5,6 @@ What draws films is imported by the evaluator that makes one.
 
 from __future__ import annotations
 
-import io
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -229,12 +228,12 @@ class EpisodesEvaluator(Evaluator):
         """The first episode, shortened where it is long."""
         from border_cli.evaluator.film import CLIP_FRAMES, FilmedEnv, GifWriter
 
-        made = io.BytesIO()
-        with self._heartbeat.working(), GifWriter(made, most_frames=CLIP_FRAMES) as writer:
+        writer = GifWriter(most_frames=CLIP_FRAMES)
+        with self._heartbeat.working():
             env = factory.make(training=False, render="rgb_array")
             with closing(FilmedEnv(env, writer, episode=0)) as filmed:
                 self._play(policy, filmed)
-        return made.getvalue()
+            return writer.encoded()
 
     @contextmanager
     def _watched(self) -> Iterator[None]:

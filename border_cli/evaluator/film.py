@@ -8,11 +8,11 @@ imported by what draws and encodes.
 from __future__ import annotations
 
 import io
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Generator
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,7 +78,7 @@ def drawn(frame: NDArray[np.uint8], text: str, longest: int | None = None) -> Im
 
 
 class FilmWriter(ABC):
-    """Takes the frames of episodes in order; the film is there once its block has ended."""
+    """Takes the frames of episodes in order."""
 
     frames_per_s: float = 30.0  # to be set before the first frame
 
@@ -87,26 +87,11 @@ class FilmWriter(ABC):
         """One frame; `score` is the return so far."""
 
     @abstractmethod
-    def finish(self) -> None:
-        """Completes the film."""
+    def save(self) -> None:
+        """Completes the film; one that was there before stays where that fails."""
 
-    def abandon(self) -> None:  # noqa: B027 - most have nothing open
-        """Drops what is not complete."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        try:
-            if exc_type is None:
-                self.finish()
-        finally:
-            self.abandon()
+    def close(self) -> None:  # noqa: B027 - most have nothing open
+        """Drops what was not saved."""
 
 
 def caption(episode: int, step: int, score: float) -> str:
@@ -143,11 +128,10 @@ class Mp4Writer(FilmWriter):
             raise self._failure() from error
         self._num_frames += 1
 
-    def finish(self) -> None:
+    def save(self) -> None:
         from imageio_ffmpeg import count_frames_and_secs
 
-        if self._encoder is None:
-            raise RunFailed("there is no frame to film")
+        assert self._encoder is not None, "there is no frame"
         self._encoder.close()
         try:  # an encoder that fails at the end does not say so
             written, _ = count_frames_and_secs(str(self._partial))
@@ -160,7 +144,7 @@ class Mp4Writer(FilmWriter):
     def _failure(self) -> RunFailed:
         return RunFailed(f"ffmpeg could not write {self._path} (a full disk?)")
 
-    def abandon(self) -> None:
+    def close(self) -> None:
         if self._encoder is not None:
             self._encoder.close()
         self._partial.unlink(missing_ok=True)
@@ -169,7 +153,7 @@ class Mp4Writer(FilmWriter):
 class EvenlyKept:
     """At most so many pictures of a series of unknown length, the same number apart."""
 
-    def __init__(self, most: int | None) -> None:
+    def __init__(self, most: float) -> None:
         self.pictures: list[Image] = []
         self.every = 1
         self._most = most
@@ -179,7 +163,7 @@ class EvenlyKept:
         if self._seen % self.every == 0:
             self.pictures.append(picture)
         self._seen += 1
-        if self._most is not None and len(self.pictures) > self._most:
+        if len(self.pictures) > self._most:
             del self.pictures[1::2]
             self.every *= 2
 
@@ -187,11 +171,11 @@ class EvenlyKept:
 class GifWriter(FilmWriter):
     """Frames in memory, a byte per pixel, until the film is written."""
 
-    def __init__(self, target: Path | io.BytesIO, *, most_frames: int | None = None) -> None:
+    def __init__(self, path: Path = Path(), *, most_frames: float = math.inf) -> None:
         """With `most_frames`, of more only every second, fourth, … one is kept."""
-        self._target = target
+        self._path = path
         self._kept = EvenlyKept(most_frames)
-        self._short = most_frames is not None
+        self._longest_ms = 200 if math.isfinite(most_frames) else math.inf  # of a frame
         self._seen = 0
 
     def add(self, frame: NDArray[np.uint8], *, episode: int, step: int, score: float) -> None:
@@ -206,17 +190,18 @@ class GifWriter(FilmWriter):
         """Frames of the environment for each that a GIF can show."""
         return max(1, round(self.frames_per_s / GIF_RATE))
 
-    def finish(self) -> None:
-        if not self._kept.pictures:
-            raise RunFailed("there is no frame to film")
+    def encoded(self) -> bytes:
+        """The film as a file has it."""
         first, *others = self._kept.pictures
         # Hundredths of a second are all that the format has.
         every = self._kept.every * self._slower
-        shown_ms = max(20, 10 * round(100 * every / self.frames_per_s))
-        if self._short:
-            shown_ms = min(shown_ms, 200)
-        animated = {"save_all": True, "append_images": others, "duration": shown_ms, "loop": 0}
-        _save(first, "GIF", self._target, **animated)
+        shown_ms = min(max(20, 10 * round(100 * every / self.frames_per_s)), self._longest_ms)
+        made = io.BytesIO()
+        first.save(made, "GIF", save_all=True, append_images=others, duration=shown_ms, loop=0)
+        return made.getvalue()
+
+    def save(self) -> None:
+        _write(self._path, self.encoded())
 
 
 class SheetWriter(FilmWriter):
@@ -224,52 +209,41 @@ class SheetWriter(FilmWriter):
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._rows: list[list[Image]] = []
-        self._episode: int | None = None
-        self._kept = EvenlyKept(None)  # of the running episode
-        self._last: Image | None = None
+        self._kept: dict[int, EvenlyKept] = {}  # by episode
+        self._last: dict[int, Image] = {}
 
     def add(self, frame: NDArray[np.uint8], *, episode: int, step: int, score: float) -> None:
-        if episode != self._episode:
-            self._end_row()
-            self._episode, self._kept = episode, EvenlyKept(4 * SHEET_COLUMNS)
-        self._last = drawn(frame, f"{episode}: step {step}, return {score:.6g}", SHEET_SIDE)
-        self._kept.add(self._last)
+        picture = drawn(frame, f"{episode}: step {step}, return {score:.6g}", SHEET_SIDE)
+        self._kept.setdefault(episode, EvenlyKept(4 * SHEET_COLUMNS)).add(picture)
+        self._last[episode] = picture
 
-    def _end_row(self) -> None:
-        if self._last is None:
-            return
-        row = self._kept.pictures
-        if row[-1] is not self._last:
-            row.append(self._last)
+    def _row(self, episode: int) -> list[Image]:
+        row = self._kept[episode].pictures
+        if row[-1] is not self._last[episode]:
+            row = [*row, self._last[episode]]
         shown = min(len(row), SHEET_COLUMNS)
-        chosen = np.linspace(0, len(row) - 1, shown).round().astype(int).tolist()
-        self._rows.append([row[i] for i in chosen])
+        return [row[i] for i in np.linspace(0, len(row) - 1, shown).round().astype(int).tolist()]
 
-    def finish(self) -> None:
+    def save(self) -> None:
         from PIL import Image
 
-        self._end_row()
-        if not self._rows:
-            raise RunFailed("there is no frame to film")
-        width, height = self._rows[0][0].size
-        columns = max(map(len, self._rows))
-        sheet = Image.new("RGB", (columns * (width + 4), len(self._rows) * (height + 4)), "white")
-        for y, row in enumerate(self._rows):
+        rows = [self._row(episode) for episode in self._kept]
+        width, height = rows[0][0].size
+        columns = max(map(len, rows))
+        sheet = Image.new("RGB", (columns * (width + 4), len(rows) * (height + 4)), "white")
+        for y, row in enumerate(rows):
             for x, picture in enumerate(row):
                 sheet.paste(picture, (x * (width + 4) + 2, y * (height + 4) + 2))
-        _save(sheet, "PNG", self._path)
+        made = io.BytesIO()
+        sheet.save(made, "PNG")
+        _write(self._path, made.getvalue())
 
 
-def _save(picture: Image, form: str, target: Path | io.BytesIO, **options: Any) -> None:
-    """Writes a picture; a file that was there before stays where that fails."""
-    made = io.BytesIO() if isinstance(target, Path) else target
-    picture.save(made, form, **options)
-    if isinstance(target, Path):
-        try:
-            write_bytes(target, made.getvalue())
-        except OSError as error:
-            raise RunFailed(f"{target} could not be written: {error.strerror}") from error
+def _write(path: Path, film: bytes) -> None:
+    try:
+        write_bytes(path, film)
+    except OSError as error:
+        raise RunFailed(f"{path} could not be written: {error.strerror}") from error
 
 
 def refuse_no_film(path: Path) -> None:

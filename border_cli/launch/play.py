@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -63,10 +63,12 @@ def play(
     inner: EnvFactory = ENVS.build(one.evaluation_env)
     found = []
     with ExitStack() as stack:
-        writer = stack.enter_context(film_writer(video)) if video is not None else None
+        writer = stack.enter_context(closing(film_writer(video))) if video is not None else None
         for episode in range(rounds * effective.config.evaluator.num_episodes):
             shown = ShownFactory(inner, episode=episode, writer=writer)
             found.append(_evaluate(one, policy, stop, seed, 1, shown))
+        if writer is not None:
+            writer.save()
     return joined(one.evaluator, inner.spec, found)
 
 
