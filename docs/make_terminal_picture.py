@@ -65,7 +65,7 @@ class Photographer(Recorder):
 
     def _panel(self) -> RenderableType:
         memory = f"{figures.memory(resident_bytes())} of {figures.memory(machine_bytes())}"
-        return panel(self._view, memory, figures.BLOCKS)
+        return panel(self._view, memory)
 
 
 def missing(text: str) -> list[str]:

@@ -76,7 +76,6 @@ FOREIGN = {
     "pandas": {"analysis"},
     "matplotlib": {"analysis"},
     "rich": {"recorder", "launch", "sweep", "cli"},
-    "IPython": {"recorder"},
     "plotext": {"analysis"},
     "PIL": {"evaluator"},
     "imageio_ffmpeg": {"evaluator"},

@@ -227,6 +227,15 @@ def other_answer(wanted: str, answer: object) -> BadStep:
     return BadStep(f"{wanted}, got {got}")
 
 
+def stepped(answer: Any) -> tuple[Any, Any, Any, Any, Any]:
+    """The five values in the answer of a `step`."""
+    try:
+        observation, reward, terminated, truncated, info = answer
+    except (TypeError, ValueError):
+        raise other_answer(STEP, answer) from None
+    return observation, reward, terminated, truncated, info
+
+
 def begun(answer: Any) -> Any:
     """The observation in the answer of a `reset`."""
     try:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import copy
-import logging
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,8 +20,6 @@ from border_cli.env.registered import (
     import_named,
     missing_packages,
 )
-
-log = logging.getLogger(__name__)
 
 # Wrappers for what agents do themselves, with one set of statistics that is saved with the model.
 SETTING_INSTEAD = {
@@ -42,36 +39,10 @@ def construction(config: GymConfig) -> Iterator[None]:
         yield
 
 
-@contextmanager
-def starting(env_id: str, close: Callable[[], None]) -> Iterator[None]:
-    """The block in which first episodes begin; some environments set themselves up only then.
-
-    A failure closes the environments.
-    """
-    # Windows open with the first reset, and may need a package.
-    with closing_if_failed(env_id, close), missing_packages(f"env.id={env_id}"):
-        yield
-
-
-@contextmanager
-def closing_if_failed(env_id: str, close: Callable[[], None]) -> Iterator[None]:
-    """The block whose failure stays the one that is raised, whatever closing raises after it."""
-    try:
-        yield
-    except BaseException:
-        try:
-            close()
-        except Exception:
-            log.warning("closing env.id=%s failed as well", env_id, exc_info=True)
-        raise
-
-
 def construct(config: GymConfig, render: str | None = None) -> gym.Env[Any, Any]:
     """A new environment inside its wrappers, not reset. Waits while another one is constructed."""
     with construction(config):
-        env = _construct_unwrapped(config, render)
-        with closing_if_failed(str(config.id), env.close):
-            return apply_wrappers(env, config.wrappers)
+        return apply_wrappers(_construct_unwrapped(config, render), config.wrappers)
 
 
 def time_limit(config: GymConfig, env: gym.Env[Any, Any]) -> int | None:

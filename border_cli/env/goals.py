@@ -13,7 +13,6 @@ from border_cli.core.errors import BadStep, ConfigError
 from border_cli.core.interfaces import GoalRewards
 from border_cli.core.spaces import BoxSpace, DictSpace, EnvSpec
 from border_cli.env.answers import Values, shown
-from border_cli.env.construct import closing_if_failed
 
 REWARDS = Values(
     gym.spaces.Box(-np.inf, np.inf, (), np.float64),
@@ -56,18 +55,17 @@ class GymGoalRewards(GoalRewards):
     def __init__(self, env: gym.Env[Any, Any], env_id: str) -> None:
         self._env: gym.Env[Any, Any] | None = env
         self._id = env_id
-        with closing_if_failed(env_id, self.close):
-            self._reward = self._method("compute_reward")
-            self._terminated = self._method("compute_terminated")
-            if self._reward is None:
-                raise ConfigError(
-                    f"replay_buffer=hindsight needs an environment with compute_reward("
-                    f"achieved_goal, desired_goal, info), and env.id={env_id} has none. Add it, or "
-                    "use replay_buffer=uniform"
-                )
-            assert isinstance(env.observation_space, gym.spaces.Dict), "refuse_no_goals() is first"
-            self._dtype = env.observation_space["desired_goal"].dtype
-            self._try(env)
+        self._reward = self._method("compute_reward")
+        self._terminated = self._method("compute_terminated")
+        if self._reward is None:
+            raise ConfigError(
+                f"replay_buffer=hindsight needs an environment with compute_reward("
+                f"achieved_goal, desired_goal, info), and env.id={env_id} has none. Add it, or "
+                "use replay_buffer=uniform"
+            )
+        assert isinstance(env.observation_space, gym.spaces.Dict), "refuse_no_goals() is first"
+        self._dtype = env.observation_space["desired_goal"].dtype
+        self._try(env)
 
     def _method(self, name: str) -> Callable[..., Any] | None:
         """The outermost one, which takes the goals that agents see."""

@@ -76,16 +76,14 @@ class GymEnvFactory(EnvFactory):
         """The environment's own vector implementation; None where it is not to be used."""
         if self.config.num_envs == 1 or self.config.vectorization == Vectorization.sync:
             return None
-        from border_cli.env.vector import GymVectorEnv, NoVectorEnv, construct_vector, vector_entry
+        from border_cli.env.vector import GymVectorEnv, NoVectorEnv, construct_vector
 
         try:
-            entry = vector_entry(self.config)
-            spec = self.spec
-            env, autoreset = construct_vector(self.config, entry, spec)
+            env = construct_vector(self.config, lambda: self.spec)
         except NoVectorEnv as reason:
             log.debug("env.id=%s: no vector implementation is used: %s", self.config.id, reason)
             return None
-        return GymVectorEnv(env, spec, autoreset=autoreset, first=first)
+        return GymVectorEnv(env, self.spec, first=first)
 
     def goal_rewards(self) -> GoalRewards:
         """Those of one more environment, which is never stepped."""

@@ -7,8 +7,7 @@ episode that ends is followed by the next one within the same step.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Mapping
 from typing import Any
 
 import gymnasium as gym
@@ -33,8 +32,8 @@ from border_cli.env.answers import (
     place_of,
 )
 from border_cli.env.config import GymConfig
-from border_cli.env.construct import closing_if_failed, construct, starting
-from border_cli.env.episode_state import TIDY_EVERY, ActionLog, replay, require_same_row
+from border_cli.env.construct import construct
+from border_cli.env.episode_state import replay, require_same_row, stacked
 from border_cli.env.gym_spaces import (
     action_reader,
     action_space,
@@ -42,15 +41,12 @@ from border_cli.env.gym_spaces import (
     observation_space,
 )
 from border_cli.env.pictures import choose_renderer, drawn_frame
+from border_cli.env.registered import missing_packages
 
 log = logging.getLogger(__name__)
 
 
-def _goes_on(env: gym.Env[Any, Any]) -> Callable[[], bool]:
-    """Whether the next episode of `env` goes on where the last one ended, without a seed of its
-    own: an environment that has such episodes says so by an attribute `goes_on`."""
-    inner = env.unwrapped
-    return (lambda: bool(inner.goes_on)) if hasattr(inner, "goes_on") else bool
+TIDY_EVERY = 1024  # steps after which actions of episodes that are over are dropped
 
 
 class GymEnv(Env):
@@ -74,15 +70,14 @@ class GymEnv(Env):
         self._envs: list[Any] = []
         if render == "rgb_array":
             choose_renderer()
-        with closing_if_failed(self._id, self.close):
-            for i in range(config.num_envs):
-                # A process has one window at most: pygame draws all environments into the same.
-                self._envs.append(construct(config, render if i == 0 else None))
-                if beat:
-                    beat()
-            observation, action = self._envs[0].observation_space, self._envs[0].action_space
-            self._space = observation_space(observation, self._id)
-            action_space(action, self._id)
+        for i in range(config.num_envs):
+            # A process has one window at most: pygame draws all environments into the same.
+            self._envs.append(construct(config, render if i == 0 else None))
+            if beat:
+                beat()
+        observation, action = self._envs[0].observation_space, self._envs[0].action_space
+        self._space = observation_space(observation, self._id)
+        action_space(action, self._id)  # refuses one that is not supported
         self._check = observations(observation)
         self._plain = self._check.plain_dtype, self._check.shape
         self._read = action_reader(action)
@@ -90,14 +85,6 @@ class GymEnv(Env):
         self._no_flags = np.zeros(self.num_envs, np.bool_)  # [N]
         self._no_flags.setflags(write=False)  # shared by all steps in which nothing ended
         self._first = first  # number of the first environment, from which the seeds follow
-        self._score = [0.0] * self.num_envs  # of the running episodes
-        self._length = [0] * self.num_envs
-        # Of the episodes that the running one goes on from, as after a life of the same game: they
-        # are replayed together.
-        self._lives: list[list[int]] = [[] for _ in self._envs]  # their lengths
-        self._goes_on = [_goes_on(env) for env in self._envs]
-        self._log = ActionLog(self._envs, length=self._length, lives=self._lives)
-        self._tallies = self._score, self._length, self._log.recent  # these lists stay the same
         self._clear(seed=0)
 
     @property
@@ -122,11 +109,12 @@ class GymEnv(Env):
         self._live = list(range(self.num_envs))  # those that still move
         self._seed = seed
         self._number = [0] * self.num_envs  # how many episodes of this seed have begun, less one
-        self._score[:] = [0.0] * self.num_envs
-        self._length[:] = [0] * self.num_envs
-        for lives in self._lives:
-            lives.clear()
-        self._log.clear()
+        self._score = [0.0] * self.num_envs  # of the running episodes
+        self._length = [0] * self.num_envs
+        # Of the episodes that the running one goes on from, as after a life of the same game: they
+        # are replayed together.
+        self._lives: list[list[int]] = [[] for _ in self._envs]  # their lengths
+        self._recent: list[NDArray[Any]] = []  # each [N] or [N, A]: the actions of one step
 
     def _seed_of(self, i: int) -> int:
         """That of the running episode, or of the one that it goes on from."""
@@ -136,18 +124,28 @@ class GymEnv(Env):
     def reset(self, seed: int) -> Array:
         """Starts N episodes, whatever ran before. [N, …]"""
         self._clear(seed)
-        with starting(self._id, self.close):
+        with missing_packages(f"env.id={self._id}"):  # windows open with the first reset
             for i in range(self.num_envs):
                 self._begin(i, self._obs, anew=True)
         return self._obs
 
+    def _tidy(self) -> None:
+        """Drops actions of episodes that are over."""
+        del self._recent[: max(0, len(self._recent) - max(map(self._moves, range(self.num_envs))))]
+
+    def _moves(self, i: int) -> int:
+        """The actions of environment i that `replay` needs."""
+        return self._length[i] + sum(self._lives[i])
+
     def state_dict(self) -> State:
         """The running episodes, and the observations to act on next."""
+        self._tidy()
         return {
             "episodes": list(self._number),
             "scores": list(self._score),
+            "lengths": list(self._length),
             "lives": [list(each) for each in self._lives],
-            **self._log.state_dict(),
+            "actions": stacked(self._recent, self.num_envs),  # [T, N] or [T, N, A]
             "obs": self._obs,
         }
 
@@ -159,42 +157,41 @@ class GymEnv(Env):
         if "episodes" not in state:  # of a vector implementation, whose seeds are others
             return self.reset(seed), list(range(self.num_envs))
         self._clear(seed)
-        self._number = list(state["episodes"])
-        self._score[:] = state["scores"]
-        for i, (lives, actions) in enumerate(zip(state["lives"], state["actions"], strict=True)):
-            self._lives[i][:], self._length[i] = lives, len(actions) - sum(lives)
-        self._log.load_state_dict(state)
-        anew = []
-        with starting(self._id, self.close):
-            for i in range(self.num_envs):
-                try:
-                    self._log.restore_statistics(i)
-                    last = replay(
-                        self._envs[i],
-                        self._read(state["actions"][i]),
-                        lives=self._lives[i],
-                        seed=self._seed_of(i),
-                        score=self._score[i],
-                        beat=beat,
-                    )
-                    self._check.write(self._obs, i, last)
-                    require_same_row(i, self._obs, state["obs"])
-                except Exception as reason:  # a user's environment may raise anything
-                    log.info(
-                        "env.id=%s: starting a new episode, the saved one cannot be continued: %r",
-                        self._id,
-                        reason,
-                    )
-                    self._number[i] += 1
-                    self._begin(i, self._obs, anew=True)
-                    anew.append(i)
-        return self._obs, anew
+        self._number, self._score = list(state["episodes"]), list(state["scores"])
+        self._length, self._lives = list(state["lengths"]), [list(each) for each in state["lives"]]
+        self._recent = list(state["actions"])
+        return self._obs, [i for i in range(self.num_envs) if not self._replayed(i, state, beat)]
+
+    def _replayed(self, i: int, state: Mapping[str, Any], beat: Beat) -> bool:
+        """Whether environment i is where it was; else its next episode has begun."""
+        actions = state["actions"]
+        try:
+            last = replay(
+                self._envs[i],
+                self._read(actions[len(actions) - self._moves(i) :, i]),
+                lives=self._lives[i],
+                seed=self._seed_of(i),
+                score=self._score[i],
+                beat=beat,
+            )
+            self._check.write(self._obs, i, last)
+            require_same_row(i, self._obs, state["obs"])
+        except Exception as reason:  # a user's environment may raise anything
+            log.info(
+                "env.id=%s: starting a new episode, the saved one cannot be continued: %r",
+                self._id,
+                reason,
+            )
+            self._number[i] += 1
+            self._begin(i, self._obs, anew=True)
+            return False
+        return True
 
     def step(self, action: NDArray[Any]) -> Step:
         """Acts once in each environment that still moves."""
         envs, limit = self._envs, self._limit
         plain_dtype, plain_shape = self._plain
-        scores, lengths, recent = self._tallies
+        scores, lengths = self._score, self._length
         obs = self._obs
         next_obs = self._fresh()  # [N, …]
         reward = np.zeros(self.num_envs, np.float32)  # [N]
@@ -205,7 +202,7 @@ class GymEnv(Env):
         try:
             for i in self._live:
                 answer = envs[i].step(actions[i])
-                try:
+                try:  # as `stepped`, whose call would cost more than the check
                     observation, r, terminated, truncated, info = answer
                 except (TypeError, ValueError):
                     raise other_answer(STEP, answer) from None
@@ -230,9 +227,9 @@ class GymEnv(Env):
                     ended.append((i, terminated, truncated or lengths[i] == limit, over))
         except BadStep as error:
             raise error.within(self._place(i)) from None
-        recent.append(action)
-        if len(recent) % TIDY_EVERY == 0:
-            self._log.tidy()
+        self._recent.append(action)
+        if len(self._recent) % TIDY_EVERY == 0:
+            self._tidy()
         if ended:
             return self._ending(obs, action, reward, next_obs, ended)
         self._obs = next_obs
@@ -258,9 +255,8 @@ class GymEnv(Env):
         flags = np.zeros((2, self.num_envs), np.bool_)  # terminated and truncated
         for i, has_terminated, was_cut, _ in ended:
             flags[:, i] = has_terminated, was_cut
-        over = [each[0] for each in ended]
         episodes = tuple(Episode(self._score[i], self._length[i], info) for i, *_, info in ended)
-        self._obs = self._after(over, next_obs)
+        self._obs = self._after([i for i, *_ in ended], next_obs)
         return Step(
             obs=obs,
             action=action,
@@ -291,11 +287,12 @@ class GymEnv(Env):
 
     def _begin(self, i: int, obs: Array, *, anew: bool = False) -> None:
         """Starts the next episode of environment i and writes its first observation into `obs`."""
-        if not anew and self._goes_on[i]():
+        # An environment whose next episode goes on where the last one ended, without a seed of its
+        # own, says so by an attribute.
+        if not anew and getattr(self._envs[i].unwrapped, "goes_on", False):
             self._lives[i].append(self._length[i])
         else:
             self._lives[i].clear()
-            self._log.episode_begins(i)
         self._score[i] = 0.0
         self._length[i] = 0
         try:
@@ -308,8 +305,7 @@ class GymEnv(Env):
         return place_of(self._id, i, self.num_envs)
 
     def close(self) -> None:
-        """Frees the environments, all of them even where one raises; may be called twice."""
+        """Frees the environments; may be called twice."""
         envs, self._envs = self._envs, []
-        with ExitStack() as stack:
-            for env in envs:
-                stack.callback(env.close)
+        for env in envs:
+            env.close()

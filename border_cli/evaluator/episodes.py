@@ -5,12 +5,10 @@ What draws films is imported by the evaluator that makes one.
 
 from __future__ import annotations
 
-import io
-import math
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +18,7 @@ from border_cli.core.errors import BadStep, RunFailed
 from border_cli.core.interfaces import Env, EnvFactory, Evaluation, Evaluator, Film, Policy
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.stop import Heartbeat, StopFlag
-from border_cli.core.types import Array, Metrics, leaves, map_array
+from border_cli.core.types import Array, leaves, map_array
 from border_cli.core.words import counted
 from border_cli.evaluator.config import EpisodesConfig
 
@@ -41,67 +39,45 @@ def episode_limit(config: EpisodesConfig, spec: EnvSpec) -> tuple[int, str]:
     return DEFAULT_LIMIT, "default"
 
 
-def return_metrics(returns: NDArray[np.float64], lengths: NDArray[np.int64]) -> Metrics:
-    """What is recorded of the episodes; the deviation is that of the population.  [E], [E]"""
-    return {
-        "eval/return": float(returns.mean()),
-        "eval/return_std": float(returns.std()),
-        "eval/return_min": float(returns.min()),
-        "eval/return_max": float(returns.max()),
-        "eval/length": float(lengths.mean()),
+def evaluation_of(
+    config: EvaluatorConfig,
+    spec: EnvSpec,
+    returns: Sequence[float],
+    lengths: Sequence[int],
+    info: Mapping[str, tuple[float, ...]],
+) -> Evaluation:
+    """The outcome of these episodes; the deviation is that of the population.
+
+    `info` has the values of each episode that a user asked for, of names that all episodes have.
+    """
+    score = float(np.mean(returns))
+    metrics = {
+        "eval/return": score,
+        "eval/return_std": float(np.std(returns)),
+        "eval/return_min": float(np.min(returns)),
+        "eval/return_max": float(np.max(returns)),
+        "eval/length": float(np.mean(lengths)),
+        **{f"eval/{name}": float(np.mean(values)) for name, values in info.items()},
     }
-
-
-class Outcome(NamedTuple):
-    """How E episodes went."""
-
-    returns: NDArray[np.float64]  # [E]
-    lengths: NDArray[np.int64]  # [E]
-    info: NDArray[np.float64]  # [E, len(names)]  NaN where an episode has no such value
-    names: tuple[str, ...] = ()  # `EnvSpec.info_metrics`
-
-
-def joined(outcomes: Sequence[Outcome]) -> Outcome:
-    """The episodes of all, in this order."""
-    return Outcome(
-        np.concatenate([each.returns for each in outcomes]),
-        np.concatenate([each.lengths for each in outcomes]),
-        np.concatenate([each.info for each in outcomes]),
-        outcomes[0].names,
+    scaled = {
+        "eval/normalized_score": config.normalized(score),
+        "eval/human_normalized": spec.human_normalized(score),
+    }
+    metrics |= {name: value for name, value in scaled.items() if value is not None}
+    return Evaluation(
+        score=score, returns=tuple(returns), lengths=tuple(lengths), metrics=metrics, info=info
     )
 
 
-def outcome_of(evaluation: Evaluation, names: tuple[str, ...]) -> Outcome:
-    """The episodes of an earlier evaluation."""
-    missing = [math.nan] * len(evaluation.returns)
-    columns = [evaluation.info.get(name, missing) for name in names]
-    info = np.array(columns, np.float64).reshape(len(names), len(missing)).T  # [E, names]
-    return Outcome(np.array(evaluation.returns), np.array(evaluation.lengths), info, names)
-
-
-def evaluation_of(config: EvaluatorConfig, spec: EnvSpec, outcome: Outcome) -> Evaluation:
-    """What an evaluation with these episodes found."""
-    returns, lengths = outcome.returns, outcome.lengths
-    score = float(returns.mean())
-    metrics = dict(return_metrics(returns, lengths))
-    info = {
-        name: tuple(values.tolist())
-        for name, values in zip(outcome.names, outcome.info.T, strict=True)
-        if not np.isnan(values).any()
-    }
-    metrics |= {f"eval/{name}": float(np.mean(values)) for name, values in info.items()}
-    normalized = config.normalized(score)
-    if normalized is not None:
-        metrics["eval/normalized_score"] = normalized
-    human_normalized = spec.human_normalized(score)
-    if human_normalized is not None:
-        metrics["eval/human_normalized"] = human_normalized
-    return Evaluation(
-        score=score,
-        returns=tuple(returns.tolist()),
-        lengths=tuple(lengths.tolist()),
-        metrics=metrics,
-        info=info,
+def joined(config: EvaluatorConfig, spec: EnvSpec, parts: Sequence[Evaluation]) -> Evaluation:
+    """One evaluation with the episodes of all, in this order."""
+    names = [name for name in parts[0].info if all(name in each.info for each in parts)]
+    return evaluation_of(
+        config,
+        spec,
+        [score for each in parts for score in each.returns],
+        [length for each in parts for length in each.lengths],
+        {name: tuple(value for each in parts for value in each.info[name]) for name in names},
     )
 
 
@@ -118,21 +94,20 @@ class Play:
         policy: Policy,
         env: Env,
         *,
+        config: EpisodesConfig,
+        spec: EnvSpec,
         seed: int,
-        limit: int,
         first: int = 0,
         width: int | None = None,
-        names: tuple[str, ...] = (),
     ) -> None:
-        """`names`: of what is recorded of an episode's last `info`."""
         self._policy, self._env = policy, env
-        self._limit = limit
+        self._config, self._spec = config, spec
+        self._limit, _ = episode_limit(config, spec)
         self._rows = slice(first, first + env.num_envs)
         self._width = env.num_envs if width is None else width
-        self.returns = np.zeros(env.num_envs)  # [E] float64
-        self.lengths = np.zeros(env.num_envs, np.int64)  # [E]
-        self.names = names
-        self._info = np.full((env.num_envs, len(names)), np.nan)  # [E, len(names)]
+        self._returns = np.zeros(env.num_envs)  # [E] float64
+        self._lengths = np.zeros(env.num_envs, np.int64)  # [E]
+        self._info = np.full((len(spec.info_metrics), env.num_envs), np.nan)  # [names, E]
         self._running = np.ones(env.num_envs, np.bool_)  # [E]
         self._obs = env.reset(seed)  # [E, …]
         self._wide = None if self._width == env.num_envs else self._widened(self._obs)
@@ -150,19 +125,25 @@ class Play:
         return self.steps < self._limit and bool(self._running.any())
 
     @property
-    def outcome(self) -> Outcome:
-        """How the episodes went. What was cut at `limit` has nothing from `info`."""
-        return Outcome(self.returns, self.lengths, self._info, self.names)
+    def evaluation(self) -> Evaluation:
+        """How the episodes went. One that was cut at `limit` has nothing from `info`."""
+        info = {
+            name: tuple(values.tolist())
+            for name, values in zip(self._spec.info_metrics, self._info, strict=True)
+            if not np.isnan(values).any()
+        }
+        returns, lengths = self._returns.tolist(), self._lengths.tolist()
+        return evaluation_of(self._config, self._spec, returns, lengths, info)
 
     def step(self) -> None:
         """Acts once in each environment."""
         step = self._env.step(self._act())
-        self.returns += step.reward  # 0 where the episode is over
-        self.lengths += self._running
+        self._returns += step.reward  # 0 where the episode is over
+        self._lengths += self._running
         ended = step.terminated | step.truncated  # [E]
-        if step.episodes and self.names:
+        if step.episodes:
             for i, episode in zip(np.flatnonzero(ended).tolist(), step.episodes, strict=True):
-                self._info[i] = episode.metrics or np.nan
+                self._info[:, i] = episode.metrics or np.nan
         self._running &= ~ended
         self._obs = step.act_obs
         self.steps += 1
@@ -207,18 +188,8 @@ class EpisodesEvaluator(Evaluator):
         """That of the environment."""
         return self._factory.spec
 
-    @property
-    def limit(self) -> tuple[int, str]:
-        """The cut in env steps, and who says so: see `episode_limit`."""
-        return episode_limit(self.config, self._factory.spec)
-
-    @property
-    def info_metrics(self) -> tuple[str, ...]:
-        """Names of what is recorded of an episode's last `info`."""
-        return self._factory.spec.info_metrics
-
     def describe(self) -> str:
-        steps, who = self.limit
+        steps, who = episode_limit(self.config, self.spec)
         sources = {"default": "default; the env has none", "env": "from the env"}
         source = sources.get(who, who)
         config = self.config
@@ -233,15 +204,14 @@ class EpisodesEvaluator(Evaluator):
         """The episodes of this seed, with the greedy actions of `policy`."""
         with self._watched():
             self._env = self._env or self._made()
-            return evaluation_of(self.config, self.spec, self._play(policy, self._env))
+            return self._play(policy, self._env)
 
     def extended(self, policy: Policy, evaluation: Evaluation) -> Evaluation:
         """The next episodes of this seed: together they are those that more environments at once
         would play."""
         with self._watched(), closing(self._made(first=len(evaluation.returns))) as others:
             more = self._play(policy, others)
-        outcome = joined([outcome_of(evaluation, more.names), more])
-        return evaluation_of(self.config, self.spec, outcome)
+        return joined(self.config, self.spec, [evaluation, more])
 
     def film(self, policy: Policy, opt_steps: int) -> Film | None:
         interval, factory = self.config.video_interval, self._film_factory
@@ -256,14 +226,14 @@ class EpisodesEvaluator(Evaluator):
 
     def _clip(self, policy: Policy, factory: EnvFactory) -> bytes:
         """The first episode, shortened where it is long."""
-        from border_cli.evaluator.film import CLIP_FRAMES, FilmedFactory, GifWriter
+        from border_cli.evaluator.film import CLIP_FRAMES, FilmedEnv, GifWriter
 
-        made = io.BytesIO()
-        with self._heartbeat.working(), GifWriter(made, most_frames=CLIP_FRAMES) as writer:
-            filmed = FilmedFactory(factory, episode=0, writer=writer)
-            with closing(filmed.make(training=False)) as env:
-                self._play(policy, env)
-        return made.getvalue()
+        writer = GifWriter(most_frames=CLIP_FRAMES)
+        with self._heartbeat.working():
+            env = factory.make(training=False, render="rgb_array")
+            with closing(FilmedEnv(env, writer, episode=0)) as filmed:
+                self._play(policy, filmed)
+            return writer.encoded()
 
     @contextmanager
     def _watched(self) -> Iterator[None]:
@@ -276,15 +246,14 @@ class EpisodesEvaluator(Evaluator):
             what = f"evaluation: the environment called sys.exit({error.code!r})"
             raise RunFailed(what, f"\n{traceback.format_exc().strip()}") from error
 
-    def _play(self, policy: Policy, env: Env) -> Outcome:
+    def _play(self, policy: Policy, env: Env) -> Evaluation:
         """One episode in each environment."""
-        limit, names = self.limit[0], self.info_metrics
-        play = Play(policy, env, seed=self._seed, limit=limit, names=names)
+        play = Play(policy, env, config=self.config, spec=self.spec, seed=self._seed)
         while play.running:
             self._stop.check()
             self._heartbeat.beat()
             play.step()
-        return play.outcome
+        return play.evaluation
 
     def close(self) -> None:
         env, self._env = self._env, None

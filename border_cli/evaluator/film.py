@@ -8,11 +8,11 @@ imported by what draws and encodes.
 from __future__ import annotations
 
 import io
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,43 +55,30 @@ def require_ffmpeg(what: str) -> None:
         raise MissingPackage(what, EXTRA) from error
 
 
-class Drawing:
-    """Frames of one size, with a line of text under each."""
+def drawn(frame: NDArray[np.uint8], text: str, longest: int | None = None) -> Image:
+    """A frame [H, W, 3] with a line of text under it; `longest`: pixels of a side at most."""
+    from PIL import Image, ImageDraw, ImageFont
 
-    def __init__(self, longest: int | None = None) -> None:
-        """`longest`: pixels of the longer side at most."""
-        self._longest = longest
-        self._size: tuple[int, int] | None = None
-
-    def __call__(self, frame: NDArray[np.uint8], text: str) -> Image:
-        """[H, W, 3] -> a picture"""
-        from PIL import Image, ImageDraw, ImageFont
-
-        picture = Image.fromarray(frame)
-        width, height = self._size or self._chosen(*picture.size)
-        self._size = width, height
-        if picture.size != (width, height):
-            enlarged = width > picture.size[0]
-            how = Image.Resampling.NEAREST if enlarged else Image.Resampling.BILINEAR
-            picture = picture.resize((width, height), how)
-        points = max(10, width // 24)
-        strip = 2 * points - 2 * points % 2
-        whole = Image.new("RGB", (width + width % 2, height + height % 2 + strip))
-        whole.paste(picture)
-        font = ImageFont.load_default(points)
-        at = (points // 2, height + strip // 2)
-        ImageDraw.Draw(whole).text(at, text, fill="white", font=font, anchor="lm")
-        return whole
-
-    def _chosen(self, width: int, height: int) -> tuple[int, int]:
-        scale = float(max(1, -(-LEAST_SIDE // min(width, height))))
-        if self._longest is not None:
-            scale = min(scale, self._longest / max(width, height))
-        return max(1, round(width * scale)), max(1, round(height * scale))
+    picture = Image.fromarray(frame)
+    scale = float(max(1, -(-LEAST_SIDE // min(picture.size))))
+    if longest is not None:
+        scale = min(scale, longest / max(picture.size))
+    width, height = (max(1, round(side * scale)) for side in picture.size)
+    if picture.size != (width, height):
+        how = Image.Resampling.NEAREST if scale > 1 else Image.Resampling.BILINEAR
+        picture = picture.resize((width, height), how)
+    points = max(10, width // 24)
+    strip = 2 * points - 2 * points % 2
+    whole = Image.new("RGB", (width + width % 2, height + height % 2 + strip))
+    whole.paste(picture)
+    font = ImageFont.load_default(points)
+    at = (points // 2, height + strip // 2)
+    ImageDraw.Draw(whole).text(at, text, fill="white", font=font, anchor="lm")
+    return whole
 
 
 class FilmWriter(ABC):
-    """Takes the frames of episodes in order; the film is there once its block has ended."""
+    """Takes the frames of episodes in order."""
 
     frames_per_s: float = 30.0  # to be set before the first frame
 
@@ -100,26 +87,11 @@ class FilmWriter(ABC):
         """One frame; `score` is the return so far."""
 
     @abstractmethod
-    def finish(self) -> None:
-        """Completes the film."""
+    def save(self) -> None:
+        """Completes the film; one that was there before stays where that fails."""
 
-    def abandon(self) -> None:  # noqa: B027 - most have nothing open
-        """Drops what is not complete."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        try:
-            if exc_type is None:
-                self.finish()
-        finally:
-            self.abandon()
+    def close(self) -> None:  # noqa: B027 - most have nothing open
+        """Drops what was not saved."""
 
 
 def caption(episode: int, step: int, score: float) -> str:
@@ -132,14 +104,13 @@ class Mp4Writer(FilmWriter):
     def __init__(self, path: Path) -> None:
         self._path = path
         self._partial = path.absolute().with_name(f".{path.name}.partial.mp4")
-        self._draw = Drawing()
         self._encoder: Generator[None, bytes | None] | None = None
         self._num_frames = 0
 
     def add(self, frame: NDArray[np.uint8], *, episode: int, step: int, score: float) -> None:
         from imageio_ffmpeg import write_frames
 
-        picture = self._draw(frame, caption(episode, step, score))
+        picture = drawn(frame, caption(episode, step, score))
         if self._encoder is None:
             self._encoder = write_frames(
                 str(self._partial),
@@ -157,11 +128,10 @@ class Mp4Writer(FilmWriter):
             raise self._failure() from error
         self._num_frames += 1
 
-    def finish(self) -> None:
+    def save(self) -> None:
         from imageio_ffmpeg import count_frames_and_secs
 
-        if self._encoder is None:
-            raise RunFailed("there is no frame to film")
+        assert self._encoder is not None, "there is no frame"
         self._encoder.close()
         try:  # an encoder that fails at the end does not say so
             written, _ = count_frames_and_secs(str(self._partial))
@@ -174,7 +144,7 @@ class Mp4Writer(FilmWriter):
     def _failure(self) -> RunFailed:
         return RunFailed(f"ffmpeg could not write {self._path} (a full disk?)")
 
-    def abandon(self) -> None:
+    def close(self) -> None:
         if self._encoder is not None:
             self._encoder.close()
         self._partial.unlink(missing_ok=True)
@@ -183,7 +153,7 @@ class Mp4Writer(FilmWriter):
 class EvenlyKept:
     """At most so many pictures of a series of unknown length, the same number apart."""
 
-    def __init__(self, most: int | None) -> None:
+    def __init__(self, most: float) -> None:
         self.pictures: list[Image] = []
         self.every = 1
         self._most = most
@@ -193,7 +163,7 @@ class EvenlyKept:
         if self._seen % self.every == 0:
             self.pictures.append(picture)
         self._seen += 1
-        if self._most is not None and len(self.pictures) > self._most:
+        if len(self.pictures) > self._most:
             del self.pictures[1::2]
             self.every *= 2
 
@@ -201,17 +171,16 @@ class EvenlyKept:
 class GifWriter(FilmWriter):
     """Frames in memory, a byte per pixel, until the film is written."""
 
-    def __init__(self, target: Path | io.BytesIO, *, most_frames: int | None = None) -> None:
+    def __init__(self, path: Path = Path(), *, most_frames: float = math.inf) -> None:
         """With `most_frames`, of more only every second, fourth, … one is kept."""
-        self._target = target
-        self._draw = Drawing(GIF_SIDE)
+        self._path = path
         self._kept = EvenlyKept(most_frames)
-        self._short = most_frames is not None
+        self._longest_ms = 200 if math.isfinite(most_frames) else math.inf  # of a frame
         self._seen = 0
 
     def add(self, frame: NDArray[np.uint8], *, episode: int, step: int, score: float) -> None:
         if self._seen % self._slower == 0:
-            picture = self._draw(frame, caption(episode, step, score))
+            picture = drawn(frame, caption(episode, step, score), GIF_SIDE)
             # Most of the picture may be of few colours: small things must keep theirs.
             self._kept.add(picture.quantize(method=MAX_COVERAGE))
         self._seen += 1
@@ -221,17 +190,18 @@ class GifWriter(FilmWriter):
         """Frames of the environment for each that a GIF can show."""
         return max(1, round(self.frames_per_s / GIF_RATE))
 
-    def finish(self) -> None:
-        if not self._kept.pictures:
-            raise RunFailed("there is no frame to film")
+    def encoded(self) -> bytes:
+        """The film as a file has it."""
         first, *others = self._kept.pictures
         # Hundredths of a second are all that the format has.
         every = self._kept.every * self._slower
-        shown_ms = max(20, 10 * round(100 * every / self.frames_per_s))
-        if self._short:
-            shown_ms = min(shown_ms, 200)
-        animated = {"save_all": True, "append_images": others, "duration": shown_ms, "loop": 0}
-        _save(first, "GIF", self._target, **animated)
+        shown_ms = min(max(20, 10 * round(100 * every / self.frames_per_s)), self._longest_ms)
+        made = io.BytesIO()
+        first.save(made, "GIF", save_all=True, append_images=others, duration=shown_ms, loop=0)
+        return made.getvalue()
+
+    def save(self) -> None:
+        _write(self._path, self.encoded())
 
 
 class SheetWriter(FilmWriter):
@@ -239,53 +209,41 @@ class SheetWriter(FilmWriter):
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._draw = Drawing(SHEET_SIDE)
-        self._rows: list[list[Image]] = []
-        self._episode: int | None = None
-        self._kept = EvenlyKept(None)  # of the running episode
-        self._last: Image | None = None
+        self._kept: dict[int, EvenlyKept] = {}  # by episode
+        self._last: dict[int, Image] = {}
 
     def add(self, frame: NDArray[np.uint8], *, episode: int, step: int, score: float) -> None:
-        if episode != self._episode:
-            self._end_row()
-            self._episode, self._kept = episode, EvenlyKept(4 * SHEET_COLUMNS)
-        self._last = self._draw(frame, f"{episode}: step {step}, return {score:.6g}")
-        self._kept.add(self._last)
+        picture = drawn(frame, f"{episode}: step {step}, return {score:.6g}", SHEET_SIDE)
+        self._kept.setdefault(episode, EvenlyKept(4 * SHEET_COLUMNS)).add(picture)
+        self._last[episode] = picture
 
-    def _end_row(self) -> None:
-        if self._last is None:
-            return
-        row = self._kept.pictures
-        if row[-1] is not self._last:
-            row.append(self._last)
+    def _row(self, episode: int) -> list[Image]:
+        row = self._kept[episode].pictures
+        if row[-1] is not self._last[episode]:
+            row = [*row, self._last[episode]]
         shown = min(len(row), SHEET_COLUMNS)
-        chosen = np.linspace(0, len(row) - 1, shown).round().astype(int).tolist()
-        self._rows.append([row[i] for i in chosen])
+        return [row[i] for i in np.linspace(0, len(row) - 1, shown).round().astype(int).tolist()]
 
-    def finish(self) -> None:
+    def save(self) -> None:
         from PIL import Image
 
-        self._end_row()
-        if not self._rows:
-            raise RunFailed("there is no frame to film")
-        width, height = self._rows[0][0].size
-        columns = max(map(len, self._rows))
-        sheet = Image.new("RGB", (columns * (width + 4), len(self._rows) * (height + 4)), "white")
-        for y, row in enumerate(self._rows):
+        rows = [self._row(episode) for episode in self._kept]
+        width, height = rows[0][0].size
+        columns = max(map(len, rows))
+        sheet = Image.new("RGB", (columns * (width + 4), len(rows) * (height + 4)), "white")
+        for y, row in enumerate(rows):
             for x, picture in enumerate(row):
                 sheet.paste(picture, (x * (width + 4) + 2, y * (height + 4) + 2))
-        _save(sheet, "PNG", self._path)
+        made = io.BytesIO()
+        sheet.save(made, "PNG")
+        _write(self._path, made.getvalue())
 
 
-def _save(picture: Image, form: str, target: Path | io.BytesIO, **options: Any) -> None:
-    """Writes a picture; a file that was there before stays where that fails."""
-    made = io.BytesIO() if isinstance(target, Path) else target
-    picture.save(made, form, **options)
-    if isinstance(target, Path):
-        try:
-            write_bytes(target, made.getvalue())
-        except OSError as error:
-            raise RunFailed(f"{target} could not be written: {error.strerror}") from error
+def _write(path: Path, film: bytes) -> None:
+    try:
+        write_bytes(path, film)
+    except OSError as error:
+        raise RunFailed(f"{path} could not be written: {error.strerror}") from error
 
 
 def refuse_no_film(path: Path) -> None:
@@ -302,14 +260,10 @@ def refuse_no_film(path: Path) -> None:
 
 
 def film_writer(path: Path) -> FilmWriter:
-    """What writes the format that the suffix tells."""
-    match path.suffix.lower():
-        case ".mp4":
-            return Mp4Writer(path)
-        case ".gif":
-            return GifWriter(path)
-        case _:
-            return SheetWriter(path)
+    """A writer of the format that the suffix tells."""
+    writers: dict[str, Callable[[Path], FilmWriter]]
+    writers = {".mp4": Mp4Writer, ".gif": GifWriter, ".png": SheetWriter}
+    return writers[path.suffix.lower()](path)
 
 
 class FilmedEnv(Env):
@@ -320,6 +274,7 @@ class FilmedEnv(Env):
         self._inner = inner
         self._writer = writer
         self._episode = episode
+        writer.frames_per_s = inner.frames_per_s
 
     def reset(self, seed: int) -> Array:
         obs = self._inner.reset(seed)
@@ -342,8 +297,8 @@ class FilmedEnv(Env):
         self._inner.close()
 
 
-class FilmedFactory(EnvFactory):
-    """Makes the environment of one episode, which `writer` films, or a window shows without one."""
+class ShownFactory(EnvFactory):
+    """Makes the environment of one episode of an evaluation: in a window, or for `writer`."""
 
     def __init__(self, inner: EnvFactory, *, episode: int, writer: FilmWriter | None) -> None:
         self._inner = inner
@@ -357,12 +312,10 @@ class FilmedFactory(EnvFactory):
     def make(
         self, *, training: bool, render: str | None = None, first: int = 0, beat: Beat | None = None
     ) -> Env:
-        del render, first, beat
-        if self._writer is None:
-            return self._inner.make(training=training, render="human", first=self._episode)
-        env = self._inner.make(training=training, render="rgb_array", first=self._episode)
-        self._writer.frames_per_s = env.frames_per_s
-        return FilmedEnv(env, self._writer, self._episode)
+        del first, beat
+        render = "human" if self._writer is None else "rgb_array"
+        env = self._inner.make(training=training, render=render, first=self._episode)
+        return env if self._writer is None else FilmedEnv(env, self._writer, self._episode)
 
     def translator(self) -> Translator:
         return self._inner.translator()

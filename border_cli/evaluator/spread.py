@@ -42,7 +42,7 @@ from border_cli.evaluator.background_runner import (
     SharedHeartbeat,
 )
 from border_cli.evaluator.config import EpisodesConfig
-from border_cli.evaluator.episodes import Outcome, Play, evaluation_of, joined, outcome_of
+from border_cli.evaluator.episodes import Play, joined
 from border_cli.process.child import READY, Pipe
 from border_cli.process.shared_memory import SharedArrays
 from border_cli.process.start import pack, unpack
@@ -62,8 +62,6 @@ class EpisodesRecipe:
     make_factory: MakeFactory
     make_policy: Callable[[], Policy]
     seed: int
-    limit: int  # env steps of an episode
-    info_metrics: tuple[str, ...] = ()
     imports: Sequence[str]
 
 
@@ -99,7 +97,7 @@ class Common(NamedTuple):
 class Played:
     """How the episodes went."""
 
-    outcome: Outcome
+    evaluation: Evaluation
     steps: int  # that the policy acted
     policy: State = field(default_factory=dict)  # its state then
 
@@ -114,15 +112,13 @@ class EpisodePlayer:
             sys.path += [each for each in home.path if each not in sys.path]
         self._recipe: EpisodesRecipe = unpack(packed)
         self._slice_s = slice_s
-        self._kept: Env | None = None  # of the first round
-        self._others: Env | None = None  # of a later round
+        self._kept: tuple[int, int, Env] | None = None  # first, count
         self._play: Play | None = None
         self._policy: Policy | None = None
 
     def take(self, piece: Episodes, common: Common) -> Any:
         """Begins these episodes; `Played`, or `GOING`."""
         recipe = self._recipe
-        self._close_others()
         policy = recipe.make_policy()
         policy.bind_thread()
         policy.load_snapshot(common.snapshot)
@@ -131,25 +127,22 @@ class EpisodePlayer:
         self._play = Play(
             policy,
             self._env(piece),
+            config=recipe.config,
+            spec=recipe.spec,
             seed=recipe.seed,
-            limit=recipe.limit,
             first=piece.first,
             width=recipe.config.num_episodes,
-            names=recipe.info_metrics,
         )
         self._policy = policy
         return self.go_on()
 
     def _env(self, piece: Episodes) -> Env:
-        if not piece.round_first and self._kept is not None:
-            return self._kept
         first = piece.round_first + piece.first
-        env = self._recipe.make_factory(piece.count).make(training=False, first=first)
-        if piece.round_first:
-            self._others = env
-        else:
-            self._kept = env
-        return env
+        if self._kept is None or self._kept[:2] != (first, piece.count):
+            self.close()
+            env = self._recipe.make_factory(piece.count).make(training=False, first=first)
+            self._kept = (first, piece.count, env)
+        return self._kept[2]
 
     def go_on(self) -> Any:
         """Plays on for a slice; `Played`, or `GOING`."""
@@ -162,24 +155,17 @@ class EpisodePlayer:
             if time.monotonic() > until_s:
                 return GOING
         self._play = self._policy = None
-        self._close_others()
         return Played(
-            outcome=play.outcome,
+            evaluation=play.evaluation,
             steps=play.steps,
             policy=policy.state_dict(),
         )
 
     def close(self) -> None:
         """Closes its environments; one that is killed with its process needs it not."""
-        self._close_others()
         kept, self._kept = self._kept, None
         if kept is not None:
-            kept.close()
-
-    def _close_others(self) -> None:
-        others, self._others = self._others, None
-        if others is not None:
-            others.close()
+            kept[2].close()
 
 
 class SpreadEvaluator(Evaluator):
@@ -204,15 +190,14 @@ class SpreadEvaluator(Evaluator):
 
     def evaluate(self, policy: Policy) -> Evaluation:
         del policy
-        return evaluation_of(self._config, self._spec, self._round(0))
+        return self._round(0)
 
     def extended(self, policy: Policy, evaluation: Evaluation) -> Evaluation:
         del policy
         more = self._round(len(evaluation.returns))
-        outcome = joined([outcome_of(evaluation, more.names), more])
-        return evaluation_of(self._config, self._spec, outcome)
+        return joined(self._config, self._spec, [evaluation, more])
 
-    def _round(self, first: int) -> Outcome:
+    def _round(self, first: int) -> Evaluation:
         """As many episodes as an evaluation has, from number `first` on."""
         assert self._snapshot is not None, "load_snapshot() comes first"
         pieces = [
@@ -224,7 +209,7 @@ class SpreadEvaluator(Evaluator):
             raise error.within("evaluation") from None
         # A local policy acts until the last episode is over, and draws as many random numbers.
         self._policy = max(played, key=lambda each: each.steps).policy
-        return joined([each.outcome for each in played])
+        return joined(self._config, self._spec, [each.evaluation for each in played])
 
     def close(self) -> None:
         self._crew.close()

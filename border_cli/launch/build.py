@@ -352,8 +352,6 @@ def episodes_recipe(
         make_factory=partial(_factory_of, ENVS.load(settings), settings),
         make_policy=make_policy,
         seed=derived_seed(config.seed, Branch.EVALUATION),
-        limit=evaluator.limit[0],
-        info_metrics=evaluator.info_metrics,
         imports=config.imports,
     )
 

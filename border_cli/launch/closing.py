@@ -19,13 +19,7 @@ from border_cli.run.finding import resumable
 UNFINISHED = ("interrupted", "failed", "killed")
 
 
-def print_tables(
-    console: Console,
-    actor_stats: list[ActorStats],
-    stats: TrainerStats,
-    *,
-    in_learner_thread: bool,
-) -> None:
+def print_tables(console: Console, actor_stats: list[ActorStats], stats: TrainerStats) -> None:
     """The final statistics of actors and trainer, and where their time went."""
     samples = {"samples": stats.samples_total, "samples/s": stats.samples_per_sec}
     figures = {
@@ -39,8 +33,7 @@ def print_tables(
         console,
         stats.seconds,
         summed(each.seconds for each in actor_stats),
-        in_learner_thread=in_learner_thread,
-        concurrent={f"writing {counted(stats.saves, 'checkpoint')}": stats.save_seconds},
+        {f"writing {counted(stats.saves, 'checkpoint')}": stats.save_seconds},
     )
 
 

@@ -29,7 +29,6 @@ from border_cli.core.errors import (
 from border_cli.core.messages import complain
 from border_cli.core.stop import StopFlag
 from border_cli.launch.closing import print_closing, print_tables, result_line
-from border_cli.launch.effective import effective_settings
 from border_cli.launch.header import print_header
 from border_cli.launch.logs import job_log
 from border_cli.launch.monitor import leave, watching
@@ -123,8 +122,7 @@ def _score(
         log.info("%s", ended.message)
         return ended.score
     if not job.config.quiet:
-        exact = effective_settings(job.config).in_learner_thread
-        print_tables(console, ended.actor_stats, ended.trainer_stats, in_learner_thread=exact)
+        print_tables(console, ended.actor_stats, ended.trainer_stats)
         print_closing(console, job.folder, read_run(job.folder))
     return _objective(job.config.objective, ended)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -30,8 +30,8 @@ from border_cli.dataset.minari_files import DatasetWriter, EnvParts, RawEpisode
 from border_cli.dataset.recorded_episodes import RecordedEpisode
 from border_cli.env.config import GymConfig
 from border_cli.env.translate import raw_parts, recorded_rows
-from border_cli.evaluator.episodes import DEFAULT_LIMIT, evaluation_of, joined, outcome_of
-from border_cli.evaluator.film import FilmedFactory, film_writer
+from border_cli.evaluator.episodes import DEFAULT_LIMIT, joined
+from border_cli.evaluator.film import ShownFactory, film_writer
 from border_cli.evaluator.film import refuse_no_film as refuse_no_film
 from border_cli.launch.build import build_evaluator, env_factory
 from border_cli.launch.effective import EffectiveSettings
@@ -63,13 +63,13 @@ def play(
     inner: EnvFactory = ENVS.build(one.evaluation_env)
     found = []
     with ExitStack() as stack:
-        writer = stack.enter_context(film_writer(video)) if video is not None else None
+        writer = stack.enter_context(closing(film_writer(video))) if video is not None else None
         for episode in range(rounds * effective.config.evaluator.num_episodes):
-            shown = FilmedFactory(inner, episode=episode, writer=writer)
+            shown = ShownFactory(inner, episode=episode, writer=writer)
             found.append(_evaluate(one, policy, stop, seed, 1, shown))
-    spec = inner.spec
-    outcome = joined([outcome_of(each, spec.info_metrics) for each in found])
-    return evaluation_of(one.evaluator, spec, outcome)
+        if writer is not None:
+            writer.save()
+    return joined(one.evaluator, inner.spec, found)
 
 
 def _evaluate(

@@ -33,7 +33,7 @@ class JsonlConfig(RecorderConfig, path="recorder.jsonl"):
 
 @dataclass(kw_only=True)
 class ConsoleConfig(RecorderConfig, path="recorder.console"):
-    """A live panel in a terminal or notebook; a status line from time to time elsewhere."""
+    """A live panel in a terminal; a status line from time to time elsewhere."""
 
     line_interval_s: float = setting(
         30.0, "seconds between status lines when output is not a terminal", above=0

@@ -3,41 +3,43 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable
+from typing import TypeAlias
 
 UNKNOWN = "-"
-BLOCKS = "▁▂▃▄▅▆▇█"
+
+Figure: TypeAlias = Callable[[float | None], str]
+
+
+def _shown(value: float | None, form: str) -> str:
+    return form.format(value) if value is not None and math.isfinite(value) else UNKNOWN
 
 
 def count(value: float | None) -> str:
     """12300 -> `12,300`, and 12345678 -> `12.35 M`."""
-    if value is None or not math.isfinite(value):
-        return UNKNOWN
-    if abs(value) >= 1e7:
-        return f"{value / 1e6:,.4g} M" if abs(value) < 1e10 else f"{value / 1e9:,.4g} G"
-    return f"{value:,.0f}"
+    if value is None or abs(value) < 1e7:
+        return _shown(value, "{:,.0f}")
+    return _shown(value / 1e6, "{:,.4g} M")
 
 
 def rate(value: float | None) -> str:
     """1210.4 -> `1,210`, and 0.42 -> `0.42`: slow environments are no zeros."""
-    if value is None or not math.isfinite(value) or abs(value) >= 10:
-        return count(value)
-    return f"{value:.3g}"
+    return _shown(value, "{:.3g}") if value is not None and abs(value) < 10 else count(value)
 
 
 def score(value: float | None) -> str:
     """412.345 -> `412.3`."""
-    return f"{value:,.1f}" if value is not None and math.isfinite(value) else UNKNOWN
+    return _shown(value, "{:,.1f}")
 
 
 def ratio(value: float | None) -> str:
     """0.9987 -> `1.00`."""
-    return f"{value:,.2f}" if value is not None and math.isfinite(value) else UNKNOWN
+    return _shown(value, "{:,.2f}")
 
 
 def percent(value: float | None) -> str:
     """0.62 -> `62 %`."""
-    return f"{100 * value:.0f} %" if value is not None and math.isfinite(value) else UNKNOWN
+    return _shown(None if value is None else 100 * value, "{:.0f} %")
 
 
 def duration(seconds: float | None) -> str:
@@ -55,7 +57,7 @@ def duration(seconds: float | None) -> str:
 
 def age(seconds: float | None) -> str:
     """75 -> `1 min`, 180000 -> `2 d`."""
-    if seconds is None or not math.isfinite(seconds):
+    if seconds is None:
         return UNKNOWN
     for limit, unit_s, unit in ((60, 1, "s"), (3600, 60, "min"), (86_400, 3600, "h")):
         if seconds < limit:
@@ -66,13 +68,3 @@ def age(seconds: float | None) -> str:
 def memory(num_bytes: float) -> str:
     """412_000_000 -> `412 MB`, 8_200_000_000 -> `8.2 GB`."""
     return f"{num_bytes / 1e9:.1f} GB" if num_bytes >= 1e9 else f"{num_bytes / 1e6:.0f} MB"
-
-
-def sparkline(values: Iterable[float], levels: str = BLOCKS) -> str:
-    """One character per value, from the lowest to the highest of them; none without levels."""
-    finite = [value for value in values if math.isfinite(value)]
-    if not finite or not levels:
-        return ""
-    low, spread = min(finite), max(finite) - min(finite)
-    top = len(levels) - 1
-    return "".join(levels[round(top * (value - low) / spread) if spread else 0] for value in finite)

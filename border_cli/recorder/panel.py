@@ -17,15 +17,12 @@ from border_cli.core.output import Progress, RecordStep, RunInfo
 from border_cli.core.types import Metrics
 from border_cli.recorder import figures
 
-MIN_WIDTH, MIN_HEIGHT = 60, 12  # of a terminal that has room for the panel
-MAX_LISTED_ACTORS = 3
 MAX_WIDTH = 100
 BUDGET_WORDS = {"opt": "updates", "env": "env steps", "time": "time"}
+STYLES = {"best eval": "bold green", "last eval": "bold"}  # of values, by their labels
 ENDED = "ended"  # the last phase: nothing is left of any budget then
 HINT = "Ctrl-C stops the run and saves a checkpoint"
-MAX_SCORES = 12  # evaluations that the small curve shows
 RATE_SPAN_S = 5.0  # rates are means over the last seconds: samples arrive in bursts
-ACTOR_RATES_S = 2.5  # in which a change of an actor's rate is mostly shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,32 +57,17 @@ class RunView:
         self.phase = ""
         self.problem: str | None = None  # what goes wrong just now
         self.best = info.best  # score, opt steps
-        self.scores: deque[float] = deque(maxlen=MAX_SCORES)
         self._values: dict[str, float] = {}
         self._pace_from: RecordStep | None = None
         self._moments: deque[tuple[float, int, int]] = deque()  # time_s, updates, samples
-        self._actor_rates: dict[int, float] = {}  # samples per second, by the actor's id
-        self._rates_s = 0.0  # when they were taken
 
     def take_row(self, step: RecordStep, metrics: Metrics) -> None:
         """A row of metrics, maybe with an evaluation."""
-        if rates := _actor_rates(metrics):
-            self._take_actor_rates(step.time_s, rates)
         self._move_to(step)
         self._values.update(metrics)
-        if "eval/return" not in metrics:
-            return
-        score = metrics["eval/return"]
-        self.scores.append(score)
+        score = metrics.get("eval/return", math.nan)
         if math.isfinite(score) and (self.best is None or score > self.best[0]):
             self.best = (score, step.opt_steps)
-
-    def _take_actor_rates(self, time_s: float, rates: dict[int, float]) -> None:
-        newest = 1 - math.exp((self._rates_s - time_s) / ACTOR_RATES_S)  # its share in the mean
-        self._rates_s = time_s
-        for actor_id, rate in rates.items():
-            before = self._actor_rates.get(actor_id, rate)
-            self._actor_rates[actor_id] = before + newest * (rate - before)
 
     def take_progress(self, progress: Progress) -> None:
         """Where the run stands now."""
@@ -118,11 +100,6 @@ class RunView:
     def value(self, name: str) -> float | None:
         """The newest value of a metric, or None."""
         return self._values.get(name)
-
-    def actor_rates(self) -> list[float]:
-        """Samples per second of each actor, by id: running means over the last seconds."""
-        rates = self._actor_rates or _actor_rates(self._values)
-        return [rates[actor_id] for actor_id in sorted(rates)]
 
     def nearest_budget(self) -> Budget | None:
         """The limit that will be reached first, or None for a run without one."""
@@ -163,191 +140,106 @@ class RunView:
         return budgets
 
 
-def _actor_rates(metrics: Metrics) -> dict[int, float]:
-    rates: dict[int, float] = {}
-    for name, value in metrics.items():
-        space, _, rest = name.partition("/")
-        actor_id, _, metric = rest.partition("/")
-        if space == "actor" and metric == "samples_per_sec" and actor_id.isdigit():
-            rates[int(actor_id)] = value
-    return rates
-
-
-def panel(
-    view: RunView, memory: str, blocks: str, *, hint: str = HINT, notice: str = ""
-) -> RenderableType:
+def panel(view: RunView, memory: str, *, notice: str = "") -> RenderableType:
     """Eleven lines, and one more while there is a problem.
 
-    `memory` is ready to read; `blocks` are the characters of the small curve. The line below the
-    frame shows `notice`, which a signal handler may have written there, or else `hint`.
+    `memory` is ready to read. The line below the frame shows `notice`, which a signal handler may
+    have written there, or else how the run is stopped.
     """
-    below = notice or ("" if view.phase == ENDED else hint)
-    last = [Text(below, style="bold" if notice else "dim", no_wrap=True, overflow="ellipsis")]
-    return Group(_frame(view, memory, blocks), *(last if below else []))
-
-
-def _frame(view: RunView, memory: str, blocks: str) -> Panel:
     title = Text(view.info.name, style="bold not dim")
     if view.phase:
         title.append(f"  {view.phase}", style="cyan not dim")
-    return Panel(
-        Group(*_problem(view), _bar(view), _table(view, memory, blocks)),
+    problem = [_one_line(_problem(view), "bold red")] if view.problem else []
+    frame = Panel(
+        Group(*problem, _bar(view), _table(_figures(view, memory))),
         box=ROUNDED,
         title=title,
         title_align="left",
         border_style="dim",
         width=MAX_WIDTH,  # at most: a narrower terminal has a narrower panel
     )
+    if view.phase == ENDED and not notice:
+        return frame
+    return Group(frame, _one_line(notice or HINT, "bold" if notice else "dim"))
 
 
 def line(view: RunView, memory: str) -> str:
-    """The same in one plain line."""
+    """One plain line with the figures of the panel."""
     nearest = view.nearest_budget()
-    left = figures.duration(nearest.left_s if nearest else None)
-    best = figures.score(view.best[0] if view.best else None)
-    rates = view.rates()
-    samples = [
-        f"{figures.rate(rates.samples)} samples/s",
-        f"{figures.ratio(rates.ratio)} samples/update",
-        f"queue {figures.percent(view.value('async/queue_fill'))}{_network(view)}",
-        f"buffer {figures.percent(view.value('async/buffer_fill'))}",
-        f"lag {figures.count(view.value('async/weight_lag'))}",
-    ]
     parts = [
         view.phase,
-        f"PROBLEM: {_first_line(view.problem)}" if view.problem else "",
-        _done(view, "opt"),
-        _done(view, "env") if view.info.samples else "",
-        f"eval {figures.score(view.value('eval/return'))} (best {best})",
-        f"{figures.rate(rates.updates)} updates/s",
-        *(samples if view.info.samples else []),
-        memory,
-        _done(view, "time"),
-        "" if view.phase == ENDED else f"left {left}",
+        f"PROBLEM: {_problem(view)}" if view.problem else "",
+        *(f"{label} {value}" for label, value in _figures(view, memory)),
+        f"{figures.percent(nearest.fraction)} of {BUDGET_WORDS[nearest.unit]}" if nearest else "",
+        f"left {figures.duration(nearest.left_s)}" if nearest and view.phase != ENDED else "",
     ]
     return "  ".join(part for part in parts if part)
 
 
-def _problem(view: RunView) -> list[RenderableType]:
-    if not view.problem:
-        return []
-    text = _first_line(view.problem)
-    return [Text(text, style="bold red", no_wrap=True, overflow="ellipsis")]
+def _one_line(text: str, style: str) -> Text:
+    return Text(text, style=style, no_wrap=True, overflow="ellipsis")
 
 
-def _first_line(message: str) -> str:
-    return message.strip().partition("\n")[0]
+def _problem(view: RunView) -> str:
+    return (view.problem or "").strip().partition("\n")[0]
 
 
 def _bar(view: RunView) -> RenderableType:
     nearest = view.nearest_budget()
+    if nearest is None:
+        return Text("no limit except the target score", style="dim")
+    text = Text.assemble(
+        (figures.percent(nearest.fraction), "bold"),
+        (f" of {BUDGET_WORDS[nearest.unit]}", "dim"),
+    )
+    if view.phase != ENDED:
+        text.append(f"  {figures.duration(nearest.left_s)}", style="bold")
+        text.append(" left", style="dim")
     row = Table.grid(expand=True, padding=(0, 1))
     row.add_column(ratio=1)
     row.add_column(no_wrap=True)
-    if nearest is None:
-        row.add_row(Text("no limit except the target score", style="dim"), "")
-        return row
-    left = [("  ", ""), (figures.duration(nearest.left_s), "bold"), (" left", "dim")]
-    row.add_row(
-        ProgressBar(total=1.0, completed=nearest.fraction, complete_style="cyan"),
-        Text.assemble(
-            (figures.percent(nearest.fraction), "bold"),
-            (f" of {BUDGET_WORDS[nearest.unit]}", "dim"),
-            *(left if view.phase != ENDED else []),
-        ),
-    )
+    row.add_row(ProgressBar(1.0, nearest.fraction, complete_style="cyan"), text)
     return row
 
 
-def _table(view: RunView, memory: str, blocks: str) -> RenderableType:
-    """Pairs of label and value, two pairs per line."""
+def _table(pairs: list[tuple[str, str]]) -> RenderableType:
+    """Labels and values, two of each per line."""
     table = Table.grid(expand=True, padding=(0, 1))
     for _ in range(2):
         table.add_column(style="dim", no_wrap=True, width=10)
         table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
-    for row in _rows(view, memory, blocks):
-        table.add_row(*row)
+    cells = [cell for label, value in pairs for cell in (label, Text(value, STYLES.get(label, "")))]
+    for first in range(0, len(cells), 4):
+        table.add_row(*cells[first : first + 4])
     return table
 
 
-def _rows(view: RunView, memory: str, blocks: str) -> list[tuple[str, Text, str, Text]]:
-    value, unit, rates = view.value, _with_unit, view.rates()
-    updates = Text(figures.rate(rates.updates))
-    samples = Text(figures.rate(rates.samples))
-    per_update = unit(figures.ratio(rates.ratio), " samples")
-    queue = unit(figures.percent(value("async/queue_fill")), f" full{_network(view)}")
-    buffer = unit(figures.percent(value("async/buffer_fill")), " full")
-    behind = figures.count(value("async/weight_lag"))
-    lag = unit(behind, " update" if behind == "1" else " updates")
-    episodes = unit(figures.score(value("episode/return")), " return")
-    steps = [Text(_steps(view, each, " of ")) for each in ("opt", "env", "time")]
-    if not view.info.samples:
-        return [
-            ("updates", steps[0], "time", steps[2]),
-            ("best eval", _best(view), "last eval", _last(view, blocks)),
-            ("updates/s", updates, "memory", Text(memory)),
-        ]
-    return [
-        ("updates", steps[0], "env steps", steps[1]),
-        ("best eval", _best(view), "last eval", _last(view, blocks)),
-        ("updates/s", updates, "samples/s", samples),
-        ("per update", per_update, "per actor", Text(_actors(view))),
-        ("queue", queue, "buffer", buffer),
-        ("weight lag", lag, "memory", Text(memory)),
-        ("episodes", episodes, "time", steps[2]),
+def _figures(view: RunView, memory: str) -> list[tuple[str, str]]:
+    """Every figure with its label; those of samples only where actors collect some."""
+    value, step, info, rates = view.value, view.step, view.info, view.rates()
+    share = value("time/network/transfer")  # of the calls of actors on a cluster
+    network = "" if share is None else f", network {figures.percent(share)}"
+    best, best_at = view.best or (None, None)
+    at = "" if best_at is None else f" at {figures.count(best_at)}"
+    of_samples = info.samples
+    found = [
+        ("updates", _of(step.opt_steps, info.max_opt_steps, figures.count), True),
+        ("env steps", _of(step.env_steps, info.max_env_steps, figures.count), of_samples),
+        ("best eval", f"{figures.score(best)}{at}", True),
+        ("last eval", figures.score(value("eval/return")), True),
+        ("updates/s", figures.rate(rates.updates), True),
+        ("samples/s", figures.rate(rates.samples), of_samples),
+        ("per update", f"{figures.ratio(rates.ratio)} samples", of_samples),
+        ("return", figures.score(value("episode/return")), of_samples),
+        ("queue", f"{figures.percent(value('async/queue_fill'))}{network}", of_samples),
+        ("buffer", figures.percent(value("async/buffer_fill")), of_samples),
+        ("weight lag", figures.count(value("async/weight_lag")), of_samples),
+        ("memory", memory, True),
+        ("time", _of(step.time_s, info.max_time_s, figures.duration), True),
     ]
+    return [(label, shown) for label, shown, applies in found if applies]
 
 
-def _network(view: RunView) -> str:
-    """Of actors on a cluster: the share of their calls' time that the network took."""
-    share = view.value("time/network/transfer")
-    return "" if share is None else f", network {figures.percent(share)}"
-
-
-def _best(view: RunView) -> Text:
-    if view.best is None:
-        return Text(figures.UNKNOWN)
-    score, opt_steps = view.best
-    return Text.assemble((figures.score(score), "bold green"), f" at {figures.count(opt_steps)}")
-
-
-def _last(view: RunView, blocks: str) -> Text:
-    last = figures.score(view.value("eval/return"))
-    return Text.assemble((last, "bold"), " ", (figures.sparkline(view.scores, blocks), "green"))
-
-
-def _steps(view: RunView, unit: str, of: str) -> str:
-    """What is done of one budget, and its limit where there is one."""
-    step, info = view.step, view.info
-    done, limit = {
-        "opt": (step.opt_steps, info.max_opt_steps),
-        "env": (step.env_steps, info.max_env_steps),
-        "time": (step.time_s, info.max_time_s),
-    }[unit]
-    as_text = figures.duration if unit == "time" else figures.count
-    if limit is None:
-        return as_text(done)
-    return f"{as_text(done)}{of}{as_text(limit)}"
-
-
-def _done(view: RunView, unit: str) -> str:
-    """`updates 12,300/20,000 (62 %)`: the percentage only of the limit that comes first."""
-    nearest = view.nearest_budget()
-    done = f"{BUDGET_WORDS[unit]} {_steps(view, unit, '/')}"
-    if nearest is None or nearest.unit != unit:
-        return done
-    return f"{done} ({figures.percent(nearest.fraction)})"
-
-
-def _with_unit(figure: str, unit: str) -> Text:
-    return Text(figure if figure == figures.UNKNOWN else f"{figure}{unit}")
-
-
-def _actors(view: RunView) -> str:
-    """Each actor's rate; the lowest and the highest where there are many."""
-    rates = view.actor_rates()
-    if not rates:
-        return figures.UNKNOWN
-    if len(rates) <= MAX_LISTED_ACTORS:
-        return " ".join(figures.rate(rate) for rate in rates) + " /s"
-    return f"{figures.rate(min(rates))} to {figures.rate(max(rates))} /s"
+def _of(done: float, limit: float | None, shown: figures.Figure) -> str:
+    """The part that is done of one budget, and its limit where there is one."""
+    return shown(done) if limit is None else f"{shown(done)} of {shown(limit)}"

@@ -6,11 +6,9 @@ characters that would steer the terminal are escaped.
 
 from __future__ import annotations
 
-import io
 import logging
 import os
 import sys
-import textwrap
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -27,9 +25,7 @@ from border_cli.core.words import counted, visible
 from border_cli.recorder import figures
 
 LEVEL_STYLES = {"WARNING": "yellow", "ERROR": "bold red", "CRITICAL": "bold red"}
-SECTION_NAMES = {"wait": "wait for samples", "env_step": "env step"}
-COPIED = ("run directory", "next")  # keys whose values users copy
-MIN_ROOM = 20  # characters for values; below, lines are not broken between words
+SECTION_NAMES = {"wait": "receive samples", "env_step": "env step"}
 MESSAGE = logging.Formatter("%(message)s")
 
 
@@ -52,17 +48,19 @@ class _Terminal(Console):
 
 
 def make_console(*, stderr: bool = False) -> Console:
-    """The console on stdout. A live panel needs a terminal there, whatever FORCE_COLOR says."""
+    """The console on stdout. A live panel needs a terminal there, whatever FORCE_COLOR says; in a
+    notebook it prints plain lines."""
     stream = sys.stderr if stderr else sys.stdout
     with suppress(AttributeError):  # the stream may have been replaced by a plain object
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]
     interactive = None if stream.isatty() else False
-    return _Terminal(highlight=False, markup=False, force_interactive=interactive, stderr=stderr)
-
-
-def make_recording_console(width: int) -> Console:
-    """A console that writes to no stream; what it prints is exported as text or HTML."""
-    return _Terminal(file=io.StringIO(), width=width, record=True, force_jupyter=False, _environ={})
+    return _Terminal(
+        highlight=False,
+        markup=False,
+        force_interactive=interactive,
+        force_jupyter=False,
+        stderr=stderr,
+    )
 
 
 def say(console: Console, message: str | Text) -> None:
@@ -86,36 +84,21 @@ class ConsoleHandler(logging.Handler):
             self.handleError(record)  # the standard library's way to report a failing handler
 
     def _text(self, record: logging.LogRecord) -> Text:
-        text = Text(f"[{MESSAGE.formatTime(record, '%H:%M:%S')}] ", style="dim")
+        level = record.levelname
+        text = Text.assemble((f"[{MESSAGE.formatTime(record, '%H:%M:%S')}] ", "dim"))
         if record.threadName != threading.main_thread().name:
             text.append(f"{record.threadName}: ", style="dim")
-        if record.levelname in LEVEL_STYLES:
-            text.append(
-                f"{record.levelname.lower()}: ", style=f"not dim {LEVEL_STYLES[record.levelname]}"
-            )
-        return text.append(self.format(record), style="not dim")
+        if level in LEVEL_STYLES:
+            text.append(f"{level.lower()}: ", style=LEVEL_STYLES[level])
+        return text.append(self.format(record))
 
 
 def header(console: Console, lines: Sequence[tuple[str, str]]) -> None:
-    """Prints keys and values in two columns.
-
-    On a terminal long values break between words, and never inside a path or another word. What
-    users copy as a whole, commands and paths, does not break at all.
-    """
+    """Prints keys and values in two columns; long values are left to the terminal to break."""
     width = max((len(key) for key, _ in lines), default=0) + 2
-    room = console.width - width if console.is_terminal else 0
     for key, value in lines:
-        rows = value.split("\n")
-        if room >= MIN_ROOM and key not in COPIED:
-            rows = [part for row in rows for part in _wrapped(row, room)]
-        text = Text(key.ljust(width), style="dim")
-        text.append(("\n" + " " * width).join(rows), style="not dim")
-        say(console, text)
-
-
-def _wrapped(text: str, room: int) -> list[str]:
-    wrapped = textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False)
-    return wrapped or [""]
+        shown = value.replace("\n", "\n" + " " * width)
+        say(console, Text.assemble((key.ljust(width), "dim"), shown))
 
 
 def make_table(*figures: str) -> Table:
@@ -131,65 +114,58 @@ def stats_tables(
 ) -> None:
     """The statistics of the actors and of the trainer at the end of a run."""
     if actor_stats:
-        _actor_table(console, actor_stats)
+        names = ("env steps", "samples", "samples/s", "duration", "restarts", "lost samples")
+        actors = make_table("actor", *names)
+        for each in actor_stats:
+            actors.add_row(
+                str(each.actor_id),
+                f"{each.env_steps:,}",
+                f"{each.samples:,}",
+                figures.rate(each.samples_per_sec),
+                figures.duration(each.duration_s),
+                str(each.restarts),
+                f"{each.lost_samples:,}",
+            )
+        console.print(actors)
     trainer = make_table("trainer", *trainer_stats)
     trainer.add_row("", *(_figure(value) for value in trainer_stats.values()))
     console.print(trainer)
-
-
-def _actor_table(console: Console, actor_stats: Sequence[ActorStats]) -> None:
-    names = ("actor", "env steps", "samples", "samples/s", "duration", "restarts", "lost samples")
-    actors = make_table(*names)
-    for each in actor_stats:
-        actors.add_row(
-            str(each.actor_id),
-            f"{each.env_steps:,}",
-            f"{each.samples:,}",
-            figures.rate(each.samples_per_sec),
-            figures.duration(each.duration_s),
-            str(each.restarts),
-            f"{each.lost_samples:,}",
-        )
-    console.print(actors)
 
 
 def time_tree(
     console: Console,
     learner: Mapping[str, float],
     actors: Mapping[str, float],
-    *,
-    in_learner_thread: bool,
-    concurrent: Mapping[str, float] | None = None,
+    concurrent: Mapping[str, float],
 ) -> None:
-    """Where the learner's and the actors' time went; both in seconds per section.
+    """Where the learner's and the actors' time went, all in seconds per section.
 
-    Those of the actors are estimates, so only their shares are shown. `in_learner_thread`: the
-    actors step in the learner's thread, which therefore never waits for them. `concurrent`: seconds
-    of what other threads did meanwhile, shown as shares of its time.
+    Those of the actors are estimates, so only their shares are shown. `concurrent`: seconds of what
+    other threads did meanwhile, shown as shares of the learner's time.
     """
+    learner_s, actors_s = sum(learner.values()), sum(actors.values())
+    if learner_s <= 0:
+        return
     table = make_table()
     table.add_column("time", no_wrap=True)
     for name in ("seconds", "share"):
         table.add_column(name, justify="right", no_wrap=True)
-    names = SECTION_NAMES | ({"wait": "actors' steps"} if in_learner_thread else {})
-    for title, seconds, known in (("learner", learner, True), ("actors", actors, False)):
-        total_s = sum(seconds.values())
-        if total_s <= 0:  # not measured
-            continue
-        table.add_row(title, f"{total_s:,.2f}" if known else "", "100 %")
-        for section, spent_s in sorted(seconds.items(), key=lambda each: -each[1]):
-            if spent_s > 0:
-                table.add_row(
-                    f"  {names.get(section, section)}",
-                    f"{spent_s:,.2f}" if known else "",
-                    f"{100 * spent_s / total_s:.1f} %",
-                )
-    whole_s = sum(learner.values())
-    for name, spent_s in (concurrent or {}).items():
-        if spent_s > 0 and whole_s > 0:
-            table.add_row(name, f"{spent_s:,.2f}", f"{100 * spent_s / whole_s:.1f} %")
-    if table.row_count:
-        console.print(table)
+    table.add_row("learner", f"{learner_s:,.2f}", "100 %")
+    for name, spent_s in _largest_first(learner):
+        table.add_row(f"  {name}", f"{spent_s:,.2f}", f"{100 * spent_s / learner_s:.1f} %")
+    if actors_s > 0:
+        table.add_row("actors", "", "100 %")
+    for name, spent_s in _largest_first(actors):
+        table.add_row(f"  {name}", "", f"{100 * spent_s / actors_s:.1f} %")
+    for name, spent_s in _largest_first(concurrent):
+        table.add_row(name, f"{spent_s:,.2f}", f"{100 * spent_s / learner_s:.1f} %")
+    console.print(table)
+
+
+def _largest_first(seconds: Mapping[str, float]) -> list[tuple[str, float]]:
+    """The sections that took time, under the names that people read."""
+    spent = sorted(seconds.items(), key=lambda each: -each[1])
+    return [(SECTION_NAMES.get(name, name), spent_s) for name, spent_s in spent if spent_s > 0]
 
 
 def _figure(value: float) -> str:
@@ -211,8 +187,8 @@ def closing(
     """
     for warning in warnings:
         say(console, Text.assemble(("warning: ", "yellow"), warning))
-    at = f"at {counted(best[1], 'update')}" if best else ""
-    best_text = f"{figures.score(best[0])} {at}" if best else "no evaluation"
-    next_lines = "\n".join(next_commands)
-    known = [*lines, ("run directory", str(run_dir)), ("best score", best_text)]
-    header(console, [*known, ("next", next_lines)] if next_lines else known)
+    score = "no evaluation"
+    if best is not None:
+        score = f"{figures.score(best[0])} at {counted(best[1], 'update')}"
+    known = [*lines, ("run directory", str(run_dir)), ("best score", score)]
+    header(console, [*known, ("next", "\n".join(next_commands))] if next_commands else known)

@@ -117,7 +117,7 @@ def run(actor: Actor, steps: int) -> list[int]:
 
 def running(actor: Actor) -> list[int]:
     """Steps of the running episodes."""
-    return [len(each) for each in actor.state_dict()["env"]["actions"]]
+    return list(actor.state_dict()["env"]["lengths"])
 
 
 CART_POLE = {"id": "CartPole-v1", "vectorization": "sync"}

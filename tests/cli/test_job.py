@@ -144,7 +144,7 @@ def test_the_end_says_where_the_time_went_and_what_would_move_it(ran: Ran) -> No
     tree = [TIMED.fullmatch(line.strip()) for line in lines[:ended]]
     seconds = {row[1]: float(row[2]) for row in tree if row and "writing" not in row[1]}
     whole_s = seconds.pop("learner")
-    assert {"update", "evaluate", "actors' steps"} <= seconds.keys()
+    assert {"update", "evaluate", "receive samples"} <= seconds.keys()
     assert sum(seconds.values()) == pytest.approx(whole_s, abs=0.06)
     log = (ran.run_dir / "border-train.log").read_text()
     assert "device: cpu, 1 thread (agent.num_threads), " in log

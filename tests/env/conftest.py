@@ -23,21 +23,15 @@ class Counting(gym.Env[Any, Any]):
         length: int = 3,
         cut: bool = False,
         render_mode: str | None = None,
-        fail_from: int | None = None,
-        fail_reset: bool = False,
-        fail_close: bool = False,
         raise_at: int | None = None,
         forget: list[int] | None = None,
     ) -> None:
         if forget is not None:
             forget.clear()
-        if fail_from is not None and len(self.made) >= fail_from:
-            raise OSError("no licence left")
         self.observation_space = spaces.Box(0, 1000, (2,), np.float32)
         self.action_space = spaces.Discrete(2)
         self.render_mode = render_mode
         self.length, self.cut, self.raise_at = length, cut, raise_at
-        self.fail_reset, self.fail_close = fail_reset, fail_close
         self.seeds: list[int] = []
         self.actions: list[Any] = []
         self.closed = 0
@@ -48,8 +42,6 @@ class Counting(gym.Env[Any, Any]):
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
         super().reset(seed=seed, options=options)
-        if self.fail_reset and self is self.made[-1]:
-            raise OSError("cannot begin")
         assert seed is not None
         self.seeds.append(seed)
         self.t = 0
@@ -65,8 +57,6 @@ class Counting(gym.Env[Any, Any]):
 
     def close(self) -> None:
         self.closed += 1
-        if self.fail_close:
-            raise OSError("cannot close")
 
 
 class Spaced(Counting):

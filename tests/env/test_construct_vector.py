@@ -39,11 +39,12 @@ def test_several_that_train_use_it_and_no_others():
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
-        ({"id": "border/Silent-v1"}, r"unknown autoreset mode None"),
+        ({"id": "border/Silent-v1"}, r"its autoreset mode is None, not AutoresetMode.NEXT_STEP"),
+        ({"id": "border/Climb-v1", "kwargs": {"mode": "SameStep"}}, r"is AutoresetMode.SAME_STEP"),
         ({"id": "border/Wider-v1"}, "its spaces BoxSpace.* differ from a single environment's"),
         (
             {"id": "border/Unlimited-v1", "max_episode_steps": 5},
-            "does not accept max_episode_steps",
+            "cannot be constructed: .* 'max_episode_steps'",
         ),
         ({"id": "border/Bounded-v1"}, "truncates episodes, unlike a single environment"),
         ({"id": "border/Unlimited-v1", "kwargs": {"only_single": 1}}, "cannot be .* 'only_single'"),
@@ -56,11 +57,11 @@ def test_one_that_would_give_something_else_is_left_alone(caplog, settings, why)
 
 
 def test_it_takes_the_arguments_of_the_settings_and_cannot_change_them():
-    config = GymConfig(id="border/Climb-v1", num_envs=2, kwargs={"mode": "SameStep"})
+    config = GymConfig(id="border/Climb-v1", num_envs=2, kwargs={"mode": "NextStep"})
     env = GymEnvFactory(config).make(training=True)
     assert isinstance(env, GymVectorEnv)
-    assert env._env.metadata["autoreset_mode"].value == "SameStep"
-    assert config.kwargs == {"mode": "SameStep"}
+    assert env._env.metadata["autoreset_mode"].value == "NextStep"
+    assert config.kwargs == {"mode": "NextStep"}
 
 
 def test_arguments_that_nobody_takes_are_refused_as_for_single_environments():

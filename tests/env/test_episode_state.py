@@ -150,7 +150,7 @@ def test_actions_of_episodes_that_are_over_are_dropped(monkeypatch):
     env = make(num_envs=2, max_episode_steps=5)
     env.reset(0)
     play(env, "number", 63, np.random.default_rng(0))
-    assert len(env._log.recent) < 8 + 5
+    assert len(env._recent) < 8 + 5
 
 
 def test_nothing_in_a_state_is_written_afterwards():
@@ -170,7 +170,7 @@ def test_the_actions_that_are_kept_are_not_those_that_an_environment_wrote_over(
     env.reset(4)
     actions = np.full((2, 2), 0.5, np.float32)
     env.step(actions)
-    assert same(env.state_dict()["actions"], [np.full((1, 2), 0.5, np.float32)] * 2)
+    assert same(env.state_dict()["actions"], np.full((1, 2, 2), 0.5, np.float32))
 
 
 def continued(spoil: Any) -> tuple[GymEnv, Any, Any, list[int]]:
@@ -178,7 +178,7 @@ def continued(spoil: Any) -> tuple[GymEnv, Any, Any, list[int]]:
     env.reset(5)
     play(env, "number", 4, np.random.default_rng(0))
     state = reread(env.state_dict())
-    assert [len(each) for each in state["actions"]] == [4, 4, 4]
+    assert state["lengths"] == [4, 4, 4]
     Walk.spoil = spoil
     Walk.seeds.clear()
     resumed = make()
@@ -234,7 +234,7 @@ def test_an_episode_that_cannot_be_continued_gives_way_to_the_next_one(change, r
     assert same(obs[1], first.astype(np.float32))
     after = resumed.state_dict()
     assert after["episodes"] == [0, 1, 0]
-    assert [len(each) for each in after["actions"]] == [4, 0, 4]
+    assert after["lengths"] == [4, 0, 4]
     assert after["scores"][1] == 0
     assert len(caplog.messages) == 1
     assert "starting a new episode" in caplog.text
@@ -270,19 +270,9 @@ def test_a_state_of_a_vector_implementation_lets_all_begin():
     assert same(obs, make(num_envs=2).reset(0))
 
 
-@pytest.mark.parametrize("wrapper", ["NormalizeObservation", "NormalizeReward"])
-def test_what_a_normalizing_wrapper_learned_in_earlier_episodes_comes_back(wrapper):
-    settings = {"wrappers": [wrapper], "max_episode_steps": 9}
+def test_an_episode_whose_wrapper_learned_from_those_before_begins_anew():
+    settings = {"wrappers": ["NormalizeObservation"], "max_episode_steps": 9}
     env = make(num_envs=2, **settings)
     env.reset(5)
-    rng = np.random.default_rng(0)
-    play(env, "number", 40, rng)
-    state = reread(env.state_dict())
-    resumed = make(num_envs=2, **settings)
-    _, anew = resumed.resume(5, state)
-    assert anew == []
-    before = copy.deepcopy(state)
-    ahead = copy.deepcopy(rng)
-    expected = described(play(env, "number", 40, rng))
-    assert same(described(play(resumed, "number", 40, ahead)), expected)
-    assert same(state, before)
+    play(env, "number", 40, np.random.default_rng(0))
+    assert make(num_envs=2, **settings).resume(5, reread(env.state_dict()))[1] == [0, 1]

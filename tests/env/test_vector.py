@@ -1,4 +1,4 @@
-"""Vector environments in every autoreset mode, against single environments stepped in a loop."""
+"""Vector environments, against single environments stepped in a loop."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from border_cli.env.vector import GymVectorEnv
 from border_cli.step_processor.config import NStepConfig
 from border_cli.step_processor.n_step import NStep
 
-MODES = ["NextStep", "SameStep", "Disabled"]
+NEXT_STEP = {"mode": "NextStep"}
 STEPS = 150
 
 
@@ -98,9 +98,8 @@ def processed(steps: list[Step], n_steps: int) -> list[Transitions]:
 
 @pytest.mark.parametrize("limit", sampled([None, 4, 1], every=2))
 @pytest.mark.parametrize("named", [False, True], ids=["array", "dict"])
-@pytest.mark.parametrize("mode", MODES)
-def test_every_mode_gives_the_rows_of_single_environments(mode, named, limit):
-    kwargs = {"mode": mode, "named": named}
+def test_it_gives_the_rows_of_single_environments(named, limit):
+    kwargs = {**NEXT_STEP, "named": named}
     env = make("Climb", kwargs=kwargs, limit=limit)
     alone = make("Climb", kwargs=kwargs, limit=limit, vectorization="sync")
     assert (type(env), type(alone)) == (GymVectorEnv, GymEnv)
@@ -117,19 +116,17 @@ def test_every_mode_gives_the_rows_of_single_environments(mode, named, limit):
         assert ended == told[: len(ended)]
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_what_is_acted_on_is_what_the_step_before_left(mode):
-    steps = climb(make("Climb", kwargs={"mode": mode}), STEPS)
+def test_what_is_acted_on_is_what_the_step_before_left():
+    steps = climb(make("Climb", kwargs=NEXT_STEP), STEPS)
     for before, after in pairwise(steps):
         assert after.obs is before.act_obs
 
 
-@pytest.mark.parametrize(("mode", "unmoved"), [("NextStep", True), ("SameStep", False)])
-def test_only_a_reset_of_its_own_step_moves_nothing(mode, unmoved):
-    steps = climb(make("Climb", kwargs={"mode": mode}), STEPS)
+def test_a_reset_moves_nothing():
+    steps = climb(make("Climb", kwargs=NEXT_STEP), STEPS)
     for before, after in pairwise(steps):
         ended = before.terminated | before.truncated
-        if ended.any() and unmoved:
+        if ended.any():
             assert after.moved is not None
             np.testing.assert_array_equal(after.moved, ~ended)
             assert not after.reward[ended].any()
@@ -153,11 +150,9 @@ def test_what_is_told_of_a_step_that_only_resets_means_nothing():
     assert third.moved.tolist() == [True, False, True]
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_no_array_of_a_step_is_written_again(mode):
-    env = make("Climb", kwargs={"mode": mode})
-    steps = climb(env, 40)
-    fresh = climb(make("Climb", kwargs={"mode": mode}), 40)
+def test_no_array_of_a_step_is_written_again():
+    steps = climb(make("Climb", kwargs=NEXT_STEP), 40)
+    fresh = climb(make("Climb", kwargs=NEXT_STEP), 40)
     for name in ("obs", "action", "reward", "terminated", "truncated", "next_obs", "act_obs"):
         for step, again in zip(steps, fresh, strict=True):
             np.testing.assert_array_equal(getattr(step, name), getattr(again, name))
@@ -166,7 +161,7 @@ def test_no_array_of_a_step_is_written_again(mode):
 
 
 def test_the_limit_of_the_registration_holds_where_the_settings_name_none():
-    steps = climb(make("ClimbLimited", kwargs={"mode": "NextStep"}), 40)
+    steps = climb(make("ClimbLimited", kwargs=NEXT_STEP), 40)
     lengths = {episode.length for step in steps for episode in step.episodes}
     assert lengths == {2}
 
@@ -178,23 +173,6 @@ def test_a_limit_that_the_implementation_does_not_keep_is_an_error():
     with pytest.raises(
         BadStep, match=r"does not end episodes at max_episode_steps=2\. Use env\.vecto"
     ):
-        env.step(np.zeros(3, np.int64))
-
-
-def test_the_last_observations_may_come_as_one_batch():
-    env = vector("Endless", num_envs=3)
-    env.reset(0)
-    step = env.step(np.zeros(3, np.int64))  # from 0, 1, 2 to 1, 2, 3
-    assert step.next_obs.tolist() == [[1], [2], [3]]
-    assert step.act_obs.tolist() == [[1], [2], [0]]
-    assert (step.next_obs.dtype, step.terminated.tolist()) == (np.float32, [False, False, True])
-
-
-@pytest.mark.parametrize("shown", ["nothing", "empty"])
-def test_an_implementation_that_hides_the_last_observation_is_an_error(shown):
-    env = vector("Endless", num_envs=3, kwargs={"shown": shown})
-    env.reset(0)
-    with pytest.raises(BadStep, match=r"^env\.id=border/Endless-v1: .* returns no final_obs\."):
         env.step(np.zeros(3, np.int64))
 
 
@@ -262,8 +240,6 @@ class Strange(Endless):
             cut = np.array([0, 2, 0])
         elif self.shown == "four values":
             return obs, reward, over, told
-        elif self.shown == "a long last one" and over.any():
-            told = {"final_obs": [np.zeros(2)] * self.num_envs}
         return obs, reward, over, cut, told
 
     def reset(self, *, seed: Any = None, options: Any = None) -> Any:
@@ -282,10 +258,6 @@ gymnasium.register("border/Strange-v1", entry_point=Alone, vector_entry_point=St
         ("one reward", ": the reward 1.0 is not a number: its shape is"),
         ("counted flags", r": truncated .* is not true or false: 2 at \[1\] is not within"),
         ("four values", ": step must return observation, reward, terminated, truncated and info"),
-        (
-            "a long last one",
-            r", environment 3 of 3, final_obs: the observation .* shape is \(2,\), not \(1,\)$",
-        ),
     ],
 )
 def test_what_a_vector_implementation_answers_is_checked(shown: str, said: str) -> None:

@@ -17,7 +17,7 @@ from border_cli.core.types import Array, Beat, Snapshot, Step
 from border_cli.env.config import GymConfig
 from border_cli.env.gym import GymEnvFactory
 from border_cli.evaluator.config import EpisodesConfig
-from border_cli.evaluator.episodes import EpisodesEvaluator, Outcome, episode_limit, evaluation_of
+from border_cli.evaluator.episodes import EpisodesEvaluator, episode_limit, evaluation_of
 
 
 class Scripted(Env):
@@ -243,7 +243,6 @@ def test_episodes_without_end_are_cut_at_the_limit_of_the_settings():
 
 def test_episodes_without_any_limit_are_cut_after_10_000_steps():
     case = Case(rewards=[1.0], lengths=[0])
-    assert case.evaluator.limit == (10_000, "default")
     assert case.evaluator.evaluate(case.policy).lengths == (10_000,)
 
 
@@ -309,8 +308,8 @@ def test_a_score_is_held_against_the_published_ones_of_random_actions_and_a_huma
         max_episode_steps=None,
         human_scores=(-20.7, 14.6),
     )
-    outcome = Outcome(np.array([14.6, -20.7]), np.array([9, 9]), np.zeros((2, 0)))
-    found = evaluation_of(EpisodesConfig(), spec, outcome)
+    episodes = [14.6, -20.7], [9, 9], {}
+    found = evaluation_of(EpisodesConfig(), spec, *episodes)
     assert found.metrics["eval/human_normalized"] == pytest.approx(50)
-    unknown = evaluation_of(EpisodesConfig(), replace(spec, human_scores=None), outcome)
+    unknown = evaluation_of(EpisodesConfig(), replace(spec, human_scores=None), *episodes)
     assert "eval/human_normalized" not in unknown.metrics

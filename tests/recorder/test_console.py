@@ -6,11 +6,8 @@ import io
 import logging
 import sys
 import threading
-from dataclasses import dataclass, replace
 from pathlib import Path
-from types import ModuleType
 
-import pytest
 from rich.console import Console
 
 from border_cli.core.output import Progress, RecordStep, RunInfo
@@ -130,35 +127,7 @@ def test_without_a_terminal_a_line_comes_soon_then_one_per_interval_and_one_at_t
     shown.close()
     assert counts == [0, 0, 1, 1, 2, 2]
     assert len(output(console).splitlines()) == 3
-    assert output(console).splitlines()[-1].startswith("ended  updates 50/20,000")
-
-
-@pytest.mark.parametrize(("width", "height"), [(59, 40), (80, 11)])
-def test_a_terminal_without_room_gets_lines(width: int, height: int) -> None:
-    console = terminal(width, height)
-    shown = recorder(console)
-    shown.show(progress(0.0))
-    shown.show(progress(2.0))
-    shown.close()
-    assert "╭" not in output(console)
-    assert HIDE_CURSOR not in output(console)
-    assert len(output(console).splitlines()) == 1
-
-
-def test_a_terminal_made_narrow_on_the_way_changes_to_lines_and_back() -> None:
-    console = terminal()
-    shown = recorder(console)
-    shown.show(progress(1.0))
-    console.width = 50
-    shown.show(progress(2.0))
-    assert output(console).count(SHOW_CURSOR) == 1
-    shown.show(progress(4.0, 400))
-    assert "learning  updates 400/20,000" in output(console)
-    console.width = 80
-    shown.show(progress(5.0))
-    assert output(console).count(HIDE_CURSOR) == 2
-    shown.close()
-    assert output(console).count(SHOW_CURSOR) == 2
+    assert output(console).splitlines()[-1].startswith("ended  updates 50 of 20,000")
 
 
 def test_quiet_draws_nothing() -> None:
@@ -169,69 +138,3 @@ def test_quiet_draws_nothing() -> None:
             shown.write(at(time_s), {"eval/return": 1.0})
         shown.close()
         assert output(console) == ""
-
-
-class Notebook(ModuleType):
-    """`IPython.display` as a kernel has it: displays are outputs, updates replace one."""
-
-    def __init__(self) -> None:
-        super().__init__("IPython.display")
-        self.outputs: list[dict[str, str]] = []
-        self.updates = 0
-
-    def display(self, content: dict[str, str], *, raw: bool, display_id: bool) -> Notebook.Output:
-        assert raw
-        assert display_id
-        self.outputs.append(content)
-        return self.Output(self, len(self.outputs) - 1)
-
-    @dataclass
-    class Output:
-        notebook: Notebook
-        place: int
-
-        def update(self, content: dict[str, str], *, raw: bool) -> None:
-            assert raw
-            self.notebook.outputs[self.place] = content
-            self.notebook.updates += 1
-
-
-@pytest.fixture
-def notebook(monkeypatch: pytest.MonkeyPatch) -> Notebook:
-    made = Notebook()
-    monkeypatch.setitem(sys.modules, "IPython", ModuleType("IPython"))
-    monkeypatch.setitem(sys.modules, "IPython.display", made)
-    return made
-
-
-def cell() -> Console:
-    """A console in a notebook's kernel, whose stdout is no terminal."""
-    return Console(file=io.StringIO(), force_jupyter=True, force_interactive=False, _environ={})
-
-
-def test_in_a_notebook_the_panel_is_one_output_that_is_updated(notebook: Notebook) -> None:
-    console = cell()
-    shown = recorder(console)
-    for time_s in (0.0, 0.1, 1.0, 2.0):
-        shown.show(progress(time_s, int(time_s)))
-    assert (len(notebook.outputs), notebook.updates) == (1, 2)
-    shown.write(at(3.0, 20_000), {"eval/return": 499.5})
-    shown.close()
-    shown.close()
-    assert (len(notebook.outputs), notebook.updates) == (1, 3)
-    [last] = notebook.outputs
-    assert last["text/html"].startswith("<pre style=")
-    for text in (last["text/html"], last["text/plain"]):
-        assert "ended" in text
-        assert "499.5" in text
-    assert max(map(len, last["text/plain"].splitlines())) == 80
-    assert output(console) == ""
-
-
-def test_what_others_named_is_text_in_a_notebook(notebook: Notebook) -> None:
-    named = replace(info(), name="<b>&\x1b[31m")
-    shown = ConsoleRecorder(ConsoleConfig(), info=named, console=cell())
-    shown.show(progress(1.0))
-    shown.close()
-    assert "&lt;b&gt;&amp;\\x1b[31m" in notebook.outputs[0]["text/html"]
-    assert "\x1b" not in notebook.outputs[0]["text/plain"]

@@ -15,7 +15,6 @@ from border_cli.recorder import figures
         (figures.count(12_300), "12,300"),
         (figures.count(9_999_999), "9,999,999"),
         (figures.count(12_345_678), "12.35 M"),
-        (figures.count(2.5e10), "25 G"),
         (figures.rate(1210.4), "1,210"),
         (figures.rate(0.421), "0.421"),
         (figures.rate(0.0), "0"),

@@ -11,8 +11,7 @@ from rich.console import Console
 
 from border_cli.core.output import Progress, RecordStep, RunInfo
 from border_cli.core.types import Metrics
-from border_cli.recorder.figures import BLOCKS
-from border_cli.recorder.panel import ENDED, MIN_HEIGHT, Rates, RunView, line, panel
+from border_cli.recorder.panel import ENDED, Rates, RunView, line, panel
 
 MEMORY = "412 MB of 8.2 GB"
 GAUGES = {
@@ -22,8 +21,6 @@ GAUGES = {
     "async/weight_lag": 34.0,
     "async/queue_fill": 0.12,
     "async/buffer_fill": 0.143,
-    "actor/0/samples_per_sec": 625.0,
-    "actor/1/samples_per_sec": 612.0,
     "episode/return": 210.44,
 }
 
@@ -59,7 +56,7 @@ def midway() -> RunView:
 
 def drawn(run: RunView, width: int = 80) -> list[str]:
     console = Console(file=io.StringIO(), width=width, _environ={})
-    console.print(panel(run, MEMORY, BLOCKS))
+    console.print(panel(run, MEMORY))
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue().splitlines()
 
@@ -79,16 +76,15 @@ def test_the_panel_shows_everything_in_ten_lines_of_eighty_columns_and_a_hint() 
         "updates 12,300 of 20,000",
         "env steps 13,300",
         "best eval 487.2 at 9,000",
-        "last eval 412.3 █▁",
+        "last eval 412.3",
         "updates/s 1,210",
         "samples/s 1,210",
         "per update 1.00 samples",
-        "per actor 625 612 /s",
-        "queue 12 % full",
-        "buffer 14 % full",
-        "weight lag 34 updates",
+        "return 210.4",
+        "queue 12 %",
+        "buffer 14 %",
+        "weight lag 34",
         "memory 412 MB of 8.2 GB",
-        "episodes 210.4 return",
         "time 0:12",
     ):
         assert expected in words(rows)
@@ -101,7 +97,7 @@ def test_a_run_without_samples_shows_nothing_of_them() -> None:
     for expected in ("updates 12,300 of 20,000", "best eval 487.2", "updates/s 1,210", "memory"):
         assert expected in shown
     plain = line(run, MEMORY)
-    for absent in ("samples", "actor", "queue", "buffer", "lag", "env", "episodes"):
+    for absent in ("samples", "queue", "buffer", "lag", "env", "return"):
         assert absent not in shown
         assert absent not in plain
 
@@ -117,9 +113,10 @@ def test_large_numbers_fit_sixty_columns() -> None:
 
 def test_a_line_says_what_the_panel_shows() -> None:
     assert line(midway(), MEMORY) == (
-        "learning  updates 12,300/20,000 (62 %)  env steps 13,300  eval 412.3 (best 487.2)  "
-        "1,210 updates/s  1,210 samples/s  1.00 samples/update  queue 12 %  buffer 14 %  lag 34  "
-        "412 MB of 8.2 GB  time 0:12  left 0:06"
+        "learning  updates 12,300 of 20,000  env steps 13,300  best eval 487.2 at 9,000  "
+        "last eval 412.3  updates/s 1,210  samples/s 1,210  per update 1.00 samples  "
+        "return 210.4  queue 12 %  buffer 14 %  weight lag 34  memory 412 MB of 8.2 GB  "
+        "time 0:12  62 % of updates  left 0:06"
     )
 
 
@@ -128,16 +125,16 @@ def test_the_share_of_the_network_is_shown_where_actors_are_on_a_cluster() -> No
     assert "network" not in line(run, MEMORY)
     run.take_progress(progress(at(12.5, 12_400), GAUGES | {"time/network/transfer": 0.07}))
     assert "queue 12 %, network 7 %" in line(run, MEMORY)
-    assert any("12 % full, network 7 %" in each for each in drawn(run))
+    assert any("12 %, network 7 %" in each for each in drawn(run))
 
 
 def test_what_is_not_known_yet_is_a_dash_in_the_line() -> None:
     run = view()
     run.take_progress(progress(at(1.0, 0), {}, phase="warm-up"))
     assert line(run, MEMORY) == (
-        "warm-up  updates 0/20,000 (0 %)  env steps 1,000  eval - (best -)  "
-        "- updates/s  - samples/s  - samples/update  queue -  buffer -  lag -  "
-        "412 MB of 8.2 GB  time 0:01  left -"
+        "warm-up  updates 0 of 20,000  env steps 1,000  best eval -  last eval -  updates/s -  "
+        "samples/s -  per update - samples  return -  queue -  buffer -  weight lag -  "
+        "memory 412 MB of 8.2 GB  time 0:01  0 % of updates  left -"
     )
 
 
@@ -158,7 +155,7 @@ def test_what_goes_wrong_takes_one_line_of_the_panel_while_it_does() -> None:
     run = in_trouble(f"{PROBLEM}\nand more")
     for width in (60, 80):
         rows = drawn(run, width)[:-1]
-        assert len(rows) + 1 == 12 == MIN_HEIGHT
+        assert len(rows) == 11
         assert {len(row) for row in rows} == {width}
         assert rows[1].startswith("│ the checkpoint of update 12,000 could not be written")
         assert rows[1].endswith("… │")
@@ -188,14 +185,6 @@ def test_samples_of_the_warm_up_do_not_count_once_learning_begins() -> None:
         step = RecordStep(opt_steps=100 * second, env_steps=1_000 + 100 * second, time_s=2 + second)
         run.take_progress(progress(step, {}))
     assert run.rates() == Rates(updates=100, samples=100, ratio=1)
-
-
-def test_the_rates_of_actors_are_means_over_the_last_seconds() -> None:
-    run = view()
-    for half_second, burst in enumerate([10_000.0, 0.0] + 20 * [0.0, 100.0], 1):
-        rates = {"actor/10/samples_per_sec": burst, "actor/2/samples_per_sec": 7.0}
-        run.take_row(at(half_second / 2, half_second), rates)
-    assert run.actor_rates() == [7.0, pytest.approx(50.0, abs=10.0)]
 
 
 def test_a_run_that_has_ended_has_nothing_left_and_no_hint() -> None:

@@ -75,16 +75,13 @@ def gymnasiums_own(
 
 
 class Endless(VectorEnv[Any, Any, Any]):
-    """One number per environment: its steps. Ends nothing by itself but at `length`.
+    """One number per environment: its steps. Ends nothing by itself but at `length`."""
 
-    In the same step it resets, and shows the last observations as `shown` says.
-    """
-
-    metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012 - as Gymnasium has it
+    metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012 - as Gymnasium has it
 
     closings = 0
 
-    def __init__(self, num_envs: int, shown: str = "batch", length: int = 3, **_: Any) -> None:
+    def __init__(self, num_envs: int, shown: str = "", length: int = 3, **_: Any) -> None:
         self.num_envs, self.shown, self.length = num_envs, shown, length
         self.single_observation_space = spaces.Box(0, 1000, (1,), np.float64)
         self.single_action_space = spaces.Discrete(2)
@@ -94,27 +91,16 @@ class Endless(VectorEnv[Any, Any, Any]):
 
     def reset(self, *, seed: Any = None, options: Any = None) -> Any:
         self.seeds.append(seed)
-        if options:
-            assert self.metadata["autoreset_mode"] == AutoresetMode.DISABLED
-            self.t[options["reset_mask"]] = 0
-            options["reset_mask"][:] = False  # it is the environment's to write
-        else:
-            self.t = np.arange(self.num_envs, dtype=np.float64)
+        self.t = np.arange(self.num_envs, dtype=np.float64)
         return self.t[:, None], {}
 
     def step(self, action: Any) -> Any:
         assert self.action_space.contains(action)
+        begins = self.t == self.length
         self.t += 1
+        self.t[begins] = 0
         over = self.t == self.length
-        told: dict[str, Any] = {}
-        if over.any() and self.metadata["autoreset_mode"] == AutoresetMode.SAME_STEP:
-            last = self.t[:, None].copy()
-            if self.shown == "batch":
-                told = {"final_obs": last}
-            elif self.shown == "empty":
-                told = {"final_obs": np.full(self.num_envs, None, dtype=object)}
-            self.t[over] = 0
-        return self.t[:, None], np.ones(self.num_envs), over, np.zeros_like(over), told
+        return self.t[:, None], np.ones(self.num_envs), over, np.zeros_like(over), {}
 
     def close_extras(self, **_: Any) -> None:
         self.closings += 1
@@ -123,7 +109,7 @@ class Endless(VectorEnv[Any, Any, Any]):
 class Alone(gym.Env[Any, Any]):
     """The single environment of `Endless`."""
 
-    def __init__(self, shown: str = "batch", length: int = 3, only_single: int = 0) -> None:
+    def __init__(self, shown: str = "", length: int = 3, only_single: int = 0) -> None:
         self.observation_space = spaces.Box(0, 1000, (1,), np.float64)
         self.action_space = spaces.Discrete(2)
 
@@ -143,14 +129,11 @@ class Bounded(Endless):
 
 
 class Tipping(Unlimited):
-    """Resets in a step of its own, and flags and pays in it what means nothing."""
-
-    metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012
+    """Flags and pays in the step of a reset what means nothing."""
 
     def step(self, action: Any) -> Any:
         begins = self.t == self.length
         obs, reward, over, cut, told = super().step(action)
-        self.t[begins] = 0
         reward[begins] = np.nan
         return obs, reward, over | begins, cut | begins, told
 
