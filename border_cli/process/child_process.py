@@ -79,7 +79,7 @@ class ChildProcess:
 
     @property
     def waitables(self) -> list[int | Connection]:
-        """What becomes readable with its next message and, last, with its end."""
+        """Descriptors that become readable with its next message and, last, with its end."""
         messages: list[int | Connection] = [self.connection] if self._listening else []
         return [*messages, self._process.sentinel]
 

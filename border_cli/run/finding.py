@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 def folder_name(opt_steps: int) -> str:
-    """What the checkpoint of so many optimisation steps is called."""
+    """The name of the checkpoint of so many optimisation steps."""
     return f"{opt_steps:010d}"
 
 

@@ -182,7 +182,7 @@ def rotate(folder: Path, *, keep: int, milestone_interval: int) -> None:
 
 
 def surplus(kept: list[Kept], *, keep: int, milestone_interval: int) -> list[Kept]:
-    """Those of the checkpoints, the oldest first, that are neither new enough nor milestones."""
+    """The checkpoints that are neither new enough nor milestones; `kept` has the oldest first."""
     milestones = _milestones(kept, milestone_interval)
     return [each for each in kept[: max(0, len(kept) - keep)] if each.folder not in milestones]
 

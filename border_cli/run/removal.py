@@ -70,7 +70,7 @@ def refuse_removal(run_dir: Path) -> None:
 
 
 def run_nbytes(run_dir: Path) -> int:
-    """What removing a run frees."""
+    """The bytes that removing a run frees."""
     return _nbytes(run_dir, RUN)
 
 
@@ -122,7 +122,7 @@ def _rmdir(folder: Path) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Surplus:
-    """What pruning would remove from a run."""
+    """The checkpoints and bytes that pruning would remove from a run."""
 
     checkpoints: int  # with the models that were the best before
     nbytes: int  # of them, and of transitions that no other checkpoint needs

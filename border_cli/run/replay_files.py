@@ -38,7 +38,7 @@ class PendingRows:
     before: tuple[Chunk, ...]
 
     def saved(self, new: Sequence[Chunk]) -> SavedRows:
-        """What a manifest says of them once the `new` chunks are written."""
+        """Their entry in a manifest once the `new` chunks are written."""
         chunks = tuple(each for each in (*self.before, *new) if each.end > self.oldest)
         return SavedRows(first=self.oldest, end=self.frozen.end, chunks=chunks)
 
@@ -97,7 +97,7 @@ def load_chunks(folder: Path, rows: SavedRows, buffer: ReplayBuffer) -> None:
 
 
 def _read(path: Path, chunk: Chunk) -> tuple[NDArray[Any] | None, list[NDArray[Any]]]:
-    """What the rows share, and their blocks."""
+    """The entries that the rows share, if they do, and the blocks of the rows."""
     arrays: list[NDArray[Any]] = []
     with path.open("rb") as file:
         while file.peek(1):
