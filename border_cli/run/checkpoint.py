@@ -109,7 +109,7 @@ class CheckpointStore:
     def save_best(
         self, agent: Mapping[str, Any], counters: Mapping[str, float], evaluation: Evaluation
     ) -> None:
-        """Has the best model replaced; the one before it stays, because it may be being read."""
+        """Has the best model replaced."""
 
         def write() -> None:
             self._late_best = None
