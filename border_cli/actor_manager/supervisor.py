@@ -37,7 +37,6 @@ from border_cli.process.shared_memory import WakePipe
 log = logging.getLogger(__name__)
 
 _LOOK_AGAIN_S = 1.0
-STATUS_WHEN_CLOSING_S = 0.1  # for which its exit status may hold up the end of all
 
 StartIncarnation = Callable[[int, int], ChildProcess]  # actor id, incarnation in this attempt
 
@@ -312,7 +311,7 @@ class Supervisor:
     def _reap(self, handle: ActorHandle) -> str | None:
         process, handle.process = handle.process, None
         assert process is not None
-        why = process.reap(STATUS_WHEN_CLOSING_S) if self._closing else process.reap()
+        why = process.reap()
         handle.reap()
         return why
 

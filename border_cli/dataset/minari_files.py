@@ -73,7 +73,7 @@ def _reading(dataset: str) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvParts:
-    """What a data set says of its environment, as Gymnasium has it."""
+    """The spaces and the specification of a data set's environment, as Gymnasium has them."""
 
     observation_space: Any
     action_space: Any

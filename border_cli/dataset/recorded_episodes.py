@@ -50,7 +50,7 @@ class Checksum:
         self._digest = hashlib.sha256()
 
     def of_each(self, episodes: Iterable[RecordedEpisode]) -> Iterator[RecordedEpisode]:
-        """The same episodes, each added as it passes."""
+        """Passes episodes on and adds each to the checksum."""
         for each in episodes:
             columns = (each.action, each.reward, each.terminated, each.truncated)
             for column in (*leaves(each.obs), *columns):
@@ -149,7 +149,7 @@ def refuse_other_spaces(
 
 
 def form(space: Space) -> str:
-    """What must be equal of two spaces; bounds may differ, within which `refuse_damaged` looks."""
+    """Types and shapes of a space, which must be equal; `refuse_damaged` looks at bounds."""
     match space:
         case DictSpace(spaces=parts):
             return "{" + ", ".join(f"{key}: {form(parts[key])}" for key in sorted(parts)) + "}"

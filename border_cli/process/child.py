@@ -1,4 +1,4 @@
-"""What runs in every child process around its purpose."""
+"""The begin and end of every child process, its log and its messages to its parent."""
 
 from __future__ import annotations
 

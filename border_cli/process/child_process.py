@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
-import select
 import signal
 import time
 from collections import deque
@@ -12,7 +10,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
-from multiprocessing.process import _children  # type: ignore[attr-defined]
 from typing import Any
 
 from border_cli.core.errors import BadStep, ClusterRefused
@@ -72,7 +69,6 @@ class ChildProcess:
             raise
         finally:
             theirs.close()
-        self._end = _end_of(self.pid)
         self._listening = True
         self._ready = False
         self._started_s = time.monotonic()
@@ -83,9 +79,9 @@ class ChildProcess:
 
     @property
     def waitables(self) -> list[int | Connection]:
-        """What becomes readable with its next message and, last, with its end."""
+        """Descriptors that become readable with its next message and, last, with its end."""
         messages: list[int | Connection] = [self.connection] if self._listening else []
-        return [*messages, self._process.sentinel if self._end is None else self._end]
+        return [*messages, self._process.sentinel]
 
     @property
     def starting(self) -> bool:
@@ -94,9 +90,7 @@ class ChildProcess:
 
     @property
     def alive(self) -> bool:
-        if self._end is None:
-            return bool(self._process.is_alive())
-        return not _is_readable(self._end, 0)
+        return bool(self._process.is_alive())
 
     def tell(self, *words: Any) -> None:
         """Sends it a message, which is dropped where it is gone."""
@@ -135,38 +129,27 @@ class ChildProcess:
         self.killed = True
         kill(self.pid)
 
-    def reap(self, status_s: float = GONE_S) -> str | None:
-        """Makes sure that it is gone; returns why it ended, None where it was meant to, or where
-        that is unknown: a stopped fork server does not report its status within `status_s`.
-        """
+    def reap(self) -> str | None:
+        """Makes sure that it is gone; returns why it ended, None where it was meant to."""
         self.listen()
         if self.alive or self._process.exitcode == UNKNOWN:
             # Where the fork server was killed, its children only look dead, and two processes must
             # never write to the same memory. Otherwise its pid may be another's by now.
             kill(self.pid)
-            if self._end is not None and not _is_readable(self._end, GONE_S):
-                log.error("process %d is still running after being killed", self.pid)
-        self._process.join(status_s)
+        self._process.join(GONE_S)
         status = self._process.exitcode
         crash = self._stack.crash() if status is not None and -status in FAULTS else ""
         self.connection.close()
         self._stack.close()
-        self._forget()
+        if status is None:
+            log.error("process %d is still running after being killed", self.pid)
+        else:
+            self._process.close()
         if self.refusal is not None:
             return str(self.refusal)
         if self.traceback is not None:
             return self.traceback
         return None if status in (0, None) else f"{crash}{_cause(status)}"
-
-    def _forget(self) -> None:
-        """Releases what this process holds of it."""
-        if self._end is not None:
-            os.close(self._end)
-            self._end = None
-        if self._process.exitcode is not None:
-            self._process.close()
-        else:  # it is gone without a status: Python would wait for that at its own end
-            _children.discard(self._process)
 
 
 def _cause(status: int) -> str:
@@ -178,20 +161,3 @@ def _cause(status: int) -> str:
         f"its process exited with status {status} without an error message (check its output; a "
         'script that trains needs `if __name__ == "__main__":`)'
     )
-
-
-def _end_of(pid: int) -> int | None:
-    """A descriptor that is readable once the process ends, whether or not its fork server notices.
-
-    None where it has ended already, or where the system has no such descriptors.
-    """
-    try:
-        return os.pidfd_open(pid)
-    except (AttributeError, OSError):
-        return None
-
-
-def _is_readable(file: int, timeout_s: float) -> bool:
-    poll = select.poll()
-    poll.register(file, select.POLLIN)
-    return bool(poll.poll(timeout_s * 1000))

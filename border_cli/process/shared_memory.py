@@ -29,7 +29,7 @@ _any_lock = threading.Lock()
 
 
 def fence() -> None:
-    """What this thread wrote before is seen by others before it reads or writes what follows.
+    """A memory barrier: other processes see this thread's earlier writes before its later ones.
 
     Numpy and memoryview alone promise no order between processors. Taking a lock is a full barrier
     on x86; on processors where it is less, a wake-up may be missed, which costs the second after
@@ -80,12 +80,12 @@ class SharedArrays:
 
 
 def integers(array: NDArray[Any]) -> memoryview[int]:
-    """The same int64 numbers; reading or writing one takes a third of the time of an array."""
+    """A view of int64 numbers that reads or writes one in a third of the time of an array."""
     return cast("memoryview[int]", memoryview(cast("Buffer", array)))
 
 
 def floats(array: NDArray[Any]) -> memoryview[float]:
-    """The same for float64."""
+    """A view of float64 numbers that is as fast for single ones."""
     return cast("memoryview[float]", memoryview(cast("Buffer", array)))
 
 

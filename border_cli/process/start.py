@@ -122,7 +122,7 @@ def pack(setting: str, imports: Sequence[str], parts: Any) -> bytes:
 
 
 def unpack(packed: bytes) -> Any:
-    """What was given to `pack`, in the child."""
+    """The parts that were given to `pack`, in the child."""
     imports, parts = pickle.loads(packed)
     for module in imports:
         import_module(module)

@@ -102,7 +102,7 @@ class CheckpointStore:
     def save_best(
         self, agent: Mapping[str, Any], counters: Mapping[str, float], evaluation: Evaluation
     ) -> None:
-        """Has the best model replaced; the one before it stays, because it may be being read."""
+        """Has the best model replaced."""
 
         def write() -> None:
             self._late_best = None
@@ -207,27 +207,18 @@ class WritingThread:
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-        if self._thread is not None:
-            self._thread.join(timeout_s)
-            return not self._thread.is_alive()
-        return True
+        if self._thread is None:
+            return True
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
 
     def _is_idle(self) -> bool:
         return not self._waiting and self._doing is None
 
     def _run(self) -> None:
-        while self._do_next():
-            pass  # between two pieces no variable refers to what the last one wrote
-
-    def _do_next(self) -> bool:
-        work = self._next()
-        if work is None:
-            return False
-        try:
+        while (work := self._next()) is not None:
             work()
-        except BaseException:  # `_attempt` reports the expected ones
-            log.exception("%s failed", self._name)
-        return True
+            del work  # so that nothing refers to what it wrote
 
     def _next(self) -> Work | None:
         with self._changed:

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 def folder_name(opt_steps: int) -> str:
-    """What the checkpoint of so many optimisation steps is called."""
+    """The name of the checkpoint of so many optimisation steps."""
     return f"{opt_steps:010d}"
 
 
@@ -62,11 +62,6 @@ def by_age(folder: Path) -> list[Kept]:
             found[int(name)] = new
     kept = [_kept(each, opt_steps) for opt_steps, each in found.items()]
     return sorted(kept, key=lambda each: each.age)
-
-
-def best_models(folder: Path) -> list[Path]:
-    """The models in the folder that are, or were, the best."""
-    return [each for each in folder.glob("best-*") if re.fullmatch(r"best-\d{10,}", each.name)]
 
 
 def resumable(run_dir: Path) -> list[Path]:
@@ -148,6 +143,8 @@ def find_checkpoint(run_dir: Path, which: str) -> Path:
     else:
         raise CheckpointError(f"checkpoint must be best, latest or an update number, got {which!r}")
     folder = place.resolve()
+    if not is_complete(folder):
+        folder = place.resolve()  # the run is training, and has moved the link meanwhile
     if is_complete(partial_of(folder)):
         return partial_of(folder)  # the process was killed while this one replaced another
     if not is_complete(folder):

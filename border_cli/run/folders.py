@@ -14,7 +14,7 @@ from border_cli.core.files import sync
 from border_cli.core.interfaces import Evaluation
 from border_cli.core.types import State
 from border_cli.run.checkpoint_files import PendingCheckpoint, SaveState, write_best, write_state
-from border_cli.run.finding import Kept, best_models, by_age, folder_name, is_complete
+from border_cli.run.finding import Kept, by_age, folder_name, is_complete
 from border_cli.run.layout import CHECKPOINT, REPLAY, STEPS, partial_of, remove_files
 from border_cli.run.manifest import FOLDER, MANIFEST, Chunk, SavedRows, seal, write_manifest
 from border_cli.run.replay_files import PendingRows, write_chunks
@@ -77,19 +77,17 @@ class CheckpointFolders:
     def write_best(
         self, agent: Mapping[str, Any], counters: Mapping[str, float], evaluation: Evaluation
     ) -> None:
-        """Replaces the best model; the one before it stays, because it may be being read."""
+        """Replaces the best model; who is reading the one before looks it up again."""
         self._put_in_order()
         name = f"best-{folder_name(int(counters['opt_steps']))}"
-        link = self._run_dir / "best"
-        before = link.resolve().name
 
         def fill(folder: Path) -> None:
             write_best(folder, agent, counters, evaluation, self._save_state)
 
         self._write(name, fill, None)
-        point_link(link, f"checkpoints/{name}")
-        for old in best_models(self._folder):
-            if old.name not in (name, before):
+        point_link(self._run_dir / "best", f"checkpoints/{name}")
+        for old in self._folder.glob("best-*"):
+            if re.fullmatch(STEPS, old.name) and old.name != name:
                 remove_folder(old)
 
     def _put_in_order(self) -> int:
@@ -182,7 +180,7 @@ def rotate(folder: Path, *, keep: int, milestone_interval: int) -> None:
 
 
 def surplus(kept: list[Kept], *, keep: int, milestone_interval: int) -> list[Kept]:
-    """Those of the checkpoints, the oldest first, that are neither new enough nor milestones."""
+    """The checkpoints that are neither new enough nor milestones; `kept` has the oldest first."""
     milestones = _milestones(kept, milestone_interval)
     return [each for each in kept[: max(0, len(kept) - keep)] if each.folder not in milestones]
 

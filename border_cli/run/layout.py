@@ -1,4 +1,4 @@
-"""What in a run directory is ours: names, and what may be found under them.
+"""The names of the files, directories and links that a run or a sweep writes.
 
 Only what is written here by name is ever written to or removed; a link in its place refuses the
 command.
@@ -33,7 +33,7 @@ class Layout:
     folders: Mapping[str, Layout] = field(default_factory=dict)
 
     def kind_of(self, name: str) -> Kind | None:
-        """What should be found under a name; None where that is not ours."""
+        """The kind of entry that a name of ours stands for; None where the name is not ours."""
         torn = TORN.fullmatch(name)
         name = torn[1] if torn else name
         if self.folder_named(name) is not None:
@@ -43,7 +43,7 @@ class Layout:
         return "link" if re.fullmatch(self.links, name) else None
 
     def folder_named(self, name: str) -> Layout | None:
-        """What is ours in a folder of that name; None where the folder itself is not."""
+        """The names that are ours in a folder of that name; None where the folder itself is not."""
         found = (each for pattern, each in self.folders.items() if re.fullmatch(pattern, name))
         return next(found, None)
 

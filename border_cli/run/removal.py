@@ -17,8 +17,8 @@ from pathlib import Path
 
 from border_cli.core.errors import ConfigError
 from border_cli.core.files import SETTINGS, readable_bytes
-from border_cli.run.finding import Kept, best_models, by_age, is_complete
-from border_cli.run.folders import named_chunks, remove_folder, restore_folders, rotate, surplus
+from border_cli.run.finding import Kept, by_age, is_complete
+from border_cli.run.folders import named_chunks, restore_folders, rotate, surplus
 from border_cli.run.layout import (
     CHECKPOINT,
     RUN,
@@ -70,7 +70,7 @@ def refuse_removal(run_dir: Path) -> None:
 
 
 def run_nbytes(run_dir: Path) -> int:
-    """What removing a run frees."""
+    """The bytes that removing a run frees."""
     return _nbytes(run_dir, RUN)
 
 
@@ -122,9 +122,9 @@ def _rmdir(folder: Path) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Surplus:
-    """What pruning would remove from a run."""
+    """The checkpoints and bytes that pruning would remove from a run."""
 
-    checkpoints: int  # with the models that were the best before
+    checkpoints: int
     nbytes: int  # of them, and of transitions that no other checkpoint needs
 
 
@@ -139,11 +139,10 @@ def surplus_of(run_dir: Path, *, keep: int, milestone_interval: int) -> Surplus:
     newest = kept[max(0, len(kept) - keep) :]
     if gone:
         _refuse_nothing_whole(run_dir, newest)
-    old = [*(each.folder for each in gone), *_models_before_best(run_dir)]
     needed = named_chunks(newest)
     chunks = [each for each in (folder / FOLDER).glob("rows-*") if each.name not in needed]
-    nbytes = sum(_nbytes(each, CHECKPOINT) for each in old)
-    return Surplus(len(old), nbytes + sum(each.stat().st_size for each in chunks))
+    nbytes = sum(_nbytes(each.folder, CHECKPOINT) for each in gone)
+    return Surplus(len(gone), nbytes + sum(each.stat().st_size for each in chunks))
 
 
 def _refuse_nothing_whole(run_dir: Path, newest: list[Kept]) -> None:
@@ -154,12 +153,6 @@ def _refuse_nothing_whole(run_dir: Path, newest: list[Kept]) -> None:
         verify(folder)
 
 
-def _models_before_best(run_dir: Path) -> list[Path]:
-    best = (run_dir / "best").resolve()
-    models = best_models(run_dir / "checkpoints") if is_complete(best) else []
-    return [each for each in models if each.resolve() != best]
-
-
 def prune(run_dir: Path, *, keep: int, milestone_interval: int) -> None:
     """Removes what `surplus_of` counts; raises the same, and as `refuse_removal`."""
     with idle(run_dir):
@@ -167,8 +160,6 @@ def prune(run_dir: Path, *, keep: int, milestone_interval: int) -> None:
         restore_folders(folder)  # what a killed process left half done
         surplus_of(run_dir, keep=keep, milestone_interval=milestone_interval)  # may raise by now
         rotate(folder, keep=keep, milestone_interval=milestone_interval)
-        for each in _models_before_best(run_dir):
-            remove_folder(each)
         latest = folder / "latest"
         if latest.is_symlink() and not latest.exists():
             latest.unlink()

@@ -35,7 +35,7 @@ class PendingRows:
     before: tuple[Chunk, ...]
 
     def saved(self, new: Sequence[Chunk]) -> SavedRows:
-        """What a manifest says of them once the `new` chunks are written."""
+        """Their entry in a manifest once the `new` chunks are written."""
         return SavedRows(first=self.frozen.oldest, end=self.frozen.end, chunks=(*self.before, *new))
 
 

@@ -42,7 +42,7 @@ class SweepJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepPlan:
-    """What `sweep.json` holds."""
+    """The content of `sweep.json`: the command of a sweep and its jobs."""
 
     command: list[str]
     launcher: str

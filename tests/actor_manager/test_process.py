@@ -10,7 +10,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import leftovers
 import numpy as np
 import pytest
 from fakes import CountingEnv, FakeClock, FakePolicyFactory, OneStep
@@ -168,53 +167,6 @@ def test_both_ways_to_start_give_the_same_nice_and_single_threaded_actor(
     nice, *variables = described.split()
     assert int(nice) == os.nice(0) + 3
     assert variables == ["1"] * 3
-
-
-def test_a_killed_fork_server_ends_no_actor_and_another_one_starts_those_to_come(
-    tmp_path: Path,
-) -> None:
-    built = Built("process", folder=tmp_path, num_actors=2, n_buffer=5)
-    with built.manager as manager:
-        start(manager)
-        arrived = receive(manager, 50)
-        first, second = (int(each) for each in built.scripted.wait_for("pid", 2))
-        from multiprocessing import forkserver
-
-        os.kill(forkserver._forkserver._forkserver_pid, signal.SIGKILL)  # type: ignore[attr-defined]
-        os.kill(first, signal.SIGKILL)
-        built.scripted.wait_for("pid", 3)
-        arrived += receive(manager, 50)
-        assert leftovers.is_alive(second)
-        arrived += [kept(each) for each in manager.stop()]
-    assert sorted(each.restarts for each in manager.stats()) == [0, 1]
-    assert count(arrived) == sum(each.samples for each in manager.stats())
-
-
-@pytest.mark.slow
-def test_a_stopped_fork_server_does_not_hold_up_the_end(tmp_path: Path) -> None:
-    """Not even where a new process is wanted of it, which never comes."""
-    built = Built(
-        "process", folder=tmp_path, num_actors=2, n_buffer=5, join_timeout_s=0.5, max_restarts=1
-    )
-    with built.manager as manager:
-        start(manager)
-        receive(manager, 50)
-        pids = [int(each) for each in built.scripted.wait_for("pid", 2)]
-        from multiprocessing import forkserver
-
-        server = forkserver._forkserver._forkserver_pid  # type: ignore[attr-defined]
-        os.kill(server, signal.SIGSTOP)
-        try:
-            os.kill(pids[0], signal.SIGKILL)
-            supervisor = manager._supervisor  # type: ignore[attr-defined]
-            while not supervisor._starting:
-                receive(manager, 5)
-            manager.stop()
-            assert not supervisor.running
-            assert not leftovers.wait_until_gone(set(pids), 5)
-        finally:
-            os.kill(server, signal.SIGCONT)  # what it starts now is killed at once
-        supervisor._thread.join(5)
 
 
 @pytest.mark.slow

@@ -125,24 +125,6 @@ def test_a_fault_is_told_with_the_place(start: Callable[..., Any]) -> None:
     assert told.endswith("\nits process was killed by SIGSEGV")
 
 
-def test_a_stopped_fork_server_hides_no_end_and_holds_nobody_up(start: Callable[..., Any]) -> None:
-    """It cannot tell how its child has ended, and Python would wait for that for ever."""
-    from multiprocessing import active_children, forkserver
-
-    server = forkserver._forkserver._forkserver_pid  # type: ignore[attr-defined]
-    child = start(sleep)
-    while not child.inbox:
-        wait(child.waitables, 5)
-        child.listen()
-    os.kill(server, signal.SIGSTOP)
-    try:
-        child.kill()
-        assert ended(child).reap(status_s=0.1) is None
-        assert active_children() == []
-    finally:
-        os.kill(server, signal.SIGCONT)
-
-
 def test_threads_that_speak_at_once_do_not_spoil_each_others_words(
     start: Callable[..., Any],
 ) -> None:

@@ -158,14 +158,6 @@ def test_without_locks_a_run_begins_with_a_warning_and_its_end_cannot_be_told(
     assert read_run(tmp_path)["status"] == "running"
 
 
-def test_another_failure_of_the_lock_is_raised(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(fcntl, "flock", failing(errno.EIO))
-    with pytest.raises(OSError, match="Input/output error"), RunLock(tmp_path):
-        pass
-
-
 def read(run_dir: Path) -> dict[str, Any]:
     content: dict[str, Any] = json.loads((run_dir / "run.json").read_text())
     return content
@@ -345,8 +337,3 @@ def test_the_state_of_the_users_repository(tmp_path: Path, monkeypatch: pytest.M
     assert git_state(tmp_path) == {"commit": commit, "dirty": False}
     (tmp_path / "mine.py").write_text("x = 2\n")
     assert git_state(tmp_path) == {"commit": commit, "dirty": True}
-
-
-def test_without_git_there_is_no_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert git_state(tmp_path) is None
