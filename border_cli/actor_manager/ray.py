@@ -58,7 +58,7 @@ log = logging.getLogger(__name__)
 SETTING: Final = "actor_manager=ray"
 NICE: Final = 5  # of the broker: behind the learner, as actor processes are
 STARTS_S: Final = 150.0  # within which the broker is connected, or says why not
-ENDS_S: Final = 4.0  # within which it disconnects
+ENDS_S: Final = 8.0  # within which it disconnects; a loaded machine takes some
 MESSAGES_PER_RING: Final = 4  # of `n_buffer` transitions, per actor
 ROWS_PER_ACTOR: Final = 1024  # in the ring, as far as RING_NBYTES go
 RING_NBYTES: Final = 128 * 2**20
