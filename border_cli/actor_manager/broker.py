@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import logging
 import math
-import sys
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from border_cli.actor_manager.actor import BLOCKED, SEND, Message
@@ -45,7 +43,7 @@ from border_cli.cluster.calls import Transport
 from border_cli.cluster.connection import ClusterSettings, connect
 from border_cli.cluster.head import HeadWatch
 from border_cli.cluster.nodes import Needs, check_nodes, options_of
-from border_cli.cluster.remote import log_what_is_printed
+from border_cli.cluster.remote import import_path, log_what_is_printed
 from border_cli.core.errors import RunFailed
 from border_cli.core.timing import ACTOR_SECTIONS, Clock, MonotonicClock
 from border_cli.process.child import READY, Pipe
@@ -98,8 +96,7 @@ def run(recipe: BrokerRecipe, pipe: Pipe) -> None:
             pipe.send(ENDED, RunFailed(f"the head node of the Ray cluster is gone: {why}"))
 
         watch = HeadWatch(cluster.address, on_gone)
-        transport = _transport(recipe, started=cluster.started)
-        broker = Broker(recipe, transport, clock, room=room)
+        broker = Broker(recipe, _transport(recipe), clock, room=room)
         pipe.send(JOINED, cluster.join)
         pipe.send(READY)
         try:
@@ -110,15 +107,12 @@ def run(recipe: BrokerRecipe, pipe: Pipe) -> None:
             watch.stop()
 
 
-def _transport(recipe: BrokerRecipe, *, started: bool) -> Transport:
+def _transport(recipe: BrokerRecipe) -> Transport:
     from border_cli.cluster.transport import RayTransport  # imports Ray, as nothing else here
-
-    # On other machines modules are where they were installed, or have travelled.
-    import_path = [str(Path(each).absolute()) for each in sys.path] if started else []
 
     def arguments(actor_id: int, incarnation: int) -> tuple[Any, ...]:
         number = recipe.incarnations[actor_id] + incarnation
-        more = recipe.log_level, import_path
+        more = recipe.log_level, import_path()
         return recipe.make_actor, recipe.config, actor_id, number, *more
 
     def name(actor_id: int, incarnation: int) -> str:

@@ -202,7 +202,7 @@ class Leases:
         if report.incarnation != actor.incarnation or actor.stage in NO_PROCESS:
             return  # of one that was replaced
         if report.kind is Kind.DIED:
-            self._died(actor, str(report.value), now_s)
+            self._failed(actor, str(report.value), now_s)
         elif report.kind is Kind.PLACED and actor.stage == Stage.STARTING:
             actor.place = report.value
             self._enter(actor, Stage.BUILDING, now_s)
@@ -317,8 +317,6 @@ class Leases:
             return f"its call did not return within {limit_s:g} s (trainer.stall_timeout_s)"
         if actor.stage == Stage.BUILDING and now_s - actor.since_s > limit_s:
             return f"it was not built within {limit_s:g} s (trainer.stall_timeout_s)"
-        if actor.stage == Stage.CLOSING and now_s - actor.since_s > limit_s:
-            return "its environments did not close"
         return None
 
     def permit(self, samples: float, *, last: bool, urgent: bool) -> None:
@@ -371,12 +369,6 @@ class Leases:
         actor.incarnation += 1
         self._transport.start(actor.actor_id, actor.incarnation)
         self._enter(actor, Stage.STARTING, now_s)
-
-    def _died(self, actor: LeasedActor, why: str, now_s: float) -> None:
-        if actor.stage == Stage.CLOSING:
-            self._enter(actor, Stage.ENDED, now_s)
-            return
-        self._failed(actor, why, now_s)
 
     def _failed(self, actor: LeasedActor, why: str, now_s: float) -> None:
         """Gives its leases back and plans its replacement, as long as restarts are left."""

@@ -58,7 +58,7 @@ log = logging.getLogger(__name__)
 SETTING: Final = "actor_manager=ray"
 NICE: Final = 5  # of the broker: behind the learner, as actor processes are
 STARTS_S: Final = 150.0  # within which the broker is connected, or says why not
-ENDS_S: Final = 4.0  # within which it disconnects
+ENDS_S: Final = 8.0  # within which it disconnects; a loaded machine takes some
 MESSAGES_PER_RING: Final = 4  # of `n_buffer` transitions, per actor
 ROWS_PER_ACTOR: Final = 1024  # in the ring, as far as RING_NBYTES go
 RING_NBYTES: Final = 128 * 2**20
@@ -335,10 +335,8 @@ class _Listener:
 
     def __init__(self, learner_pipe: WakePipe) -> None:
         self._learner_pipe = learner_pipe
-        self._pipe = WakePipe()
         self._child: ChildProcess | None = None
         self._thread: threading.Thread | None = None
-        self._killing = False
         self._news = threading.Event()
         self.ready = False
         self.closing = False
@@ -363,11 +361,8 @@ class _Listener:
 
     def _run(self, child: ChildProcess) -> None:
         while child.alive:
-            wait_for([self._pipe.fileno(), *child.waitables], LOOK_AGAIN_S)
-            self._pipe.drain()
+            wait_for(child.waitables, LOOK_AGAIN_S)
             self._listen(child)
-            if self._killing:
-                child.kill()
         why = child.reap()
         self._listen(child)
         if self.crash is None:
@@ -395,9 +390,9 @@ class _Listener:
     def end(self, timeout_s: float) -> None:
         """Waits for the broker's end, and kills it after `timeout_s`."""
         self.closing = True
-        if self._thread is not None:
+        if self._thread is None or self._child is None:
+            return
+        self._thread.join(timeout_s)
+        if self._thread.is_alive():
+            self._child.kill()
             self._thread.join(timeout_s)
-            self._killing = True
-            self._pipe.wake()
-            self._thread.join(timeout_s)
-        self._pipe.close()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import os
 import platform
-import sys
 import time
 import traceback
 from collections.abc import Sequence
@@ -23,9 +22,9 @@ from numpy.typing import NDArray
 from border_cli.actor_manager.actor import Actor, ActorFactory, Message
 from border_cli.actor_manager.shared_weights import unpacked
 from border_cli.cluster.calls import Place
+from border_cli.cluster.remote import add_import_path
 from border_cli.core.config import ActorManagerConfig
 from border_cli.core.errors import BadStep
-from border_cli.core.foreign import keep_runs_off_path
 from border_cli.core.rows import concatenate
 from border_cli.core.types import Snapshot
 from border_cli.process.start import unpack
@@ -108,8 +107,7 @@ class RemoteActor:
         root = logging.getLogger()
         root.handlers[:] = [self._records]
         root.setLevel(self._log_level)
-        keep_runs_off_path()  # Ray puts the current directory there
-        sys.path += [each for each in self._import_path if each not in sys.path]
+        add_import_path(self._import_path)
         self._make_actor: ActorFactory = unpack(self._packed)
         return Place(platform.node(), os.getpid())
 

@@ -1,13 +1,18 @@
-"""In a process that is connected to a cluster: its CPUs, why a Ray actor is gone, and what Ray
-prints. Ray is imported by what asks it, as `connection.py` says."""
+"""In a process of a cluster: its CPUs, where it finds modules, why a Ray actor is gone, and what is
+printed. Ray is imported by what asks it, as `connection.py` says."""
 
 from __future__ import annotations
 
 import logging
 import os
 import re
+import sys
 import threading
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
+
+from border_cli.core.foreign import keep_runs_off_path
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +33,18 @@ def log_what_is_printed() -> None:
                 log.debug("%s", line.rstrip())
 
     threading.Thread(target=forward, name="printed", daemon=True).start()
+
+
+def import_path() -> list[str]:
+    """The folders in which this process finds modules."""
+    return [str(Path(each).absolute()) for each in sys.path]
+
+
+def add_import_path(folders: Sequence[str]) -> None:
+    """In a process of Ray's: modules are found in these folders, too, where they are there. On
+    another machine they are where they were installed, or have travelled."""
+    keep_runs_off_path()  # Ray puts the current directory there
+    sys.path += [each for each in folders if each not in sys.path]
 
 
 def total_cpus() -> int:

@@ -8,22 +8,23 @@ a local evaluation to the bit, on processors of one kind.
 
 from __future__ import annotations
 
-import platform
-import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from border_cli.cluster.connection import ClusterSettings, connect
 from border_cli.cluster.crew import GOING, Crew
 from border_cli.cluster.nodes import Needs, check_nodes, options_of
-from border_cli.cluster.remote import log_what_is_printed, total_cpus
+from border_cli.cluster.remote import (
+    add_import_path,
+    import_path,
+    log_what_is_printed,
+    total_cpus,
+)
 from border_cli.core.errors import BadStep, RunFailed
-from border_cli.core.foreign import keep_runs_off_path
 from border_cli.core.interfaces import (
     ActorManager,
     Confirmation,
@@ -65,18 +66,6 @@ class EpisodesRecipe:
     imports: Sequence[str]
 
 
-class Home(NamedTuple):
-    """Where the learner finds modules."""
-
-    machine: str
-    path: list[str]  # absolute
-
-
-def home() -> Home:
-    """Of this process."""
-    return Home(platform.node(), [str(Path(each).absolute()) for each in sys.path])
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Episodes:
     """Some of the episodes of a round, for one worker."""
@@ -106,10 +95,9 @@ class EpisodePlayer:
     """Plays the same episodes of each round on a node, in slices of a second; a Ray actor, or used
     directly by tests."""
 
-    def __init__(self, packed: bytes, home: Home, slice_s: float = SLICE_S) -> None:
-        keep_runs_off_path()  # Ray puts the current directory there
-        if home.machine == platform.node():  # where nothing travels
-            sys.path += [each for each in home.path if each not in sys.path]
+    def __init__(self, packed: bytes, import_path: Sequence[str], slice_s: float = SLICE_S) -> None:
+        """`import_path`: where modules are found on the machine of the learner."""
+        add_import_path(import_path)
         self._recipe: EpisodesRecipe = unpack(packed)
         self._slice_s = slice_s
         self._kept: tuple[int, int, Env] | None = None  # first, count
@@ -270,7 +258,7 @@ def run(
         heartbeat = SharedHeartbeat(shared)
         crew = Crew(
             EpisodePlayer,
-            (players, home()),
+            (players, import_path()),
             name=name,
             options=options,
             beat=heartbeat.beat,

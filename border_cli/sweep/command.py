@@ -85,12 +85,15 @@ def run_sweep(plan: Plan) -> None:
     with _launcher(plan, sweep, at_once) as runs:
         collect_from_here()
         sweep.begin()
-        with _table_at_the_end(sweep):
+        try:
             if plan.jobs:
                 for batch in _batches(plan):
                     runs.launch(batch)
             else:
                 _search(plan, sweep, runs)
+        except BaseException:  # whatever it is, the table is made from the folders
+            sweep.finish()
+            raise
     sys.exit(sweep.finish())
 
 
@@ -115,16 +118,6 @@ def _launcher(plan: Plan, sweep: Sweep, at_once: int) -> Iterator[Launcher]:
             yield InProcesses(starter.start, sweep, terms, at_once=at_once, finished=plan.finished)
     else:
         yield OfHydra(launcher, plan.terms.config, sweep, terms)
-
-
-@contextmanager
-def _table_at_the_end(sweep: Sweep) -> Iterator[None]:
-    """The block in which jobs run; whatever ends it, the table is made from the folders."""
-    try:
-        yield
-    except BaseException:
-        sweep.finish()
-        raise
 
 
 def _batches(plan: Plan) -> list[list[Job]]:

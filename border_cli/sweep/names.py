@@ -37,33 +37,6 @@ def key_and_value(text: str) -> tuple[str, str]:
     return key, value if isinstance(value, str) else override.get_value_element_as_str()
 
 
-class FolderNames:
-    """Names the folders of jobs in one directory.
-
-    An override that all jobs of the first sweep share is no part of a name; nor is a setting of
-    theirs that may change when a run is resumed, whatever its value is now.
-    """
-
-    def __init__(self, common: Iterable[str]) -> None:
-        self._common = set(common)
-        keys = (key_and_value(each)[0] for each in self._common)
-        self._free = {key for key in keys if may_change(key)}
-
-    def identity(self, overrides: Iterable[str]) -> frozenset[str]:
-        """The overrides that tell a job from the others there."""
-        return frozenset(
-            each
-            for each in overrides
-            if each not in self._common
-            and (key := key_and_value(each)[0]) not in self._free
-            and key not in ONE_PER_COMMAND
-        )
-
-    def name(self, overrides: Iterable[str]) -> str:
-        """A plain file name."""
-        return job_folder(".", 0, ",".join(sorted(self.identity(overrides))))
-
-
 def in_common(jobs: Sequence[Sequence[str]]) -> list[str]:
     """The overrides that all jobs have; none where there is only one job to compare."""
     if len(jobs) < 2:
@@ -74,20 +47,37 @@ def in_common(jobs: Sequence[Sequence[str]]) -> list[str]:
 
 class Places:
     """The folders of jobs in a directory of the user's choice: where they were before, or named by
-    what tells them from the others."""
+    the overrides that tell them from the others.
+
+    An override that all jobs of the first sweep share is no part of a name; nor is a setting of
+    theirs that may change when a run is resumed, whatever its value is now.
+    """
 
     def __init__(self, root: Path, common: Sequence[str]) -> None:
         """`common`: overrides of all jobs, where none were here before."""
         before = read_sweep(root)
         self._root = root
-        self._names = FolderNames(before.common if before else common)
+        self._common = set(before.common if before else common)
+        keys = (key_and_value(each)[0] for each in self._common)
+        self._free = {key for key in keys if may_change(key)}
         jobs = before.jobs if before else []
-        self._known = {self._names.identity(each.overrides): each.folder for each in jobs}
+        self._known = {self._identity(each.overrides): each.folder for each in jobs}
+
+    def _identity(self, overrides: Iterable[str]) -> frozenset[str]:
+        """The overrides that tell a job from the others there."""
+        return frozenset(
+            each
+            for each in overrides
+            if each not in self._common
+            and (key := key_and_value(each)[0]) not in self._free
+            and key not in ONE_PER_COMMAND
+        )
 
     def folder_of(self, overrides: Sequence[str]) -> Path:
         """The folder of a job."""
-        known = self._known.get(self._names.identity(overrides))
-        return self._root / (known or self._names.name(overrides))
+        identity = self._identity(overrides)
+        name = self._known.get(identity) or job_folder(".", 0, ",".join(sorted(identity)))
+        return self._root / name
 
 
 def label(overrides: Sequence[str], common: Sequence[str]) -> str:

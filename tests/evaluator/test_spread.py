@@ -10,7 +10,7 @@ from spreading import Evaluated, evaluated
 
 from border_cli.cluster.crew import GOING
 from border_cli.core.interfaces import Confirmation, Evaluation
-from border_cli.evaluator.spread import EpisodePlayer, SpreadEvaluator, home
+from border_cli.evaluator.spread import EpisodePlayer, SpreadEvaluator
 from border_cli.process.start import pack
 
 
@@ -18,7 +18,7 @@ class Here:
     """A crew whose workers are objects of this process."""
 
     def __init__(self, packed: bytes, size: int, slice_s: float) -> None:
-        self._players = [EpisodePlayer(packed, home(), slice_s) for _ in range(size)]
+        self._players = [EpisodePlayer(packed, [], slice_s) for _ in range(size)]
 
     def run(self, pieces: Sequence[Any], common: Any) -> list[Any]:
         results = []

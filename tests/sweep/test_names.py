@@ -10,7 +10,7 @@ import pytest
 from border_cli.config.compose import Composer
 from border_cli.core.errors import ConfigError
 from border_cli.run.sweep_folder import SweepPlan, read_sweep, write_sweep
-from border_cli.sweep.names import FolderNames, key_and_value, sweep_job, sweep_plan
+from border_cli.sweep.names import Places, key_and_value, sweep_job, sweep_plan
 from border_cli.sweep.plan import planned
 
 BASE = ("env=cartpole", "run_dir=S")
@@ -70,7 +70,8 @@ def test_a_later_command_finds_its_jobs_and_names_what_is_new() -> None:
     assert folders(*again, "seed=2,1") == ["seed-2", "seed-1"]
     assert folders(*again, "seed=0") == ["seed-0"]
     assert folders(*again, "seed=0", "agent.gamma=0.5,0.6") == [
-        FolderNames([]).name(["seed=0", f"agent.gamma={gamma}"]) for gamma in (0.5, 0.6)
+        Places(Path("new"), []).folder_of(["seed=0", f"agent.gamma={gamma}"]).name
+        for gamma in (0.5, 0.6)
     ]
 
 
