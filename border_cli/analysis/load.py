@@ -180,7 +180,7 @@ def _in_order(path: Path) -> list[tuple[int, str]]:
 
 
 def _figures(facts: dict[str, Any]) -> dict[str, Any]:
-    """What `run.json` says in one number or text each."""
+    """The entries of `run.json` that are one number or text."""
     return {
         name: value
         for name, value in facts.items()

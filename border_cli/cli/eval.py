@@ -65,7 +65,7 @@ DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What was asked for, checked."""
+    """The arguments, checked."""
 
     run_dir: Path
     checkpoint: str | None = None

@@ -109,7 +109,7 @@ def files_of(folder: Path) -> list[Path]:
 
 
 def _report(folder: Path, written: int) -> str:
-    """What was written, and what to type next."""
+    """The number of files that were written, and the next commands."""
     train = shell_command("border-train")
     cd = "" if folder.samefile(Path.cwd()) else f"  cd {shlex.quote(str(shortest(folder)))}\n"
     return (

@@ -1,5 +1,5 @@
-"""What all commands but border-train have in common: exit statuses and, of border-eval and
-border-record, how they are typed (`RUN_DIR key=value … --flag`) and which run that names.
+"""The frame of all commands but border-train: exit statuses and, of border-eval and border-record,
+their arguments (`RUN_DIR key=value … --flag`) and the run that these name.
 
 What finds a run is imported by the functions that look for it: no --help waits for it.
 """
@@ -32,13 +32,14 @@ Reader = Callable[[str, str], Any]  # from a key and what is typed behind it to 
 
 
 class Parser(argparse.ArgumentParser):
-    """Refuses as the other commands do, with status 2."""
+    """Refuses as settings are refused, with status 2; `hint` ends the message."""
 
-    def __init__(self, prog: str) -> None:
+    def __init__(self, prog: str, hint: str = "") -> None:
         super().__init__(prog, add_help=False, allow_abbrev=False)
+        self.hint = hint
 
     def error(self, message: str) -> NoReturn:
-        raise ConfigError(f"{message} ({self.prog} --help lists the flags)")
+        raise ConfigError(f"{message} ({self.prog} --help lists the flags{self.hint})")
 
 
 def plain_command(

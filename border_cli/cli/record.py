@@ -58,7 +58,7 @@ Policies = tuple[tuple[str, float], ...]  # names and weights; none: best, else 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What was asked for, checked as far as it can be without the run."""
+    """The arguments, checked as far as they can be without the run."""
 
     run_dir: Path
     dataset: str | None = None

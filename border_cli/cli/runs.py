@@ -241,7 +241,7 @@ def _width(columns: Mapping[str, Sequence[str]]) -> int:
 
 
 def _reasons(rows: Sequence[Row]) -> list[str]:
-    """Why jobs of a sweep failed."""
+    """The reasons of jobs of a sweep that failed."""
     lines = [
         f"job {row.job} {row.value('status')}: {row.value('reason') or 'no run.json'}"
         for row in rows
