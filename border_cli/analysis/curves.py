@@ -134,7 +134,7 @@ def report(
     hold: bool = False,
     notes: Sequence[str] = (),
 ) -> Report:
-    """The report on at least one run, the same whenever it is made. `notes` are further warnings."""
+    """A report on at least one run, the same whenever it is made. `notes` are further warnings."""
     rng = np.random.default_rng(0)
     groups = tuple(dict.fromkeys(run.group for run in runs))
     members: dict[tuple[str, str], list[RunCurve]] = {}

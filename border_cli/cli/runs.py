@@ -204,7 +204,7 @@ def table(rows: Sequence[Row], width: int | None) -> list[str]:
     notes = []
     if width is not None and _width(columns) > width:
         with suppress(ValueError):  # nothing is common to all
-            parent = os.path.commonpath([row.folder.parent for row in rows])
+            parent = os.path.commonpath([row.folder.parent for row in rows]) or "."
             relative = [os.path.relpath(row.folder, parent) for row in rows]
             columns["folder"] = _aligned("folder", "run directory", relative)
             notes = [f"run directories are relative to {parent}"]
