@@ -6,7 +6,6 @@ what returns arrays and frames: a list of runs needs neither.
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
     from numpy.typing import NDArray
-
-log = logging.getLogger(__name__)
 
 POSITIONS = ("opt_steps", "env_steps", "time_s")  # of a row of metrics
 _NUMBER = re.compile(r"(\d+)")
@@ -158,7 +155,7 @@ def find_runs(paths: Iterable[Path]) -> list[Path]:
 
 
 def _runs_below(path: Path) -> Iterator[str]:
-    for folder, subfolders, _ in os.walk(path, onerror=_report_unread):
+    for folder, subfolders, _ in os.walk(path):
         own = SETTINGS.parent.name in subfolders and (Path(folder) / SETTINGS).is_file()
         if own:
             yield folder
@@ -167,10 +164,6 @@ def _runs_below(path: Path) -> Iterator[str]:
             for name in subfolders
             if not name.startswith(".") and not (own and _OWN_FOLDER.fullmatch(name))
         ]
-
-
-def _report_unread(error: OSError) -> None:
-    log.warning("%s cannot be read: %s", error.filename, error.strerror)
 
 
 def _in_order(path: Path) -> list[tuple[int, str]]:

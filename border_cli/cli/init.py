@@ -12,7 +12,6 @@ from pathlib import Path
 
 from border_cli.cli.plain_command import plain_command, read_pairs, text
 from border_cli.core.errors import ConfigError, reachable
-from border_cli.core.files import expanded
 from border_cli.core.words import counted, shell_command, shortest
 from border_cli.launch.signals import EarlySignals
 
@@ -56,10 +55,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _run(typed: Sequence[str], signals: EarlySignals) -> None:
     del signals  # it takes no time
-    folders, values = read_pairs(typed, {"name": text}, flags=())
-    if len(folders) != 1:
-        raise ConfigError(f"give one directory, got {len(folders)}: {' '.join(folders)}".rstrip())
-    folder = expanded(folders[0])
+    folder, values = read_pairs(typed, {"name": text}, flags=(), place="directory")
     name = values.get("name", folder.resolve().name)
     _refuse_name(name, folder)
     with reachable(ConfigError):

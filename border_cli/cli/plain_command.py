@@ -22,6 +22,7 @@ from border_cli.core.errors import (
     Interrupted,
     reachable,
 )
+from border_cli.core.files import expanded
 from border_cli.core.foreign import keep_runs_off_path
 from border_cli.core.messages import complain
 from border_cli.core.words import shortest, unknown
@@ -90,9 +91,14 @@ def until_nobody_reads() -> Iterator[None]:
 
 
 def read_pairs(
-    typed: Sequence[str], readers: Mapping[str, Reader], flags: Sequence[str] = ("--json",)
-) -> tuple[list[str], dict[str, Any]]:
-    """Directories and values, in any order; raises ConfigError naming what is not understood."""
+    typed: Sequence[str],
+    readers: Mapping[str, Reader],
+    *,
+    flags: Sequence[str] = ("--json",),
+    place: str = "run directory",
+) -> tuple[Path, dict[str, Any]]:
+    """The one `place` and the values, in any order; raises ConfigError naming what is not
+    understood."""
     folders: list[str] = []
     values: dict[str, Any] = {}
     for each in typed:
@@ -106,15 +112,9 @@ def read_pairs(
             raise ConfigError(unknown("option", key, list(readers)))
         else:
             values[key] = readers[key](key, value)
-    return folders, values
-
-
-def read_run(typed: Sequence[str], readers: Mapping[str, Reader]) -> tuple[Path, dict[str, Any]]:
-    """One directory, with the values; see `read_pairs`."""
-    folders, values = read_pairs(typed, readers)
     if len(folders) != 1:
-        raise ConfigError(f"give one run directory, got {len(folders)}: {' '.join(folders)}")
-    return Path(folders[0]), values
+        raise ConfigError(f"give one {place}, got {len(folders)}: {' '.join(folders)}")
+    return expanded(folders[0]), values
 
 
 def text(_: str, value: str) -> str:

@@ -16,7 +16,7 @@ from border_cli.cli.plain_command import (
     best_or_latest,
     located,
     plain_command,
-    read_run,
+    read_pairs,
     text,
     truth,
     whole,
@@ -92,7 +92,7 @@ def _run(typed: Sequence[str], signals: EarlySignals) -> None:
 
 def read_request(typed: Sequence[str]) -> Request:
     """Reads the arguments in any order; raises ConfigError naming what is not understood."""
-    place, values = read_run(typed, READERS)
+    place, values = read_pairs(typed, READERS)
     run_dir, checkpoint = located(place)
     if checkpoint is not None:
         if "policy" in values:
