@@ -77,7 +77,7 @@ def _refuse_name(name: str, folder: Path) -> None:
 
 
 def _refuse_occupied(folder: Path) -> None:
-    for each in folder.iterdir() if folder.exists() else ():
+    for each in sorted(folder.iterdir()) if folder.exists() else ():
         if not each.name.startswith(".") or each.name in RENAMED.values():
             raise ConfigError(
                 f"{folder} is not empty ({each.name}): give a directory that is new or empty, "
@@ -98,10 +98,9 @@ def write_repository(folder: Path, name: str) -> int:
 
 
 def files_of(folder: Path) -> list[Path]:
-    """The files below, sorted, by their paths there; without what tools leave."""
-    found = [each.relative_to(folder) for each in folder.rglob("*") if each.is_file()]
-    left = re.compile(r"(^|/)(\.|__pycache__)")
-    return sorted(each for each in found if not left.search(each.as_posix()))
+    """The files below by their paths there, without what tools leave, such as `.ruff_cache`."""
+    files = [each.relative_to(folder) for each in sorted(folder.rglob("*")) if each.is_file()]
+    return [each for each in files if not re.search(r"(^|/)(\.|__pycache__)", each.as_posix())]
 
 
 def _report(folder: Path, written: int) -> str:
