@@ -101,14 +101,9 @@ def read_request(typed: Sequence[str]) -> Request:
     return Request(run_dir=run_dir, as_json="--json" in typed, **values)
 
 
-def _policies(key: str, value: str) -> Policies:
+def _policies(_: str, value: str) -> Policies:
     """`best`, `[best,random]` or `[best:0.3,random:0.7]` as names and weights."""
     parts = [each.strip().partition(":") for each in value.strip("[]").split(",")]
-    names = [name for name, _, _ in parts]
-    if len(set(names)) < len(names) or not all(names):
-        raise ConfigError(f"{key} must name each policy once, got {value!r}")
-    if len({colon for _, colon, _ in parts}) > 1:
-        raise ConfigError(f"{key} must have a weight for every policy or for none, got {value!r}")
     return tuple((name, _weight(weight) if colon else 1.0) for name, colon, weight in parts)
 
 
