@@ -18,7 +18,7 @@ def color(group: int) -> str:
 
 
 def mark(group: int, groups: int, *, colored: bool) -> str:
-    """What draws a curve: a line, or a letter where colours do not tell the groups apart."""
+    """The sign of a curve: a line, or a letter where colours do not tell the groups apart."""
     letters = string.ascii_uppercase
     return LINE if colored and groups <= len(COLORS) else letters[group % len(letters)]
 

@@ -134,7 +134,7 @@ def report(
     hold: bool = False,
     notes: Sequence[str] = (),
 ) -> Report:
-    """Of at least one run; the same runs give the same numbers. `notes` are further warnings."""
+    """A report on at least one run, the same whenever it is made. `notes` are further warnings."""
     rng = np.random.default_rng(0)
     groups = tuple(dict.fromkeys(run.group for run in runs))
     members: dict[tuple[str, str], list[RunCurve]] = {}
@@ -204,7 +204,7 @@ def _finals(panels: Sequence[Panel], stat: str, rng: np.random.Generator) -> Ite
 
 
 def _normalized_everywhere(panels: Sequence[Panel], groups: Sequence[str]) -> dict[str, Scores]:
-    """Of the groups that know normalised scores on every environment."""
+    """Normalised scores of the groups that know them on every environment."""
     found: dict[str, Scores] = {}
     for group in groups:
         curves = [curve for each in panels for curve in each.curves if curve.group == group]
@@ -238,7 +238,7 @@ def _over_envs(
 def _improvements(
     panels: Sequence[Panel], groups: Sequence[str], rng: np.random.Generator
 ) -> Iterator[Improvement]:
-    """Of every two groups, the better one first; on the environments that both were run on."""
+    """Probabilities for every two groups, the better one first, on the environments of both."""
     last = {(each.env, curve.group): curve.last for each in panels for curve in each.curves}
     for group, other in combinations(groups, 2):
         shared = [env for env, _ in panels if {(env, group), (env, other)} <= last.keys()]
@@ -255,7 +255,7 @@ def _improvements(
 
 
 def _profiles(everywhere: Mapping[str, Scores], rng: np.random.Generator) -> Iterator[Profile]:
-    """Of the groups with normalised scores on several environments, with common thresholds."""
+    """Performance profiles of groups over several environments, at common thresholds."""
     every = [score for scores in everywhere.values() for each in scores for score in each]
     thresholds = np.linspace(min([0.0, *every]), max([100.0, *every]), THRESHOLDS)
     for group, scores in everywhere.items():
@@ -264,7 +264,7 @@ def _profiles(everywhere: Mapping[str, Scores], rng: np.random.Generator) -> Ite
 
 
 def _warnings(panel: Panel, *, hold: bool) -> Iterator[str]:
-    """What a reader of the curves must know: single seeds and unequal budgets."""
+    """Warnings about single seeds and unequal budgets."""
     for curve in panel.curves:
         if len(curve.runs) == 1:
             yield f"{curve.group} on {panel.env}: one seed, so it has no interval"

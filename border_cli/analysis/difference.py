@@ -1,4 +1,4 @@
-"""What differs between two runs: settings, versions, commit, machine and results."""
+"""The differences between two runs: settings, versions, commit, machine and results."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Differing = dict[str, tuple[Any, Any]]  # the values of both by key; None where 
 
 
 def differences(first: Row, second: Row) -> dict[str, Differing]:
-    """By the kind of fact, in the order of interest."""
+    """The differences by the kind of fact, in the order of interest."""
     ours, theirs = _facts(first), _facts(second)
     return {kind: _differing(ours[kind], theirs[kind]) for kind in ours}
 

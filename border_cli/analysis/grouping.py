@@ -99,7 +99,7 @@ def grouped(
 def _warnings(
     known: Sequence[_Measured], members: Mapping[tuple[str, str], Sequence[_Measured]], y: str
 ) -> Iterator[str]:
-    """What was left out, what differs within a group besides the seed, and what still runs."""
+    """Warnings about runs left out, groups that mix settings, and runs that still run."""
     without = [each.run for each in known if not len(each.values)]
     if without:
         yield f"{_named(without)} left out: no {y} recorded"
@@ -147,7 +147,7 @@ def _counts(key: str) -> bool:
 
 
 def _value(settings: Mapping[str, Any], key: str) -> str:
-    """As it is typed: true, null, 0.001, [64,64]; an env without a file of its own by its id."""
+    """A setting as it is typed: true, null, [64,64]; an env without a file by its id."""
     if key == "env" and settings.get(key) in (None, "gym"):
         key = "env.id"
     value = settings.get(key, MISSING)

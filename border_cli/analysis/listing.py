@@ -1,4 +1,4 @@
-"""What a list shows of each run, and which runs of a list are meant: conditions and order."""
+"""Rows of a list of runs: the values of each, conditions that choose rows, and their order."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ORDERS: dict[str, Callable[[Any, Any], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-# What a list shows of the newest rows of metrics, and under which names they have it
+# Columns of a run without an end, and the metrics that have their newest values
 _MEASURED = {
     "last": "eval/return",
     "opt_steps": "opt_steps",
@@ -52,13 +52,13 @@ class Row:
     swept: Mapping[str, str | None] = field(default_factory=dict)  # of such a job
 
     def value(self, key: str) -> Any:
-        """Of a column or a setting; None where the run has none."""
+        """The value of a column or a setting; None where the run has none."""
         return self.values[key] if key in self.values else self.settings.get(key)
 
 
 def row_of(run: Run, now_s: float) -> Row:
-    """What a list shows of a run; of one that is running, or was killed, as of its newest row of
-    metrics."""
+    """The row of a run; of one that is running, or was killed, with the values of its newest row
+    of metrics."""
     facts = run.facts
     values = {
         "status": run.status,
@@ -169,8 +169,8 @@ def _number(key: str, value: str) -> float:
 
 
 def ordered(rows: Sequence[Row], key: str) -> list[Row]:
-    """By a column or a setting: numbers from the highest, texts from A, the other way round for
-    `-key`; then what has no value."""
+    """Rows by a column or a setting: numbers from the highest, texts from A, the other way round
+    for `-key`; then those without a value."""
     name = key.removeprefix("-")
     _refuse_unknown(name, rows)
 

@@ -6,7 +6,6 @@ what returns arrays and frames: a list of runs needs neither.
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
     from numpy.typing import NDArray
-
-log = logging.getLogger(__name__)
 
 POSITIONS = ("opt_steps", "env_steps", "time_s")  # of a row of metrics
 _NUMBER = re.compile(r"(\d+)")
@@ -158,7 +155,7 @@ def find_runs(paths: Iterable[Path]) -> list[Path]:
 
 
 def _runs_below(path: Path) -> Iterator[str]:
-    for folder, subfolders, _ in os.walk(path, onerror=_report_unread):
+    for folder, subfolders, _ in os.walk(path):
         own = SETTINGS.parent.name in subfolders and (Path(folder) / SETTINGS).is_file()
         if own:
             yield folder
@@ -169,10 +166,6 @@ def _runs_below(path: Path) -> Iterator[str]:
         ]
 
 
-def _report_unread(error: OSError) -> None:
-    log.warning("%s cannot be read: %s", error.filename, error.strerror)
-
-
 def _in_order(path: Path) -> list[tuple[int, str]]:
     return [
         (int(part), "") if part.isdecimal() else (-1, part) for part in _NUMBER.split(str(path))
@@ -180,7 +173,7 @@ def _in_order(path: Path) -> list[tuple[int, str]]:
 
 
 def _figures(facts: dict[str, Any]) -> dict[str, Any]:
-    """What `run.json` says in one number or text each."""
+    """The entries of `run.json` that are one number or text."""
     return {
         name: value
         for name, value in facts.items()

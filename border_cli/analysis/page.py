@@ -16,7 +16,7 @@ TEMPLATE = Path(__file__).with_name("page.html")
 
 
 def page(report: Report) -> str:
-    """The whole page. Needs matplotlib."""
+    """The HTML page of a report. Needs matplotlib."""
     by = ", ".join(report.by)
     picture = drawn(report, "svg").decode()
     warnings = (f'<p class="warning">{escape(each)}.</p>' for each in report.warnings)

@@ -112,10 +112,9 @@ def _beats(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64
 
 def improvement_estimate(ours: Scores, theirs: Scores, rng: np.random.Generator) -> Estimate:
     """`improvement` with its interval; both sides are resampled independently."""
-    count = len(ours)
-
-    def statistic(scores: Scores) -> NDArray[np.float64]:
-        return improvement(scores[:count], scores[count:])
-
     both = [*ours, *theirs]
-    return bootstrap(statistic, both, resampled(map(len, both), rng))
+    return bootstrap(
+        lambda scores: improvement(scores[: len(ours)], scores[len(ours) :]),
+        both,
+        resampled(map(len, both), rng),
+    )

@@ -89,7 +89,7 @@ def improvement_table(report: Report) -> tuple[Row, list[Row]]:
 
 
 def markdown(report: Report) -> str:
-    """The whole report but its curves."""
+    """A report without its curves, in Markdown."""
     parts = [f"Final {report.y_name}: {METHODS[report.stat]}.", _pipes(*final_table(report))]
     if report.improvements:
         parts += [

@@ -86,8 +86,7 @@ def offered(before: Sequence[str], word: str) -> list[str]:
     steps = (
         re.match(r"[^.=]*[.=]?", each[len(begun) :]) for each in names if each.startswith(begun)
     )
-    typed = word[: len(word) - len(entry)]
-    return sorted({f"{typed}{entry}{step[0]}" for step in steps if step})
+    return sorted({f"{word}{step[0]}" for step in steps if step})
 
 
 def _names(arguments: Arguments) -> Iterator[str]:

@@ -20,7 +20,7 @@ from border_cli.cli.plain_command import (
     best_or_latest,
     located,
     plain_command,
-    read_run,
+    read_pairs,
     text,
     truth,
     whole,
@@ -65,7 +65,7 @@ DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What was asked for, checked."""
+    """The arguments, checked."""
 
     run_dir: Path
     checkpoint: str | None = None
@@ -90,16 +90,16 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _run(typed: Sequence[str], signals: EarlySignals) -> None:
     request = read_request(typed)
-    identity, evaluation = _evaluate(request, signals)
+    document = _evaluate(request, signals)
     if request.as_json:
-        sys.stdout.write(json.dumps(_document(request, identity, evaluation)) + "\n")
+        sys.stdout.write(json.dumps(document) + "\n")
     else:
-        _print_table(request, identity, evaluation)
+        _print_table(request, document)
 
 
 def read_request(typed: Sequence[str]) -> Request:
     """Reads the arguments in any order; raises ConfigError naming what is not understood."""
-    place, values = read_run(typed, READERS)
+    place, values = read_pairs(typed, READERS)
     if "render" in values and "video" in values:
         raise ConfigError("video and render=human cannot be combined: give one of them")
     run_dir, checkpoint = located(place, values.pop("checkpoint", None))
@@ -130,8 +130,8 @@ READERS: Mapping[str, Reader] = {
 }
 
 
-def _evaluate(request: Request, signals: EarlySignals) -> tuple[dict[str, Any], Evaluation]:
-    """The model that played, as JSON names it, and its episodes."""
+def _evaluate(request: Request, signals: EarlySignals) -> dict[str, Any]:
+    """The object that `--json` prints: figures, the model that played, and its episodes."""
     from border_cli.api import load_agent, opened
     from border_cli.launch.build import evaluation_policy
     from border_cli.launch.play import play, refuse_no_film
@@ -161,14 +161,19 @@ def _evaluate(request: Request, signals: EarlySignals) -> tuple[dict[str, Any], 
                 render=request.render,
                 video=request.video,
             )
-    identity = {
+    info = {name: list(values) for name, values in evaluation.info.items()}
+    return {
+        **figures_of(evaluation),
         "run_dir": str(request.run_dir.absolute()),
         "env": effective.evaluation_env.id,
         "checkpoint": checkpoint,
         "opt_steps": agent.opt_steps,
         "seed": request.seed,
+        "returns": list(evaluation.returns),
+        "lengths": list(evaluation.lengths),
+        **({"info": info} if info else {}),
+        **({"video": str(request.video)} if request.video else {}),
     }
-    return identity, evaluation
 
 
 def figures_of(evaluation: Evaluation) -> dict[str, float]:
@@ -188,40 +193,26 @@ def figures_of(evaluation: Evaluation) -> dict[str, float]:
     return figures
 
 
-def _document(request: Request, identity: dict[str, Any], evaluation: Evaluation) -> dict[str, Any]:
-    """The object that `--json` prints."""
-    info = {name: list(values) for name, values in evaluation.info.items()}
-    return {
-        **figures_of(evaluation),
-        **identity,
-        "returns": list(evaluation.returns),
-        "lengths": list(evaluation.lengths),
-        **({"info": info} if info else {}),
-        **({"video": str(request.video)} if request.video else {}),
-    }
-
-
-def _print_table(request: Request, identity: dict[str, Any], evaluation: Evaluation) -> None:
+def _print_table(request: Request, found: Mapping[str, Any]) -> None:
     from border_cli.recorder import terminal
 
     console = terminal.make_console()
     seed = "the run's evaluation seeds" if request.seed is None else f"seed {request.seed}"
-    model = f"{identity['checkpoint']} at {counted(identity['opt_steps'], 'update')}"
+    model = f"{found['checkpoint']} at {counted(found['opt_steps'], 'update')}"
     terminal.say(console, f"{request.run_dir}   {model}   {seed}")
-    info = evaluation.info
+    info = found.get("info", {})
     table = terminal.make_table("episode", "return", "length", *info)
-    played = zip(evaluation.returns, evaluation.lengths, *info.values(), strict=True)
+    played = zip(found["returns"], found["lengths"], *info.values(), strict=True)
     for i, (score, length, *said) in enumerate(played):
         table.add_row(str(i), f"{score:,.2f}", f"{length:,}", *(f"{each:g}" for each in said))
     console.print(table)
     line = "mean {mean:.2f} std {std:.2f} min {min:g} max {max:g} episodes {episodes}"
-    figures = figures_of(evaluation)
-    if "normalized_score" in figures:
+    if "normalized_score" in found:
         line += " normalized {normalized_score:.2f}"
-    if "human_normalized" in figures:
+    if "human_normalized" in found:
         line += " human-normalized {human_normalized:.1f}"
-    means = "".join(f" {name} {figures[name]:.4g}" for name in info)
-    terminal.say(console, line.format(**figures) + means)
+    means = "".join(f" {name} {found[name]:.4g}" for name in info)
+    terminal.say(console, line.format(**found) + means)
     if request.video is not None:
         terminal.say(console, f"film {request.video}")
 

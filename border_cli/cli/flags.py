@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NoReturn
 
+from border_cli.cli.plain_command import Parser
 from border_cli.core.errors import ConfigError
 
 FLAGS = (
@@ -68,15 +67,9 @@ class Arguments:
         return [*flags, *overrides]
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        """Refuses as every other setting is refused, with status 2."""
-        raise ConfigError(f"{message} (border-train --help lists the flags; settings have no dash)")
-
-
 def read_arguments(argv: Sequence[str]) -> Arguments:
     """Takes a command line apart; raises ConfigError for a flag that does not exist."""
-    parser = _Parser(prog="border-train", add_help=False, allow_abbrev=False)
+    parser = Parser("border-train", "; settings have no dash")
     parser.add_argument("overrides", nargs="*")
     parser.add_argument("-cd", "--config-dir", dest="config_dirs", action="append", default=[])
     parser.add_argument("-cn", "--config-name", default="config")

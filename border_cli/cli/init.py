@@ -12,7 +12,6 @@ from pathlib import Path
 
 from border_cli.cli.plain_command import plain_command, read_pairs, text
 from border_cli.core.errors import ConfigError, reachable
-from border_cli.core.files import expanded
 from border_cli.core.words import counted, shell_command, shortest
 from border_cli.launch.signals import EarlySignals
 
@@ -56,10 +55,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _run(typed: Sequence[str], signals: EarlySignals) -> None:
     del signals  # it takes no time
-    folders, values = read_pairs(typed, {"name": text}, flags=())
-    if len(folders) != 1:
-        raise ConfigError(f"give one directory, got {len(folders)}: {' '.join(folders)}".rstrip())
-    folder = expanded(folders[0])
+    folder, values = read_pairs(typed, {"name": text}, flags=(), place="directory")
     name = values.get("name", folder.resolve().name)
     _refuse_name(name, folder)
     with reachable(ConfigError):
@@ -81,7 +77,7 @@ def _refuse_name(name: str, folder: Path) -> None:
 
 
 def _refuse_occupied(folder: Path) -> None:
-    for each in folder.iterdir() if folder.exists() else ():
+    for each in sorted(folder.iterdir()) if folder.exists() else ():
         if not each.name.startswith(".") or each.name in RENAMED.values():
             raise ConfigError(
                 f"{folder} is not empty ({each.name}): give a directory that is new or empty, "
@@ -102,14 +98,13 @@ def write_repository(folder: Path, name: str) -> int:
 
 
 def files_of(folder: Path) -> list[Path]:
-    """The files below, sorted, by their paths there; without what tools leave."""
-    found = [each.relative_to(folder) for each in folder.rglob("*") if each.is_file()]
-    left = re.compile(r"(^|/)(\.|__pycache__)")
-    return sorted(each for each in found if not left.search(each.as_posix()))
+    """The files below by their paths there, without what tools leave, such as `.ruff_cache`."""
+    files = [each.relative_to(folder) for each in sorted(folder.rglob("*")) if each.is_file()]
+    return [each for each in files if not re.search(r"(^|/)(\.|__pycache__)", each.as_posix())]
 
 
 def _report(folder: Path, written: int) -> str:
-    """What was written, and what to type next."""
+    """The number of files that were written, and the next commands."""
     train = shell_command("border-train")
     cd = "" if folder.samefile(Path.cwd()) else f"  cd {shlex.quote(str(shortest(folder)))}\n"
     return (

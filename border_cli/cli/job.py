@@ -1,4 +1,4 @@
-"""What a `border-train` command does with its settings: it shows them, or runs their jobs.
+"""A `border-train` command with settings: it shows them, or runs their jobs.
 
 What a refused command or an answer about settings does not need (numpy, torch, rich, the sweeps) is
 imported by the functions that need it.

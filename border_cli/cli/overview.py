@@ -55,7 +55,7 @@ _DEFAULT = re.compile(r"^\s*- (?:optional )?(\w+): (.+)$", re.MULTILINE)
 
 
 def overview(config_dirs: Sequence[str]) -> str:
-    """The whole text."""
+    """The text of `border-train --help`."""
     folders = _folders(config_dirs)
     parts = [
         ABOUT,
@@ -70,7 +70,7 @@ def overview(config_dirs: Sequence[str]) -> str:
 
 
 def _folders(config_dirs: Sequence[str]) -> list[Traversable]:
-    """Those of the user and of plug-ins, then ours."""
+    """The configuration folders of the user and of plug-ins, then ours."""
     return [*map(opened, user_folders(config_dirs)), importlib.resources.files(OURS)]
 
 

@@ -1,5 +1,5 @@
-"""What all commands but border-train have in common: exit statuses and, of border-eval and
-border-record, how they are typed (`RUN_DIR key=value … --flag`) and which run that names.
+"""The frame of all commands but border-train: exit statuses and, of border-eval and border-record,
+their arguments (`RUN_DIR key=value … --flag`) and the run that these name.
 
 What finds a run is imported by the functions that look for it: no --help waits for it.
 """
@@ -22,6 +22,7 @@ from border_cli.core.errors import (
     Interrupted,
     reachable,
 )
+from border_cli.core.files import expanded
 from border_cli.core.foreign import keep_runs_off_path
 from border_cli.core.messages import complain
 from border_cli.core.words import shortest, unknown
@@ -32,13 +33,14 @@ Reader = Callable[[str, str], Any]  # from a key and what is typed behind it to 
 
 
 class Parser(argparse.ArgumentParser):
-    """Refuses as the other commands do, with status 2."""
+    """Refuses as settings are refused, with status 2; `hint` ends the message."""
 
-    def __init__(self, prog: str) -> None:
+    def __init__(self, prog: str, hint: str = "") -> None:
         super().__init__(prog, add_help=False, allow_abbrev=False)
+        self.hint = hint
 
     def error(self, message: str) -> NoReturn:
-        raise ConfigError(f"{message} ({self.prog} --help lists the flags)")
+        raise ConfigError(f"{message} ({self.prog} --help lists the flags{self.hint})")
 
 
 def plain_command(
@@ -89,9 +91,14 @@ def until_nobody_reads() -> Iterator[None]:
 
 
 def read_pairs(
-    typed: Sequence[str], readers: Mapping[str, Reader], flags: Sequence[str] = ("--json",)
-) -> tuple[list[str], dict[str, Any]]:
-    """Directories and values, in any order; raises ConfigError naming what is not understood."""
+    typed: Sequence[str],
+    readers: Mapping[str, Reader],
+    *,
+    flags: Sequence[str] = ("--json",),
+    place: str = "run directory",
+) -> tuple[Path, dict[str, Any]]:
+    """The one `place` and the values, in any order; raises ConfigError naming what is not
+    understood."""
     folders: list[str] = []
     values: dict[str, Any] = {}
     for each in typed:
@@ -105,15 +112,9 @@ def read_pairs(
             raise ConfigError(unknown("option", key, list(readers)))
         else:
             values[key] = readers[key](key, value)
-    return folders, values
-
-
-def read_run(typed: Sequence[str], readers: Mapping[str, Reader]) -> tuple[Path, dict[str, Any]]:
-    """One directory, with the values; see `read_pairs`."""
-    folders, values = read_pairs(typed, readers)
     if len(folders) != 1:
-        raise ConfigError(f"give one run directory, got {len(folders)}: {' '.join(folders)}")
-    return Path(folders[0]), values
+        raise ConfigError(f"give one {place}, got {len(folders)}: {' '.join(folders)}")
+    return expanded(folders[0]), values
 
 
 def text(_: str, value: str) -> str:

@@ -16,7 +16,7 @@ from border_cli.cli.plain_command import (
     best_or_latest,
     located,
     plain_command,
-    read_run,
+    read_pairs,
     text,
     truth,
     whole,
@@ -58,7 +58,7 @@ Policies = tuple[tuple[str, float], ...]  # names and weights; none: best, else 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What was asked for, checked as far as it can be without the run."""
+    """The arguments, checked as far as they can be without the run."""
 
     run_dir: Path
     dataset: str | None = None
@@ -92,7 +92,7 @@ def _run(typed: Sequence[str], signals: EarlySignals) -> None:
 
 def read_request(typed: Sequence[str]) -> Request:
     """Reads the arguments in any order; raises ConfigError naming what is not understood."""
-    place, values = read_run(typed, READERS)
+    place, values = read_pairs(typed, READERS)
     run_dir, checkpoint = located(place)
     if checkpoint is not None:
         if "policy" in values:
@@ -101,14 +101,9 @@ def read_request(typed: Sequence[str]) -> Request:
     return Request(run_dir=run_dir, as_json="--json" in typed, **values)
 
 
-def _policies(key: str, value: str) -> Policies:
+def _policies(_: str, value: str) -> Policies:
     """`best`, `[best,random]` or `[best:0.3,random:0.7]` as names and weights."""
     parts = [each.strip().partition(":") for each in value.strip("[]").split(",")]
-    names = [name for name, _, _ in parts]
-    if len(set(names)) < len(names) or not all(names):
-        raise ConfigError(f"{key} must name each policy once, got {value!r}")
-    if len({colon for _, colon, _ in parts}) > 1:
-        raise ConfigError(f"{key} must have a weight for every policy or for none, got {value!r}")
     return tuple((name, _weight(weight) if colon else 1.0) for name, colon, weight in parts)
 
 

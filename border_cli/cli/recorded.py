@@ -1,4 +1,4 @@
-"""Who plays in a recording of `border-record`, and what it says at the end."""
+"""The players of a recording of `border-record`, and its report at the end."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def players(
 
 
 def document(dataset: str, recorded: Recorded) -> dict[str, Any]:
-    """What `--json` prints."""
+    """The object that `--json` prints."""
     low, high = recorded.references or (None, None)
     return {
         "dataset": dataset,
@@ -80,7 +80,7 @@ def document(dataset: str, recorded: Recorded) -> dict[str, Any]:
 
 
 def print_recorded(run_dir: Path, dataset: str, recorded: Recorded) -> None:
-    """What each policy played, the reference scores, and what to type next."""
+    """Prints the episodes of each policy, the reference scores, and the next command."""
     console = terminal.make_console()
     table = terminal.make_table("policy", "updates", "episodes", "steps", "mean return", "std")
     for each in recorded.played:

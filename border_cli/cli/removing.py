@@ -28,7 +28,7 @@ MOST_LISTED = 10
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """What is removed of one run."""
+    """A removal of files of one run."""
 
     folder: Path
     nbytes: int

@@ -204,7 +204,7 @@ def table(rows: Sequence[Row], width: int | None) -> list[str]:
     notes = []
     if width is not None and _width(columns) > width:
         with suppress(ValueError):  # nothing is common to all
-            parent = os.path.commonpath([row.folder.parent for row in rows])
+            parent = os.path.commonpath([row.folder.parent for row in rows]) or "."
             relative = [os.path.relpath(row.folder, parent) for row in rows]
             columns["folder"] = _aligned("folder", "run directory", relative)
             notes = [f"run directories are relative to {parent}"]
@@ -241,7 +241,7 @@ def _width(columns: Mapping[str, Sequence[str]]) -> int:
 
 
 def _reasons(rows: Sequence[Row]) -> list[str]:
-    """Why jobs of a sweep failed."""
+    """The reasons of jobs of a sweep that failed."""
     lines = [
         f"job {row.job} {row.value('status')}: {row.value('reason') or 'no run.json'}"
         for row in rows

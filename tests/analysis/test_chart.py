@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import plotext
-import pytest
 
 from border_cli.analysis.chart import LINE, chart, mark
 from border_cli.analysis.curves import RunCurve, report
@@ -39,13 +38,3 @@ def test_with_colours_curves_are_lines_while_there_are_colours_for_all() -> None
     assert "A" not in "".join(lines([0.0, 4.0], colored=True))
     assert [mark(number, 6, colored=True) for number in range(6)] == [LINE] * 6
     assert mark(1, 7, colored=True) == "B"
-
-
-@pytest.mark.parametrize("colored", [True, False])
-@pytest.mark.parametrize("curve", [[3.0, 3.0], [3.0], [1.0, float("nan"), 3.0]])
-@pytest.mark.parametrize("width", [1, 20, 500])
-def test_flat_curves_single_points_gaps_and_any_width_are_drawn(
-    curve: list[float], width: int, colored: bool
-) -> None:
-    drawn = lines(curve, width=width, colored=colored)
-    assert max(map(len, drawn)) <= min(120, max(width, 20))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from border_cli.cli.init import files_of, main
+from border_cli.cli.init import main
 
 Capture = pytest.CaptureFixture[str]
 
@@ -58,13 +58,6 @@ def test_every_file_of_the_template_is_written_under_the_name_of_the_directory(
     said = capsys.readouterr().out
     assert said.startswith(f"deep/sorting_robots: {len(expected)} files written")
     assert "  cd deep/sorting_robots\n" in said
-
-
-def test_what_tools_leave_in_the_template_is_not_copied(tmp_path: Path) -> None:
-    for name in ("a/b.py", "a/__pycache__/b.pyc", ".mypy_cache/c.json", "gitignore"):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).touch()
-    assert files_of(tmp_path) == [Path("a/b.py"), Path("gitignore")]
 
 
 def test_the_package_may_be_called_otherwise_than_the_directory(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from border_cli.cli.plain_command import read_run, text, whole
+from border_cli.cli.plain_command import read_pairs, text, whole
 from border_cli.core.errors import ConfigError
 
 READERS = {"episodes": whole(1), "lr": text}
@@ -16,9 +16,9 @@ READERS = {"episodes": whole(1), "lr": text}
 def test_the_folder_of_a_job_of_a_sweep_is_no_setting(folder: str, tmp_path: Path) -> None:
     place = tmp_path / folder
     place.mkdir(parents=True)
-    assert read_run(["episodes=3", str(place)], READERS) == (place, {"episodes": 3})
+    assert read_pairs(["episodes=3", str(place)], READERS) == (place, {"episodes": 3})
 
 
 def test_a_value_may_have_slashes() -> None:
     with pytest.raises(ConfigError, match="give one run directory, got 0"):
-        read_run(["lr=a/b"], READERS)
+        read_pairs(["lr=a/b"], READERS)

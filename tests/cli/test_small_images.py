@@ -67,16 +67,6 @@ def test_they_are_learned_from_said_and_stored_in_a_byte_each(
     assert load_policy("run").act(stored[0]) in (0, 1, 2)
 
 
-def test_what_a_dry_run_says_of_them(folder: Path, capsys: Capture) -> None:
-    assert train_status(*CATCH, "dry_run=true") == 0
-    assert (
-        "images         10 x 10, 2 channels last, network minatar_cnn\n" in capsys.readouterr().out
-    )
-    assert train_status(*CATCH, "dry_run=true", asked({"flat": True})) == 0
-    assert "images" not in capsys.readouterr().out
-    assert list(folder.iterdir()) == []
-
-
 def test_another_network_is_refused_with_what_is_allowed(folder: Path, capsys: Capture) -> None:
     assert train_status(*CATCH, "agent.network=nature_cnn") == 2
     said = capsys.readouterr().err
