@@ -26,7 +26,7 @@ from border_cli.core.foreign import keep_runs_off_path
 from border_cli.core.machine import memory_for
 from border_cli.core.messages import complain
 from border_cli.core.words import shortest, unknown
-from border_cli.launch.signals import EarlySignals, leaving_on_signals
+from border_cli.launch.signals import EarlySignals, early_signals
 from border_cli.launch.startup import set_up_threads
 
 FLAGS = ("--json",)
@@ -62,7 +62,7 @@ def plain_command(
         return
     set_up_threads()
     path = list(sys.path)
-    with leaving_on_signals() as signals:
+    with early_signals() as signals:
         try:
             with reachable(CheckpointError), memory_for("out of memory", {}):
                 keep_runs_off_path()

@@ -367,8 +367,10 @@ def _factory_of(
 
 
 def evaluation_policy(effective: EffectiveSettings, agent: Agent) -> Policy:
-    """A policy for the evaluator; weights are loaded before each evaluation."""
-    return PolicyRecipe(agent.policy_factory, effective.config.seed)()
+    """A policy that evaluates the agent as it is."""
+    policy = PolicyRecipe(agent.policy_factory, effective.config.seed)()
+    policy.load_snapshot(agent.snapshot())
+    return policy
 
 
 def build_actors(

@@ -131,9 +131,8 @@ def _score(
 
 def _objective(objective: Objective, result: Result) -> float:
     stats = result.trainer_stats
-    if objective == Objective.best:
-        return stats.best_score
-    return stats.last_score if stats.last_score is not None else math.nan
+    score = stats.best_score if objective == Objective.best else stats.last_score
+    return math.nan if score is None else score
 
 
 def _fail(job: Job, outcome: Outcome, error: BaseException, console: Console) -> None:

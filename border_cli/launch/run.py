@@ -335,9 +335,7 @@ class Run:
         if self._built is not None:
             parts, trainer = self._built
             summary |= run_summary(self.effective, trainer, parts, failed=status == "failed")
-        score = summary.get("best_score", -math.inf)
-        with_score = f"; best score {score:.10g}" if math.isfinite(score) else ""
-        log.info("run %s: %s%s", status, reason, with_score, extra=FILE_ONLY)
+        log.info("run %s: %s", status, reason, extra=FILE_ONLY)
         self._record.end(status, reason, **summary)
 
 

@@ -7,13 +7,11 @@ GIL is not noticed here.
 
 from __future__ import annotations
 
-import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
-from itertools import takewhile
 from types import FrameType
 
 from border_cli.agent.policies import RandomPolicy
@@ -84,26 +82,23 @@ def called(who: str, call: str) -> Iterator[None]:
 def in_time(who: str, call: str, timeout_s: float) -> Iterator[None]:
     """The block of a call that must return in time: else it is interrupted, and ConfigError says
     where it was."""
-    caller, hung = threading.get_ident(), list[str]()
+    caller, hung = threading.get_ident(), threading.Event()
 
-    def find() -> None:
-        stack = traceback.walk_stack(sys._current_frames().get(caller))
-        own = takewhile(lambda each: not _is_machinery(each[0]), stack)  # the innermost first
-        hung.append(
-            f"{who}: {call} did not return within {timeout_s:g} s (trainer.stall_timeout_s); it is "
-            f"here:\n{lines_of(reversed([*own]))}"
-        )
+    def end() -> None:
+        hung.set()
         interrupt(caller)
 
-    timer = threading.Timer(timeout_s, find)
+    timer = threading.Timer(timeout_s, end)
     timer.daemon = True
     timer.start()
     try:
         yield
-    except KeyboardInterrupt:
-        if hung:
-            raise ConfigError(hung[0].rstrip()) from None
-        raise
+    except KeyboardInterrupt as error:
+        if not hung.is_set():
+            raise
+        lines = lines_of(traceback.walk_tb(error.__traceback__))
+        within = f"did not return within {timeout_s:g} s (trainer.stall_timeout_s)"
+        raise ConfigError(f"{who}: {call} {within}; it is here:\n{lines}".rstrip()) from None
     finally:
         timer.cancel()
         timer.join()
