@@ -52,7 +52,7 @@ def print_header(console: Console, run: Run) -> None:
 def header_lines(
     job: Job, effective: EffectiveSettings, spec: EnvSpec, agent: Agent, evaluator: Evaluator
 ) -> list[tuple[str, str]]:
-    """What a run with these parts does, as key and value; a dry run shows no other lines."""
+    """The lines of a run with these parts, as key and value; a dry run shows no others."""
     config = job.config
     return [
         ("border_cli", f"{__version__}   {config.name}   seed {config.seed}"),
@@ -113,7 +113,7 @@ def trainer_line(effective: EffectiveSettings) -> str:
 
 
 def actors_line(effective: EffectiveSettings) -> str:
-    """How many actors of which kind there are, and whether the run is bit-reproducible."""
+    """The number and kind of actors, and whether the run is bit-reproducible."""
     if not effective.has_actors:
         return "none; bit-reproducible on a CPU"
     asked, count = effective.config.actor_manager.num_actors, effective.num_actors
@@ -151,7 +151,7 @@ def _where(effective: EffectiveSettings, spec: EnvSpec) -> str:
 
 
 def doubts(effective: EffectiveSettings) -> list[str]:
-    """What is allowed and probably not meant."""
+    """Warnings of settings that are allowed and probably not meant."""
     return [
         f"the statistics of env.wrappers={name} differ between actors and evaluation and are not "
         f"saved with the model; use {setting}=true instead"

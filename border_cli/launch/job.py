@@ -46,7 +46,7 @@ IN_USE = "in use"
 
 @dataclass(slots=True, kw_only=True)
 class Outcome:
-    """How one job ended."""
+    """The end of one job."""
 
     status: str = FINISHED  # done, failed, interrupted, in use
     score: float = math.nan  # the objective

@@ -33,7 +33,7 @@ Handler = Callable[[int, FrameType | None], object]
 
 
 class EarlySignals:
-    """What signals do while no job listens. Owned by the main thread, which runs the handlers."""
+    """Handles signals while no job listens. Owned by the main thread, which runs the handlers."""
 
     def __init__(self) -> None:
         self.stop = StopFlag()

@@ -105,8 +105,8 @@ def in_time(who: str, call: str, timeout_s: float) -> Iterator[None]:
 
 
 def tried(factory: EnvFactory, calls: Calls, *, plays: bool) -> EnvSpec:
-    """What environments of each kind that training makes say of themselves, once they are
-    constructed, played where `plays` says so, and closed."""
+    """The spec of environments of each kind that training makes, once they are constructed, played
+    where `plays` says so, and closed."""
     trials = factory.trials()
     while True:
         with calls(CONSTRUCTOR):
@@ -130,7 +130,7 @@ def try_environments(who: str, factory: EnvFactory, spec: EnvSpec, *, plays: boo
 
 
 def lines_of(frames: Iterable[tuple[FrameType, int]]) -> str:
-    """Those of the user's own code, and of what that called."""
+    """Traceback lines of the user's own code, and of what that called."""
     others = [(frame, line) for frame, line in frames if not _is_machinery(frame)]
     return "".join(traceback.StackSummary.extract(iter(others)).format())
 
