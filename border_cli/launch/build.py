@@ -280,7 +280,7 @@ def build_evaluation_runner(
     stop: StopFlag,
     heartbeat: Heartbeat,
 ) -> EvaluationRunner:
-    """The caller of the evaluator during the run; `evaluator` and `heartbeat` are for evaluations inline."""
+    """Runs the evaluations; `evaluator` and `heartbeat` are for those inline."""
     trainer = effective.config.trainer
     confirmation = Confirmation(trainer.stop_at_score, trainer.stop_confirmations)
     make_policy = PolicyRecipe(agent.policy_factory, effective.config.seed)

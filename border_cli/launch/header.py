@@ -54,6 +54,8 @@ def header_lines(
 ) -> list[tuple[str, str]]:
     """The lines of a run with these parts, as key and value; a dry run shows no others."""
     config = job.config
+    threads = f"{counted(effective.torch_threads, 'thread')} (agent.num_threads)"
+    cores = counted(available_cores(), "core")
     return [
         ("border_cli", f"{__version__}   {config.name}   seed {config.seed}"),
         *choice_lines(job.sources),
@@ -61,7 +63,7 @@ def header_lines(
         *encoders_of(agent),
         ("trainer", trainer_line(effective)),
         ("actors", actors_line(effective)),
-        ("device", f"{agent.device_name}, {_threads(effective)}"),
+        ("device", f"{agent.device_name}, {threads}, {cores}"),
         *matmul_of_agent(effective, agent),
         *_data_lines(effective, spec),
         ("evaluation", f"{evaluator.describe()}{_where(effective, spec)}"),
@@ -122,12 +124,6 @@ def actors_line(effective: EffectiveSettings) -> str:
     if effective.in_learner_thread:
         return f"{text}, in turn in the learner's thread; bit-reproducible on a CPU"
     return f"{text}, n_buffer {effective.actors.n_buffer}; not bit-reproducible"
-
-
-def _threads(effective: EffectiveSettings) -> str:
-    """The threads of an update; an actor always has one."""
-    threads = counted(effective.torch_threads, "thread")
-    return f"{threads} (agent.num_threads), {counted(available_cores(), 'core')}"
 
 
 def _data_lines(effective: EffectiveSettings, spec: EnvSpec) -> list[tuple[str, str]]:
