@@ -163,7 +163,6 @@ def load_policy(
     with opened(place, trust=trust):
         effective, agent, _ = load_agent(place, which or "best", trust=trust)
         policy = evaluation_policy(effective, agent)
-        policy.load_snapshot(agent.snapshot())
         return LoadedPolicy(policy, env_factory(effective).translator())
 
 

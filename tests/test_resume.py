@@ -723,13 +723,3 @@ def test_what_is_moved_or_deleted_during_a_run_ends_it_and_is_not_made_again(
     assert not (folder / what).exists()
     if folder.exists():
         assert read_run(folder)["status"] == "failed"
-
-
-def test_a_best_model_that_is_gone_is_missed_once(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    folder = tmp_path / "run"
-    trained(config_of(updates=200), folder)
-    shutil.rmtree((folder / "best").resolve())
-    trained(config_of(), folder, resume=True)
-    assert caplog.text.count("the best model (score ") == 1

@@ -150,7 +150,6 @@ def _evaluate(request: Request, signals: EarlySignals) -> dict[str, Any]:
             played = episodes_of_best(request.run_dir) or 0
             rounds = max(1, played // effective.evaluator.num_episodes)  # more than 1: confirmed
         policy = evaluation_policy(effective, agent)
-        policy.load_snapshot(agent.snapshot())
         with signals.polled() as stop:
             evaluation = play(
                 effective,

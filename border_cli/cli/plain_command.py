@@ -26,7 +26,7 @@ from border_cli.core.files import expanded
 from border_cli.core.foreign import keep_runs_off_path
 from border_cli.core.messages import complain
 from border_cli.core.words import shortest, unknown
-from border_cli.launch.signals import EarlySignals, leaving_on_signals
+from border_cli.launch.signals import EarlySignals, early_signals
 from border_cli.launch.startup import set_up_threads
 
 Reader = Callable[[str, str], Any]  # from a key and what is typed behind it to its value
@@ -63,7 +63,7 @@ def plain_command(
         return
     set_up_threads()
     path = list(sys.path)
-    with leaving_on_signals() as signals:
+    with early_signals() as signals:
         try:
             with reachable(CheckpointError):
                 keep_runs_off_path()

@@ -222,7 +222,7 @@ def build_recorders(
 def run_info(
     effective: EffectiveSettings, run_dir: Path, best: tuple[float, int] | None = None
 ) -> RunInfo:
-    """What recorders know of the run."""
+    """Facts of the run that recorders are built with."""
     config, trainer = effective.config, effective.config.trainer
     return RunInfo(
         name=config.name,
@@ -280,7 +280,7 @@ def build_evaluation_runner(
     stop: StopFlag,
     heartbeat: Heartbeat,
 ) -> EvaluationRunner:
-    """What evaluates during the run; `evaluator` and `heartbeat` are for evaluations inline."""
+    """Runs the evaluations; `evaluator` and `heartbeat` are for those inline."""
     trainer = effective.config.trainer
     confirmation = Confirmation(trainer.stop_at_score, trainer.stop_confirmations)
     make_policy = PolicyRecipe(agent.policy_factory, effective.config.seed)
@@ -340,7 +340,7 @@ def cluster_runner(
 def episodes_recipe(
     effective: EffectiveSettings, evaluator: Evaluator, make_policy: PolicyRecipe
 ) -> EpisodesRecipe:
-    """What the episodes of the evaluator are played from, wherever that is."""
+    """Everything from which another process plays episodes of the evaluator."""
     from border_cli.evaluator.spread import EpisodesRecipe
 
     assert isinstance(evaluator, EpisodesEvaluator), "effective_settings() has refused others"
@@ -359,13 +359,15 @@ def episodes_recipe(
 def _factory_of(
     factory: Callable[[EnvConfig], EnvFactory], settings: EnvConfig, num_envs: int
 ) -> EnvFactory:
-    """That of so many environments; in another process too, where the registry is empty."""
+    """The factory of so many environments; in another process too, where the registry is empty."""
     return factory(replace(settings, num_envs=num_envs))
 
 
 def evaluation_policy(effective: EffectiveSettings, agent: Agent) -> Policy:
-    """A policy for the evaluator; weights are loaded before each evaluation."""
-    return PolicyRecipe(agent.policy_factory, effective.config.seed)()
+    """A policy that evaluates the agent as it is."""
+    policy = PolicyRecipe(agent.policy_factory, effective.config.seed)()
+    policy.load_snapshot(agent.snapshot())
+    return policy
 
 
 def build_actors(
@@ -408,8 +410,8 @@ def build_actors(
 
 
 def build_goal_rewards(effective: EffectiveSettings) -> GoalRewards | None:
-    """What computes rewards for other goals, if the replay buffer replaces goals; the caller closes
-    it. Raises ConfigError where the environment has no goals."""
+    """Computes rewards for other goals, if the replay buffer replaces goals; the caller closes it.
+    Raises ConfigError where the environment has no goals."""
     if not isinstance(effective.config.replay_buffer, HindsightConfig):
         return None
     return env_factory(effective).goal_rewards()
@@ -455,7 +457,7 @@ def build_trainer(
     *,
     on_saved: Callable[[Mapping[str, float]], None],
 ) -> Trainer:
-    """What trains with these parts, which are built and not yet started."""
+    """The trainer with these parts, which are built and not yet started."""
     config = effective.config
     trainer: Trainer = TRAINERS.build(
         config.trainer,

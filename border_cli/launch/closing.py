@@ -1,4 +1,4 @@
-"""What a job prints when it has ended: tables, the last lines, and what to type next."""
+"""The last lines of a job: tables, warnings, score, and commands to type next."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def print_tables(console: Console, actor_stats: list[ActorStats], stats: Trainer
 def print_closing(
     console: Console, run_dir: Path, facts: Mapping[str, Any], *, intact: bool = True
 ) -> None:
-    """What went wrong on the way, the run directory, the best score and what to type next.
+    """Prints what went wrong, the run directory, the best score and commands to type next.
 
     `facts` are those of `run.json`. `intact`: its checkpoints may serve to resume it.
     """

@@ -1,4 +1,4 @@
-"""What the settings of a run amount to, resolved once: which actors there are and who steps them,
+"""The settings of a run, resolved once: which actors there are and who steps them,
 where evaluations run, and torch's threads."""
 
 from __future__ import annotations
@@ -92,12 +92,12 @@ class EffectiveSettings:
         return replace(settings, ref_min_score=found[0], ref_max_score=found[1])
 
     def with_episodes(self, num_episodes: int) -> EffectiveSettings:
-        """The same with another number of episodes per evaluation."""
+        """These settings with another number of episodes per evaluation."""
         evaluator = replace(self.config.evaluator, num_episodes=num_episodes)
         return effective_settings(replace(self.config, evaluator=evaluator))
 
     def memory_settings(self) -> dict[str, Any]:
-        """What the memory of the run grows with, as it is typed."""
+        """Settings with which the memory of the run grows, by their typed names."""
         config = self.config
         acting = (config.env, config.actor_manager) if self.has_actors else ()
         stored = (config.replay_buffer,) if self.has_actors else ()
@@ -106,7 +106,7 @@ class EffectiveSettings:
 
     @property
     def torch_threads(self) -> int:
-        """How many threads an update has."""
+        """The threads of an update."""
         agent = self.config.agent
         return (agent.num_threads or 1) if isinstance(agent, LearnerConfig) else 1
 
@@ -158,7 +158,7 @@ def _refuse_on_ray(config: RunConfig, actors: ActorManagerConfig) -> None:
 
 
 def _serial(actors: ActorManagerConfig) -> ActorManagerConfig:
-    """The same number of actors in turn in the learner's thread."""
+    """Settings of as many actors in turn in the learner's thread."""
     shared = {each.name: getattr(actors, each.name) for each in fields(ActorManagerConfig)}
     shared["num_actors"] = actors.most_actors
     serial: ActorManagerConfig = ACTOR_MANAGERS.entry("serial").config_type(

@@ -52,8 +52,10 @@ def print_header(console: Console, run: Run) -> None:
 def header_lines(
     job: Job, effective: EffectiveSettings, spec: EnvSpec, agent: Agent, evaluator: Evaluator
 ) -> list[tuple[str, str]]:
-    """What a run with these parts does, as key and value; a dry run shows no other lines."""
+    """The lines of a run with these parts, as key and value; a dry run shows no others."""
     config = job.config
+    threads = f"{counted(effective.torch_threads, 'thread')} (agent.num_threads)"
+    cores = counted(available_cores(), "core")
     return [
         ("border_cli", f"{__version__}   {config.name}   seed {config.seed}"),
         *choice_lines(job.sources),
@@ -61,7 +63,7 @@ def header_lines(
         *encoders_of(agent),
         ("trainer", trainer_line(effective)),
         ("actors", actors_line(effective)),
-        ("device", f"{agent.device_name}, {_threads(effective)}"),
+        ("device", f"{agent.device_name}, {threads}, {cores}"),
         *matmul_of_agent(effective, agent),
         *_data_lines(effective, spec),
         ("evaluation", f"{evaluator.describe()}{_where(effective, spec)}"),
@@ -113,7 +115,7 @@ def trainer_line(effective: EffectiveSettings) -> str:
 
 
 def actors_line(effective: EffectiveSettings) -> str:
-    """How many actors of which kind there are, and whether the run is bit-reproducible."""
+    """The number and kind of actors, and whether the run is bit-reproducible."""
     if not effective.has_actors:
         return "none; bit-reproducible on a CPU"
     asked, count = effective.config.actor_manager.num_actors, effective.num_actors
@@ -122,12 +124,6 @@ def actors_line(effective: EffectiveSettings) -> str:
     if effective.in_learner_thread:
         return f"{text}, in turn in the learner's thread; bit-reproducible on a CPU"
     return f"{text}, n_buffer {effective.actors.n_buffer}; not bit-reproducible"
-
-
-def _threads(effective: EffectiveSettings) -> str:
-    """The threads of an update; an actor always has one."""
-    threads = counted(effective.torch_threads, "thread")
-    return f"{threads} (agent.num_threads), {counted(available_cores(), 'core')}"
 
 
 def _data_lines(effective: EffectiveSettings, spec: EnvSpec) -> list[tuple[str, str]]:
@@ -151,7 +147,7 @@ def _where(effective: EffectiveSettings, spec: EnvSpec) -> str:
 
 
 def doubts(effective: EffectiveSettings) -> list[str]:
-    """What is allowed and probably not meant."""
+    """Warnings of settings that are allowed and probably not meant."""
     return [
         f"the statistics of env.wrappers={name} differ between actors and evaluation and are not "
         f"saved with the model; use {setting}=true instead"

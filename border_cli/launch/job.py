@@ -45,7 +45,7 @@ IN_USE = "in use"
 
 @dataclass(slots=True, kw_only=True)
 class Outcome:
-    """How one job ended."""
+    """The end of one job."""
 
     status: str = FINISHED  # done, failed, interrupted, in use
     score: float = math.nan  # the objective
@@ -129,9 +129,8 @@ def _score(
 
 def _objective(objective: Objective, result: Result) -> float:
     stats = result.trainer_stats
-    if objective == Objective.best:
-        return stats.best_score
-    return stats.last_score if stats.last_score is not None else math.nan
+    score = stats.best_score if objective == Objective.best else stats.last_score
+    return math.nan if score is None else score
 
 
 def _fail(job: Job, outcome: Outcome, error: BaseException, console: Console) -> None:

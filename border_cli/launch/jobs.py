@@ -96,7 +96,8 @@ def refuse_unwritable(folder: Path) -> None:
 
 
 def look(job: Job) -> Found:
-    """What a job finds in its folder. That is decided once more when it begins, see `attempt`.
+    """An earlier run in the folder of a job. It is looked for once more when the job begins, see
+    `attempt`.
 
     Raises ConfigError where a process runs there, or where the run there has other settings.
     """
@@ -106,5 +107,5 @@ def look(job: Job) -> Found:
 
 
 def job_name(job: Job) -> str:
-    """How messages call it."""
+    """The name of a job in messages."""
     return "the run" if job.number is None else f"job {job.number} ({' '.join(job.overrides)})"

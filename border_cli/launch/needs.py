@@ -94,9 +94,8 @@ def training_needs(
         parts.append(Part("data set", steps * row, {DATASET: described}))
     if effective.has_actors:
         capacity = effective.config.replay_buffer.capacity
-        what = "replay buffer" if row else "replay buffer (unknown size)"
         described = f"{capacity} transitions of {size(row)}"
-        parts.append(Part(what, capacity * row, {"replay_buffer.capacity": described}))
+        parts.append(Part("replay buffer", capacity * row, {"replay_buffer.capacity": described}))
     return Needs(name=name, parts=[*parts, agent_part(effective, agent)])
 
 

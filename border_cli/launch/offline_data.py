@@ -47,7 +47,7 @@ def check_dataset(effective: EffectiveSettings, spec: EnvSpec) -> None:
 def dataset_parts(
     effective: EffectiveSettings, spec: EnvSpec, see_returns: SeeReturns | None
 ) -> dict[str, Any]:
-    """What `replay_buffer=dataset` is built with besides its settings."""
+    """Arguments of `replay_buffer=dataset` besides its settings."""
     dataset = refuse_unknown(DATASET, effective.dataset)
     checksum = Checksum()
     return {
@@ -86,7 +86,7 @@ def dataset_transitions(
 def _with_returns(
     steps: Iterator[Step], returns: DiscountedReturns, see_returns: SeeReturns
 ) -> Iterator[Step]:
-    """The same steps; their running returns are seen as they pass."""
+    """Passes the steps on; `see_returns` is given their running returns."""
     for count, step in enumerate(steps, 1):
         returns.see(step.reward, step.terminated | step.truncated, step.moved)
         if count % OBSERVED == 0:

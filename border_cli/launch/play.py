@@ -104,7 +104,7 @@ class Player:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordingRequest:
-    """What shall be recorded."""
+    """The order for a data set: of which run, by whom, and how."""
 
     run_dir: Path
     dataset: str
@@ -116,7 +116,7 @@ class RecordingRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Played:
-    """What came of one player."""
+    """Returns and lengths of the episodes of one player."""
 
     name: str
     opt_steps: int | None  # of its weights; None for random
@@ -126,7 +126,7 @@ class Played:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """What was recorded; the references are missing where the run is no better than chance."""
+    """A data set that was written; without references where the run is no better than chance."""
 
     effective: EffectiveSettings
     played: Sequence[Played]
@@ -287,7 +287,7 @@ def _references(
 def _metadata(
     config: RunConfig, played: Sequence[Played], references: tuple[float, float] | None
 ) -> dict[str, Any]:
-    """What Minari's conventions know, and who played."""
+    """Metadata by Minari's conventions, and who played."""
     who = ", ".join(f"{len(each.returns)} by {each.name}" for each in played)
     found = {
         "algorithm_name": AGENTS.entry_of(config.agent).name,

@@ -1,4 +1,4 @@
-"""How far a job of a sweep is, in its `run.json`: the command of the sweep reads it there."""
+"""The progress of a job of a sweep, in its `run.json`: the command of the sweep reads it there."""
 
 from __future__ import annotations
 

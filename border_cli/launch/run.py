@@ -76,7 +76,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class RunOptions:
-    """What a caller may bring along; every part has a default."""
+    """Parts of a run that its caller may bring along; each has a default."""
 
     recorders: Recorders | None = None  # None: those of the config
     evaluator: Evaluator | None = None  # None: that of the config
@@ -194,7 +194,7 @@ class Run:
         self._record.add(**dict(matmul_of_agent(effective, self.agent)))
 
     def _recorders(self) -> Recorders:
-        """Those of the caller, else of the settings; of a job of a sweep with its progress."""
+        """Recorders of the caller, else of the settings; a job of a sweep records its progress."""
         effective, options, folder = self.effective, self._options, self.job.folder
         recorders = options.recorders
         if recorders is None:
@@ -325,9 +325,7 @@ class Run:
         if self._built is not None:
             parts, trainer = self._built
             summary |= run_summary(self.effective, trainer, parts, failed=status == "failed")
-        score = summary.get("best_score", -math.inf)
-        with_score = f"; best score {score:.10g}" if math.isfinite(score) else ""
-        log.info("run %s: %s%s", status, reason, with_score, extra=FILE_ONLY)
+        log.info("run %s: %s", status, reason, extra=FILE_ONLY)
         self._record.end(status, reason, **summary)
 
 
@@ -343,7 +341,7 @@ def _restore(found: Resumable, trainer: Trainer, store: CheckpointStore) -> Save
 
 
 def restored_line(effective: EffectiveSettings, saved: Saved) -> str:
-    """What comes back with a checkpoint, in a few words."""
+    """The parts that come back with a checkpoint, in a few words."""
     config = effective.config
     if not effective.has_actors:
         return "weights, optimiser, random generators; the data set is read again"

@@ -33,7 +33,7 @@ Handler = Callable[[int, FrameType | None], object]
 
 
 class EarlySignals:
-    """What signals do while no job listens. Owned by the main thread, which runs the handlers."""
+    """Handles signals while no job listens. Owned by the main thread, which runs the handlers."""
 
     def __init__(self) -> None:
         self.stop = StopFlag()
@@ -68,28 +68,19 @@ class EarlySignals:
 
 
 @contextmanager
-def leaving_on_signals() -> Iterator[EarlySignals]:
+def early_signals() -> Iterator[EarlySignals]:
     """Within the block, SIGINT, SIGTERM and SIGHUP raise KeyboardInterrupt: SIGTERM otherwise runs
     no `finally`.
 
-    SIGINT is heard even where it was ignored, as it is by a command that a script starts with `&`;
-    SIGHUP is not, because that is what `nohup` asks for. The previous handlers come back.
-    """
-    early = EarlySignals()
-    with _handling(STOPPING, early.leave):
-        yield early
-
-
-@contextmanager
-def early_signals() -> Iterator[EarlySignals]:
-    """Leaves on signals where no job listens, and ignores SIGUSR1, which otherwise kills.
-
-    For the whole command, from before the first slow import. SIGUSR1 stays ignored after the block:
-    a run that has ended must not look killed.
+    For the whole command, from before the first slow import. SIGINT is heard even where it was
+    ignored, as it is by a command that a script starts with `&`; SIGHUP is not, because that is
+    what `nohup` asks for. The previous handlers come back. SIGUSR1, which otherwise kills, stays
+    ignored after the block: a run that has ended must not look killed.
     """
     if signal.getsignal(SAVE) == signal.SIG_DFL:
         signal.signal(SAVE, signal.SIG_IGN)
-    with leaving_on_signals() as early:
+    early = EarlySignals()
+    with _handling(STOPPING, early.leave):
         yield early
 
 

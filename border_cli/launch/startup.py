@@ -1,4 +1,4 @@
-"""What a command sets up before anything large is imported: libraries' threads, and Python's
+"""Set-up of a command before anything large is imported: libraries' threads, and Python's
 garbage collector, which is kept out of a command's start and of its end."""
 
 from __future__ import annotations

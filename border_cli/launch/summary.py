@@ -1,4 +1,4 @@
-"""How a run went: the figures in `run.json`, and the result of a Python caller."""
+"""The outcome of a run: the figures in `run.json`, and the result of a Python caller."""
 
 from __future__ import annotations
 

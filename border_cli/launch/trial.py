@@ -7,13 +7,11 @@ GIL is not noticed here.
 
 from __future__ import annotations
 
-import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
-from itertools import takewhile
 from types import FrameType
 
 from border_cli.agent.policies import RandomPolicy
@@ -84,34 +82,31 @@ def called(who: str, call: str) -> Iterator[None]:
 def in_time(who: str, call: str, timeout_s: float) -> Iterator[None]:
     """The block of a call that must return in time: else it is interrupted, and ConfigError says
     where it was."""
-    caller, hung = threading.get_ident(), list[str]()
+    caller, hung = threading.get_ident(), threading.Event()
 
-    def find() -> None:
-        stack = traceback.walk_stack(sys._current_frames().get(caller))
-        own = takewhile(lambda each: not _is_machinery(each[0]), stack)  # the innermost first
-        hung.append(
-            f"{who}: {call} did not return within {timeout_s:g} s (trainer.stall_timeout_s); it is "
-            f"here:\n{lines_of(reversed([*own]))}"
-        )
+    def end() -> None:
+        hung.set()
         interrupt(caller)
 
-    timer = threading.Timer(timeout_s, find)
+    timer = threading.Timer(timeout_s, end)
     timer.daemon = True
     timer.start()
     try:
         yield
-    except KeyboardInterrupt:
-        if hung:
-            raise ConfigError(hung[0].rstrip()) from None
-        raise
+    except KeyboardInterrupt as error:
+        if not hung.is_set():
+            raise
+        lines = lines_of(traceback.walk_tb(error.__traceback__))
+        within = f"did not return within {timeout_s:g} s (trainer.stall_timeout_s)"
+        raise ConfigError(f"{who}: {call} {within}; it is here:\n{lines}".rstrip()) from None
     finally:
         timer.cancel()
         timer.join()
 
 
 def tried(factory: EnvFactory, calls: Calls, *, plays: bool) -> EnvSpec:
-    """What environments of each kind that training makes say of themselves, once they are
-    constructed, played where `plays` says so, and closed."""
+    """The spec of environments of each kind that training makes, once they are constructed, played
+    where `plays` says so, and closed."""
     trials = factory.trials()
     while True:
         with calls(CONSTRUCTOR):
@@ -135,7 +130,7 @@ def try_environments(who: str, factory: EnvFactory, spec: EnvSpec, *, plays: boo
 
 
 def lines_of(frames: Iterable[tuple[FrameType, int]]) -> str:
-    """Those of the user's own code, and of what that called."""
+    """Traceback lines of the user's own code, and of what that called."""
     others = [(frame, line) for frame, line in frames if not _is_machinery(frame)]
     return "".join(traceback.StackSummary.extract(iter(others)).format())
 

@@ -177,7 +177,6 @@ def test_exploring_episodes_are_those_of_every_actor(
 def _share_of_greedy_actions(run_dir: Path, episode: Any) -> float:
     effective, agent, _ = load_agent(run_dir, "best")
     policy = evaluation_policy(effective, agent)
-    policy.load_snapshot(agent.snapshot())
     actions = policy.act(episode.observations[:-1], explore=False)
     return float((actions == episode.actions).mean())
 

@@ -15,7 +15,7 @@ from screens import TerminalCommand
 
 from border_cli.core.errors import Interrupted
 from border_cli.core.stop import SaveFlag, StopFlag
-from border_cli.launch.signals import early_signals, leaving_on_signals, stopping_on_signals
+from border_cli.launch.signals import early_signals, stopping_on_signals
 from border_cli.run.finding import steps_saved
 from border_cli.run.status import read_run
 
@@ -183,7 +183,7 @@ def test_the_first_signal_is_the_reason_and_handlers_come_back() -> None:
 
 
 def test_a_loop_that_looks_at_the_flag_is_not_broken_off() -> None:
-    with leaving_on_signals() as signals:
+    with early_signals() as signals:
         with signals.polled() as stop:
             signal.raise_signal(signal.SIGTERM)
             with pytest.raises(Interrupted, match="stopped by SIGTERM"):
