@@ -353,7 +353,11 @@ class MineConfig(GymConfig):
 
     def __post_init__(self):
         super().__post_init__()
-        self.rooms = 4 * self.floors
+        self._rooms = 4 * self.floors
+
+    @property
+    def rooms(self):
+        return self._rooms
 
 ENVS.register("mine", MineConfig, "border_cli.env.gym:GymEnvFactory")
 """

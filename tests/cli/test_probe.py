@@ -185,14 +185,3 @@ def test_an_id_that_is_registered_here_alone_is_known_to_processes(tmp_path: Pat
     finally:
         gymnasium.registry.pop("OfThisProcess-v0")
     assert result.trainer_stats.opt_steps == 2
-
-
-def test_a_first_episode_that_goes_elsewhere_takes_nothing_of_the_run_there(tmp_path: Path) -> None:
-    here, elsewhere = tmp_path / "here", tmp_path / "elsewhere"
-    here.mkdir()
-    elsewhere.mkdir()
-    settings = (*UNTRIED, "env.id=Writes-v0", f"env.kwargs.folder={elsewhere}", "run_dir=run")
-    with isolated(here):
-        train(compose(*settings, "actor_manager=serial"))
-    assert facts_of(here / "run")["status"] == "done"
-    assert list(elsewhere.iterdir()) == []
