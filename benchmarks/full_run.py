@@ -14,7 +14,6 @@ from benchmarks.bare import BATCH_SIZE, LEARNING_RATE, TARGET_INTERVAL
 from benchmarks.window import Over, Span, Window
 from border_cli.agent.config import DqnConfig
 from border_cli.config.job import Job
-from border_cli.core.config import AgentConfig, RunConfig
 from border_cli.core.output import Recorder
 from border_cli.core.stop import StopFlag
 from border_cli.env.config import GymConfig
@@ -25,6 +24,7 @@ from border_cli.launch.run import RunOptions, run_job
 from border_cli.recorder.config import JsonlConfig
 from border_cli.registry import ACTOR_MANAGERS, register_builtin
 from border_cli.replay_buffer.config import UniformConfig
+from border_cli.settings.run import AgentConfig, RunConfig
 from border_cli.step_processor.config import NStepConfig
 from border_cli.trainer.config import AsyncConfig, SyncConfig
 

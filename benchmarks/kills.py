@@ -27,11 +27,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.table import emit, parser, say, spread
-from border_cli.core.errors import CheckpointError
-from border_cli.core.words import counted
+from border_cli.errors import CheckpointError
 from border_cli.recorder.read import read_metrics
 from border_cli.run.checkpoint_files import read_checkpoint
 from border_cli.run.finding import resumable
+from border_cli.words import counted
 
 INTERVAL = 300  # updates between checkpoints
 RECORDED = 50  # updates between rows of metrics

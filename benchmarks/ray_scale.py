@@ -42,15 +42,15 @@ from border_cli.actor_manager.remote_actor import Answer
 from border_cli.cluster.calls import Kind, Place, Report, Transport
 from border_cli.cluster.connection import ClusterSettings, connect
 from border_cli.cluster.nodes import Needs
-from border_cli.core.config import ReplayBufferConfig, StartMethod
 from border_cli.core.rows import Rows, columns_of, storage_nbytes, transitions_of
 from border_cli.core.spaces import BoxSpace, DiscreteSpace, EnvSpec
 from border_cli.core.timing import MonotonicClock
 from border_cli.core.types import Snapshot, Transitions
-from border_cli.process.child import READY, Pipe
-from border_cli.process.child_process import ChildProcess
-from border_cli.process.start import start_context
 from border_cli.replay_buffer.uniform import UniformReplayBuffer
+from border_cli.settings.run import ReplayBufferConfig, StartMethod
+from border_cli.system.child import READY, Pipe
+from border_cli.system.child_process import ChildProcess
+from border_cli.system.start import start_context
 from border_cli.trainer.intake import Intake
 from border_cli.trainer.reporting import Counters, Window
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from border_cli.analysis.load import load_runs
     from border_cli.api import Result, load_policy, resume, train
     from border_cli.config.compose import compose
-    from border_cli.core.config import RunConfig
+    from border_cli.settings.run import RunConfig
 
 __version__ = "0.1.0"
 __all__ = [
@@ -34,7 +34,7 @@ _HOMES = {
     "load_policy": "border_cli.api",
     "Result": "border_cli.api",
     "load_runs": "border_cli.analysis.load",
-    "RunConfig": "border_cli.core.config",
+    "RunConfig": "border_cli.settings.run",
 }
 
 

@@ -20,11 +20,9 @@ from border_cli.config.saved import (
     refuse_strange_modules,
 )
 from border_cli.config.search_path import user_folders
-from border_cli.core.config import AUTO, RunConfig
-from border_cli.core.errors import CheckpointError, ConfigError, reachable
-from border_cli.core.files import SETTINGS
 from border_cli.core.interfaces import Agent, Evaluator, Policy, Translator
 from border_cli.core.output import Recorders
+from border_cli.errors import CheckpointError, ConfigError, reachable
 from border_cli.launch.build import (
     build_agent,
     env_factory,
@@ -37,11 +35,13 @@ from border_cli.launch.needs import refuse_unmet
 from border_cli.launch.run import RunOptions, run_job
 from border_cli.launch.summary import Result
 from border_cli.nn.saving import load_state
-from border_cli.process.start import refuse_while_imported_by_a_child
 from border_cli.registry import register_builtin
 from border_cli.run.finding import find_checkpoint, find_run, read_model
 from border_cli.run.manifest import read_json
 from border_cli.run.status import import_paths
+from border_cli.settings.run import AUTO, RunConfig
+from border_cli.system.files import SETTINGS
+from border_cli.system.start import refuse_while_imported_by_a_child
 
 log = logging.getLogger(__name__)
 

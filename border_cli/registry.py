@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, is_dataclass
 from typing import Any
 
-from border_cli.core.errors import ConfigError
-from border_cli.core.settings import OF_ONE_COMMAND, Settings, flat
-from border_cli.core.words import unknown
+from border_cli.errors import ConfigError
+from border_cli.settings.base import OF_ONE_COMMAND, Settings, flat
+from border_cli.words import unknown
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,8 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from border_cli import compose, train
-from border_cli.core.config import RunConfig
-from border_cli.core.machine import machine_bytes, resident_bytes
+from border_cli.settings.run import RunConfig
+from border_cli.system.machine import machine_bytes, resident_bytes
 from border_cli.core.output import Progress, Recorder, RecordStep, RunInfo
 from border_cli.core.types import Metrics
 from border_cli.recorder import figures

@@ -27,15 +27,15 @@ from border_cli.actor_manager.config import SerialConfig
 from border_cli.agent.config import DqnConfig
 from border_cli.config.check import checked
 from border_cli.config.saved import write_resolved
-from border_cli.core.config import CheckpointConfig
-from border_cli.core.errors import ActorCrashed, BadStep, CheckpointError, ConfigError
 from border_cli.core.interfaces import Evaluation, Evaluator, Policy
 from border_cli.env.config import GymConfig
+from border_cli.errors import ActorCrashed, BadStep, CheckpointError, ConfigError
 from border_cli.evaluator.config import EpisodesConfig
 from border_cli.recorder.config import JsonlConfig
 from border_cli.registry import ENVS
 from border_cli.replay_buffer.config import UniformConfig
 from border_cli.run.status import RunInUse, RunLock, RunRecord
+from border_cli.settings.run import CheckpointConfig
 from border_cli.step_processor.config import NStepConfig
 from border_cli.trainer.config import AsyncConfig
 
@@ -343,7 +343,7 @@ def test_settings_changed_after_composing_are_checked_before_anything_is_written
 
 MODULE = """
 from dataclasses import dataclass
-from border_cli.core.settings import setting
+from border_cli.settings.base import setting
 from border_cli.env.config import GymConfig
 from border_cli.registry import ENVS
 

@@ -14,7 +14,7 @@ from commands import QUICK, eval_status, facts_of, train_status
 from sampling import sampled
 
 from border_cli import compose, train
-from border_cli.core.errors import ConfigError
+from border_cli.errors import ConfigError
 from border_cli.recorder.read import read_metrics
 
 Capture = pytest.CaptureFixture[str]

@@ -35,14 +35,12 @@ from border_cli.agent.config import (
     Td3Config,
     TqcConfig,
 )
-from border_cli.core.config import CheckpointConfig, RunConfig
-from border_cli.core.errors import CheckpointError, Interrupted, RunDeleted
-from border_cli.core.files import checksum
 from border_cli.core.interfaces import ActorStats, ReplayBuffer
 from border_cli.core.output import Progress, Recorder, RecordStep
 from border_cli.core.stop import SaveFlag, StopFlag
 from border_cli.core.types import Metrics
 from border_cli.env.config import GymConfig, Vectorization
+from border_cli.errors import CheckpointError, Interrupted, RunDeleted
 from border_cli.evaluator.config import EpisodesConfig
 from border_cli.launch.build import (
     build_agent,
@@ -68,7 +66,9 @@ from border_cli.run.checkpoint_files import Saved, read_checkpoint
 from border_cli.run.finding import resumable
 from border_cli.run.manifest import read_manifest, write_manifest
 from border_cli.run.status import read_run
+from border_cli.settings.run import CheckpointConfig, RunConfig
 from border_cli.step_processor.config import NStepConfig
+from border_cli.system.files import checksum
 from border_cli.trainer.config import AsyncConfig, OfflineConfig, SyncConfig
 
 PACE = {

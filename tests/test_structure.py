@@ -20,40 +20,43 @@ GROUPS = (
     "evaluator",
     "recorder",
 )
-PARTS = {
-    *("core", "registry", "nn", "process", "run", "trainer", "dataset", "cluster"),
-    *GROUPS,
-}
+BASE = {"words", "errors", "settings", "core", "system"}
+PARTS = {*BASE, *("messages", "registry", "nn", "run", "trainer", "dataset", "cluster"), *GROUPS}
 
 ALLOWED: dict[str, set[str]] = {
-    "core": set(),
-    "registry": {"core"},
-    "nn": {"core"},
-    "run": {"core"},
-    "trainer": {"core", "registry"},
-    "config": {"core", "registry", "run", "hydra_plugin"},
+    "words": set(),
+    "errors": {"words"},
+    "messages": {"words"},
+    "settings": {"words", "errors"},
+    "core": {"words", "errors", "settings"},
+    "system": {"words", "errors", "settings", "core"},
+    "registry": BASE,
+    "nn": BASE,
+    "run": BASE,
+    "trainer": BASE | {"registry"},
+    "config": BASE | {"registry", "run", "hydra_plugin"},
     "hydra_plugin": set(),
-    **{group: {"core", "registry"} for group in GROUPS},
-    "agent": {"core", "registry", "nn"},
-    "process": {"core"},
-    "cluster": {"core", "process"},
-    "actor_manager": {"core", "registry", "process", "cluster"},
-    "evaluator": {"core", "registry", "process", "cluster"},
-    "dataset": {"core"},
+    **{group: BASE | {"registry"} for group in GROUPS},
+    "agent": BASE | {"registry", "nn"},
+    "cluster": BASE,
+    "actor_manager": BASE | {"registry", "cluster"},
+    "evaluator": BASE | {"registry", "cluster"},
+    "dataset": BASE,
     # From settings to a running run: what puts the parts together may know all of them.
     "launch": PARTS | {"config", ""},
     "api": PARTS | {"launch", "config", ""},
     "sweep": PARTS | {"launch", "config", "hydra_plugin", ""},
-    "analysis": {"core", "run", "recorder"},
+    "analysis": BASE | {"run", "recorder"},
     # The terminal is shared with the panel, and the statistics of a run are shown as tables.
     "cli": {
-        *("core", "registry", "run", "config", "launch", "sweep", "api", ""),
-        *("recorder", "trainer", "dataset", "process", "analysis", "cluster"),
+        *BASE,
+        *("messages", "registry", "run", "config", "launch", "sweep", "api", ""),
+        *("recorder", "trainer", "dataset", "analysis", "cluster"),
     },
     # A repository of a user, who needs neither the program's inside nor other components.
-    "template": {"core", "registry", "nn", "agent", ""},
+    "template": BASE | {"registry", "nn", "agent", ""},
     "__main__": {"cli"},
-    "__init__": {"core", "config", "api", "analysis"},
+    "__init__": BASE | {"config", "api", "analysis"},
 }
 
 # What is built around the core, and could be left away from what it promises.
@@ -64,7 +67,7 @@ EDGE = {
 
 FOREIGN = {
     "torch": {"agent", "nn", "template"},
-    "multiprocessing": {"process", "actor_manager", "evaluator", "sweep"},
+    "multiprocessing": {"system", "actor_manager", "evaluator", "sweep"},
     "gymnasium": {"env", "template"},
     "minari": {"dataset"},
     "ray": {"cluster"},
@@ -79,7 +82,7 @@ FOREIGN = {
     "plotext": {"analysis"},
     "PIL": {"evaluator"},
     "imageio_ffmpeg": {"evaluator"},
-    "psutil": {"core", "run"},
+    "psutil": {"system", "run"},
 }
 
 

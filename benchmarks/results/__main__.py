@@ -33,8 +33,8 @@ from benchmarks.results.rows import ROWS
 from benchmarks.results.settings import settings_of
 from benchmarks.results.work import make_all, to_make
 from benchmarks.table import say
-from border_cli.core.errors import BorderError
-from border_cli.core.words import counted, did_you_mean
+from border_cli.errors import BorderError
+from border_cli.words import counted, did_you_mean
 
 SHOWN_CHANGES = 3
 

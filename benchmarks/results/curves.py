@@ -13,7 +13,7 @@ import numpy as np
 from benchmarks.results.cells import Content
 from border_cli.analysis.curves import RunCurve, report
 from border_cli.analysis.drawing import drawn
-from border_cli.core.words import counted
+from border_cli.words import counted
 
 Curves = Mapping[str, Mapping[int, Content]]  # label -> cells by seed
 

@@ -17,8 +17,8 @@ from benchmarks.results.judging import (
 )
 from benchmarks.results.kinds import Cell, Peer, Recording, Row, Run
 from benchmarks.results.rows import EPISODES, ROWS
-from border_cli.core.errors import BorderError
-from border_cli.core.words import counted
+from border_cli.errors import BorderError
+from border_cli.words import counted
 
 PAGE = ROOT / "docs" / "results.md"
 TEMPLATE = Path(__file__).with_name("page.md")

@@ -13,8 +13,8 @@ from benchmarks.results.kinds import Peer, Recording, Row, Run
 from benchmarks.results.rows import recording_of, run_of
 from border_cli.agent.config import DqnConfig
 from border_cli.config.compose import Composer
-from border_cli.core.config import RunConfig
 from border_cli.core.seeding import Branch, derived_seed
+from border_cli.settings.run import RunConfig
 
 # What does not change what is learned.
 APART = {"seed", "name", "run_dir", "resume", "dry_run", "quiet", "imports", "objective"}

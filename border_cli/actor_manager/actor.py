@@ -10,14 +10,14 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from border_cli.actor_manager.weights import ArrayForms, WeightSource
-from border_cli.core.config import ActorManagerConfig
-from border_cli.core.errors import CheckpointError
 from border_cli.core.interfaces import Env, EnvFactory, Policy, PolicyFactory, StepProcessor
 from border_cli.core.returns import DiscountedReturns, Moments
 from border_cli.core.rows import columns_of, concatenate, transitions_of
 from border_cli.core.seeding import ActorStream, Branch, derived_seed, generator
 from border_cli.core.timing import ACTOR_SECTIONS, Clock, MonotonicClock
 from border_cli.core.types import Array, Beat, Episode, Experience, State, Step, Transitions
+from border_cli.errors import CheckpointError
+from border_cli.settings.run import ActorManagerConfig
 
 ACT, ENV_STEP, PROCESS, SEND, BLOCKED = range(len(ACTOR_SECTIONS))
 

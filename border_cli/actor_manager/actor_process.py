@@ -24,9 +24,9 @@ from border_cli.actor_manager.shared_channel import (
     wait_for,
 )
 from border_cli.actor_manager.shared_weights import SharedWeightSlot
-from border_cli.core.errors import BadStep
-from border_cli.process.child import READY, Pipe
-from border_cli.process.start import unpack
+from border_cli.errors import BadStep
+from border_cli.system.child import READY, Pipe
+from border_cli.system.start import unpack
 
 REPORT_EVERY = 64  # steps between two reports of where the time went
 

@@ -44,9 +44,9 @@ from border_cli.cluster.connection import ClusterSettings, connect
 from border_cli.cluster.head import HeadWatch
 from border_cli.cluster.nodes import Needs, check_nodes, options_of
 from border_cli.cluster.remote import import_path, log_what_is_printed
-from border_cli.core.errors import RunFailed
 from border_cli.core.timing import ACTOR_SECTIONS, Clock, MonotonicClock
-from border_cli.process.child import READY, Pipe
+from border_cli.errors import RunFailed
+from border_cli.system.child import READY, Pipe
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ import numpy as np
 from border_cli.actor_manager.message_ring import MessageRing
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.timing import ACTOR_SECTIONS
-from border_cli.process.shared_memory import WakePipe, floats, integers
+from border_cli.system.shared_memory import WakePipe, floats, integers
 
 # Words that the learner writes.
 CLOSING: Final = 0  # 1: return what is under way and end

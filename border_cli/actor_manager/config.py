@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from border_cli.core.config import AUTO, ActorManagerConfig, StartMethod
-from border_cli.core.settings import LONGEST_WAIT_S, setting
 from border_cli.registry import ACTOR_MANAGERS
+from border_cli.settings.base import LONGEST_WAIT_S, setting
+from border_cli.settings.run import AUTO, ActorManagerConfig, StartMethod
 
 
 @dataclass(kw_only=True)

@@ -26,8 +26,8 @@ from typing import Final
 from border_cli.actor_manager.remote_actor import Answer
 from border_cli.actor_manager.restarts import Restarts
 from border_cli.cluster.calls import Kind, Place, Report, Transport
-from border_cli.core.errors import ActorCrashed, RunFailed
-from border_cli.core.words import counted
+from border_cli.errors import ActorCrashed, RunFailed
+from border_cli.words import counted
 
 log = logging.getLogger(__name__)
 

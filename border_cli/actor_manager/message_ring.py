@@ -31,7 +31,7 @@ from border_cli.core.rows import (
 )
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Episode, Experience, Form, Transitions
-from border_cli.process.shared_memory import SharedArrays, fence, floats, integers
+from border_cli.system.shared_memory import SharedArrays, fence, floats, integers
 
 EPISODE: Final = 2  # numbers per episode: score, length; what its `info` said follows
 RETURNS: Final = 3  # numbers of running returns per message: count, mean, squares

@@ -33,9 +33,9 @@ from border_cli.core.interfaces import ActorManager, ActorStats
 from border_cli.core.stop import Pulse
 from border_cli.core.timing import Clock
 from border_cli.core.types import Experience, Metrics, Snapshot, State
-from border_cli.process.child_process import ChildProcess
-from border_cli.process.shared_memory import WakePipe, fence
-from border_cli.process.start import pack, start_context
+from border_cli.system.child_process import ChildProcess
+from border_cli.system.shared_memory import WakePipe, fence
+from border_cli.system.start import pack, start_context
 
 MESSAGES_PER_RING = 4  # of `n_buffer` rows, which may wait for the learner, per actor
 KILLED_S = 5.0  # within which killed processes are gone

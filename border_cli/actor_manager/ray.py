@@ -41,17 +41,17 @@ from border_cli.actor_manager.shared_weights import SharedWeightSlot
 from border_cli.cluster.connection import ClusterSettings, refuse_without_ray
 from border_cli.cluster.nodes import Needs
 from border_cli.cluster.travel import modules_of_recipe, travelling
-from border_cli.core.config import AUTO, StartMethod
-from border_cli.core.errors import RunFailed
 from border_cli.core.interfaces import ActorManager, ActorStats
 from border_cli.core.rows import storage_nbytes
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.stop import Pulse
 from border_cli.core.timing import ACTOR_SECTIONS, Clock, SharesSince
 from border_cli.core.types import Experience, Metrics, Snapshot, State
-from border_cli.process.child_process import ChildProcess
-from border_cli.process.shared_memory import WakePipe, fence
-from border_cli.process.start import pack, start_context, wait_for
+from border_cli.errors import RunFailed
+from border_cli.settings.run import AUTO, StartMethod
+from border_cli.system.child_process import ChildProcess
+from border_cli.system.shared_memory import WakePipe, fence
+from border_cli.system.start import pack, start_context, wait_for
 
 log = logging.getLogger(__name__)
 

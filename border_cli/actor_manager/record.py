@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Self
 
-from border_cli.core.errors import CheckpointError
 from border_cli.core.interfaces import ActorStats
 from border_cli.core.timing import Clock
 from border_cli.core.types import State
-from border_cli.core.words import counted
+from border_cli.errors import CheckpointError
+from border_cli.words import counted
 
 log = logging.getLogger(__name__)
 

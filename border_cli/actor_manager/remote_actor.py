@@ -23,11 +23,11 @@ from border_cli.actor_manager.actor import Actor, ActorFactory, Message
 from border_cli.actor_manager.shared_weights import unpacked
 from border_cli.cluster.calls import Place
 from border_cli.cluster.remote import add_import_path
-from border_cli.core.config import ActorManagerConfig
-from border_cli.core.errors import BadStep
 from border_cli.core.rows import concatenate
 from border_cli.core.types import Snapshot
-from border_cli.process.start import unpack
+from border_cli.errors import BadStep
+from border_cli.settings.run import ActorManagerConfig
+from border_cli.system.start import unpack
 
 MOST_LOGGED: Final = 100  # records per answer
 NEVER_FULL: Final = 2**31  # samples

@@ -13,7 +13,7 @@ import re
 from pathlib import Path
 from typing import NoReturn, TypeAlias
 
-from border_cli.core.errors import ActorCrashed
+from border_cli.errors import ActorCrashed
 
 log = logging.getLogger(__name__)
 

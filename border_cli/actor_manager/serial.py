@@ -8,9 +8,9 @@ from typing import Any, Self
 
 from border_cli.actor_manager.actor import ActorFactory, Message
 from border_cli.actor_manager.worker import LocalActorManager, Worker
-from border_cli.core.config import ActorManagerConfig
 from border_cli.core.timing import Clock
 from border_cli.core.types import Experience, Metrics, State
+from border_cli.settings.run import ActorManagerConfig
 
 
 class SerialActorManager(LocalActorManager):

@@ -23,7 +23,7 @@ from border_cli.actor_manager.message_ring import (
 )
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.timing import ACTOR_SECTIONS
-from border_cli.process.shared_memory import WakePipe, fence, floats, integers
+from border_cli.system.shared_memory import WakePipe, fence, floats, integers
 
 # Words that the learner writes.
 GRANTED: Final = 0  # samples that the actor may have made in all

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from border_cli.actor_manager.weights import ArrayForms
 from border_cli.core.types import Form, Snapshot
-from border_cli.process.shared_memory import SharedArrays, fence, integers
+from border_cli.system.shared_memory import SharedArrays, fence, integers
 
 # Integers of each of the two places in shared memory.
 WRITING: Final = 0  # version that is being written, or was written last

@@ -27,12 +27,12 @@ from border_cli.actor_manager.shared_channel import (
     WAITS_FOR,
     SharedChannel,
 )
-from border_cli.core.errors import ActorCrashed, RunFailed
 from border_cli.core.interfaces import ActorStats
 from border_cli.core.stop import Pulse
 from border_cli.core.timing import ACTOR_SECTIONS, Clock
-from border_cli.process.child_process import ChildProcess
-from border_cli.process.shared_memory import WakePipe
+from border_cli.errors import ActorCrashed, RunFailed
+from border_cli.system.child_process import ChildProcess
+from border_cli.system.shared_memory import WakePipe
 
 log = logging.getLogger(__name__)
 

@@ -14,10 +14,10 @@ from border_cli.actor_manager.actor import Actor, ActorFactory, Message, Send
 from border_cli.actor_manager.config import ThreadConfig
 from border_cli.actor_manager.rate_limiter import Closed
 from border_cli.actor_manager.worker import LocalActorManager, Worker
-from border_cli.core.errors import ActorHung, RunFailed
 from border_cli.core.interfaces import ActorStats
 from border_cli.core.timing import Clock
 from border_cli.core.types import Experience, Metrics, State
+from border_cli.errors import ActorHung, RunFailed
 
 log = logging.getLogger(__name__)
 

@@ -16,12 +16,12 @@ from border_cli.actor_manager.rate_limiter import RateLimiter
 from border_cli.actor_manager.record import ActorRecord, SavedActor, SavedActors, rows_in_proxy
 from border_cli.actor_manager.restarts import Restarts
 from border_cli.actor_manager.weights import WeightSlot
-from border_cli.core.config import ActorManagerConfig
-from border_cli.core.errors import BadStep
 from border_cli.core.interfaces import ActorManager, ActorStats
 from border_cli.core.stop import Heartbeat
 from border_cli.core.timing import ACTOR_SECTIONS, Clock
 from border_cli.core.types import Snapshot, State
+from border_cli.errors import BadStep
+from border_cli.settings.run import ActorManagerConfig
 
 log = logging.getLogger(__name__)
 

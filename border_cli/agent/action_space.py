@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from border_cli.core.errors import ConfigError
 from border_cli.core.spaces import (
     BoxSpace,
     DiscreteSpace,
@@ -17,6 +16,7 @@ from border_cli.core.spaces import (
     LeafSpace,
     MultiDiscreteSpace,
 )
+from border_cli.errors import ConfigError
 from border_cli.registry import AGENTS
 
 

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 from border_cli.agent.learner_config import LearnerConfig
-from border_cli.core.settings import setting
+from border_cli.settings.base import setting
 
 
 class ActorCritics(StrEnum):

@@ -19,10 +19,10 @@ from border_cli.agent.config import BcConfig
 from border_cli.agent.continuous_policies import DeterministicPolicy, GaussianPolicy
 from border_cli.agent.policies import CategoricalPolicy
 from border_cli.agent.torch_agent import TorchAgent, gradient_step
-from border_cli.core.errors import ConfigError
 from border_cli.core.interfaces import PolicyFactory
 from border_cli.core.spaces import DiscreteSpace, EnvSpec
 from border_cli.core.types import Update
+from border_cli.errors import ConfigError
 from border_cli.nn import distributions
 from border_cli.nn.network import Network
 from border_cli.nn.tensor_batch import TensorBatch

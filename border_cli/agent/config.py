@@ -26,9 +26,9 @@ from border_cli.agent.value_config import (
     QrdqnConfig,
     ValueConfig,
 )
-from border_cli.core.config import AgentConfig, MatmulPrecision
-from border_cli.core.settings import setting
 from border_cli.registry import AGENTS
+from border_cli.settings.base import setting
+from border_cli.settings.run import AgentConfig, MatmulPrecision
 
 __all__ = [
     "ActorCriticConfig",

@@ -10,9 +10,9 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from border_cli.core.config import Activation, AgentConfig, Matmul, MatmulPrecision
-from border_cli.core.settings import setting
 from border_cli.registry import NETWORKS
+from border_cli.settings.base import setting
+from border_cli.settings.run import Activation, AgentConfig, Matmul, MatmulPrecision
 
 if TYPE_CHECKING:
     from border_cli.core.spaces import Space

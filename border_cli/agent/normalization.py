@@ -20,9 +20,9 @@ import torch
 from torch import Tensor, nn
 
 from border_cli.agent.learner_config import LearnerConfig
-from border_cli.core.errors import ConfigError
 from border_cli.core.returns import Moments
 from border_cli.core.types import Transitions
+from border_cli.errors import ConfigError
 from border_cli.nn.architecture import Architecture
 from border_cli.nn.encoding import encode, measured_columns
 from border_cli.nn.features import Features

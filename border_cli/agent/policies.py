@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.agent.value_config import Exploration, ValueConfig
-from border_cli.core.errors import ConfigError
 from border_cli.core.interfaces import Policy
 from border_cli.core.seeding import restore_generator
 from border_cli.core.spaces import BoxSpace, DiscreteSpace, LeafSpace, MultiDiscreteSpace
 from border_cli.core.types import Array, Snapshot, State, num_rows
+from border_cli.errors import ConfigError
 from border_cli.nn.numpy_network import MakeActing
 
 BLOCK = 1024  # random numbers drawn at once

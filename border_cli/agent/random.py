@@ -8,10 +8,10 @@ from typing import Any
 
 from border_cli.agent.config import RandomConfig
 from border_cli.agent.policies import RandomPolicy
-from border_cli.core.errors import CheckpointError
 from border_cli.core.interfaces import Agent, PolicyFactory
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Batch, Snapshot, Update
+from border_cli.errors import CheckpointError
 from border_cli.nn.device import resolve_device
 
 

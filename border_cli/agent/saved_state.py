@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Protocol
 from torch import Tensor, nn
 
 from border_cli.agent.learner_config import LearnerConfig
-from border_cli.core.errors import CheckpointError
+from border_cli.errors import CheckpointError
 
 log = logging.getLogger(__name__)
 

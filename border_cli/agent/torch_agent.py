@@ -19,7 +19,6 @@ from border_cli.agent.augmentation import shifted_batch
 from border_cli.agent.learner_config import LearnerConfig
 from border_cli.agent.normalization import Normalization
 from border_cli.agent.saved_state import MATMUL, Part, SavedState
-from border_cli.core.config import MatmulPrecision
 from border_cli.core.interfaces import Agent
 from border_cli.core.returns import Moments
 from border_cli.core.seeding import derived_seed
@@ -31,6 +30,7 @@ from border_cli.nn.numpy_network import ActingNetwork, MakeActing, MakeEncoder, 
 from border_cli.nn.optimizer import EPSILON, Optimizer, make_optimizer
 from border_cli.nn.saving import copied_arrays, copied_state, first_not_finite
 from border_cli.nn.tensor_batch import TensorBatch, TensorBatches, empty_batch
+from border_cli.settings.run import MatmulPrecision
 
 P = ParamSpec("P")
 R = TypeVar("R")

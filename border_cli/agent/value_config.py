@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import ClassVar
 
 from border_cli.agent.learner_config import LearnerConfig, Loss
-from border_cli.core.settings import setting
+from border_cli.settings.base import setting
 
 
 class Exploration(StrEnum):

@@ -24,7 +24,7 @@ from border_cli.analysis.statistics import (
     profile,
     resampled,
 )
-from border_cli.core.words import counted, listed
+from border_cli.words import counted, listed
 
 POINTS = 200  # of a curve whose runs were not evaluated at the same steps
 THRESHOLDS = 101  # of a performance profile

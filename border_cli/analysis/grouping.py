@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from border_cli.analysis.curves import NAMED, X_NAMES, RunCurve
 from border_cli.analysis.load import Run
-from border_cli.core.errors import CheckpointError, ConfigError
-from border_cli.core.words import counted, did_you_mean, listed, shortest, unknown
+from border_cli.errors import CheckpointError, ConfigError
+from border_cli.words import counted, did_you_mean, listed, shortest, unknown
 
 SCORE, NORMALIZED = "eval/return", "eval/normalized_score"
 STOPPED = "stop_at_score reached"  # an exit reason

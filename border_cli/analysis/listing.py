@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from border_cli.analysis.load import Run
-from border_cli.core.errors import ConfigError
-from border_cli.core.files import METRICS, readable_bytes
-from border_cli.core.words import did_you_mean
+from border_cli.errors import ConfigError
 from border_cli.recorder.read import last_rows, number
+from border_cli.system.files import METRICS, readable_bytes
+from border_cli.words import did_you_mean
 
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 SPANS = ("duration", "age")  # compared in seconds; `90`, `15m`, `2h`, `7d`

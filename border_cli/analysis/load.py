@@ -13,12 +13,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from border_cli.core.errors import CheckpointError, ConfigError, MissingPackage
-from border_cli.core.files import METRICS, SETTINGS
-from border_cli.core.words import unknown
+from border_cli.errors import CheckpointError, ConfigError, MissingPackage
 from border_cli.recorder.read import read_metrics, rows_with
 from border_cli.run.layout import RUN
 from border_cli.run.status import RUN_JSON, read_run, running, status_without_record
+from border_cli.system.files import METRICS, SETTINGS
+from border_cli.words import unknown
 
 if TYPE_CHECKING:
     import numpy as np

@@ -16,8 +16,8 @@ from omegaconf import OmegaConf
 
 from border_cli.cli.flags import FLAGS, Arguments, read_arguments
 from border_cli.config.compose import Composer, composing
-from border_cli.core.errors import BorderError, ConfigError
-from border_cli.core.words import unknown
+from border_cli.errors import BorderError, ConfigError
+from border_cli.words import unknown
 
 HIDDEN_GROUPS = ("schema", "hydra")
 # bash replaces what follows the last `=` alone, and zsh must quote the brackets of a list.

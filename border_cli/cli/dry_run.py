@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from contextlib import closing
 
 from border_cli.config.job import Job
-from border_cli.core.machine import free_memory
 from border_cli.core.stop import Heartbeat, StopFlag
-from border_cli.core.words import size
 from border_cli.launch.build import build_evaluator
 from border_cli.launch.dry_build import Tried, dry_build
 from border_cli.launch.effective import effective_settings
@@ -16,6 +14,8 @@ from border_cli.launch.header import doubts, header_lines
 from border_cli.launch.jobs import job_name
 from border_cli.launch.needs import Needs, refuse_unmet, training_needs
 from border_cli.recorder import terminal
+from border_cli.system.machine import free_memory
+from border_cli.words import size
 
 
 def show(jobs: Sequence[Job]) -> None:

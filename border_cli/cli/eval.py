@@ -25,11 +25,11 @@ from border_cli.cli.plain_command import (
     truth,
     whole,
 )
-from border_cli.core.errors import ConfigError
-from border_cli.core.files import expanded
-from border_cli.core.words import counted
+from border_cli.errors import ConfigError
 from border_cli.launch.monitor import expect, monitored
 from border_cli.launch.signals import EarlySignals
+from border_cli.system.files import expanded
+from border_cli.words import counted
 
 if TYPE_CHECKING:
     from border_cli.core.interfaces import Evaluation

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from border_cli.cli.plain_command import Parser
-from border_cli.core.errors import ConfigError
+from border_cli.errors import ConfigError
 
 FLAGS = (
     ("-m, --multirun", "runs a job for each combination of values: seed=0,1,2 agent=dqn,random"),

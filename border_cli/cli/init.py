@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from border_cli.cli.plain_command import plain_command, read_pairs, text
-from border_cli.core.errors import ConfigError, reachable
-from border_cli.core.words import counted, shell_command, shortest
+from border_cli.errors import ConfigError, reachable
 from border_cli.launch.signals import EarlySignals
+from border_cli.words import counted, shell_command, shortest
 
 TEMPLATE = Path(__file__).parents[1] / "template"
 TEMPLATE_NAME = "my_experiments"  # of the package in the template; replaced wherever it occurs

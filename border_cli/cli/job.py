@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from border_cli.config.compose import Composer, composing
 from border_cli.config.job import Job
 from border_cli.config.overrides import normalized
-from border_cli.core.messages import say
-from border_cli.core.words import visible
 from border_cli.launch.monitor import STALL_TIMEOUT_S, expect
 from border_cli.launch.startup import collect_from_here
+from border_cli.messages import say
+from border_cli.words import visible
 
 if TYPE_CHECKING:
     from border_cli.cli.flags import Arguments

@@ -11,7 +11,7 @@ from importlib.resources.abc import Traversable
 
 from border_cli.cli.flags import FLAGS
 from border_cli.config.search_path import OURS, opened, user_folders
-from border_cli.core.config import RunConfig
+from border_cli.settings.run import RunConfig
 
 ABOUT = """\
 border-train [FLAGS] [GROUP=OPTION …] [SETTING=VALUE …]

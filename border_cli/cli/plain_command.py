@@ -15,19 +15,19 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from border_cli import __version__
-from border_cli.core.errors import (
+from border_cli.errors import (
     BorderError,
     CheckpointError,
     ConfigError,
     Interrupted,
     reachable,
 )
-from border_cli.core.files import expanded
-from border_cli.core.foreign import keep_runs_off_path
-from border_cli.core.messages import complain
-from border_cli.core.words import shortest, unknown
 from border_cli.launch.signals import EarlySignals, early_signals
 from border_cli.launch.startup import set_up_threads
+from border_cli.messages import complain
+from border_cli.system.files import expanded
+from border_cli.system.foreign import keep_runs_off_path
+from border_cli.words import shortest, unknown
 
 Reader = Callable[[str, str], Any]  # from a key and what is typed behind it to its value
 

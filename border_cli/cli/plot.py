@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from border_cli.cli.plain_command import Parser, plain_command
-from border_cli.core.errors import CheckpointError, ConfigError, MissingPackage
-from border_cli.core.messages import complain
-from border_cli.core.words import counted
+from border_cli.errors import CheckpointError, ConfigError, MissingPackage
 from border_cli.launch.signals import EarlySignals
+from border_cli.messages import complain
+from border_cli.words import counted
 
 if TYPE_CHECKING:
     from border_cli.analysis.grouping import Reference

@@ -14,9 +14,9 @@ from rich.text import Text
 from border_cli.analysis import tables
 from border_cli.analysis.chart import LINE, chart, color, mark
 from border_cli.analysis.curves import Report
-from border_cli.core.errors import RunFailed
-from border_cli.core.files import write_bytes
+from border_cli.errors import RunFailed
 from border_cli.recorder.terminal import make_console, make_table
+from border_cli.system.files import write_bytes
 
 NAME_CHARACTERS = 20  # of a name in a narrow terminal
 BETWEEN = 3  # characters between two columns

@@ -21,7 +21,7 @@ from border_cli.cli.plain_command import (
     truth,
     whole,
 )
-from border_cli.core.errors import ConfigError, RunFailed
+from border_cli.errors import ConfigError, RunFailed
 from border_cli.launch.monitor import expect, monitored
 from border_cli.launch.signals import EarlySignals
 

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from border_cli.api import load_agent
-from border_cli.core.errors import ConfigError
 from border_cli.core.interfaces import Agent
 from border_cli.core.types import PAST_SCHEDULES, Snapshot
-from border_cli.core.words import setting, shell_command
+from border_cli.errors import ConfigError
 from border_cli.launch.effective import EffectiveSettings
 from border_cli.launch.play import RANDOM, Player, Recorded, random_agent, split_episodes
 from border_cli.recorder import terminal
 from border_cli.run.finding import find_checkpoint
+from border_cli.words import setting, shell_command
 
 OFFLINE_AGENT = "iql"  # learns from any data; what to try first
 

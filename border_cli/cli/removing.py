@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from border_cli.analysis.load import Run, find_runs
-from border_cli.core.errors import BorderError, ConfigError
-from border_cli.core.messages import complain, say
-from border_cli.core.words import counted, size
+from border_cli.errors import BorderError, ConfigError
+from border_cli.messages import complain, say
 from border_cli.run.removal import (
     prune,
     refuse_removal,
@@ -22,6 +21,7 @@ from border_cli.run.removal import (
     run_nbytes,
     surplus_of,
 )
+from border_cli.words import counted, size
 
 MOST_LISTED = 10
 

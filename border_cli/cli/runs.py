@@ -22,13 +22,13 @@ from border_cli.analysis.difference import differences
 from border_cli.analysis.listing import SPANS, Row, ordered, row_of, row_of_job, where
 from border_cli.analysis.load import Run, find_runs
 from border_cli.cli.plain_command import Parser, plain_command, until_nobody_reads
-from border_cli.core.errors import ConfigError
-from border_cli.core.messages import say
-from border_cli.core.words import counted, visible
+from border_cli.errors import ConfigError
 from border_cli.launch.signals import EarlySignals
 from border_cli.launch.startup import not_collecting
+from border_cli.messages import say
 from border_cli.recorder import figures
 from border_cli.run.sweep_folder import read_sweep
+from border_cli.words import counted, visible
 
 OUTPUTS = Path("outputs")  # where runs are written by default
 HELP = """\

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from border_cli import __version__
 from border_cli.cli.flags import Arguments, read_arguments
-from border_cli.core.errors import BorderError, ConfigError, reachable
-from border_cli.core.foreign import keep_runs_off_path
-from border_cli.core.messages import complain
+from border_cli.errors import BorderError, ConfigError, reachable
 from border_cli.launch.monitor import monitored
 from border_cli.launch.signals import early_signals
 from border_cli.launch.startup import not_collecting, set_up_threads
+from border_cli.messages import complain
+from border_cli.system.foreign import keep_runs_off_path
 
 if TYPE_CHECKING:
     from border_cli.cli.job import RunJob

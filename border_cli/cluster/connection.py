@@ -23,8 +23,8 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from border_cli.cluster.travel import runtime_env
-from border_cli.core.errors import ClusterRefused, MissingPackage
-from border_cli.core.threads import available_cores
+from border_cli.errors import ClusterRefused, MissingPackage
+from border_cli.system.threads import available_cores
 
 PACKAGE: Final = "border-cli[ray]"
 AUTO: Final = "auto"

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from border_cli.cluster.remote import why
-from border_cli.core.errors import BadStep, RunFailed
-from border_cli.core.threads import BLAS_VARIABLES
-from border_cli.core.words import counted
+from border_cli.errors import BadStep, RunFailed
+from border_cli.system.threads import BLAS_VARIABLES
+from border_cli.words import counted
 
 log = logging.getLogger(__name__)
 

@@ -22,10 +22,10 @@ from typing import Any, Final
 from border_cli.cluster.connection import ClusterSettings, connect
 from border_cli.cluster.nodes import Needs, check_nodes, options_of
 from border_cli.cluster.remote import log_what_is_printed, why
-from border_cli.core.config import StartMethod
-from border_cli.process.child import READY, Pipe
-from border_cli.process.child_process import ChildProcess
-from border_cli.process.start import start_context, wait_for
+from border_cli.settings.run import StartMethod
+from border_cli.system.child import READY, Pipe
+from border_cli.system.child_process import ChildProcess
+from border_cli.system.start import start_context, wait_for
 
 # Orders of the command, each with the number of its job.
 START: Final = "start"  # `Work`

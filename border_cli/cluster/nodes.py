@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from border_cli.cluster.connection import Cluster
-from border_cli.core.errors import ClusterRefused
-from border_cli.core.words import counted, nearest
+from border_cli.errors import ClusterRefused
+from border_cli.words import counted, nearest
 
 ANSWER_S = 60.0  # for a node's answer: a first worker process on a slow disk, an environment
 UNLIMITED = 1_000_000  # actors that fit where they ask for nothing
@@ -118,7 +118,7 @@ def _asking() -> tuple[Callable[[], str], Callable[[str, bytes | None], str]]:
                     "every node"
                 )
             if trial is not None:
-                from border_cli.process.start import unpack
+                from border_cli.system.start import unpack
 
                 unpack(trial)()
         except ModuleNotFoundError as error:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from border_cli.core.foreign import keep_runs_off_path
+from border_cli.system.foreign import keep_runs_off_path
 
 log = logging.getLogger(__name__)
 

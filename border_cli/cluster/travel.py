@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from border_cli.core.errors import ClusterRefused
+from border_cli.errors import ClusterRefused
 
 # What Ray leaves out of the folders that travel, besides what their `.gitignore` names.
 EXCLUDED = ("outputs", "multirun", "node_modules", "__pycache__", "venv", ".?*")

@@ -16,11 +16,11 @@ from border_cli.config.interpolation import plain
 from border_cli.config.overrides import OPTIONAL_GROUPS
 from border_cli.config.schemas import run_schema, schema_of
 from border_cli.config.sources import Part
-from border_cli.core.config import SECTIONS, RunConfig
-from border_cli.core.errors import ConfigError
-from border_cli.core.settings import Settings, flat
-from border_cli.core.words import nearest, shortest
+from border_cli.errors import ConfigError
 from border_cli.registry import GROUPS, RECORDERS
+from border_cli.settings.base import Settings, flat
+from border_cli.settings.run import SECTIONS, RunConfig
+from border_cli.words import nearest, shortest
 
 
 def unknown_setting(path: str, known: Sequence[str]) -> str:

@@ -48,10 +48,10 @@ from border_cli.config.sweep import (
     grid,
     is_plain,
 )
-from border_cli.core.config import RunConfig
-from border_cli.core.errors import ConfigError
-from border_cli.core.files import SETTINGS
+from border_cli.errors import ConfigError
 from border_cli.registry import register_builtin
+from border_cli.settings.run import RunConfig
+from border_cli.system.files import SETTINGS
 
 setup_globals()
 register_resolvers()

@@ -25,8 +25,8 @@ from border_cli.config.overrides import parsed
 from border_cli.config.saved import modules_of, yaml_text
 from border_cli.config.sources import TUNED, Files, Part
 from border_cli.config.tuned import add_tuned, drop_weaker_limits
-from border_cli.core.errors import ConfigError
-from border_cli.core.files import full_path
+from border_cli.errors import ConfigError
+from border_cli.system.files import full_path
 
 REFUSED = (ConfigError, HydraException, OmegaConfBaseException, yaml.YAMLError, ValueError)
 

@@ -10,9 +10,9 @@ from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
 
-from border_cli.core.config import SECTIONS
-from border_cli.core.settings import Settings
 from border_cli.registry import GROUPS
+from border_cli.settings.base import Settings
+from border_cli.settings.run import SECTIONS
 
 if TYPE_CHECKING:
     from border_cli.config.job import Job

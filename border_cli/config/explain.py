@@ -18,9 +18,9 @@ from yaml import YAMLError  # type: ignore[import-untyped]
 
 from border_cli.config import check
 from border_cli.config.sources import Files
-from border_cli.core.errors import ConfigError
-from border_cli.core.words import shortest, unknown
+from border_cli.errors import ConfigError
 from border_cli.registry import GROUPS
+from border_cli.words import shortest, unknown
 
 _REFUSED = (HydraException, OmegaConfBaseException, YAMLError, ValueError, OSError)
 _IN_FILE = re.compile(r"In '([^']+)': ")

@@ -18,9 +18,9 @@ from contextlib import contextmanager
 from itertools import accumulate
 from pathlib import Path
 
-from border_cli.core.errors import ConfigError, place_of
-from border_cli.core.foreign import keep_runs_off_path, refuse_standard, run_of
-from border_cli.core.words import shortest
+from border_cli.errors import ConfigError, place_of
+from border_cli.system.foreign import keep_runs_off_path, refuse_standard, run_of
+from border_cli.words import shortest
 
 
 def names_in(value: object) -> list[str]:

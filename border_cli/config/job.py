@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from border_cli.core.config import RunConfig
+from border_cli.settings.run import RunConfig
 
 
 class Source(NamedTuple):

@@ -18,11 +18,11 @@ from border_cli.config.interpolation import ANY_ENV, env_part
 from border_cli.config.overrides import component_of, listed, parsed, run_to_resume
 from border_cli.config.saved import Saved, place, saved_components, saved_options, saved_settings
 from border_cli.config.sources import Files, opened
-from border_cli.core.errors import ConfigError
-from border_cli.core.files import SETTINGS, expanded
-from border_cli.core.words import shortest
+from border_cli.errors import ConfigError
 from border_cli.registry import GROUPS
 from border_cli.run.finding import find_run
+from border_cli.system.files import SETTINGS, expanded
+from border_cli.words import shortest
 
 
 def run_of_origin(origin: str) -> Path:

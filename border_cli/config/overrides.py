@@ -14,11 +14,11 @@ from omegaconf.errors import OmegaConfBaseException
 
 from border_cli.config.schemas import SCHEMA, takes_several
 from border_cli.config.sources import TUNED, Files, absolute
-from border_cli.core.config import AUTO
-from border_cli.core.errors import ConfigError
-from border_cli.core.files import full_path
-from border_cli.core.words import unknown
+from border_cli.errors import ConfigError
 from border_cli.registry import ENVS, GROUPS
+from border_cli.settings.run import AUTO
+from border_cli.system.files import full_path
+from border_cli.words import unknown
 
 OPTIONAL_GROUPS = (TUNED, "experiment")
 TRUST = "trust"  # see `without_trust`

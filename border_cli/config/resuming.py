@@ -21,15 +21,15 @@ from border_cli.config.saved import (
     resolved_yaml,
     saved_options,
 )
-from border_cli.core.config import AUTO, Objective, RunConfig, TrainerConfig
-from border_cli.core.errors import CheckpointError, ConfigError, reachable
-from border_cli.core.files import SETTINGS, SWEEP_JSON
-from border_cli.core.settings import flat
-from border_cli.core.words import setting, shortest
+from border_cli.errors import CheckpointError, ConfigError, reachable
 from border_cli.registry import GROUPS
 from border_cli.run.finding import resumable, run_around
 from border_cli.run.layout import refuse_foreign, remove_attempt
 from border_cli.run.status import RunLock, import_paths, read_run
+from border_cli.settings.base import flat
+from border_cli.settings.run import AUTO, Objective, RunConfig, TrainerConfig
+from border_cli.system.files import SETTINGS, SWEEP_JSON
+from border_cli.words import setting, shortest
 
 MAY_CHANGE = (  # these settings, and all that lies below them
     *(

@@ -32,10 +32,10 @@ from border_cli.config.imports import (
 from border_cli.config.interpolation import plain
 from border_cli.config.search_path import user_folders
 from border_cli.config.sources import Files, Part
-from border_cli.core.config import RecorderConfig, RunConfig, modules_of_env
-from border_cli.core.errors import CheckpointError, ConfigError
-from border_cli.core.files import SETTINGS, read_bytes, write_text
+from border_cli.errors import CheckpointError, ConfigError
 from border_cli.registry import GROUPS, register_builtin
+from border_cli.settings.run import RecorderConfig, RunConfig, modules_of_env
+from border_cli.system.files import SETTINGS, read_bytes, write_text
 
 HEADER = "# All settings of one run. `border-train -cd FOLDER -cn NAME` runs this file again.\n"
 BEFORE = "resolved-before.yaml"

@@ -9,8 +9,8 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from omegaconf import DictConfig, OmegaConf
 
-from border_cli.core.config import RecorderConfig, RunConfig
 from border_cli.registry import GROUPS
+from border_cli.settings.run import RecorderConfig, RunConfig
 
 SCHEMA = "schema"  # the folder of all schemas
 RUN = "run"

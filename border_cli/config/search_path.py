@@ -13,8 +13,8 @@ from importlib.metadata import EntryPoint, entry_points
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
-from border_cli.core.errors import ConfigError, place_of
-from border_cli.core.foreign import run_of
+from border_cli.errors import ConfigError, place_of
+from border_cli.system.foreign import run_of
 
 OURS = "border_cli.conf"
 ENVIRONMENT_VARIABLE = "BORDER_CONFIG_PATH"

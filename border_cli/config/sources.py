@@ -36,10 +36,10 @@ from omegaconf import DictConfig, OmegaConf
 
 from border_cli.config import schemas
 from border_cli.config.search_path import OURS
-from border_cli.core.errors import ConfigError
-from border_cli.core.words import shortest, unknown
+from border_cli.errors import ConfigError
 from border_cli.hydra_plugin import register as register_launchers
 from border_cli.registry import GROUPS, register_builtin
+from border_cli.words import shortest, unknown
 
 NAME = "border-train"
 TUNED = "tuned"  # the group of the values that agents, and pairs of agent and env, need

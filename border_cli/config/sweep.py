@@ -14,7 +14,7 @@ from omegaconf import DictConfig
 
 from border_cli.config.sources import Files
 from border_cli.config.tuned import LIMITS
-from border_cli.core.errors import ConfigError
+from border_cli.errors import ConfigError
 
 LAUNCHER = "hydra/launcher"
 BASIC_SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"  # its name in settings

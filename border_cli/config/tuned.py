@@ -30,11 +30,11 @@ from omegaconf import DictConfig, OmegaConf
 from border_cli.config.job import Source
 from border_cli.config.schemas import names_schema, parts_of
 from border_cli.config.sources import TUNED, Files, Part
-from border_cli.core.config import TrainerConfig
-from border_cli.core.errors import ConfigError
-from border_cli.core.settings import flat
-from border_cli.core.words import shortest
+from border_cli.errors import ConfigError
 from border_cli.registry import GROUPS
+from border_cli.settings.base import flat
+from border_cli.settings.run import TrainerConfig
+from border_cli.words import shortest
 
 # Each of them is sure to end a run; `trainer.stop_at_score` is not.
 LIMITS = ("trainer.max_opt_steps", "trainer.max_env_steps", "trainer.max_time_s")

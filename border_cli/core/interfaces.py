@@ -12,8 +12,6 @@ from typing import Any, ClassVar, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from border_cli.core.config import ReplayBufferConfig
-from border_cli.core.errors import CheckpointError, ConfigError
 from border_cli.core.returns import Moments
 from border_cli.core.seeding import derived_seed
 from border_cli.core.spaces import EnvSpec
@@ -30,6 +28,8 @@ from border_cli.core.types import (
     Transitions,
     Update,
 )
+from border_cli.errors import CheckpointError, ConfigError
+from border_cli.settings.run import ReplayBufferConfig
 
 
 class Policy(ABC):
@@ -457,51 +457,6 @@ class ActorManager(ABC):
         """Queue fill and similar, for records and the panel."""
 
 
-class NoActors(ActorManager):
-    """For a learner that needs no actors: starts nothing and makes no sample."""
-
-    reproducible = True
-    idle = True
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        pass
-
-    def publish(self, snapshot: Snapshot) -> None:
-        pass
-
-    def permit(self, samples_total: float) -> None:
-        pass
-
-    def receive(self, timeout_s: float = 0.0) -> list[Experience]:  # noqa: ARG002
-        return []
-
-    def stop(self) -> list[Experience]:
-        return []
-
-    def state_dict(self) -> State:
-        return {"actors": [], "samples": 0, "first": 0}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        pass
-
-    def stats(self) -> list[ActorStats]:
-        return []
-
-    def heartbeats(self) -> Sequence[Pulse]:
-        return []
-
-    def gauges(self) -> Metrics:
-        return {}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Film:
     """A short film of an evaluated episode."""
@@ -549,26 +504,6 @@ class Evaluator(ABC):
     @abstractmethod
     def close(self) -> None:
         """Frees its environments; may be called twice."""
-
-
-@dataclass(frozen=True, slots=True)
-class Confirmation:
-    """How a score that may end a run is confirmed.
-
-    The best of many evaluations was lucky in its few episodes; others do not share that luck.
-    """
-
-    threshold: float | None = None  # the score that ends the run
-    rounds: int = 0  # of other episodes
-
-    def evaluated(self, evaluator: Evaluator, policy: Policy) -> Evaluation:
-        """An evaluation, extended by more episodes while its score reaches the threshold."""
-        evaluation = evaluator.evaluate(policy)
-        for _ in range(self.rounds):
-            if self.threshold is None or evaluation.score < self.threshold:
-                break
-            evaluation = evaluator.extended(policy, evaluation)
-        return evaluation
 
 
 class EvaluationRunner(ABC):

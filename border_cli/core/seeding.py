@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from border_cli.core.errors import CheckpointError
+from border_cli.errors import CheckpointError
 
 
 class Branch(IntEnum):

@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple, Self, SupportsFloat, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from border_cli.core.errors import RunFailed
 from border_cli.core.returns import Moments
+from border_cli.errors import RunFailed
 
 # One observation stream: an array, or one array per key of a Dict space. Leading axis M, B or N.
 Array: TypeAlias = NDArray[Any] | dict[str, NDArray[Any]]

@@ -13,9 +13,9 @@ from secrets import token_hex
 from types import TracebackType
 from typing import Any, Self
 
-from border_cli.core.errors import BorderError, ConfigError
-from border_cli.core.machine import unwritable
 from border_cli.dataset.store import is_id, is_known, known_ids, missing_minari, root
+from border_cli.errors import BorderError, ConfigError
+from border_cli.system.machine import unwritable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

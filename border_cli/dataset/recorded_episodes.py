@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from border_cli.core.errors import ConfigError
 from border_cli.core.spaces import (
     BoxSpace,
     DictSpace,
@@ -23,6 +22,7 @@ from border_cli.core.spaces import (
     row_nbytes,
 )
 from border_cli.core.types import Array, Step, leaves, map_array, num_rows
+from border_cli.errors import ConfigError
 
 ROUNDING = 1e-4  # of the distance between two bounds
 GROUP = 64  # episodes stepped in parallel: one call of the step processor for all

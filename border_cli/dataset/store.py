@@ -8,8 +8,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from border_cli.core.errors import ConfigError, MissingPackage
-from border_cli.core.words import did_you_mean
+from border_cli.errors import ConfigError, MissingPackage
+from border_cli.words import did_you_mean
 
 EXTRA = "border-cli[offline]"
 ROOT = "MINARI_DATASETS_PATH"

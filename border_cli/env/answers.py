@@ -19,9 +19,9 @@ from gymnasium import spaces
 from numpy import ndarray
 from numpy.typing import NDArray
 
-from border_cli.core.errors import BadStep
 from border_cli.core.types import Array, map_array
 from border_cli.env.gym_spaces import carried_dtype
+from border_cli.errors import BadStep
 
 RESET: Final = "reset must return observation and info"
 STEP: Final = "step must return observation, reward, terminated, truncated and info"

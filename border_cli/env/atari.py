@@ -24,8 +24,8 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from numpy.typing import NDArray
 
-from border_cli.core.errors import ConfigError
-from border_cli.core.words import unknown
+from border_cli.errors import ConfigError
+from border_cli.words import unknown
 
 with warnings.catch_warnings():  # it adds filters of its own
     import ale_py

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, ClassVar, Self
 
-from border_cli.core.config import EnvConfig
-from border_cli.core.settings import setting
 from border_cli.env.atari_scores import SCORES
 from border_cli.registry import ENVS
+from border_cli.settings.base import setting
+from border_cli.settings.run import EnvConfig
 
 ATARI = "atari/"  # ids of ALE's games begin with it
 SUCCESS = "is_success"

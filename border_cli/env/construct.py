@@ -12,14 +12,14 @@ from typing import Any
 import gymnasium as gym
 from gymnasium import wrappers as gym_wrappers
 
-from border_cli.core.errors import ConfigError
-from border_cli.core.words import unknown
 from border_cli.env.config import GymConfig
 from border_cli.env.registered import (
     entry_of,
     import_named,
     missing_packages,
 )
+from border_cli.errors import ConfigError
+from border_cli.words import unknown
 
 # Wrappers for what agents do themselves, with one set of statistics that is saved with the model.
 SETTING_INSTEAD = {

@@ -9,10 +9,10 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from border_cli.core.errors import BadStep, ConfigError
 from border_cli.core.interfaces import GoalRewards
 from border_cli.core.spaces import BoxSpace, DictSpace, EnvSpec
 from border_cli.env.answers import Values, shown
+from border_cli.errors import BadStep, ConfigError
 
 REWARDS = Values(
     gym.spaces.Box(-np.inf, np.inf, (), np.float64),

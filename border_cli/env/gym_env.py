@@ -15,7 +15,6 @@ import numpy as np
 from numpy import ndarray
 from numpy.typing import NDArray
 
-from border_cli.core.errors import BadStep
 from border_cli.core.interfaces import Env
 from border_cli.core.seeding import derived_seed
 from border_cli.core.types import Array, Beat, Episode, State, Step, map_array
@@ -42,6 +41,7 @@ from border_cli.env.gym_spaces import (
 )
 from border_cli.env.pictures import choose_renderer, drawn_frame
 from border_cli.env.registered import missing_packages
+from border_cli.errors import BadStep
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,6 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from border_cli.core.errors import ConfigError
 from border_cli.core.spaces import (
     BoxSpace,
     DictSpace,
@@ -22,6 +21,7 @@ from border_cli.core.spaces import (
     allocate,
 )
 from border_cli.core.types import Array
+from border_cli.errors import ConfigError
 
 LEAVES = "Box, Discrete, MultiDiscrete"
 FLATTEN = "; env.wrappers=[FlattenObservation] turns it into a Box"

@@ -12,8 +12,8 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from border_cli.core.errors import ConfigError
 from border_cli.env.answers import shown
+from border_cli.errors import ConfigError
 
 WITHOUT_DISPLAY = {"egl": "EGL", "osmesa": "OSMesa"}  # of MuJoCo's renderers, each with its library
 

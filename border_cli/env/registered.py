@@ -14,9 +14,9 @@ from types import ModuleType
 import gymnasium as gym
 from gymnasium.envs import registration
 
-from border_cli.core.errors import ConfigError, MissingPackage
-from border_cli.core.foreign import refuse_standard
 from border_cli.env.config import GymConfig
+from border_cli.errors import ConfigError, MissingPackage
+from border_cli.system.foreign import refuse_standard
 
 PACKAGES = {  # module -> what pip calls it
     "ale_py": "border-cli[atari]",

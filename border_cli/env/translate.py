@@ -13,7 +13,6 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from border_cli.core.errors import BadStep
 from border_cli.core.spaces import LeafSpace, Space
 from border_cli.core.types import Array, leaves, map_array
 from border_cli.env.answers import Values, as_array, copied, observations
@@ -25,6 +24,7 @@ from border_cli.env.gym_spaces import (
     batch_of,
     observation_space,
 )
+from border_cli.errors import BadStep
 
 
 class GymTranslator:

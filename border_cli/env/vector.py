@@ -17,7 +17,6 @@ from gymnasium.envs import registration
 from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
 
-from border_cli.core.errors import BadStep
 from border_cli.core.interfaces import Env
 from border_cli.core.seeding import derived_seed
 from border_cli.core.spaces import EnvSpec
@@ -36,6 +35,7 @@ from border_cli.env.config import GymConfig
 from border_cli.env.construct import construction
 from border_cli.env.gym_spaces import action_space, batch_of, observation_space
 from border_cli.env.registered import entry_of, missing_packages
+from border_cli.errors import BadStep
 
 Vector = gym.vector.VectorEnv[Any, Any, Any]
 

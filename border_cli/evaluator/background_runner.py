@@ -17,22 +17,16 @@ from typing import Any, Final
 
 import numpy as np
 
-from border_cli.core.config import StartMethod
-from border_cli.core.errors import RunFailed
-from border_cli.core.interfaces import (
-    ActorManager,
-    Confirmation,
-    Evaluation,
-    EvaluationRunner,
-    Evaluator,
-    Policy,
-)
+from border_cli.core.interfaces import ActorManager, Evaluation, EvaluationRunner, Evaluator, Policy
 from border_cli.core.stop import Heartbeat, Pulse, StopFlag
 from border_cli.core.types import Snapshot
-from border_cli.process.child import READY, Pipe
-from border_cli.process.child_process import ChildProcess
-from border_cli.process.shared_memory import SharedArrays, integers
-from border_cli.process.start import pack, start_context, unpack
+from border_cli.errors import RunFailed
+from border_cli.evaluator.confirmation import Confirmation
+from border_cli.settings.run import StartMethod
+from border_cli.system.child import READY, Pipe
+from border_cli.system.child_process import ChildProcess
+from border_cli.system.shared_memory import SharedArrays, integers
+from border_cli.system.start import pack, start_context, unpack
 
 log = logging.getLogger(__name__)
 

@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
-from border_cli.core.config import EvaluatorConfig
-from border_cli.core.settings import setting
 from border_cli.registry import EVALUATORS
+from border_cli.settings.base import setting
+from border_cli.settings.run import EvaluatorConfig
 
 
 class Place(StrEnum):

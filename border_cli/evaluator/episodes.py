@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from border_cli.core.config import EvaluatorConfig
-from border_cli.core.errors import BadStep, RunFailed
 from border_cli.core.interfaces import Env, EnvFactory, Evaluation, Evaluator, Film, Policy
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.stop import Heartbeat, StopFlag
 from border_cli.core.types import Array, leaves, map_array
-from border_cli.core.words import counted
+from border_cli.errors import BadStep, RunFailed
 from border_cli.evaluator.config import EpisodesConfig
+from border_cli.settings.run import EvaluatorConfig
+from border_cli.words import counted
 
 DEFAULT_LIMIT = 10_000  # env steps, where neither the settings nor the environment have one
 

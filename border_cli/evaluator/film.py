@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from border_cli.core.errors import ConfigError, MissingPackage, RunFailed
-from border_cli.core.files import write_bytes
 from border_cli.core.interfaces import Env, EnvFactory, Translator
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Array, Beat, Step
+from border_cli.errors import ConfigError, MissingPackage, RunFailed
+from border_cli.system.files import write_bytes
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from border_cli.core.interfaces import (
-    Confirmation,
     Evaluation,
     EvaluationRunner,
     Evaluator,
@@ -20,6 +19,7 @@ from border_cli.core.interfaces import (
 from border_cli.core.seeding import Branch, generator
 from border_cli.core.stop import Pulse
 from border_cli.core.types import Snapshot
+from border_cli.evaluator.confirmation import Confirmation
 
 
 @dataclass(frozen=True, slots=True)

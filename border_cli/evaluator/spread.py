@@ -24,29 +24,22 @@ from border_cli.cluster.remote import (
     log_what_is_printed,
     total_cpus,
 )
-from border_cli.core.errors import BadStep, RunFailed
-from border_cli.core.interfaces import (
-    ActorManager,
-    Confirmation,
-    Env,
-    EnvFactory,
-    Evaluation,
-    Evaluator,
-    Policy,
-)
+from border_cli.core.interfaces import ActorManager, Env, EnvFactory, Evaluation, Evaluator, Policy
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.stop import StopFlag
 from border_cli.core.types import Snapshot, State
+from border_cli.errors import BadStep, RunFailed
 from border_cli.evaluator.background_runner import (
     DONE,
     BackgroundEvaluationRunner,
     SharedHeartbeat,
 )
 from border_cli.evaluator.config import EpisodesConfig
+from border_cli.evaluator.confirmation import Confirmation
 from border_cli.evaluator.episodes import Play, joined
-from border_cli.process.child import READY, Pipe
-from border_cli.process.shared_memory import SharedArrays
-from border_cli.process.start import pack, unpack
+from border_cli.system.child import READY, Pipe
+from border_cli.system.shared_memory import SharedArrays
+from border_cli.system.start import pack, unpack
 
 SLICE_S: Final = 1.0  # a worker answers after so long, whether its episodes are over or not
 

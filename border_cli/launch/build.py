@@ -15,21 +15,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from border_cli.actor_manager.actor import ActorFactory
+from border_cli.actor_manager.none import NoActors
 from border_cli.actor_manager.weights import forms_of
 from border_cli.agent.learner_config import LearnerConfig
 from border_cli.agent.saved_state import MATMUL
 from border_cli.agent.torch_agent import TorchAgent
-from border_cli.core.config import EnvConfig, RunConfig, modules_of_env
-from border_cli.core.errors import CheckpointError, ConfigError
 from border_cli.core.interfaces import (
     ActorManager,
     Agent,
-    Confirmation,
     EnvFactory,
     EvaluationRunner,
     Evaluator,
     GoalRewards,
-    NoActors,
     Policy,
     ReplayBuffer,
     StepProcessor,
@@ -40,9 +37,10 @@ from border_cli.core.seeding import Branch, derived_seed, generator
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.stop import Heartbeat, StopFlag
 from border_cli.core.timing import Clock
-from border_cli.core.words import counted
 from border_cli.env.config import GymConfig
 from border_cli.env.construct import normalizing
+from border_cli.errors import CheckpointError, ConfigError
+from border_cli.evaluator.confirmation import Confirmation
 from border_cli.evaluator.episodes import EpisodesEvaluator
 from border_cli.evaluator.runner import InlineEvaluationRunner, PolicyRecipe
 from border_cli.launch.effective import EffectiveSettings
@@ -67,8 +65,10 @@ from border_cli.registry import (
 from border_cli.replay_buffer.config import DatasetConfig, HindsightConfig
 from border_cli.run.checkpoint import CheckpointStore
 from border_cli.run.finding import find_weights, read_model
+from border_cli.settings.run import EnvConfig, RunConfig, modules_of_env
 from border_cli.trainer.post_step import LearnerParts
 from border_cli.trainer.trainer import Trainer
+from border_cli.words import counted
 
 if TYPE_CHECKING:
     from border_cli.evaluator.spread import EpisodesRecipe

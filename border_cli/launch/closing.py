@@ -12,9 +12,9 @@ from rich.console import Console
 from border_cli.core.interfaces import ActorStats
 from border_cli.core.output import TrainerStats
 from border_cli.core.timing import summed
-from border_cli.core.words import counted, setting, shell_command, shortest
 from border_cli.recorder import terminal
 from border_cli.run.finding import resumable
+from border_cli.words import counted, setting, shell_command, shortest
 
 UNFINISHED = ("interrupted", "failed", "killed")
 

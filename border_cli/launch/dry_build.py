@@ -19,12 +19,10 @@ from typing import TypeAlias
 
 from border_cli.actor_manager.config import RayConfig
 from border_cli.config.job import Job
-from border_cli.core.config import EnvConfig
-from border_cli.core.errors import ConfigError, ProbeFailed
 from border_cli.core.interfaces import Agent
-from border_cli.core.machine import memory_for
 from border_cli.core.seeding import Branch, derived_seed, generator
 from border_cli.core.spaces import EnvSpec
+from border_cli.errors import ConfigError, ProbeFailed
 from border_cli.evaluator.config import EpisodesConfig
 from border_cli.launch.build import (
     build_dry_agent,
@@ -39,6 +37,8 @@ from border_cli.launch.needs import Needs, training_needs
 from border_cli.launch.trial import called, in_time, tried
 from border_cli.registry import ENVS
 from border_cli.replay_buffer.config import DatasetConfig
+from border_cli.settings.run import EnvConfig
+from border_cli.system.machine import memory_for
 
 # What environments said of themselves as they were tried: a sweep mostly has one for all jobs.
 Tried: TypeAlias = list[tuple[EnvConfig, EnvSpec]]

@@ -8,14 +8,14 @@ from functools import cached_property
 from typing import Any
 
 from border_cli.agent.learner_config import LearnerConfig
-from border_cli.core.config import ActorManagerConfig, EnvConfig, EvaluatorConfig, RunConfig
-from border_cli.core.errors import BorderError, ConfigError
 from border_cli.core.spaces import EnvSpec
-from border_cli.core.threads import available_cores
 from border_cli.dataset.store import reference_scores
+from border_cli.errors import BorderError, ConfigError
 from border_cli.evaluator.config import EpisodesConfig, Place
 from border_cli.registry import ACTOR_MANAGERS, REPLAY_BUFFERS
 from border_cli.replay_buffer.config import DatasetConfig
+from border_cli.settings.run import ActorManagerConfig, EnvConfig, EvaluatorConfig, RunConfig
+from border_cli.system.threads import available_cores
 
 DATASET = "replay_buffer.dataset"  # the setting, as messages name it
 

@@ -14,11 +14,8 @@ from border_cli.agent.action_space import name_of
 from border_cli.config.job import Job, Source
 from border_cli.config.tuned import tuned_files
 from border_cli.core.interfaces import Agent, Evaluator
-from border_cli.core.machine import free_memory
 from border_cli.core.output import FILE_ONLY
 from border_cli.core.spaces import DictSpace, EnvSpec, Space
-from border_cli.core.threads import available_cores
-from border_cli.core.words import counted, size
 from border_cli.dataset.store import counts_of
 from border_cli.launch.build import encoders_of, matmul_of_agent, normalizing_wrappers
 from border_cli.launch.effective import EffectiveSettings
@@ -26,6 +23,9 @@ from border_cli.launch.needs import row_nbytes
 from border_cli.launch.run import Run, restored_line
 from border_cli.recorder import terminal
 from border_cli.registry import TRAINERS
+from border_cli.system.machine import free_memory
+from border_cli.system.threads import available_cores
+from border_cli.words import counted, size
 
 log = logging.getLogger(__name__)
 

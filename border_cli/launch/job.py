@@ -17,8 +17,8 @@ from rich.console import Console
 
 from border_cli.config.job import Job
 from border_cli.config.resuming import FINISHED, Finished
-from border_cli.core.config import Objective
-from border_cli.core.errors import (
+from border_cli.core.stop import StopFlag
+from border_cli.errors import (
     ActorHung,
     BorderError,
     CheckpointError,
@@ -26,8 +26,6 @@ from border_cli.core.errors import (
     Stalled,
     reason_of,
 )
-from border_cli.core.messages import complain
-from border_cli.core.stop import StopFlag
 from border_cli.launch.closing import print_closing, print_tables, result_line
 from border_cli.launch.header import print_header
 from border_cli.launch.logs import job_log
@@ -35,8 +33,10 @@ from border_cli.launch.monitor import leave, watching
 from border_cli.launch.run import RunOptions, run_job
 from border_cli.launch.signals import stopping_on_signals
 from border_cli.launch.summary import Result
+from border_cli.messages import complain
 from border_cli.recorder import terminal
 from border_cli.run.status import RunInUse, read_run
+from border_cli.settings.run import Objective
 
 log = logging.getLogger(__name__)
 

@@ -11,14 +11,14 @@ from border_cli.config.compose import Composer
 from border_cli.config.describe import meaning_of
 from border_cli.config.job import Job
 from border_cli.config.resuming import Found, found_in, holds_run
-from border_cli.core.config import AUTO, RunConfig
-from border_cli.core.errors import ConfigError
-from border_cli.core.files import SWEEP_JSON
-from border_cli.core.machine import unwritable
-from border_cli.core.words import shortest
+from border_cli.errors import ConfigError
 from border_cli.registry import ENVS
 from border_cli.run.layout import refuse_foreign
 from border_cli.run.status import refuse_running
+from border_cli.settings.run import AUTO, RunConfig
+from border_cli.system.files import SWEEP_JSON
+from border_cli.system.machine import unwritable
+from border_cli.words import shortest
 
 
 def check_jobs(composer: Composer, jobs: Sequence[Job]) -> None:

@@ -31,7 +31,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn
 
-from border_cli.core.errors import BorderError
+from border_cli.errors import BorderError
 
 STALL_TIMEOUT_S = 60.0  # until a run has sent its own
 LEAST_S = 1.0  # of silence, however short the timeout

@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from border_cli.agent.learner_config import LearnerConfig
-from border_cli.core.errors import ConfigError
 from border_cli.core.interfaces import Agent
-from border_cli.core.machine import free_memory, memory_for
 from border_cli.core.spaces import EnvSpec
-from border_cli.core.words import size
 from border_cli.dataset.store import counts_of
+from border_cli.errors import ConfigError
 from border_cli.launch.effective import DATASET, EffectiveSettings
 from border_cli.nn.unfilled import Unfilled
 from border_cli.registry import REPLAY_BUFFERS
+from border_cli.system.machine import free_memory, memory_for
+from border_cli.words import size
 
 # Times the state of an agent: itself, gradients, snapshots, and the copies and files of a
 # checkpoint and of the best model. DQN with two layers of 3,000 and of 6,000 units took 6.8.

@@ -14,7 +14,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from border_cli.core.errors import BadStep, ConfigError
 from border_cli.core.interfaces import StepProcessor
 from border_cli.core.returns import DiscountedReturns, Moments
 from border_cli.core.spaces import DictSpace, EnvSpec, LeafSpace, Space
@@ -30,6 +29,7 @@ from border_cli.dataset.recorded_episodes import (
 )
 from border_cli.dataset.store import counts_of, refuse_unknown
 from border_cli.env.translate import action_rows, observation_rows, spaces_of
+from border_cli.errors import BadStep, ConfigError
 from border_cli.launch.effective import DATASET, EffectiveSettings
 from border_cli.registry import STEP_PROCESSORS
 

@@ -19,8 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from border_cli import __version__
-from border_cli.core.config import RunConfig
-from border_cli.core.errors import ConfigError
 from border_cli.core.interfaces import Agent, Env, EnvFactory, Evaluation, Policy
 from border_cli.core.seeding import Branch, derived_seed, generator
 from border_cli.core.spaces import row_nbytes
@@ -30,6 +28,7 @@ from border_cli.dataset.minari_files import DatasetWriter, EnvParts, RawEpisode
 from border_cli.dataset.recorded_episodes import RecordedEpisode
 from border_cli.env.config import GymConfig
 from border_cli.env.translate import raw_parts, recorded_rows
+from border_cli.errors import ConfigError
 from border_cli.evaluator.episodes import DEFAULT_LIMIT, joined
 from border_cli.evaluator.film import ShownFactory, film_writer
 from border_cli.evaluator.film import refuse_no_film as refuse_no_film
@@ -37,6 +36,7 @@ from border_cli.launch.build import build_evaluator, env_factory
 from border_cli.launch.effective import EffectiveSettings
 from border_cli.registry import AGENTS, ENVS
 from border_cli.run.finding import best_score
+from border_cli.settings.run import RunConfig
 
 RANDOM = "random"
 RECORDING, REFERENCE, EXPLORING = 2, 3, 4  # paths below Branch.EVALUATION: seeds of their own

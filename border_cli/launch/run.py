@@ -18,7 +18,17 @@ from typing import Any
 
 from border_cli.config.job import Job
 from border_cli.config.resuming import Attempt, Finished, attempt
-from border_cli.core.errors import (
+from border_cli.core.interfaces import (
+    ActorStats,
+    Agent,
+    Evaluator,
+)
+from border_cli.core.output import FILE_ONLY, Recorders, RunEnd
+from border_cli.core.seeding import derived_seeds
+from border_cli.core.spaces import EnvSpec
+from border_cli.core.stop import Heartbeat, SaveFlag, StopFlag
+from border_cli.core.timing import MonotonicClock
+from border_cli.errors import (
     ActorCrashed,
     ConfigError,
     Interrupted,
@@ -27,18 +37,6 @@ from border_cli.core.errors import (
     reachable,
     reason_of,
 )
-from border_cli.core.interfaces import (
-    ActorStats,
-    Agent,
-    Evaluator,
-)
-from border_cli.core.machine import out_of_memory
-from border_cli.core.output import FILE_ONLY, Recorders, RunEnd
-from border_cli.core.seeding import derived_seeds
-from border_cli.core.spaces import EnvSpec
-from border_cli.core.stop import Heartbeat, SaveFlag, StopFlag
-from border_cli.core.timing import MonotonicClock
-from border_cli.core.words import counted
 from border_cli.launch.build import (
     build_actors,
     build_agent,
@@ -66,10 +64,12 @@ from border_cli.run.checkpoint_files import Resumable, Saved
 from border_cli.run.finding import best_score
 from border_cli.run.status import RunRecord
 from border_cli.run.sweep_folder import read_stop
+from border_cli.system.machine import out_of_memory
 from border_cli.trainer.post_step import LearnerParts
 from border_cli.trainer.recording import Recording
 from border_cli.trainer.trainer import Trainer
 from border_cli.trainer.watchdog import Watchdog
+from border_cli.words import counted
 
 log = logging.getLogger(__name__)
 

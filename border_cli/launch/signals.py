@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
-from border_cli.core.errors import Interrupted
 from border_cli.core.stop import SaveFlag, StopFlag, panel_line
+from border_cli.errors import Interrupted
 from border_cli.launch.monitor import leave
 
 log = logging.getLogger(__name__)

@@ -15,12 +15,12 @@ from functools import partial
 from types import FrameType
 
 from border_cli.agent.policies import RandomPolicy
-from border_cli.core.errors import BorderError, ConfigError, ProbeFailed
 from border_cli.core.interfaces import Env, EnvFactory
-from border_cli.core.machine import failed_allocation
 from border_cli.core.seeding import Branch, derived_seed, generator
 from border_cli.core.spaces import EnvSpec
+from border_cli.errors import BorderError, ConfigError, ProbeFailed
 from border_cli.launch.signals import interrupt
+from border_cli.system.machine import failed_allocation
 
 STEPS = 3
 

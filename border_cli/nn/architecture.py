@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from border_cli.core.config import Activation, Matmul, MatmulPrecision
-from border_cli.core.errors import ConfigError
 from border_cli.core.spaces import BoxSpace, DictSpace, LeafSpace, Space
+from border_cli.errors import ConfigError
 from border_cli.nn.encoding import Scaling, encoded_size, is_real, scaling_between
+from border_cli.settings.run import Activation, Matmul, MatmulPrecision
 
 LAYER_NORM_EPSILON = 1e-5  # of a variance; torch's own
 

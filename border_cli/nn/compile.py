@@ -18,7 +18,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 
 import torch
 
-from border_cli.core.errors import ConfigError, RunFailed
+from border_cli.errors import ConfigError, RunFailed
 
 P = ParamSpec("P")
 R = TypeVar("R")

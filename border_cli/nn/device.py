@@ -16,8 +16,8 @@ from contextlib import contextmanager
 
 import torch
 
-from border_cli.core.errors import ConfigError
-from border_cli.core.words import counted
+from border_cli.errors import ConfigError
+from border_cli.words import counted
 
 # Where glibc moves by itself once a block of 32 MiB was freed, and then keeps at most.
 LARGEST_BLOCK_NBYTES = 32 * 2**20

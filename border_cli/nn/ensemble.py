@@ -13,11 +13,11 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - as all of torch's users call it
 from torch import Tensor, nn
 
-from border_cli.core.config import Activation
 from border_cli.nn.architecture import LAYER_NORM_EPSILON, Architecture
 from border_cli.nn.features import FeatureTensors
 from border_cli.nn.matmul import EnsembleProducts, Layer, products_of
 from border_cli.nn.network import ACTIVATIONS, Torso, copied_with, passed
+from border_cli.settings.run import Activation
 
 
 class EnsembleMlp(nn.Module):

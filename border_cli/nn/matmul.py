@@ -20,8 +20,8 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from border_cli.core.config import Matmul, MatmulPrecision
 from border_cli.nn.architecture import Architecture
+from border_cli.settings.run import Matmul, MatmulPrecision
 
 log = logging.getLogger(__name__)
 

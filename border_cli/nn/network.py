@@ -17,7 +17,6 @@ import torch.nn.functional as F  # noqa: N812 - as all of torch's users call it
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from border_cli.core.config import Activation
 from border_cli.nn.architecture import Architecture
 from border_cli.nn.features import FeatureTensors
 from border_cli.nn.matmul import (
@@ -28,6 +27,7 @@ from border_cli.nn.matmul import (
     TorchProducts,
     products_of,
 )
+from border_cli.settings.run import Activation
 
 M = TypeVar("M", bound=nn.Module)
 

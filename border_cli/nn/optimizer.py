@@ -14,8 +14,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from border_cli.core.errors import ConfigError
-from border_cli.core.words import unknown
+from border_cli.errors import ConfigError
+from border_cli.words import unknown
 
 BETA_1 = 0.9
 BETA_2 = 0.999

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from border_cli.core.errors import CheckpointError
+from border_cli.errors import CheckpointError
 
 
 def copied_arrays(module: nn.Module) -> dict[str, NDArray[Any]]:

@@ -15,9 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from border_cli.core.errors import ConfigError, place_of
 from border_cli.core.spaces import allocate
 from border_cli.core.types import map_array
+from border_cli.errors import ConfigError, place_of
 from border_cli.nn.architecture import Architecture
 from border_cli.nn.features import TensorObs
 from border_cli.nn.tensor_batch import tensor_obs

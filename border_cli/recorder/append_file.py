@@ -7,7 +7,7 @@ import os
 from io import FileIO
 from pathlib import Path
 
-from border_cli.core.files import refuse_deleted
+from border_cli.system.files import refuse_deleted
 
 log = logging.getLogger(__name__)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from border_cli.core.config import RecorderConfig
-from border_cli.core.settings import setting
 from border_cli.registry import RECORDERS
+from border_cli.settings.base import setting
+from border_cli.settings.run import RecorderConfig
 
 
 class StepAxis(StrEnum):

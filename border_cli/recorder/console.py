@@ -7,7 +7,6 @@ import math
 from rich.console import Console, RenderableType
 from rich.live import Live
 
-from border_cli.core.machine import machine_bytes, resident_bytes
 from border_cli.core.output import Progress, Recorder, RecordStep, RunInfo
 from border_cli.core.stop import panel_line
 from border_cli.core.types import Metrics
@@ -15,6 +14,7 @@ from border_cli.recorder import figures
 from border_cli.recorder.config import ConsoleConfig
 from border_cli.recorder.panel import ENDED, RunView, line, panel
 from border_cli.recorder.terminal import make_console, say
+from border_cli.system.machine import machine_bytes, resident_bytes
 
 DRAW_INTERVAL_S = 0.5  # of run time; one drawing costs the learner some milliseconds
 FIRST_LINE_S = 2.0  # soon enough to see that it runs, late enough for some numbers

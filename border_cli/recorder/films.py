@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from border_cli.core.files import write_bytes
 from border_cli.core.output import Recorder, RecordStep
 from border_cli.core.types import Metrics
+from border_cli.system.files import write_bytes
 
 FOLDER = "videos"
 

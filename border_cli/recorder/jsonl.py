@@ -7,11 +7,11 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from border_cli.core.files import METRICS
 from border_cli.core.output import Recorder, RecordStep, RunInfo
 from border_cli.core.types import Metrics, State
 from border_cli.recorder.append_file import AppendFile, cut
 from border_cli.recorder.config import JsonlConfig
+from border_cli.system.files import METRICS
 
 
 class JsonlRecorder(Recorder):

@@ -10,8 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from border_cli.core.errors import CheckpointError
-from border_cli.core.files import read_bytes
+from border_cli.errors import CheckpointError
+from border_cli.system.files import read_bytes
 
 TAIL_NBYTES = 2**16
 MOST_METRICS_NBYTES = 2**30

@@ -31,9 +31,9 @@ from tensorboard.plugins.hparams.plugin_data_pb2 import (
 )
 from tensorboard.summary.writer.record_writer import RecordWriter
 
-from border_cli.core.errors import CheckpointError
 from border_cli.core.output import Recorder, RecordStep, RunEnd, RunInfo
 from border_cli.core.types import Metrics, State
+from border_cli.errors import CheckpointError
 from border_cli.recorder.append_file import AppendFile, cut
 from border_cli.recorder.config import StepAxis, TensorboardConfig
 

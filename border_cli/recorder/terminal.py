@@ -21,8 +21,8 @@ from rich.table import Table
 from rich.text import Text
 
 from border_cli.core.interfaces import ActorStats
-from border_cli.core.words import counted, visible
 from border_cli.recorder import figures
+from border_cli.words import counted, visible
 
 LEVEL_STYLES = {"WARNING": "yellow", "ERROR": "bold red", "CRITICAL": "bold red"}
 SECTION_NAMES = {"wait": "receive samples", "env_step": "env step"}

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
 
-from border_cli.core.config import ReplayBufferConfig
-from border_cli.core.settings import setting
 from border_cli.registry import REPLAY_BUFFERS
+from border_cli.settings.base import setting
+from border_cli.settings.run import ReplayBufferConfig
 
 
 class Normalize(StrEnum):

@@ -17,11 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from border_cli.core.errors import CheckpointError, ConfigError
 from border_cli.core.rows import row_fields, sliced, storage_nbytes
 from border_cli.core.spaces import BoxSpace, EnvSpec
 from border_cli.core.types import Array, Batch, Transitions
-from border_cli.core.words import size
+from border_cli.errors import CheckpointError, ConfigError
 from border_cli.replay_buffer.frame_store import (
     MOST_AT_ONCE,
     SLOT_NBYTES,
@@ -32,6 +31,7 @@ from border_cli.replay_buffer.frame_store import (
 from border_cli.replay_buffer.frozen_frames import FrozenFrames, FrozenStacks
 from border_cli.replay_buffer.frozen_rows import FrozenSlots
 from border_cli.replay_buffer.ring import Ring, RingState
+from border_cli.words import size
 
 STAYS = 2**62  # number of a row that is never overwritten
 STACKS = ("obs", "next_obs")

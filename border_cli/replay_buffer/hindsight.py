@@ -20,13 +20,13 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from border_cli.core.config import ReplayBufferConfig
-from border_cli.core.errors import CheckpointError, RunFailed
 from border_cli.core.interfaces import GoalRewards
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Batch, State, Transitions
+from border_cli.errors import CheckpointError, RunFailed
 from border_cli.replay_buffer.config import HindsightConfig, Strategy
 from border_cli.replay_buffer.uniform import UniformReplayBuffer
+from border_cli.settings.run import ReplayBufferConfig
 
 DESIRED: Final = "desired_goal"
 ACHIEVED: Final = "obs.achieved_goal"

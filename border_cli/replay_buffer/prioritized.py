@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from border_cli.core.config import ReplayBufferConfig
-from border_cli.core.errors import CheckpointError, NotFinite
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Batch, State, Transitions
+from border_cli.errors import CheckpointError, NotFinite
 from border_cli.replay_buffer.config import Normalize, PrioritizedConfig
 from border_cli.replay_buffer.ring import whole_number
 from border_cli.replay_buffer.sum_tree import MinTree, SumTree
 from border_cli.replay_buffer.uniform import RingReplayBuffer, stores_frames
+from border_cli.settings.run import ReplayBufferConfig
 
 PRIORITY_NBYTES = 8  # float64
 EPSILON = 1e-6  # keeps rows without an error within reach

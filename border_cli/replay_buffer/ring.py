@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from border_cli.core.errors import CheckpointError, ConfigError, RunFailed
 from border_cli.core.interfaces import FrozenRows
 from border_cli.core.rows import Rows, columns_of, row_fields, storage_nbytes
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Batch, State, Transitions
+from border_cli.errors import CheckpointError, ConfigError, RunFailed
 from border_cli.replay_buffer.frozen_rows import FrozenSlots, rows_as_bytes
 
 

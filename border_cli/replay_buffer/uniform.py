@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from border_cli.core.config import ReplayBufferConfig
-from border_cli.core.errors import CheckpointError, ConfigError
 from border_cli.core.interfaces import FrozenRows, ReplayBuffer
 from border_cli.core.seeding import restore_generator
 from border_cli.core.spaces import BoxSpace, EnvSpec, Space
 from border_cli.core.types import Batch, State, Transitions
+from border_cli.errors import CheckpointError, ConfigError
 from border_cli.replay_buffer.config import RingConfig
 from border_cli.replay_buffer.ring import Ring, ring_state
+from border_cli.settings.run import ReplayBufferConfig
 
 BLOCK = 32  # batches whose chances are drawn at once: one call of the generator for all
 

@@ -13,10 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from border_cli.core.errors import RunDeleted
 from border_cli.core.interfaces import Evaluation, ReplayBuffer
 from border_cli.core.output import FILE_ONLY, RunState, SaveReport
 from border_cli.core.timing import Clock, MonotonicClock
+from border_cli.errors import RunDeleted
 from border_cli.run.checkpoint_files import PendingCheckpoint, Saved, SaveState
 from border_cli.run.folders import CheckpointFolders
 from border_cli.run.manifest import Chunk

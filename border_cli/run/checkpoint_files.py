@@ -26,14 +26,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from border_cli.core.errors import CheckpointError
-from border_cli.core.files import write_json
 from border_cli.core.interfaces import Evaluation, ReplayBuffer
 from border_cli.core.output import Resumption
 from border_cli.core.types import State
+from border_cli.errors import CheckpointError
 from border_cli.run.finding import resumable
 from border_cli.run.manifest import FOLDER, Chunk, Manifest, read_json, verify
 from border_cli.run.replay_files import PendingRows, load_chunks
+from border_cli.system.files import write_json
 
 log = logging.getLogger(__name__)
 

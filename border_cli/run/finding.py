@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from border_cli.core.errors import CheckpointError, ConfigError, reachable
-from border_cli.core.files import SETTINGS
+from border_cli.errors import CheckpointError, ConfigError, reachable
 from border_cli.run.layout import partial_of
 from border_cli.run.manifest import MANIFEST, Manifest, read_json, read_manifest, verify
+from border_cli.system.files import SETTINGS
 
 T = TypeVar("T")
 

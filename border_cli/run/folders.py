@@ -10,7 +10,6 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
-from border_cli.core.files import sync
 from border_cli.core.interfaces import Evaluation
 from border_cli.core.types import State
 from border_cli.run.checkpoint_files import PendingCheckpoint, SaveState, write_best, write_state
@@ -19,6 +18,7 @@ from border_cli.run.layout import CHECKPOINT, REPLAY, STEPS, partial_of, remove_
 from border_cli.run.manifest import FOLDER, MANIFEST, Chunk, SavedRows, seal, write_manifest
 from border_cli.run.replay_files import PendingRows, write_chunks
 from border_cli.run.status import versions
+from border_cli.system.files import sync
 
 Fill = Callable[[Path], None]  # writes the files of a checkpoint into a folder
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from border_cli.core.errors import ConfigError, reachable
-from border_cli.core.files import SETTINGS
+from border_cli.errors import ConfigError, reachable
+from border_cli.system.files import SETTINGS
 
 log = logging.getLogger(__name__)
 

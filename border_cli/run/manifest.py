@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from border_cli.core.errors import CheckpointError
-from border_cli.core.files import checksum, read_bytes, sync, write_text
+from border_cli.errors import CheckpointError
+from border_cli.system.files import checksum, read_bytes, sync, write_text
 
 MANIFEST = "manifest.json"
 FORMAT = 4

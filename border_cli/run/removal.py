@@ -15,8 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from border_cli.core.errors import ConfigError
-from border_cli.core.files import SETTINGS, readable_bytes
+from border_cli.errors import ConfigError
 from border_cli.run.finding import Kept, by_age, is_complete
 from border_cli.run.folders import named_chunks, restore_folders, rotate, surplus
 from border_cli.run.layout import (
@@ -31,6 +30,7 @@ from border_cli.run.layout import (
 from border_cli.run.manifest import FOLDER, verify
 from border_cli.run.status import RUN_JSON, RUN_LOCK, RunLock, read_run, running
 from border_cli.run.sweep_folder import read_sweep
+from border_cli.system.files import SETTINGS, readable_bytes
 
 LAST = (".hydra", RUN_JSON, RUN_LOCK)  # what a run is known by goes when all else has gone
 

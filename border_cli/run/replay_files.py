@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from border_cli.core.errors import CheckpointError
-from border_cli.core.files import sync, write_bytes
 from border_cli.core.interfaces import FrozenRows, ReplayBuffer
+from border_cli.errors import CheckpointError
 from border_cli.run.manifest import Chunk, SavedRows, verify_file
+from border_cli.system.files import sync, write_bytes
 
 CHUNK_NBYTES = 16 * 2**20  # copied and written at a time: the learner waits once for each
 MAX_HEADER = 2**20  # bytes of an array before its rows; a field takes about 20

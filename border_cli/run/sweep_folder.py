@@ -18,8 +18,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from border_cli.core.files import SWEEP_JSON, readable_bytes, write_json, write_text
 from border_cli.run.status import LOST, RUN_JSON, read_run, status_without_record
+from border_cli.system.files import SWEEP_JSON, readable_bytes, write_json, write_text
 
 SWEEP_CSV = "sweep.csv"
 SWEEP_STOP = "sweep.stop"  # there while no further job may begin: why

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from border_cli.core.config import StepProcessorConfig
-from border_cli.core.settings import setting
 from border_cli.registry import STEP_PROCESSORS
+from border_cli.settings.base import setting
+from border_cli.settings.run import StepProcessorConfig
 
 
 @dataclass(kw_only=True)

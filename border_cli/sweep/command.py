@@ -24,9 +24,7 @@ from omegaconf import open_dict
 from border_cli.cluster.connection import refuse_without_ray
 from border_cli.config.composition import as_typed
 from border_cli.config.job import Job
-from border_cli.core.config import OnError, RunConfig
-from border_cli.core.errors import ConfigError, RunFailed, reason_of
-from border_cli.core.machine import free_memory, usable_cores
+from border_cli.errors import ConfigError, RunFailed, reason_of
 from border_cli.hydra_plugin import SWEEP_LAUNCHER
 from border_cli.launch.build import computes_on_cuda
 from border_cli.launch.dry_build import needs_of
@@ -35,6 +33,7 @@ from border_cli.launch.needs import Needs, refuse_unmet
 from border_cli.launch.startup import collect_from_here
 from border_cli.run.status import RunInUse, RunLock, read_run, record_failure
 from border_cli.run.sweep_folder import DONE, JobRow, read_stop
+from border_cli.settings.run import OnError, RunConfig
 from border_cli.sweep.launchers import (
     FolderLoader,
     InThisProcess,
@@ -50,6 +49,7 @@ from border_cli.sweep.processes import InProcesses, LocalProcess
 from border_cli.sweep.ray_nodes import connected, cores_of_a_job
 from border_cli.sweep.request import Terms
 from border_cli.sweep.study import keep_study
+from border_cli.system.machine import free_memory, usable_cores
 
 ONE_BY_ONE = "basic"
 

@@ -15,7 +15,7 @@ from hydra.types import HydraContext
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from border_cli.config.job import Job
-from border_cli.core.errors import Interrupted, RunFailed
+from border_cli.errors import Interrupted, RunFailed
 from border_cli.hydra_plugin import register
 from border_cli.launch.job import Outcome, leave_now
 from border_cli.launch.signals import stopping_a_sweep

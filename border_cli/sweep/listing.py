@@ -13,8 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from border_cli.config.job import Job
-from border_cli.core.files import SWEEP_JSON
-from border_cli.core.words import counted
 from border_cli.launch.closing import resume_sweep
 from border_cli.recorder import terminal
 from border_cli.run.status import running
@@ -33,6 +31,8 @@ from border_cli.run.sweep_folder import (
     write_sweep,
 )
 from border_cli.sweep.names import in_common, label, sweep_job, sweep_plan
+from border_cli.system.files import SWEEP_JSON
+from border_cli.words import counted
 
 REASON_WIDTH = 120  # characters of the table; sweep.csv has all of it
 

@@ -10,12 +10,12 @@ from border_cli.config.compose import Composer
 from border_cli.config.job import Job
 from border_cli.config.resuming import Finished
 from border_cli.config.sweep import SweepTerms
-from border_cli.core.config import RunConfig
-from border_cli.core.errors import ConfigError
-from border_cli.core.machine import usable_cores
+from border_cli.errors import ConfigError
 from border_cli.launch.jobs import check_jobs, look
 from border_cli.run.layout import refuse_foreign
+from border_cli.settings.run import RunConfig
 from border_cli.sweep.names import Places, in_common
+from border_cli.system.machine import usable_cores
 
 OUR_LAUNCHER = "processes"  # the default of a sweep on two cores or more
 RAY_LAUNCHER = "ray"

@@ -19,11 +19,9 @@ from typing import Any, Protocol
 
 from border_cli.config.job import Job
 from border_cli.config.resuming import Finished
-from border_cli.core.errors import BorderError, Interrupted
 from border_cli.core.stop import SaveFlag, StopFlag
+from border_cli.errors import BorderError, Interrupted
 from border_cli.launch.signals import SAVE, stopping_on_signals
-from border_cli.process.child_process import ChildProcess
-from border_cli.process.start import wait_for
 from border_cli.run.status import (
     KILLED,
     RunInUse,
@@ -38,6 +36,8 @@ from border_cli.sweep.panel import JobView, SweepPanel
 from border_cli.sweep.request import Terms, write_request
 from border_cli.sweep.server import server
 from border_cli.sweep.worker import run_in_a_child
+from border_cli.system.child_process import ChildProcess
+from border_cli.system.start import wait_for
 
 LOOK_S = 0.25
 

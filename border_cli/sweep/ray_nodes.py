@@ -14,12 +14,12 @@ from typing import Any
 from border_cli.cluster.connection import ClusterSettings
 from border_cli.cluster.jobs import BEGUN, KILL, OVER, SIGNAL, START, Work
 from border_cli.cluster.jobs import run as run_jobs
-from border_cli.core.config import StartMethod
-from border_cli.core.errors import RunFailed
-from border_cli.core.files import SWEEP_JSON
-from border_cli.process.child_process import ChildProcess
-from border_cli.process.start import start_context, wait_for
+from border_cli.errors import RunFailed
+from border_cli.settings.run import StartMethod
 from border_cli.sweep.worker import run_in_a_child
+from border_cli.system.child_process import ChildProcess
+from border_cli.system.files import SWEEP_JSON
+from border_cli.system.start import start_context, wait_for
 
 LOOK_S = 0.2
 ENDS_S = 10.0  # within which the child leaves the cluster

@@ -18,9 +18,9 @@ from border_cli.config.imports import add_to_path, import_modules
 from border_cli.config.job import Job, Source
 from border_cli.config.saved import read_config, resolved_yaml
 from border_cli.config.search_path import user_folders
-from border_cli.core.config import AUTO
-from border_cli.core.files import SETTINGS
 from border_cli.registry import register_builtin
+from border_cli.settings.run import AUTO
+from border_cli.system.files import SETTINGS
 
 JOB_YAML, JOB_JSON = "job.yaml", "job.json"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from multiprocessing.context import BaseContext
 
-from border_cli.core.config import StartMethod
-from border_cli.process.start import start_context
+from border_cli.settings.run import StartMethod
+from border_cli.system.start import start_context
 
 PRELOAD = ("border_cli.sweep.worker", "border_cli.launch.dry_build")
 

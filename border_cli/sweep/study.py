@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig, ListConfig
 
-from border_cli.core.errors import ConfigError
-from border_cli.core.words import shortest
+from border_cli.errors import ConfigError
+from border_cli.words import shortest
 
 if TYPE_CHECKING:
     from optuna.study import Study

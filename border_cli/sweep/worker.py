@@ -9,9 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from border_cli.core.config import OnError
 from border_cli.core.stop import SaveFlag
-from border_cli.core.threads import share_cores
 from border_cli.launch.job import JobControl, Outcome, train_job
 from border_cli.launch.monitor import monitored
 from border_cli.launch.signals import (
@@ -20,9 +18,11 @@ from border_cli.launch.signals import (
     stopping_on_signals,
 )
 from border_cli.launch.startup import set_up_threads
-from border_cli.process.child import Pipe, end_with
 from border_cli.run.sweep_folder import read_stop, write_stop
+from border_cli.settings.run import OnError
 from border_cli.sweep.request import Request, read_request
+from border_cli.system.child import Pipe, end_with
+from border_cli.system.threads import share_cores
 
 OUTPUT = "output.log"  # what a job prints whose process is not the command's
 

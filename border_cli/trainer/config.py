@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from border_cli.core.config import TrainerConfig
-from border_cli.core.settings import setting
 from border_cli.registry import TRAINERS
+from border_cli.settings.base import setting
+from border_cli.settings.run import TrainerConfig
 
 
 @dataclass(kw_only=True)

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from border_cli.core.errors import NotFinite
 from border_cli.core.interfaces import Agent, ReplayBuffer
 from border_cli.core.spaces import BoxSpace, DictSpace, Space
 from border_cli.core.types import Array, Experience, State
+from border_cli.errors import NotFinite
 from border_cli.trainer.reporting import Counters, Window
 
 log = logging.getLogger(__name__)

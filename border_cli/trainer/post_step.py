@@ -8,13 +8,13 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from border_cli.core.config import TrainerConfig
-from border_cli.core.errors import CheckpointError
 from border_cli.core.interfaces import ActorManager, Agent, EvaluationRunner, ReplayBuffer
 from border_cli.core.output import Checkpoints, Resumption, RunState
 from border_cli.core.stop import Heartbeat, SaveFlag, StopFlag
 from border_cli.core.timing import Clock
 from border_cli.core.types import PAST_SCHEDULES, Snapshot, State, Update
+from border_cli.errors import CheckpointError
+from border_cli.settings.run import TrainerConfig
 from border_cli.trainer.evaluating import EvaluationResult, Evaluations
 from border_cli.trainer.intake import Intake
 from border_cli.trainer.recording import Recording

@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any
 
-from border_cli.core.errors import BorderError, reason_of
 from border_cli.core.output import Progress, Recorder, Recorders, RecordStep, RunEnd
 from border_cli.core.timing import Clock
 from border_cli.core.types import Metrics, State
+from border_cli.errors import BorderError, reason_of
 
 log = logging.getLogger(__name__)
 

@@ -8,17 +8,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from border_cli.core.config import TrainerConfig
-from border_cli.core.errors import NotFinite, RunDeleted
 from border_cli.core.interfaces import ActorStats
 from border_cli.core.output import FILE_ONLY, Resumption, TrainerStats
 from border_cli.core.spaces import Space
 from border_cli.core.types import State
-from border_cli.core.words import counted
+from border_cli.errors import NotFinite, RunDeleted
+from border_cli.settings.run import TrainerConfig
 from border_cli.trainer.evaluating import Scores
 from border_cli.trainer.intake import Intake
 from border_cli.trainer.post_step import LearnerParts, PostStep
 from border_cli.trainer.reporting import Reporting
+from border_cli.words import counted
 
 log = logging.getLogger(__name__)
 

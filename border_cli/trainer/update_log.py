@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from statistics import fmean
 from typing import Any, SupportsFloat
 
-from border_cli.core.errors import NotFinite
 from border_cli.core.interfaces import Agent
 from border_cli.core.types import State
+from border_cli.errors import NotFinite
 
 REMEDY = (
     "nothing has been saved since. A smaller agent.learning_rate or an agent.max_grad_norm often "

@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
-from border_cli.core.errors import Stalled
 from border_cli.core.stop import Pulse, StopFlag
+from border_cli.errors import Stalled
 
 log = logging.getLogger(__name__)
 

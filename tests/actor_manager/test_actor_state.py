@@ -19,12 +19,12 @@ from border_cli.actor_manager.weights import WeightSlot
 from border_cli.agent.config import DqnConfig, RandomConfig
 from border_cli.agent.dqn import Dqn
 from border_cli.agent.random import RandomAgent
-from border_cli.core.errors import CheckpointError
 from border_cli.core.interfaces import Agent, Env
 from border_cli.core.rows import columns_of
 from border_cli.core.types import Array
 from border_cli.env.config import GymConfig
 from border_cli.env.gym import GymEnvFactory
+from border_cli.errors import CheckpointError
 from border_cli.step_processor.config import NStepConfig
 from border_cli.step_processor.n_step import NStep
 

@@ -39,7 +39,7 @@ from border_cli.cluster.connection import ClusterSettings
 from border_cli.cluster.nodes import Needs
 from border_cli.core.interfaces import EnvFactory
 from border_cli.core.types import Experience
-from border_cli.process.start import pack
+from border_cli.system.start import pack
 
 
 class HereTransport(Transport):

@@ -21,7 +21,7 @@ from border_cli.actor_manager.leases import (
 )
 from border_cli.actor_manager.remote_actor import Answer
 from border_cli.cluster.calls import Kind, Place, Report, Transport
-from border_cli.core.errors import ActorCrashed, BadStep, RunFailed
+from border_cli.errors import ActorCrashed, BadStep, RunFailed
 
 STALL_S = 60.0
 

@@ -21,7 +21,7 @@ from remote_fakes import (
 )
 
 from border_cli.actor_manager import worker
-from border_cli.core.errors import ActorCrashed
+from border_cli.errors import ActorCrashed
 from border_cli.step_processor.config import NStepConfig
 from border_cli.step_processor.n_step import NStep
 

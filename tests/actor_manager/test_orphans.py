@@ -11,7 +11,7 @@ from pathlib import Path
 import leftovers
 import pytest
 
-from border_cli.process.start import StartMethod
+from border_cli.system.start import StartMethod
 
 SCRIPT = Path(__file__).parents[1] / "support" / "orphans.py"
 GONE_S = 5.0

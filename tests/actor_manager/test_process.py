@@ -30,9 +30,9 @@ from remote_fakes import (
 from border_cli.actor_manager.actor import ReplayBufferProxy
 from border_cli.actor_manager.shared_channel import ChannelWriter
 from border_cli.actor_manager.supervisor import ActorHandle
-from border_cli.core.errors import ActorCrashed, RunFailed
 from border_cli.core.types import Experience, Transitions
-from border_cli.process.start import StartMethod
+from border_cli.errors import ActorCrashed, RunFailed
+from border_cli.system.start import StartMethod
 
 DEATHS = [fail, die, *(pytest.param(each, marks=pytest.mark.slow) for each in (leave, vanish))]
 

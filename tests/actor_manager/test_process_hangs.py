@@ -14,7 +14,7 @@ from remote_fakes import (
 )
 from sampling import sampled
 
-from border_cli.core.errors import ActorCrashed
+from border_cli.errors import ActorCrashed
 
 
 @pytest.mark.parametrize("deed", sampled([hang, hang_in_c], every=2))

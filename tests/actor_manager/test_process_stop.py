@@ -15,8 +15,8 @@ from remote_fakes import (
 )
 
 from border_cli.actor_manager.shared_channel import SPACE, WAITS
-from border_cli.core.errors import ActorCrashed
 from border_cli.core.types import Experience
+from border_cli.errors import ActorCrashed
 
 
 def test_what_fails_as_it_stops_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -16,7 +16,7 @@ from remote_fakes import BUILDING, Life, TellingPolicyFactory, complain, die, fa
 
 from border_cli import compose, resume, train
 from border_cli.actor_manager.ray import NICE
-from border_cli.core.errors import ActorCrashed, BorderError
+from border_cli.errors import ActorCrashed, BorderError
 
 STOPS_S = 5.0
 

@@ -8,7 +8,7 @@ import pytest
 
 from border_cli import compose
 from border_cli.actor_manager.config import RayConfig, ThreadConfig
-from border_cli.core.errors import ConfigError
+from border_cli.errors import ConfigError
 from border_cli.launch.effective import effective_settings
 
 

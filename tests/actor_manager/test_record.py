@@ -35,10 +35,10 @@ from sampling import sampled
 
 from border_cli.actor_manager.shared_channel import ENV_STEPS, MADE
 from border_cli.actor_manager.supervisor import ActorHandle
-from border_cli.core.errors import ActorCrashed, CheckpointError
 from border_cli.core.interfaces import ActorManager
 from border_cli.core.timing import ACTOR_SECTIONS
 from border_cli.core.types import Array, Beat, Experience, State, leaves
+from border_cli.errors import ActorCrashed, CheckpointError
 
 TURNS = 45
 # Samples in all, by turn: less than the actors could make, and it grows unevenly.

@@ -17,7 +17,7 @@ from border_cli.actor_manager.remote_actor import Answer, RemoteActor
 from border_cli.actor_manager.shared_weights import packed, unpacked
 from border_cli.core.interfaces import EnvFactory
 from border_cli.core.types import Snapshot
-from border_cli.process.start import pack
+from border_cli.system.start import pack
 
 LONG_S = 60.0
 

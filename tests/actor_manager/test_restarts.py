@@ -7,7 +7,7 @@ import traceback
 import pytest
 
 from border_cli.actor_manager.restarts import Restarts
-from border_cli.core.errors import ActorCrashed
+from border_cli.errors import ActorCrashed
 
 
 def test_the_pause_doubles_to_five_seconds_and_a_delivery_makes_it_short_again() -> None:

@@ -11,9 +11,9 @@ from fakes import FakeClock
 
 from border_cli.actor_manager.shared_channel import CLOSING
 from border_cli.actor_manager.supervisor import ActorHandle, Supervisor
-from border_cli.core.errors import ActorCrashed, RunFailed
-from border_cli.process.child_process import ChildProcess
-from border_cli.process.shared_memory import WakePipe
+from border_cli.errors import ActorCrashed, RunFailed
+from border_cli.system.child_process import ChildProcess
+from border_cli.system.shared_memory import WakePipe
 
 StartIncarnation = Callable[[int, int], ChildProcess]
 

@@ -15,8 +15,8 @@ from border_cli.actor_manager import thread
 from border_cli.actor_manager.actor import Message, ReplayBufferProxy
 from border_cli.actor_manager.rate_limiter import Closed
 from border_cli.actor_manager.thread import Channel
-from border_cli.core.errors import ActorCrashed, ActorHung
 from border_cli.core.types import Experience
+from border_cli.errors import ActorCrashed, ActorHung
 
 
 def message(number: int) -> Experience:

@@ -10,9 +10,9 @@ from border_cli.agent.augmentation import shifted, shifted_batch
 from border_cli.agent.config import DqnConfig
 from border_cli.agent.dqn import Dqn
 from border_cli.agent.learner_config import Augmentation
-from border_cli.core.errors import ConfigError
 from border_cli.core.spaces import BoxSpace, DiscreteSpace, EnvSpec
 from border_cli.core.types import Batch
+from border_cli.errors import ConfigError
 from border_cli.nn.tensor_batch import TensorBatch
 
 IMAGE = BoxSpace((1, 10, 10), "uint8", np.uint8(0), np.uint8(255))

@@ -14,9 +14,9 @@ from sampling import sampled
 
 from border_cli.agent.config import AwacConfig, CqlConfig, IqlConfig
 from border_cli.config.compose import compose
-from border_cli.core.errors import ConfigError
 from border_cli.core.spaces import BoxSpace, DiscreteSpace, EnvSpec, MultiDiscreteSpace
 from border_cli.core.types import Batch
+from border_cli.errors import ConfigError
 
 each_agent = pytest.mark.parametrize(("make", "actions"), AGENTS.values(), ids=AGENTS)
 

@@ -17,10 +17,10 @@ from border_cli.agent.config import BcConfig
 from border_cli.agent.continuous_policies import DeterministicPolicy, GaussianPolicy
 from border_cli.agent.policies import CategoricalPolicy
 from border_cli.config.compose import compose
-from border_cli.core.errors import ConfigError, RunFailed
 from border_cli.core.interfaces import Policy
 from border_cli.core.spaces import EnvSpec, MultiDiscreteSpace
 from border_cli.core.types import Batch
+from border_cli.errors import ConfigError, RunFailed
 
 
 def bc(env: EnvSpec, seed: int = 0, **settings: Any) -> Bc:

@@ -21,9 +21,9 @@ from border_cli.agent.continuous_policies import (
     DeterministicPolicy,
     GaussianPolicy,
 )
-from border_cli.core.errors import ConfigError
 from border_cli.core.spaces import BoxSpace
 from border_cli.core.types import Snapshot
+from border_cli.errors import ConfigError
 from border_cli.nn.architecture import Architecture
 from border_cli.nn.distributions import split
 from border_cli.nn.numpy_network import NumpyNetwork

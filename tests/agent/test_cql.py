@@ -13,9 +13,9 @@ from slopes import assert_slopes
 from soft_agents import sac
 
 from border_cli.agent.cql import Cql, CriticNoise, conservative_gaps, soft_maximum
-from border_cli.core.errors import CheckpointError
 from border_cli.core.spaces import BoxSpace, EnvSpec
 from border_cli.core.types import Batch
+from border_cli.errors import CheckpointError
 
 
 def test_the_soft_maximum_is_the_log_of_an_integral():

@@ -15,9 +15,9 @@ from sampling import sampled
 
 from border_cli.agent.config import DqnConfig, Exploration, Loss
 from border_cli.agent.dqn import Dqn
-from border_cli.core.errors import ConfigError
 from border_cli.core.spaces import BoxSpace, EnvSpec
 from border_cli.core.types import Batch
+from border_cli.errors import ConfigError
 from border_cli.nn.saving import load_state, save_state
 from border_cli.nn.tensor_batch import TDResult
 from border_cli.registry import AGENTS

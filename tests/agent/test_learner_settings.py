@@ -11,8 +11,8 @@ from compilers import needs_compiler
 
 from border_cli.agent.config import DqnConfig, MatmulPrecision
 from border_cli.agent.dqn import Dqn
-from border_cli.core.config import Matmul
-from border_cli.core.errors import ConfigError
+from border_cli.errors import ConfigError
+from border_cli.settings.run import Matmul
 
 
 def dqn(spec: Any, device: str = "cpu", **settings: Any) -> Dqn:

@@ -17,7 +17,6 @@ from gymnasium.wrappers.utils import RunningMeanStd
 from border_cli.agent.config import DqnConfig
 from border_cli.agent.dqn import Dqn
 from border_cli.agent.normalization import RunningStatistics, reward_divisor
-from border_cli.core.errors import CheckpointError, ConfigError
 from border_cli.core.returns import DiscountedReturns, Moments
 from border_cli.core.spaces import (
     BoxSpace,
@@ -28,6 +27,7 @@ from border_cli.core.spaces import (
     Space,
 )
 from border_cli.core.types import Batch, Transitions, map_array
+from border_cli.errors import CheckpointError, ConfigError
 from border_cli.nn.saving import load_state, save_state
 
 MIDDLE, SPREAD = np.array([100.0, -3.0, 0.0]), np.array([50.0, 0.1, 1.0])

@@ -27,10 +27,10 @@ from border_cli.agent.policies import (
     softmax,
     uniform,
 )
-from border_cli.core.errors import CheckpointError, ConfigError
 from border_cli.core.interfaces import Policy
 from border_cli.core.spaces import BoxSpace, DiscreteSpace, EnvSpec, LeafSpace, MultiDiscreteSpace
 from border_cli.core.types import Snapshot
+from border_cli.errors import CheckpointError, ConfigError
 from border_cli.nn.architecture import Architecture
 from border_cli.nn.numpy_network import NumpyNetwork
 

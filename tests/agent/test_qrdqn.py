@@ -26,8 +26,8 @@ from border_cli.agent.config import IqnConfig, QrdqnConfig
 from border_cli.agent.dqn import ValueAgent, by_autograd, written_out
 from border_cli.agent.iqn import Iqn
 from border_cli.agent.qrdqn import Qrdqn, distance, quantile_regression, td_loss
-from border_cli.core.errors import ConfigError
 from border_cli.core.spaces import BoxSpace, EnvSpec
+from border_cli.errors import ConfigError
 from border_cli.nn.architecture import Architecture
 from border_cli.nn.network import Network, target_of
 from border_cli.nn.tensor_batch import TensorBatch

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from border_cli.agent.config import RandomConfig
-from border_cli.core.errors import CheckpointError, ConfigError, RunFailed
 from border_cli.core.interfaces import Agent
 from border_cli.core.spaces import EnvSpec
+from border_cli.errors import CheckpointError, ConfigError, RunFailed
 from border_cli.registry import AGENTS
 
 

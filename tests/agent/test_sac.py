@@ -18,8 +18,8 @@ from torch import Tensor
 from border_cli import compose
 from border_cli.agent.config import SacConfig, TqcConfig
 from border_cli.agent.sac import Sac
-from border_cli.core.errors import ConfigError
 from border_cli.core.spaces import BoxSpace
+from border_cli.errors import ConfigError
 from border_cli.nn.tensor_batch import TensorBatches
 
 CONF = Path(__file__).parents[2] / "conf" / "agent"

@@ -20,15 +20,15 @@ from border_cli.agent.config import DqnConfig, RandomConfig
 from border_cli.agent.dqn import Dqn
 from border_cli.agent.random import RandomAgent
 from border_cli.agent.torch_agent import TorchAgent
-from border_cli.core.config import Matmul
-from border_cli.core.errors import CheckpointError
 from border_cli.core.returns import Moments
 from border_cli.core.spaces import BoxSpace, DictSpace, EnvSpec
 from border_cli.core.types import Batch
+from border_cli.errors import CheckpointError
 from border_cli.nn import matmul
 from border_cli.nn.architecture import Activation
 from border_cli.nn.saving import load_state, save_state
 from border_cli.registry import AGENTS, register_builtin
+from border_cli.settings.run import Matmul
 
 
 def dqn(spec: EnvSpec, seed: int, **settings: Any) -> Dqn:

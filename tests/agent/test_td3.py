@@ -13,9 +13,9 @@ from continuous import HALF, MIDDLE, batch, counted, spec
 from border_cli.agent.config import Noise, Td3Config
 from border_cli.agent.td3 import Td3
 from border_cli.config.compose import compose
-from border_cli.core.errors import ConfigError
 from border_cli.core.spaces import BoxSpace, EnvSpec
 from border_cli.core.types import Batch
+from border_cli.errors import ConfigError
 
 SMALL: dict[str, Any] = {"hidden": [8, 6], "learning_rate": 0.01, "batch_size": 8}
 

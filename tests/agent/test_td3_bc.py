@@ -14,8 +14,8 @@ from slopes import assert_slopes
 from border_cli.agent.config import Td3BcConfig
 from border_cli.agent.td3_bc import Td3Bc, imitating_loss
 from border_cli.config.compose import compose
-from border_cli.core.errors import ConfigError
 from border_cli.core.types import Batch
+from border_cli.errors import ConfigError
 from border_cli.nn.tensor_batch import TensorBatch
 
 

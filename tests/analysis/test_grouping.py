@@ -10,7 +10,7 @@ from run_folders import evaluated_run, two_groups
 
 from border_cli.analysis.grouping import Grouped, grouped
 from border_cli.analysis.load import load_runs
-from border_cli.core.errors import ConfigError
+from border_cli.errors import ConfigError
 
 
 def of(root: Path, **asked: Any) -> Grouped:

@@ -11,7 +11,7 @@ from written_runs import without_end, write_run
 
 from border_cli.analysis.listing import Row, ordered, row_of, where
 from border_cli.analysis.load import Run
-from border_cli.core.errors import ConfigError
+from border_cli.errors import ConfigError
 
 NOW_S = datetime(2026, 1, 2, 10, tzinfo=UTC).timestamp()  # a day after FACTS began
 

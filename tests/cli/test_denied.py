@@ -14,8 +14,8 @@ from commands import QUICK, UNPRIVILEGED, Command, train_status
 from sampling import sampled
 
 from border_cli import compose, train
-from border_cli.core.config import RunConfig
-from border_cli.core.errors import ConfigError
+from border_cli.errors import ConfigError
+from border_cli.settings.run import RunConfig
 
 Capture = pytest.CaptureFixture[str]
 

@@ -9,7 +9,7 @@ import pytest
 from commands import train_status
 
 from border_cli.config.compose import Composer
-from border_cli.core.errors import ConfigError
+from border_cli.errors import ConfigError
 from border_cli.sweep.plan import planned
 
 Capture = pytest.CaptureFixture[str]

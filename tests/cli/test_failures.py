@@ -57,7 +57,7 @@ AGENTS.register("bad", BadConfig, "bad_agent:Bad")
 BAD_RECORDER = """\
 from dataclasses import dataclass
 
-from border_cli.core.config import RecorderConfig
+from border_cli.settings.run import RecorderConfig
 from border_cli.core.output import Recorder
 from border_cli.registry import RECORDERS
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from border_cli.cli.plain_command import read_pairs, text, whole
-from border_cli.core.errors import ConfigError
+from border_cli.errors import ConfigError
 
 READERS = {"episodes": whole(1), "lr": text}
 

@@ -14,7 +14,7 @@ from border_cli import compose, load_runs, train
 from border_cli.analysis.tables import number
 from border_cli.cli.plot import main, read_request
 from border_cli.cli.plotted import show_table
-from border_cli.core.errors import ConfigError
+from border_cli.errors import ConfigError
 
 
 def test_without_a_file_the_curves_are_drawn_in_the_terminal(

@@ -21,8 +21,8 @@ from commands import (
 from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
 
 from border_cli import compose, train
-from border_cli.core.errors import ConfigError, ProbeFailed
 from border_cli.core.seeding import Branch, derived_seed
+from border_cli.errors import ConfigError, ProbeFailed
 
 Capture = pytest.CaptureFixture[str]
 

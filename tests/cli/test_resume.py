@@ -22,11 +22,11 @@ from border_cli.config.interpolation import job_folder
 from border_cli.config.job import Job
 from border_cli.config.resuming import Found, finished
 from border_cli.config.saved import load_resolved, resolved_yaml, write_resolved
-from border_cli.core.files import SETTINGS, write_json
 from border_cli.launch import closing
 from border_cli.launch.job import Outcome, train_job
 from border_cli.recorder.read import read_metrics
 from border_cli.run.status import RunLock
+from border_cli.system.files import SETTINGS, write_json
 
 Capture = pytest.CaptureFixture[str]
 Ran = Callable[..., Any]

@@ -18,9 +18,9 @@ from commands import QUICK, Command, eval_status, facts_of, record_status, train
 
 from border_cli.api import load_policy, resume, train
 from border_cli.config.compose import compose
-from border_cli.core.errors import ConfigError
-from border_cli.core.files import SETTINGS as FILE
+from border_cli.errors import ConfigError
 from border_cli.run.status import RUN_JSON
+from border_cli.system.files import SETTINGS as FILE
 
 Capture = pytest.CaptureFixture[str]
 Attack = Callable[..., Path]

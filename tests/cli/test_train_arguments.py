@@ -12,7 +12,7 @@ from sampling import sampled
 from border_cli.cli.flags import read_arguments
 from border_cli.config.saved import load_resolved
 from border_cli.config.tuned import tuned_files
-from border_cli.core.errors import ConfigError
+from border_cli.errors import ConfigError
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from border_cli.cluster.connection import (
     refuse_unreachable,
     unanswered,
 )
-from border_cli.core.errors import ClusterRefused
+from border_cli.errors import ClusterRefused
 
 RAY = ("actor_manager=ray",)
 

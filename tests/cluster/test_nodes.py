@@ -14,7 +14,7 @@ from clusters import RayCluster, Visitor, running_cluster
 from border_cli.cluster.connection import ClusterSettings
 from border_cli.cluster.nodes import Needs
 from border_cli.cluster.travel import travelling
-from border_cli.process.start import pack
+from border_cli.system.start import pack
 
 pytestmark = [pytest.mark.ray, pytest.mark.long]
 

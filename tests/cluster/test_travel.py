@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from border_cli.cluster.travel import modules_of_recipe, travelling
-from border_cli.core.errors import ClusterRefused
+from border_cli.errors import ClusterRefused
 
 
 @pytest.fixture

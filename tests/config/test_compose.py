@@ -16,9 +16,9 @@ from hydra.version import VersionBase
 
 from border_cli.agent.config import DqnConfig
 from border_cli.config.compose import Composer, compose
-from border_cli.core.config import Device
-from border_cli.core.errors import ConfigError
 from border_cli.env.config import GymConfig
+from border_cli.errors import ConfigError
+from border_cli.settings.run import Device
 
 Write = Callable[[str, str], Path]
 

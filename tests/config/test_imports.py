@@ -10,14 +10,14 @@ import pytest
 
 from border_cli.config.compose import Composer, compose
 from border_cli.config.saved import load_resolved, resolved_yaml, write_resolved
-from border_cli.core.errors import ConfigError
+from border_cli.errors import ConfigError
 
 Write = Callable[[str, str], Path]
 
 MODULE = """
 from dataclasses import dataclass
-from border_cli.core.config import AgentConfig
-from border_cli.core.settings import setting
+from border_cli.settings.run import AgentConfig
+from border_cli.settings.base import setting
 from border_cli.registry import AGENTS
 
 @dataclass(kw_only=True)

@@ -13,11 +13,11 @@ from commands import QUICK, isolated, train_status
 from border_cli.analysis.load import load_runs
 from border_cli.config.compose import compose, composing
 from border_cli.config.saved import resolved_yaml, write_resolved
-from border_cli.core.config import RunConfig
-from border_cli.core.errors import BorderError
-from border_cli.core.files import SETTINGS
+from border_cli.errors import BorderError
 from border_cli.registry import flat_settings
 from border_cli.replay_buffer.config import PrioritizedConfig
+from border_cli.settings.run import RunConfig
+from border_cli.system.files import SETTINGS
 
 FIRST = (
     *("agent=dqn", "env=cartpole", "agent.gamma=0.9", "step_processor.n_steps=5"),

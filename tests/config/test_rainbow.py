@@ -6,7 +6,7 @@ import pytest
 
 from border_cli.agent.config import DqnConfig, Exploration
 from border_cli.config.compose import compose
-from border_cli.core.errors import ConfigError
+from border_cli.errors import ConfigError
 from border_cli.replay_buffer.config import DatasetConfig, PrioritizedConfig, UniformConfig
 
 

@@ -14,8 +14,8 @@ from sampling import sampled
 
 from border_cli.config.check import checked
 from border_cli.config.compose import compose
-from border_cli.core.config import Device, RunConfig
-from border_cli.core.errors import ConfigError
+from border_cli.errors import ConfigError
+from border_cli.settings.run import Device, RunConfig
 
 Write = Callable[[str, str], Path]
 

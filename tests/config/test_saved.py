@@ -22,11 +22,11 @@ from border_cli.config.saved import (
     resolved_yaml,
     write_resolved,
 )
-from border_cli.core.config import RunConfig
-from border_cli.core.errors import CheckpointError, ConfigError
-from border_cli.core.files import SETTINGS
 from border_cli.env.config import GymConfig
+from border_cli.errors import CheckpointError, ConfigError
 from border_cli.replay_buffer.config import PrioritizedConfig
+from border_cli.settings.run import RunConfig
+from border_cli.system.files import SETTINGS
 
 Write = Callable[[str, str], Path]
 

@@ -11,8 +11,8 @@ import pytest
 
 from border_cli.config.compose import Composer, compose
 from border_cli.config.search_path import user_folders
-from border_cli.core.errors import ConfigError
-from border_cli.core.files import SETTINGS
+from border_cli.errors import ConfigError
+from border_cli.system.files import SETTINGS
 
 Write = Callable[[str, str], Path]
 

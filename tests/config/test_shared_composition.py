@@ -9,7 +9,7 @@ from sampling import sampled
 
 from border_cli.config.compose import Composer
 from border_cli.config.job import Job
-from border_cli.core.errors import ConfigError
+from border_cli.errors import ConfigError
 
 FIXED = "hydra.sweep.dir=out"  # without the time of day
 

@@ -13,11 +13,11 @@ from border_cli.config.compose import Composer, compose, resuming_composer
 from border_cli.config.job import Job
 from border_cli.config.saved import load_resolved, resolved_yaml, write_resolved
 from border_cli.config.tuned import tuned_files
-from border_cli.core.config import RunConfig
-from border_cli.core.errors import ConfigError
+from border_cli.errors import ConfigError
 from border_cli.launch.effective import effective_settings
 from border_cli.launch.header import choice_lines, doubts
 from border_cli.replay_buffer.config import PrioritizedConfig
+from border_cli.settings.run import RunConfig
 from border_cli.step_processor.config import NStepConfig
 
 Write = Callable[[str, str], Path]

@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from border_cli.core.errors import (
+from border_cli.errors import (
     ActorCrashed,
     BadStep,
     BorderError,

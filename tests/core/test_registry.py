@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from border_cli.core.errors import ConfigError
+from border_cli.errors import ConfigError
 from border_cli.registry import GROUPS, Networks, Registry, register_builtin
 
 

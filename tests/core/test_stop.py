@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from border_cli.core.errors import Interrupted, Stalled
 from border_cli.core.stop import Heartbeat, StopFlag
+from border_cli.errors import Interrupted, Stalled
 
 
 def test_a_flag_that_nobody_set_lets_the_run_go_on() -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from border_cli.core.errors import ConfigError
 from border_cli.dataset.store import (
     counts_of,
     is_id,
@@ -17,6 +16,7 @@ from border_cli.dataset.store import (
     refuse_unknown,
     root,
 )
+from border_cli.errors import ConfigError
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from border_cli.core.errors import BadStep
 from border_cli.core.spaces import allocate
 from border_cli.core.types import Array
 from border_cli.env.answers import REWARD, TERMINATED, as_flag, as_reward, observations
@@ -17,6 +16,7 @@ from border_cli.env.config import GymConfig
 from border_cli.env.gym import GymEnvFactory
 from border_cli.env.gym_env import GymEnv
 from border_cli.env.gym_spaces import observation_space
+from border_cli.errors import BadStep
 
 REAL = spaces.Box(-1.0, 1.0, (2,), np.float32)
 PIXELS = spaces.Box(0, 255, (2, 2), np.uint8)

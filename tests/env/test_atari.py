@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from border_cli.core.errors import ConfigError, MissingPackage
 from border_cli.core.interfaces import Env
 from border_cli.env.config import AtariConfig
 from border_cli.env.gym import GymEnvFactory
 from border_cli.env.gym_env import GymEnv
 from border_cli.env.vector import GymVectorEnv
+from border_cli.errors import ConfigError, MissingPackage
 
 N = 3
 

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from gymnasium.envs.classic_control import CartPoleEnv
 
-from border_cli.core.errors import ConfigError, MissingPackage
 from border_cli.env.config import GymConfig
 from border_cli.env.construct import construct
 from border_cli.env.gym import GymEnvFactory
+from border_cli.errors import ConfigError, MissingPackage
 
 COUNTING = "border/Counting-v1"
 

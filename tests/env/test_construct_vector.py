@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from border_cli.core.errors import ConfigError, MissingPackage
 from border_cli.env.config import GymConfig
 from border_cli.env.gym import GymEnvFactory
 from border_cli.env.gym_env import GymEnv
 from border_cli.env.vector import GymVectorEnv
+from border_cli.errors import ConfigError, MissingPackage
 
 DEFAULTS = {"id": "border/Endless-v1", "num_envs": 2}
 

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import reaching
 
-from border_cli.core.errors import BadStep, ConfigError
 from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, EnvSpec
 from border_cli.env.config import GymConfig
 from border_cli.env.goals import GymGoalRewards, refuse_no_goals
 from border_cli.env.gym import GymEnvFactory
 from border_cli.env.vector import GymVectorEnv
+from border_cli.errors import BadStep, ConfigError
 
 
 def rewards_of(name: str, **settings: Any) -> Any:

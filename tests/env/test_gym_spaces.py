@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from border_cli.core.errors import BadStep, ConfigError
 from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, MultiDiscreteSpace
 from border_cli.env.config import GymConfig
 from border_cli.env.gym import GymEnvFactory
 from border_cli.env.gym_env import GymEnv
 from border_cli.env.gym_spaces import action_space, observation_space
 from border_cli.env.translate import GymTranslator
+from border_cli.errors import BadStep, ConfigError
 
 FLAG = spaces.Discrete(2)
 

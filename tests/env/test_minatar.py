@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from border_cli.core.errors import ConfigError, MissingPackage
 from border_cli.env.config import GymConfig
 from border_cli.env.construct import construct
 from border_cli.env.gym import GymEnvFactory
+from border_cli.errors import ConfigError, MissingPackage
 
 GAMES = ["Asterix", "Breakout", "Freeway", "Seaquest", "SpaceInvaders"]
 installed = pytest.mark.skipif(

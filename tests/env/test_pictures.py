@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import reaching
 
-from border_cli.core.errors import ConfigError
 from border_cli.env.config import GymConfig
 from border_cli.env.gym import GymEnvFactory
 from border_cli.env.pictures import choose_renderer, drawn_frame
+from border_cli.errors import ConfigError
 
 
 class Draws(reaching.Reach):

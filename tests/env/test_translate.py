@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from border_cli.core.errors import BadStep, ConfigError
 from border_cli.core.spaces import allocate
 from border_cli.core.types import leaves
 from border_cli.env.answers import observations
@@ -21,6 +20,7 @@ from border_cli.env.translate import (
     recorded_rows,
     spaces_of,
 )
+from border_cli.errors import BadStep, ConfigError
 
 SPACES: dict[str, spaces.Space[Any]] = {
     "float64": spaces.Box(-1, 1, (2, 3), np.float64),

@@ -11,13 +11,13 @@ import pytest
 from sampling import sampled
 from vectors import LANES, Alone, Endless
 
-from border_cli.core.errors import BadStep
 from border_cli.core.interfaces import Env
 from border_cli.core.types import Array, Episode, Step, Transitions
 from border_cli.env.config import GymConfig
 from border_cli.env.gym import GymEnvFactory
 from border_cli.env.gym_env import GymEnv
 from border_cli.env.vector import GymVectorEnv
+from border_cli.errors import BadStep
 from border_cli.step_processor.config import NStepConfig
 from border_cli.step_processor.n_step import NStep
 

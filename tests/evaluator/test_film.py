@@ -14,7 +14,7 @@ import pytest
 from commands import full_disk
 from numpy.typing import NDArray
 
-from border_cli.core.errors import ConfigError, RunFailed
+from border_cli.errors import ConfigError, RunFailed
 from border_cli.evaluator import film
 
 Image = pytest.importorskip("PIL.Image", reason='pip install "border-cli[video]"')

@@ -6,7 +6,7 @@ import pytest
 from sampling import sampled
 
 from border_cli import compose
-from border_cli.core.errors import ConfigError
+from border_cli.errors import ConfigError
 from border_cli.launch.effective import effective_settings
 
 ON_RAY = ("evaluator.background=true", "evaluator.where=ray")

@@ -9,8 +9,8 @@ import pytest
 from clusters import RayCluster, running_cluster
 from spreading import Evaluated, evaluated
 
-from border_cli.core.errors import RunFailed
-from border_cli.core.interfaces import Confirmation
+from border_cli.errors import RunFailed
+from border_cli.evaluator.confirmation import Confirmation
 
 pytestmark = [pytest.mark.ray, pytest.mark.long]
 

@@ -9,9 +9,10 @@ import pytest
 from spreading import Evaluated, evaluated
 
 from border_cli.cluster.crew import GOING
-from border_cli.core.interfaces import Confirmation, Evaluation
+from border_cli.core.interfaces import Evaluation
+from border_cli.evaluator.confirmation import Confirmation
 from border_cli.evaluator.spread import EpisodePlayer, SpreadEvaluator
-from border_cli.process.start import pack
+from border_cli.system.start import pack
 
 
 class Here:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from border_cli import compose
-from border_cli.core.errors import ConfigError
+from border_cli.errors import ConfigError
 from border_cli.launch.build import hyperparameters
 
 SMALL = ("agent=dqn", "env=cartpole", "~tuned")

@@ -10,15 +10,15 @@ import torch
 from sampling import sampled
 
 from border_cli import compose
-from border_cli.core.config import ActorManagerConfig
-from border_cli.core.errors import ConfigError
 from border_cli.core.interfaces import Env
 from border_cli.core.spaces import BoxSpace, DiscreteSpace, EnvSpec
-from border_cli.core.threads import available_cores
 from border_cli.env.gym_env import GymEnv
 from border_cli.env.vector import GymVectorEnv
+from border_cli.errors import ConfigError
 from border_cli.launch.build import build_agent, env_factory
 from border_cli.launch.effective import EffectiveSettings, effective_settings
+from border_cli.settings.run import ActorManagerConfig
+from border_cli.system.threads import available_cores
 
 SMALL = ("agent=dqn", "env=cartpole", "~tuned")
 

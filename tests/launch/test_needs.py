@@ -13,9 +13,8 @@ from datasets import CARTPOLE, datasets_in, write_cartpole
 from fakes import ListBuffer
 
 from border_cli.config.compose import compose
-from border_cli.core.errors import ConfigError
 from border_cli.core.spaces import EnvSpec
-from border_cli.core.words import size
+from border_cli.errors import ConfigError
 from border_cli.launch.build import build_agent, env_factory
 from border_cli.launch.effective import EffectiveSettings, effective_settings
 from border_cli.launch.needs import (
@@ -28,6 +27,7 @@ from border_cli.launch.needs import (
     training_needs,
 )
 from border_cli.registry import REPLAY_BUFFERS
+from border_cli.words import size
 
 ROOM = 1000  # bytes
 

@@ -15,14 +15,14 @@ from datasets import CARTPOLE, datasets_in, episode, write, write_cartpole
 from fakes import FakeAgent
 
 from border_cli.config.compose import compose
-from border_cli.core.config import RunConfig
-from border_cli.core.errors import ConfigError
 from border_cli.core.interfaces import ReplayBuffer
 from border_cli.core.spaces import BoxSpace, DiscreteSpace, EnvSpec
 from border_cli.core.types import Transitions
+from border_cli.errors import ConfigError
 from border_cli.launch.build import build_replay_buffer, env_factory, observe_stored
 from border_cli.launch.effective import effective_settings
 from border_cli.launch.offline_data import check_dataset
+from border_cli.settings.run import RunConfig
 
 COUNTS = gym.spaces.Box(0.0, 1e6, (1,), np.float64)
 NUMBERS = "test/numbers-v0"

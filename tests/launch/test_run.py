@@ -23,17 +23,12 @@ from tensorboard.plugins.hparams.api_pb2 import STATUS_SUCCESS
 from border_cli.actor_manager.config import SerialConfig, ThreadConfig
 from border_cli.agent.config import DqnConfig
 from border_cli.config.job import Job
-from border_cli.core.config import (
-    CheckpointConfig,
-    RunConfig,
-    TrainerConfig,
-)
-from border_cli.core.errors import ConfigError, Interrupted, Stalled
 from border_cli.core.interfaces import Evaluation, Evaluator, Policy
 from border_cli.core.output import Progress, Recorder, RecordStep, RunEnd
 from border_cli.core.stop import StopFlag
 from border_cli.core.types import Metrics
 from border_cli.env.config import GymConfig
+from border_cli.errors import ConfigError, Interrupted, Stalled
 from border_cli.evaluator.config import EpisodesConfig
 from border_cli.launch.run import Run, RunOptions, run_job
 from border_cli.recorder.config import JsonlConfig, TensorboardConfig
@@ -42,6 +37,11 @@ from border_cli.replay_buffer.config import PrioritizedConfig, UniformConfig
 from border_cli.run.finding import find_checkpoint, steps_saved
 from border_cli.run.manifest import verify
 from border_cli.run.sweep_folder import write_stop
+from border_cli.settings.run import (
+    CheckpointConfig,
+    RunConfig,
+    TrainerConfig,
+)
 from border_cli.step_processor.config import NStepConfig
 from border_cli.trainer.config import AsyncConfig, SyncConfig
 

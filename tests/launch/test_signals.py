@@ -13,8 +13,8 @@ from commands import Command, facts_of, train_status
 from sampling import sampled
 from screens import TerminalCommand
 
-from border_cli.core.errors import Interrupted
 from border_cli.core.stop import SaveFlag, StopFlag
+from border_cli.errors import Interrupted
 from border_cli.launch.signals import early_signals, stopping_on_signals
 from border_cli.run.finding import steps_saved
 from border_cli.run.status import read_run

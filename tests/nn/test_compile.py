@@ -10,7 +10,7 @@ import pytest
 import torch
 from compilers import needs_compiler
 
-from border_cli.core.errors import ConfigError, RunFailed
+from border_cli.errors import ConfigError, RunFailed
 from border_cli.nn.compile import Compiled, copied, refuse_without_compiler
 
 CPU = torch.device("cpu")

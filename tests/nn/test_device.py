@@ -11,7 +11,7 @@ import threading
 import pytest
 import torch
 
-from border_cli.core.errors import ConfigError
+from border_cli.errors import ConfigError
 from border_cli.nn.device import keep_freed_memory, learner_thread, resolve_device
 
 no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")

@@ -16,7 +16,6 @@ from commands import QUICK, facts_of, isolated, train_status
 from sampling import sampled
 from torch import Tensor, nn
 
-from border_cli.core.config import Matmul, MatmulPrecision
 from border_cli.core.spaces import BoxSpace
 from border_cli.nn import matmul
 from border_cli.nn.architecture import Architecture
@@ -47,6 +46,7 @@ from border_cli.nn.network import (
 from border_cli.nn.optimizer import Adam
 from border_cli.nn.quantile_network import QuantileNetwork
 from border_cli.nn.value_network import ValueNetwork
+from border_cli.settings.run import Matmul, MatmulPrecision
 
 pytestmark = pytest.mark.skipif(not has_onednn(), reason="needs a torch with oneDNN")
 

@@ -12,8 +12,8 @@ from sampling import sampled
 from torch import nn
 
 from border_cli.agent.normalization import RunningStatistics
-from border_cli.core.errors import ConfigError
 from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, Space
+from border_cli.errors import ConfigError
 from border_cli.nn.architecture import (
     CONVOLUTIONS,
     Activation,

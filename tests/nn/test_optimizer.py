@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from border_cli.core.errors import ConfigError
+from border_cli.errors import ConfigError
 from border_cli.nn.optimizer import Adam, Optimizer, make_optimizer
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from border_cli.core.errors import CheckpointError
+from border_cli.errors import CheckpointError
 from border_cli.nn.saving import copied_state, first_not_finite, load_state, save_state
 
 

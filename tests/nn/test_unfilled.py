@@ -11,11 +11,11 @@ from sampling import sampled
 from torch import nn
 
 from border_cli.config.compose import compose
-from border_cli.core.machine import resident_bytes
 from border_cli.launch.build import build_agent, build_dry_agent, env_factory
 from border_cli.launch.effective import effective_settings
 from border_cli.launch.needs import agent_part
 from border_cli.nn.unfilled import LARGE_NBYTES, Unfilled
+from border_cli.system.machine import resident_bytes
 
 MIB = 2**20
 LARGE = LARGE_NBYTES // 4  # numbers

@@ -10,8 +10,8 @@ import torch
 import user_networks
 from torch import Tensor, nn
 
-from border_cli.core.errors import ConfigError
 from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, Space, allocate
+from border_cli.errors import ConfigError
 from border_cli.nn.architecture import Architecture
 from border_cli.nn.ensemble import Critics
 from border_cli.nn.features import Features

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from commands import full_disk
 
-from border_cli.core.errors import RunDeleted
+from border_cli.errors import RunDeleted
 from border_cli.recorder.append_file import AppendFile, cut
 
 

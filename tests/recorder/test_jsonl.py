@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from border_cli.core.errors import CheckpointError
 from border_cli.core.output import RecordStep, RunInfo
+from border_cli.errors import CheckpointError
 from border_cli.recorder.config import JsonlConfig
 from border_cli.recorder.jsonl import JsonlRecorder
 from border_cli.recorder.read import last_rows, read_metrics

@@ -21,8 +21,8 @@ from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.plugins.hparams import metadata
 from tensorboard.plugins.hparams.api_pb2 import STATUS_FAILURE, STATUS_SUCCESS
 
-from border_cli.core.errors import CheckpointError
 from border_cli.core.output import RecordStep, RunEnd, RunInfo
+from border_cli.errors import CheckpointError
 from border_cli.recorder.config import StepAxis, TensorboardConfig
 from border_cli.recorder.tensorboard import EventFiles, TensorboardRecorder
 from border_cli.registry import RECORDERS

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from border_cli.core.errors import CheckpointError, ConfigError
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Transitions
+from border_cli.errors import CheckpointError, ConfigError
 from border_cli.replay_buffer.config import DatasetConfig
 from border_cli.replay_buffer.dataset import DatasetReplayBuffer
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from sampling import sampled
 
-from border_cli.core.errors import CheckpointError, ConfigError
 from border_cli.core.rows import concatenate
 from border_cli.core.spaces import BoxSpace
 from border_cli.core.types import Step
+from border_cli.errors import CheckpointError, ConfigError
 from border_cli.replay_buffer.config import (
     DatasetConfig,
     Normalize,

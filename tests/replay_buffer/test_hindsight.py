@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from border_cli.core.errors import CheckpointError, RunFailed
 from border_cli.core.interfaces import GoalRewards
 from border_cli.core.rows import concatenate
 from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, EnvSpec
 from border_cli.core.types import Step, Transitions
+from border_cli.errors import CheckpointError, RunFailed
 from border_cli.replay_buffer.config import HindsightConfig, Strategy
 from border_cli.replay_buffer.hindsight import HindsightReplayBuffer
 from border_cli.step_processor.config import NStepConfig

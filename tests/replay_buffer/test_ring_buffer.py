@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from sampling import sampled
 
-from border_cli.core.errors import CheckpointError
 from border_cli.core.types import leaves
+from border_cli.errors import CheckpointError
 from border_cli.replay_buffer.config import Normalize, PrioritizedConfig, UniformConfig
 from border_cli.replay_buffer.prioritized import PrioritizedReplayBuffer
 from border_cli.replay_buffer.uniform import UniformReplayBuffer

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from border_cli.core.errors import ConfigError, RunFailed
 from border_cli.core.rows import row_dtypes, row_fields, storage_nbytes
 from border_cli.core.spaces import BoxSpace, EnvSpec
 from border_cli.core.types import Transitions, leaves
+from border_cli.errors import ConfigError, RunFailed
 from border_cli.replay_buffer.ring import Ring
 
 

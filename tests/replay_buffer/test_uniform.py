@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from border_cli.core.errors import RunFailed
 from border_cli.core.rows import storage_nbytes
+from border_cli.errors import RunFailed
 from border_cli.registry import REPLAY_BUFFERS
 from border_cli.replay_buffer.config import UniformConfig
 from border_cli.replay_buffer.uniform import UniformReplayBuffer

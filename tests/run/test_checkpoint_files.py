@@ -15,7 +15,7 @@ import torch
 from malicious import Malicious
 from saves import SmallRun
 
-from border_cli.core.errors import CheckpointError
+from border_cli.errors import CheckpointError
 from border_cli.nn.saving import load_state
 from border_cli.run.checkpoint_files import join_arrays, read_checkpoint, split_arrays
 from border_cli.run.finding import resumable

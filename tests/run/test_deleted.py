@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from saves import SmallRun
 
-from border_cli.core.errors import RunDeleted
+from border_cli.errors import RunDeleted
 from border_cli.run.status import RunLock, RunRecord
 
 MakeRun = Callable[..., SmallRun]

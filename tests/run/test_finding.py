@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from border_cli.core.errors import CheckpointError
+from border_cli.errors import CheckpointError
 from border_cli.run.finding import (
     best_score,
     find_checkpoint,

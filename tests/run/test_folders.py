@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from saves import SmallRun
 
-from border_cli.core.errors import CheckpointError
+from border_cli.errors import CheckpointError
 from border_cli.run.checkpoint_files import read_checkpoint
 from border_cli.run.finding import resumable, steps_saved
 from border_cli.run.folders import point_link

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from saves import SmallRun
 
-from border_cli.core.errors import ConfigError
+from border_cli.errors import ConfigError
 from border_cli.run.checkpoint_files import read_checkpoint
 from border_cli.run.finding import find_checkpoint, resumable, steps_saved
 from border_cli.run.layout import refuse_foreign

@@ -11,7 +11,7 @@ import pytest
 from saves import SmallRun
 from written_runs import without_end, write_run
 
-from border_cli.core.errors import CheckpointError, ConfigError
+from border_cli.errors import CheckpointError, ConfigError
 from border_cli.run.finding import find_checkpoint, steps_saved
 from border_cli.run.removal import (
     prune,

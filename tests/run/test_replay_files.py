@@ -11,8 +11,8 @@ import pytest
 from malicious import Malicious
 from saves import rows, spec_of
 
-from border_cli.core.errors import CheckpointError
 from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, EnvSpec
+from border_cli.errors import CheckpointError
 from border_cli.replay_buffer.config import UniformConfig
 from border_cli.replay_buffer.uniform import UniformReplayBuffer
 from border_cli.run.manifest import Chunk, SavedRows

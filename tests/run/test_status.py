@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from commands import full_disk, other_process
 
-from border_cli.core.errors import ConfigError
+from border_cli.errors import ConfigError
 from border_cli.run.status import (
     RunInUse,
     RunLock,

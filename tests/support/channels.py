@@ -12,7 +12,7 @@ from border_cli.actor_manager.actor import Message
 from border_cli.actor_manager.shared_channel import SharedChannel
 from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, EnvSpec
 from border_cli.core.types import Array, Episode, Experience, Transitions, leaves
-from border_cli.process.shared_memory import WakePipe
+from border_cli.system.shared_memory import WakePipe
 
 
 def _box(shape: tuple[int, ...], dtype: str) -> BoxSpace:

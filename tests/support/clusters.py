@@ -20,11 +20,11 @@ from typing import Any
 
 from border_cli.cluster.connection import ClusterSettings, connect
 from border_cli.cluster.nodes import Needs, check_nodes
-from border_cli.core.config import StartMethod
-from border_cli.core.errors import ClusterRefused
-from border_cli.process.child import Pipe
-from border_cli.process.child_process import ChildProcess
-from border_cli.process.start import start_context, wait_for
+from border_cli.errors import ClusterRefused
+from border_cli.settings.run import StartMethod
+from border_cli.system.child import Pipe
+from border_cli.system.child_process import ChildProcess
+from border_cli.system.start import start_context, wait_for
 
 DEADLINE_S = 60.0
 LOOKED = "looked"

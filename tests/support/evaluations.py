@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from border_cli.core.interfaces import Confirmation, Evaluation, Evaluator, Policy
+from border_cli.core.interfaces import Evaluation, Evaluator, Policy
 from border_cli.core.stop import Heartbeat, StopFlag
 from border_cli.core.types import Array, Snapshot
 from border_cli.evaluator.background_runner import BackgroundEvaluationRunner, packed_parts, run
+from border_cli.evaluator.confirmation import Confirmation
 
 
 class Weighed(Policy):

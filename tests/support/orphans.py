@@ -14,7 +14,7 @@ from pathlib import Path
 from managers import Built, snapshot
 from remote_fakes import Life, hang_in_c
 
-from border_cli.process.start import StartMethod
+from border_cli.system.start import StartMethod
 
 
 def main(folder: Path, start_method: StartMethod, *, sibling: bool) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from border_cli.config.job import Job
-from border_cli.core.config import AUTO, RunConfig
 from border_cli.launch.run import RunOptions, run_job
 from border_cli.launch.summary import Result
+from border_cli.settings.run import AUTO, RunConfig
 
 
 def trained(config: RunConfig, folder: Path, *, resume: bool = False, **options: Any) -> Result:

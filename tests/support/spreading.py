@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from functools import cache
 
 from border_cli import compose
-from border_cli.core.interfaces import Confirmation, Evaluation, EvaluationRunner
+from border_cli.core.interfaces import Evaluation, EvaluationRunner
 from border_cli.core.stop import Heartbeat, StopFlag
 from border_cli.core.types import Snapshot
+from border_cli.evaluator.confirmation import Confirmation
 from border_cli.evaluator.runner import InlineEvaluationRunner, PolicyRecipe
 from border_cli.evaluator.spread import EpisodesRecipe
 from border_cli.launch.build import (

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from border_cli.config.compose import Composer
-from border_cli.core.errors import ConfigError
+from border_cli.errors import ConfigError
 from border_cli.run.sweep_folder import SweepPlan, read_sweep, write_sweep
 from border_cli.sweep.names import Places, key_and_value, sweep_job, sweep_plan
 from border_cli.sweep.plan import planned

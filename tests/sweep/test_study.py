@@ -14,7 +14,7 @@ from hydra.core.utils import JobReturn, JobStatus
 from hydra.types import HydraContext
 from omegaconf import DictConfig, OmegaConf
 
-from border_cli.core.errors import ConfigError, RunFailed
+from border_cli.errors import ConfigError, RunFailed
 from border_cli.sweep.study import keep_study
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # old and new versions warn of each other

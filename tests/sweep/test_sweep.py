@@ -24,10 +24,10 @@ from commands import (
 
 from border_cli.config.compose import Composer
 from border_cli.config.job import Job
-from border_cli.core.files import write_json
-from border_cli.core.machine import usable_cores
 from border_cli.run.sweep_folder import job_rows, read_sweep
 from border_cli.sweep.listing import Sweep
+from border_cli.system.files import write_json
+from border_cli.system.machine import usable_cores
 
 Capture = pytest.CaptureFixture[str]
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from fakes import FakeAgent, ListBuffer
 
-from border_cli.core.errors import NotFinite
 from border_cli.core.returns import Moments
 from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, Space
 from border_cli.core.types import Array, Experience, Transitions
+from border_cli.errors import NotFinite
 from border_cli.trainer.intake import Intake
 from border_cli.trainer.reporting import Counters, Window
 

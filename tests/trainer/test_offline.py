@@ -16,10 +16,10 @@ from fakes import (
     ScriptedEvaluator,
 )
 
-from border_cli.core.errors import ConfigError, Interrupted
-from border_cli.core.interfaces import NoActors
+from border_cli.actor_manager.none import NoActors
 from border_cli.core.stop import Heartbeat, SaveFlag, StopFlag
 from border_cli.core.types import Transitions
+from border_cli.errors import ConfigError, Interrupted
 from border_cli.evaluator.runner import InlineEvaluationRunner
 from border_cli.trainer.config import OfflineConfig
 from border_cli.trainer.post_step import LearnerParts

@@ -10,9 +10,9 @@ from collections.abc import Callable
 import pytest
 from fakes import FakeClock, ListRecorder
 
-from border_cli.core.errors import Interrupted
 from border_cli.core.output import Progress, RecordStep
 from border_cli.core.types import State
+from border_cli.errors import Interrupted
 from border_cli.trainer.recording import SHOW_EVERY_S, Recording
 
 STEP = RecordStep(opt_steps=10, env_steps=20, time_s=1.0)

@@ -21,10 +21,10 @@ from remote_fakes import Life, fail
 from sampling import sampled
 from trainers import BuiltTrainer
 
-from border_cli.core.errors import ActorCrashed, Interrupted, NotFinite
 from border_cli.core.output import Resumption
 from border_cli.core.timing import LEARNER_SECTIONS
 from border_cli.core.types import Batch
+from border_cli.errors import ActorCrashed, Interrupted, NotFinite
 
 KINDS = [("sync", "serial"), ("async", "serial"), ("async", "thread"), ("async", "process")]
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from border_cli.core.errors import NotFinite
+from border_cli.errors import NotFinite
 from border_cli.trainer.update_log import CHECK_EVERY, UpdateLog
 
 

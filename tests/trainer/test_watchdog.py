@@ -11,11 +11,11 @@ from fakes import CountingEnv, ListRecorder, ScriptedEvaluator
 from managers import Built, snapshot
 from trainers import BuiltTrainer
 
-from border_cli.core.errors import Interrupted, Stalled
 from border_cli.core.interfaces import Evaluation, Policy
 from border_cli.core.output import Progress
 from border_cli.core.stop import Heartbeat, StopFlag
 from border_cli.core.timing import MonotonicClock
+from border_cli.errors import Interrupted, Stalled
 from border_cli.trainer.watchdog import Watchdog
 
 TIMEOUT_S = 60.0

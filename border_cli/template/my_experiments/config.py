@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from border_cli.agent.config import DqnConfig
-from border_cli.core.config import RecorderConfig
-from border_cli.core.settings import setting
+from border_cli.settings.base import setting
+from border_cli.settings.run import RecorderConfig
 
 
 @dataclass(kw_only=True)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 from border_cli import compose, train
-from border_cli.core.errors import ConfigError
 from border_cli.core.output import RecordStep, RunInfo
+from border_cli.errors import ConfigError
 from gymnasium.utils.env_checker import check_env
 
 import my_experiments.catch  # which registers the environment with Gymnasium

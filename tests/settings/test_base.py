@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from border_cli.core.errors import ConfigError, UnknownSetting
-from border_cli.core.settings import Settings, setting
+from border_cli.errors import ConfigError, UnknownSetting
+from border_cli.settings.base import Settings, setting
 
 
 @dataclass(kw_only=True)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from border_cli.core.files import SETTINGS
-from border_cli.core.foreign import keep_runs_off_path, run_of
-from border_cli.core.words import visible
+from border_cli.system.files import SETTINGS
+from border_cli.system.foreign import keep_runs_off_path, run_of
+from border_cli.words import visible
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from border_cli.core.errors import BorderError, OutOfMemory, RunFailed
-from border_cli.core.threads import machine_cores
+from border_cli.errors import BorderError, OutOfMemory, RunFailed
+from border_cli.system.threads import machine_cores
 
 CGROUPS = Path("/sys/fs/cgroup")  # version 2
 OWN_CGROUP = Path("/proc/self/cgroup")

@@ -15,9 +15,9 @@ from multiprocessing.connection import wait
 from multiprocessing.context import BaseContext
 from typing import Any
 
-from border_cli.core.config import StartMethod
-from border_cli.core.errors import RunFailed
-from border_cli.core.threads import BLAS_VARIABLES
+from border_cli.errors import RunFailed
+from border_cli.settings.run import StartMethod
+from border_cli.system.threads import BLAS_VARIABLES
 
 # Meant for the process that trains. The fork server ignores SIGINT itself, but only once it has
 # imported what it preloads.

@@ -6,8 +6,8 @@ import os
 import sys
 from pathlib import Path
 
-from border_cli.core.errors import ConfigError
-from border_cli.core.files import SETTINGS
+from border_cli.errors import ConfigError
+from border_cli.system.files import SETTINGS
 
 
 def run_of(place: Path) -> Path | None:

@@ -11,9 +11,9 @@ from enum import StrEnum
 from pathlib import PurePath
 from typing import Any, ClassVar, Self
 
-from border_cli.core.errors import ConfigError
-from border_cli.core.settings import LONGEST_WAIT_S, Settings, setting
-from border_cli.core.words import unknown
+from border_cli.errors import ConfigError
+from border_cli.settings.base import LONGEST_WAIT_S, Settings, setting
+from border_cli.words import unknown
 
 AUTO = "auto"  # of `resume`: starts a run, or resumes the one in run_dir
 

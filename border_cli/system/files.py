@@ -13,7 +13,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
-from border_cli.core.errors import ConfigError, RunDeleted
+from border_cli.errors import ConfigError, RunDeleted
 
 SETTINGS = Path(".hydra") / "resolved.yaml"  # the settings that a run has saved
 METRICS = "metrics.jsonl"  # the rows that the recorder of that name writes

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from border_cli.core.files import (
+from border_cli.system.files import (
     checksum,
     finite,
     read_bytes,

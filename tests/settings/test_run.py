@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from border_cli.core.config import (
+from border_cli.errors import ConfigError
+from border_cli.settings.run import (
     ActorManagerConfig,
     AgentConfig,
     EnvConfig,
@@ -16,7 +17,6 @@ from border_cli.core.config import (
     StepProcessorConfig,
     TrainerConfig,
 )
-from border_cli.core.errors import ConfigError
 
 
 def run_config(**changes: Any) -> RunConfig:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 
-from border_cli.core.words import visible
+from border_cli.words import visible
 
 
 def say(text: str) -> None:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
 from typing import Any, ClassVar
 
-from border_cli.core.errors import ConfigError, UnknownSetting
-from border_cli.core.words import did_you_mean, nearest
+from border_cli.errors import ConfigError, UnknownSetting
+from border_cli.words import did_you_mean, nearest
 
 
 @dataclass(frozen=True, slots=True)

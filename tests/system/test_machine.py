@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from border_cli.core.errors import ActorCrashed, ConfigError, OutOfMemory, RunFailed
-from border_cli.core.machine import (
+from border_cli.errors import ActorCrashed, ConfigError, OutOfMemory, RunFailed
+from border_cli.system.machine import (
     failed_allocation,
     free_memory,
     machine_bytes,

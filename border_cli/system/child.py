@@ -18,10 +18,10 @@ from multiprocessing import reduction
 from multiprocessing.connection import Connection, wait
 from typing import Any, Final
 
-from border_cli.core.errors import BadStep, ClusterRefused
-from border_cli.core.stacks import ask_for_stacks, read_stacks, show_stacks_on
-from border_cli.process.shared_memory import anonymous_file
-from border_cli.process.start import OURS, PARENT_SIGNALS, SAFE_PATH
+from border_cli.errors import BadStep, ClusterRefused
+from border_cli.system.shared_memory import anonymous_file
+from border_cli.system.stacks import ask_for_stacks, read_stacks, show_stacks_on
+from border_cli.system.start import OURS, PARENT_SIGNALS, SAFE_PATH
 
 # The first word of a message; a child may send others, which its parent finds in `inbox`.
 LOG: Final = "log"  # logger, level, text

@@ -12,8 +12,8 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
 from typing import Any
 
-from border_cli.core.errors import BadStep, ClusterRefused
-from border_cli.process.child import (
+from border_cli.errors import BadStep, ClusterRefused
+from border_cli.system.child import (
     FAILED,
     LOG,
     READY,
@@ -23,7 +23,7 @@ from border_cli.process.child import (
     begin,
     kill,
 )
-from border_cli.process.start import child_environment
+from border_cli.system.start import child_environment
 
 log = logging.getLogger(__name__)
 

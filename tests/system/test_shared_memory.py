@@ -11,7 +11,7 @@ import leftovers
 import numpy as np
 import pytest
 
-from border_cli.process.shared_memory import (
+from border_cli.system.shared_memory import (
     CACHE_LINE,
     SharedArrays,
     WakePipe,
@@ -19,7 +19,7 @@ from border_cli.process.shared_memory import (
     floats,
     integers,
 )
-from border_cli.process.start import StartMethod, start_context
+from border_cli.system.start import StartMethod, start_context
 
 FORMS = [
     (np.dtype(np.int64), (3,)),

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import leftovers
 
-from border_cli.process.child import Pipe
-from border_cli.process.child_process import ChildProcess
-from border_cli.process.start import StartMethod, start_context
+from border_cli.system.child import Pipe
+from border_cli.system.child_process import ChildProcess
+from border_cli.system.start import StartMethod, start_context
 
 GROUP = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 

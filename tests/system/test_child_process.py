@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from border_cli.process.child import Pipe
-from border_cli.process.child_process import ChildProcess
-from border_cli.process.start import StartMethod, start_context
+from border_cli.system.child import Pipe
+from border_cli.system.child_process import ChildProcess
+from border_cli.system.start import StartMethod, start_context
 
 LOUD = 5_000  # messages
 
