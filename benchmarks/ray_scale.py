@@ -34,18 +34,18 @@ from numpy.typing import NDArray
 from benchmarks.isolated import call
 from benchmarks.table import Reading, emit, parser, say, summary
 from border_cli.actor_manager.actor import ActorFactory, Message
-from border_cli.actor_manager.broker import Broker, BrokerRecipe
-from border_cli.actor_manager.config import RayConfig
-from border_cli.actor_manager.leases import LeaseSettings
-from border_cli.actor_manager.ray import RayActorManager
-from border_cli.actor_manager.remote_actor import Answer
-from border_cli.cluster.calls import Kind, Place, Report, Transport
-from border_cli.cluster.connection import ClusterSettings, connect
-from border_cli.cluster.nodes import Needs
 from border_cli.core.rows import Rows, columns_of, storage_nbytes, transitions_of
 from border_cli.core.spaces import BoxSpace, DiscreteSpace, EnvSpec
 from border_cli.core.timing import MonotonicClock
 from border_cli.core.types import Snapshot, Transitions
+from border_cli.ray.broker import Broker, BrokerRecipe
+from border_cli.ray.calls import Kind, Place, Report, Transport
+from border_cli.ray.config import RayConfig
+from border_cli.ray.connection import ClusterSettings, connect
+from border_cli.ray.leases import LeaseSettings
+from border_cli.ray.manager import RayActorManager
+from border_cli.ray.nodes import Needs
+from border_cli.ray.remote_actor import Answer
 from border_cli.replay_buffer.uniform import UniformReplayBuffer
 from border_cli.settings.run import ReplayBufferConfig, StartMethod
 from border_cli.system.child import READY, Pipe
@@ -97,7 +97,7 @@ class Echo:
 def call_us(calls: int, samples: int) -> Reading:
     """CPU time of the caller's process for a call of Ray with its answer."""
     with connect(ClusterSettings(address=None)):
-        from border_cli.cluster.transport import RayTransport
+        from border_cli.ray.transport import RayTransport
 
         news = threading.Event()
         transport = RayTransport(

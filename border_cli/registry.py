@@ -161,7 +161,10 @@ NETWORKS = Networks(
 )
 
 
+ENGINES = ("ray",)  # rooms that run actors, evaluations or jobs in their own way
+
+
 def register_builtin() -> None:
     """Imports the settings of every group that ships with border_cli; cheap, and free of torch."""
-    for group in GROUPS:
-        importlib.import_module(f"border_cli.{group}.config")
+    for room in (*GROUPS, *ENGINES):
+        importlib.import_module(f"border_cli.{room}.config")

@@ -21,7 +21,7 @@ GROUPS = (
     "recorder",
 )
 BASE = {"words", "errors", "settings", "core", "system"}
-PARTS = {*BASE, *("messages", "registry", "nn", "run", "trainer", "dataset", "cluster"), *GROUPS}
+PARTS = {*BASE, *("messages", "registry", "nn", "run", "trainer", "dataset", "ray"), *GROUPS}
 
 ALLOWED: dict[str, set[str]] = {
     "words": set(),
@@ -38,9 +38,8 @@ ALLOWED: dict[str, set[str]] = {
     "hydra_plugin": set(),
     **{group: BASE | {"registry"} for group in GROUPS},
     "agent": BASE | {"registry", "nn"},
-    "cluster": BASE,
-    "actor_manager": BASE | {"registry", "cluster"},
-    "evaluator": BASE | {"registry", "cluster"},
+    # An engine: it runs actors, evaluations and jobs in its own way.
+    "ray": BASE | {"registry", "actor_manager", "evaluator", "sweep"},
     "dataset": BASE,
     # From settings to a running run: what puts the parts together may know all of them.
     "launch": PARTS | {"config", ""},
@@ -51,7 +50,7 @@ ALLOWED: dict[str, set[str]] = {
     "cli": {
         *BASE,
         *("messages", "registry", "run", "config", "launch", "sweep", "api", ""),
-        *("recorder", "trainer", "dataset", "analysis", "cluster"),
+        *("recorder", "trainer", "dataset", "analysis"),
     },
     # A repository of a user, who needs neither the program's inside nor other components.
     "template": BASE | {"registry", "nn", "agent", ""},
@@ -61,16 +60,16 @@ ALLOWED: dict[str, set[str]] = {
 
 # What is built around the core, and could be left away from what it promises.
 EDGE = {
-    *("analysis", "cli", "cluster", "config", "dataset", "evaluator"),
+    *("analysis", "cli", "ray", "config", "dataset", "evaluator"),
     *("launch", "recorder", "run", "template"),
 }
 
 FOREIGN = {
     "torch": {"agent", "nn", "template"},
-    "multiprocessing": {"system", "actor_manager", "evaluator", "sweep"},
+    "multiprocessing": {"system", "actor_manager", "evaluator", "ray", "sweep"},
     "gymnasium": {"env", "template"},
     "minari": {"dataset"},
-    "ray": {"cluster"},
+    "ray": {"ray"},
     "hydra": {"config", "sweep", "cli", "hydra_plugin"},
     "omegaconf": {"config", "sweep", "cli", "hydra_plugin"},
     "optuna": {"sweep"},

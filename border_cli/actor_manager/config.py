@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
 from border_cli.registry import ACTOR_MANAGERS
 from border_cli.settings.base import LONGEST_WAIT_S, setting
-from border_cli.settings.run import AUTO, ActorManagerConfig, StartMethod
+from border_cli.settings.run import ActorManagerConfig, StartMethod
 
 
 @dataclass(kw_only=True)
@@ -49,61 +48,6 @@ class ProcessConfig(ActorManagerConfig):
     )
 
 
-@dataclass(kw_only=True)
-class RayConfig(ActorManagerConfig):
-    """One Ray actor per actor, on this machine or on a cluster."""
-
-    follows_cluster: ClassVar[bool] = True
-
-    max_actors: int = setting(
-        64,
-        "most actors of num_actors=auto; the replay ratio's slack counts as many",
-        low=1,
-        high=10_000,
-    )
-    address: str | None = setting(
-        None,
-        "cluster to join: auto, host:port or ray://host:port; null: starts a Ray on this machine",
-    )
-    resources: dict[str, float] = setting(
-        {},
-        "what each actor reserves: CPU, memory (bytes) and custom resources; {}: one CPU on a "
-        "cluster that is joined, nothing on a Ray that is started",
-    )
-    max_in_flight: int = setting(
-        2, "calls of one actor at a time; 2: it acts while its last answer travels", low=1, high=16
-    )
-    join_timeout_s: float = setting(
-        3.0,
-        "seconds that calls may take to return at the end before actors are killed",
-        above=0,
-        high=LONGEST_WAIT_S,
-    )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name, amount in (self.resources or {}).items():
-            if not isinstance(amount, int | float) or not 0 <= amount < math.inf:
-                self.refuse(
-                    "resources", self.resources, f"must have numbers of at least 0 ({name})"
-                )
-        if self.address is not None and not self.address:
-            self.refuse("address", self.address, "must be auto, host:port, ray://host:port or null")
-
-    @property
-    def paced_samples(self) -> int:
-        """What an actor is asked for at a time under a replay ratio.
-
-        Two messages: half the calls, and well within the slack of at least four.
-        """
-        return 2 * self.n_buffer
-
-    @property
-    def most_actors(self) -> int:
-        return self.max_actors if self.num_actors == AUTO else int(self.num_actors)
-
-
-ACTOR_MANAGERS.register("ray", RayConfig, "border_cli.actor_manager.ray:RayActorManager")
 ACTOR_MANAGERS.register(
     "serial", SerialConfig, "border_cli.actor_manager.serial:SerialActorManager"
 )

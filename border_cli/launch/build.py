@@ -71,7 +71,7 @@ from border_cli.trainer.trainer import Trainer
 from border_cli.words import counted
 
 if TYPE_CHECKING:
-    from border_cli.evaluator.spread import EpisodesRecipe
+    from border_cli.ray.evaluation import EpisodesRecipe
 
 log = logging.getLogger(__name__)
 
@@ -310,9 +310,9 @@ def cluster_runner(
     confirmation: Confirmation,
 ) -> EvaluationRunner:
     """Spreads the episodes of the evaluator over a Ray cluster."""
-    from border_cli.cluster.connection import ClusterSettings
-    from border_cli.cluster.travel import modules_of_recipe, travelling
-    from border_cli.evaluator.spread import ClusterEvaluationRunner
+    from border_cli.ray.connection import ClusterSettings
+    from border_cli.ray.evaluation import ClusterEvaluationRunner
+    from border_cli.ray.travel import modules_of_recipe, travelling
 
     recipe = episodes_recipe(effective, evaluator, make_policy)
     address, own = recipe.config.address, None
@@ -341,7 +341,7 @@ def episodes_recipe(
     effective: EffectiveSettings, evaluator: Evaluator, make_policy: PolicyRecipe
 ) -> EpisodesRecipe:
     """Everything from which another process plays episodes of the evaluator."""
-    from border_cli.evaluator.spread import EpisodesRecipe
+    from border_cli.ray.evaluation import EpisodesRecipe
 
     assert isinstance(evaluator, EpisodesEvaluator), "effective_settings() has refused others"
     settings, config = effective.evaluation_env, effective.config

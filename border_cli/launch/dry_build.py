@@ -17,7 +17,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
 
-from border_cli.actor_manager.config import RayConfig
 from border_cli.config.job import Job
 from border_cli.core.interfaces import Agent
 from border_cli.core.seeding import Branch, derived_seed, generator
@@ -35,6 +34,7 @@ from border_cli.launch.effective import EffectiveSettings, effective_settings
 from border_cli.launch.jobs import job_name
 from border_cli.launch.needs import Needs, training_needs
 from border_cli.launch.trial import called, in_time, tried
+from border_cli.ray.config import RayConfig
 from border_cli.registry import ENVS
 from border_cli.replay_buffer.config import DatasetConfig
 from border_cli.settings.run import EnvConfig
@@ -156,7 +156,7 @@ def _refuse_without_cluster(effective: EffectiveSettings) -> None:
     actors, evaluator = effective.actors, effective.config.evaluator
     if not (isinstance(actors, RayConfig) or effective.evaluates_on_ray):
         return
-    from border_cli.cluster.connection import (
+    from border_cli.ray.connection import (
         ClusterSettings,
         refuse_unreachable,
         refuse_without_ray,

@@ -21,7 +21,6 @@ from hydra.core.plugins import Plugins
 from hydra.core.utils import JobReturn, JobStatus
 from omegaconf import open_dict
 
-from border_cli.cluster.connection import refuse_without_ray
 from border_cli.config.composition import as_typed
 from border_cli.config.job import Job
 from border_cli.errors import ConfigError, RunFailed, reason_of
@@ -31,6 +30,8 @@ from border_cli.launch.dry_build import needs_of
 from border_cli.launch.jobs import look
 from border_cli.launch.needs import Needs, refuse_unmet
 from border_cli.launch.startup import collect_from_here
+from border_cli.ray.connection import refuse_without_ray
+from border_cli.ray.sweep import connected, cores_of_a_job
 from border_cli.run.status import RunInUse, RunLock, read_run, record_failure
 from border_cli.run.sweep_folder import DONE, JobRow, read_stop
 from border_cli.settings.run import OnError, RunConfig
@@ -46,7 +47,6 @@ from border_cli.sweep.listing import Sweep
 from border_cli.sweep.names import Places
 from border_cli.sweep.plan import OUR_LAUNCHER, RAY_LAUNCHER, Plan
 from border_cli.sweep.processes import InProcesses, LocalProcess
-from border_cli.sweep.ray_nodes import connected, cores_of_a_job
 from border_cli.sweep.request import Terms
 from border_cli.sweep.study import keep_study
 from border_cli.system.machine import free_memory, usable_cores

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
-from border_cli.cluster.connection import ClusterSettings, connect
-from border_cli.cluster.nodes import Needs, check_nodes
 from border_cli.errors import ClusterRefused
+from border_cli.ray.connection import ClusterSettings, connect
+from border_cli.ray.nodes import Needs, check_nodes
 from border_cli.settings.run import StartMethod
 from border_cli.system.child import Pipe
 from border_cli.system.child_process import ChildProcess

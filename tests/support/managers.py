@@ -15,14 +15,8 @@ from numpy.typing import NDArray
 from remote_fakes import CalmEnvFactory, Life, ScriptedEnvFactory
 
 from border_cli.actor_manager.actor import ActorFactory, copied
-from border_cli.actor_manager.config import (
-    ProcessConfig,
-    RayConfig,
-    SerialConfig,
-    ThreadConfig,
-)
+from border_cli.actor_manager.config import ProcessConfig, SerialConfig, ThreadConfig
 from border_cli.actor_manager.process import ProcessActorManager
-from border_cli.actor_manager.ray import RayActorManager
 from border_cli.actor_manager.serial import SerialActorManager
 from border_cli.actor_manager.thread import ThreadActorManager
 from border_cli.actor_manager.weights import ArrayForms
@@ -37,6 +31,8 @@ from border_cli.core.interfaces import (
 from border_cli.core.seeding import ActorStream, Branch, derived_seed, restore_generator
 from border_cli.core.timing import Clock, MonotonicClock
 from border_cli.core.types import Array, Experience, Snapshot, State
+from border_cli.ray.config import RayConfig
+from border_cli.ray.manager import RayActorManager
 
 
 def snapshot(opt_steps: int = 0, *, warm_up: bool = False) -> Snapshot:

@@ -11,7 +11,6 @@ from border_cli.core.stop import Heartbeat, StopFlag
 from border_cli.core.types import Snapshot
 from border_cli.evaluator.confirmation import Confirmation
 from border_cli.evaluator.runner import InlineEvaluationRunner, PolicyRecipe
-from border_cli.evaluator.spread import EpisodesRecipe
 from border_cli.launch.build import (
     build_evaluator,
     build_first_agent,
@@ -20,6 +19,7 @@ from border_cli.launch.build import (
     episodes_recipe,
 )
 from border_cli.launch.effective import EffectiveSettings, effective_settings
+from border_cli.ray.evaluation import EpisodesRecipe
 
 
 @dataclass(frozen=True, slots=True)

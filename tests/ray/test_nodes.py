@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from clusters import RayCluster, Visitor, running_cluster
 
-from border_cli.cluster.connection import ClusterSettings
-from border_cli.cluster.nodes import Needs
-from border_cli.cluster.travel import travelling
+from border_cli.ray.connection import ClusterSettings
+from border_cli.ray.nodes import Needs
+from border_cli.ray.travel import travelling
 from border_cli.system.start import pack
 
 pytestmark = [pytest.mark.ray, pytest.mark.long]

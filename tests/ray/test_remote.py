@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from border_cli.cluster.remote import why
+from border_cli.ray.remote import why
 
 # As Ray 2.60 words them.
 NODE = (

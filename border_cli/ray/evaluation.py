@@ -15,15 +15,6 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
-from border_cli.cluster.connection import ClusterSettings, connect
-from border_cli.cluster.crew import GOING, Crew
-from border_cli.cluster.nodes import Needs, check_nodes, options_of
-from border_cli.cluster.remote import (
-    add_import_path,
-    import_path,
-    log_what_is_printed,
-    total_cpus,
-)
 from border_cli.core.interfaces import ActorManager, Env, EnvFactory, Evaluation, Evaluator, Policy
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.stop import StopFlag
@@ -37,6 +28,15 @@ from border_cli.evaluator.background_runner import (
 from border_cli.evaluator.config import EpisodesConfig
 from border_cli.evaluator.confirmation import Confirmation
 from border_cli.evaluator.episodes import Play, joined
+from border_cli.ray.connection import ClusterSettings, connect
+from border_cli.ray.crew import GOING, Crew
+from border_cli.ray.nodes import Needs, check_nodes, options_of
+from border_cli.ray.remote import (
+    add_import_path,
+    import_path,
+    log_what_is_printed,
+    total_cpus,
+)
 from border_cli.system.child import READY, Pipe
 from border_cli.system.shared_memory import SharedArrays
 from border_cli.system.start import pack, unpack

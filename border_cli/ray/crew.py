@@ -11,8 +11,8 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from border_cli.cluster.remote import why
 from border_cli.errors import BadStep, RunFailed
+from border_cli.ray.remote import why
 from border_cli.system.threads import BLAS_VARIABLES
 from border_cli.words import counted
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from border_cli.cluster.connection import Cluster
 from border_cli.errors import ClusterRefused
+from border_cli.ray.connection import Cluster
 from border_cli.words import counted, nearest
 
 ANSWER_S = 60.0  # for a node's answer: a first worker process on a slow disk, an environment

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from border_cli.cluster.connection import ClusterSettings, connect
-from border_cli.cluster.nodes import Needs, check_nodes, options_of
-from border_cli.cluster.remote import log_what_is_printed, why
+from border_cli.ray.connection import ClusterSettings, connect
+from border_cli.ray.nodes import Needs, check_nodes, options_of
+from border_cli.ray.remote import log_what_is_printed, why
 from border_cli.settings.run import StartMethod
 from border_cli.system.child import READY, Pipe
 from border_cli.system.child_process import ChildProcess

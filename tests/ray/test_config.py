@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from border_cli import compose
-from border_cli.actor_manager.config import RayConfig, ThreadConfig
+from border_cli.actor_manager.config import ThreadConfig
 from border_cli.errors import ConfigError
 from border_cli.launch.effective import effective_settings
+from border_cli.ray.config import RayConfig
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,8 @@ import ray
 from numpy.typing import NDArray
 from ray.exceptions import RayError, RayTaskError
 
-from border_cli.cluster.calls import Kind, Report, Transport
-from border_cli.cluster.remote import why
+from border_cli.ray.calls import Kind, Report, Transport
+from border_cli.ray.remote import why
 
 INLINE_NBYTES: Final = 64 * 1024  # of weights that travel with each call; Ray's own limit is 100 KB
 

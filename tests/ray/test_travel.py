@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from border_cli.cluster.travel import modules_of_recipe, travelling
 from border_cli.errors import ClusterRefused
+from border_cli.ray.travel import modules_of_recipe, travelling
 
 
 @pytest.fixture

@@ -22,8 +22,8 @@ from dataclasses import dataclass, field
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from border_cli.cluster.travel import runtime_env
 from border_cli.errors import ClusterRefused, MissingPackage
+from border_cli.ray.travel import runtime_env
 from border_cli.system.threads import available_cores
 
 PACKAGE: Final = "border-cli[ray]"

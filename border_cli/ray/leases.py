@@ -23,10 +23,10 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
 
-from border_cli.actor_manager.remote_actor import Answer
 from border_cli.actor_manager.restarts import Restarts
-from border_cli.cluster.calls import Kind, Place, Report, Transport
 from border_cli.errors import ActorCrashed, RunFailed
+from border_cli.ray.calls import Kind, Place, Report, Transport
+from border_cli.ray.remote_actor import Answer
 from border_cli.words import counted
 
 log = logging.getLogger(__name__)

@@ -1,7 +1,7 @@
 """Actors on a Ray cluster, on this machine or on many.
 
 The learner's side: it owns shared memory and one child process, the broker
-(`actor_manager/broker.py`), and sees nothing of Ray. Samples are read where the broker wrote them.
+(`ray/broker.py`), and sees nothing of Ray. Samples are read where the broker wrote them.
 """
 
 from __future__ import annotations
@@ -14,8 +14,18 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from border_cli.actor_manager.actor import ActorFactory, copied
-from border_cli.actor_manager.broker import ENDED, JOINED, BrokerRecipe, run
-from border_cli.actor_manager.broker_channel import (
+from border_cli.actor_manager.message_ring import MessageReader
+from border_cli.actor_manager.record import ActorRecord, SavedActor, SavedActors
+from border_cli.actor_manager.shared_weights import SharedWeightSlot
+from border_cli.core.interfaces import ActorManager, ActorStats
+from border_cli.core.rows import storage_nbytes
+from border_cli.core.spaces import EnvSpec
+from border_cli.core.stop import Pulse
+from border_cli.core.timing import ACTOR_SECTIONS, Clock, SharesSince
+from border_cli.core.types import Experience, Metrics, Snapshot, State
+from border_cli.errors import RunFailed
+from border_cli.ray.broker import ENDED, JOINED, BrokerRecipe, run
+from border_cli.ray.channel import (
     ACTING,
     ACTOR_WORDS,
     BEATS,
@@ -34,20 +44,10 @@ from border_cli.actor_manager.broker_channel import (
     SURPLUS,
     BrokerChannel,
 )
-from border_cli.actor_manager.config import RayConfig
-from border_cli.actor_manager.message_ring import MessageReader
-from border_cli.actor_manager.record import ActorRecord, SavedActor, SavedActors
-from border_cli.actor_manager.shared_weights import SharedWeightSlot
-from border_cli.cluster.connection import ClusterSettings, refuse_without_ray
-from border_cli.cluster.nodes import Needs
-from border_cli.cluster.travel import modules_of_recipe, travelling
-from border_cli.core.interfaces import ActorManager, ActorStats
-from border_cli.core.rows import storage_nbytes
-from border_cli.core.spaces import EnvSpec
-from border_cli.core.stop import Pulse
-from border_cli.core.timing import ACTOR_SECTIONS, Clock, SharesSince
-from border_cli.core.types import Experience, Metrics, Snapshot, State
-from border_cli.errors import RunFailed
+from border_cli.ray.config import RayConfig
+from border_cli.ray.connection import ClusterSettings, refuse_without_ray
+from border_cli.ray.nodes import Needs
+from border_cli.ray.travel import modules_of_recipe, travelling
 from border_cli.settings.run import AUTO, StartMethod
 from border_cli.system.child_process import ChildProcess
 from border_cli.system.shared_memory import WakePipe, fence

@@ -12,11 +12,11 @@ from fakes import FakePolicyFactory, OneStep
 from remote_fakes import BUILDING, CalmEnvFactory, Life, ScriptedEnvFactory, complain, fail
 
 from border_cli.actor_manager.actor import ActorFactory
-from border_cli.actor_manager.config import RayConfig
-from border_cli.actor_manager.remote_actor import Answer, RemoteActor
 from border_cli.actor_manager.shared_weights import packed, unpacked
 from border_cli.core.interfaces import EnvFactory
 from border_cli.core.types import Snapshot
+from border_cli.ray.config import RayConfig
+from border_cli.ray.remote_actor import Answer, RemoteActor
 from border_cli.system.start import pack
 
 LONG_S = 60.0

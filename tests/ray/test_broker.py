@@ -17,8 +17,13 @@ from numpy.typing import NDArray
 from remote_fakes import CalmEnvFactory, Life, ScriptedEnvFactory, TellingPolicyFactory, fail
 
 from border_cli.actor_manager.actor import ActorFactory
-from border_cli.actor_manager.broker import Broker, BrokerRecipe
-from border_cli.actor_manager.broker_channel import (
+from border_cli.actor_manager.message_ring import MessageReader
+from border_cli.actor_manager.shared_weights import SharedWeightSlot
+from border_cli.core.interfaces import EnvFactory
+from border_cli.core.types import Experience
+from border_cli.ray.broker import Broker, BrokerRecipe
+from border_cli.ray.calls import Kind, Report, Transport
+from border_cli.ray.channel import (
     ACTOR_WORDS,
     CLOSING,
     DRAINED,
@@ -30,15 +35,10 @@ from border_cli.actor_manager.broker_channel import (
     SURPLUS,
     BrokerChannel,
 )
-from border_cli.actor_manager.config import RayConfig
-from border_cli.actor_manager.message_ring import MessageReader
-from border_cli.actor_manager.remote_actor import RemoteActor
-from border_cli.actor_manager.shared_weights import SharedWeightSlot
-from border_cli.cluster.calls import Kind, Report, Transport
-from border_cli.cluster.connection import ClusterSettings
-from border_cli.cluster.nodes import Needs
-from border_cli.core.interfaces import EnvFactory
-from border_cli.core.types import Experience
+from border_cli.ray.config import RayConfig
+from border_cli.ray.connection import ClusterSettings
+from border_cli.ray.nodes import Needs
+from border_cli.ray.remote_actor import RemoteActor
 from border_cli.system.start import pack
 
 

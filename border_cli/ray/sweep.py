@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from border_cli.cluster.connection import ClusterSettings
-from border_cli.cluster.jobs import BEGUN, KILL, OVER, SIGNAL, START, Work
-from border_cli.cluster.jobs import run as run_jobs
 from border_cli.errors import RunFailed
+from border_cli.ray.connection import ClusterSettings
+from border_cli.ray.jobs import BEGUN, KILL, OVER, SIGNAL, START, Work
+from border_cli.ray.jobs import run as run_jobs
 from border_cli.settings.run import StartMethod
 from border_cli.sweep.worker import run_in_a_child
 from border_cli.system.child_process import ChildProcess

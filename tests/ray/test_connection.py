@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from commands import isolated, train_status
 
-from border_cli.cluster.connection import (
+from border_cli.errors import ClusterRefused
+from border_cli.ray.connection import (
     ClusterSettings,
     _explained,
     refuse_unreachable,
     unanswered,
 )
-from border_cli.errors import ClusterRefused
 
 RAY = ("actor_manager=ray",)
 

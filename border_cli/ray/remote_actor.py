@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 
 from border_cli.actor_manager.actor import Actor, ActorFactory, Message
 from border_cli.actor_manager.shared_weights import unpacked
-from border_cli.cluster.calls import Place
-from border_cli.cluster.remote import add_import_path
 from border_cli.core.rows import concatenate
 from border_cli.core.types import Snapshot
 from border_cli.errors import BadStep
+from border_cli.ray.calls import Place
+from border_cli.ray.remote import add_import_path
 from border_cli.settings.run import ActorManagerConfig
 from border_cli.system.start import unpack
 

@@ -16,7 +16,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from border_cli.actor_manager.actor import BLOCKED, SEND, Message
-from border_cli.actor_manager.broker_channel import (
+from border_cli.actor_manager.message_ring import MessageWriter
+from border_cli.actor_manager.shared_weights import SharedWeightSlot, packed
+from border_cli.core.timing import ACTOR_SECTIONS, Clock, MonotonicClock
+from border_cli.errors import RunFailed
+from border_cli.ray.calls import Transport
+from border_cli.ray.channel import (
     ACTING,
     ACTOR_WORDS,
     BEATS,
@@ -34,18 +39,13 @@ from border_cli.actor_manager.broker_channel import (
     SURPLUS,
     BrokerChannel,
 )
-from border_cli.actor_manager.config import RayConfig
-from border_cli.actor_manager.leases import Leases, LeaseSettings, Times
-from border_cli.actor_manager.message_ring import MessageWriter
-from border_cli.actor_manager.remote_actor import Answer, RemoteActor
-from border_cli.actor_manager.shared_weights import SharedWeightSlot, packed
-from border_cli.cluster.calls import Transport
-from border_cli.cluster.connection import ClusterSettings, connect
-from border_cli.cluster.head import HeadWatch
-from border_cli.cluster.nodes import Needs, check_nodes, options_of
-from border_cli.cluster.remote import import_path, log_what_is_printed
-from border_cli.core.timing import ACTOR_SECTIONS, Clock, MonotonicClock
-from border_cli.errors import RunFailed
+from border_cli.ray.config import RayConfig
+from border_cli.ray.connection import ClusterSettings, connect
+from border_cli.ray.head import HeadWatch
+from border_cli.ray.leases import Leases, LeaseSettings, Times
+from border_cli.ray.nodes import Needs, check_nodes, options_of
+from border_cli.ray.remote import import_path, log_what_is_printed
+from border_cli.ray.remote_actor import Answer, RemoteActor
 from border_cli.system.child import READY, Pipe
 
 log = logging.getLogger(__name__)
@@ -108,7 +108,7 @@ def run(recipe: BrokerRecipe, pipe: Pipe) -> None:
 
 
 def _transport(recipe: BrokerRecipe) -> Transport:
-    from border_cli.cluster.transport import RayTransport  # imports Ray, as nothing else here
+    from border_cli.ray.transport import RayTransport  # imports Ray, as nothing else here
 
     def arguments(actor_id: int, incarnation: int) -> tuple[Any, ...]:
         number = recipe.incarnations[actor_id] + incarnation

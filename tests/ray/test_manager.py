@@ -15,8 +15,8 @@ from managers import Built, accounted, count, receive, snapshot, start, until
 from remote_fakes import BUILDING, Life, TellingPolicyFactory, complain, die, fail, rank
 
 from border_cli import compose, resume, train
-from border_cli.actor_manager.ray import NICE
 from border_cli.errors import ActorCrashed, BorderError
+from border_cli.ray.manager import NICE
 
 STOPS_S = 5.0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import socket
 
-from border_cli.cluster.head import GONE_S, HeadWatch
+from border_cli.ray.head import GONE_S, HeadWatch
 
 ENDS_S = 30.0
 

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from border_cli.cluster.connection import CLIENT, unanswered
+from border_cli.ray.connection import CLIENT, unanswered
 
 LOOK_S: Final = 1.0
 GONE_S: Final = 6.0  # without an answer; Ray itself waits for 60 s, then ends the process

@@ -12,16 +12,16 @@ import pytest
 from numpy.typing import NDArray
 
 from border_cli.actor_manager.actor import Message
-from border_cli.actor_manager.leases import (
+from border_cli.errors import ActorCrashed, BadStep, RunFailed
+from border_cli.ray.calls import Kind, Place, Report, Transport
+from border_cli.ray.leases import (
     STARTS_S,
     Leases,
     LeaseSettings,
     Stage,
     Times,
 )
-from border_cli.actor_manager.remote_actor import Answer
-from border_cli.cluster.calls import Kind, Place, Report, Transport
-from border_cli.errors import ActorCrashed, BadStep, RunFailed
+from border_cli.ray.remote_actor import Answer
 
 STALL_S = 60.0
 
