@@ -175,7 +175,7 @@ def place_of(error: BaseException) -> str:
     kind = type(error).__name__
     if isinstance(error, SyntaxError):
         return f"{error.filename}:{error.lineno}: {kind}: {error.msg}"
-    ours = str(Path(__file__).parents[1])
+    ours = str(Path(__file__).parent)
     frames = [
         each
         for each in traceback.extract_tb(error.__traceback__)

@@ -17,6 +17,7 @@ SETTINGS = (
     "agent.hidden=[8]",
     "agent.batch_size=8",
     "actor_manager=ray",
+    "step_processor=n_step",  # so that each env step is a sample, in what was lost as well
     "trainer.samples_per_opt_step=2",
     "trainer.max_opt_steps=10_000_000",
     "trainer.stop_at_score=null",
