@@ -75,8 +75,7 @@ class Registry:
 
     def load(self, config: object) -> type[Any]:
         """Imports and returns the class that `config` configures."""
-        module, _, name = self.entry_of(config).target.partition(":")
-        loaded: type[Any] = getattr(importlib.import_module(module), name)
+        loaded: type[Any] = _loaded(self.entry_of(config).target)
         return loaded
 
     def build(self, config: object, **runtime: Any) -> Any:
@@ -124,44 +123,59 @@ def flat_settings(config: Settings) -> dict[str, Any]:
     return {**options, **settings, **options}  # a group without members is flat, too
 
 
-class Networks:
-    """Names for `agent.network`: our own, and torch.nn.Modules of users."""
+class Targets:
+    """Names that a setting takes, and the classes that they stand for."""
 
-    def __init__(self, setting: str, own: Sequence[str]) -> None:
+    def __init__(self, setting: str, own: Sequence[str] = ()) -> None:
+        """`own` have no class of their own."""
         self._setting = setting
         self._targets: dict[str, str | None] = dict.fromkeys(own)
 
-    def register(self, name: str, network: str | type[Any]) -> None:
-        """Adds a network: its class, or "module:Class", which is imported when it is built.
+    def register(self, name: str, target: str | type[Any]) -> None:
+        """Adds a class, or "module:Class", which is imported when it is used.
 
         A second registration of the same class is ignored, so a module may be imported twice; of
         another one under the same name it is refused.
         """
-        if not isinstance(network, str):
-            network = f"{network.__module__}:{network.__qualname__}"
-        known = self._targets.get(name, network)
-        if known != network:
+        if not isinstance(target, str):
+            target = f"{target.__module__}:{target.__qualname__}"
+        known = self._targets.get(name, target)
+        if known != target:
             raise ConfigError(
-                f"{self._setting}={name} is registered twice: {known or 'ours'}, {network} (rename "
+                f"{self._setting}={name} is registered twice: {known or 'ours'}, {target} (rename "
                 "one, or uninstall the package that has it)"
             )
-        self._targets[name] = network
+        self._targets[name] = target
 
     def names(self) -> list[str]:
-        """Our own, then those of users."""
+        """In the order of their registration."""
         return list(self._targets)
 
     def target(self, name: str) -> str | None:
-        """The "module:Class" of a user's network; None of ours."""
+        """Its "module:Class", where it has one."""
         return self._targets[name]
 
+    def load(self, name: str) -> Any:
+        """Imports and returns its class."""
+        target = self._targets[name]
+        assert target is not None
+        return _loaded(target)
 
-NETWORKS = Networks(
+
+def _loaded(target: str) -> Any:
+    module, _, name = target.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+NETWORKS = Targets(
     "agent.network", ("auto", "mlp", "minatar_cnn", "nature_cnn", "der_cnn", "impala_resnet")
 )
+# `EvaluationRunner`s with `of(parts)` and `refuse_missing(config)`, see evaluator/runner.py.
+EVALUATION_RUNNERS = Targets("evaluator.where", ("local",))
+# Who runs the jobs of a sweep, by the name of Hydra's launcher, see sweep/launchers.py.
+JOB_LAUNCHERS = Targets("hydra/launcher")
 
-
-ENGINES = ("ray",)  # rooms that run actors, evaluations or jobs in their own way
+ENGINES = ("ray",)  # rooms that run actors, evaluations and jobs in their own way
 
 
 def register_builtin() -> None:

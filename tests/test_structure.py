@@ -21,7 +21,7 @@ GROUPS = (
     "recorder",
 )
 BASE = {"words", "errors", "settings", "core", "system"}
-PARTS = {*BASE, *("messages", "registry", "nn", "run", "trainer", "dataset", "ray"), *GROUPS}
+PARTS = {*BASE, *("messages", "registry", "nn", "run", "trainer", "dataset"), *GROUPS}
 
 ALLOWED: dict[str, set[str]] = {
     "words": set(),

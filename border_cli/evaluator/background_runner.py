@@ -22,6 +22,7 @@ from border_cli.core.stop import Heartbeat, Pulse, StopFlag
 from border_cli.core.types import Snapshot
 from border_cli.errors import RunFailed
 from border_cli.evaluator.confirmation import Confirmation
+from border_cli.evaluator.runner import EvaluationParts
 from border_cli.settings.run import StartMethod
 from border_cli.system.child import READY, Pipe
 from border_cli.system.child_process import ChildProcess
@@ -49,6 +50,17 @@ class BackgroundEvaluationRunner(EvaluationRunner, Pulse):
     in_background = True
     name = "evaluation"
     thread_id = None  # its stack is in another process
+
+    @classmethod
+    def of(cls, parts: EvaluationParts) -> EvaluationRunner:
+        """The runner of a run."""
+        packed = packed_parts(
+            parts.make_evaluator,
+            parts.make_policy,
+            imports=parts.imports,
+            confirmation=parts.confirmation,
+        )
+        return cls(packed, stop=parts.stop, main=run)
 
     def __init__(self, packed: bytes, *, stop: StopFlag, main: Callable[..., None]) -> None:
         """The process runs `main` with `packed`, which `packed_parts` makes for `run`."""

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from enum import StrEnum
+from typing import Final
 
-from border_cli.registry import EVALUATORS
+from border_cli.registry import EVALUATION_RUNNERS, EVALUATORS
 from border_cli.settings.base import setting
 from border_cli.settings.run import EvaluatorConfig
 
-
-class Place(StrEnum):
-    """Where the episodes of an evaluation are played."""
-
-    local = "local"
-    ray = "ray"
+LOCAL: Final = "local"  # place of evaluations: this machine
 
 
 @dataclass(kw_only=True)
@@ -28,10 +23,11 @@ class EpisodesConfig(EvaluatorConfig):
         "RUN_DIR/videos and in TensorBoard; 0: none",
         low=0,
     )
-    where: Place = setting(
-        Place.local,
+    where: str = setting(
+        LOCAL,
         "local: on this machine; ray: spread over the nodes of a Ray cluster, with the same scores "
         "(needs evaluator.background=true)",
+        choices=EVALUATION_RUNNERS.names,
     )
     address: str | None = setting(
         None,
@@ -57,9 +53,9 @@ class EpisodesConfig(EvaluatorConfig):
                 self.refuse(
                     "resources", self.resources, f"must have numbers of at least 0 ({name})"
                 )
-        if self.where == Place.ray:
+        if self.where != LOCAL:
             if not self.background:
-                self.refuse("where", self.where.value, "needs evaluator.background=true")
+                self.refuse("where", self.where, "needs evaluator.background=true")
             return
         for name, value in (
             ("address", self.address),
@@ -68,6 +64,10 @@ class EpisodesConfig(EvaluatorConfig):
         ):
             if value is not None:
                 self.refuse(name, value, "needs evaluator.where=ray")
+
+    def refuse_missing(self) -> None:
+        if self.where != LOCAL:
+            EVALUATION_RUNNERS.load(self.where).refuse_missing(self)
 
 
 EVALUATORS.register("episodes", EpisodesConfig, "border_cli.evaluator.episodes:EpisodesEvaluator")

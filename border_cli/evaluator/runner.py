@@ -1,4 +1,4 @@
-"""Runs evaluations in the learner's thread.
+"""Runs evaluations in the learner's thread, and what other runners are made from.
 
 Agent state and counters are copied with the snapshot, so the best model saved is exactly the one
 that was evaluated.
@@ -6,10 +6,11 @@ that was evaluated.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from border_cli.core.interfaces import (
+    EnvFactory,
     Evaluation,
     EvaluationRunner,
     Evaluator,
@@ -17,8 +18,10 @@ from border_cli.core.interfaces import (
     PolicyFactory,
 )
 from border_cli.core.seeding import Branch, generator
-from border_cli.core.stop import Pulse
+from border_cli.core.spaces import EnvSpec
+from border_cli.core.stop import Pulse, StopFlag
 from border_cli.core.types import Snapshot
+from border_cli.evaluator.config import EpisodesConfig
 from border_cli.evaluator.confirmation import Confirmation
 
 
@@ -31,6 +34,34 @@ class PolicyRecipe:
 
     def __call__(self) -> Policy:
         return self.factory(generator(self.seed, Branch.EVALUATION, 1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpisodesRecipe:
+    """The parts that the episodes of a run are made from, wherever they are played; picklable."""
+
+    run_name: str
+    config: EpisodesConfig
+    spec: EnvSpec
+    make_factory: Callable[[int], EnvFactory]  # takes the number of environments
+    make_policy: Callable[[], Policy]
+    seed: int
+    imports: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluationParts:
+    """All that a runner of evaluations beside the learner is made from (`EVALUATION_RUNNERS`)."""
+
+    make_evaluator: Callable[..., Evaluator]  # takes `stop` and `heartbeat`; picklable
+    make_policy: Callable[[], Policy]  # picklable
+    imports: Sequence[str]
+    confirmation: Confirmation
+    stop: StopFlag
+    actors: str  # name of the actor manager
+    episodes: EpisodesRecipe | None  # of an evaluator that plays episodes
+    modules: Sequence[str]  # all that the settings of its environment name
+    trial: Callable[[], object]  # of its environment, before another machine plays; picklable
 
 
 class InlineEvaluationRunner(EvaluationRunner):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -40,9 +40,15 @@ from border_cli.core.timing import Clock
 from border_cli.env.config import GymConfig
 from border_cli.env.construct import normalizing
 from border_cli.errors import CheckpointError, ConfigError
+from border_cli.evaluator.config import LOCAL
 from border_cli.evaluator.confirmation import Confirmation
 from border_cli.evaluator.episodes import EpisodesEvaluator
-from border_cli.evaluator.runner import InlineEvaluationRunner, PolicyRecipe
+from border_cli.evaluator.runner import (
+    EpisodesRecipe,
+    EvaluationParts,
+    InlineEvaluationRunner,
+    PolicyRecipe,
+)
 from border_cli.launch.effective import EffectiveSettings
 from border_cli.launch.trial import try_environments
 from border_cli.nn.device import resolve_device
@@ -54,6 +60,7 @@ from border_cli.registry import (
     ACTOR_MANAGERS,
     AGENTS,
     ENVS,
+    EVALUATION_RUNNERS,
     EVALUATORS,
     GROUPS,
     RECORDERS,
@@ -69,9 +76,6 @@ from border_cli.settings.run import EnvConfig, RunConfig, modules_of_env
 from border_cli.trainer.post_step import LearnerParts
 from border_cli.trainer.trainer import Trainer
 from border_cli.words import counted
-
-if TYPE_CHECKING:
-    from border_cli.ray.evaluation import EpisodesRecipe
 
 log = logging.getLogger(__name__)
 
@@ -286,64 +290,39 @@ def build_evaluation_runner(
     make_policy = PolicyRecipe(agent.policy_factory, effective.config.seed)
     if not effective.evaluates_in_background(spec):
         return InlineEvaluationRunner(evaluator, make_policy, heartbeat, confirmation)
-    if effective.evaluates_on_ray:
-        return cluster_runner(
-            effective, evaluator, make_policy, stop=stop, confirmation=confirmation
-        )
-    from border_cli.evaluator.background_runner import BackgroundEvaluationRunner, packed_parts, run
-
-    parts = packed_parts(
-        _evaluator_recipe(effective),
-        make_policy,
-        imports=effective.config.imports,
+    config, where, episodes = effective.config, LOCAL, None
+    if isinstance(evaluator, EpisodesEvaluator):
+        where, spec = evaluator.config.where, evaluator.spec
+        episodes = episodes_recipe(effective, evaluator, make_policy)
+    parts = EvaluationParts(
+        make_evaluator=_evaluator_recipe(effective),
+        make_policy=make_policy,
+        imports=config.imports,
         confirmation=confirmation,
+        stop=stop,
+        actors=effective.backend,
+        episodes=episodes,
+        modules=[each for _, each in modules_of_env(vars(effective.evaluation_env))],
+        trial=partial(
+            try_environments,
+            "the environment of evaluations",
+            ENVS.build(replace(effective.evaluation_env, num_envs=1)),
+            spec,
+            plays=config.env.probe,
+        ),
     )
-    return BackgroundEvaluationRunner(parts, stop=stop, main=run)
+    if where == LOCAL:
+        from border_cli.evaluator.background_runner import BackgroundEvaluationRunner
 
-
-def cluster_runner(
-    effective: EffectiveSettings,
-    evaluator: Evaluator,
-    make_policy: PolicyRecipe,
-    *,
-    stop: StopFlag,
-    confirmation: Confirmation,
-) -> EvaluationRunner:
-    """Spreads the episodes of the evaluator over a Ray cluster."""
-    from border_cli.ray.connection import ClusterSettings
-    from border_cli.ray.evaluation import ClusterEvaluationRunner
-    from border_cli.ray.travel import modules_of_recipe, travelling
-
-    recipe = episodes_recipe(effective, evaluator, make_policy)
-    address, own = recipe.config.address, None
-    if address is not None or effective.backend != "ray":
-        named = (each for _, each in modules_of_env(vars(effective.evaluation_env)))
-        modules = {*recipe.imports, *named, *modules_of_recipe(recipe)}
-        own = ClusterSettings(
-            address=address,
-            setting="evaluator.address",
-            modules=travelling(modules) if address else (),
-        )
-    factory = recipe.make_factory(1)
-    trial = partial(
-        try_environments,
-        "the environment of evaluations",
-        factory,
-        factory.spec,
-        plays=effective.config.env.probe,
-    )
-    return ClusterEvaluationRunner(
-        recipe, cluster=own, trial=trial, stop=stop, confirmation=confirmation
-    )
+        return BackgroundEvaluationRunner.of(parts)
+    runner: EvaluationRunner = EVALUATION_RUNNERS.load(where).of(parts)
+    return runner
 
 
 def episodes_recipe(
-    effective: EffectiveSettings, evaluator: Evaluator, make_policy: PolicyRecipe
+    effective: EffectiveSettings, evaluator: EpisodesEvaluator, make_policy: PolicyRecipe
 ) -> EpisodesRecipe:
-    """Everything from which another process plays episodes of the evaluator."""
-    from border_cli.ray.evaluation import EpisodesRecipe
-
-    assert isinstance(evaluator, EpisodesEvaluator), "effective_settings() has refused others"
+    """The parts of evaluated episodes, for whoever plays them elsewhere."""
     settings, config = effective.evaluation_env, effective.config
     return EpisodesRecipe(
         run_name=config.name,

@@ -22,7 +22,6 @@ from border_cli.core.interfaces import Agent
 from border_cli.core.seeding import Branch, derived_seed, generator
 from border_cli.core.spaces import EnvSpec
 from border_cli.errors import ConfigError, ProbeFailed
-from border_cli.evaluator.config import EpisodesConfig
 from border_cli.launch.build import (
     build_dry_agent,
     build_first_agent,
@@ -34,7 +33,6 @@ from border_cli.launch.effective import EffectiveSettings, effective_settings
 from border_cli.launch.jobs import job_name
 from border_cli.launch.needs import Needs, training_needs
 from border_cli.launch.trial import called, in_time, tried
-from border_cli.ray.config import RayConfig
 from border_cli.registry import ENVS
 from border_cli.replay_buffer.config import DatasetConfig
 from border_cli.settings.run import EnvConfig
@@ -84,7 +82,9 @@ def dry_build(effective: EffectiveSettings, known: Tried) -> tuple[EnvSpec, Agen
     themselves can refuse, ProbeFailed where an environment failed as it was tried, and
     CheckpointError where `init_from` does not fit.
     """
-    _refuse_without_cluster(effective)
+    if effective.has_actors:
+        effective.actors.refuse_missing()
+    effective.config.evaluator.refuse_missing()
     what = "the run does not fit in memory"
     with memory_for(what, effective.memory_settings(), ConfigError):
         spec = _try_environments(effective, known)
@@ -149,23 +149,3 @@ def _check_film(effective: EffectiveSettings) -> None:
     with closing(env), called(f"env.id={effective.evaluation_env.id}", "render"):
         env.reset(derived_seed(0, Branch.PROBE, 0))
         env.frame()
-
-
-def _refuse_without_cluster(effective: EffectiveSettings) -> None:
-    """Raises where Ray is not installed, or nothing answers at its address."""
-    actors, evaluator = effective.actors, effective.config.evaluator
-    if not (isinstance(actors, RayConfig) or effective.evaluates_on_ray):
-        return
-    from border_cli.ray.connection import (
-        ClusterSettings,
-        refuse_unreachable,
-        refuse_without_ray,
-    )
-
-    if effective.has_actors and isinstance(actors, RayConfig):
-        refuse_without_ray("actor_manager=ray")
-        refuse_unreachable(ClusterSettings(address=actors.address))
-    if effective.evaluates_on_ray and isinstance(evaluator, EpisodesConfig):
-        refuse_without_ray("evaluator.where=ray")
-        own = ClusterSettings(address=evaluator.address, setting="evaluator.address")
-        refuse_unreachable(own)

@@ -11,7 +11,7 @@ from border_cli.agent.learner_config import LearnerConfig
 from border_cli.core.spaces import EnvSpec
 from border_cli.dataset.store import reference_scores
 from border_cli.errors import BorderError, ConfigError
-from border_cli.evaluator.config import EpisodesConfig, Place
+from border_cli.evaluator.config import LOCAL, EpisodesConfig
 from border_cli.registry import ACTOR_MANAGERS, REPLAY_BUFFERS
 from border_cli.replay_buffer.config import DatasetConfig
 from border_cli.settings.run import ActorManagerConfig, EnvConfig, EvaluatorConfig, RunConfig
@@ -42,12 +42,6 @@ class EffectiveSettings:
     def actor_threads(self) -> bool:
         """Whether each actor has a thread of this process."""
         return self.backend == "thread"
-
-    @property
-    def evaluates_on_ray(self) -> bool:
-        """Whether the episodes of evaluations are spread over a Ray cluster."""
-        evaluator = self.config.evaluator
-        return isinstance(evaluator, EpisodesConfig) and evaluator.where == Place.ray
 
     def evaluates_in_background(self, spec: EnvSpec) -> bool:
         """Whether evaluations run in a separate process, as set; where nothing is, if images take
@@ -126,7 +120,7 @@ def effective_settings(config: RunConfig) -> EffectiveSettings:
     actors = config.actor_manager
     if config.trainer.synchronous or not has_actors:
         actors = _serial(actors)
-    _refuse_on_ray(config, actors)
+    _refuse_elsewhere(config, actors)
     num_actors = config.actor_manager.most_actors if has_actors else 0
     env = config.env.with_threads(max(1, available_cores() // max(1, num_actors)))
     env = env.one_by_one() if actors.in_learner_thread else env
@@ -143,17 +137,17 @@ def effective_settings(config: RunConfig) -> EffectiveSettings:
     )
 
 
-def _refuse_on_ray(config: RunConfig, actors: ActorManagerConfig) -> None:
-    """Raises ConfigError where `evaluator.where=ray` asks for what is not done there."""
+def _refuse_elsewhere(config: RunConfig, actors: ActorManagerConfig) -> None:
+    """Raises ConfigError where evaluations on other machines are asked for what is done here."""
     evaluator = config.evaluator
-    if not isinstance(evaluator, EpisodesConfig) or evaluator.where != Place.ray:
+    if not isinstance(evaluator, EpisodesConfig) or evaluator.where == LOCAL:
         return
     if evaluator.video_interval:
         raise ConfigError("evaluator.video_interval needs evaluator.where=local")
     if actors.in_learner_thread:
         raise ConfigError(
-            "evaluator.where=ray needs actors beside the learner: bit-reproducible runs "
-            "(trainer=sync, trainer=offline, actor_manager=serial) always evaluate inline"
+            f"evaluator.where={evaluator.where} needs actors beside the learner: bit-reproducible "
+            "runs (trainer=sync, trainer=offline, actor_manager=serial) always evaluate inline"
         )
 
 

@@ -17,6 +17,7 @@ from border_cli.core.interfaces import Agent, Evaluator
 from border_cli.core.output import FILE_ONLY
 from border_cli.core.spaces import DictSpace, EnvSpec, Space
 from border_cli.dataset.store import counts_of
+from border_cli.evaluator.config import LOCAL, EpisodesConfig
 from border_cli.launch.build import encoders_of, matmul_of_agent, normalizing_wrappers
 from border_cli.launch.effective import EffectiveSettings
 from border_cli.launch.needs import row_nbytes
@@ -142,7 +143,10 @@ def _data_lines(effective: EffectiveSettings, spec: EnvSpec) -> list[tuple[str, 
 
 def _where(effective: EffectiveSettings, spec: EnvSpec) -> str:
     if effective.evaluates_in_background(spec):
-        return ", in the background" + " on a Ray cluster" * effective.evaluates_on_ray
+        evaluator = effective.config.evaluator
+        if isinstance(evaluator, EpisodesConfig) and evaluator.where != LOCAL:
+            return f", in the background (evaluator.where={evaluator.where})"
+        return ", in the background"
     return ""
 
 

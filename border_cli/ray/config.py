@@ -1,4 +1,7 @@
-"""Settings of what runs on a Ray cluster."""
+"""Settings of actors on a Ray cluster, and the names under which Ray is chosen.
+
+The rest of the room is imported by what builds it, where it is chosen.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from border_cli.registry import ACTOR_MANAGERS
+from border_cli.registry import ACTOR_MANAGERS, EVALUATION_RUNNERS, JOB_LAUNCHERS
 from border_cli.settings.base import LONGEST_WAIT_S, setting
 from border_cli.settings.run import AUTO, ActorManagerConfig
 
@@ -52,6 +55,16 @@ class RayConfig(ActorManagerConfig):
         if self.address is not None and not self.address:
             self.refuse("address", self.address, "must be auto, host:port, ray://host:port or null")
 
+    def refuse_missing(self) -> None:
+        from border_cli.ray.connection import (
+            ClusterSettings,
+            refuse_unreachable,
+            refuse_without_ray,
+        )
+
+        refuse_without_ray("actor_manager=ray")
+        refuse_unreachable(ClusterSettings(address=self.address))
+
     @property
     def paced_samples(self) -> int:
         """What an actor is asked for at a time under a replay ratio.
@@ -66,3 +79,5 @@ class RayConfig(ActorManagerConfig):
 
 
 ACTOR_MANAGERS.register("ray", RayConfig, "border_cli.ray.manager:RayActorManager")
+EVALUATION_RUNNERS.register("ray", "border_cli.ray.evaluation:ClusterEvaluationRunner")
+JOB_LAUNCHERS.register("ray", "border_cli.ray.sweep:RayLauncher")

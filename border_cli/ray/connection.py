@@ -1,6 +1,6 @@
 """The connection of one process to a Ray cluster.
 
-Ray is imported by functions of this room that child processes alone call (`border_cli/process/`),
+Ray is imported by functions of this room that child processes alone call (`border_cli/system/`),
 once its environment is set; never in the learner's: its threads take the interpreter's lock, and it
 ends its process 60 s after a head node is gone. What cannot work raises `ClusterRefused`, which the
 child hands to its parent.

@@ -1,7 +1,7 @@
 """Evaluation with the episodes spread over the nodes of a Ray cluster.
 
 The evaluation's child process (`run`) is connected to the cluster and has a crew of workers there
-(`cluster/crew.py`). Each plays some of the episodes of an evaluation, with the seeds that they
+(`ray/crew.py`). Each plays some of the episodes of an evaluation, with the seeds that they
 have in any evaluation and with actions computed for all rows of it at once. So scores are those of
 a local evaluation to the bit, on processors of one kind.
 """
@@ -13,10 +13,9 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
-from border_cli.core.interfaces import ActorManager, Env, EnvFactory, Evaluation, Evaluator, Policy
-from border_cli.core.spaces import EnvSpec
+from border_cli.core.interfaces import ActorManager, Env, Evaluation, Evaluator, Policy
 from border_cli.core.stop import StopFlag
 from border_cli.core.types import Snapshot, State
 from border_cli.errors import BadStep, RunFailed
@@ -28,7 +27,13 @@ from border_cli.evaluator.background_runner import (
 from border_cli.evaluator.config import EpisodesConfig
 from border_cli.evaluator.confirmation import Confirmation
 from border_cli.evaluator.episodes import Play, joined
-from border_cli.ray.connection import ClusterSettings, connect
+from border_cli.evaluator.runner import EpisodesRecipe, EvaluationParts
+from border_cli.ray.connection import (
+    ClusterSettings,
+    connect,
+    refuse_unreachable,
+    refuse_without_ray,
+)
 from border_cli.ray.crew import GOING, Crew
 from border_cli.ray.nodes import Needs, check_nodes, options_of
 from border_cli.ray.remote import (
@@ -37,26 +42,14 @@ from border_cli.ray.remote import (
     log_what_is_printed,
     total_cpus,
 )
+from border_cli.ray.travel import modules_of_recipe, travelling
 from border_cli.system.child import READY, Pipe
 from border_cli.system.shared_memory import SharedArrays
 from border_cli.system.start import pack, unpack
 
+SETTING: Final = "evaluator.where=ray"
+ADDRESS: Final = "evaluator.address"
 SLICE_S: Final = 1.0  # a worker answers after so long, whether its episodes are over or not
-
-MakeFactory = Callable[[int], EnvFactory]  # takes the number of environments
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EpisodesRecipe:
-    """The parts that the episodes of a run are made from, wherever they are played; picklable."""
-
-    run_name: str
-    config: EpisodesConfig
-    spec: EnvSpec
-    make_factory: MakeFactory
-    make_policy: Callable[[], Policy]
-    seed: int
-    imports: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,6 +192,33 @@ class SpreadEvaluator(Evaluator):
 class ClusterEvaluationRunner(BackgroundEvaluationRunner):
     """Its process spreads each evaluation over a Ray cluster: its own, or that of the actors."""
 
+    @staticmethod
+    def refuse_missing(config: EpisodesConfig) -> None:
+        """Raises where Ray is not installed, or nothing answers at the address."""
+        refuse_without_ray(SETTING)
+        refuse_unreachable(ClusterSettings(address=config.address, setting=ADDRESS))
+
+    @classmethod
+    def of(cls, parts: EvaluationParts) -> Self:
+        """The runner of a run."""
+        recipe, own = parts.episodes, None
+        assert recipe is not None, "the setting is one of episodes"
+        address = recipe.config.address
+        if address is not None or parts.actors != "ray":
+            modules = {*recipe.imports, *parts.modules, *modules_of_recipe(recipe)}
+            own = ClusterSettings(
+                address=address,
+                setting=ADDRESS,
+                modules=travelling(modules) if address else (),
+            )
+        return cls(
+            recipe,
+            cluster=own,
+            trial=parts.trial,
+            stop=parts.stop,
+            confirmation=parts.confirmation,
+        )
+
     def __init__(
         self,
         recipe: EpisodesRecipe,
@@ -210,10 +230,10 @@ class ClusterEvaluationRunner(BackgroundEvaluationRunner):
     ) -> None:
         """`cluster`: to join or to start, whose nodes must pass the trial; None: that of the
         actors, whose nodes have passed theirs."""
-        tried = None if cluster is None else pack("evaluator.where=ray", recipe.imports, trial)
-        packed = pack("evaluator.where=ray", recipe.imports, (recipe, confirmation, tried))
+        tried = None if cluster is None else pack(SETTING, recipe.imports, trial)
+        packed = pack(SETTING, recipe.imports, (recipe, confirmation, tried))
         super().__init__(packed, stop=stop, main=run)
-        self._players = pack("evaluator.where=ray", recipe.imports, recipe)
+        self._players = pack(SETTING, recipe.imports, recipe)
         self._cluster = cluster
         self._actors: ActorManager | None = None
 
@@ -239,7 +259,7 @@ def run(
     with connect(cluster) as joined:
         if trial is not None:
             needs = Needs(
-                setting="evaluator.where=ray",
+                setting=SETTING,
                 group="evaluator",
                 resources=config.resources,
                 trial=trial,

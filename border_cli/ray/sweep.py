@@ -1,21 +1,23 @@
 """`hydra/launcher=ray`: the jobs of a sweep on a Ray cluster, as the command sees them.
 
-A child process is connected to the cluster (`cluster/jobs.py`), so that Ray is not imported here.
+A child process is connected to the cluster (`ray/jobs.py`), so that Ray is not imported here.
 Whatever ends the command ends that child, and with it all jobs on the cluster.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from border_cli.errors import RunFailed
-from border_cli.ray.connection import ClusterSettings
+from border_cli.ray.connection import ClusterSettings, refuse_without_ray
 from border_cli.ray.jobs import BEGUN, KILL, OVER, SIGNAL, START, Work
 from border_cli.ray.jobs import run as run_jobs
 from border_cli.settings.run import StartMethod
+from border_cli.sweep.processes import Start
 from border_cli.sweep.worker import run_in_a_child
 from border_cli.system.child_process import ChildProcess
 from border_cli.system.files import SWEEP_JSON
@@ -103,28 +105,40 @@ class RayStarter:
         self._jobs.pop(number, None)
 
 
-def cores_of_a_job(settings: Mapping[str, Any]) -> int:
-    """The cores that a job takes of its node."""
-    return max(1, int(settings["resources"].get("CPU", 1)))
+class RayLauncher:
+    """Runs the jobs of a sweep on a Ray cluster; `settings` are those of `hydra/launcher=ray`."""
 
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._settings = settings
+        self.cores = max(1, int(settings["resources"].get("CPU", 1)))
 
-@contextmanager
-def connected(settings: Mapping[str, Any], root: Path) -> Iterator[RayStarter]:
-    """Within the block a child process is connected to the cluster, which runs jobs below `root`.
+    def refuse_missing(self) -> None:
+        """Raises MissingPackage where Ray is not installed."""
+        refuse_without_ray("hydra/launcher=ray")
 
-    Raises ClusterRefused where there is none, or where it cannot run what is asked of it.
-    """
-    cluster = ClusterSettings(address=settings["address"], setting="hydra.launcher.address")
-    context = start_context(StartMethod.auto, [run_jobs.__module__])
-    resources = dict(settings["resources"])
-    child = ChildProcess(context, "Ray", run_jobs, cluster, resources, nice=0)
-    try:
-        _wait_until_connected(child)
-        yield RayStarter(child, root)
-    finally:
-        child.connection.close()
-        wait_for(child.waitables[-1:], ENDS_S)
-        child.reap()
+    def at_once(self, jobs: int) -> int:
+        """As many as are asked for, or all: Ray divides the nodes."""
+        return self._settings["jobs"] or jobs or sys.maxsize
+
+    @contextmanager
+    def starts(self, root: Path) -> Iterator[Start]:
+        """Within the block a child process is connected to the cluster, which runs jobs below
+        `root`.
+
+        Raises ClusterRefused where there is none, or where it cannot run what is asked of it.
+        """
+        settings = self._settings
+        cluster = ClusterSettings(address=settings["address"], setting="hydra.launcher.address")
+        context = start_context(StartMethod.auto, [run_jobs.__module__])
+        resources = dict(settings["resources"])
+        child = ChildProcess(context, "Ray", run_jobs, cluster, resources, nice=0)
+        try:
+            _wait_until_connected(child)
+            yield RayStarter(child, root).start
+        finally:
+            child.connection.close()
+            wait_for(child.waitables[-1:], ENDS_S)
+            child.reap()
 
 
 def _wait_until_connected(child: ChildProcess) -> None:

@@ -82,6 +82,10 @@ class GroupConfig(Settings):
         },
     )
 
+    def refuse_missing(self) -> None:
+        """Raises where a package or a service that the component needs is not there; called before
+        anything is built."""
+
 
 @dataclass(kw_only=True)
 class AgentConfig(GroupConfig, path="agent"):

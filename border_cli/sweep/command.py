@@ -30,8 +30,7 @@ from border_cli.launch.dry_build import needs_of
 from border_cli.launch.jobs import look
 from border_cli.launch.needs import Needs, refuse_unmet
 from border_cli.launch.startup import collect_from_here
-from border_cli.ray.connection import refuse_without_ray
-from border_cli.ray.sweep import connected, cores_of_a_job
+from border_cli.registry import JOB_LAUNCHERS
 from border_cli.run.status import RunInUse, RunLock, read_run, record_failure
 from border_cli.run.sweep_folder import DONE, JobRow, read_stop
 from border_cli.settings.run import OnError, RunConfig
@@ -45,8 +44,8 @@ from border_cli.sweep.launchers import (
 )
 from border_cli.sweep.listing import Sweep
 from border_cli.sweep.names import Places
-from border_cli.sweep.plan import OUR_LAUNCHER, RAY_LAUNCHER, Plan
-from border_cli.sweep.processes import InProcesses, LocalProcess
+from border_cli.sweep.plan import OUR_LAUNCHER, Plan
+from border_cli.sweep.processes import InProcesses, JobLauncher, LocalProcess
 from border_cli.sweep.request import Terms
 from border_cli.sweep.study import keep_study
 from border_cli.system.machine import free_memory, usable_cores
@@ -67,13 +66,15 @@ class Launcher(Protocol):
 def run_sweep(plan: Plan) -> None:
     """Runs the jobs and leaves with the status of the sweep."""
     launcher, settings = plan.terms.launcher, plan.terms.launcher_settings
+    elsewhere: JobLauncher | None = None
+    if launcher in JOB_LAUNCHERS.names():
+        elsewhere = JOB_LAUNCHERS.load(launcher)(settings)
+        elsewhere.refuse_missing()
     jobs = settings.get("jobs")
-    if launcher in (OUR_LAUNCHER, RAY_LAUNCHER) and jobs is not None and jobs < 1:
+    if (elsewhere or launcher == OUR_LAUNCHER) and jobs is not None and jobs < 1:
         raise ConfigError(f"hydra.launcher.jobs must be null or at least 1, got {jobs}")
-    if launcher == RAY_LAUNCHER:
-        refuse_without_ray(f"hydra/launcher={RAY_LAUNCHER}")
     refuse_unmet(needs := needs_of(plan.jobs))
-    at_once = _at_once(plan, needs)
+    at_once = elsewhere.at_once(len(plan.jobs)) if elsewhere else _at_once(plan, needs)
     sweep = Sweep(
         plan.terms.root,
         plan.jobs,
@@ -82,7 +83,7 @@ def run_sweep(plan: Plan) -> None:
         fixed=plan.terms.fixed,
         quiet=plan.quiet,
     )
-    with _launcher(plan, sweep, at_once) as runs:
+    with _launcher(plan, sweep, at_once, elsewhere) as runs:
         collect_from_here()
         sweep.begin()
         try:
@@ -98,13 +99,15 @@ def run_sweep(plan: Plan) -> None:
 
 
 @contextmanager
-def _launcher(plan: Plan, sweep: Sweep, at_once: int) -> Iterator[Launcher]:
+def _launcher(
+    plan: Plan, sweep: Sweep, at_once: int, elsewhere: JobLauncher | None
+) -> Iterator[Launcher]:
     """Who runs the jobs."""
-    launcher, settings = plan.terms.launcher, plan.terms.launcher_settings
+    launcher = plan.terms.launcher
     terms = Terms(
         root=str(plan.terms.root),
-        at_once=1 if launcher == RAY_LAUNCHER else at_once,
-        cores=cores_of_a_job(settings) if launcher == RAY_LAUNCHER else None,
+        at_once=1 if elsewhere else at_once,
+        cores=elsewhere.cores if elsewhere else None,
         scheduled=launcher.startswith("submitit"),
         pid=os.getpid(),
         host=platform.node(),
@@ -113,9 +116,9 @@ def _launcher(plan: Plan, sweep: Sweep, at_once: int) -> Iterator[Launcher]:
         yield InThisProcess(sweep, terms)
     elif launcher == OUR_LAUNCHER:
         yield InProcesses(LocalProcess, sweep, terms, at_once=at_once, finished=plan.finished)
-    elif launcher == RAY_LAUNCHER:
-        with connected(settings, sweep.root) as starter:
-            yield InProcesses(starter.start, sweep, terms, at_once=at_once, finished=plan.finished)
+    elif elsewhere:
+        with elsewhere.starts(sweep.root) as start:
+            yield InProcesses(start, sweep, terms, at_once=at_once, finished=plan.finished)
     else:
         yield OfHydra(launcher, plan.terms.config, sweep, terms)
 
@@ -127,14 +130,11 @@ def _batches(plan: Plan) -> list[list[Job]]:
 
 
 def _at_once(plan: Plan, needs: Sequence[Needs]) -> int:
-    """How many jobs share this machine at a time; under Ray, which divides the nodes, how many
-    there are at a time."""
+    """How many jobs share this machine at a time."""
     launcher, settings = plan.terms.launcher, plan.terms.launcher_settings
     most = len(plan.jobs) or usable_cores()
     if launcher == OUR_LAUNCHER:
         return min(most, settings.get("jobs") or _fitting(needs, plan.config))
-    if launcher == RAY_LAUNCHER:
-        return settings["jobs"] or len(plan.jobs) or sys.maxsize
     if launcher == "joblib":
         asked = settings.get("n_jobs", -1)
         return min(most, asked if asked > 0 else usable_cores())

@@ -18,7 +18,6 @@ from border_cli.sweep.names import Places, in_common
 from border_cli.system.machine import usable_cores
 
 OUR_LAUNCHER = "processes"  # the default of a sweep on two cores or more
-RAY_LAUNCHER = "ray"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

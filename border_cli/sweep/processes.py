@@ -13,7 +13,7 @@ import platform
 import signal
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -85,6 +85,21 @@ class LocalProcess(ChildProcess):
     def signal(self, signum: int) -> None:
         with suppress(ProcessLookupError):
             os.kill(self.pid, signum)
+
+
+class JobLauncher(Protocol):
+    """Runs the jobs of a sweep elsewhere (`JOB_LAUNCHERS`); made with its launcher's settings."""
+
+    cores: int  # that a job takes of its machine
+
+    def refuse_missing(self) -> None:
+        """Raises where a package that it needs is not installed, before anything is composed."""
+
+    def at_once(self, jobs: int) -> int:
+        """How many jobs there may be at a time; `jobs`: of a sweep, 0 where nobody knows."""
+
+    def starts(self, root: Path) -> AbstractContextManager[Start]:
+        """Within the block it starts the processes of jobs, whose folders are below `root`."""
 
 
 class InProcesses:

@@ -35,11 +35,6 @@ def test_a_place_that_cannot_be_meant_is_refused(typed: list[str], said: str) ->
         effective_settings(compose("env=cartpole", *typed))
 
 
-def test_evaluations_are_on_a_cluster_where_that_is_asked_for() -> None:
-    assert effective_settings(compose("env=cartpole", *ON_RAY)).evaluates_on_ray
-    assert not effective_settings(compose("env=cartpole", ON_RAY[0])).evaluates_on_ray
-
-
 @pytest.mark.parametrize("typed", ["={CPU: 2, GPU: 0.5}", ".CPU=2"])
 def test_resources_are_set_like_any_setting(typed: str) -> None:
     config = compose(

@@ -6,20 +6,33 @@ from dataclasses import dataclass
 from functools import cache
 
 from border_cli import compose
-from border_cli.core.interfaces import Evaluation, EvaluationRunner
+from border_cli.core.interfaces import Evaluation, EvaluationRunner, Evaluator
 from border_cli.core.stop import Heartbeat, StopFlag
 from border_cli.core.types import Snapshot
 from border_cli.evaluator.confirmation import Confirmation
-from border_cli.evaluator.runner import InlineEvaluationRunner, PolicyRecipe
+from border_cli.evaluator.episodes import EpisodesEvaluator
+from border_cli.evaluator.runner import (
+    EpisodesRecipe,
+    EvaluationParts,
+    InlineEvaluationRunner,
+    PolicyRecipe,
+)
 from border_cli.launch.build import (
     build_evaluator,
     build_first_agent,
-    cluster_runner,
     env_factory,
     episodes_recipe,
 )
 from border_cli.launch.effective import EffectiveSettings, effective_settings
-from border_cli.ray.evaluation import EpisodesRecipe
+from border_cli.ray.evaluation import ClusterEvaluationRunner
+
+
+def _nobody(**_: object) -> Evaluator:
+    raise AssertionError("workers play the episodes")
+
+
+def _nothing() -> None:
+    """Tries no environment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +47,7 @@ class Evaluated:
         """What workers are given."""
         heartbeat = Heartbeat("evaluation")
         evaluator = build_evaluator(self.effective, stop=StopFlag(), heartbeat=heartbeat)
+        assert isinstance(evaluator, EpisodesEvaluator)
         return episodes_recipe(self.effective, evaluator, self.make_policy)
 
     def in_one_place(self, confirmation: Confirmation) -> Evaluation:
@@ -48,11 +62,19 @@ class Evaluated:
 
     def runner(self, confirmation: Confirmation) -> EvaluationRunner:
         """What evaluates on a cluster."""
-        heartbeat, stop = Heartbeat("evaluation"), StopFlag()
-        evaluator = build_evaluator(self.effective, stop=stop, heartbeat=heartbeat)
-        return cluster_runner(
-            self.effective, evaluator, self.make_policy, stop=stop, confirmation=confirmation
+        recipe = self.recipe()
+        parts = EvaluationParts(
+            make_evaluator=_nobody,
+            make_policy=self.make_policy,
+            imports=recipe.imports,
+            confirmation=confirmation,
+            stop=StopFlag(),
+            actors="thread",
+            episodes=recipe,
+            modules=(),
+            trial=_nothing,
         )
+        return ClusterEvaluationRunner.of(parts)
 
 
 @cache

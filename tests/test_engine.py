@@ -1,0 +1,71 @@
+"""Rooms on the edge: what a plain run does not load, and an engine that is not ours."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from commands import QUICK, facts_of, isolated, train_status
+
+from border_cli import registry
+
+ROOMS = ("analysis", "dataset.minari_files", "evaluator.film", "ray", "sweep")
+LOADED = (
+    "import atexit, json, sys\n"
+    "atexit.register(lambda: print(json.dumps(sorted(sys.modules)), file=sys.stderr))\n"
+    "from border_cli.cli.train import main\n"
+    "main(sys.argv[1:])\n"
+)
+
+
+def test_a_plain_run_loads_no_room_of_the_edge(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", LOADED, "agent=dqn", "env=cartpole", *QUICK, "run_dir=run"]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100)
+    assert ran.returncode == 0, ran.stderr
+    modules = json.loads(ran.stderr.splitlines()[-1])
+    assert "border_cli.trainer.trainer" in modules
+    found = [
+        each
+        for each in modules
+        if any(f"{each}.".startswith(f"border_cli.{room}.") for room in ROOMS)
+    ]
+    assert found == ["border_cli.ray", "border_cli.ray.config"]  # settings, without Ray
+    assert not {"ray", "minari", "matplotlib", "PIL"} & set(modules)
+
+
+@pytest.fixture
+def pool_engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Registers it as `imports` would, for this test alone."""
+    for name in ("ACTOR_MANAGERS", "EVALUATION_RUNNERS", "JOB_LAUNCHERS"):
+        known = getattr(registry, name)
+        kept = "_entries" if name == "ACTOR_MANAGERS" else "_targets"
+        monkeypatch.setattr(known, kept, dict(getattr(known, kept)))
+    yield
+    sys.modules.pop("pool_engine", None)
+
+
+@pytest.mark.usefixtures("pool_engine")
+def test_an_engine_of_a_user_runs_actors_evaluations_and_jobs(tmp_path: Path) -> None:
+    option = tmp_path / "conf" / "actor_manager" / "pool.yaml"
+    option.parent.mkdir(parents=True)
+    option.write_text("defaults: [/schema/actor_manager/pool@_here_, _self_]\n")
+    typed = (
+        *("-cd", "conf", *QUICK, "env=cartpole", "imports=[pool_engine]"),
+        *("actor_manager=pool", "evaluator.where=pool", "evaluator.background=true"),
+    )
+    with isolated(tmp_path):
+        assert train_status(*typed, "run_dir=R") == 0
+        engine = sys.modules["pool_engine"]
+        assert engine.USED == ["actors", "evaluations"]
+        assert engine.PoolConfig.asked > 0
+        jobs = ("-m", "seed=1,2", "run_dir=S", "hydra/launcher=pool", "hydra.launcher.jobs=1")
+        assert train_status(*typed, *jobs) == 0
+    assert engine.USED[2:] == ["jobs below S"]
+    for folder in ("R", "S/seed-1", "S/seed-2"):
+        facts = facts_of(tmp_path / folder)
+        assert facts["status"] == "done"
+        assert facts["best_score"] is not None
