@@ -1,4 +1,4 @@
-"""What the parts promise each other. A missing method is refused at construction."""
+"""The interfaces between the parts. A missing method is refused at construction."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Policy(ABC):
         """Drops what it keeps of these of the N environments: their episodes start again."""
 
     def state_dict(self) -> State:
-        """What later actions depend on besides the weights: generators, noise that lasts."""
+        """The state of acting besides the weights: generators, noise that lasts."""
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:  # noqa: B027 - see above
@@ -156,7 +156,7 @@ class Env(ABC):
         """Frees the environments; may be called twice."""
 
     def state_dict(self) -> State:
-        """What it takes to return to this moment: the seed and the actions so far of each running
+        """A way back to this moment: the seed and the actions so far of each running
         episode, and what is acted on next."""
         return {}
 
@@ -197,7 +197,7 @@ class GoalRewards(ABC):
 
     @abstractmethod
     def rewards(self, achieved: NDArray[Any], desired: NDArray[Any]) -> NDArray[np.float32]:
-        """What reaching `achieved` is worth where `desired` was the goal. [M, …], [M, …] -> [M]"""
+        """Rewards for reaching `achieved` where `desired` was the goal. [M, …], [M, …] -> [M]"""
 
     @abstractmethod
     def terminated(self, achieved: NDArray[Any], desired: NDArray[Any]) -> NDArray[np.bool_] | None:
@@ -418,7 +418,7 @@ class ActorManager(ABC):
 
     @abstractmethod
     def receive(self, timeout_s: float = 0.0) -> list[Experience]:
-        """What arrived, immediately where something did, else within `timeout_s`.
+        """The messages that arrived, immediately where some did, else within `timeout_s`.
 
         Its arrays are valid until the next call, after which actors may overwrite them.
         Raises `ActorCrashed` once an actor has used up its restarts.
@@ -429,7 +429,7 @@ class ActorManager(ABC):
         """Ends acting and returns everything in flight; idempotent."""
 
     def undelivered(self) -> list[Experience]:
-        """What `receive` has not returned though `state_dict` counts it as received.
+        """Messages that `receive` has not returned though `state_dict` counts them as received.
 
         Only a reproducible manager has any: of a round that an error cut short.
         """

@@ -88,7 +88,7 @@ panel_line = PanelLine()  # of this process, which has one terminal
 
 
 class Pulse(Protocol):
-    """What the watchdog reads of one part of a run."""
+    """Signs of life of one part of a run, as the watchdog reads them."""
 
     @property
     def name(self) -> str: ...
@@ -99,7 +99,7 @@ class Pulse(Protocol):
 
     @property
     def waiting_for(self) -> str | None:
-        """What it waits for; while it waits it does not count as hung."""
+        """The part or event it waits for; while it waits it does not count as hung."""
 
     @property
     def thread_id(self) -> int | None:

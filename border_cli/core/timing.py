@@ -75,7 +75,7 @@ class Timing:
             self.enter(outer)
 
     def seconds(self) -> dict[str, float]:
-        """What was spent in each section so far, the one under way included."""
+        """Seconds spent in each section so far, the one under way included."""
         seconds = dict(self._seconds)
         seconds[self._section] += self._now_s() - self.since_s
         return seconds

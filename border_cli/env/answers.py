@@ -1,4 +1,4 @@
-"""What environments answer, checked before it is stored: observations, rewards and flags.
+"""Checks of what environments answer, before it is stored: observations, rewards and flags.
 
 One check serves the trial before a run, loops and vector environments: `Values` accepts one value
 of a space, or N in front of its shape, and raises `BadStep` for what numpy would broadcast, wrap,

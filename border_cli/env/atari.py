@@ -242,12 +242,12 @@ class AtariGames(VectorEnv[Any, NDArray[np.int64], Any]):
 
 
 def _start_action(actions: list[Any]) -> int:
-    """What starts a life: FIRE, or NOOP where there is none."""
+    """The action that starts a life: FIRE, or NOOP where there is none."""
     return actions.index(ale_py.Action.FIRE if ale_py.Action.FIRE in actions else actions[0])
 
 
 def _below(generator: np.random.RandomState, bound: int) -> int:
-    """What `std::uniform_int_distribution` of GNU's library draws from `std::mt19937`.
+    """Draws as `std::uniform_int_distribution` of GNU's library does from `std::mt19937`.
 
     Lemire 2019, "Fast random integer generation in an interval".
     """

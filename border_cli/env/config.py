@@ -86,7 +86,7 @@ class GymConfig(EnvConfig):
         return copy.deepcopy(self.kwargs)
 
     def vector_arguments(self) -> dict[str, Any]:
-        """Those of the vector implementation."""
+        """Keyword arguments of the vector implementation."""
         return self.arguments()
 
 

@@ -1,4 +1,4 @@
-"""What is registered with Gymnasium under an id, and which package is missing."""
+"""Environments registered with Gymnasium by id, and the packages that are missing."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _register_minatar() -> None:
 
 
 def registered(env_id: str | None) -> registration.EnvSpec:
-    """What is registered under the id; `gym.make` would warn of older versions."""
+    """Gymnasium's entry for the id; `gym.make` would warn of older versions."""
     if env_id is None:
         raise ConfigError("env.id must be set: a Gymnasium id such as CartPole-v1, or module:Id-v0")
     module, _, name = env_id.rpartition(":")

@@ -1,5 +1,5 @@
-"""What follows an update, in a fixed order: evaluate, keep the best, record, publish, save; and how
-a run comes back to such a moment."""
+"""The steps after an update, in a fixed order: evaluate, keep the best, record, publish, save; and
+how a run comes back to such a moment."""
 
 from __future__ import annotations
 
