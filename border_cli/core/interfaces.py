@@ -16,6 +16,7 @@ from border_cli.core.returns import Moments
 from border_cli.core.seeding import derived_seed
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.stop import Pulse
+from border_cli.core.timing import summed
 from border_cli.core.types import (
     Array,
     Batch,
@@ -375,10 +376,7 @@ class ActorStats:
             restarts=self.restarts + later.restarts,
             lost_samples=self.lost_samples + later.lost_samples,
             restarted_episodes=self.restarted_episodes + later.restarted_episodes,
-            seconds={
-                section: self.seconds.get(section, 0.0) + later.seconds.get(section, 0.0)
-                for section in {**self.seconds, **later.seconds}
-            },
+            seconds=summed([self.seconds, later.seconds]),
         )
 
 

@@ -9,16 +9,8 @@ from typing import Protocol
 
 # What the learner does. `other` is the remainder: the loop itself, and stopping the actors.
 LEARNER_SECTIONS = (
-    "wait",
-    "push",
-    "sample",
-    "update",
-    "priorities",
-    "evaluate",
-    "save",
-    "record",
-    "sync",
-    "other",
+    *("wait", "push", "sample", "update", "priorities"),
+    *("evaluate", "save", "record", "sync", "other"),
 )
 # What an actor does: the keys of `ActorStats.seconds`.
 ACTOR_SECTIONS = ("act", "env_step", "process", "send", "blocked")
