@@ -199,10 +199,6 @@ class Reporting:
         if self.recording.due(now_s):
             self.show(phase)
 
-    def show_waiting(self, *, warm: bool) -> None:
-        """Shows that the learner waits for samples."""
-        self.show_if_due("learning" if warm else "warm-up", self._clock.now_s())
-
     def show(self, phase: str) -> None:
         """Shows the progress of the run in the recorders."""
         with self.timing.section("record"):

@@ -210,7 +210,8 @@ class Trainer(ABC):
         if ready or self._ready():  # samples only become more
             self._update()
         else:
-            self.post_step.reporting.show_waiting(warm=self._warm)
+            phase = "learning" if self._warm else "warm-up"
+            self.post_step.reporting.show_if_due(phase, self._timing.since_s)
             if self.post_step.schedule.requested:
                 self.post_step.save()
 
