@@ -108,8 +108,7 @@ def portable(env_id: str | None) -> tuple[str, bytes] | None:
 def register_portable(sent: tuple[str, bytes] | None) -> None:
     """Registers what `portable` returned elsewhere, unless the id is known here."""
     if sent is not None and sent[0] not in registration.registry:
-        entry: registration.EnvSpec = pickle.loads(sent[1])
-        registration.registry.setdefault(entry.id, entry)  # its module may have done so
+        registration.registry[sent[0]] = pickle.loads(sent[1])
 
 
 def import_named(module: str, setting: str) -> ModuleType:
