@@ -133,7 +133,6 @@ class PostStep:
         self._saved: dict[str, float] | None = None  # counters of the newest checkpoint
         self.heartbeat = Heartbeat("learner")
         self.schedule = SaveSchedule(config, parts.checkpoints, parts.save)
-        self.schedule.begin(self._clock.now_s())
         self.evaluations = Evaluations(
             parts.evaluation_runner,
             agent=parts.agent,
