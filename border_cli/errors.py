@@ -123,11 +123,11 @@ class BadStep(RunFailed):
     """
 
     def within(self, place: str) -> BadStep:
-        """The same with where it happened in front."""
+        """This error with the place in front."""
         return BadStep(f"{place}: {self}")
 
     def of_actor(self, actor_id: int, env_steps: int) -> BadStep:
-        """The same with the actor, and what it had made before in all its environments."""
+        """This error with the actor and its env steps, of all its environments, in front."""
         return self.within(f"actor {actor_id}, after {env_steps:,} env steps")
 
 

@@ -59,7 +59,8 @@ def test_every_configuration_file_and_module_is_inside(wheel: Path) -> None:
     template = "border_cli/template/"
     copied = {f"{template}{each}" for each in files_of(ROOT / template)}
     assert {each for each in inside if each.startswith(template)} == copied
-    assert {"border_cli/py.typed", "border_cli/analysis/page.html"} <= inside
+    others = ("py.typed", "analysis/page.html", "env/atari_scores.csv")
+    assert {f"border_cli/{each}" for each in others} <= inside
     assert "border_cli/conf/__init__.py" in inside
     assert "hydra_plugins/border_processes/__init__.py" in inside
 

@@ -61,7 +61,7 @@ class StepTimer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """What an actor sends, its transitions still in the parts in which they came.
+    """A message of an actor, its transitions still in the parts in which they came.
 
     They are joined where the learner will read them, so that each is written once.
     """
@@ -75,7 +75,7 @@ class Message:
     returns: tuple[Moments, ...] = ()
 
     def experience(self) -> Experience:
-        """The same with all transitions in one block."""
+        """The message with all transitions in one block."""
         return Experience(
             actor_id=self.actor_id,
             opt_steps=self.opt_steps,
@@ -87,7 +87,7 @@ class Message:
 
 
 def copied(message: Experience) -> Experience:
-    """The same, with its transitions in memory of their own."""
+    """The message with its transitions in memory of their own."""
     columns = {name: column.copy() for name, column in columns_of(message.transitions).items()}
     return replace(message, transitions=Transitions(**transitions_of(columns)))
 
@@ -161,7 +161,7 @@ class ReplayBufferProxy:
         self._env_steps = self.rows = 0
 
     def state_dict(self) -> State:
-        """What was gathered and not sent."""
+        """Transitions, steps and episodes that were gathered and not sent."""
         state = {
             "columns": columns_of(concatenate(self._parts)) if self._parts else None,
             "env_steps": self._env_steps,

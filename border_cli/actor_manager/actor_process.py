@@ -1,4 +1,4 @@
-"""What runs in an actor's process.
+"""The main function of an actor's process.
 
 The process is forked from Python's fork server, which has imported what actors need, and receives a
 picklable recipe. It has one BLAS thread and a lower priority (`actor_manager.nice`), so that

@@ -69,7 +69,7 @@ class Receiver:
         return arrived
 
     def take_copies(self) -> list[Experience]:
-        """The same in memory of its own, its space free again."""
+        """Takes messages as copies and frees their space in the channel."""
         copies = [copied(each) for each in self.take()]
         self.release()
         return copies

@@ -38,7 +38,7 @@ class SavedActor:
 
     @property
     def next_incarnation(self) -> int:
-        """The same one continues from its state; else one with seeds that none has used."""
+        """The present one where it has a state to continue from, else one with unused seeds."""
         return self.incarnation + (self.state is None)
 
     @property

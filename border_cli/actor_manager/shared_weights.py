@@ -39,7 +39,7 @@ def packed(snapshot: Snapshot) -> NDArray[np.uint8]:
 
 
 def unpacked(memory: NDArray[np.uint8], forms: ArrayForms) -> Snapshot:
-    """What `packed` was given, whose arrays have these forms, in their order; without a copy."""
+    """The snapshot in this memory, whose arrays have these forms in their order; not a copy."""
     all_forms: list[Form] = [(np.dtype(np.int64), (3,)), *forms.values()]
     found: list[NDArray[Any]] = []
     for (dtype, shape), place in zip(all_forms, _places(all_forms)[0], strict=True):

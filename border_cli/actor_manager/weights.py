@@ -11,7 +11,7 @@ ArrayForms = Mapping[str, Form]  # name -> type and shape of an array of every s
 
 
 def forms_of(snapshot: Snapshot) -> dict[str, Form]:
-    """What every later snapshot must look like."""
+    """Type and shape of each array, which every later snapshot must have."""
     return {name: (array.dtype, array.shape) for name, array in snapshot.arrays.items()}
 
 

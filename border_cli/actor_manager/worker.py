@@ -1,4 +1,4 @@
-"""What the serial and thread managers share: one worker per actor makes, steps and rebuilds it."""
+"""One worker per actor of the serial and thread managers: makes, steps and rebuilds it."""
 
 from __future__ import annotations
 

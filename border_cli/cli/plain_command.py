@@ -97,7 +97,7 @@ def read_pairs(
     flags: Sequence[str] = ("--json",),
     place: str = "run directory",
 ) -> tuple[Path, dict[str, Any]]:
-    """The one `place` and the values, in any order; raises ConfigError naming what is not
+    """One `place` and the values, in any order; raises ConfigError naming what is not
     understood."""
     folders: list[str] = []
     values: dict[str, Any] = {}

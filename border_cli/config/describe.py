@@ -1,4 +1,4 @@
-"""What a setting takes and means, in words: for help, for refusals and for the settings page."""
+"""Values and meanings of settings in words: for help, for refusals and for the settings page."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def expected(kind: type[Any], name: str) -> str:
 
 
 def values_of(kind: type[Any], name: str) -> str:
-    """What kind of value `name` takes, or which ones."""
+    """The kind of value that `name` takes, or the names to choose from."""
     choices = _metadata(kind, name).get("choices")  # the names of what is registered
     known = list(choices()) if choices else []
     return f"one of {', '.join(known)}" if known else in_words(get_type_hints(kind)[name])
@@ -45,7 +45,7 @@ def bounds_of(kind: type[Any], name: str) -> str:
 
 
 def meaning_of(kind: type[Any], name: str) -> str:
-    """What a setting is for."""
+    """The meaning of a setting, in words."""
     return str(_metadata(kind, name).get("meaning", ""))
 
 

@@ -141,7 +141,7 @@ class Change:
 
 
 def changes(before: RunConfig, after: RunConfig) -> list[Change]:
-    """What differs between the saved and the present settings of a run, one entry per key.
+    """The differences between the saved and the present settings of a run, one entry per key.
 
     Of another component of a group its name comes first, then the settings that both have.
     """
@@ -204,7 +204,7 @@ class Found:
 
 
 def found_in(run_dir: Path, config: RunConfig, *, trust: bool = False, job: str = "") -> Found:
-    """What a run with these settings finds in its directory; nothing is written.
+    """The earlier run that a run with these settings finds in its directory; nothing is written.
 
     Raises ConfigError where it would start in the place of another, or where that one's settings
     may not change so. `job`: see `refuse_fixed`.

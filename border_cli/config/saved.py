@@ -123,7 +123,7 @@ def begin_attempt(run_dir: Path, record: Mapping[str, str], text: str) -> None:
 
 
 def read_plain(file: Path) -> Any:
-    """What a YAML file of a run directory holds, which may be another's: plain values and no more.
+    """The plain values in a YAML file of a run directory, which may be another's.
 
     Raises ConfigError for what our own files never have: aliases, by which a small file becomes a
     huge one, before anything is built; and tags that build objects.

@@ -57,7 +57,7 @@ def plugins_here() -> list[EntryPoint]:
 
 
 def _plugins() -> list[EntryPoint]:
-    """Those of the current directory, which can be imported from now on, then those installed."""
+    """Plugins of the current directory, which can be imported from now on, then those installed."""
     installed = list(entry_points(group=ENTRY_POINT_GROUP))
     known = {each.value for each in installed}
     here = [each for each in plugins_here() if each.value not in known]

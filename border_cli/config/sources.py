@@ -109,7 +109,7 @@ class Files:
         return _with_option(path, found)
 
     def served(self, path: str) -> ConfigResult | None:
-        """What Hydra is given for a path; None where that is not ours to say.
+        """The file that Hydra gets for a path; None where the next source decides.
 
         A pair without a tuned file has an empty one, so that its place among the defaults is
         known: files of the agent stand there, too.

@@ -1,4 +1,4 @@
-"""What the parts promise each other. A missing method is refused at construction."""
+"""The interfaces between the parts. A missing method is refused at construction."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from border_cli.core.returns import Moments
 from border_cli.core.seeding import derived_seed
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.stop import Pulse
+from border_cli.core.timing import summed
 from border_cli.core.types import (
     Array,
     Batch,
@@ -50,7 +51,7 @@ class Policy(ABC):
         """Drops what it keeps of these of the N environments: their episodes start again."""
 
     def state_dict(self) -> State:
-        """What later actions depend on besides the weights: generators, noise that lasts."""
+        """The state of acting besides the weights: generators, noise that lasts."""
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:  # noqa: B027 - see above
@@ -156,7 +157,7 @@ class Env(ABC):
         """Frees the environments; may be called twice."""
 
     def state_dict(self) -> State:
-        """What it takes to return to this moment: the seed and the actions so far of each running
+        """A way back to this moment: the seed and the actions so far of each running
         episode, and what is acted on next."""
         return {}
 
@@ -197,7 +198,7 @@ class GoalRewards(ABC):
 
     @abstractmethod
     def rewards(self, achieved: NDArray[Any], desired: NDArray[Any]) -> NDArray[np.float32]:
-        """What reaching `achieved` is worth where `desired` was the goal. [M, …], [M, …] -> [M]"""
+        """Rewards for reaching `achieved` where `desired` was the goal. [M, …], [M, …] -> [M]"""
 
     @abstractmethod
     def terminated(self, achieved: NDArray[Any], desired: NDArray[Any]) -> NDArray[np.bool_] | None:
@@ -375,10 +376,7 @@ class ActorStats:
             restarts=self.restarts + later.restarts,
             lost_samples=self.lost_samples + later.lost_samples,
             restarted_episodes=self.restarted_episodes + later.restarted_episodes,
-            seconds={
-                section: self.seconds.get(section, 0.0) + later.seconds.get(section, 0.0)
-                for section in {**self.seconds, **later.seconds}
-            },
+            seconds=summed([self.seconds, later.seconds]),
         )
 
 
@@ -418,7 +416,7 @@ class ActorManager(ABC):
 
     @abstractmethod
     def receive(self, timeout_s: float = 0.0) -> list[Experience]:
-        """What arrived, immediately where something did, else within `timeout_s`.
+        """The messages that arrived, immediately where some did, else within `timeout_s`.
 
         Its arrays are valid until the next call, after which actors may overwrite them.
         Raises `ActorCrashed` once an actor has used up its restarts.
@@ -429,7 +427,7 @@ class ActorManager(ABC):
         """Ends acting and returns everything in flight; idempotent."""
 
     def undelivered(self) -> list[Experience]:
-        """What `receive` has not returned though `state_dict` counts it as received.
+        """Messages that `receive` has not returned though `state_dict` counts them as received.
 
         Only a reproducible manager has any: of a round that an error cut short.
         """

@@ -1,4 +1,4 @@
-"""What leaves a run: metrics to recorders, weights to checkpoints."""
+"""Outputs of a run: metrics to recorders, weights to checkpoints."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Resumption:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaveReport:
-    """What became of the checkpoints so far."""
+    """Counts and failures of the checkpoints so far."""
 
     opt_steps: int | None = None  # of the newest that is on the disk
     written: int = 0  # the best models not counted
@@ -58,7 +58,7 @@ class Checkpoints(Protocol):
 
     @property
     def report(self) -> SaveReport:
-        """What became of the checkpoints so far."""
+        """Counts and failures of the checkpoints so far."""
 
     @property
     def busy(self) -> bool:
@@ -84,7 +84,7 @@ class Checkpoints(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainerStats:
-    """What the learner did, in all attempts of its run."""
+    """Counters and scores of the learner, over all attempts of its run."""
 
     opt_steps: int
     env_steps: int
@@ -134,7 +134,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunInfo:
-    """What a recorder knows of the run it records."""
+    """The run that a recorder records."""
 
     name: str
     run_dir: Path

@@ -26,7 +26,7 @@ class Moments:
 
     @classmethod
     def of(cls, values: NDArray[np.float64]) -> Self:
-        """Those of at least one value. [K]"""
+        """Moments of at least one value. [K]"""
         with np.errstate(invalid="ignore"):  # of an infinity, which the learner refuses by name
             mean = values.mean()
             return cls(len(values), float(mean), float(np.square(values - mean).sum()))
@@ -68,7 +68,7 @@ class DiscountedReturns:
         self._running[list(envs)] = 0.0
 
     def state_dict(self) -> dict[str, Any]:
-        """What the coming messages depend on."""
+        """The running returns, and those not taken."""
         return {"running": self._running, "untaken": self._values()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""What an environment takes and gives, in numpy terms; `env/` translates Gymnasium's spaces."""
+"""Action and observation spaces in numpy terms; `env/` translates Gymnasium's spaces."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ Space: TypeAlias = LeafSpace | DictSpace
 
 @dataclass(frozen=True, slots=True)
 class EnvSpec:
-    """What a component must know of an environment before it is built."""
+    """The description of an environment that other components are built from."""
 
     id: str
     observation: Space

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
@@ -18,28 +16,23 @@ class StopFlag:
     """
 
     def __init__(self) -> None:
-        self._reason: Exception | None = None
+        self.reason: Exception | None = None  # None while the run may go on
         self.noticed = False  # the learner has raised the reason
 
     def request(self, reason: Exception) -> None:
         """Asks the run to end by raising `reason` in the learner's thread."""
-        if self._reason is None:
-            self._reason = reason
+        if self.reason is None:
+            self.reason = reason
 
     @property
     def requested(self) -> bool:
-        return self._reason is not None
-
-    @property
-    def reason(self) -> Exception | None:
-        """Why the run shall end; None while it may go on."""
-        return self._reason
+        return self.reason is not None
 
     def check(self) -> None:
         """Raises the reason, if there is one."""
-        if self._reason is not None:
+        if self.reason is not None:
             self.noticed = True
-            raise self._reason
+            raise self.reason
 
 
 class SaveFlag:
@@ -57,38 +50,8 @@ class SaveFlag:
         self.requested = False
 
 
-class PanelLine:
-    """The line below the live panel: signal handlers write there, and the panel redraws it.
-
-    Each method only sets attributes, hence is safe in a signal handler.
-    """
-
-    def __init__(self) -> None:
-        self.live = False  # a panel is on the terminal, with the cursor at the end of this line
-        self.drawing = False  # the panel is being redrawn: the cursor may be anywhere
-        self.clear()
-
-    def clear(self) -> None:
-        """Removes the message."""
-        self._text = ""
-        self._until_s = math.inf
-
-    def show(self, text: str, seconds: float | None = None) -> None:
-        """Sets the message, permanently or for that many seconds."""
-        self._until_s = math.inf if seconds is None else time.monotonic() + seconds
-        self._text = text
-
-    @property
-    def text(self) -> str:
-        """The message, or nothing."""
-        return self._text if time.monotonic() < self._until_s else ""
-
-
-panel_line = PanelLine()  # of this process, which has one terminal
-
-
 class Pulse(Protocol):
-    """What the watchdog reads of one part of a run."""
+    """Signs of life of one part of a run, as the watchdog reads them."""
 
     @property
     def name(self) -> str: ...
@@ -99,7 +62,7 @@ class Pulse(Protocol):
 
     @property
     def waiting_for(self) -> str | None:
-        """What it waits for; while it waits it does not count as hung."""
+        """The part or event it waits for; while it waits it does not count as hung."""
 
     @property
     def thread_id(self) -> int | None:

@@ -9,16 +9,8 @@ from typing import Protocol
 
 # What the learner does. `other` is the remainder: the loop itself, and stopping the actors.
 LEARNER_SECTIONS = (
-    "wait",
-    "push",
-    "sample",
-    "update",
-    "priorities",
-    "evaluate",
-    "save",
-    "record",
-    "sync",
-    "other",
+    *("wait", "push", "sample", "update", "priorities"),
+    *("evaluate", "save", "record", "sync", "other"),
 )
 # What an actor does: the keys of `ActorStats.seconds`.
 ACTOR_SECTIONS = ("act", "env_step", "process", "send", "blocked")
@@ -75,7 +67,7 @@ class Timing:
             self.enter(outer)
 
     def seconds(self) -> dict[str, float]:
-        """What was spent in each section so far, the one under way included."""
+        """Seconds spent in each section so far, the one under way included."""
         seconds = dict(self._seconds)
         seconds[self._section] += self._now_s() - self.since_s
         return seconds

@@ -111,7 +111,7 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experience:
-    """What an actor sends to the learner in one message (Border's PushedItemMessage)."""
+    """One message of an actor to the learner (Border's PushedItemMessage)."""
 
     actor_id: int
     opt_steps: int  # of the weights that acted last
@@ -126,7 +126,7 @@ PAST_SCHEDULES: Final = 2**53  # env steps after which every exploration schedul
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """What actors need of the agent, as real copies (Border's ModelInfo)."""
+    """Weights and counters that actors act with, as real copies (Border's ModelInfo)."""
 
     opt_steps: int  # of the agent when it was copied
     env_steps: int  # of all actors, as counted by the learner: exploration schedules depend on it

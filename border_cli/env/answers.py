@@ -1,4 +1,4 @@
-"""What environments answer, checked before it is stored: observations, rewards and flags.
+"""Checks of what environments answer, before it is stored: observations, rewards and flags.
 
 One check serves the trial before a run, loops and vector environments: `Values` accepts one value
 of a space, or N in front of its shape, and raises `BadStep` for what numpy would broadcast, wrap,
@@ -9,7 +9,6 @@ rows arrive together (`trainer/intake.py`).
 from __future__ import annotations
 
 import math
-import reprlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NoReturn
 
@@ -34,14 +33,11 @@ _MAPPING: Final = (dict, Mapping)  # the former is found faster
 _NUMBER: Final = (float, np.floating, *_INTEGER)
 _MOST_SHOWN: Final = 80  # characters of a value
 
-_short = reprlib.Repr()
-_short.maxother = _short.maxstring = _MOST_SHOWN
-
 
 def shown(value: object) -> str:
     """`repr` of a value from an environment, in one line and cut."""
-    value = value.item() if isinstance(value, np.generic) else value
-    return " ".join(_short.repr(value).split())
+    text = " ".join(repr(value).split())
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
 
 
 def _row_dtype(space: gym.Space[Any]) -> np.dtype[Any]:
@@ -125,7 +121,9 @@ class Values:
             return values.astype(self.dtype, copy=False)
         beyond = (values < self._low) | (values > self._high)
         if beyond.any():
-            self._refuse_beyond(given, values, np.argwhere(beyond)[0].tolist())
+            place = np.argwhere(beyond)[0].tolist()
+            where = f" at {place}" if place else ""
+            self._refuse(given, f"{values[tuple(place)]}{where} is out of bounds")
         return self._counted(values.astype(self.dtype, copy=False), lead)
 
     def _counted(self, values: NDArray[Any], lead: tuple[int, ...]) -> NDArray[Any]:
@@ -134,12 +132,6 @@ class Values:
         if isinstance(self._space, spaces.MultiDiscrete):
             return np.asarray(values - self._low).reshape(*lead, -1)
         return values
-
-    def _refuse_beyond(self, given: Any, values: NDArray[Any], place: list[int]) -> NoReturn:
-        inner = tuple(place[len(place) - len(self.shape) :])
-        low, high = (np.broadcast_to(each, self.shape)[inner] for each in (self._low, self._high))
-        at = f" at {place}" if place else ""
-        self._refuse(given, f"{values[tuple(place)]}{at} is not within {low} to {high}")
 
     def _refuse(self, given: Any, why: str) -> NoReturn:
         raise BadStep(f"{self._name} {shown(given)} {self._complaint}: {why}")

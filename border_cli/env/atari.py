@@ -15,7 +15,7 @@ ALE's vector environment would begin a new game after each life, so that none bu
 from __future__ import annotations
 
 import warnings
-from math import ceil, floor
+from math import ceil
 from typing import Any
 
 import gymnasium as gym
@@ -79,7 +79,10 @@ class AtariGame(gym.Env[NDArray[np.uint8], np.int64]):
             self._ale.setBool("display_screen", True)
             self._ale.setBool("sound", True)
         self._ale.loadROM(self._rom)
-        self._actions = _actions_of(self._ale, full=full_action_space)
+        ale = self._ale
+        self._actions = list(
+            ale.getLegalActionSet() if full_action_space else ale.getMinimalActionSet()
+        )
         self._start = _start_action(self._actions)
         self.action_space = spaces.Discrete(len(self._actions))
         self.observation_space = spaces.Box(0, 255, (STACK, SIDE, SIDE), np.uint8)
@@ -206,10 +209,10 @@ class AtariGames(VectorEnv[Any, NDArray[np.int64], Any]):
             autoreset_mode=AutoresetMode.NEXT_STEP,
         )
         self.num_envs = num_envs
-        for name in ("observation_space", "single_observation_space"):
-            setattr(self, name, getattr(self._games, name))
-        for name in ("action_space", "single_action_space"):
-            setattr(self, name, getattr(self._games, name))
+        self.observation_space = self._games.observation_space
+        self.single_observation_space = self._games.single_observation_space
+        self.action_space = self._games.action_space
+        self.single_action_space = self._games.single_action_space
         self._start = _start_action(self._games.ale.get_action_set())
         self._ended = np.zeros(num_envs, np.bool_)  # [N] in the step before
 
@@ -238,17 +241,13 @@ class AtariGames(VectorEnv[Any, NDArray[np.int64], Any]):
         self._games.close(**kwargs)
 
 
-def _actions_of(ale: Any, *, full: bool) -> list[Any]:
-    return list(ale.getLegalActionSet() if full else ale.getMinimalActionSet())
-
-
 def _start_action(actions: list[Any]) -> int:
-    """What starts a life: FIRE, or NOOP where there is none."""
+    """The action that starts a life: FIRE, or NOOP where there is none."""
     return actions.index(ale_py.Action.FIRE if ale_py.Action.FIRE in actions else actions[0])
 
 
 def _below(generator: np.random.RandomState, bound: int) -> int:
-    """What `std::uniform_int_distribution` of GNU's library draws from `std::mt19937`.
+    """Draws as `std::uniform_int_distribution` of GNU's library does from `std::mt19937`.
 
     Lemire 2019, "Fast random integer generation in an interval".
     """
@@ -287,21 +286,15 @@ def _weighted(
 
 
 def _areas(pixels: int) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
-    """Which pixels each of the 84 is a mean of, and by which weights.
+    """The pixels that each of the 84 is a mean of, and their weights.
 
     [most, 84], [most, 84, 1]
     """
     scale = pixels / SIDE
-    places, weights = [], []
-    for i in range(SIDE):
-        low, high = i * scale, (i + 1) * scale
-        within = list(range(floor(low), min(pixels, ceil(high - 1e-9))))
-        parts = [(min(high, each + 1) - max(low, each)) / scale for each in within]
-        found = [(each, part) for each, part in zip(within, parts, strict=True) if part > 1e-9]
-        places.append([each for each, _ in found])
-        weights.append([part for _, part in found])
-    most = max(map(len, places))
-    for place, weight in zip(places, weights, strict=True):
-        place += [place[-1]] * (most - len(place))
-        weight += [0.0] * (most - len(weight))
-    return np.array(places).T, np.array(weights, np.float32).T[..., None]
+    edges = np.arange(SIDE + 1) * scale
+    low, high = edges[:-1], edges[1:]
+    places = np.floor(low).astype(np.intp) + np.arange(ceil(scale) + 1)[:, None]  # [most, 84]
+    parts = (np.minimum(high, places + 1) - np.maximum(low, places)) / scale
+    parts[parts <= 1e-9] = 0
+    used = parts.any(axis=1)
+    return np.minimum(places, pixels - 1)[used], parts[used].astype(np.float32)[..., None]

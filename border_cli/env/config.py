@@ -6,9 +6,9 @@ import copy
 import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from importlib.resources import files
 from typing import Any, ClassVar, Self
 
-from border_cli.env.atari_scores import SCORES
 from border_cli.registry import ENVS
 from border_cli.settings.base import setting
 from border_cli.settings.run import EnvConfig
@@ -86,7 +86,7 @@ class GymConfig(EnvConfig):
         return copy.deepcopy(self.kwargs)
 
     def vector_arguments(self) -> dict[str, Any]:
-        """Those of the vector implementation."""
+        """Keyword arguments of the vector implementation."""
         return self.arguments()
 
 
@@ -135,7 +135,13 @@ class AtariConfig(GymConfig):
 
     @property
     def human_scores(self) -> tuple[float, float] | None:
-        return SCORES.get(self.game or "")
+        table = files("border_cli.env").joinpath("atari_scores.csv").read_text(encoding="utf-8")
+        for line in table.splitlines():
+            game, _, scores = line.partition(",")
+            if game == self.game:
+                random, human = map(float, scores.split(","))
+                return random, human
+        return None
 
     def for_evaluation(self) -> Self:
         return replace(self, episodic_life=False, clip_rewards=False)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.core.interfaces import GoalRewards
-from border_cli.core.spaces import BoxSpace, DictSpace, EnvSpec
+from border_cli.core.spaces import DictSpace, EnvSpec
 from border_cli.env.answers import Values, shown
 from border_cli.errors import BadStep, ConfigError
 
@@ -34,15 +34,6 @@ def refuse_no_goals(spec: EnvSpec) -> None:
             f"replay_buffer=hindsight needs Dict observations with {' and '.join(GOALS)}, but "
             f"those of env.id={spec.id} have no {' and no '.join(missing)}. Use "
             "replay_buffer=uniform, or an environment with goals such as env=fetch_reach"
-        )
-    achieved, desired = (parts[name] for name in GOALS)
-    same = type(achieved) is type(desired)
-    if isinstance(achieved, BoxSpace) and isinstance(desired, BoxSpace):
-        same = achieved.shape == desired.shape
-    if not same:
-        raise ConfigError(
-            f"replay_buffer=hindsight needs goals of one form, but in env.id={spec.id} "
-            f"achieved_goal is {achieved} and desired_goal {desired}"
         )
 
 

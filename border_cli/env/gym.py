@@ -86,7 +86,7 @@ class GymEnvFactory(EnvFactory):
         return GymVectorEnv(env, self.spec, first=first)
 
     def goal_rewards(self) -> GoalRewards:
-        """Those of one more environment, which is never stepped."""
+        """Goal rewards of one more environment, which is never stepped."""
         from border_cli.env.goals import GymGoalRewards, refuse_no_goals
 
         refuse_no_goals(self.spec)

@@ -100,7 +100,7 @@ class GymEnv(Env):
         return float(rate) if rate else 30.0
 
     def frame(self) -> NDArray[np.uint8]:
-        """What the first environment draws. [H, W, 3]"""
+        """The picture that the first environment draws. [H, W, 3]"""
         return drawn_frame(self.single, self._id)
 
     def _clear(self, seed: int) -> None:
@@ -117,7 +117,7 @@ class GymEnv(Env):
         self._recent: list[NDArray[Any]] = []  # each [N] or [N, A]: the actions of one step
 
     def _seed_of(self, i: int) -> int:
-        """That of the running episode, or of the one that it goes on from."""
+        """Seed of the running episode, or of the one that it goes on from."""
         first = self._number[i] - len(self._lives[i])
         return derived_seed(self._seed, self._first + i, first)
 

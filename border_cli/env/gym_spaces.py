@@ -35,14 +35,19 @@ Batcher: TypeAlias = Callable[[NDArray[Any]], NDArray[Any]]
 def observation_space(space: gym.Space[Any], env_id: str, remedy: str = FLATTEN) -> Space:
     """Our name for an observation space; an unsupported one is refused with its own name, and with
     the `remedy` where flattened it is numbers."""
-    if not isinstance(space, spaces.Dict) or not space.spaces:
-        return _observation_leaf(space, "", space, env_id, remedy)
-    return DictSpace(
-        {
-            key: _observation_leaf(part, f" of key {key!r}", space, env_id, remedy)
-            for key, part in space.spaces.items()
-        }
-    )
+    named = isinstance(space, spaces.Dict) and len(space.spaces) > 0
+    parts = space.spaces if isinstance(space, spaces.Dict) and named else {"": space}
+    found: dict[str, LeafSpace] = {}
+    for key, part in parts.items():
+        leaf = _leaf(part)
+        if leaf is None:
+            where = f" of key {key!r}" if named else ""
+            raise ConfigError(
+                f"env.id={env_id}: observation space {part}{where} is not supported; "
+                f"supported: {LEAVES} and Dict of these{remedy if space.is_np_flattenable else ''}"
+            )
+        found[key] = leaf
+    return DictSpace(found) if named else found[""]
 
 
 def action_space(space: gym.Space[Any], env_id: str) -> LeafSpace:
@@ -51,18 +56,6 @@ def action_space(space: gym.Space[Any], env_id: str) -> LeafSpace:
     if leaf is None:
         raise ConfigError(
             f"env.id={env_id}: action space {space} is not supported; supported: {LEAVES}"
-        )
-    return leaf
-
-
-def _observation_leaf(
-    part: gym.Space[Any], where: str, whole: gym.Space[Any], env_id: str, remedy: str
-) -> LeafSpace:
-    leaf = _leaf(part)
-    if leaf is None:
-        raise ConfigError(
-            f"env.id={env_id}: observation space {part}{where} is not supported; "
-            f"supported: {LEAVES} and Dict of these{remedy if whole.is_np_flattenable else ''}"
         )
     return leaf
 

@@ -36,7 +36,7 @@ def choose_renderer(
 
 
 def drawn_frame(env: gym.Env[Any, Any], env_id: str) -> NDArray[np.uint8]:
-    """What the environment draws, as a copy. [H, W, 3]"""
+    """A copy of the picture that the environment draws. [H, W, 3]"""
     try:
         drawn: Any = env.render()
     except Exception as error:  # users' environments and drivers may raise anything

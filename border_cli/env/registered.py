@@ -1,4 +1,4 @@
-"""What is registered with Gymnasium under an id, and which package is missing."""
+"""Environments registered with Gymnasium by id, and the packages that are missing."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _register_minatar() -> None:
 
 
 def registered(env_id: str | None) -> registration.EnvSpec:
-    """What is registered under the id; `gym.make` would warn of older versions."""
+    """Gymnasium's entry for the id; `gym.make` would warn of older versions."""
     if env_id is None:
         raise ConfigError("env.id must be set: a Gymnasium id such as CartPole-v1, or module:Id-v0")
     module, _, name = env_id.rpartition(":")
@@ -108,8 +108,7 @@ def portable(env_id: str | None) -> tuple[str, bytes] | None:
 def register_portable(sent: tuple[str, bytes] | None) -> None:
     """Registers what `portable` returned elsewhere, unless the id is known here."""
     if sent is not None and sent[0] not in registration.registry:
-        entry: registration.EnvSpec = pickle.loads(sent[1])
-        registration.registry.setdefault(entry.id, entry)  # its module may have done so
+        registration.registry[sent[0]] = pickle.loads(sent[1])
 
 
 def import_named(module: str, setting: str) -> ModuleType:

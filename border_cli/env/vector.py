@@ -90,7 +90,7 @@ def _check(env: Vector, spec: EnvSpec) -> None:
 
 
 def _values_of(i: int, info: dict[str, Any], names: tuple[str, ...]) -> tuple[float, ...]:
-    """Those of environment i in the `info` of all, where `_name` says which have one."""
+    """The numbers of environment i in the `info` of all, where `_name` says which have one."""
     found = {
         name: info[name][i]
         for name in names

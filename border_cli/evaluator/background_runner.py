@@ -109,7 +109,7 @@ class BackgroundEvaluationRunner(EvaluationRunner, Pulse):
         return ChildProcess(context, self.name, self._main, *arguments, nice=NICE)
 
     def _arguments(self) -> tuple[Any, ...]:
-        """What `main` is given before the shared memory."""
+        """Arguments of `main` before the shared memory."""
         return (self._packed,)
 
     def submit(self, snapshot: Snapshot) -> None:
@@ -199,7 +199,7 @@ def packed_parts(
     imports: Sequence[str],
     confirmation: Confirmation = Confirmation(),  # noqa: B008 - it cannot be changed
 ) -> bytes:
-    """What `run` evaluates with."""
+    """The evaluator and the policy of `run`, pickled."""
     parts = make_evaluator, make_policy, confirmation
     return pack("evaluator.background=true", imports, parts)
 

@@ -185,7 +185,7 @@ class EpisodesEvaluator(Evaluator):
 
     @property
     def spec(self) -> EnvSpec:
-        """That of the environment."""
+        """Spaces and time limit of the environment."""
         return self._factory.spec
 
     def describe(self) -> str:

@@ -252,8 +252,6 @@ def refuse_no_film(path: Path) -> None:
         raise ConfigError(f"video must end in {', '.join(SUFFIXES)}, got {str(path)!r}")
     if not path.absolute().parent.is_dir():
         raise ConfigError(f"video={path}: no such directory: {path.absolute().parent}")
-    if path.exists() and not path.is_file():
-        raise ConfigError(f"video={path} is not a regular file")
     require_pillow(f"video={path}")
     if path.suffix.lower() == ".mp4":
         require_ffmpeg(f"video={path}")

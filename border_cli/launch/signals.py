@@ -15,9 +15,10 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
-from border_cli.core.stop import SaveFlag, StopFlag, panel_line
+from border_cli.core.stop import SaveFlag, StopFlag
 from border_cli.errors import Interrupted
 from border_cli.launch.monitor import leave
+from border_cli.recorder.panel_line import panel_line
 
 log = logging.getLogger(__name__)
 

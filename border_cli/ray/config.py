@@ -67,7 +67,7 @@ class RayConfig(ActorManagerConfig):
 
     @property
     def paced_samples(self) -> int:
-        """What an actor is asked for at a time under a replay ratio.
+        """Samples that an actor is asked for at a time under a replay ratio.
 
         Two messages: half the calls, and well within the slack of at least four.
         """

@@ -11,7 +11,7 @@ from border_cli.settings.run import RecorderConfig
 
 
 class StepAxis(StrEnum):
-    """What TensorBoard's x axis counts."""
+    """The unit of TensorBoard's x axis."""
 
     opt_steps = "opt_steps"
     env_steps = "env_steps"

@@ -8,11 +8,11 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 
 from border_cli.core.output import Progress, Recorder, RecordStep, RunInfo
-from border_cli.core.stop import panel_line
 from border_cli.core.types import Metrics
 from border_cli.recorder import figures
 from border_cli.recorder.config import ConsoleConfig
 from border_cli.recorder.panel import ENDED, RunView, line, panel
+from border_cli.recorder.panel_line import panel_line
 from border_cli.recorder.terminal import make_console, say
 from border_cli.system.machine import machine_bytes, resident_bytes
 

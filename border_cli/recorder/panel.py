@@ -18,7 +18,6 @@ from border_cli.core.types import Metrics
 from border_cli.recorder import figures
 
 MAX_WIDTH = 100
-BUDGET_WORDS = {"opt": "updates", "env": "env steps", "time": "time"}
 STYLES = {"best eval": "bold green", "last eval": "bold"}  # of values, by their labels
 ENDED = "ended"  # the last phase: nothing is left of any budget then
 HINT = "Ctrl-C stops the run and saves a checkpoint"
@@ -29,7 +28,7 @@ RATE_SPAN_S = 5.0  # rates are means over the last seconds: samples arrive in bu
 class Budget:
     """One of the limits that end a run."""
 
-    unit: str  # opt, env or time
+    unit: str  # updates, env steps or time
     done: float
     limit: float
     left_s: float | None  # at the pace since learning began; None where there is none yet
@@ -122,8 +121,8 @@ class RunView:
     def _budgets(self) -> list[Budget]:
         start, now = self._pace_from or self.step, self.step
         limits = (
-            ("opt", start.opt_steps, now.opt_steps, self.info.max_opt_steps),
-            ("env", start.env_steps, now.env_steps, self.info.max_env_steps),
+            ("updates", start.opt_steps, now.opt_steps, self.info.max_opt_steps),
+            ("env steps", start.env_steps, now.env_steps, self.info.max_env_steps),
             ("time", start.time_s, now.time_s, self.info.max_time_s),
         )
         passed_s = now.time_s - start.time_s
@@ -170,7 +169,7 @@ def line(view: RunView, memory: str) -> str:
         view.phase,
         f"PROBLEM: {_problem(view)}" if view.problem else "",
         *(f"{label} {value}" for label, value in _figures(view, memory)),
-        f"{figures.percent(nearest.fraction)} of {BUDGET_WORDS[nearest.unit]}" if nearest else "",
+        f"{figures.percent(nearest.fraction)} of {nearest.unit}" if nearest else "",
         f"left {figures.duration(nearest.left_s)}" if nearest and view.phase != ENDED else "",
     ]
     return "  ".join(part for part in parts if part)
@@ -190,7 +189,7 @@ def _bar(view: RunView) -> RenderableType:
         return Text("no limit except the target score", style="dim")
     text = Text.assemble(
         (figures.percent(nearest.fraction), "bold"),
-        (f" of {BUDGET_WORDS[nearest.unit]}", "dim"),
+        (f" of {nearest.unit}", "dim"),
     )
     if view.phase != ENDED:
         text.append(f"  {figures.duration(nearest.left_s)}", style="bold")

@@ -35,7 +35,7 @@ class _Terminal(Console):
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterator[Segment]:
-        """What others named cannot steer the terminal; rich's own steps are marked by `control`."""
+        """Escapes what would steer the terminal; rich's own steps are marked by `control`."""
         for each in super().render(renderable, options):
             yield each if each.control else each._replace(text=visible(each.text))
 

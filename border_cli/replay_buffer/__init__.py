@@ -1,1 +1,1 @@
-"""What the learner learns from."""
+"""Stored transitions that the learner samples from."""

@@ -12,7 +12,7 @@ from border_cli.settings.run import ReplayBufferConfig
 
 
 class Normalize(StrEnum):
-    """What the importance weights are divided by."""
+    """The set of weights whose largest divides the importance weights."""
 
     batch = "batch"
     buffer = "buffer"

@@ -185,5 +185,5 @@ class FrameStore:
         self._free += dead.tolist()
 
     def release_unused(self, *, oldest: int) -> None:
-        """The same for all slots."""
+        """Frees every slot whose last row is older than `oldest`."""
         self._free = np.flatnonzero(self.last_row[: self._used] < oldest).tolist()

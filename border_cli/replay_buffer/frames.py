@@ -53,7 +53,7 @@ def _frames_of(spec: EnvSpec) -> tuple[int, int]:
 
 
 def _with_slots(spec: EnvSpec) -> EnvSpec:
-    """The same with the slots of frames in place of the frames."""
+    """The spec of rows that hold the slots of frames in place of the frames."""
     depth, _ = _frames_of(spec)
     low, high = np.zeros(depth, np.int32), np.full(depth, 2**31 - 1, np.int32)
     return replace(spec, observation=BoxSpace((depth,), "int32", low, high))
@@ -129,7 +129,7 @@ class FrameRing(Ring):
         return oldest
 
     def _stored(self, rows: Transitions, numbers: NDArray[np.int64], *, oldest: int) -> Transitions:
-        """The same rows with slots, once their frames are stored."""
+        """Stores the frames of the rows and returns the rows with slots."""
         depth = self._shape[0]
         stacks = self._pushed[: len(rows)]  # by row, so that numbers rise
         for i, stack in enumerate((rows.obs, rows.next_obs)):
@@ -233,14 +233,14 @@ class FrameRing(Ring):
         return copies
 
     def _column_types(self) -> dict[str, str]:
-        """Those of whole stacks: a state says what rows are, and not how they are stored."""
+        """Column types of whole stacks: a state says what rows are, and not how they are stored."""
         return {
             name: f"{dtype.str} {list(shape)}" for name, dtype, shape in row_fields(self._stacks)
         }
 
 
 def _pieces(rows: Transitions, count: int) -> Iterator[Transitions]:
-    """The same rows, at most so many at a time."""
+    """The rows in pieces of at most `count`."""
     if len(rows) <= count:
         yield rows
         return

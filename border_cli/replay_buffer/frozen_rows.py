@@ -108,7 +108,7 @@ class FrozenSlots:
 
 
 def rows_as_bytes(block: NDArray[Any]) -> NDArray[np.uint8]:
-    """The same memory as bytes. [rows, bytes of a row]"""
+    """The memory of the rows as bytes. [rows, bytes of a row]"""
     rows: NDArray[np.uint8] = block.view(np.uint8).reshape(len(block), block.dtype.itemsize)
     return rows
 

@@ -62,7 +62,7 @@ def _frame_ring() -> type[Ring]:
 
 
 class RingReplayBuffer(ReplayBuffer):
-    """What every replay buffer over a ring has, however it samples; owns the ring and a generator.
+    """A replay buffer over a ring, however it samples; owns the ring and a generator.
 
     A state without its rows gives an empty buffer that continues to count and draw from there.
     """

@@ -128,7 +128,7 @@ class Settings:
             )
 
     def taking_memory(self) -> dict[str, Any]:
-        """What memory grows with, as it is typed; what is off or 1 cannot be less."""
+        """Settings that memory grows with, as they are typed; what is off or 1 cannot be less."""
         bases = [base for base in type(self).__mro__ if is_dataclass(base)]
         # Of all bases: who gives a setting another default does not repeat what it is.
         grows = {

@@ -380,7 +380,7 @@ class CheckpointConfig(Settings, path="checkpoint"):
 
 @dataclass(kw_only=True)
 class SweepConfig(Settings, path="sweep"):
-    """What concerns all jobs of a sweep together; a single run ignores it."""
+    """Settings of all jobs of a sweep together; a single run ignores them."""
 
     on_error: OnError = setting(
         OnError("continue"),
@@ -444,7 +444,7 @@ class RunConfig(Settings):
     sweep: SweepConfig = field(default_factory=SweepConfig)
 
     def __post_init__(self) -> None:
-        """The one place where settings of different groups are held against each other."""
+        """Refuses combinations of settings of different groups, all of them here."""
         super().__post_init__()
         for name in ("run_dir", "resume", "init_from"):
             if getattr(self, name) == "":

@@ -13,9 +13,9 @@ from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from border_cli.core.stop import panel_line
 from border_cli.launch.closing import result_line
 from border_cli.recorder import figures, terminal
+from border_cli.recorder.panel_line import panel_line
 from border_cli.run.status import read_run
 
 DRAW_EVERY_S = 0.5

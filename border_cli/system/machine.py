@@ -26,7 +26,7 @@ _ALLOCATION_FAILED = (
 
 
 def failed_allocation(error: BaseException) -> str | None:
-    """What an error says of memory that could not be had; None where that is not what it is about.
+    """The line of an error about memory that could not be had; None where it is another error.
 
     Only its text tells the RuntimeError of torch apart. What failed in another thread or process
     comes as the text of its traceback, whose last line is the error.

@@ -1,1 +1,1 @@
-"""The one training loop and what surrounds each optimisation step."""
+"""The training loop and what surrounds each optimisation step."""

@@ -55,7 +55,7 @@ class Scores:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingEvaluation:
-    """What is being evaluated, and what will be saved if it is the best."""
+    """An evaluation under way, and the agent that will be saved if it is the best."""
 
     step: RecordStep
     counters: Mapping[str, float]
@@ -64,7 +64,7 @@ class PendingEvaluation:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationResult:
-    """What is recorded of an evaluation, at the step of the weights that were evaluated."""
+    """Metrics and film of an evaluation, at the step of the weights that were evaluated."""
 
     step: RecordStep
     metrics: Metrics
@@ -138,7 +138,7 @@ class Evaluations:
         return EvaluationResult(pending.step, evaluation.metrics, evaluation.film)
 
     def state_dict(self) -> State:
-        """What came of evaluations, and whether one is under way in the background.
+        """The scores, and whether an evaluation is under way in the background.
 
         An inline evaluation that did not end is made again by what is unfinished at its step.
         """

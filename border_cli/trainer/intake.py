@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,50 +24,34 @@ from border_cli.trainer.reporting import Counters, Window
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class _FloatPart:
-    """The floats of an observation, or of one key of it.
-
-    Where the space has no bound, that is the greatest finite number.
-    """
+class _FloatPart(NamedTuple):
+    """The floats of an observation, or of one key of it."""
 
     key: str | None  # of a Dict space
-    low: NDArray[np.floating]  # [shape]
+    low: NDArray[np.floating]  # [shape]  the least finite number where the space has no bound
     high: NDArray[np.floating]  # [shape]
-    has_bounds: bool
 
     def of(self, observations: Array) -> NDArray[Any]:
         """The part of M observations.  [M, …]"""
-        if not isinstance(observations, dict):
-            return observations
-        assert self.key is not None
-        return observations[self.key]
+        return observations if not isinstance(observations, dict) else observations[str(self.key)]
 
-    def is_sound(self, values: NDArray[Any]) -> bool:
-        """Whether all are finite and within the bounds.  [M, …]"""
-        if not self.has_bounds:
-            return _all(np.isfinite(values))
-        return _all((values >= self.low) & (values <= self.high))
+    def within(self, values: NDArray[Any]) -> NDArray[np.bool_]:
+        """Which numbers are within the bounds; a NaN or an infinity is not.  [M, …]"""
+        return (values >= self.low) & (values <= self.high)
 
-    def beyond(self, values: NDArray[Any]) -> NDArray[np.bool_]:
-        """Which numbers are not within the bounds.  [M, …]"""
-        return (values < self.low) | (values > self.high)
+
+# Rewards and actions, whose bounds are not looked at.
+_MOST = np.array(np.finfo(np.float32).max)
+FINITE = _FloatPart(None, -_MOST, _MOST)
 
 
 def _float_parts(space: Space) -> list[_FloatPart]:
     named = space.spaces.items() if isinstance(space, DictSpace) else [(None, space)]
     return [
-        _float_part(key, part)
+        _FloatPart(key, *(np.nan_to_num(bound) for bound in (part.low, part.high)))
         for key, part in named
         if isinstance(part, BoxSpace) and np.dtype(part.dtype).kind == "f"
     ]
-
-
-def _float_part(key: str | None, space: BoxSpace) -> _FloatPart:
-    least, most = np.finfo(space.dtype).min, np.finfo(space.dtype).max
-    low, high = np.clip(space.low, least, most), np.clip(space.high, least, most)
-    has_bounds = bool((low > least).any() or (high < most).any())
-    return _FloatPart(key, low, high, has_bounds)
 
 
 class Intake:
@@ -112,86 +95,64 @@ class Intake:
                 self._replay_buffer.push(rows)
                 if self._agent.observes:
                     self._agent.observe(rows)
-            if message.returns:
-                self._observe_returns(message)
+            for returns in message.returns:
+                # A reward may arrive here before its transition, which waits in an n-step window.
+                if not math.isfinite(returns.squares):
+                    self._refuse("reward", message, len(rows))
+                self._agent.observe_returns(returns)
             before = self._samples_of.get(message.actor_id, 0)
             self._samples_of[message.actor_id] = before + len(rows)
             self._counters.samples_total += len(rows)
             self._counters.env_steps += message.env_steps
             self._window.arrived(message)
 
-    def _observe_returns(self, message: Experience) -> None:
-        """A reward may arrive here before its transition, which may wait in an n-step window."""
-        for each in message.returns:
-            if not math.isfinite(each.squares):
-                rows = len(message.transitions)
-                raise NotFinite(
-                    f"reward of {self._place(message, rows)} "
-                    f"(update {self._counters.opt_steps:,}) is not finite"
-                )
-            self._agent.observe_returns(each)
-
     def _check(self, message: Experience) -> None:
-        rows = message.transitions
-        unsound = [
-            (name, part, values)
-            for name, observed in (("observation", rows.obs), ("next observation", rows.next_obs))
-            for part in self._float_parts
-            if not part.is_sound(values := part.of(observed))
-        ]
-        if unsound or not _is_finite(rows.reward) or not _is_finite(rows.action):
-            self._refuse_not_finite(message)
-            self._count_beyond(message, unsound)
-
-    def _refuse_not_finite(self, message: Experience) -> None:
+        """Refuses a NaN or an infinity, and counts the samples beyond the bounds."""
         rows = message.transitions
         named = [
-            *(("observation", part.of(rows.obs)) for part in self._float_parts),
-            ("action", rows.action),
-            ("reward", rows.reward),
-            *(("next observation", part.of(rows.next_obs)) for part in self._float_parts),
+            *(("observation", part, part.of(rows.obs)) for part in self._float_parts),
+            ("action", FINITE, rows.action),
+            ("reward", FINITE, rows.reward),
+            *(("next observation", part, part.of(rows.next_obs)) for part in self._float_parts),
         ]
-        bad = [
-            (_first(~np.isfinite(values)), name, values)
-            for name, values in named
-            if not _is_finite(values)
-        ]
-        if not bad:
+        unsound = [each for each in named if not _all(each[1].within(each[2]))]
+        if not unsound:
             return
-        first, name, values = min(bad, key=lambda each: each[0])  # the cause, not what followed
-        raise NotFinite(
-            f"{name} of {self._place(message, first)} "
-            f"(update {self._counters.opt_steps:,}) is not finite: "
-            f"{values[first].tolist()}. The message containing it was discarded"
-        )
+        bad = [
+            (int(np.argmax(_rows_with(~np.isfinite(values)))), name, values)
+            for name, _, values in unsound
+            if not _all(np.isfinite(values))
+        ]
+        if bad:
+            row, name, values = min(bad, key=lambda each: each[0])  # the cause, not what followed
+            self._refuse(name, message, row, f": {values[row].tolist()}")
+        if not self._counters.out_of_bounds:
+            self._warn_beyond(message, *unsound[0])
+        # Samples and not observations, because most observations are in two samples.
+        beyond = [_rows_with(~part.within(values)) for _, part, values in unsound]
+        self._counters.out_of_bounds += int(np.count_nonzero(np.logical_or.reduce(beyond)))
 
-    def _count_beyond(
-        self, message: Experience, unsound: Sequence[tuple[str, _FloatPart, NDArray[Any]]]
+    def _warn_beyond(
+        self, message: Experience, name: str, part: _FloatPart, values: NDArray[Any]
     ) -> None:
-        """Counts samples and not observations, because most observations are in two samples."""
-        samples = np.zeros(len(message.transitions), np.bool_)  # [M]
-        for name, part, values in unsound:
-            beyond = part.beyond(values)  # [M, …]
-            if not self._counters.out_of_bounds and not samples.any():
-                place = tuple(np.argwhere(beyond)[0].tolist())
-                log.warning(
-                    "%s of %s%s is outside the bounds of its space: %s%s (allowed: %s to %s). "
-                    "Such samples are still used; out_of_bounds in run.json counts them",
-                    name, self._place(message, place[0]),
-                    "" if part.key is None else f", key {part.key!r}",
-                    values[place], f" at {list(place[1:])}" if place[1:] else "",
-                    part.low[place[1:]], part.high[place[1:]],
-                )  # fmt: skip
-            samples |= beyond.reshape(len(beyond), -1).any(axis=1)
-        self._counters.out_of_bounds += int(np.count_nonzero(samples))
+        row, *place = np.argwhere(~part.within(values))[0].tolist()
+        at = tuple(place)
+        log.warning(
+            "%s of %s%s is outside the bounds of its space: %s%s (allowed: %s to %s). "
+            "Such samples are still used; out_of_bounds in run.json counts them",
+            name, self._place(message, row), "" if part.key is None else f", key {part.key!r}",
+            values[row][at], f" at {place}" if place else "", part.low[at], part.high[at],
+        )  # fmt: skip
+
+    def _refuse(self, name: str, message: Experience, row: int, value: str = "") -> NoReturn:
+        raise NotFinite(
+            f"{name} of {self._place(message, row)} (update {self._counters.opt_steps:,}) is not "
+            f"finite{value}. The message containing it was discarded"
+        )
 
     def _place(self, message: Experience, row: int) -> str:
         sample = self._samples_of.get(message.actor_id, 0) + row + 1
         return f"actor {message.actor_id}, sample {sample:,}"
-
-
-def _is_finite(values: NDArray[Any]) -> bool:
-    return values.dtype.kind != "f" or _all(np.isfinite(values))
 
 
 def _all(flags: NDArray[np.bool_]) -> bool:
@@ -199,6 +160,6 @@ def _all(flags: NDArray[np.bool_]) -> bool:
     return bool(np.count_nonzero(flags) == flags.size)
 
 
-def _first(bad: NDArray[np.bool_]) -> int:
-    """The first row with anything bad.  [M, …]"""
-    return int(np.argmax(bad.reshape(len(bad), -1).any(axis=1)))
+def _rows_with(flags: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """The rows with any flag.  [M, …] -> [M]"""
+    return np.asarray(flags.reshape(len(flags), -1).any(axis=1))

@@ -1,10 +1,9 @@
-"""What follows an update, in a fixed order: evaluate, keep the best, record, publish, save; and how
-a run comes back to such a moment."""
+"""The steps after an update, in a fixed order: evaluate, keep the best, record, publish, save; and
+how a run comes back to such a moment."""
 
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -129,13 +128,11 @@ class PostStep:
             *(config.eval_interval, config.save_interval),
             *(config.record_interval, config.sync_interval),
         )
-        self._next_due = 0.0  # opt steps; no interval ends before
         self._unfinished = False  # what is due at this step is being done
         self._published: Snapshot | None = None  # the newest weights of the actors
         self._saved: dict[str, float] | None = None  # counters of the newest checkpoint
         self.heartbeat = Heartbeat("learner")
         self.schedule = SaveSchedule(config, parts.checkpoints, parts.save)
-        self.schedule.begin(self._clock.now_s())
         self.evaluations = Evaluations(
             parts.evaluation_runner,
             agent=parts.agent,
@@ -174,7 +171,9 @@ class PostStep:
         if self.reporting.updates.add(opt_steps, update.metrics):
             self.reporting.updates.check()
         save = False
-        if opt_steps >= self._next_due or self.schedule.is_urgent(now_s):
+        polls = self.evaluations.pending and opt_steps % POLL_EVERY == 0
+        ends = any(_due(opt_steps, each) for each in self._intervals)
+        if ends or polls or self.schedule.is_urgent(now_s):
             self._run_due()
             save = self.schedule.is_due(opt_steps, now_s)
         self.reporting.show_if_due("learning", now_s)
@@ -204,10 +203,6 @@ class PostStep:
             self.reporting.write(row)
         if _due(opt_steps, config.sync_interval):
             self.sync()
-        ends = [(opt_steps // each + 1) * each for each in self._intervals if each]
-        if self.evaluations.pending:
-            ends.append(opt_steps + POLL_EVERY)
-        self._next_due = min(ends, default=math.inf)
         self._unfinished = False
 
     def finish(self) -> None:

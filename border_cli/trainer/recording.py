@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
 from typing import Any
 
 from border_cli.core.output import Progress, Recorder, Recorders, RecordStep, RunEnd
@@ -94,9 +93,8 @@ class Recording:
 
     def close(self) -> None:
         """Closes every recorder, also after one of them failed or was switched off."""
-        with ExitStack() as stack:
-            for recorder in reversed(self._recorders):
-                stack.callback(self._try, recorder, lambda each: each.close(), even_off=True)
+        for recorder in self._recorders:
+            self._try(recorder, lambda each: each.close(), even_off=True)
 
     def _try(
         self, recorder: Recorder, action: Callable[[Recorder], None], *, even_off: bool = False

@@ -31,7 +31,7 @@ class Counters:
 
 
 class Window:
-    """What happened since the last row of metrics; owned by the learner's thread."""
+    """Episodes and counts since the last row of metrics; owned by the learner's thread."""
 
     def __init__(self, counters: Counters, info_metrics: Sequence[str] = ()) -> None:
         self._counters = counters
@@ -199,10 +199,6 @@ class Reporting:
         if self.recording.due(now_s):
             self.show(phase)
 
-    def show_waiting(self, *, warm: bool) -> None:
-        """Shows that the learner waits for samples."""
-        self.show_if_due("learning" if warm else "warm-up", self._clock.now_s())
-
     def show(self, phase: str) -> None:
         """Shows the progress of the run in the recorders."""
         with self.timing.section("record"):
@@ -232,7 +228,7 @@ class Reporting:
         return asdict(self.counters) | {"time_s": self.elapsed_s}
 
     def state_dict(self) -> State:
-        """What `saved_counters` leaves out."""
+        """State of window, update log, times and recorders; the counters are `saved_counters`."""
         return {
             "window": self.window.state_dict(),
             "updates": self.updates.state_dict(),

@@ -1,4 +1,4 @@
-"""The one training loop, and the three ways to run it."""
+"""The training loop, and the three ways to run it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ReplayRatio:
     refill: int = 0  # samples made once more, because a resume found no transitions
 
     def refilled(self, opt_steps: int, samples_total: int) -> ReplayRatio:
-        """The same for a replay buffer that is empty again and is filled as in the warm-up."""
+        """The ratio for a replay buffer that is empty again and is filled as in the warm-up."""
         missing = samples_total + self.warmup_period - self.needed(opt_steps)
         return replace(self, refill=self.refill + max(0, math.ceil(missing)))
 
@@ -125,7 +125,7 @@ class Trainer(ABC):
         )
 
     def stats(self) -> TrainerStats:
-        """What the learner did so far."""
+        """The learner's counters, scores and times so far."""
         reporting, scores = self.post_step.reporting, self.scores
         saved = self._checkpoints.report
         return TrainerStats(
@@ -210,7 +210,8 @@ class Trainer(ABC):
         if ready or self._ready():  # samples only become more
             self._update()
         else:
-            self.post_step.reporting.show_waiting(warm=self._warm)
+            phase = "learning" if self._warm else "warm-up"
+            self.post_step.reporting.show_if_due(phase, self._timing.since_s)
             if self.post_step.schedule.requested:
                 self.post_step.save()
 

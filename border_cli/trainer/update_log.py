@@ -1,4 +1,4 @@
-"""What updates reported, read late; nothing is kept that follows from a NaN or an infinity.
+"""Metrics of updates, read late; nothing is kept that follows from a NaN or an infinity.
 
 Losses are read every 100 updates and before weights are saved or evaluated, when the weights are
 checked too. The first bad quantity is reported with its update.

@@ -225,7 +225,7 @@ def test_a_run_goes_on_from_before_the_step_that_did_not_fit(
     argv = (*SMALL[:-1], f"actor_manager={manager}", "actor_manager.num_actors=1")
     assert train_status(*argv, "env.id=Wrong-v0", "env.kwargs.at=100", *ROOMS) == 1
     said = capsys.readouterr().out
-    assert "env.id=Wrong-v0: the observation 5 does not fit Discrete(5): 5 is not within" in said
+    assert "env.id=Wrong-v0: the observation 5 does not fit Discrete(5): 5 is out of bounds" in said
     before = facts_of(folder / "run")["opt_steps"]
     assert train_status("resume=run", f"trainer.max_opt_steps={before + 20}") == 0
     assert facts_of(folder / "run")["opt_steps"] == before + 20

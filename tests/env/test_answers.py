@@ -66,13 +66,13 @@ def test_numbers_of_any_type_that_fit_become_a_row(space: Any, value: Any, row: 
         (REAL, ["0.1", "0.2"], "expected real numbers, got <U3"),
         (REAL, None, "the observation None does not fit .* expected real numbers, got object"),
         (REAL, [[1.0, 2.0], [3.0]], "expected real numbers, got objects"),
-        (PIXELS, np.array([[0, 1], [-1, 2]]), r"-1 at \[1, 0\] is not within 0 to 255$"),
+        (PIXELS, np.array([[0, 1], [-1, 2]]), r"-1 at \[1, 0\] is out of bounds$"),
         (PIXELS, np.full((2, 2), 1.0), "expected integers, got float64"),
-        (DIGITS, np.array([0, -4], np.int8), r"-4 at \[1\] is not within -3 to 3$"),
+        (DIGITS, np.array([0, -4], np.int8), r"-4 at \[1\] is out of bounds$"),
         (CHOICE, 1.0, "expected integers, got float64"),
-        (CHOICE, 2, "the observation 2 does not fit Discrete.* 2 is not within -1 to 1$"),
-        (CHOICES, np.array([[6, -1]]), r"-1 at \[0, 1\] is not within 0 to 2$"),
-        (CHOICES, np.array([[2**63 + 5, 0]], np.uint64), r"9223372036854775813 at \[0, 0\] is not"),
+        (CHOICE, 2, r"the observation 2 does not fit Discrete.* 2 is out of bounds$"),
+        (CHOICES, np.array([[6, -1]]), r"-1 at \[0, 1\] is out of bounds$"),
+        (CHOICES, np.array([[2**63 + 5, 0]], np.uint64), r"9223372036854775813 at \[0, 0\] is out"),
         (NAMED, {"place": np.zeros(2)}, r"must be a dict of \['place', 'room'\], got \['place'\]$"),
         (NAMED, np.zeros(2), r"must be a dict of \['place', 'room'\], got array\(\[0., 0.\]\)$"),
         (NAMED, {"place": np.zeros(2), "room": 4}, "^the observation's 'room' 4 does not fit"),
@@ -88,7 +88,7 @@ def test_what_numpy_would_stretch_wrap_round_or_parse_is_refused(
 def test_one_wrong_observation_among_many_is_named_by_its_place() -> None:
     with pytest.raises(BadStep, match=r": its shape is \(3, 2\), not \(2, 2\)$"):
         observations(REAL)(np.zeros((3, 2)), 2)
-    with pytest.raises(BadStep, match=r": 9 at \[1, 1\] is not within -3 to 3$"):
+    with pytest.raises(BadStep, match=r": 9 at \[1, 1\] is out of bounds$"):
         observations(DIGITS)(np.array([[0, 0], [0, 9]], np.int8), 2)
 
 

@@ -256,7 +256,7 @@ gymnasium.register("border/Strange-v1", entry_point=Alone, vector_entry_point=St
         ("one observation less", r": the observation .* its shape is \(2, 1\), not \(3, 1\)$"),
         ("strings", ": the observation .* expected real numbers, got <U"),
         ("one reward", ": the reward 1.0 is not a number: its shape is"),
-        ("counted flags", r": truncated .* is not true or false: 2 at \[1\] is not within"),
+        ("counted flags", r": truncated .* is not true or false: 2 at \[1\] is out of bounds"),
         ("four values", ": step must return observation, reward, terminated, truncated and info"),
     ],
 )

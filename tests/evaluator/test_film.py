@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import subprocess
 from contextlib import closing
 from pathlib import Path
@@ -111,15 +110,11 @@ def test_a_film_that_is_broken_off_leaves_no_file_and_no_process(tmp_path: Path)
     [
         ("film.avi", r"video must end in \.mp4, \.gif, \.png, got"),
         ("nowhere/film.gif", r"no such directory: .*nowhere"),
-        ("folder.gif", r"folder\.gif is not a regular file"),
-        ("pipe.png", r"pipe\.png is not a regular file"),
     ],
 )
 def test_a_film_that_cannot_be_written_is_refused_at_once(
     tmp_path: Path, name: str, said: str
 ) -> None:
-    (tmp_path / "folder.gif").mkdir()
-    os.mkfifo(tmp_path / "pipe.png")
     with pytest.raises(ConfigError, match=said):
         film.refuse_no_film(tmp_path / name)
 

@@ -131,7 +131,7 @@ def test_what_cannot_be_learned_from_is_refused_with_its_place(what: str) -> Non
     write(NUMBERS, [episode(**columns)], COUNTS, gym.spaces.Discrete(9))
     said = {
         "observations": r"episode 0, observations: step 2 is not finite: \[nan\]",
-        "actions": r"episode 0: the action .* 12 at \[2\] is not within 0 to 8",
+        "actions": r"episode 0: the action .* 12 at \[2\] is out of bounds",
         "rewards": "episode 0, rewards: step 2 is not finite: nan",
     }[what]
     with pytest.raises(ConfigError, match=said):
@@ -143,7 +143,7 @@ def test_observations_that_no_environment_may_give_are_refused_with_their_place(
     columns = np.array([0, 4, 5, 1]), np.zeros(3, np.int64), np.ones(3)
     write(NUMBERS, [episode(*columns)], rooms, gym.spaces.Discrete(9))
     spec = replace(spec_of(), observation=DiscreteSpace(5))
-    said = r"episode 0: the observation .* does not fit Discrete\(5\): 5 at \[2\] is not within"
+    said = r"episode 0: the observation .* does not fit Discrete\(5\): 5 at \[2\] is out of bounds"
     with pytest.raises(ConfigError, match=said):
         check_dataset(effective_settings(config_of()), spec)
 

@@ -49,12 +49,12 @@ def test_the_pace_is_counted_from_where_learning_begins() -> None:
     run.take_progress(progress(step(300, 800, 12.0)))  # 200 in 2 s: the last 700 take 7 s
     nearest = run.nearest_budget()
     assert nearest is not None
-    assert (nearest.unit, nearest.fraction, nearest.left_s) == ("opt", 0.3, 7.0)
+    assert (nearest.unit, nearest.fraction, nearest.left_s) == ("updates", 0.3, 7.0)
 
 
 @pytest.mark.parametrize(
     ("max_env_steps", "max_time_s", "unit", "left_s"),
-    [(None, None, "opt", 70.0), (900, None, "env", 10.0), (900, 13.0, "time", 1.0)],
+    [(None, None, "updates", 70.0), (900, None, "env steps", 10.0), (900, 13.0, "time", 1.0)],
 )
 def test_the_nearest_budget_is_the_one_that_ends_the_run_first(
     max_env_steps: int | None, max_time_s: float | None, unit: str, left_s: float

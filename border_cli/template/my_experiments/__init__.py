@@ -13,7 +13,7 @@ RECORDERS.register("scores", ScoreFileConfig, f"{__name__}.score_file:ScoreFile"
 
 
 def plugin() -> str:
-    """What the entry point in pyproject.toml names: the folder of our YAML files.
+    """The folder of our YAML files, for the entry point in pyproject.toml.
 
     It is conf/ beside this package, or a part of the package where that is installed as a wheel.
     """

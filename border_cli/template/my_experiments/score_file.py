@@ -37,7 +37,7 @@ class ScoreFile(Recorder):
         self._size = file.tell()
 
     def position(self) -> State:
-        """What a checkpoint keeps, so that a resumed run repeats no line."""
+        """The length of the file, for a checkpoint: a resumed run repeats no line."""
         return {"size": self._size, "columns": self._columns}
 
     def rewind(self, position: Mapping[str, Any]) -> None:
