@@ -3,14 +3,16 @@
     python -m benchmarks.matmul [--repetitions 5] [--calls 300]
 
 One torch thread, denormals flushed, full float32; then `medium`, where torch makes bfloat16 of its
-operands at each call and oneDNN is given bfloat16. `ratio` above 1: oneDNN is faster. The rule of
-`agent.matmul=auto` (`border_cli/nn/matmul.py`) stands in every row with what it chooses here.
+operands at each call and oneDNN is given copies that were made once. `ratio` above 1: oneDNN is
+faster. The rule of `agent.matmul=auto` (`border_cli/nn/matmul.py`) stands in every row with what it
+chooses here.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from statistics import median
 
 import torch
@@ -18,13 +20,21 @@ from torch import Tensor
 
 from benchmarks.table import emit, parser, ratios
 from border_cli.nn.device import learner_thread
-from border_cli.nn.matmul import BFLOAT16, ONE_DNN, TORCH, has_onednn, rule_here, this_processor
+from border_cli.nn.matmul import (
+    BFLOAT16,
+    MKL,
+    ONE_DNN,
+    Products,
+    has_onednn,
+    rule_here,
+    this_processor,
+)
 
 SHAPES = [  # rows, inputs, outputs
     *((64, 4, 256), (64, 256, 256), (64, 256, 2)),
     *((256, 17, 256), (256, 256, 256), (256, 512, 512)),
 ]
-PRECISIONS = {"highest": torch.float32, "medium": torch.bfloat16}
+PRECISIONS = {"highest": ONE_DNN, "medium": BFLOAT16}
 BATCHED = (2, 256, 256, 256)  # members, rows, inputs, outputs
 
 
@@ -34,56 +44,47 @@ def main() -> None:
     given = made.parse_args()
     if not has_onednn():
         raise SystemExit(f"torch {torch.__version__} has no oneDNN here")
-    for precision, dtype in PRECISIONS.items():
-        with learner_thread(1, precision), torch.inference_mode():
-            tables(dtype, f", {precision}", given.repetitions, given.calls)
+    for precision, onednn in PRECISIONS.items():
+        with learner_thread(1, precision), torch.no_grad():
+            tables(onednn, f", {precision}", given.repetitions, given.calls)
 
 
-def tables(dtype: torch.dtype, ending: str, repetitions: int, calls: int) -> None:
+def tables(onednn: Products, ending: str, repetitions: int, calls: int) -> None:
     for rows, inputs, outputs in SHAPES:
         shape = f"{rows} x {inputs} x {outputs}{ending}"
-        for name, (theirs, ours) in products(rows, inputs, outputs, dtype).items():
+        for name, (theirs, ours) in products(rows, inputs, outputs, onednn).items():
             compare(f"{name}, {shape}", theirs, ours, repetitions, calls)
     members, rows, inputs, outputs = BATCHED
-    theirs, ours = critics(members, rows, inputs, outputs, dtype)
+    theirs, ours = critics(members, rows, inputs, outputs, onednn)
     row = f"{members} critics, {rows} x {inputs} x {outputs}{ending}"
     compare(row, theirs, ours, repetitions, calls)
 
 
 def products(
-    rows: int, inputs: int, outputs: int, dtype: torch.dtype
+    rows: int, inputs: int, outputs: int, onednn: Products
 ) -> dict[str, tuple[Callable[[], Tensor], ...]]:
     x, weight, bias = torch.randn(rows, inputs), torch.randn(outputs, inputs), torch.randn(outputs)
     grad = torch.randn(rows, outputs)
-    x_, weight_, grad_ = (each.to(dtype) for each in (x, weight, grad))
-    given = BFLOAT16 if dtype is torch.bfloat16 else ONE_DNN
+    operands = {
+        "forward with ReLU": (x, weight.t(), bias, "relu"),
+        "gradient by the input": (grad, weight),
+        "gradient by the weight": (grad.t(), x),
+    }
     return {
-        "forward with ReLU": (
-            lambda: TORCH.affine_relu(x, weight, bias),
-            lambda: given.product(x_, weight_, bias, "relu"),
-        ),
-        "gradient by the input": (
-            lambda: TORCH.grad_input(grad, weight),
-            lambda: given.product(grad_, weight_.t()),
-        ),
-        "gradient by the weight": (
-            lambda: TORCH.grad_weight(grad, x),
-            lambda: given.product_of_columns(grad_, x_),
-        ),
+        name: (partial(MKL.product, *each), partial(onednn.product, *each))
+        for name, each in operands.items()
     }
 
 
 def critics(
-    members: int, rows: int, inputs: int, outputs: int, dtype: torch.dtype
+    members: int, rows: int, inputs: int, outputs: int, onednn: Products
 ) -> tuple[Callable[[], Tensor], Callable[[], Tensor]]:
     x, weights = torch.randn(members, rows, inputs), torch.randn(members, inputs, outputs)
     biases = torch.randn(members, 1, outputs)
-    x_, weights_ = x.to(dtype), weights.to(dtype)
-    given = BFLOAT16 if dtype is torch.bfloat16 else ONE_DNN
-    pairs = [(x_[i], weights_[i].t(), biases[i, 0]) for i in range(members)]
+    pairs = [(x[i], weights[i], biases[i, 0]) for i in range(members)]
     return (
         lambda: torch.bmm(x, weights).add_(biases),
-        lambda: torch.stack([given.product(*each) for each in pairs]),
+        lambda: torch.stack([onednn.product(*each) for each in pairs]),
     )
 
 

@@ -68,7 +68,7 @@ class ActionBounds:
 
 
 def action_bounds(space: LeafSpace) -> ActionBounds | None:
-    """Those of a Box of real numbers with finite bounds; None of all else."""
+    """The bounds of a Box of real numbers, if they are finite; None of all else."""
     if not isinstance(space, BoxSpace) or space.dtype != "float32":
         return None
     low = space.low.reshape(prod(space.shape)).astype(np.float64)
@@ -104,7 +104,7 @@ def action_outputs(spec: EnvSpec, agent: str) -> int:
 
 
 def _remedy(space: LeafSpace) -> str:
-    """What to change if an agent does not take an action space."""
+    """The advice where an agent does not take an action space."""
     match space:
         case DiscreteSpace():
             return f". Agents for Discrete actions: {_agents_for('Discrete')}"

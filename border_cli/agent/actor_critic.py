@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Generic, NamedTuple, TypeVar
 
-import torch
 import torch.nn.functional as F  # noqa: N812 - as all of torch's users call it
 from numpy.typing import NDArray
 from torch import Tensor
@@ -99,8 +98,7 @@ class ActorCritic(Generic[N]):
 
     def update_target(self) -> None:
         """Moves the target critics by `tau`."""
-        with torch.no_grad():
-            polyak_update(*self._polyak_pair, self._tau)
+        polyak_update(*self._polyak_pair, self._tau)
 
 
 def action_size(spec: EnvSpec) -> int:

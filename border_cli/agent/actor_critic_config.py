@@ -11,7 +11,7 @@ from border_cli.settings.base import setting
 
 
 class ActorCritics(StrEnum):
-    """What the actor maximises of several critics."""
+    """The value that the actor maximises, of several critics."""
 
     min = "min"
     mean = "mean"

@@ -130,7 +130,7 @@ class Awac(TorchAgent):
         return weighted_cloning(self.actor, outputs, batch, advantage, self.config), advantage
 
     def action_noise(self, rows: int) -> Tensor:
-        """What `actor.sample` draws its actions with. [B, A]"""
+        """The random numbers of one `actor.sample`. [B, A]"""
         if isinstance(self.spec.action, DiscreteSpace):
             return self.uniform(rows, self._action_size)
         return self.normal(rows, self._action_size)

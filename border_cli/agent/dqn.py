@@ -21,41 +21,35 @@ exploration are for small problems: docs/agents.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from functools import partial
-from typing import Any, ClassVar, Protocol, TypeAlias
+from typing import ClassVar, TypeAlias
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from border_cli.agent import c51
+from border_cli.agent import c51, discrete_cql
 from border_cli.agent.action_space import num_discrete_actions
 from border_cli.agent.config import DqnConfig, Loss, ValueConfig
 from border_cli.agent.policies import QPolicy
+from border_cli.agent.support import SupportCheck
 from border_cli.agent.torch_agent import TorchAgent, norm_metric
 from border_cli.core.interfaces import PolicyFactory
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Update
-from border_cli.nn.matmul import TORCH, Layer, TorchProducts, products_of
-from border_cli.nn.network import (
-    Gradient,
-    Network,
-    backward,
-    forward,
-    polyak_update,
-    target_of,
-)
+from border_cli.nn.network import Kept, LearnedNetwork, Network, polyak_update, target_of
 from border_cli.nn.numpy_network import NumpyValueNetwork
-from border_cli.nn.tensor_batch import TDResult, TensorBatch, conservative_gap
+from border_cli.nn.tensor_batch import TDLoss, TDResult, TensorBatch
 from border_cli.nn.value_network import ValueNetwork
 
 DIAGNOSTICS_INTERVAL = 100  # updates
 
-MakeNetwork: TypeAlias = Callable[[torch.Generator], nn.Module]  # its weights from the generator
+MakeNetwork: TypeAlias = Callable[[torch.Generator], LearnedNetwork]  # weights of the generator's
+Noises: TypeAlias = tuple[tuple[Tensor, ...], ...]  # what each forward pass has beside features
 
 
 def td_target(batch: TensorBatch, q_next: Tensor, q_next_online: Tensor | None) -> Tensor:
-    """What Q(s, a) should have been, for every row. [B, 1]
+    """The target y of Q(s, a), for every row. [B, 1]
 
     y = r + d max_a' Q_target(s', a'), where d is already 0 at the end of an episode. Double: the
     online network chooses the next action, y = r + d Q_target(s', argmax_a' Q(s', a')).
@@ -82,92 +76,20 @@ def weighted_loss(error: Tensor, weight: Tensor, kind: Loss) -> tuple[Tensor, Te
 
 
 def td_loss(
-    q: Tensor,
-    q_next: Tensor,
-    q_next_online: Tensor | None,
-    batch: TensorBatch,
-    *,
-    loss: Loss,
-    conservative_weight: float = 0.0,
+    q: Tensor, q_next: Tensor, q_next_online: Tensor | None, batch: TensorBatch, *, loss: Loss
 ) -> TDResult:
     """The loss of Q(s, a) - y. q = Q(s, ·), q_next and q_next_online of s' [B, num_actions]"""
     q_sa = q.gather(1, batch.action)  # [B, 1]
     error = q_sa - td_target(batch, q_next, q_next_online)  # [B, 1]
     mean_loss, grad_error = weighted_loss(error, batch.weight, loss)
     grad_output = torch.zeros_like(q).scatter_(1, batch.action, grad_error)  # [B, num_actions]
-    gap = None
-    if conservative_weight:
-        gap, grad_gap = conservative_gap(q, batch.action, batch.weight)
-        grad_output = torch.add(grad_output, grad_gap, alpha=conservative_weight)
-    return TDResult(grad_output, mean_loss, q_sa.mean(), -error, gap)
-
-
-class TDLoss(Protocol):
-    """The TD loss and its derivative by `outputs`, in closed form.
-
-    From outputs for s of the online network, for s' of the target network, and, if double, for s'
-    of the online network; all [B, outputs].
-    """
-
-    def __call__(
-        self,
-        outputs: Tensor,
-        next_outputs: Tensor,
-        next_outputs_online: Tensor | None,
-        batch: TensorBatch,
-    ) -> TDResult: ...
-
-
-def written_out(
-    online: Sequence[Layer],
-    target: Sequence[Layer],
-    batch: TensorBatch,
-    *,
-    td_loss: TDLoss,
-    double: bool,
-    products: TorchProducts = TORCH,
-) -> tuple[Gradient, TDResult]:
-    """The gradient of the loss by all weights of dense layers with ReLU, without autograd."""
-    assert isinstance(batch.obs, Tensor)
-    assert isinstance(batch.next_obs, Tensor)
-    inputs = forward(online, batch.obs, products)
-    next_outputs = forward(target, batch.next_obs, products)[-1]
-    next_outputs_online = forward(online, batch.next_obs, products)[-1] if double else None
-    result = td_loss(inputs[-1], next_outputs, next_outputs_online, batch)
-    gradient, _ = backward(online, inputs, result.grad_output, products)
-    return gradient, result
-
-
-def by_autograd(
-    online: nn.Module,
-    target: nn.Module,
-    batch: TensorBatch,
-    noise: Tensor | None,
-    *,
-    td_loss: TDLoss,
-    double: bool,
-) -> tuple[Tensor, TDResult]:
-    """The outputs of any network, with autograd's graph, and the derivative of the loss by them.
-
-    Each pass has its own noise, where there is any. [3, draws]
-    """
-
-    def outputs_of(network: nn.Module, features: object, which: int) -> Tensor:
-        result: Tensor = network(features) if noise is None else network(features, noise[which])
-        return result
-
-    outputs = outputs_of(online, batch.obs, 0)
-    with torch.no_grad():
-        next_outputs = outputs_of(target, batch.next_obs, 1)
-        next_outputs_online = outputs_of(online, batch.next_obs, 2) if double else None
-        result = td_loss(outputs.detach(), next_outputs, next_outputs_online, batch)
-    return outputs, result
+    return TDResult(grad_output, -error, {"loss": mean_loss, "q_mean": q_sa.mean()})
 
 
 class ValueAgent(TorchAgent):
     """Owns Q, Q_target and the optimizer; learns Q by gradient steps on a TD loss.
 
-    A subclass makes the network, and sets `td_loss` or learns in its own way. The learner's thread
+    A subclass makes the network, and sets `td_loss` or has a `td` of its own. The learner's thread
     calls everything.
     """
 
@@ -193,66 +115,37 @@ class ValueAgent(TorchAgent):
         )
         self.register_state(online=self.online, target=self.target, optimizer=self.optimizer)
         self.register_acting(network=self.online)
-        self._dense = self._dense_layers()
-        self._products = products_of(self.architecture)
-        self._written_out = self.compiled(written_out)
-        self._by_autograd = self.compiled(by_autograd)
+        self._td = self.compiled(self.td)
 
     def learn(self, batch: TensorBatch) -> Update:
         """Algorithm 1: a gradient step on the TD loss, then the target network."""
-        double = self.config.double
-        if self._dense is not None:
-            gradient: Gradient
-            gradient, result = self._written_out(
-                *self._dense, batch, td_loss=self.td_loss, double=double, products=self._products
-            )
-            grad_norm = self.optimizer.step(gradient)
-        else:
-            outputs, result = self._by_autograd(
-                self.online,
-                self.target,
-                batch,
-                self.pass_noise(),
-                td_loss=self.td_loss,
-                double=double,
-            )
-            grad_norm = self.optimizer.minimize(outputs, result.grad_output)
-        metrics = {"loss": result.loss, "q_mean": result.q_mean}
-        if result.conservative_gap is not None:
-            metrics["conservative_gap"] = result.conservative_gap
-        if self.opt_steps % DIAGNOSTICS_INTERVAL == 0:
-            metrics |= self.diagnostics(result, batch)
-        td_error = result.td_error  # the rest of the result need not live as long
-        return self.finish_update(grad_norm, metrics, lambda: td_error.squeeze(1).cpu().numpy())
-
-    def finish_update(
-        self, grad_norm: Tensor | None, metrics: Mapping[str, Tensor], td_error: Callable[[], Any]
-    ) -> Update:
-        """Moves the target network, every `target_interval` updates."""
+        kept, found = self._td(batch, self.noises(batch))
+        grad_norm = self.optimizer.step(self.online.backward(kept, found.grad_output))
         if self.opt_steps % self.config.target_interval == 0:
-            with torch.no_grad():
-                polyak_update(*self._polyak_pair, self.config.tau)
-        return Update(metrics={**metrics, **norm_metric(grad_norm, "grad_norm")}, td_error=td_error)
+            polyak_update(*self._polyak_pair, self.config.tau)
+        metrics = found.metrics | norm_metric(grad_norm, "grad_norm")
+        if self.opt_steps % DIAGNOSTICS_INTERVAL == 0:
+            metrics |= self.diagnostics(found, batch)
+        td_error = found.td_error  # the rest of the result need not live as long
+        return Update(metrics=metrics, td_error=lambda: td_error.squeeze(1).cpu().numpy())
 
-    def pass_noise(self) -> Tensor | None:
-        """The noise of the three forward passes of a noisy network. [3, draws]"""
-        return None
+    def td(self, batch: TensorBatch, noises: Noises) -> tuple[Kept, TDResult]:
+        """The TD loss of the batch, and what the backward pass needs; draws nothing itself."""
+        outputs, kept = self.online.keeping(batch.obs, *noises[0])
+        with torch.no_grad():
+            next_outputs, _ = self.target.keeping(batch.next_obs, *noises[1])
+            next_outputs_online = None
+            if self.config.double:
+                next_outputs_online, _ = self.online.keeping(batch.next_obs, *noises[2])
+            return kept, self.td_loss(outputs, next_outputs, next_outputs_online, batch)
 
-    def diagnostics(self, result: TDResult, batch: TensorBatch) -> dict[str, Tensor]:  # noqa: ARG002
+    def noises(self, batch: TensorBatch) -> Noises:  # noqa: ARG002
+        """The random numbers of the three forward passes of one `td`."""
+        return ((), (), ())
+
+    def diagnostics(self, found: TDResult, batch: TensorBatch) -> dict[str, Tensor]:  # noqa: ARG002
         """Metrics that only every hundredth update has, because they take time."""
         return {}
-
-    def _dense_layers(self) -> tuple[tuple[Layer, ...], tuple[Layer, ...]] | None:
-        """Weights of both networks if they are no more than dense layers with ReLU.
-
-        For them the gradient is written out: an update takes 1.4 times as long with autograd.
-        """
-        online, target = self.online, self.target
-        if not isinstance(online, Network) or not isinstance(target, Network):
-            return None
-        if self.architecture.has_encoder or not online.mlp.plain:
-            return None
-        return online.mlp.layers_in_memory(), target.mlp.layers_in_memory()
 
 
 class Dqn(ValueAgent):
@@ -270,16 +163,19 @@ class Dqn(ValueAgent):
             seed=seed,
             make_network=_network(config, spec, self.num_actions),
         )
+        atoms = None
+        self.td_loss = partial(td_loss, loss=config.loss)
         if config.categorical:
             atoms = torch.linspace(config.v_min, config.v_max, config.num_atoms, device=self.device)
+            self.td_loss = partial(c51.td_loss, atoms=atoms)
+        if config.conservative_weight:
             self.td_loss = partial(
-                c51.td_loss, atoms=atoms, conservative_weight=config.conservative_weight
+                discrete_cql.td_loss,
+                td_loss=self.td_loss,
+                weight=config.conservative_weight,
+                atoms=atoms,
             )
-        else:
-            self.td_loss = partial(
-                td_loss, loss=config.loss, conservative_weight=config.conservative_weight
-            )
-        self._support = c51.SupportCheck(config.v_min, config.v_max)
+        self._support = SupportCheck(config.v_min, config.v_max)
 
     @property
     def policy_factory(self) -> PolicyFactory:
@@ -297,16 +193,14 @@ class Dqn(ValueAgent):
             noisy=config.noisy,
         )
 
-    def pass_noise(self) -> Tensor | None:
+    def noises(self, batch: TensorBatch) -> Noises:
         if not self.config.noisy:
-            return None
+            return super().noises(batch)
         assert isinstance(self.online, ValueNetwork)
-        return self.normal(3, self.online.draws)
+        return tuple((each,) for each in self.normal(3, self.online.draws))
 
-    def diagnostics(self, result: TDResult, batch: TensorBatch) -> dict[str, Tensor]:
-        if result.target is None:
-            return {}
-        return self._support.check(result.target, batch.discount)
+    def diagnostics(self, found: TDResult, batch: TensorBatch) -> dict[str, Tensor]:
+        return {} if found.target is None else self._support.check(found.target, batch.discount)
 
 
 def _network(config: DqnConfig, spec: EnvSpec, num_actions: int) -> MakeNetwork:

@@ -22,15 +22,15 @@ from torch import Tensor
 
 from border_cli.agent.action_space import num_discrete_actions
 from border_cli.agent.config import IqnConfig
-from border_cli.agent.dqn import ValueAgent
+from border_cli.agent.dqn import Noises, ValueAgent
 from border_cli.agent.policies import QPolicy
-from border_cli.agent.qrdqn import Regression, distance, quantile_regression, quantile_target
+from border_cli.agent.qrdqn import distance, quantile_regression, quantile_target
 from border_cli.core.interfaces import PolicyFactory
 from border_cli.core.spaces import EnvSpec
-from border_cli.core.types import Update
+from border_cli.nn.network import Kept
 from border_cli.nn.numpy_network import NumpyQuantileNetwork
 from border_cli.nn.quantile_network import QuantileNetwork
-from border_cli.nn.tensor_batch import TensorBatch
+from border_cli.nn.tensor_batch import TDResult, TensorBatch
 
 
 def target_quantiles(
@@ -52,18 +52,12 @@ def target_quantiles(
         means = online.means(online.embedded(batch.next_obs), acting)  # [B, num_actions]
     else:
         means = target.means(rows, acting)
-    best = means.argmax(dim=1)  # [B]
+    best = means.argmax(dim=1, keepdim=True)  # [B, 1]
     quantiles = target.quantiles(rows, fractions)  # [B, N', num_actions]
-    return quantile_target(batch, of_action_in_last_axis(quantiles, best[:, None]))
+    return quantile_target(batch, of_action(quantiles, best))
 
 
-def of_action_in_last_axis(quantiles: Tensor, action: Tensor) -> Tensor:
-    """[B, N, num_actions], [B, 1] -> [B, N]"""
-    index = action[:, :, None].expand(-1, quantiles.shape[1], 1)
-    return quantiles.gather(2, index).squeeze(2)
-
-
-def iqn_loss(
+def iqn_td(
     online: QuantileNetwork,
     target: QuantileNetwork,
     batch: TensorBatch,
@@ -73,12 +67,27 @@ def iqn_loss(
     *,
     double: bool,
     kappa: float,
-) -> tuple[Tensor, Regression]:
-    """Quantiles of Z(s, a) at `fractions`, with gradient, and their loss. [B, N]"""
-    quantiles = of_action_in_last_axis(online(batch.obs, fractions), batch.action)  # [B, N]
+) -> tuple[Kept, TDResult]:
+    """The loss of quantiles of Z(s, a) at `fractions` [B, N], and what the backward pass needs."""
+    quantiles, kept = online.keeping(batch.obs, fractions)  # [B, N, num_actions]
+    of_a = of_action(quantiles, batch.action)  # [B, N]
     with torch.no_grad():
         y = target_quantiles(online, target, batch, target_fractions, acting, double=double)
-        return quantiles, quantile_regression(quantiles.detach(), fractions, y, batch.weight, kappa)
+        found = quantile_regression(of_a, fractions, y, batch.weight, kappa)
+        grad = torch.zeros_like(quantiles)
+        grad.scatter_(2, _index(batch.action, quantiles), found.grad_output[:, :, None])
+        metrics = {"loss": found.loss, "q_mean": of_a.mean()}
+        return kept, TDResult(grad, distance(of_a, y)[:, None], metrics)
+
+
+def of_action(quantiles: Tensor, action: Tensor) -> Tensor:
+    """[B, N, num_actions], [B, 1] -> [B, N]"""
+    return quantiles.gather(2, _index(action, quantiles)).squeeze(2)
+
+
+def _index(action: Tensor, quantiles: Tensor) -> Tensor:
+    """[B, 1] -> [B, N, 1]"""
+    return action[:, :, None].expand(-1, quantiles.shape[1], 1)
 
 
 class Iqn(ValueAgent):
@@ -104,7 +113,6 @@ class Iqn(ValueAgent):
             ),
         )
         self._acting_fractions = torch.tensor([config.fractions], device=self.device)  # [1, K]
-        self._loss = self.compiled(iqn_loss)
 
     @property
     def policy_factory(self) -> PolicyFactory:
@@ -115,21 +123,20 @@ class Iqn(ValueAgent):
             num_actions=self.num_actions,
         )
 
-    def learn(self, batch: TensorBatch) -> Update:
-        config, rows = self.config, len(batch.reward)
-        quantiles, found = self._loss(
+    def td(self, batch: TensorBatch, noises: Noises) -> tuple[Kept, TDResult]:
+        (fractions,), (target_fractions,) = noises  # [B, N], [B, N']
+        return iqn_td(
             self.online,
             self.target,
             batch,
-            self.uniform(rows, config.num_quantiles_online),
-            self.uniform(rows, config.num_quantiles_target),
+            fractions,
+            target_fractions,
             self._acting_fractions,
-            double=config.double,
-            kappa=config.kappa,
+            double=self.config.double,
+            kappa=self.config.kappa,
         )
-        grad_norm = self.optimizer.minimize(quantiles, found.grad_output)
-        return self.finish_update(
-            grad_norm,
-            {"loss": found.loss, "q_mean": found.q_mean},
-            lambda: distance(quantiles.detach(), found.target).cpu().numpy(),
-        )
+
+    def noises(self, batch: TensorBatch) -> Noises:
+        rows, config = len(batch.reward), self.config
+        online = self.uniform(rows, config.num_quantiles_online)
+        return (online,), (self.uniform(rows, config.num_quantiles_target),)

@@ -27,7 +27,7 @@ class Loss(StrEnum):
 
 
 class Augmentation(StrEnum):
-    """What is done to sampled images."""
+    """The augmentation of sampled images."""
 
     none = "none"
     shift = "shift"

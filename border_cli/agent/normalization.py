@@ -116,7 +116,7 @@ class Normalization:
 
     @property
     def part(self) -> nn.Module | None:
-        """What a checkpoint holds; None where nothing is normalised."""
+        """The statistics that a checkpoint holds; None where nothing is normalised."""
         return nn.ModuleDict(self.statistics) if self.statistics else None
 
     @property

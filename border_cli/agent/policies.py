@@ -65,7 +65,7 @@ class EpsilonGreedy:
         return action
 
     def state_dict(self) -> State:
-        """What was drawn and not used; the generator is its owner's."""
+        """The numbers drawn and not used; the generator is its owner's."""
         return {"draws": np.array(self._draws, np.float64)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

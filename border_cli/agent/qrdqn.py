@@ -29,7 +29,7 @@ from border_cli.agent.policies import QPolicy
 from border_cli.core.interfaces import PolicyFactory
 from border_cli.core.spaces import EnvSpec
 from border_cli.nn.network import Network
-from border_cli.nn.tensor_batch import TDResult, TensorBatch, action_index, of_action
+from border_cli.nn.tensor_batch import TDResult, TensorBatch, by_outputs, of_action
 
 
 class Regression(NamedTuple):
@@ -37,8 +37,6 @@ class Regression(NamedTuple):
 
     grad_output: Tensor  # [B, N]
     loss: Tensor  # []
-    q_mean: Tensor  # []  mean of all quantiles
-    target: Tensor  # [B, N']
 
 
 def quantile_target(batch: TensorBatch, next_quantiles: Tensor) -> Tensor:
@@ -63,8 +61,6 @@ def quantile_regression(
     return Regression(
         grad_output=asymmetric.sum(2) * -row_weight,
         loss=(loss * row_weight.squeeze(1)).sum(),
-        q_mean=quantiles.mean(),
-        target=target,
     )
 
 
@@ -98,10 +94,11 @@ def td_loss(
     quantiles = outputs.view(shape)
     of_a = of_action(quantiles, batch.action)  # [B, N]
     found = quantile_regression(of_a, fractions, y, batch.weight, kappa)
-    index = action_index(batch.action, len(fractions))
-    grad = torch.zeros_like(quantiles).scatter_(1, index, found.grad_output[:, None])
-    td_error = distance(of_a, found.target)[:, None]  # [B, 1]
-    return TDResult(grad.flatten(1), found.loss, found.q_mean, td_error)
+    return TDResult(
+        grad_output=by_outputs(found.grad_output, quantiles, batch.action),
+        td_error=distance(of_a, y)[:, None],
+        metrics={"loss": found.loss, "q_mean": of_a.mean()},
+    )
 
 
 class Qrdqn(ValueAgent):

@@ -90,7 +90,7 @@ def _members(shapes: Mapping[str, tuple[int, ...]]) -> int:
 
 
 class Part(Protocol):
-    """What a checkpoint holds of an agent: a module or an optimizer."""
+    """A part of an agent that a checkpoint holds: a module or an optimizer."""
 
     def state_dict(self) -> Mapping[str, Any]:
         """Itself and not copies."""
@@ -159,8 +159,8 @@ class SavedState:
             raise CheckpointError(f"{self._unfit}: its network {name!r} differs: {found}")
 
     def load_weights(self, part: nn.Module, name: str) -> None:
-        """The same for a new training: an optional part that only one of the two agents learned
-        stays as the settings say."""
+        """Restores a part for a new training; an optional one that only one of the two agents
+        learned stays as the settings say."""
         if not isinstance(part, OptionalPart):
             self.load(part, name)
             return

@@ -80,8 +80,7 @@ class Td3(TorchAgent):
         if self.opt_steps % self.config.policy_delay == 0:
             metrics |= self.networks.update_actor(self._actor_loss(batch))
             self.networks.update_target()
-            with torch.no_grad():
-                polyak_update(*self._actor_pair, self.config.tau)
+            polyak_update(*self._actor_pair, self.config.tau)
         return Update(metrics=metrics, td_error=mean_abs_error(found.q, found.target))
 
     def critic_loss(self, batch: TensorBatch, noise: Tensor | None) -> CriticLoss:

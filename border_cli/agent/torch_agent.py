@@ -1,6 +1,6 @@
-"""What every agent that learns with torch has: state, snapshots, statistics, generators.
+"""The base of agents that learn with torch: state, snapshots, statistics, generators.
 
-What acts in torch and torch's compiler are imported by the methods of agents that use them.
+Encoders of actors in torch, and torch's compiler, are imported by the methods that use them.
 """
 
 from __future__ import annotations

@@ -174,7 +174,7 @@ class QrdqnConfig(QuantileConfig):
 
     @property
     def shares(self) -> list[float]:
-        """What each quantile is worth to the mean that is acted on; 1 in all. [num_quantiles]
+        """The share of each quantile in the mean that is acted on; 1 in all. [num_quantiles]
 
         Each stands for its whole part of 0 … 1, so that any range is met exactly.
         """

@@ -200,7 +200,7 @@ def channels_first(space: BoxSpace) -> bool:
 
 
 def pixel_scaling(space: BoxSpace) -> Scaling:
-    """What makes 0 to 1 of the pixels of an image: of each channel by its widest bounds."""
+    """The scaling of pixels to 0 … 1, of each channel by its widest bounds."""
     low, high = (np.broadcast_to(each, space.shape) for each in (space.low, space.high))
     if len(space.shape) == 2:
         low, high = low[None], high[None]
@@ -218,7 +218,7 @@ def size_after(windows: tuple[Window, ...], shape: tuple[int, int, int]) -> int:
 
 
 def impala_side(pixels: int) -> int:
-    """What the ResNet leaves of so many pixels to a side; each section halves it, rounded up."""
+    """Pixels to a side after the ResNet; each section halves them, rounded up."""
     for _ in IMPALA_SECTIONS:
         pixels = (pixels + 1) // 2
     return pixels

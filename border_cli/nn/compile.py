@@ -46,7 +46,7 @@ def refuse_without_compiler(device: torch.device) -> None:
 
 
 def copied(result: R) -> R:
-    """The same tuples, lists and dicts with copies of all tensors; gradients flow through them."""
+    """Tuples, lists and dicts with copies of all tensors, through which gradients flow."""
     parts: Any = result
     if isinstance(parts, torch.Tensor):
         return parts.clone()  # type: ignore[return-value]

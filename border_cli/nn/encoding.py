@@ -53,7 +53,7 @@ BYTES = Scaling(0.0, 1 / 255)  # of 0 to 255
 
 
 def scaling_between(low: NDArray[Any], high: NDArray[Any]) -> Scaling:
-    """What makes 0 to 1 of integers between these bounds, 0 of one that cannot change.  [K]
+    """The scaling of integers between these bounds to 0 … 1; to 0 where there is only one.  [K]
 
     An integer with a bound beyond `MOST_BOUND`, such as the greatest of its dtype, stays as it is.
     """
@@ -72,7 +72,7 @@ def _one_or_all(values: NDArray[np.float64]) -> float | NDArray[np.float32]:
 
 
 def row_scaling(space: BoxSpace) -> Scaling:
-    """What the columns of a flattened Box are scaled by; real numbers stay as they are."""
+    """The scaling of the columns of a flattened Box; real numbers stay as they are."""
     if np.dtype(space.dtype).kind == "f":
         return AS_IT_IS
     low, high = (np.broadcast_to(each, space.shape).ravel() for each in (space.low, space.high))

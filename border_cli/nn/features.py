@@ -174,3 +174,15 @@ class Concatenation(nn.Module):
     def forward(self, obs: dict[str, Tensor]) -> Tensor:
         rows = [part(obs[key]) for key, part in zip(self._keys, self._parts, strict=True)]
         return torch.cat(rows, dim=1)
+
+
+class Torso(nn.Module):
+    """The rows on which dense layers stand: observations that are rows already. [B, size]"""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.size = size
+
+    def forward(self, features: FeatureTensors) -> Tensor:
+        assert isinstance(features, Tensor)
+        return features

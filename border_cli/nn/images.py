@@ -32,7 +32,7 @@ from border_cli.nn.architecture import (
     size_after,
 )
 from border_cli.nn.encoding import BYTES, Scaling
-from border_cli.nn.features import Scaled
+from border_cli.nn.features import FeatureTensors, Scaled, Torso
 from border_cli.nn.matmul import rounds_convolutions
 
 IMPALA_SIDE = 3  # pixels of every window
@@ -227,15 +227,31 @@ IMAGE_NETWORKS: dict[str, type[PlainCnn | ImpalaResNet]] = {
 }
 
 
-def image_networks(
-    architecture: Architecture, generator: torch.Generator
-) -> list[PlainCnn | ImpalaResNet]:
-    """The networks of its images, in their order."""
-    networks = [
-        IMAGE_NETWORKS[each.network](each.shape, generator, each.scaling)
-        for each in architecture.images.values()
-    ]
-    for network in networks:
-        if isinstance(network, NatureCnn):  # small images gain nothing
-            network.rounds = rounds_convolutions(architecture)
-    return networks
+class ImageTorso(Torso):
+    """Each image through a network of its own, and other parts of an observation beside them."""
+
+    def __init__(self, architecture: Architecture, generator: torch.Generator) -> None:
+        networks = [
+            IMAGE_NETWORKS[each.network](each.shape, generator, each.scaling)
+            for each in architecture.images.values()
+        ]
+        super().__init__(architecture.row_size + sum(each.size for each in networks))
+        for network in networks:
+            if isinstance(network, NatureCnn):  # small images gain nothing
+                network.rounds = rounds_convolutions(architecture)
+        # A list, because an nn.ModuleDict refuses keys such as "values" or "a.b".
+        self.images = nn.ModuleList(networks)
+        self._keys = tuple(architecture.images)
+        self._rows = architecture.rows is not None
+
+    def forward(self, features: FeatureTensors) -> Tensor:
+        if self._keys == ("",):
+            assert isinstance(features, Tensor)
+            result: Tensor = self.images[0](features)
+            return result
+        assert isinstance(features, dict)
+        parts = [features[""]] if self._rows else []
+        parts += [
+            network(features[key]) for key, network in zip(self._keys, self.images, strict=True)
+        ]
+        return torch.cat(parts, dim=1)

@@ -42,7 +42,7 @@ class _Convolution(NamedTuple):
 
     @property
     def sides_after(self) -> tuple[int, int]:
-        """Those of the sums."""
+        """Height and width of the convolved images."""
         height, width = ((each - self.side) // self.stride + 1 for each in self.sides)
         return height, width
 

@@ -7,8 +7,8 @@ Those of images are imported by the encoder that has some.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import count, repeat, takewhile
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count, takewhile
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -21,14 +21,13 @@ from border_cli.settings.run import Activation
 
 Rows: TypeAlias = NDArray[np.float32]
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]  # of a snapshot: `network.…`, `features.…`
-Noises: TypeAlias = Iterator[Rows | None]  # of one layer after the other: [N, inputs + outputs]
 
 _ZERO = np.zeros((), np.float32)  # as an array it saves a tenth of a forward pass at batch 1
 _EPSILON = np.float32(LAYER_NORM_EPSILON)
 
 
 class LearnedEncoder(Protocol):
-    """What stands before dense layers where torch computes it: see `torch_encoder.py`."""
+    """An encoder that torch computes before the dense layers: see `torch_encoder.py`."""
 
     def bind_thread(self) -> None:
         """Called once by a thread that does nothing but act."""
@@ -50,7 +49,7 @@ class ActingNetwork(ABC):
     noise: np.random.Generator | None = None
 
     def __init__(self, architecture: Architecture, encoder: MakeEncoder | None = None) -> None:
-        self._architecture = architecture
+        self._activation = architecture.activation
         self._encoder = None if encoder is None else encoder()
         self._form = EncoderForm(architecture)
         self._encode: Encoder | None = None  # None where observations are rows already
@@ -69,13 +68,17 @@ class ActingNetwork(ABC):
             self._encode = self._encoder
         self.load_layers(arrays)
 
-    @abstractmethod
-    def load_layers(self, arrays: Arrays) -> None:
-        """The same for what comes after the encoder."""
-
-    @abstractmethod
     def __call__(self, obs: Any) -> Rows:
         """[N, …] -> [N, outputs], a fresh array."""
+        return self.outputs(obs if self._encode is None else self._encode(obs))
+
+    @abstractmethod
+    def load_layers(self, arrays: Arrays) -> None:
+        """Copies what comes after the encoder."""
+
+    @abstractmethod
+    def outputs(self, rows: Rows) -> Rows:
+        """From encoded observations. [N, size] -> [N, outputs]"""
 
 
 MakeActing: TypeAlias = Callable[[], ActingNetwork]  # picklable
@@ -113,10 +116,11 @@ def normalise(rows: Rows, weight: Rows, bias: Rows) -> None:
     rows += bias
 
 
-def _layer(arrays: Arrays, weight: str, bias: str) -> tuple[Rows, Rows]:
+def _layer(arrays: Arrays, name: str, kind: str = "") -> tuple[Rows, Rows]:
     # [inputs, outputs], rows in sequence: 20 % faster than a transposed view at batch 1
     # A copy, unless it is stored like that; what a snapshot has never changes.
-    return np.ascontiguousarray(arrays[weight].T), np.array(arrays[bias])
+    weight = np.ascontiguousarray(arrays[f"{name}.weight{kind}"].T)
+    return weight, np.array(arrays[f"{name}.bias{kind}"])
 
 
 def _norm(arrays: Arrays, name: str) -> tuple[Rows, Rows] | None:
@@ -186,41 +190,52 @@ def _channels_first(images: NDArray[Any], first: bool) -> NDArray[Any]:
 
 
 class NumpyMlp:
-    """Copies of the arrays `<prefix>layers.<i>.weight` and `.bias`; never changes afterwards.
+    """The twin of `Mlp`; copies of its arrays, which never change afterwards.
 
-    Layers are normalised where there is a `<prefix>norms.<i>.weight`.
+    Layers are noisy or normalised where there are arrays for it; without a `linear` one the last
+    is hidden too.
     """
 
     def __init__(
-        self, arrays: Arrays, prefix: str = "", activation: Activation = Activation.relu
+        self,
+        arrays: Arrays,
+        prefix: str = "",
+        activation: Activation = Activation.relu,
+        *,
+        linear: bool = True,
     ) -> None:
-        names = takewhile(
-            lambda name: f"{name}.weight" in arrays,
-            (f"{prefix}layers.{i}" for i in count()),
-        )
-        *self._hidden, self._last = [
-            _layer(arrays, f"{name}.weight", f"{name}.bias") for name in names
-        ]
-        self._activate = NUMPY_ACTIVATIONS[activation]
-        norms = [_norm(arrays, f"{prefix}norms.{i}") for i in range(len(self._hidden))]
+        numbered = (f"{prefix}layers.{i}" for i in count())
+        names = list(takewhile(lambda name: f"{name}.weight" in arrays, numbered))
+        self._layers = [_layer(arrays, name) for name in names]
+        noisy = [name for name in names if f"{name}.weight_std" in arrays]
+        self._stds = [_layer(arrays, name, "_std") for name in noisy]
+        self.draws = [sum(weight.shape) for weight, _ in self._stds]  # that make the noise of each
+        self._hidden = len(names) - linear
+        norms = [_norm(arrays, f"{prefix}norms.{i}") for i in range(self._hidden)]
         self._norms = [each for each in norms if each is not None]
+        self._activate = NUMPY_ACTIVATIONS[activation]
 
-    def __call__(self, rows: Rows) -> Rows:
-        """[N, inputs] -> [N, outputs], a fresh array."""
-        weight, bias = self._last
-        result: Rows = self.trunk(rows).dot(weight)
-        result += bias
-        return result
-
-    def trunk(self, rows: Rows) -> Rows:
-        """What the last layer is given. [N, inputs] -> [N, last hidden]"""
-        for i, (weight, bias) in enumerate(self._hidden):
-            rows = rows.dot(weight)
+    def __call__(self, rows: Rows, noises: Sequence[Rows] = ()) -> Rows:
+        """[N, inputs] -> [N, outputs]; `noises` of one noisy layer after the other."""
+        for i, (weight, bias) in enumerate(self._layers):
+            given, rows = rows, rows.dot(weight)
             rows += bias
-            if self._norms:
-                normalise(rows, *self._norms[i])
-            self._activate(rows)
+            if noises:
+                rows += _noise(given, *self._stds[i], noises[i])
+            if i < self._hidden:
+                if self._norms:
+                    normalise(rows, *self._norms[i])
+                self._activate(rows)
         return rows
+
+
+def _noise(rows: Rows, weight: Rows, bias: Rows, noise: Rows) -> Rows:
+    """(sigma * f(eps_out) f(eps_in)^T) x, without the product of both: each row has a draw of its
+    own, and two products of vectors take less time than one noisy matrix."""
+    noisy: Rows = (rows * noise[:, : len(weight)]).dot(weight)
+    noisy += bias
+    noisy *= noise[:, len(weight) :]
+    return noisy
 
 
 class NumpyNetwork(ActingNetwork):
@@ -238,82 +253,24 @@ class NumpyNetwork(ActingNetwork):
         shares: Sequence[float] | None = None,
     ) -> None:
         super().__init__(architecture, encoder)
+        self._last = f"network.mlp.layers.{len(architecture.hidden)}"
         self._shares = None if shares is None else np.array(shares, np.float32)
 
     def load_layers(self, arrays: Arrays) -> None:
         if self._shares is not None:
             arrays = {**arrays, **self._averaged(arrays, self._shares)}
-        self._mlp = NumpyMlp(arrays, "network.mlp.", self._architecture.activation)
+        self._mlp = NumpyMlp(arrays, "network.mlp.", self._activation)
 
-    def __call__(self, obs: Any) -> Rows:
-        return self._mlp(obs if self._encode is None else self._encode(obs))
+    def outputs(self, rows: Rows) -> Rows:
+        return self._mlp(rows)
 
     def _averaged(self, arrays: Arrays, shares: Rows) -> Arrays:
-        last = f"network.mlp.layers.{len(self._architecture.hidden)}."
-        weight, bias = arrays[f"{last}weight"], arrays[f"{last}bias"]
+        weight, bias = arrays[f"{self._last}.weight"], arrays[f"{self._last}.bias"]
         by_quantile = weight.reshape(-1, len(shares), weight.shape[1])
         return {
-            f"{last}weight": np.einsum("aqi,q->ai", by_quantile, shares),
-            f"{last}bias": bias.reshape(-1, len(shares)) @ shares,
+            f"{self._last}.weight": np.einsum("aqi,q->ai", by_quantile, shares),
+            f"{self._last}.bias": bias.reshape(-1, len(shares)) @ shares,
         }
-
-
-class NumpyDense:
-    """A dense layer; owns copies of its arrays."""
-
-    def __init__(self, arrays: Arrays, name: str) -> None:
-        self._means = _layer(arrays, f"{name}.weight", f"{name}.bias")
-        self._stds = None
-        self.draws = 0  # numbers that make its noise
-        if f"{name}.weight_std" in arrays:
-            self._stds = _layer(arrays, f"{name}.weight_std", f"{name}.bias_std")
-            self.draws = sum(self._stds[0].shape)
-
-    def __call__(self, rows: Rows, noises: Noises) -> Rows:
-        """[N, inputs] -> [N, outputs]"""
-        weight, bias = self._means
-        result: Rows = rows.dot(weight)
-        result += bias
-        noise = next(noises)
-        if noise is not None and self._stds is not None:
-            weight, bias = self._stds
-            # (sigma * f(eps_out) f(eps_in)^T) x, without the product of both: each row has a draw
-            # of its own, and two products of vectors take less time than one noisy matrix.
-            noisy = (rows * noise[:, : len(weight)]).dot(weight)
-            noisy += bias
-            noisy *= noise[:, len(weight) :]
-            result += noisy
-        return result
-
-
-class NumpyStream:
-    """Hidden layers, and a linear layer where there is one."""
-
-    def __init__(self, architecture: Architecture, arrays: Arrays, prefix: str) -> None:
-        names = takewhile(
-            lambda name: f"{name}.dense.weight" in arrays,
-            (f"{prefix}hidden.{i}" for i in count()),
-        )
-        self._hidden = [
-            (NumpyDense(arrays, f"{name}.dense"), _norm(arrays, f"{name}.norm")) for name in names
-        ]
-        last = f"{prefix}last"
-        self._last = NumpyDense(arrays, last) if f"{last}.weight" in arrays else None
-        self._activate = NUMPY_ACTIVATIONS[architecture.activation]
-
-    def __call__(self, rows: Rows, noises: Noises) -> Rows:
-        for dense, norm in self._hidden:
-            rows = dense(rows, noises)
-            if norm is not None:
-                normalise(rows, *norm)
-            self._activate(rows)
-        return rows if self._last is None else self._last(rows, noises)
-
-    @property
-    def draws(self) -> list[int]:
-        """Of each layer, in the order of their use."""
-        layers = [dense for dense, _ in self._hidden]
-        return [each.draws for each in (*layers, *([self._last] if self._last else []))]
 
 
 class NumpyValueNetwork(ActingNetwork):
@@ -326,31 +283,31 @@ class NumpyValueNetwork(ActingNetwork):
         self._atoms = atoms
 
     def load_layers(self, arrays: Arrays) -> None:
-        self._shared, self._value, self._advantage = (
-            NumpyStream(self._architecture, arrays, f"network.{name}.")
-            for name in ("shared", "value", "advantage")
-        )
-        self._dueling = "network.value.last.weight" in arrays
-        draws = [*self._shared.draws, *self._value.draws, *self._advantage.draws]
-        self._ends = np.cumsum(draws)
+        self._shared = NumpyMlp(arrays, "network.shared.", self._activation, linear=False)
+        self._value = NumpyMlp(arrays, "network.value.", self._activation)
+        self._advantage = NumpyMlp(arrays, "network.advantage.", self._activation)
+        self._dueling = "network.value.layers.0.weight" in arrays
 
-    def __call__(self, obs: Any) -> Rows:
-        rows: Rows = obs if self._encode is None else self._encode(obs)
-        noises = self._noises(len(rows))
-        rows = self._shared(rows, noises)
+    def outputs(self, rows: Rows) -> Rows:
+        shared, value, advantage = self._noises(len(rows))
+        rows = self._shared(rows, shared)
         if not self._dueling:
-            return self._advantage(rows, noises)
-        value = self._value(rows, noises)[:, None]  # [N, 1, atoms]
-        advantage = self._advantage(rows, noises).reshape(len(rows), -1, self._atoms)
-        advantage += value - advantage.mean(axis=1, keepdims=True)
-        return advantage.reshape(len(rows), -1)
+            return self._advantage(rows, advantage)
+        values = self._value(rows, value)[:, None]  # [N, 1, atoms]
+        advantages = self._advantage(rows, advantage).reshape(len(rows), -1, self._atoms)
+        advantages += values - advantages.mean(axis=1, keepdims=True)
+        return advantages.reshape(len(rows), -1)
 
-    def _noises(self, rows: int) -> Noises:
+    def _noises(self, rows: int) -> list[list[Rows]]:
+        """Of each layer of each stream, drawn anew for every row."""
+        streams = self._shared.draws, self._value.draws, self._advantage.draws
         if self.noise is None:
-            return repeat(None)
-        drawn = self.noise.standard_normal((rows, self._ends[-1]), np.float32)
+            return [[] for _ in streams]
+        drawn = self.noise.standard_normal((rows, sum(map(sum, streams))), np.float32)
         factors = np.copysign(np.sqrt(np.abs(drawn)), drawn)
-        return iter(np.split(factors, self._ends[:-1], axis=1))
+        ends = np.cumsum([size for draws in streams for size in draws])
+        parts = iter(np.split(factors, ends[:-1], axis=1))
+        return [[next(parts) for _ in draws] for draws in streams]
 
 
 class NumpyQuantileNetwork(ActingNetwork):
@@ -368,34 +325,18 @@ class NumpyQuantileNetwork(ActingNetwork):
     ) -> None:
         super().__init__(architecture, encoder)
         self._fractions = fractions
-        self._activate = NUMPY_ACTIVATIONS[architecture.activation]
 
     def load_layers(self, arrays: Arrays) -> None:
-        activation = self._architecture.activation
-        self._psi: NumpyMlp | None = None
-        if "network.psi.layers.0.weight" in arrays:
-            self._psi = NumpyMlp(arrays, "network.psi.", activation)
-        self._norm = _norm(arrays, "network.norm")
+        self._psi = NumpyMlp(arrays, "network.psi.", self._activation, linear=False)
         self._phi = _embedded(self._fractions, arrays, "network.phi.")  # [K, size]
-        self._f = NumpyMlp(arrays, "network.f.", activation)
+        self._f = NumpyMlp(arrays, "network.f.", self._activation)
 
-    def __call__(self, obs: Any) -> Rows:
-        rows = self._embedded(obs)  # [N, size]
+    def outputs(self, rows: Rows) -> Rows:
+        rows = self._psi(rows)  # [N, size]
         beside = rows[:, None, :] * self._phi  # [N, K, size]
         quantiles = self._f(beside.reshape(-1, beside.shape[2]))  # [N * K, num_actions]
         means: Rows = quantiles.reshape(*beside.shape[:2], -1).mean(axis=1)
         return means
-
-    def _embedded(self, obs: Any) -> Rows:
-        """psi(s). [N, size]"""
-        rows: Rows = obs if self._encode is None else self._encode(obs)
-        if self._psi is None:
-            return rows
-        rows = self._psi(rows)
-        if self._norm is not None:
-            normalise(rows, *self._norm)
-        self._activate(rows)
-        return rows
 
 
 def _embedded(fractions: Sequence[float], arrays: Arrays, prefix: str) -> Rows:

@@ -31,10 +31,9 @@ UNFIT = {"LBFGS": "a closure that computes the loss anew", "SparseAdam": "sparse
 class Optimizer(Protocol):
     """Moves parameters; the learner's thread owns it."""
 
-    def minimize(self, loss: Tensor, grad_output: Tensor | None = None) -> Tensor | None:
+    def minimize(self, loss: Tensor) -> Tensor | None:
         """One step along the gradient of `loss`, which is asked for by these parameters alone.
 
-        Where that is no single number, `grad_output` is the derivative of the loss by it.
         Returns what `step` does.
         """
 
@@ -129,10 +128,11 @@ class Adam:
         beta_1: float = BETA_1,
         epsilon: float = EPSILON,
     ) -> None:
-        self._learning_rate = learning_rate
         self._max_grad_norm = max_grad_norm
-        self._beta_1 = beta_1
-        self._epsilon = epsilon
+        self._settings: dict[str, Any] = {
+            **{"lr": learning_rate, "beta1": beta_1, "beta2": BETA_2, "eps": epsilon},
+            **{"weight_decay": 0.0, "amsgrad": False, "maximize": False},
+        }
         self._leaves = list(parameters)
         self._parameters = [each.detach() for each in self._leaves]  # same memory, no autograd
         self._means = [torch.zeros_like(each) for each in self._parameters]
@@ -141,42 +141,21 @@ class Adam:
         self._count = torch.zeros((), device=self._parameters[0].device)
         self._steps = [self._count] * len(self._parameters)
 
-    def minimize(self, loss: Tensor, grad_output: Tensor | None = None) -> Tensor | None:
-        """One step along the gradient of `loss`, which is asked for by these parameters alone.
-
-        Where that is no single number, `grad_output` is the derivative of the loss by it.
-        Returns what `step` does.
-        """
-        gradient = torch.autograd.grad(loss, self._leaves, grad_output)
-        # The kernel walks through gradients as its parameters lie, whatever their strides say.
-        return self.step(tuple(each.contiguous() for each in gradient))
+    def minimize(self, loss: Tensor) -> Tensor | None:
+        """As `Optimizer` has it."""
+        return self.step(torch.autograd.grad(loss, self._leaves))
 
     def step(self, gradient: tuple[Tensor, ...]) -> Tensor | None:
-        """One step along `gradient`, one tensor per parameter, overwritten where it is clipped.
-
-        Returns the norm before clipping, or None where nothing is clipped.
-        """
+        """As `Optimizer` has it."""
         norm = divisor = None
         if self._max_grad_norm is not None:
             norm = total_norm(gradient)
             divisor = (norm / self._max_grad_norm).clamp(min=1.0)  # of the gradient, in the kernel
         self._count += 1
-        torch._fused_adam_(
-            self._parameters,
-            gradient,
-            self._means,
-            self._squares,
-            _NO_MAXIMA,
-            self._steps,
-            lr=self._learning_rate,
-            beta1=self._beta_1,
-            beta2=BETA_2,
-            weight_decay=0.0,
-            eps=self._epsilon,
-            amsgrad=False,
-            maximize=False,
-            grad_scale=divisor,
-        )
+        # The kernel walks through gradients as its parameters lie, whatever their strides say.
+        lying = [each.contiguous() for each in gradient]
+        averages = self._means, self._squares, _NO_MAXIMA, self._steps
+        torch._fused_adam_(self._parameters, lying, *averages, **self._settings, grad_scale=divisor)
         torch.autograd.graph.increment_version(self._parameters)  # which the kernel leaves alone
         return norm
 
@@ -205,9 +184,9 @@ class TorchOptimizer:
         self._parameters = parameters
         self._max_grad_norm = max_grad_norm
 
-    def minimize(self, loss: Tensor, grad_output: Tensor | None = None) -> Tensor | None:
+    def minimize(self, loss: Tensor) -> Tensor | None:
         """As `Optimizer` has it."""
-        return self.step(torch.autograd.grad(loss, self._parameters, grad_output))
+        return self.step(torch.autograd.grad(loss, self._parameters))
 
     def step(self, gradient: tuple[Tensor, ...]) -> Tensor | None:
         """As `Optimizer` has it; leaves `gradient` as it is."""

@@ -9,15 +9,16 @@ from __future__ import annotations
 import math
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from border_cli.nn.architecture import Architecture
+from border_cli.nn.dense import Dense, Mlp
 from border_cli.nn.features import FeatureTensors
 from border_cli.nn.matmul import products_of
-from border_cli.nn.network import ACTIVATIONS, Dense, Mlp, Torso
+from border_cli.nn.network import LearnedNetwork, torso_of
 
 
-class QuantileNetwork(nn.Module):
+class QuantileNetwork(LearnedNetwork):
     """f(psi(s) * phi(tau)); `NumpyQuantileNetwork` is its twin.
 
     The last hidden layer is f's, and all before it are psi's, as the paper has it with
@@ -34,27 +35,14 @@ class QuantileNetwork(nn.Module):
         generator: torch.Generator,
     ) -> None:
         super().__init__()
-        self.torso = Torso(architecture, generator)
+        self.torso = torso_of(architecture, generator)
         hidden = architecture.hidden
         split = len(hidden) - 1 if len(hidden) > 1 or architecture.has_encoder else len(hidden)
         sizes = [self.torso.size, *hidden[: max(split, 0)]]
-        activation, layer_norm = architecture.activation, architecture.layer_norm
         products = products_of(architecture)
-        self._activate = ACTIVATIONS[activation]
-        self.psi = self.norm = None
-        if len(sizes) > 1:
-            self.psi = Mlp(
-                sizes, generator, activation=activation, layer_norm=layer_norm, products=products
-            )
-            self.norm = nn.LayerNorm(sizes[-1]) if layer_norm else None
+        self.psi = Mlp(architecture, sizes, None, generator)
         self.phi = Dense(embedding_size, sizes[-1], generator, products=products)
-        self.f = Mlp(
-            [sizes[-1], *hidden[max(split, 0) :], num_actions],
-            generator,
-            activation=activation,
-            layer_norm=layer_norm,
-            products=products,
-        )
+        self.f = Mlp(architecture, [sizes[-1], *hidden[max(split, 0) :]], num_actions, generator)
         waves = math.pi * torch.arange(embedding_size)
         self.register_buffer("_waves", waves, persistent=False)
 
@@ -64,11 +52,8 @@ class QuantileNetwork(nn.Module):
 
     def embedded(self, features: FeatureTensors) -> Tensor:
         """psi(s). [B, size]"""
-        rows: Tensor = self.torso(features)
-        if self.psi is None:
-            return rows
-        rows = self.psi(rows)
-        return self._activate(rows if self.norm is None else self.norm(rows))
+        rows: Tensor = self.psi(self.torso(features))
+        return rows
 
     def quantiles(self, rows: Tensor, fractions: Tensor) -> Tensor:
         """psi(s) [B, size], fractions [B, N] or [1, N] -> [B, N, num_actions]"""

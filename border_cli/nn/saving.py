@@ -26,7 +26,7 @@ def copied_arrays(module: nn.Module) -> dict[str, NDArray[Any]]:
 
 
 def copied_state(state: Any) -> Any:
-    """The same dicts, lists, numbers and strings, with copies of all tensors, on the CPU."""
+    """A copy of dicts, lists, numbers and strings, whose tensors are copies on the CPU."""
     if isinstance(state, Tensor):
         return state.detach().to("cpu", copy=True)
     if isinstance(state, Mapping):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from border_cli.core.spaces import EnvSpec, allocate
@@ -33,14 +33,17 @@ class TargetDistribution(NamedTuple):
 
 
 class TDResult(NamedTuple):
-    """The TD loss of one batch, and its derivative by the outputs of the online network."""
+    """The TD loss of one batch, by its derivative by the outputs of the online network."""
 
     grad_output: Tensor  # [B, outputs]
-    loss: Tensor  # []  without the conservative part
-    q_mean: Tensor  # []  mean of Q(s, a)
     td_error: Tensor  # [B, 1]  y - Q(s, a); of distributions how far they are apart
-    conservative_gap: Tensor | None = None  # []  mean of logsumexp Q(s, ·) - Q(s, a), if weighted
+    metrics: dict[str, Tensor]  # loss, q_mean: the mean of Q(s, a), …; [] each
     target: TargetDistribution | None = None  # of atoms, before it was projected
+
+
+# From outputs for s of the online network, for s' of the target network, and, if double, for s' of
+# the online network; all [B, outputs].
+TDLoss: TypeAlias = Callable[[Tensor, Tensor, Tensor | None, TensorBatch], TDResult]
 
 
 class TensorBatches:
@@ -87,12 +90,21 @@ def tensor_obs(obs: Array) -> TensorObs:
 
 def of_action(values: Tensor, action: Tensor) -> Tensor:
     """[B, num_actions, N], [B, 1] -> [B, N]"""
-    return values.gather(1, action_index(action, values.shape[2])).squeeze(1)
+    return values.gather(1, _index(action, values)).squeeze(1)
 
 
-def action_index(action: Tensor, count: int) -> Tensor:
-    """The index of the `count` numbers of an action. [B, 1] -> [B, 1, N]"""
-    return action[:, :, None].expand(-1, 1, count)
+def by_outputs(by_action: Tensor, values: Tensor, action: Tensor) -> Tensor:
+    """The derivative by the outputs, from that by the N of them that are of the action.
+
+    [B, N], [B, num_actions, N], [B, 1] -> [B, num_actions * N]
+    """
+    grad = torch.zeros_like(values).scatter_(1, _index(action, values), by_action[:, None])
+    return grad.flatten(1)
+
+
+def _index(action: Tensor, values: Tensor) -> Tensor:
+    """[B, 1] -> [B, 1, N]"""
+    return action[:, :, None].expand(-1, 1, values.shape[2])
 
 
 def empty_batch(spec: EnvSpec, rows: int) -> Batch:
@@ -113,23 +125,12 @@ def empty_batch(spec: EnvSpec, rows: int) -> Batch:
 
 
 def _shared(batch: Batch) -> TensorBatch:
-    """Tensors that are the arrays of the batch."""
-
-    def tensor(values: NDArray[Any]) -> Tensor:
-        return torch.from_numpy(values)
-
-    def column(values: NDArray[Any]) -> Tensor:
-        """As values of Q-functions come, so that no update needs to change a shape."""
-        return tensor(values[:, None] if values.ndim == 1 else values)
-
-    return TensorBatch(
-        obs=tensor_obs(batch.obs),
-        action=column(batch.action),
-        reward=column(batch.reward),
-        discount=column(batch.discount),
-        next_obs=tensor_obs(batch.next_obs),
-        weight=column(batch.weight),
-    )
+    """Tensors that are the arrays of the batch; numbers are columns, as Q-functions give them."""
+    numbers = batch.action, batch.reward, batch.discount, batch.weight
+    columns = (each[:, None] if each.ndim == 1 else each for each in numbers)
+    action, reward, discount, weight = map(torch.from_numpy, columns)
+    obs, next_obs = tensor_obs(batch.obs), tensor_obs(batch.next_obs)
+    return TensorBatch(obs, action, reward, discount, next_obs, weight)
 
 
 def _leaves(batch: TensorBatch) -> list[Tensor]:
@@ -137,13 +138,3 @@ def _leaves(batch: TensorBatch) -> list[Tensor]:
     for each in batch:
         leaves += each.values() if isinstance(each, dict) else [each]
     return leaves
-
-
-def conservative_gap(q: Tensor, action: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean of weight * (logsumexp Q(s, ·) - Q(s, a)), and its derivative by Q. [], [B, num_actions]
-
-    CQL(H), equation 4 of Kumar et al. 2020, for Discrete actions; see `agent/cql.py`.
-    """
-    row_weight = weight / len(q)  # [B, 1]
-    gap = torch.sum(row_weight * (q.logsumexp(1, keepdim=True) - q.gather(1, action)))
-    return gap, (row_weight * q.softmax(1)).scatter_add_(1, action, -row_weight)

@@ -1,4 +1,4 @@
-"""What stands before dense layers, for actors: the learner's own modules in inference mode.
+"""Encoders of actors in torch: the learner's own modules in inference mode.
 
 So act users' networks and the ResNet, which have no twin in numpy.
 """
@@ -15,7 +15,7 @@ from torch import nn
 from border_cli.core.types import map_array
 from border_cli.nn.architecture import Architecture
 from border_cli.nn.features import Features
-from border_cli.nn.network import Torso
+from border_cli.nn.network import torso_of
 from border_cli.nn.numpy_network import Arrays, Rows
 from border_cli.nn.tensor_batch import tensor_obs
 
@@ -25,7 +25,7 @@ class TorchEncoder:
 
     def __init__(self, architecture: Architecture, *, normalize: bool) -> None:
         self._features = Features(architecture, normalize=normalize)
-        self._torso = Torso(architecture, torch.Generator())
+        self._torso = torso_of(architecture, torch.Generator())
         named = {"features": self._features, "network": nn.ModuleDict({"torso": self._torso})}
         whole = nn.ModuleDict(named).eval()
         # The memory of its weights: what it loads is read-only, of which torch warns.

@@ -19,10 +19,23 @@ from border_cli.core.spaces import allocate
 from border_cli.core.types import map_array
 from border_cli.errors import ConfigError, place_of
 from border_cli.nn.architecture import Architecture
-from border_cli.nn.features import TensorObs
+from border_cli.nn.features import FeatureTensors, TensorObs, Torso
 from border_cli.nn.tensor_batch import tensor_obs
 
 ROWS = 2  # of the observation that it is tried on: of one, BatchNorm and `squeeze` show nothing
+
+
+class UserTorso(Torso):
+    """A user's network, which maps all of an observation to features."""
+
+    def __init__(self, architecture: Architecture, generator: torch.Generator) -> None:
+        network, size = build_user_network(architecture, generator)
+        super().__init__(size)
+        self.network = network
+
+    def forward(self, features: FeatureTensors) -> Tensor:
+        rows: Tensor = self.network(features)
+        return rows
 
 
 def build_user_network(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,9 @@ import pytest
 import torch
 from oracle import by_row, rlax
 
-from border_cli.agent.c51 import CHECKS, SupportCheck, mass_beyond, project, td_loss
+from border_cli.agent import discrete_cql
+from border_cli.agent.c51 import project, td_loss
+from border_cli.agent.support import CHECKS, SupportCheck, mass_beyond
 from border_cli.nn.tensor_batch import TargetDistribution, TensorBatch
 
 ROWS, ACTIONS, N = 12, 3, 7
@@ -75,7 +78,7 @@ def test_the_loss_is_that_of_rlax(double: bool):
     online = logits["next_outputs_online"] if double else None
     found = td_loss(logits["outputs"], logits["next_outputs"], online, batch, atoms=ATOMS)
     expected = (batch.weight.squeeze(1).numpy() * rows).mean()
-    assert float(found.loss) == pytest.approx(expected, rel=1e-6)
+    assert float(found.metrics["loss"]) == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6])
@@ -84,14 +87,16 @@ def test_the_slope_is_the_derivative_of_the_loss(alpha: float):
     logits, batch = draw(2)
     step = 1e-6
 
+    formula = partial(td_loss, atoms=ATOMS)
+    if alpha:
+        formula = partial(discrete_cql.td_loss, td_loss=formula, weight=alpha, atoms=ATOMS)
+
     def at(outputs: torch.Tensor) -> Any:
-        return td_loss(
-            outputs, logits["next_outputs"], None, batch, atoms=ATOMS, conservative_weight=alpha
-        )
+        return formula(outputs, logits["next_outputs"], None, batch)
 
     def total(outputs: torch.Tensor) -> float:
-        found = at(outputs)
-        return float(found.loss + (alpha * found.conservative_gap if alpha else 0))
+        metrics = at(outputs).metrics
+        return float(metrics["loss"] + alpha * metrics.get("conservative_gap", 0))
 
     grad_output = at(logits["outputs"]).grad_output
     for row in range(3):
@@ -114,12 +119,12 @@ def test_the_error_is_the_divergence_from_the_target():
     )  # fmt: skip
     found = td_loss(torch.log(torch.tensor([[0.75, 0.25]])), even, None, batch, atoms=atoms)
     assert found.td_error.item() == pytest.approx(0, abs=1e-7)
-    assert found.q_mean.item() == pytest.approx(0.25)
+    assert found.metrics["q_mean"].item() == pytest.approx(0.25)
     np.testing.assert_allclose(found.grad_output, np.zeros((1, 2)), atol=1e-7)
     found = td_loss(even, sure, None, batch._replace(discount=column), atoms=atoms)
     # 1.25 is beyond the last atom, so that m = (0, 1), where p = (1/2, 1/2)
     assert found.td_error.item() == pytest.approx(np.log(2))
-    assert found.loss.item() == pytest.approx(np.log(2) / 2)
+    assert found.metrics["loss"].item() == pytest.approx(np.log(2) / 2)
     np.testing.assert_allclose(found.grad_output, [[0.25, -0.25]], rtol=1e-6)
 
 

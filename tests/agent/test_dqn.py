@@ -246,10 +246,9 @@ def test_each_update_draws_noise_for_each_of_its_passes(spec, make_batch):
     assert float(agent.update(batch).metrics["loss"]) != first
     agent.load_state_dict(state)
     assert float(agent.update(batch).metrics["loss"]) == first
-    noise = agent.pass_noise()
-    assert noise is not None
-    assert noise.shape == (3, agent.online.draws)  # type: ignore[union-attr]
-    assert len({each.tobytes() for each in noise.numpy()}) == 3
+    noises = [each.numpy() for (each,) in agent.noises(batch)]
+    assert [each.shape for each in noises] == [(agent.online.draws,)] * 3  # type: ignore[union-attr]
+    assert len({each.tobytes() for each in noises}) == 3
 
 
 def test_three_draws_serve_three_passes(spec, make_batch, monkeypatch):
@@ -264,8 +263,7 @@ def test_three_draws_serve_three_passes(spec, make_batch, monkeypatch):
         seen.update(
             outputs=outputs, next_outputs=next_outputs, next_outputs_online=next_outputs_online
         )
-        zero = torch.zeros(())
-        return TDResult(torch.zeros_like(outputs), zero, zero, torch.zeros(8, 1))
+        return TDResult(torch.zeros_like(outputs), torch.zeros(8, 1), {})
 
     agent.td_loss = td_loss  # type: ignore[assignment]
     obs, next_obs = (torch.from_numpy(each) for each in (batch.obs, batch.next_obs))

@@ -23,7 +23,7 @@ from quantiles import (
 from sampling import sampled
 
 from border_cli.agent.config import IqnConfig
-from border_cli.agent.iqn import Iqn, iqn_loss
+from border_cli.agent.iqn import Iqn, iqn_td
 from border_cli.core.spaces import BoxSpace, EnvSpec
 from border_cli.nn.architecture import Architecture
 from border_cli.nn.network import target_of
@@ -58,9 +58,7 @@ def iqn(spec: EnvSpec, seed: int = 0, **settings: Any) -> Iqn:
 def test_the_loss_is_that_of_rlax(kappa: float, double: bool):
     batch, (drawn, for_target) = drawn_rows(0, ROWS, INPUTS, ACTIONS), drawn_fractions()
     online, target = network(0), target_of(network(1))
-    given, found = iqn_loss(
-        online, target, batch, drawn, for_target, ACTING, double=double, kappa=kappa
-    )
+    _, found = iqn_td(online, target, batch, drawn, for_target, ACTING, double=double, kappa=kappa)
     chooser = (online if double else target)(batch.next_obs, ACTING)
     rows = by_row(
         rlax.quantile_q_learning,
@@ -69,8 +67,7 @@ def test_the_loss_is_that_of_rlax(kappa: float, double: bool):
         huber_param=kappa,
     )  # [B]
     expected = np.mean(batch.weight[:, 0].numpy() * rows) / kappa
-    assert found.loss.item() == pytest.approx(expected, rel=1e-12)
-    assert torch.equal(given, online(batch.obs, drawn)[range(ROWS), :, batch.action[:, 0]])
+    assert found.metrics["loss"].item() == pytest.approx(expected, rel=1e-12)
 
 
 def test_the_priority_of_a_row_is_how_far_its_quantiles_are_from_those_of_its_target(
@@ -93,13 +90,12 @@ def test_the_gradient_is_that_of_finite_differences():
     online, target = network(2), target_of(network(3))
 
     def found() -> Any:
-        return iqn_loss(online, target, batch, drawn, for_target, ACTING, double=False, kappa=0.7)
+        return iqn_td(online, target, batch, drawn, for_target, ACTING, double=False, kappa=0.7)
 
-    given, regression = found()
-    weights = list(online.parameters())
-    gradient = torch.autograd.grad(given, weights, regression.grad_output)
+    kept, result = found()
+    gradient = online.backward(kept, result.grad_output)
     flat = torch.cat([each.reshape(-1) for each in gradient])
-    numeric = numeric_gradient(lambda: found()[1].loss, weights)
+    numeric = numeric_gradient(lambda: found()[1].metrics["loss"], list(online.parameters()))
     np.testing.assert_allclose(flat, numeric, rtol=1e-6, atol=1e-8)
 
 

@@ -19,12 +19,13 @@ from torch import Tensor, nn
 from border_cli.core.spaces import BoxSpace
 from border_cli.nn import matmul
 from border_cli.nn.architecture import Architecture
+from border_cli.nn.dense import deltas, forward, gradient_of, linear
 from border_cli.nn.device import learner_thread
 from border_cli.nn.ensemble import Critics
 from border_cli.nn.matmul import (
     BFLOAT16,
+    MKL,
     ONE_DNN,
-    TORCH,
     OneDnnProducts,
     Processor,
     chosen_matmul,
@@ -34,15 +35,7 @@ from border_cli.nn.matmul import (
     products_of,
     rounds_convolutions,
 )
-from border_cli.nn.network import (
-    Network,
-    backward,
-    forward,
-    linear,
-    polyak_update,
-    target_of,
-    without_gradient,
-)
+from border_cli.nn.network import Network, polyak_update, target_of, without_gradient
 from border_cli.nn.optimizer import Adam
 from border_cli.nn.quantile_network import QuantileNetwork
 from border_cli.nn.value_network import ValueNetwork
@@ -63,9 +56,10 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, ...]]]:
     """The shapes of oneDNN's products."""
     found: list[tuple[int, ...]] = []
 
-    def counting(self: OneDnnProducts, rows: Tensor, weight: Tensor, *rest: Any) -> Tensor:
-        found.append((*rows.shape, weight.shape[0]))
-        return product(self, rows, weight, *rest)
+    def counting(self: OneDnnProducts, left: Tensor, right: Tensor, *rest: Any) -> Tensor:
+        if self.suit(left, right):
+            found.append((*left.shape, right.shape[1]))
+        return product(self, left, right, *rest)
 
     product = OneDnnProducts.product
     monkeypatch.setattr(OneDnnProducts, "product", counting)
@@ -76,21 +70,25 @@ def error(found: Tensor, exact: Tensor) -> float:
     return (found.double() - exact).abs().max().item()
 
 
-@pytest.mark.parametrize("name", ["affine", "affine_relu", "grad_input", "grad_weight"])
+@pytest.mark.parametrize("name", ["affine", "affine and ReLU", "by inputs", "by weights"])
 @pytest.mark.parametrize(("rows", "size"), sampled([(64, 256), (256, 256), (700, 63)], every=2))
 def test_products_are_as_exact_as_torchs(
     name: str, rows: int, size: int, calls: list[tuple[int, ...]]
 ) -> None:
     inputs, weight, bias = normal(rows, size), normal(size + 1, size, seed=1), normal(size + 1)
     grad_output = normal(rows, size + 1, seed=2)
-    operands = {
-        "grad_input": (grad_output, weight),
-        "grad_weight": (grad_output, inputs),
-    }.get(name, (inputs, weight, bias))
-    exact = getattr(TORCH, name)(*(each.double() for each in operands))
-    theirs = error(getattr(TORCH, name)(*operands), exact)
+    given: dict[str, tuple[Any, ...]] = {
+        "affine": (inputs, weight.t(), bias),
+        "affine and ReLU": (inputs, weight.t(), bias, "relu"),
+        "by inputs": (grad_output, weight),
+        "by weights": (grad_output.t(), inputs),
+    }
+    operands = given[name]
+    doubled = (each.double() if isinstance(each, Tensor) else each for each in operands)
+    exact = MKL.product(*doubled)
+    theirs = error(MKL.product(*operands), exact)
     one_ulp = 2**-23 * exact.abs().max().item()  # of the largest, which either rounds
-    assert error(getattr(ONE_DNN, name)(*operands), exact) <= 2 * theirs + one_ulp
+    assert error(ONE_DNN.product(*operands), exact) <= 2 * theirs + one_ulp
     assert len(calls) == 1
 
 
@@ -98,7 +96,7 @@ def test_rows_may_have_more_than_one_dimension(calls: list[tuple[int, ...]]) -> 
     rows, weight, bias = normal(8, 32, 64), normal(128, 64), normal(128)
     found = linear(rows, weight, bias, ONE_DNN)
     assert found.shape == (8, 32, 128)
-    torch.testing.assert_close(found, linear(rows, weight, bias, TORCH))
+    torch.testing.assert_close(found, linear(rows, weight, bias, MKL))
     assert calls == [(256, 64, 128)]
 
 
@@ -116,8 +114,9 @@ UNFIT: dict[str, Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]] = {
 def test_what_does_not_fit_is_torchs(case: str, calls: list[tuple[int, ...]]) -> None:
     rows, weight = UNFIT[case](normal(128, 256), normal(256, 256, seed=1))
     bias = torch.ones(256, dtype=rows.dtype)
-    assert torch.equal(ONE_DNN.affine(rows, weight, bias), TORCH.affine(rows, weight, bias))
-    assert torch.equal(linear(rows, weight, bias, ONE_DNN), linear(rows, weight, bias, TORCH))
+    operands = rows, weight.t(), bias
+    assert torch.equal(ONE_DNN.product(*operands), MKL.product(*operands))
+    assert torch.equal(linear(rows, weight, bias, ONE_DNN), linear(rows, weight, bias, MKL))
     assert calls == []
 
 
@@ -184,9 +183,11 @@ def test_only_the_gradients_that_are_asked_for_are_computed(calls: list[tuple[in
 def test_the_written_out_gradient_is_that_of_autograd(calls: list[tuple[int, ...]]) -> None:
     made = Network(ARCHITECTURE, 3, generator())
     rows, grad_output = normal(ROWS, 17), normal(ROWS, 3, seed=1)
-    layers = made.mlp.layers_in_memory()
-    inputs = forward(layers, rows, ONE_DNN)
-    found, _ = backward(layers, inputs, grad_output, ONE_DNN)
+    layers = made.mlp.memory
+    with torch.no_grad():
+        inputs = forward(layers, rows, ONE_DNN)
+        by_sums = deltas(layers, inputs, grad_output, ONE_DNN)
+        found = gradient_of(by_sums, inputs, ONE_DNN)
     assert len(calls) == 3
     wanted = torch.autograd.grad(made(rows), list(made.parameters()), grad_output)
     for ours, theirs in zip(found, wanted, strict=True):
@@ -276,7 +277,7 @@ def test_bfloat16_is_only_for_medium(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(matmul, "has_bfloat16", lambda: True)
     assert products_of(MEDIUM) is BFLOAT16
     assert products_of(replace(MEDIUM, matmul_precision=MatmulPrecision.high)) is ONE_DNN
-    assert products_of(replace(MEDIUM, matmul=Matmul.mkl)) is TORCH
+    assert products_of(replace(MEDIUM, matmul=Matmul.mkl)) is MKL
     assert rounds_convolutions(replace(MEDIUM, matmul=Matmul.mkl))
     assert not rounds_convolutions(replace(MEDIUM, matmul_precision=MatmulPrecision.high))
     monkeypatch.setattr(matmul, "has_bfloat16", lambda: False)
@@ -336,4 +337,4 @@ def test_without_onednn_a_run_says_so_and_goes_on(
         assert chosen_matmul(Matmul.auto, "onednn") == Matmul.mkl
     assert "has no oneDNN here; using mkl" in caplog.text
     assert preferred(AMD) == Matmul.mkl
-    assert products_of(replace(ARCHITECTURE, matmul=Matmul.onednn)) is TORCH
+    assert products_of(replace(ARCHITECTURE, matmul=Matmul.onednn)) is MKL

@@ -19,9 +19,10 @@ from border_cli.nn.architecture import (
     Activation,
     Architecture,
 )
+from border_cli.nn.dense import Mlp
 from border_cli.nn.encoding import encode, encoded_size
-from border_cli.nn.features import Features
-from border_cli.nn.network import Mlp, Network, polyak_update, target_of, without_gradient
+from border_cli.nn.features import Features, Torso
+from border_cli.nn.network import Network, polyak_update, target_of, without_gradient
 from border_cli.nn.numpy_network import NumpyMlp, NumpyNetwork
 from border_cli.nn.saving import copied_arrays
 from border_cli.nn.tensor_batch import tensor_obs
@@ -184,7 +185,7 @@ def test_small_images_get_small_networks_and_each_of_several_its_own():
 
 def test_mlp_takes_pixels_as_numbers():
     network = Network(Architecture(pixels(3, 40, 44), kind="mlp"), 2, seeded())
-    assert not network.torso.images
+    assert type(network.torso) is Torso
     assert network.torso.size == 3 * 40 * 44
 
 
@@ -290,7 +291,7 @@ def test_the_last_layer_is_drawn_from_the_bound_that_is_asked_for():
 
 
 def mlp(seed: int) -> Mlp:
-    return Mlp([100, 50, 3], torch.Generator().manual_seed(seed))
+    return Mlp(Architecture(numbers(100)), [100, 50], 3, torch.Generator().manual_seed(seed))
 
 
 def flat(network: Mlp) -> torch.Tensor:
@@ -314,7 +315,7 @@ def test_first_weights_fill_the_range_of_one_over_the_root_of_the_inputs():
 
 
 def test_values_worked_by_hand():
-    network = Mlp([1, 2, 1], torch.Generator())
+    network = Mlp(Architecture(numbers(1)), [1, 2], 1, torch.Generator())
     network.load_state_dict(
         {
             "layers.0.weight": torch.tensor([[1.0], [-1.0]]),

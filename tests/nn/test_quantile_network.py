@@ -113,14 +113,14 @@ def test_the_last_hidden_layer_stands_behind_the_product():
     }
 
     def layers(mlp: Any) -> list[tuple[int, int]]:
-        return [] if mlp is None else [tuple(each.weight.T.shape) for each in mlp.layers]
+        return [tuple(each.weight.T.shape) for each in mlp.layers]
 
     for hidden, (psi, f, size) in shapes.items():
         ours = network(Architecture(NUMBERS, hidden=hidden))
         assert (layers(ours.psi), layers(ours.f)) == (psi, f)
         assert tuple(ours.phi.weight.shape) == (size, 5)
     pixels = network(Architecture(IMAGE, hidden=(8,)))
-    assert pixels.psi is None
+    assert layers(pixels.psi) == []
     assert layers(pixels.f) == [(pixels.torso.size, 8), (8, 2)]
 
 

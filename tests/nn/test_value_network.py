@@ -10,10 +10,12 @@ import torch
 
 from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, Space
 from border_cli.nn.architecture import Activation, Architecture
+from border_cli.nn.dense import NoisyDense
 from border_cli.nn.features import Features
+from border_cli.nn.matmul import MKL
 from border_cli.nn.numpy_network import NumpyValueNetwork
 from border_cli.nn.saving import copied_arrays
-from border_cli.nn.value_network import NoisyDense, ValueNetwork, factors
+from border_cli.nn.value_network import ValueNetwork, factors
 
 
 def box(size: int) -> BoxSpace:
@@ -45,7 +47,7 @@ def test_factors_are_signed_roots():
 
 
 def test_a_noisy_layer_by_hand():
-    layer = NoisyDense(2, 1, torch.Generator(), std=0.5)
+    layer = NoisyDense(2, 1, torch.Generator(), std=0.5, products=MKL)
     layer.load_state_dict(
         {
             "weight": torch.tensor([[1.0, 2.0]]),
@@ -62,7 +64,7 @@ def test_a_noisy_layer_by_hand():
 
 
 def test_a_noisy_layer_begins_as_the_paper_says():
-    layer = NoisyDense(100, 50, torch.Generator().manual_seed(1), std=0.5)
+    layer = NoisyDense(100, 50, torch.Generator().manual_seed(1), std=0.5, products=MKL)
     for mean in (layer.weight, layer.bias):
         assert 0.08 < float(mean.detach().abs().max()) <= 0.1
     for std in (layer.weight_std, layer.bias_std):
@@ -73,11 +75,11 @@ def test_dueling_values_are_a_value_and_what_actions_add_to_it():
     """Q(s, a) = V(s) + A(s, a) - mean A(s, ·), with V = 2 h + 1 and A = (h, 0, -4 h)."""
     _, made = network(box(1), (1,), dueling=True)
     state = {name: torch.zeros_like(each) for name, each in made.state_dict().items()}
-    state["value.hidden.0.dense.weight"][:] = 1
-    state["advantage.hidden.0.dense.weight"][:] = 1
-    state["value.last.weight"][:] = 2
-    state["value.last.bias"][:] = 1
-    state["advantage.last.weight"][:] = torch.tensor([[1.0], [0.0], [-4.0]])
+    state["value.layers.0.weight"][:] = 1
+    state["advantage.layers.0.weight"][:] = 1
+    state["value.layers.1.weight"][:] = 2
+    state["value.layers.1.bias"][:] = 1
+    state["advantage.layers.1.weight"][:] = torch.tensor([[1.0], [0.0], [-4.0]])
     made.load_state_dict(state)
     assert made(torch.tensor([[3.0], [-3.0]])).tolist() == [[7 + 6, 7 + 3, 7 - 9], [1, 1, 1]]
 
@@ -87,7 +89,7 @@ def test_each_stream_has_a_last_hidden_layer_of_its_own(hidden, shared: int, own
     _, made = network(box(2), hidden, dueling=True)
     assert made.value is not None
     streams = made.shared, made.value, made.advantage
-    assert [len(each.hidden) for each in streams] == [shared, own, own]
+    assert [len(each.layers) for each in streams] == [shared, own + 1, own + 1]
     assert made(torch.zeros(4, 2)).shape == (4, 3)
 
 
@@ -96,7 +98,7 @@ def test_atoms_of_actions_are_centred_each_by_itself():
     rows = torch.randn(5, 2, generator=torch.Generator().manual_seed(1))
     outputs = made(rows)
     assert outputs.shape == (5, 12)
-    value = made.value(made.shared(rows, iter([None])), iter([None] * 2))
+    value = made.value(made.shared(rows))
     torch.testing.assert_close(outputs.view(5, 3, 4).mean(1), value)
 
 
@@ -169,4 +171,4 @@ def test_one_seed_gives_one_network_and_leaves_the_global_generator_still():
     )
     assert torch.equal(torch.get_rng_state(), before)
     assert all(torch.equal(first[name], same[name]) for name in first)
-    assert not torch.equal(first["value.last.weight"], other["value.last.weight"])
+    assert not torch.equal(first["value.layers.1.weight"], other["value.layers.1.weight"])

@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import torch
 
+from border_cli.agent.dqn import ValueAgent
 from border_cli.core.spaces import Space
 from border_cli.nn.architecture import Architecture
-from border_cli.nn.network import Network
+from border_cli.nn.dense import Gradient
+from border_cli.nn.network import LearnedNetwork, Network
+from border_cli.nn.tensor_batch import TDLoss, TDResult, TensorBatch
 
 
 def q_network(space: Space, hidden: Sequence[int], num_actions: int, seed: int) -> Network:
     """Q(s, ·) with weights of this seed."""
     generator = torch.Generator().manual_seed(seed)
     return Network(Architecture(space, hidden=tuple(hidden)), num_actions, generator)
+
+
+def td_of(
+    online: LearnedNetwork, target: Any, batch: TensorBatch, td_loss: TDLoss, *, double: bool
+) -> tuple[Gradient, TDResult]:
+    """The gradient and the loss of an agent with these networks."""
+    config = SimpleNamespace(double=double)
+    agent: Any = SimpleNamespace(online=online, target=target, td_loss=td_loss, config=config)
+    kept, found = ValueAgent.td(agent, batch, ((), (), ()))
+    return online.backward(kept, found.grad_output), found

@@ -9,9 +9,9 @@ import math
 from functools import partial
 from typing import ClassVar
 
-from border_cli.agent.dqn import Dqn, TDLoss
+from border_cli.agent.dqn import Dqn
 from border_cli.core.spaces import EnvSpec
-from border_cli.nn.tensor_batch import TDResult, TensorBatch
+from border_cli.nn.tensor_batch import TDLoss, TDResult, TensorBatch
 from torch import Tensor
 
 from my_experiments.config import MellowDqnConfig
