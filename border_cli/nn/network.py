@@ -85,7 +85,7 @@ class Network(LearnedNetwork):
         if torch.is_grad_enabled():  # the block is spared where it is off: it takes 3 µs
             with torch.no_grad():
                 return self.keeping(*given)
-        inputs = forward(self._layers, *given, self._products)
+        inputs = forward(self._layers, given[0], self._products)
         return inputs[-1], inputs
 
     def backward(self, kept: Kept, grad_output: Tensor) -> Gradient:
