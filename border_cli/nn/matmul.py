@@ -33,7 +33,7 @@ class Products:
     """Torch's own products of matrices, on any device."""
 
     def suit(self, left: Tensor, right: Tensor) -> bool:  # noqa: ARG002
-        """Whether they compute this product faster than torch's autograd does."""
+        """Whether they compute a product of so many rows faster than torch's autograd does."""
         return False
 
     def product(
@@ -58,7 +58,7 @@ class OneDnnProducts(Products):
 
     def suit(self, left: Tensor, right: Tensor) -> bool:
         return (
-            left.numel() * right.shape[1] >= WORTHWHILE
+            left.shape[0] * right.shape[0] * right.shape[1] >= WORTHWHILE
             and left.dtype is torch.float32
             and left.is_cpu
             and not torch.compiler.is_compiling()  # which has products of its own
