@@ -44,6 +44,7 @@ border-plot: plots runs with 95 % intervals over seeds.
                          default: env_steps (opt_steps for offline runs)
   --where CONDITIONS     only runs that meet all of them, such as 'status=done agent=sac'; see
                          border-runs --help
+  --failed               also runs that have failed
   --hold                 runs that ended early keep their last value; by default only those do that
                          reached trainer.stop_at_score, and a curve ends with its first other run
   --reference ENV=RANDOM:EXPERT
@@ -82,6 +83,7 @@ def read_request(typed: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--x", choices=("env_steps", "opt_steps", "time_s"))
     parser.add_argument("--y", default="eval/return")
     parser.add_argument("--where", default="")
+    parser.add_argument("--failed", action="store_true")
     parser.add_argument("--hold", action="store_true")
     parser.add_argument("--reference", action="append", type=_reference, default=[])
     parser.add_argument("--csv", choices=("curves", "scores", "improvement", "profile"))
@@ -126,7 +128,8 @@ def _run(typed: Sequence[str], _: EarlySignals) -> None:
     from border_cli.cli.plotted import show, write
 
     references = dict(asked.reference)
-    found = grouped(_runs(asked), by=asked.by, x=asked.x, y=asked.y, references=references)
+    runs, left_out = _runs(asked)
+    found = grouped(runs, by=asked.by, x=asked.x, y=asked.y, references=references)
     plotted = report(
         found.curves,
         by=found.by,
@@ -134,7 +137,7 @@ def _run(typed: Sequence[str], _: EarlySignals) -> None:
         y=asked.y,
         stat=asked.stat,
         hold=asked.hold,
-        notes=found.warnings,
+        notes=[*left_out, *found.warnings],
     )
     for path in asked.out:
         write(path, plotted, asked.csv)
@@ -143,7 +146,8 @@ def _run(typed: Sequence[str], _: EarlySignals) -> None:
         complain(NAME, f"warning: {each}")
 
 
-def _runs(asked: argparse.Namespace) -> list[Run]:
+def _runs(asked: argparse.Namespace) -> tuple[list[Run], list[str]]:
+    """The runs that are drawn, and a line about failed ones that are not."""
     from border_cli.analysis.listing import row_of, where
     from border_cli.analysis.load import load_runs
 
@@ -153,4 +157,11 @@ def _runs(asked: argparse.Namespace) -> list[Run]:
     rows = where([row_of(run, time.time()) for run in runs], asked.where)
     if not rows:
         raise CheckpointError(f"none of {counted(len(runs), 'run')} meets {asked.where}")
-    return [row.run for row in rows if row.run is not None]
+    met = [row.run for row in rows if row.run is not None]
+    drawn = [run for run in met if asked.failed or run.status != "failed"]
+    if not drawn:
+        raise CheckpointError(f"{counted(len(met), 'run')}, all failed; --failed shows them")
+    if len(drawn) == len(met):
+        return drawn, []
+    failed = counted(len(met) - len(drawn), "failed run")
+    return drawn, [f"{failed} left out; --failed shows them"]

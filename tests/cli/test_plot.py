@@ -58,6 +58,21 @@ def test_warnings_go_to_standard_error(tmp_path: Path, capsys: pytest.CaptureFix
     assert "border-plot: warning: unequal budgets on cartpole: 100 to 200 env steps" in err
 
 
+def test_failed_runs_are_counted_and_drawn_only_when_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for seed, status in enumerate(("done", "done", "failed")):
+        evaluated_run(tmp_path / str(seed), [1.0, 2.0], seed=seed, status=status)
+    main([str(tmp_path)])
+    assert "border-plot: warning: 1 failed run left out; --failed" in capsys.readouterr().err
+    main([str(tmp_path), "--failed", "--csv", "scores", "--out", str(tmp_path / "scores.csv")])
+    assert capsys.readouterr().err == ""
+    assert ",3," in (tmp_path / "scores.csv").read_text(encoding="utf-8")
+    with pytest.raises(SystemExit, match="2"):
+        main([str(tmp_path / "2")])
+    assert "1 run, all failed; --failed shows them" in capsys.readouterr().err
+
+
 def test_references_give_normalised_scores_over_environments(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
