@@ -27,7 +27,8 @@ border-init: writes a small repository for experiments of your own.
 
   DIR                              a new or empty directory; hidden files, such as .git and .venv,
                                    may be in it. Nothing is ever overwritten
-  name=PACKAGE                     name of its Python package; default: the name of DIR
+  name=PACKAGE                     name of its Python package; default: the name of DIR, with
+                                   underscores for hyphens
   --version, --help
 
 What is written
@@ -56,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 def _run(typed: Sequence[str], signals: EarlySignals) -> None:
     del signals  # it takes no time
     folder, values = read_pairs(typed, {"name": text}, flags=(), place="directory")
-    name = values.get("name", folder.resolve().name)
+    name = values.get("name", folder.resolve().name.replace("-", "_"))
     _refuse_name(name, folder)
     with reachable(ConfigError):
         _refuse_occupied(folder)

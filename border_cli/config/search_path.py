@@ -74,6 +74,8 @@ def _plugin_folders() -> list[str]:
             folder = entry.load()()
         except Exception as error:
             reason = str(error) if isinstance(error, ConfigError) else place_of(error)
+            if isinstance(error, ModuleNotFoundError) and error.name == entry.module:
+                reason += f"; {PROJECT} names it, under [project.entry-points]: is it renamed?"
             raise ConfigError(
                 f"the plug-in {entry.name!r} ({entry.value}) failed: {reason}"
             ) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from collections.abc import Callable
@@ -73,6 +74,12 @@ def test_an_installed_plugin_registers_and_brings_a_folder(folder: Path, write: 
 def test_a_plugin_that_fails_is_named(folder: Path, write: Write) -> None:
     install_plugin(folder, write, "def register():\n    raise KeyError('x')\n")
     said = rf"plug-in 'own' \(own_plugin:register\) failed: {folder}/own_plugin.py:2: KeyError: 'x'"
+    with pytest.raises(ConfigError, match=said):
+        compose()
+    (folder / "own_plugin.py").unlink()
+    del sys.modules["own_plugin"]
+    importlib.invalidate_caches()
+    said = "No module named 'own_plugin'; pyproject.toml names it"
     with pytest.raises(ConfigError, match=said):
         compose()
 
