@@ -120,7 +120,7 @@ def _readable(runs: Iterable[Run], y: str, warnings: list[str]) -> Iterator[_Mea
     for run in runs:
         try:
             _ = run.settings
-            yield _Measured(run, *run.metric(y))
+            yield _Measured(run, *run.points(y))
         except CheckpointError as error:
             warnings.append(f"left out: {error}")
 
@@ -189,9 +189,9 @@ def _curve(
     references: Mapping[str, Reference],
 ) -> RunCurve:
     run = measured.run
-    at, values = (measured.env_steps, measured.values) if x == "env_steps" else run.metric(y, x)
+    at, values = (measured.env_steps, measured.values) if x == "env_steps" else run.points(y, x)
     unit = "opt_steps" if measured.offline or x == "opt_steps" else "env_steps"
-    steps = measured.env_steps if unit == "env_steps" else run.metric(y, unit)[0]
+    steps = measured.env_steps if unit == "env_steps" else run.points(y, unit)[0]
     score = float(values[-1])
     # In the order of x; of equal ones the last
     at, last = np.unique(at[::-1], return_index=True)
@@ -214,7 +214,7 @@ def _normalized(
     if measured.env in references:
         low, high = references[measured.env]
         return 100 * (score - low) / (high - low)
-    recorded = measured.run.metric(NORMALIZED)[1]
+    recorded = measured.run.points(NORMALIZED)[1]
     return float(recorded[-1]) if len(recorded) else None
 
 

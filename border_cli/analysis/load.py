@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 POSITIONS = ("opt_steps", "env_steps", "time_s")  # of a row of metrics
+NEAR = 0.9  # from here on a misspelt metric; two that are recorded apart are less alike
 _NUMBER = re.compile(r"(\d+)")
 _OWN_FOLDER = re.compile("|".join(RUN.folders))  # of a run, without runs in it
 
@@ -94,7 +96,20 @@ class Run:
         """The recorded values of one metric, [n], and where each was recorded, [n].
 
         `x` is env_steps, opt_steps or time_s. Both are empty where the run has not recorded it.
+        Raises `ConfigError` for a name that is nearly that of a recorded one.
         """
+        found = self.points(name, x)
+        if not found[1].size:
+            # Another actor's metric is no misspelt one
+            words = [each for each in self.metrics() if _words(each) != _words(name)]
+            if near := get_close_matches(name, words, 1, NEAR):
+                raise ConfigError(f"{self.folder} has no metric {name!r}, did you mean {near[0]}?")
+        return found
+
+    def points(
+        self, name: str, x: str = "env_steps"
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Positions and values of one metric, [n] each, whatever its name."""
         import numpy as np
 
         if x not in POSITIONS:
@@ -170,6 +185,10 @@ def _in_order(path: Path) -> list[tuple[int, str]]:
     return [
         (int(part), "") if part.isdecimal() else (-1, part) for part in _NUMBER.split(str(path))
     ]
+
+
+def _words(name: str) -> str:
+    return _NUMBER.sub("", name)
 
 
 def _figures(facts: dict[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -96,9 +97,22 @@ def test_a_metric_comes_with_its_positions(tmp_path: Path) -> None:
     np.testing.assert_array_equal(steps, [20.0, 40.0])
     np.testing.assert_array_equal(values, [7.0, 9.0])
     np.testing.assert_array_equal(run.metric("train/loss", x="time_s")[0], [0.5, 1.5])
-    assert [len(each) for each in run.metric("eval/retur")] == [0, 0]
     with pytest.raises(ConfigError, match="unknown position 'steps'"):
         run.metric("eval/return", x="steps")
+
+
+def test_a_misspelt_metric_is_refused_and_one_not_recorded_yet_is_empty(tmp_path: Path) -> None:
+    first = {**METRICS[0], "actor/0/samples_per_sec": 1.0}
+    documented = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text(encoding="utf-8")
+    names = re.findall(r"^\| `([a-z]+/[a-z_/]+)` \|", documented, re.MULTILINE)
+    assert "eval/return" in names
+    run = Run(write_run(tmp_path / "a", metrics=[first]))
+    for name in (*names, "eval/retrun", "actor/1/samples_per_sec"):
+        if name != "train/loss":
+            assert not run.metric(name)[1].size
+    run = Run(write_run(tmp_path / "b", metrics=METRICS))
+    with pytest.raises(ConfigError, match="no metric 'eval/retrun', did you mean eval/return"):
+        run.metric("eval/retrun")
 
 
 def test_a_line_that_is_still_being_written_is_left_out(tmp_path: Path) -> None:
