@@ -89,7 +89,7 @@ def run_sweep(plan: Plan) -> None:
         try:
             if plan.jobs:
                 for batch in _batches(plan):
-                    runs.launch(batch)
+                    runs.launch(sweep.numbered(batch))
             else:
                 _search(plan, sweep, runs)
         except BaseException:  # whatever it is, the table is made from the folders

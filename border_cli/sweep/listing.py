@@ -81,6 +81,11 @@ class Sweep:
         """Adds a job that a sweeper has invented."""
         add_job(self.root, sweep_job(number, overrides, str(folder.relative_to(self.root))))
 
+    def numbered(self, jobs: Sequence[Job]) -> list[Job]:
+        """Jobs with their numbers in the table."""
+        numbers = {self.root / each.folder: each.number for each in self.plan.jobs}
+        return [replace(job, number=numbers[job.folder]) for job in jobs]
+
     def label(self, overrides: Sequence[str]) -> str:
         """The overrides that tell a job from the others, as key=value."""
         return label(overrides, self._fixed)

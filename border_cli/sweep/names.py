@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import count
 from pathlib import Path
 
 from hydra.core.override_parser.types import Override
@@ -89,12 +90,13 @@ def label(overrides: Sequence[str], common: Sequence[str]) -> str:
 def sweep_job(
     number: int, overrides: Sequence[str], folder: str, *, objective: str = "best"
 ) -> SweepJob:
-    """The entry of `sweep.json`."""
+    """The entry of `sweep.json`; what holds for a whole command is no value of a job."""
+    values = dict(map(key_and_value, overrides))
     return SweepJob(
         number=number,
         overrides=tuple(overrides),
         folder=folder,
-        values=dict(map(key_and_value, overrides)),
+        values={key: value for key, value in values.items() if key not in ONE_PER_COMMAND},
         objective=objective,
     )
 
@@ -107,11 +109,13 @@ def sweep_plan(
     launcher: str,
     fixed: Sequence[str] = (),
 ) -> SweepPlan:
-    """The plan of these jobs and of those of earlier sweeps in the same directory, which come
-    behind them. `fixed`: overrides of every job, where the jobs are not known yet."""
-    folders = {each.folder for each in jobs}
-    earlier = [each for each in before.jobs if each.folder not in folders] if before else []
-    every = [*jobs, *(replace(job, number=n) for n, job in enumerate(earlier, len(jobs)))]
+    """The plan of these jobs and of those of earlier sweeps in the same directory, which keep their
+    numbers. `fixed`: overrides of every job, where the jobs are not known yet."""
+    known = {each.folder: each for each in before.jobs} if before else {}
+    new = count(1 + max((each.number for each in known.values()), default=-1))
+    numbers = [known[job.folder].number if job.folder in known else next(new) for job in jobs]
+    ours = {job.folder: replace(job, number=n) for job, n in zip(jobs, numbers, strict=True)}
+    every = list((known | ours).values())
     common = in_common([each.overrides for each in jobs]) or list(fixed)
     return SweepPlan(
         command=list(command),

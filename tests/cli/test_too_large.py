@@ -98,7 +98,7 @@ def assert_out_of_memory(folder: Path, capsys: Capture) -> None:
     assert "Traceback" not in said
     facts = facts_of(folder / "run")
     assert facts["status"] == "failed"
-    assert facts["exit_reason"].startswith("OutOfMemory: out of memory during training: ")
+    assert facts["exit_reason"].startswith("out of memory during training: ")
     assert "Traceback" in facts["traceback"]
 
 
@@ -131,7 +131,7 @@ def test_an_env_that_finds_no_memory_ends_the_run_with_a_message(
     assert f"error: out of memory {doing}" in said
     assert "Unable to allocate 71.1 PiB" in said
     assert "Settings that use memory: " in said
-    assert facts_of(folder / "run")["exit_reason"].startswith(f"OutOfMemory: out of memory {doing}")
+    assert facts_of(folder / "run")["exit_reason"].startswith(f"out of memory {doing}")
 
 
 @pytest.mark.usefixtures("hungry_agent")

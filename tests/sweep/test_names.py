@@ -91,15 +91,15 @@ def test_a_sweep_that_was_numbered_is_continued_by_its_folder() -> None:
     assert folders("seed=1,0,2", "resume=auto") == ["1", "0", "seed-2"]
 
 
-def test_the_list_keeps_the_jobs_of_earlier_commands_behind_the_new_ones() -> None:
+def test_a_second_command_keeps_numbers_and_adds_no_column_for_itself() -> None:
     note("seed=0,1")
-    made = note("seed=2,1", "resume=auto")
+    made = note("seed=2,1", "resume=auto", "quiet=true")
     assert [(job.number, job.folder) for job in made.jobs] == [
-        (0, "seed-2"),
+        (0, "seed-0"),
         (1, "seed-1"),
-        (2, "seed-0"),
+        (2, "seed-2"),
     ]
-    assert "seed" in made.swept
+    assert made.swept == ["seed"]
     assert json.loads(Path("S/sweep.json").read_text())["common"] == ["env=cartpole", "run_dir=S"]
 
 
