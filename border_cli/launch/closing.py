@@ -51,7 +51,8 @@ def print_closing(
     if any((run_dir / each).exists() for each in ("best", "checkpoints/latest")):
         commands.append(f"{shell_command('border-eval')} {quoted}")
     if any(run_dir.glob("events.out.tfevents.*")):
-        commands.append(f"{shell_command('tensorboard')} --logdir {quoted}")
+        above = shlex.quote(str(shortest(run_dir.parent)))  # HParams has no scores of one run
+        commands.append(f"{shell_command('tensorboard')} --logdir {above}")
     if intact and facts.get("status") in UNFINISHED and resumable(run_dir):
         commands.append(resume_run(run_dir))
     lines = [("bottleneck", facts["bottleneck"])] if facts.get("bottleneck") else []

@@ -119,7 +119,7 @@ def test_the_last_lines_say_where_how_good_and_what_next(ran: Ran) -> None:
         "run directory  run",
         f"best score     {facts['best_score']:.1f} at {facts['best_opt_steps']} updates",
         "next           border-eval run",
-        "               tensorboard --logdir run",
+        "               tensorboard --logdir .",
     ]
 
 
