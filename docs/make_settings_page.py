@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
 from border_cli.config.describe import bounds_of, default_of, meaning_of, values_of
-from border_cli.settings.run import SECTIONS, RunConfig
 from border_cli.registry import GROUPS, register_builtin
+from border_cli.settings.run import SECTIONS, RunConfig
 
 PAGE = Path(__file__).with_name("settings.md")
 HEAD = """# Settings

@@ -18,13 +18,13 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from border_cli import compose, train
-from border_cli.settings.run import RunConfig
-from border_cli.system.machine import machine_bytes, resident_bytes
 from border_cli.core.output import Progress, Recorder, RecordStep, RunInfo
 from border_cli.core.types import Metrics
 from border_cli.recorder import figures
 from border_cli.recorder.panel import ENDED, RunView, panel
 from border_cli.recorder.terminal import say
+from border_cli.settings.run import RunConfig
+from border_cli.system.machine import machine_bytes, resident_bytes
 
 PICTURE = Path(__file__).with_name("terminal.svg")
 COMMAND = ("agent=sac", "env=pendulum")

@@ -19,7 +19,7 @@ SCORE, NORMALIZED = "eval/return", "eval/normalized_score"
 STOPPED = "stop_at_score reached"  # an exit reason
 BARE = ("agent", "env")  # keys that a label need not name
 OF_ONE_RUN = {
-    *("seed", "name", "quiet", "imports", "objective", "device"),
+    *("seed", "name", "quiet", "statistics", "imports", "objective", "device"),
     *(f"trainer.max_{each}" for each in ("opt_steps", "env_steps", "time_s")),
 }
 ASIDE = ("recorder", "checkpoint")  # groups that do not change what is learned

@@ -5,6 +5,7 @@ The same for a job alone, for one of a sweep in the command's own process, and i
 
 from __future__ import annotations
 
+import io
 import logging
 import math
 import sys
@@ -17,6 +18,7 @@ from rich.console import Console
 
 from border_cli.config.job import Job
 from border_cli.config.resuming import FINISHED, Finished
+from border_cli.core.output import FILE_ONLY
 from border_cli.core.stop import StopFlag
 from border_cli.errors import (
     ActorHung,
@@ -121,8 +123,14 @@ def _score(
     if isinstance(ended, Finished):
         log.info("%s", ended.message)
         return ended.score
+    text = io.StringIO()
+    print_tables(
+        Console(file=text, width=100, color_system=None), ended.actor_stats, ended.trainer_stats
+    )
+    log.info("statistics\n%s", text.getvalue().rstrip(), extra=FILE_ONLY)
     if not job.config.quiet:
-        print_tables(console, ended.actor_stats, ended.trainer_stats)
+        if job.config.statistics:
+            print_tables(console, ended.actor_stats, ended.trainer_stats)
         print_closing(console, job.folder, read_run(job.folder))
     return _objective(job.config.objective, ended)
 

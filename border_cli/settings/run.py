@@ -428,6 +428,11 @@ class RunConfig(Settings):
         "prints a single line at the end, with the best score and the run directory; warnings "
         "and errors go to standard error",
     )
+    statistics: bool = setting(
+        False,
+        "prints at the end what actors and trainer did, and where their time went; the log has "
+        "it always",
+    )
     objective: Objective = setting(
         Objective.best, "evaluation score that a job returns to a sweeper"
     )

@@ -121,6 +121,8 @@ def test_the_last_lines_say_where_how_good_and_what_next(ran: Ran) -> None:
         "next           border-eval run",
         "               tensorboard --logdir .",
     ]
+    assert "receive samples" not in ran.said  # statistics=true shows them
+    assert "receive samples" in (ran.run_dir / "border-train.log").read_text(encoding="utf-8")
 
 
 def test_the_header_says_what_is_about_to_run(ran: Ran) -> None:
@@ -141,12 +143,12 @@ def test_the_end_says_where_the_time_went_and_what_would_move_it(ran: Ran) -> No
     sentence = facts_of(ran.run_dir)["bottleneck"]
     assert lines[ended - 1] == f"bottleneck     {sentence}"
     assert re.search(r"\(\d+ %\)", sentence)
-    tree = [TIMED.fullmatch(line.strip()) for line in lines[:ended]]
+    log = (ran.run_dir / "border-train.log").read_text(encoding="utf-8")
+    tree = [TIMED.fullmatch(line.strip()) for line in log.splitlines()]
     seconds = {row[1]: float(row[2]) for row in tree if row and "writing" not in row[1]}
     whole_s = seconds.pop("learner")
     assert {"update", "evaluate", "receive samples"} <= seconds.keys()
     assert sum(seconds.values()) == pytest.approx(whole_s, abs=0.06)
-    log = (ran.run_dir / "border-train.log").read_text()
     assert "device: cpu, 1 thread (agent.num_threads), " in log
 
 
