@@ -165,9 +165,9 @@ class CheckpointError(BorderError):
 
 def reason_of(error: BaseException) -> str:
     """Why something failed, in one line: for tables and run.json. A message of ours says it all."""
-    ours = isinstance(error, BorderError)
-    first_line = (error.message if ours else str(error)).strip().partition("\n")[0]
-    if ours and first_line:
+    message = error.message if isinstance(error, BorderError) else str(error)
+    first_line = message.strip().partition("\n")[0]
+    if first_line and isinstance(error, BorderError):
         return first_line
     return ": ".join(filter(None, (type(error).__name__, first_line)))  # an assertion may be empty
 
