@@ -8,20 +8,18 @@ from typing import Any, ClassVar
 import gymnasium as gym
 import numpy as np
 import pytest
-from fakes import FakeClock, FakePolicy, OneStep
 from gymnasium import spaces
 from sampling import sampled
 from states import reread, same
 
-from border_cli.actor_manager.actor import Actor, ActorFactory, Message, ReplayBufferProxy
+from border_cli.actor_manager.actor import Actor, ActorFactory, Message
 from border_cli.actor_manager.config import SerialConfig
 from border_cli.actor_manager.weights import WeightSlot
 from border_cli.agent.config import DqnConfig, RandomConfig
 from border_cli.agent.dqn import Dqn
 from border_cli.agent.random import RandomAgent
-from border_cli.core.interfaces import Agent, Env
+from border_cli.core.interfaces import Agent
 from border_cli.core.rows import columns_of
-from border_cli.core.types import Array
 from border_cli.env.config import GymConfig
 from border_cli.env.gym import GymEnvFactory
 from border_cli.errors import CheckpointError
@@ -163,33 +161,6 @@ def test_a_resumed_actor_sends_what_the_first_one_sends(recipe, num_envs, warm_u
     assert same(state, before)
 
 
-def test_what_lay_in_the_proxy_is_sent_first_and_with_the_weights_that_acted():
-    made = Made(GymConfig(**CART_POLE))
-    made.publish(0)
-    actor, sent = made.actor()
-    run(actor, 30)  # 28 rows at most, none sent yet
-    assert not sent
-    state = reread(actor.state_dict())
-    state["opt_steps"] = 17
-    resumed, again = made.actor(state)
-    resumed.flush()
-    actor.flush()
-    [[head, *rest]], [[head_again, *rest_again]] = described(sent), described(again)
-    assert head_again == [1, 17, 30, head[3]]
-    assert same(rest_again, rest)
-
-
-def test_a_state_before_the_first_step_is_a_beginning():
-    made = Made(GymConfig(**DRIFT, num_envs=2))
-    made.publish(0)
-    actor, sent = made.actor()
-    resumed, sent_again = made.actor(reread(actor.state_dict()))
-    run(actor, 100)
-    run(resumed, 100)
-    assert sent
-    assert same(described(sent_again), described(sent))
-
-
 def test_an_episode_that_began_anew_is_counted_and_its_waiting_rows_are_dropped():
     made = Made(GymConfig(**DRIFT, num_envs=3))
     made.publish(0)
@@ -213,48 +184,6 @@ def test_an_episode_that_began_anew_is_counted_and_its_waiting_rows_are_dropped(
     assert new > 0
     kept = actor.proxy.state_dict()["columns"]
     assert same(columns_of(first)["reward"][: -new or None], kept["reward"])
-
-
-class Forgetful(Env):
-    """Keeps nothing to go on with."""
-
-    def __init__(self) -> None:
-        self.num_envs = 2
-        self.seeds: list[int] = []
-
-    def reset(self, seed: int) -> Array:
-        self.seeds.append(seed)
-        return np.zeros((2, 1), np.float32)
-
-    def step(self, action: Any) -> Any:
-        raise AssertionError(f"no test steps it: {action}")
-
-    def close(self) -> None:
-        pass
-
-
-def test_an_environment_that_keeps_nothing_begins_anew_with_other_seeds():
-    env, policy = Forgetful(), FakePolicy()
-    actor = Actor(
-        env=env,
-        env_seed=8,
-        policy=policy,
-        step_processor=OneStep(),
-        proxy=ReplayBufferProxy(0, 5, lambda _: 0.0, FakeClock()),
-        weights=WeightSlot(),
-        clock=FakeClock(),
-        saved={
-            "env": {},
-            "policy": {},
-            "step_processor": {},
-            "proxy": {"columns": None, "env_steps": 0, "episodes": []},
-            "opt_steps": 3,
-        },
-    )
-    assert actor.restarted_episodes == 2
-    assert len(env.seeds) == 1
-    assert env.seeds != [8]
-    assert policy.forgot == [[0, 1]]
 
 
 @pytest.mark.parametrize("lost", ["env", "policy", "step_processor", "proxy", "opt_steps"])

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
-from fakes import CountingEnv, FakeClock
 from managers import Built, count, kept, receive, snapshot
 from remote_fakes import (
     BUILDING,
@@ -20,7 +18,6 @@ from remote_fakes import (
     leave,
 )
 
-from border_cli.actor_manager import worker
 from border_cli.errors import ActorCrashed
 from border_cli.step_processor.config import NStepConfig
 from border_cli.step_processor.n_step import NStep
@@ -240,28 +237,6 @@ def test_an_env_that_fails_to_build_counts_as_a_failed_life(backend: str, tmp_pa
 
     with pytest.raises(ActorCrashed, match="the simulator broke at step 0"):
         run()
-
-
-def test_the_back_off_doubles_to_its_limit_and_is_reset_by_a_delivery() -> None:
-    kinds = itertools.cycle([RuntimeError, OSError])  # the same one twice would be the end
-
-    def again() -> CountingEnv:
-        raise next(kinds)("again")
-
-    one = worker.Worker(0, lambda _a, _b, _c: again(), max_restarts=100, clock=FakeClock())  # type: ignore[arg-type, return-value]
-
-    def next_delay_s() -> float:
-        try:
-            one.step()
-        except (RuntimeError, OSError):
-            return one.failed()[1]
-        raise AssertionError("it cannot live")
-
-    delays = [next_delay_s() for _ in range(8)]
-    assert delays == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
-    assert next_delay_s() == 5.0  # no sample was sent yet
-    one.sent += 1
-    assert next_delay_s() == 0.1
 
 
 def test_serial_actors_share_a_scarce_permission() -> None:

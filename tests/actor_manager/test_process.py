@@ -10,9 +10,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from fakes import CountingEnv, FakeClock, FakePolicyFactory, OneStep
+from fakes import FakePolicyFactory
 from managers import Built, accounted, count, kept, receive, start
 from remote_fakes import (
     BUILDING,
@@ -27,10 +26,7 @@ from remote_fakes import (
     vanish,
 )
 
-from border_cli.actor_manager.actor import ReplayBufferProxy
-from border_cli.actor_manager.shared_channel import ChannelWriter
-from border_cli.actor_manager.supervisor import ActorHandle
-from border_cli.core.types import Experience, Transitions
+from border_cli.core.types import Experience
 from border_cli.errors import ActorCrashed, RunFailed
 from border_cli.system.start import StartMethod
 
@@ -167,40 +163,3 @@ def test_both_ways_to_start_give_the_same_nice_and_single_threaded_actor(
     nice, *variables = described.split()
     assert int(nice) == os.nice(0) + 3
     assert variables == ["1"] * 3
-
-
-@pytest.mark.slow
-def test_thirty_two_actors_start_and_stop() -> None:
-    built = Built("process", num_actors=32, n_buffer=4)
-    with built.manager as manager:
-        start(manager, 32 * 20)
-        arrived = receive(manager, 32 * 20) + manager.stop()
-    assert count(arrived) == 32 * 20
-    assert not any(each.restarts for each in manager.stats())
-
-
-def test_only_samples_make_the_next_pause_short_again() -> None:
-    built = Built("process", num_actors=1, max_restarts=9)
-    (handle,) = built.manager.heartbeats()
-    assert isinstance(handle, ActorHandle)
-    channel = handle.channel
-    assert [handle.failed("boom") for _ in range(2)] == [0.1, 0.2]
-    writer = ChannelWriter(channel)
-    proxy = ReplayBufferProxy(0, 1, writer.send, FakeClock())
-    step = CountingEnv().step(np.zeros(1, np.int64))
-    none = Transitions(
-        obs=step.obs[:0],  # type: ignore[index]
-        action=step.action[:0],
-        reward=step.reward[:0],
-        discount=step.reward[:0],
-        next_obs=step.next_obs[:0],  # type: ignore[index]
-    )
-    proxy.push(none, env_steps=1, episodes=(), opt_steps=0)
-    proxy.flush(0)  # steps, and no sample yet
-    assert len(built.manager.receive()) == 1
-    channel.reap()
-    assert handle.failed("boom") == 0.4
-    proxy.push(OneStep().process(step), env_steps=1, episodes=(), opt_steps=0)
-    channel.reap()
-    assert handle.failed("boom") == 0.1  # whether or not the learner has taken it in
-    built.manager.stop()

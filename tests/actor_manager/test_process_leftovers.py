@@ -10,7 +10,7 @@ from pathlib import Path
 
 import leftovers
 import pytest
-from managers import Built, receive, snapshot, start
+from managers import Built, receive, start
 from remote_fakes import (
     Life,
     die,
@@ -56,23 +56,6 @@ def test_restarts_leave_no_open_file_behind(tmp_path: Path) -> None:
             manager.permit(life + 1)  # the last one
             receive(manager, 1)
         assert sorted(each[:4] for each in leftovers.open_files().values()) == before
-
-
-def test_a_stopped_manager_holds_nothing_and_still_tells_what_its_actors_did() -> None:
-    gc.collect()
-    before = leftovers.segments(), len(leftovers.open_files())
-    built = Built("process", num_actors=2)
-    with built.manager as manager:
-        start(manager, 40)
-        receive(manager, 40)
-    after = leftovers.segments(), len(leftovers.open_files())
-    assert after[0] == before[0]
-    assert after[1] <= before[1] + 4  # Python's own way to its fork server and tracker
-    manager.publish(snapshot())  # reaches nobody
-    assert sum(each.samples for each in manager.stats()) == 40
-    assert sum(each.env_steps for each in manager.stats()) == 40
-    assert manager.gauges() == {"async/queue_fill": 0.0}
-    assert all(each.beats > 0 for each in manager.heartbeats())
 
 
 def test_a_manager_that_never_started_leaves_no_file_behind() -> None:

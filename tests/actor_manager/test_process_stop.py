@@ -92,9 +92,10 @@ def test_a_crash_is_raised_again_at_the_end_and_hides_no_other_error(tmp_path: P
         run(crashed("beside"), KeyError)
 
 
-def test_the_others_deliver_what_they_have_when_one_crashes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("backend", ["thread", "process"])
+def test_the_others_deliver_what_they_have_when_one_crashes(backend: str, tmp_path: Path) -> None:
     built = Built(
-        "process", lives=[Life(), Life(deed=fail, at=10)], folder=tmp_path, num_actors=2,
+        backend, lives=[Life(), Life(deed=fail, at=10)], folder=tmp_path, num_actors=2,
         n_buffer=7, max_restarts=0,
     )  # fmt: skip
     arrived: list[Experience] = []
@@ -116,11 +117,12 @@ def test_the_others_deliver_what_they_have_when_one_crashes(tmp_path: Path) -> N
 
 @pytest.mark.long
 @pytest.mark.stress
-def test_managers_of_all_shapes_start_and_stop_at_any_moment() -> None:
+@pytest.mark.parametrize("backend", ["thread", "process"])
+def test_managers_of_all_shapes_start_and_stop_at_any_moment(backend: str) -> None:
     rng = np.random.default_rng(0)
     for _ in range(150):
         built = Built(
-            "process",
+            backend,
             num_actors=int(rng.integers(1, 5)),
             n_buffer=int(rng.choice([1, 2, 7, 50])),
             num_envs=int(rng.choice([1, 3, 9])),

@@ -16,7 +16,6 @@ from border_cli.actor_manager.shared_channel import (
     BUDGET,
     GRANTED,
     MADE,
-    NOTHING,
     WAITS,
     ChannelWriter,
     SharedChannel,
@@ -239,22 +238,6 @@ def test_budgets_never_exceed_what_is_permitted_across_processes(actors_of: Acto
     assert sum(actors.granted) == 14
 
 
-def test_a_fraction_of_a_sample_is_not_granted_across_processes(actors_of: ActorsOf) -> None:
-    actors = actors_of(1, 1)
-    actors.limiter.permit(1.75)
-    assert actors.granted == [1]
-    actors.use_up()
-    actors.limiter.permit(2.0)
-    assert actors.granted == [2]
-
-
-def test_a_smaller_permission_takes_nothing_back_across_processes(actors_of: ActorsOf) -> None:
-    actors = actors_of(1, 3)
-    actors.limiter.permit(3)
-    actors.limiter.permit(1)
-    assert actors.granted == [3]
-
-
 def test_without_a_limit_no_actor_is_held_back_again(actors_of: ActorsOf) -> None:
     actors = actors_of(2, 5)
     actors.limiter.permit(7)
@@ -266,18 +249,6 @@ def test_without_a_limit_no_actor_is_held_back_again(actors_of: ActorsOf) -> Non
     assert actors.is_woken(1)
 
 
-def test_a_budget_is_renewed_once_half_of_it_is_used_up(actors_of: ActorsOf) -> None:
-    actors = actors_of(1, 10)
-    actors.limiter.permit(1_000)
-    assert actors.left(0) == 10
-    actors.make(0, 4)
-    actors.limiter.distribute()
-    assert actors.left(0) == 6
-    actors.make(0, 1)
-    actors.limiter.distribute()
-    assert actors.left(0) == 10
-
-
 def test_an_actor_that_waits_is_woken_for_a_burst_not_for_a_sample(actors_of: ActorsOf) -> None:
     actors = actors_of(1, 10)
     actors.channels[0].actor[WAITS] = BUDGET
@@ -287,14 +258,6 @@ def test_an_actor_that_waits_is_woken_for_a_burst_not_for_a_sample(actors_of: Ac
     actors.limiter.permit(12)
     assert actors.is_woken(0)
     assert actors.granted == [10]
-
-
-def test_an_actor_that_does_not_wait_is_not_woken(actors_of: ActorsOf) -> None:
-    actors = actors_of(1, 10)
-    actors.channels[0].actor[WAITS] = NOTHING
-    actors.limiter.permit(50)
-    assert actors.granted == [10]
-    assert not actors.is_woken(0)
 
 
 def test_while_the_learner_waits_one_sample_is_worth_a_grant(actors_of: ActorsOf) -> None:
@@ -313,18 +276,6 @@ def test_what_is_left_of_a_permission_that_no_longer_grows_is_granted_across_pro
     assert actors.granted == [0, 0]
     actors.limiter.permit(75)
     assert sorted(actors.granted) == [37, 38]
-
-
-def test_the_last_permission_is_used_up_to_the_last_sample(actors_of: ActorsOf) -> None:
-    rng = np.random.default_rng(0)
-    actors = actors_of(3, 7)
-    while actors.made < 100:
-        actors.limiter.permit(100)
-        actor = int(rng.integers(3))
-        actors.make(actor, int(rng.integers(actors.left(actor) + 1)))
-        assert sum(actors.granted) <= 100
-    assert actors.granted == [channel.actor[MADE] for channel in actors.channels]
-    assert sum(actors.granted) == 100
 
 
 def test_a_round_of_environments_may_overshoot_and_is_charged(actors_of: ActorsOf) -> None:

@@ -16,8 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from channels import channel_of
-from fakes import CountingEnv, FakeClock
+from fakes import CountingEnv
 from managers import (
     Built,
     DrawingPolicyFactory,
@@ -33,8 +32,6 @@ from managers import (
 from remote_fakes import Delayed, Life, fail, hang
 from sampling import sampled
 
-from border_cli.actor_manager.shared_channel import ENV_STEPS, MADE
-from border_cli.actor_manager.supervisor import ActorHandle
 from border_cli.core.interfaces import ActorManager
 from border_cli.core.timing import ACTOR_SECTIONS
 from border_cli.core.types import Array, Beat, Experience, State, leaves
@@ -301,19 +298,6 @@ def test_rows_that_were_saved_unsent_are_lost_to_threads_and_processes_and_made_
     assert sum(each.env_steps for each in manager.stats()) == 14
 
 
-def test_no_actor_acts_on_a_saved_budget_before_the_first_weights() -> None:
-    state = saved(1, n_buffer=5, samples=3)
-    state["actors"][0]["budget"] = 2
-    built = Built("serial", num_actors=1, n_buffer=5, state=state)
-    with built.manager as manager:
-        assert manager.receive(0.01) == []
-        assert plain(manager.state_dict()) == plain(state)
-        assert built.envs.made == []
-        start(manager, 5)
-        assert count(receive(manager, 2)) == 2
-    assert not manager.stats()[0].restarts  # a policy without weights fails
-
-
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_no_actor_acts_before_the_first_weights_of_a_resumed_run(backend: str) -> None:
     with Built(backend, num_actors=1, n_buffer=10, state=saved(1, samples=20)).manager as manager:
@@ -352,32 +336,6 @@ def test_any_manager_goes_on_with_what_another_saved(
     used = {str(env_seed(each["actor_id"], each["incarnation"])) for each in begun}
     continued = (first, second) == ("serial", "serial")
     assert continued or used.isdisjoint(after.scripted.noted("seed"))
-
-
-@pytest.mark.parametrize("backend", CONCURRENT)
-def test_a_resume_of_threads_and_processes_begins_new_episodes_with_unused_seeds(
-    backend: str, tmp_path: Path
-) -> None:
-    state: State | None = None
-    seeds: list[str] = []
-    for attempt in range(3):
-        folder = tmp_path / str(attempt)
-        folder.mkdir()
-        built = Built(backend, num_actors=2, n_buffer=3, folder=folder, state=state)
-        with built.manager as manager:
-            start(manager)
-            built.scripted.wait_for("seed", 2)
-            arrived = receive(manager, 50)
-            arrived += manager.stop()
-            state = manager.state_dict()
-        seeds += built.scripted.noted("seed")
-        for actor_id in {each.actor_id for each in arrived}:
-            rows = [each.transitions.obs for each in arrived if each.actor_id == actor_id]
-            seen = np.concatenate(rows)[:, 0]
-            np.testing.assert_array_equal(seen, np.arange(len(seen)))
-        found = {(each["incarnation"], each["state"]) for each in state["actors"]}
-        assert found == {(attempt, None)}
-    assert len(set(seeds)) == len(seeds) == 6
 
 
 @pytest.mark.parametrize("backend", CONCURRENT)
@@ -582,33 +540,6 @@ def test_a_state_taken_at_any_moment_fits_what_was_received(tmp_path: Path, kill
         check(manager.stop())
     assert sum(each.restarts for each in manager.stats()) == kills
     assert sum(each["incarnation"] for each in manager.state_dict()["actors"]) == kills
-
-
-class Interrupted:
-    """The words of an actor whose process makes ten samples right after the `at`th look at them."""
-
-    def __init__(self, words: Any, at: int) -> None:
-        self._words = words
-        self.looks_left = at
-
-    def __getitem__(self, word: int) -> int:
-        value = int(self._words[word])
-        self.looks_left -= 1
-        if self.looks_left == 0:
-            self._words[ENV_STEPS] += 10
-            self._words[MADE] += 10
-        return value
-
-
-@pytest.mark.parametrize("at", range(1, 7))
-def test_what_a_process_makes_meanwhile_is_no_step_without_a_sample(at: int) -> None:
-    channel = channel_of("vector", capacity=4)
-    channel.actor = words = Interrupted(channel.actor, at)
-    saved = ActorHandle(0, channel, 0, FakeClock()).saved(received=0)
-    assert words.looks_left <= 0
-    assert saved.stats.env_steps == saved.stats.lost_samples
-    channel.learner_pipe.close()
-    channel.close()
 
 
 def test_a_state_of_threads_taken_at_any_moment_fits_what_was_received() -> None:

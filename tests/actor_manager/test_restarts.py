@@ -25,21 +25,6 @@ def test_the_pause_doubles_to_five_seconds_and_a_delivery_makes_it_short_again()
     assert [restarts.failed("boom", delivered=1) for _ in range(2)] == [0.1, 0.2]
 
 
-def test_a_thousand_failures_in_a_row_still_pause_five_seconds() -> None:
-    restarts = Restarts(0, 5_000)
-    assert {restarts.failed("boom", delivered=0) for _ in range(2_000)} >= {0.1, 5.0}
-    assert restarts.failed("boom", delivered=0) == 5.0
-
-
-def test_past_the_budget_the_first_traceback_is_raised() -> None:
-    restarts = Restarts(4, 2)
-    restarts.failed("the first", delivered=0)
-    restarts.failed("the second", delivered=0)
-    with pytest.raises(ActorCrashed, match=r"(?s)actor 4 .*the first"):
-        restarts.failed("the third", delivered=0)
-    assert restarts.made == 2
-
-
 def raised_by(kind: type[Exception], message: str, *, elsewhere: bool = False) -> str:
     """The traceback of an exception, as an actor in a thread or a process tells it."""
     try:

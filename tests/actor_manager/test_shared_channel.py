@@ -45,18 +45,6 @@ def test_a_parcel_larger_than_the_ring_waits_for_space_and_a_release_wakes_it(
     assert_same_rows("vector", arrived, 0, 21)
 
 
-@pytest.mark.parametrize(("waits", "woken"), [(words.SPACE, 1), (words.BUDGET, 0)])
-def test_a_release_wakes_an_actor_that_waits_for_space(
-    channel: SharedChannel, waits: int, woken: int
-) -> None:
-    ChannelWriter(channel).send(message_of("vector", 0, 2))
-    reader = MessageReader(channel.ring)
-    reader.take()
-    channel.actor[words.WAITS] = waits
-    channel.release(reader)
-    assert len(wait([channel.pipe.fileno()], 0)) == woken
-
-
 @pytest.mark.parametrize(("waits", "woken"), [(1, 1), (0, 0)])
 def test_a_message_wakes_a_learner_that_waits(
     channel: SharedChannel, waits: int, woken: int
@@ -64,18 +52,6 @@ def test_a_message_wakes_a_learner_that_waits(
     channel.learner[words.LEARNER_WAITS] = waits
     ChannelWriter(channel).send(message_of("vector", 0, 2))
     assert len(wait([channel.learner_pipe.fileno()], 0)) == woken
-
-
-def test_a_reap_counts_what_was_made_and_never_written(channel: SharedChannel) -> None:
-    writer = ChannelWriter(channel)
-    channel.actor[words.MADE] = 7
-    channel.actor[words.ENV_STEPS] = 9
-    channel.actor[words.WAITS] = words.SPACE
-    writer.send(message_of("vector", 0, 5))
-    assert channel.reap() == 2
-    assert channel.actor[words.MADE] == 5
-    assert channel.actor[words.WAITS] == words.NOTHING
-    assert channel.reap() == 0  # once only
 
 
 def test_one_that_died_after_its_message_and_before_its_own_count_lost_nothing(

@@ -9,14 +9,13 @@ import threading
 import numpy as np
 import pytest
 from fakes import CountingEnv, FakeClock, OneStep
-from managers import Built, count, receive, snapshot
+from managers import Built, receive, snapshot
 
 from border_cli.actor_manager import thread
 from border_cli.actor_manager.actor import Message, ReplayBufferProxy
-from border_cli.actor_manager.rate_limiter import Closed
 from border_cli.actor_manager.thread import Channel
 from border_cli.core.types import Experience
-from border_cli.errors import ActorCrashed, ActorHung
+from border_cli.errors import ActorHung
 
 
 def message(number: int) -> Experience:
@@ -34,59 +33,6 @@ def message(number: int) -> Experience:
 
 def ids(messages: list[Experience]) -> list[int]:
     return [each.actor_id for each in messages]
-
-
-def test_messages_come_out_in_the_order_they_went_in() -> None:
-    channel = Channel(3)
-    for number in range(3):
-        channel.put(message(number))
-    assert channel.fill == 1.0
-    assert ids(channel.drain()) == [0, 1, 2]
-    assert channel.drain() == []
-    assert channel.fill == 0.0
-
-
-def test_a_full_channel_makes_the_producer_wait_for_space() -> None:
-    channel = Channel(1)
-    channel.put(message(0))
-    producer = threading.Thread(target=lambda: channel.put(message(1)), daemon=True)
-    producer.start()
-    arrived: list[int] = []
-    while len(arrived) < 2:
-        arrived += ids(channel.drain(5))
-    producer.join(5)
-    assert arrived == [0, 1]
-
-
-def test_closing_releases_a_producer_that_waits_and_keeps_what_is_inside() -> None:
-    channel = Channel(1)
-    channel.put(message(0))
-    outcome: list[str] = []
-
-    def put() -> None:
-        try:
-            channel.put(message(1))
-        except Closed:
-            outcome.append("closed")
-
-    producer = threading.Thread(target=put, daemon=True)
-    producer.start()
-    channel.close()
-    producer.join(5)
-    assert outcome == ["closed"]
-    assert ids(channel.drain(5)) == [0]
-    with pytest.raises(Closed):
-        channel.put(message(2))
-
-
-def test_a_waiting_consumer_is_woken_by_close() -> None:
-    channel = Channel(1)
-    arrived: list[list[Experience]] = []
-    producer = threading.Thread(target=lambda: arrived.append(channel.drain(60)), daemon=True)
-    producer.start()
-    channel.close()
-    producer.join(5)
-    assert arrived == [[]]
 
 
 def test_news_that_comes_before_the_consumer_waits_ends_its_wait() -> None:
@@ -123,44 +69,6 @@ def test_a_slow_learner_makes_actors_wait_instead_of_filling_memory() -> None:
         assert made - taken <= 2 * 2 * 5 + 2 * 5
 
 
-def test_the_others_deliver_what_they_have_when_one_crashes() -> None:
-    three_steps, crashed = threading.Event(), threading.Event()
-
-    class Crashing(CountingEnv):
-        def close(self) -> None:
-            super().close()
-            crashed.set()
-
-    def crash(_: int) -> None:
-        assert three_steps.wait(5)
-        raise RuntimeError("mine")
-
-    def behave(count: int) -> None:
-        if count == 3:
-            three_steps.set()
-        if count == 4:
-            assert crashed.wait(5)
-
-    order = iter([Crashing(on_step=crash), CountingEnv(on_step=behave)])
-    built = Built("thread", lambda _: next(order), num_actors=2, n_buffer=100, max_restarts=0)
-    samples = 0
-
-    def run() -> None:
-        nonlocal samples
-        with built.manager as manager:
-            manager.publish(snapshot())
-            manager.permit(math.inf)
-            try:
-                while True:
-                    samples += count(manager.receive(5))
-            finally:
-                samples += count(manager.stop())
-
-    with pytest.raises(ActorCrashed, match="mine"):
-        run()
-    assert samples >= 3
-
-
 def test_an_actor_that_does_not_stop_is_named_with_its_stack() -> None:
     entered, release = threading.Event(), threading.Event()
 
@@ -179,26 +87,6 @@ def test_an_actor_that_does_not_stop_is_named_with_its_stack() -> None:
     with pytest.raises(ActorHung, match=r"release\.wait\(60\)"):
         run()
     release.set()
-
-
-@pytest.mark.stress
-def test_managers_start_and_stop_hundreds_of_times() -> None:
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        for _ in range(300):
-            built = Built("thread", num_actors=4, n_buffer=1)
-            with built.manager as manager:
-                manager.publish(snapshot())
-                manager.permit(200)
-                receive(manager, 100)
-                manager.stop()
-            stats = manager.stats()
-            assert sum(each.env_steps for each in stats) == sum(
-                each.samples + each.lost_samples for each in stats
-            )
-    finally:
-        sys.setswitchinterval(interval)
 
 
 def test_threads_take_turns_more_often_within_the_block_only() -> None:

@@ -33,10 +33,6 @@ def slot() -> Iterator[SharedWeightSlot]:
     made.close()
 
 
-def test_there_is_nothing_before_the_first(slot: SharedWeightSlot) -> None:
-    assert slot.newer_than(0) is None
-
-
 def test_the_newest_comes_back_whole(slot: SharedWeightSlot) -> None:
     for number in range(1, 6):
         slot.publish(snapshot(number, number / 2))
@@ -66,55 +62,6 @@ def test_weights_of_another_type_are_refused(slot: SharedWeightSlot) -> None:
     arrays = {name: array.astype(np.float16) for name, array in wrong.arrays.items()}
     with pytest.raises(TypeError, match="Cannot cast"):
         slot.publish(Snapshot(opt_steps=1, env_steps=1, warm_up=False, arrays=arrays))
-
-
-class Overtaken(SharedWeightSlot):
-    """A reader between whose copies of two arrays the learner publishes."""
-
-    def __init__(self, times: int) -> None:
-        super().__init__(forms_of(snapshot(0, 0.0)))
-        self.left = times
-
-    def _copy(self, version: int) -> Snapshot | None:
-        words, arrays = self._places[version % 2]
-        self._places[version % 2] = (words, _Interrupting(arrays, self._overtake))  # type: ignore[assignment]
-        try:
-            return super()._copy(version)
-        finally:
-            self._places[version % 2] = (words, arrays)
-
-    def _overtake(self) -> None:
-        if self.left:
-            self.left -= 1
-            writer = SharedWeightSlot.__new__(SharedWeightSlot)
-            writer.__dict__.update(self.__dict__)
-            writer._map()
-            for _ in range(2):  # the second is written where the reader is
-                number = writer._newest[0] + 1
-                writer.publish(snapshot(number, float(number)))
-
-
-class _Interrupting(list):  # type: ignore[type-arg]
-    def __init__(self, arrays, interrupt) -> None:  # type: ignore[no-untyped-def]
-        super().__init__(arrays)
-        self._interrupt = interrupt
-
-    def __iter__(self):  # type: ignore[no-untyped-def]
-        for number, array in enumerate(super().__iter__()):
-            if number == 1:
-                self._interrupt()
-            yield array
-
-
-def test_a_reader_that_is_overtaken_reads_again() -> None:
-    slot = Overtaken(times=3)
-    slot.publish(snapshot(1, 1.0))
-    newer = slot.newer_than(0)
-    assert newer is not None
-    version, copy = newer
-    assert (version, copy.opt_steps) == (7, 7)
-    assert {float(each) for array in copy.arrays.values() for each in array.flat} == {7.0}
-    slot.close()
 
 
 def test_no_reader_ever_sees_half_of_two_snapshots() -> None:

@@ -6,7 +6,6 @@ import logging
 import math
 from collections import deque
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ import pytest
 from fakes import SPEC, FakeClock, OneStep
 from managers import Built, count, kept, snapshot
 from numpy.typing import NDArray
-from remote_fakes import CalmEnvFactory, Life, ScriptedEnvFactory, TellingPolicyFactory, fail
+from remote_fakes import CalmEnvFactory, TellingPolicyFactory
 
 from border_cli.actor_manager.actor import ActorFactory
 from border_cli.actor_manager.message_ring import MessageReader
@@ -170,18 +169,6 @@ def test_actors_make_exactly_what_is_permitted_and_all_of_it_is_counted() -> Non
     assert run.channel.broker[GRANTED] == 103
 
 
-def test_the_rows_of_each_actor_arrive_complete_and_in_order() -> None:
-    run = Brokered(num_actors=3)
-    run.weights.publish(snapshot())
-    run.permit(math.inf)
-    arrived = run.step(40)
-    for actor_id in range(3):
-        rows = [each.transitions.obs for each in arrived if each.actor_id == actor_id]
-        seen = np.concatenate(rows)[:, 0]
-        np.testing.assert_array_equal(seen, np.arange(len(seen)))
-        assert len(seen) == run.reader.rows[actor_id] > 100
-
-
 def test_a_learner_that_takes_nothing_bounds_what_is_made() -> None:
     run = Brokered()
     run.weights.publish(snapshot())
@@ -245,21 +232,6 @@ def test_a_state_taken_between_any_two_words_has_no_step_without_a_sample() -> N
     run.step(40, after_s=0.3)
     assert all(steps == samples + lost for steps, samples, lost in seen)
     assert {lost > 0 for _, _, lost in seen} == {False, True}
-
-
-def test_an_environment_that_fails_loses_nothing(tmp_path: Path) -> None:
-    factory = ScriptedEnvFactory(folder=tmp_path, lives=(Life(deed=fail, at=13),))
-    run = Brokered(factory, num_actors=1)
-    run.weights.publish(snapshot())
-    run.permit(50)
-    arrived = run.step(60, after_s=0.3)
-    run.permit(50, last=True)
-    arrived += run.step(5) + run.close()
-    assert count(arrived) == 50
-    assert run.words(RESTARTS) == [1]
-    assert run.words(LOST) == [0]
-    assert len(set(factory.noted("seed"))) == 2
-    assert factory.noted("closed") == ["yes", "yes"]
 
 
 def test_auto_starts_as_many_as_fit_and_more_when_nodes_join() -> None:

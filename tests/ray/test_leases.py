@@ -164,31 +164,6 @@ def test_a_first_call_is_one_sample_and_calls_grow_until_they_take_as_long_as_th
     assert sizes == [1, 4, 16, 64, 166, 166, 166, 166]  # of 0.2 ms each: a thirtieth of a second
 
 
-def test_under_a_replay_ratio_that_permits_much_each_call_is_its_share_of_it() -> None:
-    run = Run(2)
-    run.build(0, 1)
-    for actor_id in (0, 1):
-        run.grow(actor_id, 500)
-    run.permit(400)
-    assert run.in_flight == [100, 75, 56, 42]  # a quarter of what is left, each
-    run.permit(1_000_000)
-    assert run.leases.granted == sum(run.in_flight)
-
-
-def test_under_a_replay_ratio_a_call_is_otherwise_of_the_size_of_messages() -> None:
-    run = Run(2)
-    for actor_id in (0, 1):
-        run.grow(actor_id, 500)
-    run.build(0, 1)
-    for actor_id in (0, 1):
-        run.grow(actor_id, 500)
-    run.permit(35)
-    assert run.in_flight == [10, 10, 10]  # 5 are no message
-    run.permit(40)
-    assert run.in_flight == [10, 10, 10, 10]
-    assert run.leases.granted == 40
-
-
 def test_what_is_left_at_the_end_is_leased_however_little_it_is() -> None:
     run = Run(2)
     run.build(0, 1)
@@ -256,21 +231,6 @@ def test_at_the_deadline_the_lease_is_free_the_actor_replaced_and_late_rows_igno
     assert run.lost == [(0, 10)]
 
 
-def test_the_others_use_what_an_actor_that_died_had() -> None:
-    run = Run(2)
-    run.build(0, 1)
-    run.grow(0, 10)
-    run.grow(1, 10)
-    run.permit(40)
-    assert len(run.in_flight) == 4
-    run.report(Kind.DIED, 0, "killed by SIGKILL")
-    for call in [call for call in run.cluster.calls if call.actor_id == 1]:
-        run.answer(call)
-    again = [call for call in run.cluster.calls if call.actor_id == 1]
-    assert sum(call.samples for call in again) == 20
-    assert run.leases.granted == 40
-
-
 def test_a_process_dies_once_however_many_calls_say_so() -> None:
     run = Run(1)
     run.permit(math.inf)
@@ -280,30 +240,6 @@ def test_a_process_dies_once_however_many_calls_say_so() -> None:
     run.pump(1.0)
     assert run.leases.actors[0].restarts.made == 1
     assert run.lost == [(0, 1)]
-
-
-def test_restarts_that_deaths_used_are_there_again_once_samples_arrive() -> None:
-    run = Run(1, max_restarts=1, max_in_flight=1)
-    run.permit(math.inf)
-    for _ in range(9):
-        run.build(0)
-        run.answer(run.cluster.calls[-1])
-        run.cluster.calls.clear()
-        run.report(Kind.DIED, 0, "killed by SIGKILL")
-        run.pump(6.0)
-    assert run.leases.actors[0].restarts.made == 9
-
-
-def test_exceptions_of_an_environment_use_the_restarts_up() -> None:
-    run = Run(1, max_restarts=1, max_in_flight=1)
-    run.permit(math.inf)
-    run.build(0)
-    run.answer(run.cluster.calls[0], failure=raised(1))
-    run.pump(6.0)
-    run.build(0)
-    run.answer(run.cluster.calls[0])
-    with pytest.raises(ActorCrashed, match=r"from line 1; no restarts are left"):
-        run.answer(run.cluster.calls[0], failure=raised(2))
 
 
 def raised(line: int) -> str:
@@ -370,23 +306,6 @@ def test_without_any_actor_for_too_long_the_run_ends_with_the_last_reason() -> N
         run.pump(STARTS_S + 1)
 
 
-def test_actors_that_had_no_room_at_first_start_one_by_one_until_one_is_given_up() -> None:
-    run = Run(5, wanted=1, max_restarts=0)
-    run.pump(1.0)
-    assert run.cluster.started == [(0, 0)]
-    run.build(0)
-    run.pump(1.0)
-    assert run.cluster.started == [(0, 0), (1, 0)]
-    run.pump(1.0)
-    run.build(1)
-    run.pump(1.0)
-    run.build(2)
-    assert len(run.cluster.started) == 3
-    run.report(Kind.DIED, 0, "killed by SIGKILL")
-    run.pump(1.0)
-    assert len(run.cluster.started) == 3
-
-
 def test_nothing_is_leased_that_would_find_no_space() -> None:
     run = Run(2)
     run.build(0, 1)
@@ -425,19 +344,6 @@ def test_what_does_not_return_at_the_end_is_killed_and_counted() -> None:
     assert run.lost == [(0, 1)]
     assert run.leases.over
     assert run.leases.drained
-
-
-def test_the_time_of_a_call_is_told_to_where_it_went() -> None:
-    run = Run(1)
-    run.permit(math.inf)
-    run.build(0)
-    first, second = run.cluster.calls
-    run.now_s += 3.0
-    run.answer(first, acted_s=2.0)
-    run.now_s += 1.5
-    run.answer(second, acted_s=1.25)
-    assert run.times[0] == Times(call_s=2.0, transfer_s=1.0, queue_s=0.0, blocked_s=0.0)
-    assert run.times[1] == Times(call_s=1.25, transfer_s=0.25, queue_s=3.0, blocked_s=0.0)
 
 
 @pytest.mark.parametrize("seed", range(20))
