@@ -83,11 +83,6 @@ def test_no_image_of_a_step_is_written_again() -> None:
 
 
 @pytest.mark.slow
-def test_both_end_a_whole_game_at_the_limit() -> None:
-    assert same_rows("pong", 130, limit=40) == (0, 3 * N)
-
-
-@pytest.mark.slow
 def test_a_game_goes_on_after_a_life_and_begins_anew_after_the_last() -> None:
     game = atari().AtariGame("breakout", max_game_steps=27_000, episodic_life=True)
     game.reset(seed=3)
@@ -185,19 +180,6 @@ def test_the_game_names_the_environment_and_nothing_else_does() -> None:
         AtariConfig(game="pong", id="ALE/Pong-v5")
 
 
-def test_what_is_for_training_only_is_no_part_of_an_evaluation() -> None:
-    config = AtariConfig(game="qbert", repeat_action_probability=0.25)
-    played = config.for_evaluation()
-    assert (config.episodic_life, config.clip_rewards) == (True, True)
-    assert (played.episodic_life, played.clip_rewards) == (False, False)
-    assert played.repeat_action_probability == 0.25
-
-
 def test_scores_are_normalized_by_those_of_random_actions_and_a_human() -> None:
     assert AtariConfig(game="pong").human_scores == (-20.7, 14.6)
     assert AtariConfig(game="tetris").human_scores is None
-
-
-def test_threads_are_those_that_are_set_or_else_the_share_of_the_actor() -> None:
-    assert AtariConfig().with_threads(3).vector_arguments()["num_threads"] == 3
-    assert AtariConfig(num_threads=2).with_threads(3).vector_arguments()["num_threads"] == 2

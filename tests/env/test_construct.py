@@ -41,11 +41,6 @@ def test_an_unknown_id_is_refused_with_the_nearest_known_one(env_id, message):
     refused(message, id=env_id)
 
 
-def test_an_older_version_is_made_without_a_warning(counting):
-    construct(GymConfig(id="border/Counting-v0")).close()
-    assert counting.made[0].closed == 1
-
-
 def test_an_id_without_version_means_the_newest():
     env = construct(GymConfig(id="border/Counting"))
     assert env.unwrapped.spec is not None
@@ -73,10 +68,6 @@ def test_a_module_that_is_not_there_is_refused():
     assert not isinstance(error, MissingPackage)
 
 
-def test_a_program_of_the_standard_library_is_not_run():
-    refused(r"^env\.id=.*: 'idlelib.idle' is part of Python's stand", id="idlelib.idle:X-v0")
-
-
 def test_a_module_that_lacks_a_package_names_the_package(tmp_path, monkeypatch):
     (tmp_path / "envs_that_lack.py").write_text("import no_such_package_of_ours.part")
     monkeypatch.syspath_prepend(tmp_path)
@@ -101,15 +92,6 @@ def test_an_id_of_a_package_that_is_there_says_how_it_is_imported(tmp_path, monk
         r"registered by minigrid, which is installed: add imports=\[minigrid\]$",
         id="MiniGrid-Empty-5x5-v0",
     )
-
-
-def test_an_environment_whose_package_is_absent_names_it():
-    error = refused(
-        r"^env\.id=border/Absent-v1 needs a package that is not installed: "
-        r"pip install no_such_package_of_ours$",
-        id="border/Absent-v1",
-    )
-    assert isinstance(error, MissingPackage)
 
 
 def dependency(message: str, cause: Exception | None) -> Exception:

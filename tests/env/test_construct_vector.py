@@ -11,7 +11,6 @@ from border_cli.env.config import GymConfig
 from border_cli.env.gym import GymEnvFactory
 from border_cli.env.gym_env import GymEnv
 from border_cli.env.vector import GymVectorEnv
-from border_cli.errors import ConfigError, MissingPackage
 
 DEFAULTS = {"id": "border/Endless-v1", "num_envs": 2}
 
@@ -54,21 +53,3 @@ def test_several_that_train_use_it_and_no_others():
 )
 def test_one_that_would_give_something_else_is_left_alone(caplog, settings, why):
     assert re.search(why, reason(caplog, **settings))
-
-
-def test_it_takes_the_arguments_of_the_settings_and_cannot_change_them():
-    config = GymConfig(id="border/Climb-v1", num_envs=2, kwargs={"mode": "NextStep"})
-    env = GymEnvFactory(config).make(training=True)
-    assert isinstance(env, GymVectorEnv)
-    assert env._env.metadata["autoreset_mode"].value == "NextStep"
-    assert config.kwargs == {"mode": "NextStep"}
-
-
-def test_arguments_that_nobody_takes_are_refused_as_for_single_environments():
-    with pytest.raises(ConfigError, match=r"^env\.kwargs \{'lenght': 3\} is not accepted by"):
-        kind(kwargs={"lenght": 3})
-
-
-def test_a_package_that_it_lacks_is_named():
-    with pytest.raises(MissingPackage, match=r"pip install no_such_package_of_ours$"):
-        kind(id="border/Lacking-v1")

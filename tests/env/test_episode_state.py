@@ -165,14 +165,6 @@ def test_nothing_in_a_state_is_written_afterwards():
         assert same(state, before)
 
 
-def test_the_actions_that_are_kept_are_not_those_that_an_environment_wrote_over():
-    env = make(num_envs=2, action="vector")
-    env.reset(4)
-    actions = np.full((2, 2), 0.5, np.float32)
-    env.step(actions)
-    assert same(env.state_dict()["actions"], np.full((1, 2, 2), 0.5, np.float32))
-
-
 def continued(spoil: Any) -> tuple[GymEnv, Any, Any, list[int]]:
     env = make()
     env.reset(5)

@@ -10,7 +10,6 @@ import gymnasium
 import numpy as np
 import pytest
 
-from border_cli.core.spaces import BoxSpace, DiscreteSpace
 from border_cli.core.types import Episode, Step
 from border_cli.env.config import GymConfig
 from border_cli.env.gym import GymEnvFactory
@@ -27,13 +26,6 @@ def act(env: GymEnv, times: int = 1) -> Step:
     for _ in range(times):
         step = env.step(np.zeros(env.num_envs, np.int64))
     return step
-
-
-def test_the_first_observations_are_rows_of_an_array():
-    env = make(num_envs=2)
-    obs = env.reset(0)
-    assert obs.dtype == np.float32
-    np.testing.assert_array_equal(obs, [[1, 0], [1, 0]])
 
 
 def test_a_step_holds_what_was_acted_on_and_what_came_of_it():
@@ -86,11 +78,6 @@ def test_the_time_limit_of_the_settings_truncates():
         act(env, times=3)
 
 
-def test_the_time_limit_of_the_settings_replaces_that_of_the_environment():
-    assert act_until_end(make(id="border/Limited-v1")) == 2
-    assert act_until_end(make(id="border/Limited-v1", max_episode_steps=3)) == 3
-
-
 def act_until_end(env: GymEnv) -> int:
     env.reset(0)
     for count in range(1, 1000):
@@ -113,13 +100,6 @@ def test_a_termination_at_the_time_limit_is_a_termination():
     env = make(max_episode_steps=3)
     env.reset(0)
     assert act(env, times=3).terminated.tolist() == [True]
-
-
-def test_the_spec_tells_spaces_and_time_limit():
-    spec = GymEnvFactory(GymConfig(id="CartPole-v1")).spec
-    assert (spec.id, spec.max_episode_steps, spec.action) == ("CartPole-v1", 500, DiscreteSpace(2))
-    assert isinstance(spec.observation, BoxSpace)
-    assert (spec.observation.shape, spec.observation.dtype) == ((4,), "float32")
 
 
 @pytest.mark.parametrize(

@@ -34,13 +34,6 @@ def test_each_environment_that_is_constructed_is_a_sign_of_life(counting):
     assert made_at_beat == [1, 2, 3]
 
 
-def test_close_may_be_called_twice(counting):
-    env = make(num_envs=2)
-    env.close()
-    env.close()
-    assert [env.closed for env in counting.made] == [1, 1]
-
-
 def test_two_threads_never_construct_at_the_same_time(meeting):
     meeting.barrier = threading.Barrier(2)
     threads = [threading.Thread(target=make, kwargs={"id": "border/Meeting-v1"}) for _ in "ab"]

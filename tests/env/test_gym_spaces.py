@@ -121,20 +121,6 @@ def test_an_unsupported_observation_space_is_refused_with_its_name(spaced, space
         assert factory.spec
 
 
-@pytest.mark.parametrize(
-    ("space", "value", "flat"),
-    [
-        (spaces.Tuple([FLAG, spaces.Discrete(3, start=1)]), (1, 2), [0, 1, 0, 1, 0]),
-    ],
-)
-def test_what_the_refusal_names_makes_numbers_of_it(spaced, space, value, flat):
-    spaced.spaces, spaced.observations = (space, FLAG), [value, value]
-    config = GymConfig(id="border/Spaced-v1", wrappers=["FlattenObservation"])
-    env = GymEnvFactory(config).make(training=True)
-    assert env.reset(0).tolist() == [flat]
-    assert env.step(np.array([0])).next_obs.tolist() == [flat]
-
-
 def test_an_unsupported_action_space_is_refused_with_its_name(spaced):
     end = "is not supported; supported: Box, Discrete, MultiDiscrete$"
     spaced.spaces = (FLAG, spaces.Dict(a=FLAG))
@@ -143,17 +129,10 @@ def test_an_unsupported_action_space_is_refused_with_its_name(spaced):
 
 
 NAMED = spaces.Dict(x=spaces.Box(0, 1, (2,), np.float64), room=spaces.Discrete(4, start=1))
-PIXELS = spaces.Box(0, 255, (2, 3, 1), np.uint8)
 
 
 def translator(observation: Any, action: Any = FLAG) -> GymTranslator:
     return GymTranslator(observation, action, "X-v0")
-
-
-def test_spaces_of_integers_are_counted_from_zero_and_flat() -> None:
-    assert observation_space(spaces.Discrete(3, start=-1), "X-v0") == DiscreteSpace(3)
-    table = spaces.MultiDiscrete([[2, 3], [4, 5]], start=[[1, 0], [0, 10]])
-    assert observation_space(table, "X-v0") == MultiDiscreteSpace((2, 3, 4, 5))
 
 
 def test_a_batch_of_observations_and_actions_has_one_axis_more() -> None:

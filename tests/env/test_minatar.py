@@ -58,16 +58,6 @@ def test_v1_has_the_actions_that_do_something() -> None:
 
 @installed
 @pytest.mark.slow
-def test_without_sticky_actions_each_one_counts() -> None:
-    kwargs = {"sticky_action_prob": 0.0}
-    env: Any = construct(GymConfig(id="MinAtar/Breakout-v1", kwargs=kwargs))
-    env.reset(seed=0)
-    places = [int(env.step(action)[0][9, :, 0].argmax()) for action in (1, 1, 2, 0, 2)]
-    assert places == [3, 2, 3, 3, 4]  # the paddle begins at 4
-
-
-@installed
-@pytest.mark.slow
 def test_seaborn_and_scipy_stay_away() -> None:
     before = set(sys.modules)
     GymEnvFactory(GymConfig(id="MinAtar/Freeway-v1")).make(training=True).close()

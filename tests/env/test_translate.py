@@ -8,11 +8,9 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from border_cli.core.spaces import allocate
 from border_cli.core.types import leaves
-from border_cli.env.answers import observations
 from border_cli.env.config import GymConfig
-from border_cli.env.gym_spaces import action_reader, observation_space
+from border_cli.env.gym_spaces import action_reader
 from border_cli.env.translate import (
     action_rows,
     observation_rows,
@@ -20,7 +18,7 @@ from border_cli.env.translate import (
     recorded_rows,
     spaces_of,
 )
-from border_cli.errors import BadStep, ConfigError
+from border_cli.errors import ConfigError
 
 SPACES: dict[str, spaces.Space[Any]] = {
     "float64": spaces.Box(-1, 1, (2, 3), np.float64),
@@ -40,19 +38,6 @@ def together(values: list[Any]) -> Any:
     if isinstance(values[0], dict):
         return {key: np.stack([each[key] for each in values]) for key in values[0]}
     return np.stack(values)
-
-
-@pytest.mark.parametrize("name", SPACES)
-def test_rows_are_those_that_an_environment_would_have_given(name: str) -> None:
-    space = SPACES[name]
-    values = samples(space)
-    check, expected = observations(space), allocate(observation_space(space, "x"), 5)
-    for row, value in enumerate(values):
-        check.write(expected, row, value)
-    found = observation_rows(space, together(values))
-    for mine, theirs in zip(leaves(found), leaves(expected), strict=True):
-        assert mine.dtype == theirs.dtype
-        np.testing.assert_array_equal(mine, theirs)
 
 
 @pytest.mark.parametrize("name", SPACES)
@@ -80,12 +65,6 @@ def test_recorded_actions_are_those_that_the_environment_got(name: str) -> None:
 def test_a_space_that_is_not_supported_is_refused_by_name() -> None:
     with pytest.raises(ConfigError, match=r"data set a-v0: observation space Text.* not supported"):
         spaces_of(spaces.Text(3), spaces.Discrete(2), "data set a-v0")
-
-
-def test_a_data_set_is_not_refused_with_what_only_environments_can_do() -> None:
-    pair = spaces.Tuple([spaces.Discrete(2), spaces.Discrete(3)])
-    with pytest.raises(ConfigError, match=r"data set a-v0: .*Tuple.* and Dict of these$"):
-        spaces_of(pair, spaces.Discrete(2), "data set a-v0")
 
 
 def test_the_parts_of_an_environment_are_gymnasiums_own() -> None:

@@ -116,27 +116,6 @@ def test_it_gives_the_rows_of_single_environments(named, limit):
         assert ended == told[: len(ended)]
 
 
-def test_what_is_acted_on_is_what_the_step_before_left():
-    steps = climb(make("Climb", kwargs=NEXT_STEP), STEPS)
-    for before, after in pairwise(steps):
-        assert after.obs is before.act_obs
-
-
-def test_a_reset_moves_nothing():
-    steps = climb(make("Climb", kwargs=NEXT_STEP), STEPS)
-    for before, after in pairwise(steps):
-        ended = before.terminated | before.truncated
-        if ended.any():
-            assert after.moved is not None
-            np.testing.assert_array_equal(after.moved, ~ended)
-            assert not after.reward[ended].any()
-            assert after.env_steps == LANES - ended.sum()
-            assert (leaf(after.next_obs)[ended, 1] == 0).all()  # the foot of the next climb
-        else:
-            assert after.moved is None
-            assert after.env_steps == LANES
-
-
 def test_what_is_told_of_a_step_that_only_resets_means_nothing():
     env = vector("Tipping", num_envs=3)
     env.reset(0)
@@ -265,9 +244,3 @@ def test_what_a_vector_implementation_answers_is_checked(shown: str, said: str) 
     env.reset(0)
     with pytest.raises(BadStep, match=rf"^env\.id=border/Strange-v1{said}"):
         env.step(np.zeros(3, np.int64))
-
-
-def test_a_reset_of_a_vector_implementation_is_checked() -> None:
-    env = vector("Strange", num_envs=3, kwargs={"shown": "flat"})
-    with pytest.raises(BadStep, match=r"Strange-v1, at reset: .* shape is \(3,\), not \(3, 1"):
-        env.reset(0)

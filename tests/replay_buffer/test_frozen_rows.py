@@ -48,17 +48,6 @@ def test_every_block_of_every_row_is_taken_once_in_order(kind, request, make_row
     assert frozen.take(1) is None
 
 
-@pytest.mark.parametrize(
-    ("first", "expected"), [(0, [3, 4, 5, 6, 7]), (5, [5, 6, 7]), (8, []), (99, [])]
-)
-def test_it_begins_where_asked_or_with_the_oldest_stored(spec, make_rows, first, expected):
-    ring = Ring(spec, 5)
-    ring.push(make_rows(spec, 0, 8))
-    frozen = ring.freeze(first)
-    assert all_of(frozen) == expected
-    assert frozen.end == 8
-
-
 @pytest.mark.parametrize("seed", sampled([*range(200)], every=4))
 def test_whatever_is_pushed_meanwhile_the_rows_are_those_of_the_moment(spec, make_rows, seed):
     chance = np.random.default_rng(seed)
@@ -120,27 +109,6 @@ def test_a_learner_that_pushes_at_full_speed_never_tears_a_row(spec, make_rows):
             ring.push(rows)
         writer.join()
         assert taken[-1] == list(range(200 + 70 * k, 700 + 70 * k))
-
-
-def test_what_is_released_is_neither_taken_nor_copied_aside(spec, make_rows):
-    ring = Ring(spec, 4)
-    ring.push(make_rows(spec, 0, 4))
-    frozen = ring.freeze(0)
-    assert numbers(frozen.take(1)) == [0]
-    frozen.release()
-    frozen.release()
-    assert frozen.take(1) is None
-    ring.push(make_rows(spec, 4, 8))
-    assert frozen._aside == []
-    assert ring._frozen is None  # later pushes do not look at it any more
-
-
-def test_the_ring_lets_go_once_all_rows_are_taken(spec, make_rows):
-    ring = Ring(spec, 4)
-    ring.push(make_rows(spec, 0, 4))
-    all_of(ring.freeze(0))
-    ring.push(make_rows(spec, 4, 5))
-    assert ring._frozen is None
 
 
 def test_freezing_again_ends_what_was_frozen_before(spec, make_rows):

@@ -5,14 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from border_cli.core.rows import storage_nbytes
-from border_cli.errors import NotFinite, RunFailed
-from border_cli.registry import REPLAY_BUFFERS
+from border_cli.errors import NotFinite
 from border_cli.replay_buffer.config import Normalize, PrioritizedConfig
 from border_cli.replay_buffer.prioritized import (
     EPSILON,
     PrioritizedReplayBuffer,
-    importance_weights,
 )
 
 
@@ -30,19 +27,6 @@ def with_errors(buffer, spec, make_rows, errors):
     buffer.push(make_rows(spec, 0, len(errors)))
     buffer.update_priorities(np.arange(len(errors)), np.array(errors, np.float32))
     return buffer
-
-
-def test_the_registry_builds_it_from_its_settings(spec):
-    rng = np.random.default_rng(0)
-    built = REPLAY_BUFFERS.build(PrioritizedConfig(capacity=7), spec=spec, rng=rng)
-    assert isinstance(built, PrioritizedReplayBuffer)
-    assert (built.capacity, len(built), built.uses_priorities) == (7, 0, True)
-
-
-def test_bytes_count_rows_and_trees(spec):
-    assert buffer_of(spec, 100).nbytes == storage_nbytes(spec, 100) + 800
-    two_trees = buffer_of(spec, 100, normalize=Normalize.buffer)
-    assert two_trees.nbytes == storage_nbytes(spec, 100) + 1600
 
 
 def test_a_priority_is_the_error_plus_epsilon_to_the_power_of_alpha(spec, make_rows):
@@ -63,20 +47,6 @@ def test_new_rows_get_the_largest_priority_seen_so_far(spec, make_rows):
         buffer.priorities(slots(0, 1, 2, 3)), [largest, 0.5 + EPSILON, largest, largest]
     )
     assert buffer.max_priority == pytest.approx(largest)
-
-
-def test_more_rows_than_fit_leave_every_slot_with_the_largest_priority(spec, make_rows):
-    buffer = with_errors(buffer_of(spec, 3, alpha=1.0), spec, make_rows, [3.0, 0.1, 0.2])
-    buffer.push(make_rows(spec, 3, 11))
-    np.testing.assert_allclose(buffer.priorities(slots(0, 1, 2)), np.full(3, 3 + EPSILON))
-
-
-def test_importance_weights_by_hand():
-    # p = 1, 2, 4, sum 7, N 3. beta 1: (3/7)^-1 = 7/3, 7/6, 7/12; over the largest: 1, 1/2, 1/4.
-    priority = np.array([1.0, 2.0, 4.0])
-    np.testing.assert_allclose(importance_weights(priority, 1.0, 1.0), [1, 0.5, 0.25])
-    np.testing.assert_allclose(importance_weights(priority, 1.0, 0.5), [1, 0.5**0.5, 0.5])
-    np.testing.assert_allclose(importance_weights(priority, 1.0, 0.0), [1, 1, 1])
 
 
 @pytest.mark.parametrize("normalize", list(Normalize))
@@ -135,21 +105,6 @@ def test_beta_arrives_with_the_run_where_no_updates_are_named(spec, make_rows):
     np.testing.assert_allclose(betas, [0.4, 0.55, 0.7, 1.0])
 
 
-def test_beta_may_fall(spec):
-    buffer = buffer_of(spec, 4, beta_0=1.0, beta_final=0.0, n_opts_final=4)
-    buffer.updates = 1
-    assert buffer.beta == 0.75
-
-
-def test_alpha_zero_is_uniform(spec, make_rows):
-    buffer = buffer_of(spec, 8, alpha=0.0, beta_0=1.0)
-    with_errors(buffer, spec, make_rows, [0.0, 5.0, 1e6, 2.0])
-    np.testing.assert_array_equal(buffer.priorities(np.arange(4)), np.ones(4))
-    batch = buffer.sample(8)
-    np.testing.assert_array_equal(batch.weight, np.ones(8))
-    np.testing.assert_array_equal(batch.index, [0, 0, 1, 1, 2, 2, 3, 3])  # one per slice
-
-
 def test_each_equal_slice_of_the_total_gives_one_row(spec, make_rows):
     # shares 1/8, 3/8, 1/2: of 8 slices exactly 1, 3 and 4 lie within the rows
     buffer = with_errors(buffer_of(spec, 3, alpha=1.0), spec, make_rows, [1.0, 3.0, 4.0])
@@ -180,45 +135,6 @@ def test_sampled_rows_belong_to_their_index(dict_spec, make_rows):
     np.testing.assert_array_equal(batch.obs["level"], numbers)
     np.testing.assert_array_equal(batch.next_obs["screen"][:, 0, 0], numbers + 1)
     np.testing.assert_array_equal(buffer.rows(batch.index).reward, batch.reward)
-
-
-def test_one_seed_gives_the_same_samples(spec, make_rows):
-    def samples(seed):
-        buffer = buffer_of(spec, 300, seed=seed)
-        buffer.push(make_rows(spec, 0, 200))
-        drawn = []
-        for step in range(10):
-            batch = buffer.sample(16)
-            drawn.append(batch.index.copy())
-            buffer.update_priorities(batch.index, np.cos(batch.index + step))
-        return np.concatenate(drawn)
-
-    np.testing.assert_array_equal(samples(1), samples(1))
-    assert (samples(1) != samples(2)).any()
-
-
-def test_batches_share_their_arrays(spec, make_rows):
-    buffer = buffer_of(spec, 10)
-    buffer.push(make_rows(spec, 0, 10))
-    first, second = buffer.sample(4), buffer.sample(4)
-    assert np.shares_memory(first.weight, second.weight)
-    assert np.shares_memory(first.index, second.index)
-    assert np.shares_memory(first.obs, second.obs)
-
-
-def test_a_buffer_of_one_row_always_gives_it_with_weight_one(spec, make_rows):
-    buffer = buffer_of(spec, 1, normalize=Normalize.buffer)
-    for number in range(3):
-        buffer.push(make_rows(spec, number, number + 1))
-        batch = buffer.sample(6)
-        np.testing.assert_array_equal(batch.action, np.full(6, number))
-        np.testing.assert_array_equal(batch.weight, np.ones(6))
-        buffer.update_priorities(batch.index, np.arange(6) / 7)
-
-
-def test_an_empty_buffer_refuses_to_sample(spec):
-    with pytest.raises(RunFailed, match="cannot sample 4 transitions: the replay buffer is empty"):
-        buffer_of(spec, 10).sample(4)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])

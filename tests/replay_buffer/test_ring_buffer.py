@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from sampling import sampled
@@ -85,21 +83,6 @@ def test_it_goes_on_to_the_bit(spec, make_rows, kind, capacity, seed):
     assert restored.ring.pushed == original.ring.pushed
     assert trees(restored) == trees(original)
     history.go_on([original, restored], 25)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_large_trees_come_back_to_the_bit(spec, make_rows, kind):
-    history = History(spec, make_rows, 3)
-    original, restored = buffer_of(kind, spec, 40_000), buffer_of(kind, spec, 40_000)
-    original.push(make_rows(spec, 0, 70_000))
-    for _ in range(100):
-        history.sample([original], 64)
-    original.push(make_rows(spec, 70_000, 70_123))
-    restored.load_state_dict(original.state_dict())
-    copy_rows(original, restored, 7_000)
-    assert trees(restored) == trees(original)
-    for _ in range(20):
-        history.sample([original, restored], 64)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -244,17 +227,3 @@ def test_rows_of_another_form_are_refused(image_spec, make_rows):
         restored.load_rows(0, blocks[:2])
     with pytest.raises(CheckpointError, match="the saved rows have types"):
         restored.load_rows(0, [block.view(np.uint8) for block in blocks])
-
-
-def test_a_second_state_replaces_the_first(spec, make_rows):
-    """A damaged checkpoint is given up half way for the one before it."""
-    older, newer, restored = (buffer_of("buffer", spec, 8) for _ in range(3))
-    older.push(make_rows(spec, 0, 5))
-    newer.push(make_rows(spec, 0, 8))
-    History(spec, make_rows, 0).sample([newer], 4)
-    restored.load_state_dict(newer.state_dict())
-    restored.load_rows(0, newer.freeze(0).take(3))
-    restored.load_state_dict(older.state_dict())
-    copy_rows(older, restored, 2)
-    assert trees(restored) == trees(older)
-    History(replace(spec), make_rows, 2).go_on([older, restored], 20)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from border_cli.core.rows import row_dtypes, row_fields, storage_nbytes
+from border_cli.core.rows import storage_nbytes
 from border_cli.core.spaces import BoxSpace, EnvSpec
 from border_cli.core.types import Transitions, leaves
 from border_cli.errors import ConfigError, RunFailed
@@ -49,13 +49,6 @@ def test_the_oldest_rows_make_room_across_the_wrap_around(spec, make_rows):
     assert (ring.position, ring.size) == (2, 5)
 
 
-def test_a_push_that_ends_exactly_at_the_end_goes_on_at_the_start(spec, make_rows):
-    ring = Ring(spec, 4)
-    assert ring.push(make_rows(spec, 0, 4)) == [(0, 4)]
-    assert ring.push(make_rows(spec, 4, 5)) == [(0, 1)]
-    assert numbers_in(ring) == [4, 1, 2, 3]
-
-
 @pytest.mark.parametrize("already", [0, 1, 3, 5])
 @pytest.mark.parametrize("count", [0, 1, 4, 5, 6, 11, 17])
 def test_pushing_many_at_once_equals_pushing_one_by_one(spec, make_rows, already, count):
@@ -67,20 +60,6 @@ def test_pushing_many_at_once_equals_pushing_one_by_one(spec, make_rows, already
         one_by_one.push(make_rows(spec, number, number + 1))
     assert numbers_in(at_once) == numbers_in(one_by_one)
     assert at_once.position == one_by_one.position
-
-
-def test_a_ring_of_one_row_keeps_the_newest(spec, make_rows):
-    ring = Ring(spec, 1)
-    ring.push(make_rows(spec, 0, 1))
-    assert ring.push(make_rows(spec, 1, 4)) == [(0, 1)]
-    assert numbers_in(ring) == [3]
-
-
-def test_no_rows_change_nothing(spec, make_rows):
-    ring = Ring(spec, 3)
-    ring.push(make_rows(spec, 0, 2))
-    assert ring.push(make_rows(spec, 2, 2)) == []
-    assert numbers_in(ring) == [0, 1]
 
 
 def test_pushed_arrays_are_copied(spec, make_rows):
@@ -105,13 +84,6 @@ def test_a_batch_is_valid_until_the_next_one_of_its_size(spec, make_rows):
     np.testing.assert_array_equal(third.reward, [0, 2, 4])
 
 
-def test_reading_gives_copies(spec, make_rows):
-    ring = Ring(spec, 4)
-    ring.push(make_rows(spec, 0, 4))
-    ring.read(np.array([0])).reward[:] = 99
-    assert numbers_in(ring) == [0, 1, 2, 3]
-
-
 @pytest.mark.parametrize("slot", [-1, 2, 3])
 def test_reading_a_slot_that_was_never_filled_is_refused(spec, make_rows, slot):
     ring = Ring(spec, 4)
@@ -125,26 +97,6 @@ def test_sampling_from_nothing_says_what_is_missing(spec):
         Ring(spec, 4).require_rows(64)
 
 
-def test_bytes_are_exact_and_known_before_they_are_allocated(spec, image_spec, dict_spec):
-    # two observations of 4 float32, an int64 action, reward and discount
-    assert storage_nbytes(spec, 1000) == 1000 * (2 * 16 + 8 + 4 + 4)
-    # packed: 3 float32 of the action, reward and discount
-    assert storage_nbytes(image_spec, 10) == 10 * (2 * 1600 + 12 + 4 + 4)
-    # packed: twice (int64, float32, 4 uint8), two int64 of the action, reward and discount
-    assert storage_nbytes(dict_spec, 10) == 10 * (2 * 1200 + 2 * (8 + 4 + 4) + 16 + 4 + 4)
-    for each in (spec, image_spec, dict_spec):
-        assert Ring(each, 10).nbytes == storage_nbytes(each, 10)
-
-
-def test_images_come_out_contiguous(image_spec, dict_spec, make_rows):
-    for spec in (image_spec, dict_spec):
-        ring = Ring(spec, 4)
-        ring.push(make_rows(spec, 0, 4))
-        obs = ring.gather(np.array([1, 2])).obs
-        image = obs["screen"] if isinstance(obs, dict) else obs
-        assert image.flags.c_contiguous
-
-
 @pytest.mark.parametrize("shape", [(3,), (2, 2)])
 def test_columns_lie_where_tensors_can_view_them(spec, make_rows, shape):
     pixels = BoxSpace(shape=shape, dtype="uint8", low=np.zeros(shape), high=np.ones(shape))
@@ -156,16 +108,6 @@ def test_columns_lie_where_tensors_can_view_them(spec, make_rows, shape):
     for column in (batch.obs, batch.next_obs, batch.action, batch.reward, batch.discount):
         assert column.flags.aligned
         assert all(stride % column.itemsize == 0 for stride in column.strides)
-
-
-def test_small_columns_lie_together_and_large_ones_alone(spec, image_spec):
-    (together,) = row_dtypes(row_fields(spec))
-    assert set(together.names) == {"obs", "action", "reward", "discount", "next_obs"}
-    assert [block.names for block in row_dtypes(row_fields(image_spec))] == [
-        ("action", "reward", "discount"),
-        ("obs",),
-        ("next_obs",),
-    ]
 
 
 def test_a_capacity_beyond_all_memory_is_refused_with_its_size(spec):

@@ -46,23 +46,6 @@ def test_random_operations_agree_with_a_plain_array(capacity):
             np.testing.assert_array_equal(sums.find(mass), search(plain, mass))
 
 
-def test_a_small_search_by_hand():
-    tree = SumTree(4)
-    tree.set(np.array([0, 1, 3]), np.array([2.0, 1.0, 4.0]))
-    mass = np.array([0.0, 1.9, 2.0, 2.9, 3.0, 6.9])
-    np.testing.assert_array_equal(tree.find(mass), [0, 0, 1, 1, 3, 3])
-    np.testing.assert_array_equal(mass, [0.0, 1.9, 2.0, 2.9, 3.0, 6.9])
-
-
-def test_the_last_of_a_repeated_index_stays():
-    sums, minima = SumTree(5000), MinTree(5000)
-    for tree in (sums, minima):
-        tree.set(np.array([7, 8, 7, 7]), np.array([1.0, 5.0, 9.0, 3.0]))
-    np.testing.assert_array_equal(sums.get(np.array([7, 8])), [3, 5])
-    assert sums.total == 8
-    assert minima.smallest == 3
-
-
 def test_the_minimum_rises_again_when_its_row_does():
     tree = MinTree(2000)
     assert tree.smallest == np.inf
@@ -132,8 +115,3 @@ def test_an_index_past_the_capacity_is_refused(index):
     # 1,030 leaves are padded to 1,056 inside
     with pytest.raises(IndexError, match="out of bounds"):
         SumTree(1030).set(np.array([index]), np.array([1.0]))
-
-
-def test_a_million_values_cost_eight_bytes_each_and_their_parents():
-    # 1,000,000 leaves, 31,250 parents padded to 31,264, and 977 above them
-    assert SumTree(1_000_000).nbytes == 8 * (1_000_000 + 31_264 + 977)

@@ -5,9 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from border_cli.core.rows import storage_nbytes
-from border_cli.errors import RunFailed
-from border_cli.registry import REPLAY_BUFFERS
 from border_cli.replay_buffer.config import UniformConfig
 from border_cli.replay_buffer.uniform import UniformReplayBuffer
 
@@ -15,14 +12,6 @@ from border_cli.replay_buffer.uniform import UniformReplayBuffer
 def buffer_of(spec, capacity, seed=0):
     config = UniformConfig(capacity=capacity)
     return UniformReplayBuffer(config, spec=spec, rng=np.random.default_rng(seed))
-
-
-def test_the_registry_builds_it_from_its_settings(spec):
-    rng = np.random.default_rng(0)
-    built = REPLAY_BUFFERS.build(UniformConfig(capacity=7), spec=spec, rng=rng)
-    assert isinstance(built, UniformReplayBuffer)
-    assert (built.capacity, len(built), built.uses_priorities) == (7, 0, False)
-    assert built.nbytes == storage_nbytes(spec, 7)
 
 
 def test_each_sampled_row_is_a_whole_stored_row(spec, make_rows):
@@ -49,16 +38,6 @@ def test_every_stored_row_is_drawn_equally_often_and_no_other(spec, make_rows):
     np.testing.assert_allclose(counts, np.full(10, 2000), atol=5 * 42)
 
 
-def test_what_was_pushed_a_moment_ago_is_as_likely_as_all_else(spec, make_rows):
-    """Chance is drawn for many batches at once, but which slots it means follows the size."""
-    buffer = buffer_of(spec, 10)
-    buffer.push(make_rows(spec, 0, 5))
-    buffer.sample(1000)
-    buffer.push(make_rows(spec, 5, 10))
-    drawn = np.concatenate([buffer.sample(1000).index.copy() for _ in range(20)])
-    np.testing.assert_allclose(np.bincount(drawn), np.full(10, 2000), atol=5 * 42)
-
-
 @pytest.mark.parametrize("rows", [1, 3, 7, 8, 1000, 1024])
 def test_the_greatest_chance_means_the_last_row(spec, make_rows, rows):
     class Greatest:
@@ -70,32 +49,7 @@ def test_the_greatest_chance_means_the_last_row(spec, make_rows, rows):
     np.testing.assert_array_equal(buffer.sample(3).index, np.full(3, rows - 1))
 
 
-def test_the_size_of_a_batch_may_change(spec, make_rows):
-    buffer = buffer_of(spec, 100)
-    buffer.push(make_rows(spec, 0, 100))
-    for rows in (4, 4, 9, 4):
-        batch = buffer.sample(rows)
-        assert len(batch) == rows
-        np.testing.assert_array_equal(batch.action, batch.index)
-
-
 def test_a_batch_may_be_larger_than_what_is_stored(spec, make_rows):
     buffer = buffer_of(spec, 1)
     buffer.push(make_rows(spec, 6, 7))
     np.testing.assert_array_equal(buffer.sample(5).action, [6, 6, 6, 6, 6])
-
-
-def test_one_seed_gives_the_same_samples(spec, make_rows):
-    buffers = [buffer_of(spec, 100, seed) for seed in (1, 1, 2)]
-    for buffer in buffers:
-        buffer.push(make_rows(spec, 0, 100))
-    first, second, other = (
-        np.concatenate([buffer.sample(16).action.copy() for _ in range(5)]) for buffer in buffers
-    )
-    np.testing.assert_array_equal(first, second)
-    assert (first != other).any()
-
-
-def test_an_empty_buffer_refuses_to_sample(spec):
-    with pytest.raises(RunFailed, match="cannot sample 4 transitions: the replay buffer is empty"):
-        buffer_of(spec, 10).sample(4)

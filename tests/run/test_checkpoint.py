@@ -25,18 +25,6 @@ from border_cli.run.layout import partial_of
 MakeRun = Callable[..., SmallRun]
 
 
-def test_a_checkpoint_is_named_by_its_steps_in_ten_digits(case: SmallRun) -> None:
-    case.save(10_000)
-    assert case.there == ["0000010000", "latest"]
-    assert sorted(each.name for each in (case.folder / "0000010000").iterdir()) == [
-        "agent.pt",
-        "arrays.npz",
-        "manifest.json",
-        "state.json",
-    ]
-    assert read_checkpoint(case.folder / "0000010000").counters == counters(10_000)
-
-
 def test_the_newest_are_kept_and_latest_points_at_the_last_right_after_each_save(
     case: SmallRun,
 ) -> None:
@@ -74,13 +62,6 @@ def test_best_models_are_not_counted_as_checkpoints(case: SmallRun) -> None:
         case.save(opt_steps)
     assert steps_saved(case.run_dir) == [20, 30, 40]
     assert case.weights("best") == "weights 10"
-
-
-def test_saving_the_same_step_again_replaces_it(case: SmallRun) -> None:
-    case.save(10, n=1)
-    case.save(10, n=2)
-    assert case.weights("10") == "weights 2"
-    assert case.there == ["0000000010", "latest"]
 
 
 @pytest.mark.parametrize("before", [[10], [10, 20, 30]])
@@ -185,18 +166,6 @@ def test_records_are_synced_before_the_manifest(
     assert synced.index(records) < synced.index(manifest)
 
 
-def test_the_manifest_names_the_versions_and_every_other_file(case: SmallRun) -> None:
-    case.save_best(10, 1.0)
-    case.save(10, push=3)
-    manifest = json.loads((case.run_dir / "best" / "manifest.json").read_text())
-    assert sorted(manifest["sha256"]) == ["agent.pt", "score.json", "state.json"]
-    assert {"python", "torch", "numpy"} <= set(manifest["versions"])
-    manifest = json.loads((case.folder / "latest" / "manifest.json").read_text())
-    assert sorted(manifest["sha256"]) == ["agent.pt", "arrays.npz", "state.json"]
-    assert (manifest["format"], manifest["sequence"]) == (4, 1)
-    assert (manifest["replay"]["first"], manifest["replay"]["end"]) == (0, 3)
-
-
 def test_weights_are_readable_by_torch_without_running_code(make_run: MakeRun) -> None:
     case = make_run(save_state=save_state)
     weights = torch.arange(6.0).reshape(2, 3)
@@ -295,14 +264,6 @@ def test_close_writes_what_was_handed_over_and_ends_the_thread(make_run: MakeRun
     assert "checkpoints" not in {each.name for each in threading.enumerate()}
     assert not case.store.save(case.state(20))
     assert steps_saved(case.run_dir) == [10]
-
-
-def test_a_run_that_never_saves_has_no_thread_and_no_folder(make_run: MakeRun) -> None:
-    case = make_run()
-    assert case.store.wait(0)
-    assert not case.store.busy
-    case.store.close()
-    assert not case.folder.exists()
 
 
 def test_the_report_tells_time_and_bytes(make_run: MakeRun) -> None:

@@ -195,12 +195,6 @@ def test_arrays_come_back_to_the_bit(array: np.ndarray, tmp_path: Path) -> None:
         assert each.tobytes() == array.tobytes()
 
 
-def test_numbers_of_numpy_become_plain_ones_and_tuples_lists(tmp_path: Path) -> None:
-    tree = {"a": np.float32(0.1), "b": np.int64(3), "c": (1, 2), "d": np.bool_(True)}
-    read = through_files(tree, tmp_path)
-    assert read == {"a": float(np.float32(0.1)), "b": 3, "c": [1, 2], "d": True}
-
-
 @pytest.mark.parametrize(
     ("tree", "message"),
     [

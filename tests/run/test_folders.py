@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from saves import SmallRun
@@ -11,20 +10,6 @@ from saves import SmallRun
 from border_cli.errors import CheckpointError
 from border_cli.run.checkpoint_files import read_checkpoint
 from border_cli.run.finding import resumable, steps_saved
-from border_cli.run.folders import point_link
-
-
-def names(folder: Path) -> list[str]:
-    return sorted(each.name for each in folder.iterdir())
-
-
-def test_a_link_is_relative_and_moves_at_once(tmp_path: Path) -> None:
-    for target in ("0000000001", "0000000002"):
-        (tmp_path / target).mkdir()
-        point_link(tmp_path / "latest", target)
-        assert str((tmp_path / "latest").readlink()) == target
-    assert names(tmp_path) == ["0000000001", "0000000002", "latest"]
-
 
 MakeRun = Callable[..., SmallRun]
 
@@ -127,13 +112,6 @@ def test_milestones_stay_for_good_without_their_rows(make_run: MakeRun) -> None:
     assert case.chunks == ["70-170"]
 
 
-def test_a_milestone_keeps_its_rows_while_it_is_among_the_newest(make_run: MakeRun) -> None:
-    case = make_run(keep=2, milestone_interval=10)
-    case.save(10, push=3)
-    case.save(11, push=3)
-    assert [each.has_rows for each in map(read_checkpoint, resumable(case.run_dir))] == [True] * 2
-
-
 def test_a_run_that_starts_again_in_its_folder_never_drops_what_it_just_saved(
     case: SmallRun, make_run: MakeRun
 ) -> None:
@@ -144,19 +122,6 @@ def test_a_run_that_starts_again_in_its_folder_never_drops_what_it_just_saved(
         again.save(opt_steps)
         assert steps_saved(case.run_dir) == kept
         assert again.weights("latest") == f"weights {opt_steps}"
-
-
-def test_the_sequence_grows_over_all_attempts(case: SmallRun, make_run: MakeRun) -> None:
-    case.save(10)
-    case.save(20)
-    again = make_run()
-    again.save(5)
-    found = map(read_checkpoint, resumable(case.run_dir))
-    assert [(each.opt_steps, each.manifest.sequence) for each in found] == [
-        (5, 3),
-        (20, 2),
-        (10, 1),
-    ]
 
 
 def test_while_a_manifest_cannot_be_read_no_chunk_goes_that_it_may_name(make_run: MakeRun) -> None:

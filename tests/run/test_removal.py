@@ -126,10 +126,6 @@ def test_a_run_that_another_host_may_be_running_is_left_to_that(
         assert remove_run(folder)
 
 
-def test_an_ended_run_of_another_host_is_removed(tmp_path: Path) -> None:
-    assert remove_run(write_run(tmp_path / "run", host="elsewhere", status="killed"))
-
-
 def test_the_files_of_a_sweep_go_and_what_is_beside_them_stays(tmp_path: Path) -> None:
     def written() -> None:
         write_sweep(tmp_path, SweepPlan(command=[], launcher="basic", swept=[]))
@@ -173,16 +169,6 @@ def test_saved_settings_show_that_a_run_without_a_record_is_ours(run: SmallRun) 
     text = "defaults:\n- /schema/run@_here_\nseed: 0\n"
     (run.run_dir / ".hydra" / "resolved.yaml").write_text(text, encoding="utf-8")
     assert remove_run(run.run_dir)
-
-
-def test_files_of_other_programs_in_a_run_stay(run: SmallRun) -> None:
-    folder = run.run_dir
-    (folder / "tensorboard").mkdir()
-    names = ["sweep.csv", "sweep.stop", "tensorboard/events.out.tfevents.1.host"]
-    for name in names:
-        (folder / name).touch()
-    assert not remove_run(folder)
-    assert everything(folder) == sorted([*names, "tensorboard"])
 
 
 def test_pruning_keeps_the_newest_checkpoint_and_the_best_model(run: SmallRun) -> None:
