@@ -204,13 +204,6 @@ def test_the_returns_of_a_data_set_are_seen_while_it_is_read(n_steps: int) -> No
     assert pooled(seen) == pytest.approx(described(by_hand), rel=1e-9)
 
 
-@pytest.mark.usefixtures("datasets")
-def test_a_data_set_is_read_without_returns_where_the_agent_needs_none() -> None:
-    seen: list[Moments] = []
-    numbers_of(seen=seen)
-    assert seen == []
-
-
 def test_episodes_that_begin_anew_begin_their_returns_at_0() -> None:
     """Of an actor whose environments, which keep nothing, all begin anew; what was not sent is."""
     made = DiscountedReturns(GAMMA, 2)

@@ -11,36 +11,17 @@ from typing import Any
 import pytest
 from sampling import sampled
 
-from benchmarks.results.children import Children, Failed, Stopped, shares
-from benchmarks.results.judging import over_seeds, verdict
+from benchmarks.results.children import Children, Failed, Stopped
+from benchmarks.results.judging import verdict
 from benchmarks.results.kinds import Bar, Cell, Peer, Recording, Run
-from benchmarks.results.report import page
 from benchmarks.results.rows import ROWS
-from benchmarks.results.settings import UNKNOWN, Setting, composed, differences, settings_of
+from benchmarks.results.settings import UNKNOWN, Setting, differences, settings_of
 from benchmarks.results.work import make_all, source_of
-
-BUDGETS = {  # env steps
-    **dict.fromkeys(["dqn_cartpole", "iqn_cartpole", "qrdqn_cartpole", "rainbow_cartpole"], 50_000),
-    **dict.fromkeys(["dqn_acrobot", "dqn_lunarlander"], 100_000),
-    "dqn_mountaincar": 120_000,
-    **dict.fromkeys(["sac_pendulum", "td3_pendulum"], 20_000),
-    "sac_lunarlander_continuous": 150_000,
-    **dict.fromkeys(["sac_hopper", "sac_halfcheetah"], 100_000),
-}
 
 
 @pytest.mark.parametrize("name", sampled([*ROWS], every=24))
 def test_every_row_composes(name: str) -> None:
     assert settings_of(ROWS[name])
-
-
-@pytest.mark.parametrize("name", sampled([*BUDGETS], every=3))
-def test_an_online_row_ends_at_its_budget_alone(name: str) -> None:
-    row = ROWS[name]
-    assert isinstance(row, Run)
-    trainer = composed(row.typed).config.trainer
-    assert (trainer.max_env_steps, trainer.max_opt_steps) == (BUDGETS[name], None)
-    assert (trainer.max_time_s, trainer.eval_interval > 0) == (None, True)
 
 
 def test_what_rows_refer_to_is_there() -> None:
@@ -87,13 +68,6 @@ def cells(*means: float, **more: Any) -> dict[int, Any]:
     return {seed: {**model, **more} for seed, model in enumerate(models)}
 
 
-def test_the_spread_over_seeds_is_that_of_a_sample() -> None:
-    found = over_seeds(cells(1.0, 2.0, 3.0), "last")
-    assert found
-    assert (found.mean, found.std, found.worst, found.seeds) == (-8.0, 1.0, -9.0, 3)
-    assert over_seeds({}) is None
-
-
 @pytest.mark.parametrize(
     ("bar", "met"),
     [
@@ -135,22 +109,9 @@ def test_the_last_models_are_compared_where_they_count() -> None:
     assert verdict("row", Bar(above="other"), 1, done, model="last").met is True  # -10
 
 
-def test_a_bar_below_zero_is_near_where_it_is_five_percent_lower() -> None:
-    done = {"row": cells(-157.0), "recorded": {0: {"recorded": {"mean": -150.0}}}}
-    assert verdict("row", Bar(near="recorded"), 1, done).met is True
-    done["row"] = cells(-158.0)
-    assert verdict("row", Bar(near="recorded"), 1, done).met is False
-
-
 @pytest.mark.parametrize("mean", [0.0, 2.0])
 def test_nobody_knows_of_a_bar_before_every_seed_is_there(mean: float) -> None:
     assert verdict("row", Bar(mean=1), 5, {"row": cells(mean)}).met is None
-
-
-def test_the_page_has_a_line_for_every_row_also_without_any_cell() -> None:
-    text = page({name: {} for name in ROWS})
-    assert text.count("| 0 of ") == sum(row.seeds > 1 for row in ROWS.values())
-    assert "≥ 490 and every seed ≥ 475" in text
 
 
 @dataclass
@@ -195,19 +156,6 @@ def test_a_command_that_fails_says_its_last_words(tmp_path: Path) -> None:
     with pytest.raises(Failed, match=r"exit status 3:\n(.*\n)*  its last words"):
         run(Children(), tmp_path, "/bin/sh", "-c", "echo its last words >&2; exit 3")
     assert run(Children(), tmp_path, "/bin/sh", "-c", "echo an answer") == "an answer\n"
-
-
-@pytest.mark.parametrize(
-    ("cores", "jobs", "divided"),
-    [
-        ([0, 1], 1, [[0, 1]]),
-        ([0, 1], 2, [[0], [1]]),
-        ([0, 1, 5], 2, [[0, 5], [1]]),
-        ([4, 5], 3, [[4], [5], [4]]),
-    ],
-)
-def test_jobs_divide_the_cores(cores: list[int], jobs: int, divided: list[list[int]]) -> None:
-    assert shares(cores, jobs) == divided
 
 
 def test_stopping_ends_the_commands_that_run_and_starts_no_more(tmp_path: Path) -> None:

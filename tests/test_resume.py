@@ -21,8 +21,6 @@ from sampling import chosen, sampled
 from border_cli.actor_manager.config import ProcessConfig, SerialConfig, ThreadConfig
 from border_cli.agent.actor_critic_config import Noise
 from border_cli.agent.config import (
-    AwacConfig,
-    BcConfig,
     CqlConfig,
     DqnConfig,
     Exploration,
@@ -58,7 +56,6 @@ from border_cli.registry import register_builtin
 from border_cli.replay_buffer.config import (
     DatasetConfig,
     HindsightConfig,
-    Normalize,
     PrioritizedConfig,
     UniformConfig,
 )
@@ -247,16 +244,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
         "sync",
         {"step_processor": NStepConfig(), "replay_buffer": PrioritizedConfig(capacity=300)},
     ),
-    "sync, no ratio": ("sync", {"trainer": {"samples_per_opt_step": None}}),
-    "sync, softmax": (
-        "sync",
-        {"agent": DqnConfig(hidden=[8], batch_size=8, exploration=Exploration.softmax)},
-    ),
     "serial": ("serial", {}),
-    "serial, prioritized over the buffer": (
-        "serial",
-        {"replay_buffer": PrioritizedConfig(capacity=300, normalize=Normalize.buffer)},
-    ),
     "serial, three environments each": (
         "serial",
         {
@@ -266,9 +254,6 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
     "serial, an environment with a vector implementation": ("serial", {"env": TWO_CARTPOLES}),
-    "sync, an environment with a vector implementation": ("sync", {"env": TWO_CARTPOLES}),
-    "serial, a quarter of a sample": ("serial", {"trainer": {"samples_per_opt_step": 0.25}}),
-    "serial, no ratio": ("serial", {"trainer": {"samples_per_opt_step": None}}),
     "serial, ape_x": (
         "serial",
         {"actor_manager": SerialConfig(num_actors=3, n_buffer=40, exploration="ape_x")},
@@ -278,7 +263,6 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
         "sync",
         {"agent": RAINBOW, "replay_buffer": PrioritizedConfig(capacity=300)},
     ),
-    "serial, noisy and epsilon": ("serial", {"agent": DqnConfig(hidden=[8], noisy=True)}),
     "sync, iqn, prioritized": (
         "sync",
         {
@@ -291,10 +275,6 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
         {"agent": QrdqnConfig(hidden=[8], batch_size=8, num_quantiles=5, risk_high=0.5)},
     ),
     "offline": ("offline", {"replay_buffer": DatasetConfig(dataset=CARTPOLE)}),
-    "offline, one step": (
-        "offline",
-        {"step_processor": NStepConfig(), "replay_buffer": DatasetConfig(dataset=CARTPOLE)},
-    ),
     "sync, a data set and rows of actors": (
         "sync",
         {"replay_buffer": DatasetConfig(dataset=CARTPOLE, capacity=150)},
@@ -303,7 +283,6 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
         "serial",
         {"replay_buffer": DatasetConfig(dataset=CARTPOLE, capacity=1_000)},
     ),
-    "a large buffer": ("sync", {"replay_buffer": UniformConfig(capacity=5_000)}),
     "td3, noise that lasts": (
         "serial",
         {
@@ -351,25 +330,11 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
             "env": GymConfig(id="Pendulum-v1", max_episode_steps=60),
         },
     ),
-    "awac": (
-        "serial",
-        {
-            "agent": AwacConfig(hidden=[16], batch_size=16),
-            "env": GymConfig(id="Pendulum-v1", max_episode_steps=60),
-        },
-    ),
     "iql, a data set": (
         "offline",
         {
             "agent": IqlConfig(hidden=[16], batch_size=16, normalize_obs=True),
             "replay_buffer": DatasetConfig(dataset=CARTPOLE),
-        },
-    ),
-    "iql, prioritized": (
-        "sync",
-        {
-            "agent": IqlConfig(hidden=[16], batch_size=16, adv_softmax=True),
-            "replay_buffer": PrioritizedConfig(capacity=300),
         },
     ),
     "cql, a gap": (
@@ -379,7 +344,6 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
             "env": GymConfig(id="Pendulum-v1", max_episode_steps=60),
         },
     ),
-    "bc": ("serial", {"agent": BcConfig(hidden=[16], batch_size=16)}),
     "serial, rewards divided": (
         "serial",
         {
@@ -457,19 +421,6 @@ def test_a_schedule_that_ends_with_the_run_goes_on_where_it_stood(tmp_path: Path
     assert_equal(config, tmp_path / "whole", tmp_path / "cut")
 
 
-@pytest.mark.parametrize("phase", [None, "evaluating"])
-def test_to_interrupt_learning_from_a_data_set_changes_nothing(
-    phase: str | None, tmp_path: Path
-) -> None:
-    config = config_of("offline", replay_buffer=DatasetConfig(dataset=CARTPOLE))
-    trained(config, tmp_path / "whole")
-    interrupt(config, tmp_path / "cut", 190, phase)
-    assert newest(tmp_path / "cut").opt_steps < WHOLE
-    assert list((tmp_path / "cut" / "checkpoints" / "replay").iterdir()) == []
-    trained(config, tmp_path / "cut", resume=True)
-    assert_equal(config, tmp_path / "whole", tmp_path / "cut")
-
-
 def test_a_data_set_that_changed_is_no_data_set_to_go_on_with(
     datasets: Path, tmp_path: Path
 ) -> None:
@@ -520,23 +471,6 @@ def test_saving_never_changes_training(tmp_path: Path) -> None:
     assert_equal(config, tmp_path / "seldom", tmp_path / "often")
 
 
-@pytest.mark.slow
-def test_many_attempts_in_a_row_change_nothing(tmp_path: Path) -> None:
-    config = config_of("serial", replay_buffer=PrioritizedConfig(capacity=300))
-    trained(config, tmp_path / "whole")
-    interrupt(config, tmp_path / "cut", 50)
-    for at in (100, 150, 200, 250, 300, 350):
-        stop = StopFlag()
-        recorders = [
-            *build_recorders(effective_settings(config), tmp_path / "cut", None),
-            StopAt(stop, at),
-        ]
-        with pytest.raises(Interrupted):
-            trained(config, tmp_path / "cut", recorders=recorders, stop=stop, resume=True)
-    trained(config, tmp_path / "cut", resume=True)
-    assert_equal(config, tmp_path / "whole", tmp_path / "cut")
-
-
 @pytest.mark.parametrize(
     ("first", "second"),
     sampled(
@@ -583,16 +517,6 @@ def test_the_return_of_every_env_step_is_in_the_statistics_once(kind: str, tmp_p
         assert 1 < statistics["returns.mean"] < 10
 
 
-def test_a_data_set_is_seen_in_whole_before_the_first_update(tmp_path: Path) -> None:
-    config = config_of(
-        "offline", updates=1, agent=DIVIDING, replay_buffer=DatasetConfig(dataset=CARTPOLE)
-    )
-    trained(config, tmp_path / "run")
-    saved = newest(tmp_path / "run")
-    statistics = load_state(saved.folder / "agent.pt")["statistics"]
-    assert statistics["returns.count"] == len(rows_of(config, saved))
-
-
 def no_restarts(stats: list[ActorStats]) -> bool:
     return not any(each.restarted_episodes or each.restarts or each.lost_samples for each in stats)
 
@@ -633,21 +557,6 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_taken(
     assert newest(tmp_path / "run").opt_steps == WHOLE
     *rows, _ = metrics_of(tmp_path / "run")  # the end of a run has a row of its own
     assert [row["opt_steps"] for row in rows] == list(range(50, WHOLE + 1, 50))
-
-
-def test_where_none_is_whole_nothing_is_touched(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    trained(config_of(updates=200), folder)
-    for each in resumable(folder):
-        (each / "state.json").write_bytes(b"")
-    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    with pytest.raises(
-        CheckpointError, match=r"(?s)no complete checkpoint.*0000000200/state\.json"
-    ):
-        trained(config_of(), folder, resume=True)
-    after = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    assert {path.name for path in after.keys() ^ before.keys()} <= {"run.lock"}
-    assert all(after[path] == content for path, content in before.items())
 
 
 def test_rows_that_are_gone_are_named_and_need_not_be_there(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import logging
 import math
 import os
 import signal
-import sys
 import threading
 from collections.abc import Mapping
 from itertools import product
@@ -565,30 +564,3 @@ def test_a_state_of_threads_taken_at_any_moment_fits_what_was_received() -> None
                     <= each["samples"] + each["lost_samples"]
                     <= each["env_steps"]
                 )
-
-
-@pytest.mark.stress
-def test_runs_in_hundreds_of_attempts_lose_and_double_nothing() -> None:
-    rng = np.random.default_rng(1)
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    shapes = [(4, 1, 1), (3, 7, 1), (2, 4, 3), (2, 100_000, 1)]
-    try:
-        total, state = 0, None
-        for _ in range(300):
-            num_actors, n_buffer, num_envs = shapes[int(rng.integers(4))]
-            built = Built(
-                "thread", num_envs=num_envs, state=state, num_actors=num_actors, n_buffer=n_buffer
-            )
-            with built.manager as manager:
-                start(manager, total + float(rng.choice([5, 50, math.inf])))
-                for _ in range(int(rng.integers(4))):
-                    total += count(manager.receive(0.001))
-                    assert manager.state_dict()["samples"] == total
-                total += count(manager.stop())
-            state = manager.state_dict()
-            assert state["samples"] == total
-            for each in state["actors"]:
-                assert each["env_steps"] == each["samples"] + each["lost_samples"]
-    finally:
-        sys.setswitchinterval(interval)

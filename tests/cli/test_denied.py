@@ -60,13 +60,6 @@ def composed() -> RunConfig:
     return compose(*TRAIN)
 
 
-def read_only(folder: Path) -> None:
-    """As the folder of another user."""
-    for each in (folder, *folder.rglob("*")):
-        if not each.is_symlink():
-            each.chmod(0o555 if each.is_dir() else 0o444)
-
-
 def refusal(folder: Path, *argv: str, module: str = "border_cli") -> str:
     """Runs what must be refused with status 2 and no new file; returns what is said."""
     before = sorted(folder.rglob("*"))
@@ -111,13 +104,6 @@ def test_a_run_directory_that_cannot_be_is_refused(
     assert sorted(folder.iterdir()) == before
     with pytest.raises(ConfigError, match="cannot be made: "):
         train(replace(composed, run_dir=run_dir))
-
-
-def test_the_run_of_another_user_cannot_be_resumed(theirs: Path) -> None:
-    read_only(theirs / "run")
-    said = refusal(theirs, "resume=run", "trainer.max_opt_steps=4")
-    place = theirs / "run"
-    assert f"run_dir=run cannot be written to: cannot create files in {place} (Perm" in said
 
 
 def test_a_run_that_cannot_be_read_is_refused_by_all_who_read_it(theirs: Path) -> None:

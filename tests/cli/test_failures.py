@@ -149,24 +149,6 @@ def test_an_env_that_raises_ends_the_run_with_its_traceback_and_a_checkpoint(
     assert "run directory  run" in said
 
 
-@pytest.mark.parametrize(("small", "message"), [(SMALL, "my update is wrong"), (SERIAL, "")])
-def test_an_update_that_raises_ends_the_run(
-    folder: Path, capsys: Capture, plug_ins: None, small: tuple[str, ...], message: str
-) -> None:
-    assert plug_ins is None
-    imports = "imports=[unruly,bad_agent]"
-    chosen = ("-cd", "conf", "agent=bad", f"agent.message='{message}'", "env.id=Calm-v0")
-    assert train_status(*small[1:], imports, *chosen) == 1
-    said = capsys.readouterr().out
-    error = f"ValueError: {message}" if message else "AssertionError"
-    assert f"error: the run failed: {error}\n" in said
-    assert "bad_agent.py" in said
-    facts = facts_of(folder / "run")
-    assert (facts["status"], facts["opt_steps"]) == ("failed", 20)
-    assert facts["exit_reason"].startswith(error)
-    assert steps_saved(folder / "run") == [20]
-
-
 def test_a_nan_observation_is_named_with_its_actor_and_sample(
     folder: Path, capsys: Capture
 ) -> None:
@@ -245,16 +227,6 @@ def test_a_step_that_does_not_fit_in_an_evaluation_is_said_to_be_of_one(
     assert facts_of(folder / "run")["exit_reason"].startswith("evaluation: env.id=Wrong-v0")
 
 
-def test_an_env_that_exits_in_an_evaluation_ends_the_run_with_a_message(
-    folder: Path, capsys: Capture
-) -> None:
-    own = ("+evaluator.env.kwargs.at=5", "trainer.eval_interval=50")
-    assert train_status(*SERIAL, "env.id=Quits-v0", *own) == 1
-    message = "error: evaluation: the environment called sys.exit(0)\nTraceback"
-    assert message in capsys.readouterr().out
-    assert facts_of(folder / "run")["status"] == "failed"
-
-
 def test_observations_beyond_their_bounds_are_said_once_and_counted_past_a_resume(
     folder: Path, capsys: Capture
 ) -> None:
@@ -272,16 +244,6 @@ def test_observations_beyond_their_bounds_are_said_once_and_counted_past_a_resum
     assert facts_of(folder / "run")["out_of_bounds"] == 2  # once as next_obs, once as obs
     assert train_status("resume=run", "trainer.max_opt_steps=90") == 0
     assert facts_of(folder / "run")["out_of_bounds"] == 2
-
-
-def test_a_loss_that_is_not_finite_is_never_saved(folder: Path, capsys: Capture) -> None:
-    assert (
-        train_status(*SERIAL, "env.id=Generous-v0", "agent.loss=mse", "step_processor=n_step") == 1
-    )
-    said = capsys.readouterr().out
-    assert "error: train/loss is inf at update 1" in said
-    assert facts_of(folder / "run")["status"] == "failed"
-    assert steps_saved(folder / "run") == []
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -136,15 +135,4 @@ def test_what_cannot_be_meant_is_refused_before_anything_is_written(
     base = [each for each in LEARNS if not ("uniform" in typed[0] and "dataset=" in each)]
     assert train_status(*base, *typed) == 2
     assert said in capsys.readouterr().err
-    assert not Path("run").exists()
-
-
-def test_a_missing_package_is_said_with_the_line_that_installs_it(
-    capsys: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in [each for each in sys.modules if each.split(".")[0] == "minari"]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "minari", None)
-    assert train_status(*LEARNS) == 2
-    assert 'pip install "border-cli[offline]"' in capsys.readouterr().err
     assert not Path("run").exists()

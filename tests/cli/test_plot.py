@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import sys
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 from run_folders import evaluated_run, two_groups
 
 from border_cli import compose, load_runs, train
 from border_cli.analysis.tables import number
 from border_cli.cli.plot import main, read_request
-from border_cli.cli.plotted import show_table
 from border_cli.errors import ConfigError
 
 
@@ -87,16 +84,6 @@ def test_references_give_normalised_scores_over_environments(
     assert overall[:5] == ["all", "(normalised)", "false", "6", "–"]
     assert overall[7] == "55.00"
     assert len(out.read_text(encoding="utf-8").splitlines()) == 1 + 2 * 101
-
-
-def test_figures_are_whole_in_a_narrow_terminal() -> None:
-    out = io.StringIO()
-    console = Console(file=out, width=20, force_terminal=True, color_system=None)
-    rows = [["a name that is longer than the terminal", "10", "412.3 [380.1, 444.5]"]]
-    show_table(console, ["group", "seeds", "mean"], rows, names=1)
-    assert "10      412.3 [380.1, 444.5]" in out.getvalue()
-    names = "".join(line[:23].strip() for line in out.getvalue().splitlines()[3:])
-    assert names.replace(" ", "") == rows[0][0].replace(" ", "")
 
 
 def test_without_the_extra_a_picture_is_refused_with_the_pip_line(

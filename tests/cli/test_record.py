@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -179,26 +178,6 @@ def _share_of_greedy_actions(run_dir: Path, episode: Any) -> float:
     policy = evaluation_policy(effective, agent)
     actions = policy.act(episode.observations[:-1], explore=False)
     return float((actions == episode.actions).mean())
-
-
-def test_the_table_and_the_next_command(run_dir: Path, datasets: Path, capsys: Capture) -> None:
-    assert datasets
-    assert record_status(str(run_dir), "dataset=my/pole-v0", "episodes=3", "policy=random") == 0
-    said = capsys.readouterr().out
-    assert re.search(r"policy +updates +episodes +steps +mean return +std", said)
-    assert re.search(r"random +- +3 +\d+ +\d+\.\d\d +\d+\.\d\d", said)
-    assert "data set    my/pole-v0, 3 episodes" in said
-    command = said.splitlines()[-1].split()
-    assert command[0] == "next"
-    assert command[1].endswith("border-train")
-    assert command[2:] == [
-        *("--from", str(run_dir), "agent=iql", "trainer=offline"),
-        "replay_buffer.dataset=my/pole-v0",
-    ]
-    quick = [each for each in QUICK if "warmup" not in each]
-    words = [*command[2:], *quick, "quiet=true", "recorder=none", "run_dir=next"]
-    assert train_status(*words) == 0
-    assert facts_of(Path("next"))["opt_steps"] == 2
 
 
 def test_a_name_that_is_taken_is_refused_unless_it_may_be_replaced(

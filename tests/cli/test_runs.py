@@ -14,7 +14,6 @@ import pytest
 from commands import runs_status
 from written_runs import write_run
 
-from border_cli.cli.runs import rows_of, table
 from border_cli.run.status import RunLock
 from border_cli.run.sweep_folder import SweepJob, SweepPlan, write_sweep
 
@@ -116,36 +115,6 @@ def test_past_a_pipe_in_the_place_of_a_file_the_list_goes_on(
     pipe.unlink(missing_ok=True)
     os.mkfifo(pipe)
     assert len(listed(capsys, "outputs")) == 4
-
-
-def test_a_reader_that_goes_away_is_no_error(runs: Path) -> None:
-    for number in range(400):  # more than a pipe holds
-        write_run(runs / "many" / f"{'x' * 200}{number}")
-    command = [sys.executable, "-m", "border_cli.cli.runs", "outputs"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdout
-        assert process.stderr
-        assert process.stdout.readline().startswith(b"status")
-        process.stdout.close()
-        assert process.stderr.read() == b""
-        assert process.wait(60) == 0
-
-
-@pytest.mark.usefixtures("folder")
-def test_a_narrow_terminal_shortens_directories_then_leaves_columns_out() -> None:
-    parent = Path("outputs") / "a_name_of_some_length"
-    for name in "abc":
-        write_run(parent / name)
-    rows = rows_of([parent])
-    wide = table(rows, None)
-    assert wide[1].endswith(f"  {parent}/c")
-    relative = table(rows, max(map(len, wide)) - 1)
-    assert relative[1].endswith("  c")
-    assert relative[-1] == f"run directories are relative to {parent}"
-    narrow = table(rows, 40)
-    assert max(map(len, narrow[:4])) <= 40
-    assert narrow[0].split()[:2] == ["status", "agent"]
-    assert narrow[-1].startswith("no room for host, env steps")
 
 
 @pytest.fixture

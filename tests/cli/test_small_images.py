@@ -90,22 +90,3 @@ def test_they_are_recorded_and_learned_from_offline(folder: Path, capsys: Captur
         )
     assert status == 0
     assert "10 x 10, 2 channels last, network minatar_cnn" in capsys.readouterr().out
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", [0, 1])
-@pytest.mark.parametrize("kwargs", [{"dtype": "bool"}, {"dtype": "uint8", "flat": True}])
-def test_a_ball_of_ones_is_seen_and_caught(kwargs: dict[str, Any], seed: int, folder: Path) -> None:
-    """As an image and as a row of bytes. Whoever moves at random catches one ball of eight."""
-    status = train_status(
-        *("agent=dqn", "env.id=catch:Catch-v0", asked({"side": 8, **kwargs}), f"seed={seed}"),
-        *("agent.hidden=[128]", "agent.batch_size=64", "agent.learning_rate=1e-3"),
-        *("agent.double=true", "agent.target_interval=1", "agent.tau=0.02"),
-        *("agent.epsilon_steps=3000", "step_processor.n_steps=3", "trainer.max_opt_steps=4000"),
-        *("trainer=sync", "trainer.samples_per_opt_step=2", "trainer.warmup_period=500"),
-        *("trainer.eval_interval=250", "trainer.stop_at_score=0.9", "trainer.stop_evals=1"),
-        *("evaluator.num_episodes=50", "recorder=none", "run_dir=run"),
-    )
-    assert status == 0
-    score = json.loads((folder / "run" / "best" / "score.json").read_text())
-    assert score["score"] >= 0.8

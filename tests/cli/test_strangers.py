@@ -16,8 +16,7 @@ import commands
 import pytest
 from commands import QUICK, Command, eval_status, facts_of, record_status, train_status
 
-from border_cli.api import load_policy, resume, train
-from border_cli.config.compose import compose
+from border_cli.api import load_policy, resume
 from border_cli.errors import ConfigError
 from border_cli.run.status import RUN_JSON
 from border_cli.system.files import SETTINGS as FILE
@@ -331,15 +330,3 @@ def test_what_a_run_names_is_escaped_on_the_console(capsys: Capture) -> None:
     assert r"x\x1b[31m\u202ey" in out
     assert "\u202e" not in out
     assert "\x1b[31m" not in out
-
-
-def test_a_run_notes_where_it_found_its_modules(folder: Path) -> None:
-    (folder / "mine").mkdir()
-    (folder / "mine" / "module_of_mine.py").write_text("")
-    sys.path.append(str(folder / "mine"))
-    try:
-        result = train(compose(*SETTINGS, "imports=[module_of_mine, pip]", "run_dir=run"))
-    finally:
-        sys.path.remove(str(folder / "mine"))
-        sys.modules.pop("module_of_mine", None)
-    assert facts_of(result.run_dir)["import_paths"] == [str(folder / "mine")]

@@ -48,16 +48,6 @@ def test_one_name_without_brackets(mine: str, folder: Path) -> None:
     assert courage(compose(f"imports={mine}", f"agent={mine}", config_dir=str(folder))) == 0.75
 
 
-def test_in_an_experiment(mine: str, folder: Path, write: Write) -> None:
-    write(
-        "experiment/x.yaml",
-        f"# @package _global_\ndefaults: [override /agent: {mine}]\nimports: [{mine}]\n"
-        "agent: {courage: 0.25}\n",
-    )
-    config = compose("experiment=x", config_dir=str(folder))
-    assert (courage(config), config.imports) == (0.25, [mine])
-
-
 def test_in_a_swept_experiment(mine: str, folder: Path, write: Write) -> None:
     header = "# @package _global_\n"
     write(

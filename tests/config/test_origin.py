@@ -14,7 +14,6 @@ from border_cli.analysis.load import load_runs
 from border_cli.config.compose import compose, composing
 from border_cli.config.saved import resolved_yaml, write_resolved
 from border_cli.errors import BorderError
-from border_cli.registry import flat_settings
 from border_cli.replay_buffer.config import PrioritizedConfig
 from border_cli.settings.run import RunConfig
 from border_cli.system.files import SETTINGS
@@ -83,20 +82,6 @@ def test_an_agent_chooses_options_of_other_groups_and_their_fitting_values_stay(
     assert begun("agent=qrdqn").replay_buffer.capacity == 700
 
 
-def test_the_labels_of_groups_that_stay_are_those_of_the_run(
-    first: Callable[..., RunConfig],
-) -> None:
-    first("agent=droq", "env=pendulum")
-    for typed, labels in [
-        (["seed=1"], {"agent": "droq", "env": "pendulum"}),
-        (["agent=td3"], {"agent": "td3", "env": "pendulum"}),
-        (["env.id=Hopper-v5"], {"agent": "droq", "env": "gym"}),
-        (["agent=rainbow", "env=cartpole"], {"agent": "rainbow", "step_processor": "multi_step"}),
-    ]:
-        found = flat_settings(begun(*typed))
-        assert {key: found[key] for key in labels} == labels
-
-
 def test_a_sweep_starts_from_a_run(first: Callable[..., RunConfig]) -> None:
     first(*FIRST)
     typed = ["agent=dqn,rainbow", "seed=1,2"]
@@ -138,13 +123,6 @@ def test_a_place_that_is_no_run_is_refused(
 ) -> None:
     first(*FIRST)
     with pytest.raises(BorderError, match=message), composing([], origin=origin):
-        pass
-
-
-def test_another_primary_config_is_refused(first: Callable[..., RunConfig]) -> None:
-    first(*FIRST)
-    refused = pytest.raises(BorderError, match="-cn mine and --from first both say")
-    with refused, composing([], origin="first", config_name="mine"):
         pass
 
 

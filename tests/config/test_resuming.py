@@ -7,14 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sampling import sampled
 
 from border_cli.actor_manager.config import ProcessConfig, SerialConfig
 from border_cli.agent.config import DqnConfig
 from border_cli.config.compose import compose, resuming_composer
 from border_cli.config.job import Job
 from border_cli.config.overrides import run_to_resume
-from border_cli.config.resuming import MAY_CHANGE, changes, refuse_beside_resume, refuse_fixed
+from border_cli.config.resuming import changes, refuse_beside_resume, refuse_fixed
 from border_cli.config.saved import (
     BEFORE,
     begin_attempt,
@@ -23,7 +22,6 @@ from border_cli.config.saved import (
     write_resolved,
 )
 from border_cli.errors import ConfigError
-from border_cli.settings.run import RunConfig
 from border_cli.system.files import SETTINGS
 
 Write = Callable[[str, str], Path]
@@ -74,22 +72,6 @@ def test_a_group_that_is_named_is_taken_from_its_file(run_dir: Path) -> None:
     assert config.actor_manager == ProcessConfig(nice=3)  # not 5 actors
     assert isinstance(config.agent, DqnConfig)
     assert config.agent.learning_rate == 1e-5  # everything else as saved
-
-
-@pytest.mark.parametrize(
-    ("override", "names"),
-    sampled(
-        [
-            ("recorder=[jsonl,console]", ["jsonl", "console"]),
-            ("~recorder.console", ["tensorboard", "jsonl"]),
-        ],
-        every=4,
-    ),
-)
-def test_recorders_are_taken_from_their_files_too(
-    override: str, names: list[str], run_dir: Path
-) -> None:
-    assert list(resumed(run_dir, override).config.recorder) == names
 
 
 def test_a_group_may_come_from_the_users_folder(run_dir: Path, folder: Path, write: Write) -> None:
@@ -195,19 +177,6 @@ def test_the_folder_of_a_run_is_read_as_hydra_reads_it(
     assert run_to_resume(overrides) == (folder / name if name else None)
 
 
-@pytest.mark.parametrize("override", ["run_dir=x", "init_from=x"])
-def test_what_contradicts_a_resume_is_refused(override: str, run_dir: Path) -> None:
-    with pytest.raises(ConfigError, match=f"^{override} cannot be combined with resume=RUN_DIR: "):
-        refuse_beside_resume(run_dir, [override], multirun=False, config_name="config")
-
-
-def test_flags_that_contradict_a_resume_are_refused(run_dir: Path) -> None:
-    with pytest.raises(ConfigError, match="-m runs several: to continue a sweep"):
-        refuse_beside_resume(run_dir, [], multirun=True, config_name="config")
-    with pytest.raises(ConfigError, match=r"-cn own: a resumed run uses its own settings"):
-        refuse_beside_resume(run_dir, [], multirun=False, config_name="own")
-
-
 def test_a_folder_without_a_run_is_refused(run_dir: Path, folder: Path, write: Write) -> None:
     def said(place: Path) -> str:
         with pytest.raises(ConfigError) as refused:
@@ -242,11 +211,3 @@ def test_an_attempt_is_noted_beside_the_first_and_keeps_the_settings_it_replaces
         f"resume-2/{BEFORE}": "one",
         f"resume-3/{BEFORE}": "two",
     }
-
-
-def test_every_key_that_may_change_exists() -> None:
-    config: RunConfig = compose("env=cartpole")
-    for key in MAY_CHANGE:
-        node: object = config
-        for name in key.split("."):
-            node = getattr(node, name)

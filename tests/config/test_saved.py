@@ -106,13 +106,6 @@ def test_a_saved_config_takes_values_and_sweeps_and_no_other_component(
         composer.job(["agent.gama=1"])
 
 
-def test_every_component_can_be_saved(folder: Path, write: Write) -> None:
-    config = compose("agent=random", "trainer=sync", "actor_manager=serial", "recorder=none")
-    write("frozen.yaml", resolved_yaml(config))
-    again: RunConfig = compose(config_dir=str(folder), config_name="frozen")
-    assert again == config
-
-
 def with_kwargs(**kwargs: Any) -> RunConfig:
     config = composed("env=cartpole")
     assert isinstance(config.env, GymConfig)
@@ -215,14 +208,6 @@ def test_what_looks_like_an_interpolation_comes_back_as_it_was(folder: Path, val
     again = compose(config_dir=str(folder / "run" / ".hydra"), config_name="resolved")
     assert again == config
     assert resolved_yaml(again) == resolved_yaml(config)
-
-
-def test_an_escaped_interpolation_is_typed_and_saved(folder: Path) -> None:
-    config = compose("env=cartpole", r"env.kwargs.a='\${x}'", "env.kwargs.b=${seed}", "seed=4")
-    assert isinstance(config.env, GymConfig)
-    assert config.env.kwargs == {"a": "${x}", "b": 4}
-    write_resolved(folder / "run", resolved_yaml(config))
-    assert load_resolved(folder / "run") == config
 
 
 def test_what_is_written_never_has_an_alias_and_may_hold_paths_and_bytes(folder: Path) -> None:

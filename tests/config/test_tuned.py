@@ -15,7 +15,7 @@ from border_cli.config.saved import load_resolved, resolved_yaml, write_resolved
 from border_cli.config.tuned import tuned_files
 from border_cli.errors import ConfigError
 from border_cli.launch.effective import effective_settings
-from border_cli.launch.header import choice_lines, doubts
+from border_cli.launch.header import doubts
 from border_cli.replay_buffer.config import PrioritizedConfig
 from border_cli.settings.run import RunConfig
 from border_cli.step_processor.config import NStepConfig
@@ -87,18 +87,6 @@ def test_values_of_a_family_stand_between_those_of_the_agent_and_of_the_pair(
     assert tuned_names(made) == ["redq", "redq_maze", "redq_maze_large"]
     assert tuned_names(job("agent=redq", "env=maze", folder=folder)) == ["redq", "redq_maze"]
     assert tuned_names(job("agent=droq", "env=maze_large", folder=folder)) == ["droq"]
-
-
-@pytest.mark.parametrize(
-    ("agent", "env", "files"),
-    [
-        ("dqn", "pong", ["dqn_atari", "dqn_pong"]),
-        ("der", "qbert", ["rainbow", "der", "der_atari"]),
-        ("dqn", "minatar_freeway", ["dqn_minatar", "dqn_minatar_freeway"]),
-    ],
-)
-def test_games_have_the_values_of_their_family(agent: str, env: str, files: list[str]) -> None:
-    assert tuned_names(job(f"agent={agent}", f"env={env}")) == files
 
 
 def test_a_pace_of_samples_with_its_limits_is_nothing_to_learning_from_a_data_set() -> None:
@@ -264,18 +252,6 @@ def test_what_cannot_be_meant_is_refused_with_its_file(
     more = ["experiment=x"] if file.startswith("experiment") else []
     with pytest.raises(ConfigError, match=said):
         compose("agent=redq", "env=pendulum", *more, config_dir=str(folder))
-
-
-@pytest.mark.parametrize(
-    ("typed", "all_of_it"),
-    [
-        ("agent=rainbow env=mountaincar", False),
-        ("agent=dqn env=breakout", True),
-    ],
-)
-def test_the_first_lines_say_where_no_values_are_for_the_env(typed: str, all_of_it: bool) -> None:
-    shown = dict(choice_lines(job(*typed.split()).sources))["tuned values"]
-    assert ("none for this" not in shown) == all_of_it
 
 
 def test_wrappers_that_normalise_are_doubted_with_the_setting_instead() -> None:

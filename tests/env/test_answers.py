@@ -37,14 +37,11 @@ def written(space: gym.Space[Any], value: Any) -> Array:
     ("space", "value", "row"),
     [
         (REAL, np.array([7.0, -1], np.float64), [7, -1]),  # its bounds are looked at elsewhere
-        (REAL, [True, 0.5], [1, 0.5]),
         (PIXELS, [[0, 255], [1, 2]], [[0, 255], [1, 2]]),
         (DIGITS, np.array([0, 3], np.uint64), [0, 3]),
         (spaces.Box(0, 1, (2,), np.bool_), np.array([0, 1]), [False, True]),
         (spaces.Box(0, 2**64 - 1, (1,), np.uint64), [2**64 - 1], [2**64 - 1]),
-        (CHOICE, 1, 2),
         (CHOICE, np.uint8(1), 2),
-        (CHOICE, np.array([[1]]), 2),
         (CHOICES, np.array([[6, 2]], np.uint8), [1, 2]),
     ],
 )
@@ -62,7 +59,6 @@ def test_numbers_of_any_type_that_fit_become_a_row(space: Any, value: Any, row: 
     ("space", "value", "said"),
     [
         (REAL, np.array([0.5], np.float32), r"its shape is \(1,\), not \(2,\)$"),
-        (REAL, 0.5, r"^the observation 0.5 does not fit Box\(-1.0, 1.0, \(2,\), float32\): its"),
         (REAL, ["0.1", "0.2"], "expected real numbers, got <U3"),
         (REAL, None, "the observation None does not fit .* expected real numbers, got object"),
         (REAL, [[1.0, 2.0], [3.0]], "expected real numbers, got objects"),
@@ -74,7 +70,6 @@ def test_numbers_of_any_type_that_fit_become_a_row(space: Any, value: Any, row: 
         (CHOICES, np.array([[6, -1]]), r"-1 at \[0, 1\] is out of bounds$"),
         (CHOICES, np.array([[2**63 + 5, 0]], np.uint64), r"9223372036854775813 at \[0, 0\] is out"),
         (NAMED, {"place": np.zeros(2)}, r"must be a dict of \['place', 'room'\], got \['place'\]$"),
-        (NAMED, np.zeros(2), r"must be a dict of \['place', 'room'\], got array\(\[0., 0.\]\)$"),
         (NAMED, {"place": np.zeros(2), "room": 4}, "^the observation's 'room' 4 does not fit"),
     ],
 )  # fmt: skip

@@ -165,45 +165,6 @@ def test_the_seed_of_the_first_episodes_follows_from_the_seed_and_the_first_envi
         assert env._env.seeds == [int(child.generate_state(1)[0]) >> 2]
 
 
-def vector_of_cartpole() -> GymVectorEnv:
-    config = GymConfig(id="CartPole-v1", num_envs=3, max_episode_steps=30)
-    env = GymEnvFactory(config).make(training=True)
-    assert isinstance(env, GymVectorEnv)
-    return env
-
-
-def test_cartpole_agrees_with_the_single_environment_from_the_same_states():
-    env, rng = vector_of_cartpole(), np.random.default_rng(0)
-    obs: Any = env.reset(3)
-    alone = [gymnasium.make("CartPole-v1").unwrapped for _ in range(3)]
-    for single in alone:
-        single.reset()
-    ends = {"terminated": 0, "truncated": 0}
-    lengths = [0] * 3
-    begin = [True] * 3
-    for _ in range(400):
-        state = env._env.state.copy()  # [4, N] float64, what the coming step starts from
-        step = env.step(rng.integers(0, 2, 3) if rng.random() < 0.3 else np.int64(obs[:, 2] > 0))
-        for i, single in enumerate(alone):
-            if step.moved is not None and not step.moved[i]:
-                continue
-            if begin[i]:
-                single.state, single.steps_beyond_terminated = state[:, i].copy(), None
-                assert (np.abs(state[:, i]) <= 0.05).all()
-            lengths[i] += 1
-            last, reward, terminated, _, _ = single.step(int(step.action[i]))
-            np.testing.assert_allclose(step.next_obs[i], last, rtol=1e-5, atol=1e-6)
-            truncated = lengths[i] == 30
-            got = (step.reward[i], step.terminated[i], step.truncated[i])
-            assert got == (reward, terminated, truncated)
-            begin[i] = terminated or truncated
-            ends["terminated"] += terminated
-            ends["truncated"] += truncated
-            lengths[i] = 0 if begin[i] else lengths[i]
-        obs = step.act_obs
-    assert min(ends.values()) > 5
-
-
 class Strange(Endless):
     """Replaces what `shown` names of its third answer, or of its reset, by something else."""
 

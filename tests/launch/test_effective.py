@@ -17,8 +17,6 @@ from border_cli.env.vector import GymVectorEnv
 from border_cli.errors import ConfigError
 from border_cli.launch.build import build_agent, env_factory
 from border_cli.launch.effective import EffectiveSettings, effective_settings
-from border_cli.settings.run import ActorManagerConfig
-from border_cli.system.threads import available_cores
 
 SMALL = ("agent=dqn", "env=cartpole", "~tuned")
 
@@ -54,29 +52,6 @@ def test_the_trainer_and_the_actor_manager_decide_together_who_steps(
     assert found.actor_threads == (backend == "thread")
 
 
-def test_actors_that_take_turns_keep_the_other_settings() -> None:
-    found = settings("trainer=sync", "actor_manager.exploration=ape_x")
-    assert found.actors.exploration == "ape_x"
-    assert isinstance(found.actors, ActorManagerConfig)
-    assert found.config.actor_manager.n_buffer == 20  # as it was set
-
-
-@pytest.mark.parametrize(
-    ("overrides", "slack"),
-    sampled(
-        [
-            ((), 2 * 2 * 20),
-            (("actor_manager.num_actors=1",), 2 * 2 * 20),  # as if there were two
-            (("actor_manager.num_actors=5", "actor_manager.n_buffer=7"), 2 * 5 * 7),
-            (("trainer=sync",), 2 * 2 * 20),  # of the messages that are set
-        ],
-        every=2,
-    ),
-)
-def test_actors_may_be_ahead_by_two_messages_each(overrides: tuple[str, ...], slack: int) -> None:
-    assert settings(*overrides).slack == slack
-
-
 @pytest.mark.parametrize(
     ("overrides", "background"),
     sampled(
@@ -106,14 +81,6 @@ def images_of(side: int) -> EnvSpec:
     return EnvSpec(id="A-v0", observation=pixels, action=DiscreteSpace(3), max_episode_steps=None)
 
 
-@pytest.mark.skipif(available_cores() < 2, reason="needs two cores")
-def test_large_images_are_evaluated_in_the_background_unless_that_is_not_reproducible() -> None:
-    assert settings().evaluates_in_background(images_of(84))
-    assert not settings("evaluator.background=false").evaluates_in_background(images_of(84))
-    assert not settings("trainer=sync").evaluates_in_background(images_of(84))
-    assert not settings("agent=random").evaluates_in_background(images_of(84))
-
-
 def test_the_evaluation_has_an_environment_for_each_episode() -> None:
     found = settings(
         "evaluator.env={max_episode_steps: 7}", "env.num_envs=4", "evaluator.num_episodes=3"
@@ -123,13 +90,6 @@ def test_the_evaluation_has_an_environment_for_each_episode() -> None:
     assert found.with_episodes(9).evaluation_env.num_envs == 9
     with pytest.raises(ConfigError, match="max_episode_steps must be at least 1"):
         _ = settings("evaluator.env={max_episode_steps: 0}").evaluation_env
-
-
-def test_memory_grows_with_what_takes_part() -> None:
-    online = settings("env.num_envs=4").memory_settings()
-    offline = settings("env.num_envs=4", "trainer=offline").memory_settings()
-    assert {"replay_buffer.capacity", "actor_manager.num_actors", "env.num_envs"} <= online.keys()
-    assert offline.keys() == {key for key in online if key.startswith(("agent.", "evaluator."))}
 
 
 @pytest.mark.parametrize(

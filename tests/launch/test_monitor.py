@@ -38,11 +38,6 @@ def is_pending(pid: int, signum: int) -> bool:
     return bool(pending >> (signum - 1) & 1)
 
 
-def until_it_learns(command: Command, folder: Path) -> None:
-    rows = folder / "run" / "metrics.jsonl"
-    command.until(lambda: rows.exists() and rows.stat().st_size > 0)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("actors", sampled(["thread", "serial"], every=2))
 def test_a_call_that_keeps_the_interpreter_lock_ends_the_run_with_its_stack(

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 from datasets import CARTPOLE, datasets_in, write_cartpole
-from fakes import ListBuffer
 
 from border_cli.config.compose import compose
 from border_cli.core.spaces import EnvSpec
@@ -27,7 +26,6 @@ from border_cli.launch.needs import (
     training_needs,
 )
 from border_cli.registry import REPLAY_BUFFERS
-from border_cli.words import size
 
 ROOM = 1000  # bytes
 
@@ -73,11 +71,6 @@ def test_a_replay_buffer_is_as_large_as_it_is_counted(typed: tuple[str, ...]) ->
     assert 3000 * row_nbytes(effective, spec) == pytest.approx(built.nbytes, rel=0.01)
 
 
-def test_a_replay_buffer_of_a_user_counts_for_nothing() -> None:
-    effective = settings()
-    assert ListBuffer.row_nbytes(effective.config.replay_buffer, spec_of(effective)) == 0
-
-
 def test_a_data_set_counts_with_its_rows(tmp_path: Path) -> None:
     dataset = f"replay_buffer.dataset={CARTPOLE}"
     with datasets_in(tmp_path):
@@ -101,19 +94,6 @@ def test_an_agent_is_counted_with_targets_and_optimiser() -> None:
     assert found.nbytes == TRAINED * (4 * 4 * parameters + 4 * 4 + generator)
 
 
-def test_averages_that_an_optimiser_makes_at_the_first_update_are_counted() -> None:
-    sizes = []
-    for typed in ("agent.optimizer=adam", "agent.optimizer=RMSprop"):
-        effective = settings("agent.hidden=[256,256]", typed)
-        sizes.append(agent_part(effective, build_agent(effective, spec_of(effective))).nbytes)
-    assert sizes[1] == pytest.approx(sizes[0], rel=0.02)
-
-
-def test_an_agent_without_weights_takes_nothing() -> None:
-    effective = settings("agent=random")
-    assert agent_part(effective, build_agent(effective, spec_of(effective))).nbytes == 0
-
-
 def needing(*nbytes: int, name: str = "the run") -> Needs:
     return Needs(name=name, parts=[Part(f"part {i}", n, {"a": n}) for i, n in enumerate(nbytes)])
 
@@ -133,17 +113,3 @@ def test_a_refusal_of_the_largest_job_names_the_numbers_the_limit_and_the_settin
     )
     with pytest.raises(ConfigError, match=re.escape(text)):
         refuse_unmet([small, large], ROOM)
-
-
-@pytest.mark.parametrize(
-    ("nbytes", "said"),
-    [
-        (48, "48 B"),
-        (28_224, "28.2 kB"),
-        (412_000_000, "393 MiB"),
-        (9_000_000_000, "8.38 GiB"),
-        (29_420_578_406, "27.4 GiB"),
-    ],
-)
-def test_sizes_read_well(nbytes: int, said: str) -> None:
-    assert size(nbytes) == said

@@ -9,10 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from fakes import FakePolicy, ListRecorder
+from fakes import ListRecorder
 from running import trained
 from tensorboard.backend.event_processing.plugin_event_accumulator import (
     EventAccumulator as PageAccumulator,
@@ -23,7 +22,6 @@ from tensorboard.plugins.hparams.api_pb2 import STATUS_SUCCESS
 from border_cli.actor_manager.config import SerialConfig, ThreadConfig
 from border_cli.agent.config import DqnConfig
 from border_cli.config.job import Job
-from border_cli.core.interfaces import Evaluation, Evaluator, Policy
 from border_cli.core.output import Progress, Recorder, RecordStep, RunEnd
 from border_cli.core.stop import StopFlag
 from border_cli.core.types import Metrics
@@ -181,14 +179,6 @@ def test_the_same_seed_gives_the_same_weights_and_metrics_to_the_bit(
     }
 
 
-def test_another_seed_gives_other_weights(tmp_path: Path) -> None:
-    trainer = SyncConfig(**BUDGET | {"max_opt_steps": 1})
-    for seed in (3, 4):
-        trained(make_config("sync", seed=seed, trainer=trainer), tmp_path / str(seed))
-    one, other = (weights(tmp_path / str(seed), "latest")["online"] for seed in (3, 4))
-    assert not torch.equal(next(iter(one.values())), next(iter(other.values())))
-
-
 # Runs that do not reach their end ---------------------------------------------------------------
 
 
@@ -236,16 +226,6 @@ def test_a_job_of_a_sweep_that_was_stopped_before_it_ran_is_interrupted(tmp_path
         trained(make_config("sync"), tmp_path / "job", sweep=tmp_path)
 
 
-def test_a_key_pressed_in_python_is_an_interruption(tmp_path: Path) -> None:
-    def press() -> None:
-        raise KeyboardInterrupt("Ctrl-C")
-
-    with pytest.raises(KeyboardInterrupt, match="Ctrl-C"):
-        trained(make_config("sync"), tmp_path, recorders=[Recording(2, press)])
-    assert facts(tmp_path)["status"] == "interrupted"
-    assert steps_saved(tmp_path) == [100]
-
-
 def test_settings_that_only_a_component_can_refuse_close_what_was_open(tmp_path: Path) -> None:
     recorder = Recording()
     env = GymConfig(id="Pendulum-v1")  # its actions are no choice of one of n
@@ -269,43 +249,6 @@ def test_the_limit_that_ended_the_run_is_the_one_that_is_told(tmp_path: Path) ->
 # What a caller brings along ---------------------------------------------------------------------
 
 
-class OwnEvaluator(Evaluator):
-    """Likes every model better than the one before."""
-
-    def __init__(self, act: Callable[[], None] = lambda: None) -> None:
-        self.evaluations, self.closings, self._act = 0, 0, act
-
-    def evaluate(self, policy: Policy) -> Evaluation:
-        assert not isinstance(policy, FakePolicy)
-        assert policy.act(np.zeros((5, 4), np.float32), explore=False).shape == (5,)
-        self._act()
-        self.evaluations += 1
-        score = np.float32(self.evaluations)  # numpy's numbers are fine, too
-        return Evaluation(score=score, returns=(1.0,), lengths=(1,), metrics={"eval/own": score})
-
-    def close(self) -> None:
-        self.closings += 1
-
-
-def test_recorders_and_evaluator_of_the_caller_are_used_and_closed(tmp_path: Path) -> None:
-    recorder, evaluator = Recording(), OwnEvaluator()
-    result = trained(make_config("sync"), tmp_path, recorders=[recorder], evaluator=evaluator)
-    assert recorder.of("eval/own") == [(100, 1.0), (200, 2.0), (300, 3.0)]
-    assert (evaluator.evaluations, evaluator.closings) == (3, 1)
-    assert result.best_score == 3.0
-    assert facts(tmp_path)["best_opt_steps"] == 300
-    assert recorder.closings == 1
-    assert not (tmp_path / "metrics.jsonl").exists()
-    assert json.loads((tmp_path / "best" / "score.json").read_text())["score"] == 3.0
-
-
-def test_no_recorders_record_nothing(tmp_path: Path) -> None:
-    trainer = SyncConfig(**BUDGET | {"max_opt_steps": 1})
-    trained(make_config("sync", trainer=trainer), tmp_path, recorders=[])
-    names = sorted(each.name for each in tmp_path.iterdir())
-    assert names == [".hydra", "best", "checkpoints", "run.json", "run.lock"]
-
-
 def test_what_is_known_before_a_run_is_built_and_what_its_caller_adds(tmp_path: Path) -> None:
     trainer = SyncConfig(**BUDGET | {"max_opt_steps": 1})
     job = Job(folder=tmp_path, config=make_config("sync", trainer=trainer), command=("mine",))
@@ -319,34 +262,11 @@ def test_what_is_known_before_a_run_is_built_and_what_its_caller_adds(tmp_path: 
     assert facts(tmp_path)["status"] == "done"
 
 
-def test_a_caller_who_fails_before_the_run_closes_the_recorders(tmp_path: Path) -> None:
-    recorder, evaluator = Recording(), OwnEvaluator()
-
-    def fail(run: Run) -> None:
-        del run
-        raise ValueError("not today")
-
-    with pytest.raises(ValueError, match="not today"):
-        trained(
-            make_config("sync"),
-            tmp_path,
-            recorders=[recorder],
-            evaluator=evaluator,
-            on_prepared=fail,
-        )
-    assert (recorder.closings, evaluator.closings) == (1, 1)
-    assert facts(tmp_path)["status"] == "failed"
-
-
 # Hanging ----------------------------------------------------------------------------------------
 
 
 # A KeyboardInterrupt has no words and does not match; left alone it would end all tests.
 HEARD = (Stalled, KeyboardInterrupt)
-
-
-def wait_for(never_set: threading.Event) -> None:
-    never_set.wait(20)
 
 
 class HangingRecorder(Recorder):

@@ -186,16 +186,6 @@ def test_a_learner_that_waits_gets_little_only_if_nothing_is_on_its_way() -> Non
     assert run.in_flight == [3, 3]
 
 
-def test_an_actor_that_makes_more_than_it_was_asked_for_owes() -> None:
-    run = Run(1, max_in_flight=1)
-    run.build(0)
-    run.grow(0, 10)
-    run.permit(20)
-    run.answer(run.cluster.calls[0], rows=16)
-    assert run.leases.granted == 16
-    assert run.in_flight == []  # 4 are left
-
-
 def test_answers_are_delivered_in_the_order_of_the_calls() -> None:
     run = Run(1)
     run.permit(math.inf)
@@ -304,17 +294,6 @@ def test_without_any_actor_for_too_long_the_run_ends_with_the_last_reason() -> N
     run.pump(1.0)
     with pytest.raises(RunFailed, match=r"no actor has found a place.*the node died"):
         run.pump(STARTS_S + 1)
-
-
-def test_nothing_is_leased_that_would_find_no_space() -> None:
-    run = Run(2)
-    run.build(0, 1)
-    run.grow(0, 100)
-    run.grow(1, 100)
-    run.leases.space = 130
-    run.permit(math.inf)
-    assert run.in_flight == [100, 30]
-    assert run.leases.lacks_space
 
 
 def test_at_the_end_calls_return_environments_close_and_processes_end() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from rich.console import Console
 
 from border_cli.core.output import Progress, RecordStep, RunInfo
 from border_cli.core.types import Metrics
-from border_cli.recorder.panel import ENDED, Rates, RunView, line, panel
+from border_cli.recorder.panel import ENDED, RunView, line, panel
 
 MEMORY = "412 MB of 8.2 GB"
 GAUGES = {
@@ -90,18 +89,6 @@ def test_the_panel_shows_everything_in_ten_lines_of_eighty_columns_and_a_hint() 
         assert expected in words(rows)
 
 
-def test_a_run_without_samples_shows_nothing_of_them() -> None:
-    run = midway()
-    run.info = replace(run.info, samples=False)
-    shown = words(drawn(run))
-    for expected in ("updates 12,300 of 20,000", "best eval 487.2", "updates/s 1,210", "memory"):
-        assert expected in shown
-    plain = line(run, MEMORY)
-    for absent in ("samples", "queue", "buffer", "lag", "env", "return"):
-        assert absent not in shown
-        assert absent not in plain
-
-
 def test_large_numbers_fit_sixty_columns() -> None:
     run = view(max_opt_steps=1_000_000_000)
     large = RecordStep(opt_steps=123_456_789, env_steps=2_000_000_000, time_s=400_000.0)
@@ -117,24 +104,6 @@ def test_a_line_says_what_the_panel_shows() -> None:
         "last eval 412.3  updates/s 1,210  samples/s 1,210  per update 1.00 samples  "
         "return 210.4  queue 12 %  buffer 14 %  weight lag 34  memory 412 MB of 8.2 GB  "
         "time 0:12  62 % of updates  left 0:06"
-    )
-
-
-def test_the_share_of_the_network_is_shown_where_actors_are_on_a_cluster() -> None:
-    run = midway()
-    assert "network" not in line(run, MEMORY)
-    run.take_progress(progress(at(12.5, 12_400), GAUGES | {"time/network/transfer": 0.07}))
-    assert "queue 12 %, network 7 %" in line(run, MEMORY)
-    assert any("12 %, network 7 %" in each for each in drawn(run))
-
-
-def test_what_is_not_known_yet_is_a_dash_in_the_line() -> None:
-    run = view()
-    run.take_progress(progress(at(1.0, 0), {}, phase="warm-up"))
-    assert line(run, MEMORY) == (
-        "warm-up  updates 0 of 20,000  env steps 1,000  best eval -  last eval -  updates/s -  "
-        "samples/s -  per update - samples  return -  queue -  buffer -  weight lag -  "
-        "memory 412 MB of 8.2 GB  time 0:01  0 % of updates  left -"
     )
 
 
@@ -174,17 +143,6 @@ def test_rates_are_means_over_the_last_seconds_because_samples_arrive_in_bursts(
     assert rates.updates == pytest.approx(200)
     assert rates.samples == pytest.approx(200, rel=0.05)
     assert rates.ratio == pytest.approx(1, rel=0.05)
-
-
-def test_samples_of_the_warm_up_do_not_count_once_learning_begins() -> None:
-    run = view()
-    for second in range(3):
-        step = RecordStep(opt_steps=0, env_steps=500 * second, time_s=second)
-        run.take_progress(progress(step, {}, phase="warm-up"))
-    for second in range(3):
-        step = RecordStep(opt_steps=100 * second, env_steps=1_000 + 100 * second, time_s=2 + second)
-        run.take_progress(progress(step, {}))
-    assert run.rates() == Rates(updates=100, samples=100, ratio=1)
 
 
 def test_a_run_that_has_ended_has_nothing_left_and_no_hint() -> None:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import math
-import subprocess
-import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -79,13 +76,6 @@ def test_the_axis_is_the_chosen_count_to_the_last_digit(
     assert scalars(tmp_path, "train/loss") == [(expected, 1.0)]
 
 
-def test_a_row_can_be_read_before_the_recorder_is_closed(tmp_path: Path) -> None:
-    recorder = TensorboardRecorder(TensorboardConfig(), info=info(tmp_path))
-    recorder.write(step(3), {"train/loss": 1.5})
-    assert scalars(tmp_path, "train/loss") == [(3, 1.5)]
-    recorder.close()
-
-
 def test_the_time_of_an_event_is_that_of_the_clock_and_the_first_names_the_format(
     tmp_path: Path,
 ) -> None:
@@ -123,25 +113,6 @@ def test_rows_that_a_full_disk_does_not_take_leave_the_others_whole(tmp_path: Pa
     recorder.close()
     assert scalars(tmp_path, "train/loss") == [(2, 1.0), (4, 1.0)]
     assert events(tmp_path)[0].file_version == "brain.Event:2"
-
-
-def test_it_needs_no_thread(tmp_path: Path) -> None:
-    before = threading.enumerate()
-    recorder = TensorboardRecorder(TensorboardConfig(), info=info(tmp_path))
-    recorder.write(step(1), {"train/loss": 1.0})
-    assert threading.enumerate() == before
-    recorder.close()
-
-
-def test_importing_it_loads_neither_torch_nor_tensorflow() -> None:
-    code = (
-        "import sys, border_cli.recorder.tensorboard\n"
-        "print([name for name in ('torch', 'tensorflow') if name in sys.modules])"
-    )
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "[]"
 
 
 def test_the_first_two_groups_of_a_page_are_those_of_episodes_and_evaluations(
@@ -212,15 +183,6 @@ def test_a_session_ends_as_its_run_did_with_the_best_score(
     recorder.close()
     assert hparams(tmp_path).get("status") == status
     assert scalars(tmp_path, "eval/best_score") == [(7, 4.5)]
-
-
-def test_a_run_without_an_evaluation_has_no_best_score(tmp_path: Path) -> None:
-    recorder = TensorboardRecorder(TensorboardConfig(), info=info(tmp_path))
-    recorder.end(RunEnd(status="failed"))
-    recorder.close()
-    assert hparams(tmp_path)["status"] == STATUS_FAILURE
-    with pytest.raises(KeyError, match="eval/best_score"):
-        scalars(tmp_path, "eval/best_score")
 
 
 # Event files of several attempts, as TensorBoard's own loaders show them
@@ -299,21 +261,6 @@ def test_two_resumes_leave_neither_gap_nor_overlap_on_a_page_or_in_the_files(
     expected = [(10, 1.0), (20, 1.0), (30, 2.0), (40, 3.0)]
     assert attempts.page() == expected
     assert attempts.files() == expected
-
-
-def test_all_of_a_later_attempt_goes_where_a_run_goes_back_behind_it(attempts: Attempts) -> None:
-    first = attempts.begin()
-    write(first, [(10, 1.0)])
-    early = first.position()
-    for value in (2.0, 3.0):
-        again = attempts.begin()
-        again.rewind(early)
-        write(again, [(20, value), (30, value)])
-        expected = [(10, 1.0), (20, value), (30, value)]
-        assert attempts.page() == expected
-        assert attempts.files() == expected
-    sizes = [each.stat().st_size for each in EventFiles(attempts.folder).all()]
-    assert sizes[1] == 0 < min(sizes[0], sizes[2])  # a page may wait for the second file
 
 
 def test_a_file_that_is_gone_or_damaged_keeps_no_run_from_going_on(

@@ -8,7 +8,6 @@ import os
 import subprocess
 import sys
 import threading
-from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -16,8 +15,6 @@ from rich.console import Console
 from border_cli.core.interfaces import ActorStats
 from border_cli.recorder.terminal import (
     ConsoleHandler,
-    closing,
-    header,
     make_console,
     stats_tables,
     time_tree,
@@ -33,35 +30,6 @@ def pipe(width: int = 80) -> Console:
 def lines(console: Console) -> list[str]:
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue().splitlines()
-
-
-def test_header_aligns_values_and_in_a_pipe_never_wraps_or_interprets_them() -> None:
-    console = pipe(width=30)
-    header(console, [("agent", "dqn"), ("run directory", LONG_PATH), ("note", "one\ntwo")])
-    assert lines(console) == [
-        "agent          dqn",
-        f"run directory  {LONG_PATH}",
-        "note           one",
-        "               two",
-    ]
-
-
-def test_the_last_lines_are_run_directory_best_score_and_next_commands() -> None:
-    console = pipe(width=30)
-    closing(
-        console,
-        Path(LONG_PATH),
-        (487.25, 9_000),
-        [f"border-eval '{LONG_PATH}'", "tensorboard --logdir outputs"],
-        warnings=["metrics.jsonl: [3] rows are missing"],
-    )
-    assert lines(console) == [
-        "warning: metrics.jsonl: [3] rows are missing",
-        f"run directory  {LONG_PATH}",
-        "best score     487.2 at 9,000 updates",
-        f"next           border-eval '{LONG_PATH}'",
-        "               tensorboard --logdir outputs",
-    ]
 
 
 def test_the_tables_hold_every_actor_and_every_statistic() -> None:

@@ -120,19 +120,6 @@ def test_freezing_again_ends_what_was_frozen_before(spec, make_rows):
     assert all_of(second) == [2, 3]
 
 
-def test_only_rows_that_were_not_taken_are_copied_aside(spec, make_rows):
-    ring = Ring(spec, 6)
-    ring.push(make_rows(spec, 0, 6))
-    frozen = ring.freeze(0)
-    frozen.take(2)
-    ring.push(make_rows(spec, 6, 9))  # over 0, 1 and 2
-    assert [(first, numbers(rows)) for first, rows in frozen._aside] == [(2, [2])]
-    ring.push(make_rows(spec, 9, 10))  # over 3
-    assert [first for first, _ in frozen._aside] == [2, 3]
-    assert numbers(frozen.take(1)) == [2]
-    assert [first for first, _ in frozen._aside] == [3]
-
-
 def test_a_disk_that_hangs_does_not_fill_the_memory(spec, make_rows):
     ring = Ring(spec, 6)
     ring.push(make_rows(spec, 0, 6))

@@ -188,13 +188,6 @@ def test_rows_whose_goal_was_achieved_before_are_drawn_again(draws: int) -> None
     assert moving / others == pytest.approx(expected, abs=5 * deviation)
 
 
-@pytest.mark.parametrize("draws", [1, 8])
-def test_no_goal_is_replaced_where_k_is_0(draws: int) -> None:
-    buffer = buffer_of(k=0, draws=draws)
-    push(buffer, interleaved(5, 80))
-    assert goals_of(buffer) == {}
-
-
 @pytest.mark.parametrize("ends", [False, True])
 def test_rewards_are_computed_for_the_new_goal_and_ends_follow_it(ends: bool) -> None:
     """The last row terminated for its own goal; a row ends where it achieved its new one."""

@@ -65,21 +65,6 @@ def test_weights_are_those_of_the_paper(spec, make_rows, normalize, beta):
         assert batch.weight.dtype == np.float32
 
 
-def test_over_the_buffer_the_smallest_priority_need_not_be_sampled(spec, make_rows):
-    settings = {"alpha": 1.0, "beta_0": 1.0, "normalize": Normalize.buffer}
-    buffer = with_errors(buffer_of(spec, 2, **settings), spec, make_rows, [0.001, 1.0])
-    weights = {int(i): float(w) for i, w in zip(*index_and_weight(buffer, 2), strict=True)}
-    assert weights[1] == pytest.approx(0.001, rel=1e-2)  # (0.001 / 1) ** 1
-    buffer.push(make_rows(spec, 2, 3))  # overwrites the row of the smallest priority
-    _, weight = index_and_weight(buffer, 8)
-    np.testing.assert_allclose(weight, np.ones(8), rtol=1e-5)
-
-
-def index_and_weight(buffer, batch_size):
-    batch = buffer.sample(batch_size)
-    return batch.index, batch.weight
-
-
 def test_beta_moves_linearly_with_the_updates_and_then_stays(spec, make_rows):
     buffer = buffer_of(spec, 4, beta_0=0.4, beta_final=1.0, n_opts_final=3)
     buffer.push(make_rows(spec, 0, 4))

@@ -69,14 +69,6 @@ def test_rows_come_back_whatever_the_chunks(
     assert target.rows(index).reward.tobytes() == buffer.rows(index).reward.tobytes()
 
 
-def test_many_rows_are_cut_into_chunks(tmp_path: Path) -> None:
-    buffer = filled(100)
-    saved = written(tmp_path, buffer, row_nbytes=CHUNK_NBYTES // 40)
-    assert [(each.first, each.end) for each in saved.chunks] == [(0, 40), (40, 80), (80, 100)]
-    names = sorted(each.name for each in tmp_path.iterdir())
-    assert names == sorted(each.name for each in saved.chunks)
-
-
 def test_rows_of_a_chunk_that_were_overwritten_since_are_left_out(tmp_path: Path) -> None:
     buffer = filled(80)
     first = written(tmp_path, buffer)
@@ -85,12 +77,6 @@ def test_rows_of_a_chunk_that_were_overwritten_since_are_left_out(tmp_path: Path
     saved = SavedRows(first=50, end=150, chunks=(*first.chunks, *second.chunks))
     target = loaded(tmp_path, saved, buffer)
     assert sorted(target.rows(np.arange(100)).reward) == list(range(50, 150))
-
-
-def test_no_rows_make_no_file(tmp_path: Path) -> None:
-    saved = written(tmp_path / "replay", filled(10), first=10)
-    assert saved.chunks == ()
-    assert list((tmp_path / "replay").iterdir()) == []
 
 
 def test_rows_that_went_before_the_disk_took_them_are_a_failure(tmp_path: Path) -> None:

@@ -211,27 +211,6 @@ def test_what_did_not_begin_leaves_the_document_of_the_attempt_before(tmp_path: 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_it_tells_who_runs_and_how_far(tmp_path: Path) -> None:
-    with RunLock(tmp_path):
-        record = RunRecord(tmp_path, command=["border-train"])
-        record.begin()
-        record.saved({"opt_steps": 50, "env_steps": 70, "samples_total": 60})
-        facts = read_run(tmp_path)
-    assert facts["status"] == "running"
-    assert (facts["opt_steps"], facts["env_steps"], facts["samples_total"]) == (50, 70, 60)
-    assert (facts["pid"], facts["host"]) == (os.getpid(), os.uname().nodename)
-    assert facts["process_start"]
-    assert facts["attempts"] == [
-        {
-            "started": facts["started"],
-            "from_opt_steps": 0,
-            "command": ["border-train"],
-            "pid": os.getpid(),
-            "host": os.uname().nodename,
-        }
-    ]
-
-
 def test_a_resumed_run_keeps_what_was_and_tells_of_every_attempt(tmp_path: Path) -> None:
     first = RunRecord(tmp_path, command=["one"], seeds={"seed": 3}, import_paths=["/mine"])
     first.begin()

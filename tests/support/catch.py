@@ -16,8 +16,8 @@ MOVES = (-1, 0, 1)  # of the paddle, to the right
 class Catch(gym.Env[NDArray[Any], np.int64]):
     """Pays 1 for a ball that was caught and -1 for another, at the end of each episode.
 
-    The observation is `bool` or `uint8`, [side, side, 2] or with `first` [2, side, side]; `flat` it
-    is a row. A pixel that is on is `high`.
+    The observation is `bool` or `uint8`, [side, side, 2] or with `first` [2, side, side]. A pixel
+    that is on is `high`.
     """
 
     def __init__(
@@ -26,14 +26,12 @@ class Catch(gym.Env[NDArray[Any], np.int64]):
         side: int = 10,
         high: int = 1,
         first: bool = False,
-        flat: bool = False,
         render_mode: str | None = None,
     ) -> None:
         self.render_mode = render_mode
-        self._side, self._high, self._first, self._flat = side, high, first, flat
+        self._side, self._high, self._first = side, high, first
         shape = (2, side, side) if first else (side, side, 2)
-        shape_seen = (2 * side * side,) if flat else shape
-        self.observation_space = spaces.Box(0, high, shape_seen, np.dtype(dtype).type)
+        self.observation_space = spaces.Box(0, high, shape, np.dtype(dtype).type)
         self.action_space = spaces.Discrete(len(MOVES))
         self._row = self._ball = self._paddle = 0
 
@@ -41,8 +39,7 @@ class Catch(gym.Env[NDArray[Any], np.int64]):
         image = np.zeros((self._side, self._side, 2), self.observation_space.dtype)
         image[self._row, self._ball, BALL] = self._high
         image[-1, self._paddle, PADDLE] = self._high
-        image = image.transpose(2, 0, 1) if self._first else image
-        return image.reshape(self.observation_space.shape or ())
+        return image.transpose(2, 0, 1) if self._first else image
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None

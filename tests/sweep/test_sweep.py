@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import re
 import shutil
 import signal
@@ -27,7 +26,6 @@ from border_cli.config.job import Job
 from border_cli.run.sweep_folder import job_rows, read_sweep
 from border_cli.sweep.listing import Sweep
 from border_cli.system.files import write_json
-from border_cli.system.machine import usable_cores
 
 Capture = pytest.CaptureFixture[str]
 
@@ -176,14 +174,6 @@ def test_a_quiet_sweep_prints_no_table_and_leaks_nothing_into_its_next_job(
     assert err == ""
 
 
-@pytest.mark.slow
-def test_a_job_in_a_process_trains_exactly_as_one_alone(folder: Path) -> None:
-    argv = (*QUICK, "env=cartpole", "trainer=sync", "quiet=true")
-    assert train_status(*argv, "seed=2", "run_dir=alone") == 0
-    assert train_status("-m", *argv, "seed=1,2", "run_dir=S", OURS) == 0
-    assert repeatable_rows(folder / "S/seed-2") == repeatable_rows(folder / "alone")
-
-
 def sweep_of(root: Path, seed: int) -> Sweep:
     """A sweep with one job."""
     config = Composer().job(["env=cartpole"]).config
@@ -275,26 +265,6 @@ def test_a_process_that_is_killed_takes_its_own_job_alone(tmp_path: Path) -> Non
     assert [row["status"] for row in rows][1] == "done"
     assert rows[0]["status"] in ("killed", "failed"), said
     assert "1 of 2 jobs done" in said
-
-
-@pytest.mark.skipif(usable_cores() < 2, reason="needs two cores")
-def test_a_sweep_without_a_launcher_takes_the_settings_of_ours(
-    folder: Path, capsys: Capture
-) -> None:
-    assert train_status("-m", "env=cartpole", "seed=0,1", "hydra.launcher.jobs=0") == 2
-    assert "hydra.launcher.jobs must be null or at least 1" in capsys.readouterr().err
-    assert train_status("-m", "env=cartpole", "seed=0,1", BASIC, "hydra.launcher.jobs=2") == 2
-    assert "unknown setting 'hydra.launcher.jobs'" in capsys.readouterr().err
-    assert not list(folder.iterdir())
-
-
-def test_the_list_of_jobs_is_there_before_the_first_job(swept: tuple[Path, str]) -> None:
-    folder, _ = swept
-    found = json.loads((folder / "S/sweep.json").read_text())
-    assert found["launcher"] == "basic"
-    assert found["swept"] == ["env.kwargs.file"]
-    assert found["command"] == ["border-train", *SWEEP, BASIC]
-    assert [each["folder"] for each in found["jobs"]] == [f"env.kwargs.file-{x}" for x in "abc"]
 
 
 def _statuses_once_ended(root: Path) -> set[str]:

@@ -25,12 +25,6 @@ def advice(
     return said
 
 
-def test_a_run_without_time_has_no_bottleneck() -> None:
-    nothing = dict.fromkeys(LEARNER_SECTIONS, 0.0)
-    found = bottleneck_advice(nothing, in_learner_thread=False, actor_threads=False, paced=True)
-    assert found is None
-
-
 @pytest.mark.parametrize(
     ("learner", "kind", "setting"),
     [
@@ -50,11 +44,6 @@ def test_advice_names_the_setting_for_what_took_most(
     share = "(71 %)" if learner is WAITS else "(93 %)"
     assert f" {share}. Try " in said
     assert setting in said
-
-
-def test_what_could_be_gone_counts_twice_as_much_as_the_updates_themselves() -> None:
-    assert "waiting for samples (34 %)" in advice({"wait": 34.0, "update": 66.0})
-    assert "learner updates (67 %)" in advice({"wait": 33.0, "update": 67.0})
 
 
 def test_every_section_of_the_learners_time_has_its_advice() -> None:

@@ -73,17 +73,6 @@ def test_a_failure_is_said_at_once_and_then_every_hundredth_time(
     assert recording.failures == 200
 
 
-def test_the_first_failure_of_each_recorder_is_said(caplog: pytest.LogCaptureFixture) -> None:
-    class Other(Fragile):
-        pass
-
-    recording = Recording([Fragile(full), Other(full)], FakeClock())
-    with caplog.at_level(logging.ERROR):
-        recording.write(STEP, {})
-    assert [record.getMessage().split()[0] for record in caplog.records] == ["Fragile", "Other"]
-    assert recording.failures == 2
-
-
 def test_a_recorder_with_a_mistake_is_switched_off_and_still_closed(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -130,10 +119,3 @@ def test_watchers_hear_again_after_a_while() -> None:
     recording.show(progress())
     assert not recording.due(8.0)
     assert recording.due(8.5 + SHOW_EVERY_S)
-
-
-def test_the_newest_value_of_every_metric_is_kept() -> None:
-    recording = Recording([], FakeClock())
-    recording.write(STEP, {"eval/return": 1.0, "train/loss": 0.5})
-    recording.write(STEP, {"train/loss": 0.25})
-    assert recording.newest == {"eval/return": 1.0, "train/loss": 0.25}

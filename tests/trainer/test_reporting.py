@@ -59,13 +59,6 @@ def test_a_window_without_an_update_has_no_times_and_the_next_does_not_get_them(
     assert times(metrics) == {"time/wait": 0.5, "time/update": 0.5}
 
 
-def test_actors_that_nobody_measured_have_no_times() -> None:
-    counters = Counters()
-    window = Window(counters)
-    counters.opt_steps = 1
-    assert times(window.close(1.0, [actor(0)], {"wait": 1.0})) == {"time/wait": 1.0}
-
-
 def test_weights_lag_by_the_updates_between_acting_and_arriving() -> None:
     counters = Counters()
     window = Window(counters)

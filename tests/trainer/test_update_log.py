@@ -56,14 +56,6 @@ def test_the_first_bad_quantity_is_named_with_its_own_step(bad: float) -> None:
         log.check()
 
 
-def test_a_bad_quantity_is_found_again_at_every_look() -> None:
-    log = UpdateLog()
-    log.add(1, {"loss": math.nan})
-    for look in (log.check, log.means):
-        with pytest.raises(NotFinite, match="update 1;"):
-            look()
-
-
 def test_what_was_read_since_the_last_row_goes_on_after_a_resume() -> None:
     log, resumed = UpdateLog(), UpdateLog()
     log.add(1, {"loss": 0.1})
