@@ -234,14 +234,6 @@ def test_a_module_of_the_caller_is_found_by_a_later_process(folder: Path) -> Non
     del sys.modules["mine"]
 
 
-def test_the_interface_is_what_it_says() -> None:
-    import border_cli
-
-    assert all(getattr(border_cli, name) is not None for name in border_cli.__all__)
-    with pytest.raises(AttributeError, match="no attribute 'trains'"):
-        border_cli.trains  # noqa: B018
-
-
 def test_a_run_goes_on_from_python(folder: Path) -> None:
     whole = train(compose(*SERIAL, "run_dir=whole", "trainer.max_opt_steps=60"))
     train(compose(*SERIAL, "run_dir=cut", "trainer.max_opt_steps=35"))

@@ -21,17 +21,13 @@ from sampling import chosen, sampled
 from border_cli.actor_manager.config import ProcessConfig, SerialConfig, ThreadConfig
 from border_cli.agent.actor_critic_config import Noise
 from border_cli.agent.config import (
-    CqlConfig,
     DqnConfig,
     Exploration,
     IqlConfig,
-    IqnConfig,
-    QrdqnConfig,
     RandomConfig,
     SacConfig,
     Td3BcConfig,
     Td3Config,
-    TqcConfig,
 )
 from border_cli.core.interfaces import ActorStats, ReplayBuffer
 from border_cli.core.output import Progress, Recorder, RecordStep
@@ -263,17 +259,6 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
         "sync",
         {"agent": RAINBOW, "replay_buffer": PrioritizedConfig(capacity=300)},
     ),
-    "sync, iqn, prioritized": (
-        "sync",
-        {
-            "agent": IqnConfig(hidden=[8, 8], batch_size=8, num_quantiles_acting=4),
-            "replay_buffer": PrioritizedConfig(capacity=300),
-        },
-    ),
-    "serial, qrdqn": (
-        "serial",
-        {"agent": QrdqnConfig(hidden=[8], batch_size=8, num_quantiles=5, risk_high=0.5)},
-    ),
     "offline": ("offline", {"replay_buffer": DatasetConfig(dataset=CARTPOLE)}),
     "sync, a data set and rows of actors": (
         "sync",
@@ -323,25 +308,11 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
             "env": GymConfig(id="Pendulum-v1", max_episode_steps=60),
         },
     ),
-    "tqc": (
-        "serial",
-        {
-            "agent": TqcConfig(hidden=[16], batch_size=16, num_critics=2, num_quantiles=5),
-            "env": GymConfig(id="Pendulum-v1", max_episode_steps=60),
-        },
-    ),
     "iql, a data set": (
         "offline",
         {
             "agent": IqlConfig(hidden=[16], batch_size=16, normalize_obs=True),
             "replay_buffer": DatasetConfig(dataset=CARTPOLE),
-        },
-    ),
-    "cql, a gap": (
-        "sync",
-        {
-            "agent": CqlConfig(hidden=[16], batch_size=16, conservative_gap=1.0),
-            "env": GymConfig(id="Pendulum-v1", max_episode_steps=60),
         },
     ),
     "serial, rewards divided": (

@@ -197,20 +197,3 @@ def test_a_state_that_lacks_a_part_is_refused_and_the_environment_closed(lost):
     with pytest.raises(CheckpointError, match=rf"state of an actor .*KeyError.*{lost}"):
         made.actor(state)
     assert len(Drift.closed) == closed + 1
-
-
-def test_rows_of_another_actor_manager_go_out_with_the_next_row():
-    """`n_buffer` may be smaller when a run is resumed."""
-    made = Made(GymConfig(**CART_POLE))
-    made.publish(0)
-    actor, _ = made.actor()
-    run(actor, 35)
-    state = actor.state_dict()
-    made.config = SerialConfig(n_buffer=4)
-    resumed, sent = made.actor(state)
-    waiting = resumed.proxy.rows
-    assert waiting > 4
-    made_rows = 0
-    while not made_rows:
-        made_rows = resumed.step()
-    assert [message.rows for message in sent] == [waiting + made_rows]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 import threading
 
 import numpy as np
@@ -11,7 +10,6 @@ import pytest
 from fakes import CountingEnv, FakeClock, OneStep
 from managers import Built, receive, snapshot
 
-from border_cli.actor_manager import thread
 from border_cli.actor_manager.actor import Message, ReplayBufferProxy
 from border_cli.actor_manager.thread import Channel
 from border_cli.core.types import Experience
@@ -87,10 +85,3 @@ def test_an_actor_that_does_not_stop_is_named_with_its_stack() -> None:
     with pytest.raises(ActorHung, match=r"release\.wait\(60\)"):
         run()
     release.set()
-
-
-def test_threads_take_turns_more_often_within_the_block_only() -> None:
-    before = sys.getswitchinterval()
-    with Built("thread", num_actors=1).manager:
-        assert sys.getswitchinterval() == pytest.approx(thread.SWITCH_INTERVAL_S)
-    assert sys.getswitchinterval() == before

@@ -6,11 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml  # type: ignore[import-untyped]
-from sampling import sampled
-
-from border_cli.cli.train import main
 
 
 def saved(run_dir: Path, name: str) -> dict[str, Any]:
@@ -30,25 +26,3 @@ def test_one_job_saves_the_same_as_the_first_of_a_sweep(
     settings = [saved(each, "config.yaml") for each in (alone, swept)]
     assert [each.pop("run_dir") for each in settings] == ["alone", "swept"]
     assert settings[0] == settings[1]
-
-
-@pytest.mark.parametrize(
-    ("flags", "shown"),
-    sampled(
-        [
-            (("--info", "defaults"), "tuned/redq"),
-            (("--cfg", "job", "-p", "trainer"), "samples_per_opt_step: 0.05"),
-            (("--cfg", "job", "-p", "trainer"), "max_opt_steps: null"),
-        ],
-        every=5,
-    ),
-)
-def test_hydra_shows_the_values_of_an_agent(
-    flags: tuple[str, ...], shown: str, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert folder
-    main(["agent=redq", "env=pendulum", *flags])
-    said = capsys.readouterr().out
-    assert shown in said
-    main(["agent=redq", "env=pendulum", *flags, "~tuned"])
-    assert shown not in capsys.readouterr().out

@@ -74,16 +74,6 @@ def test_a_model_is_judged_without_its_data_set(datasets: Path, capsys: Capture)
     assert "normalized_score" not in json.loads(capsys.readouterr().out.splitlines()[-1])
 
 
-def test_a_dry_run_counts_the_data_set_and_no_actors(datasets: Path, capsys: Capture) -> None:
-    assert train_status(*LEARNS, "dry_run=true") == 0
-    said = capsys.readouterr().out
-    assert f"replay_buffer.dataset=my/pole-v0, {steps_of('my/pole-v0', datasets)}" in said
-    assert "trainer        offline, from the data set only, until 20 updates\n" in said
-    for word in ("actor_manager.num_actors", "replay_buffer.capacity", "samples"):
-        assert word not in said
-    assert not Path("run").exists()
-
-
 @pytest.mark.slow
 def test_a_run_goes_on_with_its_data_set_or_not_at_all(datasets: Path, capsys: Capture) -> None:
     assert train_status(*LEARNS, "recorder=none", "quiet=true") == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 from typing import Any
 
@@ -118,24 +117,6 @@ def test_without_the_probe_a_run_finds_out_by_itself(folder: Path, capsys: Captu
     assert train_status(*argv) == 1
     assert "failed the same way before delivering a sample" in capsys.readouterr().out
     assert facts_of(folder / "run")["status"] == "failed"
-
-
-@pytest.mark.slow
-def test_in_a_sweep_a_failed_probe_ends_its_own_jobs_only(folder: Path, capsys: Capture) -> None:
-    argv = ("-m", *UNTRIED, "actor_manager=serial", "run_dir=S", "seed=0,1", "hydra/launcher=basic")
-    assert train_status(*argv, "env.id=Breaks-v0,Counted-v0") == 1
-    said = capsys.readouterr().out
-    with (folder / "S" / "sweep.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    assert [row["status"] for row in rows] == ["failed", "done", "failed", "done"]
-    for row in rows[::2]:
-        assert "failed, first with KeyError: 'joint_7'" in row["reason"]
-        facts = facts_of(Path(row["folder"]))
-        assert (facts["status"], facts["exit_reason"]) == ("failed", row["reason"])
-        assert "THE LINE THAT RAISES" in facts["traceback"]
-    assert "2 of 4 jobs done\n" in said
-    probe = derived_seed(derived_seed(0, Branch.PROBE, 0), 0, 0)
-    assert untried.Counted.seeds.count(probe) == 1  # for both seeds of the sweep
 
 
 @pytest.mark.parametrize("where", ["its constructor", "close"])

@@ -39,21 +39,6 @@ def test_what_is_shown_is_what_a_run_saves_and_runs_again(
     assert [each.seed for each in swept.configs] == [1, 2]
 
 
-def test_settings_are_shown_as_composed_without_resolve(capsys: Capture, folder: Path) -> None:
-    main(["--cfg", "job"])
-    shown = capsys.readouterr().out
-    assert (
-        "name: ${hydra:runtime.choices.agent}_${border.env_name:${hydra:runtime.choices.env}}\n"
-        in shown
-    )
-    assert "  id: null\n" in shown
-    main(["--cfg", "job", "--package", "agent", "env=cartpole"])
-    assert capsys.readouterr().out.startswith("# @package agent\noption: dqn\n")
-    main(["--cfg", "hydra"])
-    assert "  output_subdir: null\n" in capsys.readouterr().out
-    assert not list(folder.iterdir())
-
-
 def test_the_overview_lists_groups_settings_flags_and_examples(
     folder: Path, capsys: Capture
 ) -> None:

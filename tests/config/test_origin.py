@@ -110,22 +110,6 @@ def test_what_cannot_be_typed_beside_it_is_refused(
         begun(typed)
 
 
-@pytest.mark.parametrize(
-    ("origin", "message"),
-    [
-        ("nowhere", "no such directory: nowhere"),
-        (".", "is not a run directory: .* border-runs . lists the runs below it"),
-        ("first/checkpoints/10", "is a checkpoint: --from first takes the settings of its run"),
-    ],
-)
-def test_a_place_that_is_no_run_is_refused(
-    origin: str, message: str, first: Callable[..., RunConfig]
-) -> None:
-    first(*FIRST)
-    with pytest.raises(BorderError, match=message), composing([], origin=origin):
-        pass
-
-
 def test_modules_in_the_folder_of_the_run_are_not_imported(
     first: Callable[..., RunConfig], folder: Path
 ) -> None:

@@ -13,11 +13,6 @@ import pytest
 import torch
 from fakes import ListRecorder
 from running import trained
-from tensorboard.backend.event_processing.plugin_event_accumulator import (
-    EventAccumulator as PageAccumulator,
-)
-from tensorboard.plugins.hparams import metadata
-from tensorboard.plugins.hparams.api_pb2 import STATUS_SUCCESS
 
 from border_cli.actor_manager.config import SerialConfig, ThreadConfig
 from border_cli.agent.config import DqnConfig
@@ -105,27 +100,6 @@ def test_a_training_leaves_everything_that_a_run_directory_has(kind: str, tmp_pa
     for which in ("best", "latest", "150"):
         verify(find_checkpoint(tmp_path, which))
     assert list(tmp_path.glob("events.out.tfevents.*"))
-
-
-def hparams_status(page: PageAccumulator) -> int:
-    ended = page.PluginTagToContent("hparams")[metadata.SESSION_END_INFO_TAG]
-    return int(metadata.parse_session_end_info_plugin_data(ended).status)
-
-
-def test_tensorboard_compares_runs_by_their_settings_and_scores(tmp_path: Path) -> None:
-    trained(make_config("sync"), tmp_path)
-    told = facts(tmp_path)
-    page = PageAccumulator(str(tmp_path))
-    page.Reload()
-    content = page.PluginTagToContent("hparams")[metadata.SESSION_START_INFO_TAG]
-    settings = metadata.parse_session_start_info_plugin_data(content).hparams
-    assert (settings["agent"].string_value, settings["agent.double"].bool_value) == ("dqn", True)
-    assert settings["trainer.max_opt_steps"].number_value == 300
-    assert hparams_status(page) == STATUS_SUCCESS
-    last = {tag: page.Tensors(tag)[-1] for tag in ("eval/return", "eval/best_score")}
-    scores = {tag: each.tensor_proto.float_val[0] for tag, each in last.items()}
-    assert scores["eval/return"] == pytest.approx(told["final_score"])
-    assert scores["eval/best_score"] == pytest.approx(told["best_score"])
 
 
 def weights(run_dir: Path, which: str) -> dict[str, Any]:

@@ -12,11 +12,9 @@ import threading
 import pytest
 from rich.console import Console
 
-from border_cli.core.interfaces import ActorStats
 from border_cli.recorder.terminal import (
     ConsoleHandler,
     make_console,
-    stats_tables,
     time_tree,
 )
 
@@ -30,27 +28,6 @@ def pipe(width: int = 80) -> Console:
 def lines(console: Console) -> list[str]:
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue().splitlines()
-
-
-def test_the_tables_hold_every_actor_and_every_statistic() -> None:
-    console = pipe()
-    actors = [
-        ActorStats(
-            actor_id=each,
-            env_steps=12_000,
-            samples=11_998,
-            duration_s=10.0,
-            restarts=each,
-            lost_samples=2,
-        )
-        for each in range(2)
-    ]
-    stats_tables(console, actors, {"samples_per_sec": 1250.26, "duration_s": 12.4})
-    words = [line.split() for line in lines(console) if line.strip()]
-    assert ["0", "12,000", "11,998", "1,200", "0:10", "0", "2"] in words
-    assert ["1", "12,000", "11,998", "1,200", "0:10", "1", "2"] in words
-    assert ["trainer", "samples_per_sec", "duration_s"] in words
-    assert ["1,250.3", "12.4"] in words
 
 
 def test_the_time_tree_shows_the_largest_first_and_leaves_out_what_took_none() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
 import pytest
@@ -65,15 +64,6 @@ def test_the_nearest_budget_is_the_one_that_ends_the_run_first(
     nearest = run.nearest_budget()
     assert nearest is not None
     assert (nearest.unit, nearest.left_s) == (unit, left_s)
-
-
-def test_best_is_strictly_greater_so_a_tie_keeps_the_older() -> None:
-    run = view(max_opt_steps=100)
-    for opt_steps, score in ((10, 5.0), (20, 9.0), (30, 9.0), (40, math.nan), (50, 7.0)):
-        run.take_row(step(opt_steps, 0, 1.0), {"eval/return": score})
-    run.take_row(step(60, 0, 1.0), {"train/loss": 1.0})
-    assert run.best == (9.0, 20)
-    assert run.value("eval/return") == 7.0
 
 
 def test_the_pace_of_a_resumed_run_leaves_out_that_it_fills_its_buffer_again() -> None:

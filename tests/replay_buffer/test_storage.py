@@ -84,14 +84,6 @@ def test_a_batch_is_valid_until_the_next_one_of_its_size(spec, make_rows):
     np.testing.assert_array_equal(third.reward, [0, 2, 4])
 
 
-@pytest.mark.parametrize("slot", [-1, 2, 3])
-def test_reading_a_slot_that_was_never_filled_is_refused(spec, make_rows, slot):
-    ring = Ring(spec, 4)
-    ring.push(make_rows(spec, 0, 2))
-    with pytest.raises(IndexError, match="slots 0 to 1 are filled"):
-        ring.read(np.array([0, slot]))
-
-
 def test_sampling_from_nothing_says_what_is_missing(spec):
     with pytest.raises(RunFailed, match=r"cannot sample 64 transitions: .* empty .*warmup_period"):
         Ring(spec, 4).require_rows(64)

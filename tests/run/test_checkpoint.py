@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from fakes import FakeClock
 from saves import SmallRun, counters, evaluation_of
 
 from border_cli.nn.saving import save_state
@@ -264,21 +263,3 @@ def test_close_writes_what_was_handed_over_and_ends_the_thread(make_run: MakeRun
     assert "checkpoints" not in {each.name for each in threading.enumerate()}
     assert not case.store.save(case.state(20))
     assert steps_saved(case.run_dir) == [10]
-
-
-def test_the_report_tells_time_and_bytes(make_run: MakeRun) -> None:
-    clock = FakeClock()
-
-    def slow(state: Mapping[str, Any], path: Path) -> None:
-        clock.time_s += 3.0
-        path.write_text(f"weights {state['n']}")
-
-    case = make_run(save_state=slow, clock=clock)
-    case.save(10, push=100)
-    case.save_best(10, 1.0)
-    report = case.store.report
-    assert (report.seconds, report.written) == (6.0, 1)
-    files = [
-        each for each in case.folder.rglob("*") if each.is_file() and "latest" not in str(each)
-    ]
-    assert report.nbytes == sum(each.stat().st_size for each in files)

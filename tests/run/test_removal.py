@@ -164,13 +164,6 @@ def test_a_directory_that_only_has_our_names_is_left_as_it_is(record: str, run: 
     assert everything(folder) == before
 
 
-def test_saved_settings_show_that_a_run_without_a_record_is_ours(run: SmallRun) -> None:
-    (run.run_dir / "run.json").unlink()
-    text = "defaults:\n- /schema/run@_here_\nseed: 0\n"
-    (run.run_dir / ".hydra" / "resolved.yaml").write_text(text, encoding="utf-8")
-    assert remove_run(run.run_dir)
-
-
 def test_pruning_keeps_the_newest_checkpoint_and_the_best_model(run: SmallRun) -> None:
     folder = run.run_dir
     surplus = surplus_of(folder, keep=1, milestone_interval=0)
