@@ -125,21 +125,6 @@ def test_the_header_says_what_is_about_to_run(ran: Ran) -> None:
     assert str(ran.run_dir) in header
 
 
-def test_the_end_says_where_the_time_went_and_what_would_move_it(ran: Ran) -> None:
-    lines = ran.said.splitlines()
-    ended = lines.index("ended          max_opt_steps reached")
-    sentence = facts_of(ran.run_dir)["bottleneck"]
-    assert lines[ended - 1] == f"bottleneck     {sentence}"
-    assert re.search(r"\(\d+ %\)", sentence)
-    log = (ran.run_dir / "border-train.log").read_text(encoding="utf-8")
-    tree = [TIMED.fullmatch(line.strip()) for line in log.splitlines()]
-    seconds = {row[1]: float(row[2]) for row in tree if row and "writing" not in row[1]}
-    whole_s = seconds.pop("learner")
-    assert {"update", "evaluate", "receive samples"} <= seconds.keys()
-    assert sum(seconds.values()) == pytest.approx(whole_s, abs=0.06)
-    assert "device: cpu, 1 thread (agent.num_threads), " in log
-
-
 def test_a_run_leaves_its_process_as_it_was(ran: Ran) -> None:
     assert ran.after == ran.before
 

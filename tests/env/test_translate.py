@@ -18,7 +18,7 @@ from border_cli.env.translate import (
     recorded_rows,
     spaces_of,
 )
-from border_cli.errors import ConfigError
+from border_cli.errors import BadStep, ConfigError
 
 SPACES: dict[str, spaces.Space[Any]] = {
     "float64": spaces.Box(-1, 1, (2, 3), np.float64),
