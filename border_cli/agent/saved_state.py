@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,73 +19,8 @@ STATISTICS = {"obs": "normalize_obs", "returns": "normalize_reward"}  # and the 
 MATMUL = "matmul"  # the entry that says with which products a state was computed
 
 
-def differences(saved: Mapping[str, Tensor], mine: Mapping[str, Tensor]) -> list[str]:
-    """The settings in which two networks differ; empty if they have the same sizes."""
-    theirs, ours = _dense_shapes(saved), _dense_shapes(mine)
-    found = []
-    normed = [any(_is_norm(key) for key in each) for each in (saved, mine)]
-    if normed[0] != normed[1]:
-        found.append(f"agent.layer_norm (saved with {str(normed[0]).lower()})")
-    if _torso(saved) != _torso(mine):
-        found.append("agent.network, or the images of the environment")
-    missing = {_form(key) for key in mine if not _is_norm(key)} - {_form(key) for key in saved}
-    if missing or {_form(key) for key in theirs} != {_form(key) for key in ours}:
-        form = "its layers, by the agent or by settings such as agent.dueling and agent.noisy"
-        return [*found, form]
-    if not theirs or not ours:
-        return found
-    for what, (first, second) in {
-        "agent.hidden": (_outputs(theirs)[:-1], _outputs(ours)[:-1]),
-        "inputs, from the spaces of the environment": (_inputs(theirs), _inputs(ours)),
-        "outputs, from the action space and settings such as agent.num_atoms": (
-            _outputs(theirs)[-1:],
-            _outputs(ours)[-1:],
-        ),
-        "agent.num_critics": (_members(theirs), _members(ours)),
-    }.items():
-        if first != second:
-            found.append(f"{what} (saved with {first}, now {second})")
-    return found
-
-
-def _is_norm(key: str) -> bool:
-    return "norms" in key or "scales" in key or "shifts" in key
-
-
 def _is_of_tensors(entry: object) -> bool:
     return isinstance(entry, Mapping) and all(isinstance(each, Tensor) for each in entry.values())
-
-
-def _form(key: str) -> str:
-    """`mlp.layers.#.weight` of `mlp.layers.0.weight`."""
-    return re.sub(r"\d+", "#", key)
-
-
-def _torso(state: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
-    return {key: tuple(each.shape) for key, each in state.items() if "torso" in key}
-
-
-def _dense_shapes(state: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
-    """Of the dense layers: [outputs, inputs], or of an ensemble [members, inputs, outputs]."""
-    return {
-        key: tuple(each.shape)
-        for key, each in state.items()
-        if ("weights." in key or key.endswith(".weight")) and "torso" not in key and each.ndim > 1
-    }
-
-
-def _outputs(shapes: Mapping[str, tuple[int, ...]]) -> list[int]:
-    return [each[0] if len(each) == 2 else each[-1] for each in shapes.values()]
-
-
-def _inputs(shapes: Mapping[str, tuple[int, ...]]) -> int:
-    return next(iter(shapes.values()))[1]
-
-
-def _members(shapes: Mapping[str, tuple[int, ...]]) -> int:
-    """Of an ensemble; 1 of a network by itself."""
-    first = next(iter(shapes.values()))
-    return first[0] if len(first) == 3 else 1
 
 
 class Part(Protocol):
@@ -154,9 +88,17 @@ class SavedState:
     def _refuse_other_sizes(
         self, name: str, theirs: Mapping[str, Tensor], mine: Mapping[str, Tensor]
     ) -> None:
-        found = "; ".join(differences(theirs, mine))
-        if found:
-            raise CheckpointError(f"{self._unfit}: its network {name!r} differs: {found}")
+        for key in {**mine, **theirs}:
+            saved, now = (
+                list(each[key].shape) if key in each else "missing" for each in (theirs, mine)
+            )
+            if saved != now:
+                raise CheckpointError(
+                    f"{self._unfit}: its network {name!r} differs: {key} is {saved}, and {now} "
+                    "here. agent.hidden, agent.layer_norm, agent.num_critics, agent.dueling and "
+                    "the like must be those of the saved agent, and so must the spaces of the "
+                    "environment"
+                )
 
     def load_weights(self, part: nn.Module, name: str) -> None:
         """Restores a part for a new training; an optional one that only one of the two agents

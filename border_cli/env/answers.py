@@ -36,7 +36,7 @@ _MOST_SHOWN: Final = 80  # characters of a value
 
 def shown(value: object) -> str:
     """`repr` of a value from an environment, in one line and cut."""
-    text = " ".join(repr(value).split())
+    text = " ".join(repr(value.item() if isinstance(value, np.generic) else value).split())
     return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from border_cli.errors import ConfigError
-from border_cli.registry import GROUPS, Networks, Registry, register_builtin
+from border_cli.registry import GROUPS, Registry, Targets, register_builtin
 
 
 @dataclass
@@ -89,7 +89,7 @@ class Net:
 
 
 def test_networks_are_ours_then_those_of_users_each_by_its_import_path() -> None:
-    networks = Networks("agent.network", ("auto", "mlp"))
+    networks = Targets("agent.network", ("auto", "mlp"))
     networks.register("mine", Net)
     networks.register("late", "not_imported:Yet")
     networks.register("mine", Net)  # of a module that is imported twice
@@ -109,7 +109,7 @@ def test_networks_are_ours_then_those_of_users_each_by_its_import_path() -> None
     ],
 )
 def test_a_name_of_a_network_means_one_class(name: str, network: Any, said: str) -> None:
-    networks = Networks("agent.network", ("auto",))
+    networks = Targets("agent.network", ("auto",))
     networks.register("mine", Net)
     with pytest.raises(ConfigError, match=said):
         networks.register(name, network)
