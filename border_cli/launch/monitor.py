@@ -139,7 +139,7 @@ class Monitor:
                     f"no Python code ran for {self._timeout_s:g} s (trainer.stall_timeout_s): a "
                     "call holds the interpreter lock (GIL)"
                 )
-                return self._end("failed", f"Stalled: {what}", what)
+                return self._end("failed", what, what)
             if any(each + STOP_GRACE_S <= time.monotonic() for each in self._interrupts[1:]):
                 what = f"a second Ctrl-C was not answered within {STOP_GRACE_S:g} s"
                 return self._end("interrupted", f"killed: {what}", what)
