@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -27,21 +28,22 @@ ONE_PER_COMMAND = ("run_dir", "resume", "imports", "quiet", "dry_run")
 
 def parsed(texts: Sequence[str]) -> list[Override]:
     """Hydra's reading of `key=value`, one at a time, so that a refusal names the one."""
-    parser = OverridesParser.create()
-    found = []
-    for text in texts:
-        try:
-            read = parser.parse_override(text)
-            if not read.key_or_group:
-                raise ValueError("there is no key")
-            found.append(read)
-        except (HydraException, ValueError) as error:
-            raise ConfigError(
-                f"{text!r} cannot be read: write key=value, lists as key=[1,2], and quote what "
-                "holds spaces or any of , : = [ ] { } for the shell and again inside, "
-                "as in 'name=\"a b\"'"
-            ) from error
-    return found
+    return [_parsed(text) for text in texts]
+
+
+@lru_cache(maxsize=1024)  # the jobs of a sweep have most of theirs in common
+def _parsed(text: str) -> Override:
+    try:
+        read = OverridesParser.create().parse_override(text)
+        if not read.key_or_group:
+            raise ValueError("there is no key")
+    except (HydraException, ValueError) as error:
+        raise ConfigError(
+            f"{text!r} cannot be read: write key=value, lists as key=[1,2], and quote what "
+            "holds spaces or any of , : = [ ] { } for the shell and again inside, "
+            "as in 'name=\"a b\"'"
+        ) from error
+    return read
 
 
 def normalized(texts: Sequence[str]) -> list[str]:
