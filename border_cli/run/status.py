@@ -297,6 +297,14 @@ def record_failure(run_dir: Path, *, command: list[str], reason: str) -> None:
     record.end("failed", reason)
 
 
+def record_not_begun(run_dir: Path, *, command: list[str], reason: str) -> None:
+    """Writes why a run did not begin, where nothing says how one went; makes the directory. Raises
+    `RunInUse`."""
+    with RunLock(run_dir):
+        if not read_run(run_dir):
+            record_failure(run_dir, command=command, reason=reason)
+
+
 def status_without_record(run_dir: Path) -> str:
     """Whether a run without a `run.json` that can be read has begun: lost, or not started."""
     begun = any((run_dir / each).exists() for each in (RUN_LOCK, RUN_JSON, "checkpoints"))

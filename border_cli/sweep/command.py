@@ -31,7 +31,7 @@ from border_cli.launch.jobs import look
 from border_cli.launch.needs import Needs, refuse_unmet
 from border_cli.launch.startup import collect_from_here
 from border_cli.registry import JOB_LAUNCHERS
-from border_cli.run.status import RunInUse, RunLock, read_run, record_failure
+from border_cli.run.status import RunInUse, record_not_begun
 from border_cli.run.sweep_folder import DONE, JobRow, read_stop
 from border_cli.settings.run import OnError, RunConfig
 from border_cli.sweep.launchers import (
@@ -215,9 +215,8 @@ class Proposed:
 
     def _refused(self, folder: Path, error: ConfigError) -> None:
         """Says so in the folder of the job."""
-        with suppress(RunInUse), RunLock(folder):
-            if not read_run(folder):
-                record_failure(folder, command=list(self._plan.command), reason=reason_of(error))
+        with suppress(RunInUse):
+            record_not_begun(folder, command=list(self._plan.command), reason=reason_of(error))
 
     def _returned(self, overrides: list[str], row: JobRow) -> JobReturn:
         """The end of a job in the sweeper's terms: its score, or a failure."""

@@ -22,14 +22,7 @@ from border_cli.config.resuming import Finished
 from border_cli.core.stop import SaveFlag, StopFlag
 from border_cli.errors import BorderError, Interrupted
 from border_cli.launch.signals import SAVE, stopping_on_signals
-from border_cli.run.status import (
-    KILLED,
-    RunInUse,
-    RunLock,
-    end_from_outside,
-    read_run,
-    record_failure,
-)
+from border_cli.run.status import KILLED, RunInUse, end_from_outside, record_not_begun
 from border_cli.run.sweep_folder import DONE, read_stop
 from border_cli.sweep.listing import Sweep
 from border_cli.sweep.panel import JobView, SweepPanel
@@ -200,17 +193,13 @@ class InProcesses:
         reason = (cause or KILLED).strip().rpartition("\n")[2]
         with suppress(OSError, BorderError):
             self._record(view.folder, pid, host, reason)
-        facts = read_run(view.folder)
-        if facts.get("status") == "running":  # by another process
+        row = self._sweep.row_of(view.folder)
+        if row.status == "running":  # by another process
             self._panel.ended(view, "in use", None, str(RunInUse(view.folder)))
             return
-        row = self._sweep.row_of(view.folder)
         self._panel.ended(view, row.status, row.score, row.reason or reason)
 
     def _record(self, folder: Path, pid: int, host: str | None, reason: str) -> None:
         """Writes the end of a process that could not write it itself."""
-        if end_from_outside(folder, pid, "killed", reason, host=host):
-            return
-        with RunLock(folder):  # which makes it: the process may not have got that far
-            if not read_run(folder):
-                record_failure(folder, command=self._sweep.plan.command, reason=reason)
+        if not end_from_outside(folder, pid, "killed", reason, host=host):
+            record_not_begun(folder, command=self._sweep.plan.command, reason=reason)
