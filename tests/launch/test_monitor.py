@@ -9,26 +9,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from commands import Command, facts_of
+from commands import ENDLESS, Command, facts_of
 from leftovers import below
 from sampling import sampled
 
 from border_cli.launch.monitor import TICK_S, Monitor, is_stopped
 from border_cli.run.status import RunLock, RunRecord, end_from_outside
 
-RUN = (
-    "imports=[unruly]",
-    "run_dir=run",
-    "trainer.max_opt_steps=1000000",
-    "trainer.warmup_period=20",
-    "trainer.record_interval=10",
-    "agent.hidden=[4]",
-    "agent.batch_size=4",
-    "evaluator.num_episodes=1",
-    "actor_manager.num_actors=1",
-    "actor_manager.n_buffer=10",
-)
-HOLDS = (*RUN, "env.id=Holds-v0", "env.kwargs={at: 100, marker: holds}")
+HOLDS = (*ENDLESS, "env.id=Holds-v0", "env.kwargs={at: 100, marker: holds}")
 
 
 def is_pending(pid: int, signum: int) -> bool:

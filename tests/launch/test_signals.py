@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from commands import Command, facts_of, train_status
+from commands import ENDLESS, Command, facts_of, train_status
 from sampling import sampled
 from screens import TerminalCommand
 
@@ -21,18 +21,6 @@ from border_cli.run.status import read_run
 
 Capture = pytest.CaptureFixture[str]
 
-ENDLESS = (
-    "imports=[unruly]",
-    "run_dir=run",
-    "trainer.max_opt_steps=1000000",
-    "trainer.warmup_period=20",
-    "trainer.record_interval=10",
-    "agent.hidden=[4]",
-    "agent.batch_size=4",
-    "evaluator.num_episodes=1",
-    "actor_manager.num_actors=1",
-    "actor_manager.n_buffer=10",
-)
 KINDS = {signal.SIGINT: (130, "SIGINT"), signal.SIGTERM: (143, "SIGTERM")}
 KINDS[signal.SIGHUP] = (143, "SIGTERM")  # a closed terminal ends a run as a shutdown does
 

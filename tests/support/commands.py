@@ -37,6 +37,18 @@ QUICK = (  # settings of a run that ends at once
     "evaluator.num_episodes=1",
     "actor_manager.n_buffer=4",
 )
+ENDLESS = (  # of a run in one of `unruly`'s environments that ends only by what goes wrong there
+    "imports=[unruly]",
+    "run_dir=run",
+    "trainer.max_opt_steps=1000000",
+    "trainer.warmup_period=20",
+    "trainer.record_interval=10",
+    "agent.hidden=[4]",
+    "agent.batch_size=4",
+    "evaluator.num_episodes=1",
+    "actor_manager.num_actors=1",
+    "actor_manager.n_buffer=10",
+)
 
 # Python that takes root's right to pass over the modes of files, for `Command(before=…)`: others
 # do not have it. Files of root with no write bit are then to root as to anybody else.
