@@ -20,10 +20,10 @@ from border_cli.nn.tensor_batch import (
 
 
 def project(positions: Tensor, probabilities: Tensor, atoms: Tensor) -> Tensor:
-    """The distribution on evenly spaced atoms that is nearest in mean. [B, N]
+    """The projection of a distribution onto evenly spaced atoms. [B, N]
 
-    Mass that stands between two atoms is shared by both in proportion to its nearness, and mass
-    beyond the outer ones is theirs. positions, probabilities [B, N], atoms [N].
+    Mass that stands between two atoms is shared by both in proportion to its nearness, which keeps
+    the mean; mass beyond the outer ones is theirs. positions, probabilities [B, N], atoms [N].
     """
     last = len(atoms) - 1
     spacing = (atoms[-1] - atoms[0]) / last

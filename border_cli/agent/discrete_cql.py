@@ -30,7 +30,10 @@ def td_loss(
     weight: float,
     atoms: Tensor | None,
 ) -> TDResult:
-    """A TD loss and `weight` times the gap: of Q, or of the means of distributions on `atoms`."""
+    """A TD loss and `weight` times the gap: of Q, or of the means of distributions on `atoms`.
+
+    The metric `loss` is the TD loss alone, the gradient that of both.
+    """
     found = td_loss(outputs, next_outputs, next_outputs_online, batch)
     if atoms is None:
         gap, grad = conservative_gap(outputs, batch.action, batch.weight)

@@ -51,8 +51,8 @@ Noises: TypeAlias = tuple[tuple[Tensor, ...], ...]  # what each forward pass has
 def td_target(batch: TensorBatch, q_next: Tensor, q_next_online: Tensor | None) -> Tensor:
     """The target y of Q(s, a), for every row. [B, 1]
 
-    y = r + d max_a' Q_target(s', a'), where d is already 0 at the end of an episode. Double: the
-    online network chooses the next action, y = r + d Q_target(s', argmax_a' Q(s', a')).
+    y = r + d max_a' Q_target(s', a'), where d is 0 if s' is terminal. Double: the online network
+    chooses the next action, y = r + d Q_target(s', argmax_a' Q(s', a')).
     """
     if q_next_online is None:
         value = q_next.amax(dim=1, keepdim=True)  # [B, 1]
@@ -64,7 +64,7 @@ def td_target(batch: TensorBatch, q_next: Tensor, q_next_online: Tensor | None) 
 def weighted_loss(error: Tensor, weight: Tensor, kind: Loss) -> tuple[Tensor, Tensor]:
     """Mean of weight * loss(error), and its derivative by each error. [], [B, 1]
 
-    The weight stands outside the loss, so that it is not squared with the error.
+    mse: e²; huber: ½ e² up to |e| = 1, |e| - ½ beyond. The weight stands outside, not squared.
     """
     row_weight = weight / len(error)  # [B, 1]
     if kind == Loss.mse:
@@ -89,6 +89,7 @@ def td_loss(
 class ValueAgent(TorchAgent):
     """Owns Q, Q_target and the optimizer; learns Q by gradient steps on a TD loss.
 
+    A loss comes with its derivative by the outputs; `Network.backward` carries it to the weights.
     A subclass makes the network, and sets `td_loss` or has a `td` of its own. The learner's thread
     calls everything.
     """

@@ -103,7 +103,7 @@ class Iql(TorchAgent):
         return weighted_cloning(self.actor, self.actor(batch.obs), batch, advantage, self.config)
 
     def critic_loss(self, batch: TensorBatch, action: Tensor) -> CriticLoss:
-        """Equation 6: y = r + d V(s'), where d is 0 at the end."""
+        """Equation 6: y = r + d V(s'), where d is 0 if s' is terminal."""
         with torch.no_grad():
             y = torch.addcmul(batch.reward, batch.discount, self.value(batch.next_obs))  # [B, 1]
         q = self.critic(batch.obs, action)  # [E, B, 1]

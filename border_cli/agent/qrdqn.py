@@ -40,7 +40,7 @@ class Regression(NamedTuple):
 
 
 def quantile_target(batch: TensorBatch, next_quantiles: Tensor) -> Tensor:
-    """r + d Z(s', a'), where d is already 0 at the end of an episode. [B, N'] -> [B, N']"""
+    """r + d Z(s', a'), where d is 0 if s' is terminal. [B, N'] -> [B, N']"""
     return torch.addcmul(batch.reward, batch.discount, next_quantiles)
 
 

@@ -44,7 +44,7 @@ from border_cli.nn.tensor_batch import TensorBatch
 
 
 def soft_target(batch: TensorBatch, q_next: Tensor, log_prob: Tensor, ent_coef: Tensor) -> Tensor:
-    """y = r + d (min_i Q_target_i(s', a') - alpha log pi(a'|s')), where d is 0 at the end.
+    """y = r + d (min_i Q_target_i(s', a') - alpha log pi(a'|s')); d is 0 if s' is terminal.
 
     [E, B, 1], [B, 1], [] -> [B, 1]
     """
@@ -158,7 +158,7 @@ class SoftActorCritic(TorchAgent):
         self._actor_loss = self.compiled(self.actor_loss)
 
     def learn(self, batch: TensorBatch) -> Update:
-        """Algorithm 1: the critics, every `policy_delay` updates actor and coefficient, targets."""
+        """Algorithm 1: critics, actor and coefficient (every `policy_delay` updates), targets."""
         config = self.config
         if config.reward_scale != 1:
             batch = batch._replace(reward=config.reward_scale * batch.reward)

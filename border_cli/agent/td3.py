@@ -37,7 +37,7 @@ def smoothed(action: Tensor, noise: Tensor, *, std: float, clip: float) -> Tenso
 
 
 def td_target(batch: TensorBatch, q_next: Tensor) -> Tensor:
-    """y = r + d min_i Q_target_i(s', a'), where d is 0 at the end. [E, B, 1] -> [B, 1]"""
+    """y = r + d min_i Q_target_i(s', a'), where d is 0 if s' is terminal. [E, B, 1] -> [B, 1]"""
     return torch.addcmul(batch.reward, batch.discount, q_next.amin(dim=0))
 
 

@@ -42,7 +42,7 @@ def truncated(quantiles: Tensor, dropped: int) -> Tensor:
 def soft_quantiles(
     batch: TensorBatch, next_quantiles: Tensor, log_prob: Tensor, ent_coef: Tensor
 ) -> Tensor:
-    """y_k = r + d (z_k(s', a') - alpha log pi(a'|s')), where d is 0 at the end (equation 11).
+    """y_k = r + d (z_k(s', a') - alpha log pi(a'|s')); d is 0 if s' is terminal (equation 11).
 
     [B, K], [B, 1], [] -> [B, K]
     """
