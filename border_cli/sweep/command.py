@@ -66,13 +66,13 @@ class Launcher(Protocol):
 def run_sweep(plan: Plan) -> None:
     """Runs the jobs and leaves with the status of the sweep."""
     launcher, settings = plan.terms.launcher, plan.terms.launcher_settings
+    ours = launcher == OUR_LAUNCHER or launcher in JOB_LAUNCHERS.names()
+    if ours and (jobs := settings.get("jobs")) is not None and jobs < 1:
+        raise ConfigError(f"hydra.launcher.jobs must be null or at least 1, got {jobs}")
     elsewhere: JobLauncher | None = None
     if launcher in JOB_LAUNCHERS.names():
         elsewhere = JOB_LAUNCHERS.load(launcher)(settings)
         elsewhere.refuse_missing()
-    jobs = settings.get("jobs")
-    if (elsewhere or launcher == OUR_LAUNCHER) and jobs is not None and jobs < 1:
-        raise ConfigError(f"hydra.launcher.jobs must be null or at least 1, got {jobs}")
     refuse_unmet(needs := needs_of(plan.jobs))
     at_once = elsewhere.at_once(len(plan.jobs)) if elsewhere else _at_once(plan, needs)
     sweep = Sweep(
