@@ -7,17 +7,13 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from saves import SmallRun, counters, evaluation_of
 
-from border_cli.nn.saving import save_state
-from border_cli.run.checkpoint_files import read_checkpoint
 from border_cli.run.finding import resumable, steps_saved
 from border_cli.run.layout import partial_of
 
@@ -35,14 +31,6 @@ def test_the_newest_are_kept_and_latest_points_at_the_last_right_after_each_save
     assert steps_saved(case.run_dir) == [15, 20, 100_000]
 
 
-def test_each_checkpoint_that_is_kept_keeps_the_rows_that_only_it_has(make_run: MakeRun) -> None:
-    run = make_run(keep=2, capacity=10)
-    for opt_steps in (1, 2, 3):
-        run.save(opt_steps, push=10)
-    run.resume(run.folder / "0000000002")
-    assert run.numbers == list(range(10, 20))
-
-
 def test_the_best_is_replaced_and_linked_right_after_each_save(case: SmallRun) -> None:
     for opt_steps, score in ((10, 1.0), (20, 2.0), (30, 3.0)):
         case.save_best(opt_steps, score)
@@ -53,38 +41,6 @@ def test_the_best_is_replaced_and_linked_right_after_each_save(case: SmallRun) -
         assert document["returns"] == [score]
         assert json.loads((link / "state.json").read_text()) == counters(opt_steps)
         assert case.weights("best") == f"weights {opt_steps}"
-
-
-def test_best_models_are_not_counted_as_checkpoints(case: SmallRun) -> None:
-    case.save_best(10, 1.0)
-    for opt_steps in (10, 20, 30, 40):
-        case.save(opt_steps)
-    assert steps_saved(case.run_dir) == [20, 30, 40]
-    assert case.weights("best") == "weights 10"
-
-
-@pytest.mark.parametrize("before", [[10], [10, 20, 30]])
-def test_a_full_disk_leaves_nothing_new_and_the_old_intact(
-    case: SmallRun, before: list[int], caplog: pytest.LogCaptureFixture
-) -> None:
-    for opt_steps in before:
-        case.save(opt_steps, push=10)
-    there, chunks = case.there, case.chunks
-    case.disk.full = True
-    with caplog.at_level(logging.ERROR):
-        assert not case.save(40, push=10)
-        assert not case.save(before[-1], n=99)
-    assert (case.there, case.chunks) == (there, chunks)
-    assert case.weights("latest") == f"weights {before[-1]}"
-    report = case.store.report
-    assert (report.opt_steps, report.failures) == (before[-1], 2)
-    assert "No space left on device" in str(report.problem)
-    assert "training continues, the previous one is kept, 2 failures so far" in caplog.text
-    case.disk.full = False
-    assert case.save(50)
-    assert case.store.report.problem is None
-    saved = read_checkpoint(resumable(case.run_dir)[0])
-    assert saved.chunks[-1].end == case.buffer.ring.pushed  # those of the failed ones too
 
 
 def test_a_full_disk_leaves_the_best_model_and_the_new_one_comes_later(case: SmallRun) -> None:
@@ -163,18 +119,6 @@ def test_records_are_synced_before_the_manifest(
     files = case.run_dir / "metrics.jsonl", case.folder / "0000000010" / "manifest.json"
     records, manifest = (each.stat().st_ino for each in files)
     assert synced.index(records) < synced.index(manifest)
-
-
-def test_weights_are_readable_by_torch_without_running_code(make_run: MakeRun) -> None:
-    case = make_run(save_state=save_state)
-    weights = torch.arange(6.0).reshape(2, 3)
-    state = case.state(4)
-    agent = {"online": {"w": weights}, "opt_steps": 4}
-    assert case.store.save(replace(state, agent=agent))
-    assert case.store.wait(20)
-    read = torch.load(case.folder / "latest" / "agent.pt", weights_only=True)
-    assert read["opt_steps"] == 4
-    assert torch.equal(read["online"]["w"], weights)
 
 
 def test_chunks_are_plain_arrays_that_numpy_reads(case: SmallRun) -> None:
