@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +10,6 @@ import pytest
 from malicious import Malicious
 from saves import rows, spec_of
 
-from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, EnvSpec
 from border_cli.errors import CheckpointError
 from border_cli.replay_buffer.config import UniformConfig
 from border_cli.replay_buffer.uniform import UniformReplayBuffer
@@ -86,34 +84,22 @@ def test_rows_that_went_before_the_disk_took_them_are_a_failure(tmp_path: Path) 
         write_chunks(tmp_path, frozen, lambda _: frozen.release())
 
 
-def damaged(path: Path, how: str) -> None:
-    content = path.read_bytes()
-    if how == "gone":
-        path.unlink()
-    elif how == "empty":
-        path.write_bytes(b"")
-    elif how == "truncated":
-        path.write_bytes(content[:-1])
-    elif how == "longer":
-        path.write_bytes(content + b"\0")
-    elif how == "folder":
-        path.unlink()
-        path.mkdir()
-    else:
-        at = int(how)
-        path.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
-
-
-@pytest.mark.parametrize("how", ["gone", "truncated", "longer", "folder", "0", "300", "-1"])
-def test_a_damaged_chunk_is_named_and_leaves_the_buffer_empty(tmp_path: Path, how: str) -> None:
+@pytest.mark.parametrize("at", [None, 0, 300, -1])
+def test_a_damaged_chunk_is_named_and_leaves_the_buffer_empty(
+    tmp_path: Path, at: int | None
+) -> None:
+    """One byte of it has changed, or all of it is gone."""
     buffer = filled(100, images=True)
     saved = written(tmp_path, buffer)
-    name = saved.chunks[0].name
-    damaged(tmp_path / name, how)
+    path = tmp_path / saved.chunks[0].name
+    content = bytearray(path.read_bytes())
+    path.unlink()
+    if at is not None:
+        content[at] ^= 1
+        path.write_bytes(content)
     target = buffer_of(images=True)
     target.load_state_dict(buffer.state_dict())
-    what = "missing" if how in ("gone", "folder") else "damaged: its checksum does not match"
-    with pytest.raises(CheckpointError, match=rf"{name} is {what}"):
+    with pytest.raises(CheckpointError, match=rf"{path.name} is (missing|damaged)"):
         load_chunks(tmp_path, saved, target)
     assert len(target) == 0
 
@@ -126,26 +112,3 @@ def test_a_chunk_with_a_pickle_inside_is_refused_and_nothing_runs(tmp_path: Path
     with pytest.raises(CheckpointError, match=r"x\.npy cannot be read: .*allow_pickle"):
         load_chunks(tmp_path, SavedRows(first=0, end=3, chunks=(chunk,)), buffer_of())
     assert not mark.exists()
-
-
-def test_names_of_any_letters_come_back(tmp_path: Path) -> None:
-    box = BoxSpace((2,), "float32", low=np.zeros(2), high=np.ones(2))
-    spec = EnvSpec(
-        id="letters",
-        observation=DictSpace({"größe_λ": box, "a\\n": box}),
-        action=DiscreteSpace(9),
-        max_episode_steps=None,
-    )
-
-    def buffer() -> UniformReplayBuffer:
-        config = UniformConfig(capacity=10)
-        return UniformReplayBuffer(config, spec=spec, rng=np.random.default_rng(0))
-
-    pushed = rows(spec_of(), 0, 5)
-    obs = {"größe_λ": pushed.obs[:, :2], "a\\n": pushed.obs[:, 2:]}
-    source, target = buffer(), buffer()
-    source.push(replace(pushed, obs=obs, next_obs=obs))
-    target.load_state_dict(source.state_dict())
-    load_chunks(tmp_path, written(tmp_path, source), target)
-    found = target.rows(np.arange(5)).obs
-    assert found["größe_λ"].tolist() == obs["größe_λ"].tolist()
