@@ -84,7 +84,11 @@ def test_a_killed_process_gives_it_back(tmp_path: Path) -> None:
         process.send_signal(signal.SIGKILL)
         process.wait()
         assert held(tmp_path) is False
+        before = (tmp_path / "run.json").read_bytes()
         assert read_run(tmp_path)["status"] == "killed"
+        (tmp_path / "run.lock").unlink()  # as in a copy
+        assert read_run(tmp_path)["status"] == "killed"
+        assert (tmp_path / "run.json").read_bytes() == before
         with RunLock(tmp_path):
             pass
 
@@ -164,18 +168,15 @@ def read(run_dir: Path) -> dict[str, Any]:
 
 
 def test_a_run_is_running_until_it_ends(tmp_path: Path) -> None:
-    record = RunRecord(tmp_path, command=["border-train", "env=cartpole"])
+    record = RunRecord(tmp_path)
     record.begin()
     running = read(tmp_path)
-    assert (running["status"], running["exit_reason"], running["ended"]) == ("running", None, None)
-    assert running["pid"] == os.getpid()
-    assert running["command"] == ["border-train", "env=cartpole"]
-
-    record.end("done", "max_opt_steps reached", opt_steps=500, best_score=-math.inf)
+    assert (running["status"], running["ended"], running["pid"]) == ("running", None, os.getpid())
+    record.end("done", "max_opt_steps reached", best_score=-math.inf)
     ended = read(tmp_path)
     assert (ended["status"], ended["exit_reason"]) == ("done", "max_opt_steps reached")
     assert ended["started"] <= ended["ended"]
-    assert (ended["opt_steps"], ended["best_score"]) == (500, None)
+    assert ended["best_score"] is None  # JSON has no infinity
 
 
 def test_the_first_end_stays_and_no_progress_follows_it(tmp_path: Path) -> None:
@@ -215,41 +216,28 @@ def test_a_resumed_run_keeps_what_was_and_tells_of_every_attempt(tmp_path: Path)
     first = RunRecord(tmp_path, command=["one"], seeds={"seed": 3}, import_paths=["/mine"])
     first.begin()
     first.content["started"] = "2020-01-01T00:00:00+0000"
-    first.content["attempts"][0]["started"] = "2020-01-01T00:00:00+0000"
-    first.end(
-        "failed", "it broke", best_score=9.5, best_opt_steps=40, final_score=9.0,
-        opt_steps=90, env_steps=95, traceback="of then", bottleneck="of then",
-    )  # fmt: skip
-    assert read_run(tmp_path)["status"] == "failed"
-
+    kept: dict[str, Any] = {"best_score": 9.5, "best_opt_steps": 40, "final_score": 9.0}
+    first.end("failed", "it broke", **kept, opt_steps=90, traceback="of then", bottleneck="a")
     RunRecord(tmp_path, command=["two"]).begin(50)
     facts = read(tmp_path)
-    assert (facts["status"], facts["exit_reason"], facts["ended"]) == ("running", None, None)
-    assert facts["started"] == "2020-01-01T00:00:00+0000"
-    assert (facts["seeds"], facts["import_paths"]) == ({"seed": 3}, ["/mine"])
-    assert (facts["best_score"], facts["best_opt_steps"], facts["final_score"]) == (9.5, 40, 9.0)
-    assert (facts["command"], facts["opt_steps"]) == (["two"], 50)
+    kept |= {"seeds": {"seed": 3}, "import_paths": ["/mine"], "started": first.content["started"]}
+    now = {"status": "running", "exit_reason": None, "ended": None, "command": ["two"]}
+    assert facts | kept | now | {"opt_steps": 50} == facts
     assert {"traceback", "bottleneck"} & set(facts) == set()  # of the attempt that broke
-
-    RunRecord(tmp_path, command=["three"], best_score=11.0).begin(60)
-    facts = read(tmp_path)
-    assert facts["best_score"] == 11.0
     told = [(each["command"], each["from_opt_steps"]) for each in facts["attempts"]]
-    assert told == [(["one"], 0), (["two"], 50), (["three"], 60)]
-    assert facts["attempts"][0]["started"] == facts["started"] != facts["attempts"][1]["started"]
+    assert told == [(["one"], 0), (["two"], 50)]
 
 
 def test_a_failure_before_it_goes_on_keeps_what_is_known_of_a_run(tmp_path: Path) -> None:
-    first = RunRecord(tmp_path, command=["first"], settings={"agent": "dqn"})
+    first = RunRecord(tmp_path)
     first.begin()
-    first.saved({"opt_steps": 300, "env_steps": 400})
+    first.saved({"opt_steps": 300})
     first.end("interrupted", "Ctrl-C", best_score=7.5)
     record_failure(tmp_path, command=["second"], reason="its environment hangs")
     facts = read_run(tmp_path)
     assert (facts["status"], facts["exit_reason"]) == ("failed", "its environment hangs")
-    assert (facts["opt_steps"], facts["env_steps"], facts["best_score"]) == (300, 400, 7.5)
-    assert facts["settings"] == {"agent": "dqn"}
-    assert [each["command"] for each in facts["attempts"]] == [["first"], ["second"]]
+    assert (facts["opt_steps"], facts["best_score"]) == (300, 7.5)
+    assert len(facts["attempts"]) == 2
 
 
 @pytest.mark.parametrize(
@@ -269,22 +257,6 @@ def test_a_run_goes_on_whose_document_is_lost(tmp_path: Path) -> None:
     facts = read(tmp_path)
     assert [each["from_opt_steps"] for each in facts["attempts"]] == [50]
     assert facts["status"] == "running"
-
-
-def test_a_run_without_its_process_was_killed_and_its_document_stays_as_it_is(
-    tmp_path: Path,
-) -> None:
-    with RunLock(tmp_path):
-        RunRecord(tmp_path).begin()
-    before = (tmp_path / "run.json").read_bytes()
-    facts = read_run(tmp_path)
-    assert (facts["status"], facts["exit_reason"]) == (
-        "killed",
-        "its process was killed, or its machine went down",
-    )
-    (tmp_path / "run.lock").unlink()  # as in a copy
-    assert read_run(tmp_path)["status"] == "killed"
-    assert (tmp_path / "run.json").read_bytes() == before
 
 
 @pytest.mark.parametrize("content", [None, "", "{", "[1]"])
