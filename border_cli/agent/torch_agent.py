@@ -1,5 +1,7 @@
 """The base of agents that learn with torch: state, snapshots, statistics, generators.
 
+An agent's own file has its losses and the order of its steps. Formulas are pure functions on
+tensors of any precision, which tests compare with other implementations in float64.
 Encoders of actors in torch, and torch's compiler, are imported by the methods that use them.
 """
 
@@ -150,7 +152,8 @@ class TorchAgent(Agent):
         """One optimisation step; `opt_steps` counts it already.
 
         Observations are features, rewards normalised if configured, and actions of
-        a bounded Box lie between -1 and 1.
+        a bounded Box lie between -1 and 1: densities, entropies and noise are those of the unit
+        box, and policies scale back.
         """
 
     def update(self, batch: Batch) -> Update:

@@ -1,5 +1,7 @@
 """The folders of configuration files: the user's before ours. Never imports Hydra.
 
+./conf is read only where somebody names it.
+
 tomllib is imported by the one function that reads ./pyproject.toml.
 """
 

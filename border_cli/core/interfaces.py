@@ -1,4 +1,7 @@
-"""The interfaces between the parts. A missing method is refused at construction."""
+"""The interfaces between the parts.
+
+An ABC refuses a missing method at construction; a Protocol describes what is merely passed in.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """An environment's own vector implementation, if it does what the settings ask.
 
 One that resets in the step after an end, as Gymnasium's own do, so that the last step of an episode
-shows its true last observation.
+shows its true last observation. Most of its episodes have no seed of their own and cannot be
+played again: evaluations and bit-reproducible runs take the loop of `gym_env.py`.
 """
 
 from __future__ import annotations

@@ -73,7 +73,8 @@ class PrioritizedReplayBuffer(RingReplayBuffer):
 
     @property
     def beta(self) -> float:
-        """The exponent of the importance weights of the next sample."""
+        """The exponent of the importance weights of the next sample. Where it ends with the run, a
+        resume that raises the limits lowers it."""
         steps = self.config.n_opts_final
         done = self._done if steps is None else min(1.0, self.updates / steps)
         return (1 - done) * self.config.beta_0 + done * self.config.beta_final

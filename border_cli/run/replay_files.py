@@ -1,7 +1,8 @@
 """Transitions on the disk: chunks in `checkpoints/replay/` that checkpoints share.
 
 Every transition is written once. A chunk is a range of them and never changes: a file of the `.npy`
-arrays that the buffer gives for it, one behind another. It can be read alone.
+arrays that the buffer gives for it, one behind another. It can be read alone. Chunks are not
+merged: very short save intervals with a large replay buffer leave thousands of them.
 """
 
 from __future__ import annotations

@@ -31,6 +31,8 @@ class ReplayRatio:
 
     Update k + 1 needs `warmup_period + k * samples_per_opt_step` samples in all; actors may make up
     to `slack` more. With None learner and actors run at their own speed after the warm-up.
+    `max_env_steps` counts as a number of samples, too: env steps in unfinished n-step windows, and
+    the rest of a round of environments that step together, may come on top.
     """
 
     warmup_period: int
