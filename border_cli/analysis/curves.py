@@ -26,7 +26,6 @@ from border_cli.analysis.statistics import (
 )
 from border_cli.words import counted, listed
 
-POINTS = 200  # of a curve whose runs were not evaluated at the same steps
 THRESHOLDS = 101  # of a performance profile
 UNEQUAL = 0.05  # budgets that differ by more are named
 NAMED = 3  # runs in one warning
@@ -170,19 +169,18 @@ def on_one_grid(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Common steps, and every run's value there.  [T], [S, T]
 
-    The steps are those of the evaluations where all runs have the same; else values between two
-    evaluations are interpolated. The curve ends with the first run that ends, but for runs that
-    reached the score at which they stop: those, and with `hold` all runs, keep their last value.
+    The curve ends with the first run that ends, but for runs that reached the score at which they
+    stop: those, and with `hold` all runs, keep their last value. The steps are the evaluations of
+    the run with which it ends, and no others: halfway between evaluations interpolated values of
+    several runs lie closer together than the runs do.
     """
-    if all(np.array_equal(run.x, runs[0].x) for run in runs):
-        return runs[0].x, np.stack([run.y for run in runs])
-    open_ends = [run.x[-1] for run in runs if not (hold or run.stopped)]
-    last = min(open_ends) if open_ends else max(run.x[-1] for run in runs)
+    open_ended = [run for run in runs if not (hold or run.stopped)]
+    if open_ended:
+        ending = min(open_ended, key=lambda run: run.x[-1])
+    else:
+        ending = max(runs, key=lambda run: run.x[-1])
     first = max(run.x[0] for run in runs)
-    x = np.linspace(first, max(first, last), POINTS)
-    if all(np.all(run.x == np.round(run.x)) for run in runs):
-        x = np.round(x)  # steps are whole
-    x = np.unique(x)
+    x = np.append(first, ending.x[ending.x > first])
     return x, np.stack([np.interp(x, run.x, run.y) for run in runs])
 
 

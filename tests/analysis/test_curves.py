@@ -51,6 +51,16 @@ def test_other_steps_are_interpolated_between_the_latest_start_and_the_first_end
     assert values[:, -1].tolist() == pytest.approx([6.0, 4.0])
 
 
+def test_the_band_has_its_points_at_evaluations_and_does_not_narrow_between_them() -> None:
+    rising, falling = run([0.0, 10.0, 0.0], [0, 100, 200]), run([10.0, 0.0, 10.0], [0, 100, 250])
+    [[curve]] = [panel.curves for panel in made([rising, falling]).panels]
+    assert curve.x.tolist() == [0, 100, 200]
+    # Of 2 seeds half the interval is 12.706 times half their distance, which is 10, 10, and at 200,
+    # where the second seed is two thirds of its way from 0 to 10, 20 / 3
+    half = (curve.y.high - curve.y.low) / 2
+    assert_allclose(half, [63.53, 63.53, 42.35], atol=0.01)
+
+
 @pytest.mark.parametrize(("stopped", "hold"), [(True, False), (False, True)])
 def test_a_run_that_is_held_keeps_its_last_value(stopped: bool, hold: bool) -> None:
     short = run([1.0, 7.0], [0, 50], stopped=stopped)
