@@ -1,4 +1,4 @@
-"""Pictures of a report as PNG or SVG, the same bytes for the same report. Needs matplotlib.
+"""Pictures of a report as PNG, SVG or PDF, the same bytes for the same report. Needs matplotlib.
 
 Groups differ by colour (Okabe and Ito 2008, which colour-blind readers can tell apart), and by line
 style and marker, which remain when a picture is printed in grey.
@@ -10,61 +10,77 @@ import io
 import math
 import textwrap
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
-from matplotlib.ticker import EngFormatter
+from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from border_cli.analysis.curves import STATS, X_NAMES, Panel, Profile, Report
 from border_cli.analysis.statistics import Estimate
+from border_cli.errors import ConfigError
 
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#E69F00")
 DASHES: tuple[tuple[float, ...], ...] = ((), (5, 1.6), (1.2, 1.4), (7, 1.6, 1.2, 1.6))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", "*", ">")
 MARKS = 7  # markers on one curve
 GOLDEN = 0.618034  # shares of the distance between markers that never come close to each other
-PANEL_INCHES = (6.0, 3.6)
+PANEL_INCHES = (4.8, 3.6)
+ALONE_INCHES = 6.0  # width of a panel beside which there is none
+LEAST_INCHES = (2.0, 1.6)  # of a panel with its labels
 MOST_COLUMNS = 3
 NAME_CHARACTERS = 46  # of a line in the legend
-LEGEND_INCHES = 0.17  # height of a line in the legend
-CHARACTER_INCHES = 0.075
+CHARACTERS_PER_INCH = 12
 MARGIN = 0.05  # of the height
 DPI = 150
+UNDATED = {"svg": ("Date", "Creator"), "pdf": ("CreationDate", "Creator", "Producer")}
 STYLE: dict[Any, Any] = {
-    "svg.hashsalt": "border_cli",
-    "svg.fonttype": "none",
-    "font.size": 9,
-    "axes.spines.top": False,
+    "axes.formatter.useoffset": False,
+    "axes.grid": True,
     "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlesize": "medium",
+    "figure.dpi": DPI,
+    "font.size": 9,
+    "grid.alpha": 0.3,
+    "legend.borderpad": 1.0,  # half of legend.columnspacing: so the widths of columns add up
+    "legend.frameon": False,
+    "legend.handlelength": 4.0,
     "path.simplify": False,
+    "pdf.fonttype": 42,  # text that can be searched and edited
+    "svg.fonttype": "none",
+    "svg.hashsalt": "border_cli",
 }
 
+Inches = tuple[float, float]  # width and height
 
-def drawn(report: Report, kind: str) -> bytes:
-    """A png or svg with one panel per environment, and one with the performance profiles."""
+
+def drawn(report: Report, kind: str, size: Inches | None = None) -> bytes:
+    """A png, svg or pdf with one panel per environment, and one with the performance profiles.
+
+    Raises `ConfigError` where `size` leaves no room for the curves.
+    """
     made = io.BytesIO()
     with style.context(["default", STYLE]):  # whatever the user's matplotlibrc says
-        metadata: dict[str, Any] = {"Date": None, "Creator": None} if kind == "svg" else {}
-        picture(report).savefig(made, format=kind, metadata=metadata, dpi=DPI)
+        undated: dict[str, Any] = dict.fromkeys(UNDATED.get(kind, ()))
+        picture(report, size).savefig(made, format=kind, metadata=undated)
     return made.getvalue()
 
 
-def picture(report: Report) -> Figure:
-    """The figure; to be made and saved within `STYLE`. Dollar signs are no formulas."""
+def picture(report: Report, size: Inches | None = None) -> Figure:
+    """The figure; to be made and saved within `STYLE`."""
     count = len(report.panels) + bool(report.profiles)
     columns = 2 if count == 4 else min(count, MOST_COLUMNS)
+    if size is not None:
+        columns = max(1, min(columns, int(size[0] / LEAST_INCHES[0])))
     rows = math.ceil(count / columns)
-    names = [_plain(textwrap.fill(group, NAME_CHARACTERS)) for group in report.groups]
-    width = PANEL_INCHES[0] * (1 if columns == 1 else 0.8 * columns)
-    longest = max(len(line) for name in names for line in name.split("\n"))
-    beside = min(len(names), max(1, int(width / (CHARACTER_INCHES * (longest + 11)))))
-    lines = sum(name.count("\n") + 1 for name in names) / beside
-    height = PANEL_INCHES[1] * rows + LEGEND_INCHES * (math.ceil(lines) + 2)
-    figure = Figure(figsize=(width, height), layout="constrained")
+    default = max(ALONE_INCHES, PANEL_INCHES[0] * columns), PANEL_INCHES[1] * rows
+    figure = Figure(figsize=size or default, layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False).ravel().tolist()
     handles: dict[str, Line2D] = {}
     for panel, each in zip(report.panels, axes, strict=False):
@@ -73,19 +89,38 @@ def picture(report: Report) -> Figure:
         _draw_profiles(axes[len(report.panels)], report.profiles, report.groups)
     for empty in axes[count:]:
         empty.set_axis_off()
-    figure.legend(
-        [handles[group] for group in report.groups],
-        names,
-        title=_plain(", ".join(report.by)) or None,
-        loc="outside lower center",
-        ncols=beside,
-        frameon=False,
-        handlelength=4.0,
-    )
+    legend = _draw_legend(figure, [handles[group] for group in report.groups], report)
+    legend_inches = legend.get_window_extent().height / figure.dpi
+    if size is None:
+        figure.set_figheight(default[1] + legend_inches)
+    else:
+        _refuse_size(size, (LEAST_INCHES[0], rows * LEAST_INCHES[1] + legend_inches))
     return figure
 
 
+def _refuse_size(size: Inches, least: Inches) -> None:
+    if size[0] < least[0] or size[1] < least[1]:
+        width, height = (math.ceil(10 * max(pair)) / 10 for pair in zip(size, least, strict=True))
+        raise ConfigError(
+            f"--size {size[0]:g}x{size[1]:g} has no room for the curves beside their names: "
+            f"give at least {width:g}x{height:g}"
+        )
+
+
+def _draw_legend(figure: Figure, handles: Sequence[Line2D], report: Report) -> Legend:
+    """Names below the panels, in as many columns as the figure is wide enough for."""
+    characters = min(NAME_CHARACTERS, int(figure.get_figwidth() * CHARACTERS_PER_INCH) - 6)
+    names = [_plain(textwrap.fill(group, characters)) for group in report.groups]
+    draw = partial(figure.legend, handles, names, loc="outside lower center")
+    one_column = draw()
+    beside = int(figure.bbox.width / one_column.get_window_extent().width)
+    one_column.remove()
+    title = _plain(textwrap.fill(", ".join(report.by), characters))
+    return draw(ncols=max(1, min(len(names), beside)), title=title or None)
+
+
 def _plain(text: str) -> str:
+    """Dollar signs are no formulas."""
     return text.replace("$", r"\$")
 
 
@@ -105,8 +140,9 @@ def _draw_panel(axes: Axes, panel: Panel, report: Report) -> dict[str, Line2D]:
         ylabel=_plain(f"{report.y_name}, {STATS[report.stat]}"),
         ylim=(every.min() - room, every.max() + room),  # intervals of few seeds must not stretch
     )
-    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-    axes.grid(alpha=0.3)
+    if report.x_name != "time_s":
+        axes.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10], integer=True))
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     return handles
 
 
@@ -138,4 +174,3 @@ def _draw_profiles(axes: Axes, profiles: Sequence[Profile], groups: Sequence[str
         ylabel="share of runs above it",
         ylim=(-0.03, 1.03),
     )
-    axes.grid(alpha=0.3)

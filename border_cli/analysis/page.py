@@ -15,10 +15,10 @@ from border_cli.analysis.tables import METHODS, final_table, improvement_table
 TEMPLATE = Path(__file__).with_name("page.html")
 
 
-def page(report: Report) -> str:
-    """The HTML page of a report. Needs matplotlib."""
+def page(report: Report, size: tuple[float, float] | None = None) -> str:
+    """The HTML page of a report; `size` is that of the curves. Needs matplotlib."""
     by = ", ".join(report.by)
-    picture = drawn(report, "svg").decode()
+    picture = drawn(report, "svg", size).decode()
     warnings = (f'<p class="warning">{escape(each)}.</p>' for each in report.warnings)
     return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(
         title=escape(f"{report.y_name} by {by}" if by else report.y_name),

@@ -34,9 +34,10 @@ border-plot: plots runs with 95 % intervals over seeds.
   PATH                   run directories, or directories with runs below them, such as a sweep
   --by KEY,…             settings that make the groups, such as agent,agent.double; runs of one
                          group are its seeds; default: the settings that differ between the runs
-  --out FILE             writes .png, .svg (curves) or .html (curves and tables on one page), which
-                         need the extra plot, .md (tables) or .csv (see --csv); may be given several
-                         times; without it the curves are drawn in the terminal
+  --out FILE             writes .png, .svg, .pdf (curves) or .html (curves and tables on one page),
+                         which need the extra plot, .md (tables) or .csv (see --csv); may be given
+                         several times; without it the curves are drawn in the terminal
+  --size WIDTHxHEIGHT    of the picture in inches, such as 6x4; .png has 150 dots per inch
   --stat mean|iqm        mean with the interval of Student's t (default), or interquartile mean with
                          that of a stratified bootstrap
   --y METRIC             default: eval/return; docs/metrics.md lists all
@@ -59,8 +60,9 @@ Examples
   border-plot outputs/dqn_cartpole --by agent.double --out curves.png --out report.html
   border-plot my_sweep --stat iqm --reference cartpole=22:500 --reference acrobot=-500:-75
 """
-DRAWN = (".png", ".svg", ".html")  # by matplotlib
+DRAWN = (".png", ".svg", ".pdf", ".html")  # by matplotlib
 SUFFIXES = (*DRAWN, ".md", ".csv")
+MOST_INCHES = 100.0
 
 
 def command() -> None:
@@ -79,6 +81,7 @@ def read_request(typed: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("paths", nargs="+", type=Path)
     parser.add_argument("--by", action="extend", type=_keys, default=[])
     parser.add_argument("--out", action="append", type=_checked_out, default=[])
+    parser.add_argument("--size", type=_size)
     parser.add_argument("--stat", choices=("mean", "iqm"), default="mean")
     parser.add_argument("--x", choices=("env_steps", "opt_steps", "time_s"))
     parser.add_argument("--y", default="eval/return")
@@ -90,6 +93,8 @@ def read_request(typed: Sequence[str]) -> argparse.Namespace:
     asked = parser.parse_intermixed_args(typed)
     if asked.csv and not any(each.suffix.lower() == ".csv" for each in asked.out):
         raise ConfigError("--csv needs an --out that ends in .csv")
+    if asked.size and not any(each.suffix.lower() in DRAWN for each in asked.out):
+        raise ConfigError(f"--size needs an --out that ends in one of {', '.join(DRAWN)}")
     return asked
 
 
@@ -104,6 +109,20 @@ def _checked_out(text: str) -> Path:
     if path.suffix.lower() in DRAWN and find_spec("matplotlib") is None:
         raise MissingPackage(f"--out {text}", "border-cli[plot]")
     return path
+
+
+def _size(text: str) -> tuple[float, float]:
+    width, _, height = text.partition("x")
+    try:
+        found = float(width), float(height)
+    except ValueError:
+        found = math.nan, math.nan
+    if not all(0 < each <= MOST_INCHES for each in found):
+        raise ConfigError(
+            f"--size must be WIDTHxHEIGHT in inches, up to {MOST_INCHES:g} each, such as 6x4, "
+            f"got {text!r}"
+        )
+    return found
 
 
 def _reference(text: str) -> tuple[str, Reference]:
@@ -140,7 +159,7 @@ def _run(typed: Sequence[str], _: EarlySignals) -> None:
         notes=[*left_out, *found.warnings],
     )
     for path in asked.out:
-        write(path, plotted, asked.csv)
+        write(path, plotted, asked.csv, asked.size)
     show(plotted, asked.out)
     for each in plotted.warnings:
         complain(NAME, f"warning: {each}")

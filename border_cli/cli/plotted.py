@@ -23,24 +23,27 @@ BETWEEN = 3  # characters between two columns
 MOST_PAIRS = 10  # probabilities of improvement in the terminal
 
 
-def write(path: Path, report: Report, table: str | None) -> None:
-    """Writes a file of the kind that its suffix names; `table` is that of a .csv file."""
+def write(path: Path, report: Report, table: str | None, size: tuple[float, float] | None) -> None:
+    """Writes a file of the kind that its suffix names; `table` is that of a .csv file, `size` that
+    of a picture in inches."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_bytes(path, _content(path.suffix.lower(), report, table))
+        write_bytes(path, _content(path.suffix.lower(), report, table, size))
     except OSError as error:
         raise RunFailed(f"{path} could not be written: {error.strerror}") from error
 
 
-def _content(suffix: str, report: Report, table: str | None) -> bytes:
+def _content(
+    suffix: str, report: Report, table: str | None, size: tuple[float, float] | None
+) -> bytes:
     if suffix == ".html":
         from border_cli.analysis.page import page
 
-        return page(report).encode()
-    if suffix in (".png", ".svg"):
+        return page(report, size).encode()
+    if suffix in (".png", ".svg", ".pdf"):
         from border_cli.analysis.drawing import drawn
 
-        return drawn(report, suffix[1:])
+        return drawn(report, suffix[1:], size)
     text = (
         tables.markdown(report) if suffix == ".md" else tables.csv_text(report, table or "curves")
     )

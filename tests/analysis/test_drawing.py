@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+
+import matplotlib as mpl
 import numpy as np
 import pytest
+from matplotlib import style
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 
 from border_cli.analysis.curves import Report, RunCurve, report
-from border_cli.analysis.drawing import drawn
+from border_cli.analysis.drawing import STYLE, drawn, picture
+
+LONG = "agent.learning_rate=0.0003, replay_buffer=prioritized, step_processor.n_steps="
 
 
 def a_report(groups: int, envs: tuple[str, ...] = ("cartpole",), *, name: str = "") -> Report:
@@ -27,6 +41,15 @@ def a_report(groups: int, envs: tuple[str, ...] = ("cartpole",), *, name: str = 
     return report(runs, by=["agent.double"], x="env_steps", y="eval/return", stat="mean")
 
 
+@contextmanager
+def as_drawn(found: Report, size: tuple[float, float] | None) -> Iterator[Figure]:
+    """The figure after its layout, within the style of pictures."""
+    with style.context(["default", STYLE]):
+        figure = picture(found, size)
+        FigureCanvasAgg(figure).draw()
+        yield figure
+
+
 def test_an_svg_is_the_same_whenever_it_is_drawn() -> None:
     first = drawn(a_report(2), "svg")
     assert first == drawn(a_report(2), "svg")
@@ -34,33 +57,64 @@ def test_an_svg_is_the_same_whenever_it_is_drawn() -> None:
         assert f">{text}<".encode() in first
 
 
-@pytest.mark.parametrize("envs", [("cartpole",), ("cartpole", "acrobot")])
-def test_every_name_is_whole_in_the_picture(envs: tuple[str, ...]) -> None:
-    from matplotlib import style
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
+def test_a_pdf_is_the_same_whenever_and_wherever_it_is_drawn() -> None:
+    script = (
+        "import hashlib, test_drawing as here; "
+        "print(hashlib.sha256(here.drawn(here.a_report(2), 'pdf')).hexdigest())"
+    )
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", script],
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parent), "PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(digests) == 1
 
-    from border_cli.analysis.drawing import STYLE, picture
 
-    long = "agent.learning_rate=0.0003, replay_buffer=prioritized, step_processor.n_steps="
-    with style.context(["default", STYLE]):
-        figure = picture(a_report(10, envs, name=long))
-        FigureCanvasAgg(figure).draw()
+@pytest.mark.parametrize(
+    ("groups", "envs", "size"),
+    [
+        (10, ("cartpole",), None),
+        (10, ("cartpole", "acrobot"), None),
+        (8, ("cartpole",), (3.0, 8.0)),
+    ],
+)
+@pytest.mark.parametrize("name", ["", LONG])
+def test_every_name_is_whole_in_the_picture(
+    groups: int, envs: tuple[str, ...], size: tuple[float, float] | None, name: str
+) -> None:
+    with as_drawn(a_report(groups, envs, name=name), size) as figure:
         [legend] = figure.legends
-        box = legend.get_window_extent()
         panels = [axes for axes in figure.axes if axes.axison]
-    assert [text.get_text().replace("\n", " ") for text in legend.get_texts()] == [
-        f"{long}{number}" for number in range(10)
-    ]
-    assert box.x0 >= 0
-    assert box.y0 >= 0
-    assert box.x1 <= figure.bbox.width
-    assert all(axes.get_window_extent().y0 > box.y1 for axes in panels)
-    assert len(panels) == (1 if len(envs) == 1 else 3)  # and the performance profile
+        assert [text.get_text().replace("\n", " ") for text in legend.get_texts()] == [
+            f"{name}{number}" for number in range(groups)
+        ]
+        box = legend.get_window_extent()
+        assert (box.x0 >= 0, box.y0 >= 0, box.x1 <= figure.bbox.width) == (True, True, True)
+        assert all(axes.get_window_extent().y0 > box.y1 for axes in panels)
+        assert len(panels) == (1 if len(envs) == 1 else 3)  # and the performance profile
+
+
+@pytest.mark.parametrize("size", [None, (2.5, 2.5)])
+@pytest.mark.parametrize(("lowest", "highest"), [(499.99, 500.0), (0.0, 0.01), (-1e6, 0.0)])
+def test_no_two_labels_of_ticks_touch_or_are_equal(
+    lowest: float, highest: float, size: tuple[float, float] | None
+) -> None:
+    x, y = np.linspace(1000.0, 20_000.0, 20), np.linspace(lowest, highest, 20)
+    run = RunCurve(name="run", env="cartpole", group="dqn", x=x, y=y, budget=20_000.0)
+    found = report([run], by=["agent"], x="env_steps", y="eval/return", stat="mean")
+    with as_drawn(found, size) as figure:
+        for axis in (figure.axes[0].xaxis, figure.axes[0].yaxis):
+            labels = [each for each in axis.get_ticklabels() if each.get_text()]
+            assert len({each.get_text() for each in labels}) == len(labels) >= 2
+            boxes = [each.get_window_extent() for each in labels]
+            assert not any(one.overlaps(other) for one, other in pairwise(boxes))
 
 
 def test_dollar_signs_are_no_formulas_and_the_users_style_changes_nothing() -> None:
-    import matplotlib as mpl
-
     plain = drawn(a_report(2, name=r"$\frac$"), "svg")
     with mpl.rc_context({"font.size": 30.0, "axes.facecolor": "red"}):
         assert drawn(a_report(2, name=r"$\frac$"), "svg") == plain

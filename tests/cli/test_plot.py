@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import sys
 from pathlib import Path
 
@@ -32,18 +33,19 @@ def test_files_are_written_by_their_suffix(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     runs, out = two_groups(tmp_path / "runs"), tmp_path / "new" / "curves"
-    suffixes = (".png", ".svg", ".html", ".md", ".csv")
+    suffixes = (".png", ".svg", ".pdf", ".html", ".md", ".csv")
     asked = [word for each in suffixes for word in ("--out", f"{out}{each}")]
     main([str(runs), "--by", "agent.double", "--stat", "iqm", *asked])
     text = {each: Path(f"{out}{each}").read_bytes() for each in suffixes}
     assert text[".png"].startswith(b"\x89PNG")
     assert b"<svg" in text[".svg"]
+    assert text[".pdf"].startswith(b"%PDF")
     assert text[".html"].startswith(b"<!DOCTYPE html>")
     assert b"| agent.double | seeds | IQM |" in text[".md"]
     assert text[".csv"].startswith(b"env,group,env_steps,iqm,low,high,seeds\n")
     printed = capsys.readouterr().out
     assert "A  false" not in printed
-    assert printed.count("wrote ") == 5
+    assert printed.count("wrote ") == 6
 
 
 def test_warnings_go_to_standard_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -104,7 +106,9 @@ def test_without_the_extra_a_picture_is_refused_with_the_pip_line(
     [
         ("--stat=iqr", "--stat: invalid choice: 'iqr'"),
         ("--bye=agent", "unrecognized arguments: --bye=agent"),
-        ("--out=curves.pdf", "--out must end in one of .*, got 'curves.pdf'"),
+        ("--out=curves.eps", "--out must end in one of .*, got 'curves.eps'"),
+        ("--size=6", "--size must be WIDTHxHEIGHT in inches, .* such as 6x4, got '6'"),
+        ("--size=6x4", "--size needs an --out that ends in one of .png, .svg, .pdf, .html"),
         ("--reference=cartpole", "--reference must be ENV=RANDOM:EXPERT"),
         ("--reference=cartpole=5:5", "the lower one first"),
         ("--csv=scores", "--csv needs an --out that ends in .csv"),
@@ -136,6 +140,18 @@ def test_directories_without_runs_are_refused(
     with pytest.raises(SystemExit, match="2"):
         main(typed)
     assert capsys.readouterr().err.startswith(f"border-plot: {message}")
+
+
+def test_a_picture_has_the_size_that_is_typed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs, out = two_groups(tmp_path / "runs"), tmp_path / "curves.png"
+    main([str(runs), "--size", "3.25x2.5", "--out", str(out)])
+    assert struct.unpack(">II", out.read_bytes()[16:24]) == (487, 375)  # 150 dots per inch
+    capsys.readouterr()
+    with pytest.raises(SystemExit, match="2"):
+        main([str(runs), "--size", "3x1", "--out", str(out)])
+    assert "--size 3x1 has no room for the curves beside their names: " in capsys.readouterr().err
 
 
 def test_a_file_that_cannot_be_written_is_named(
