@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
@@ -20,7 +21,6 @@ from typing import Any, Final
 
 from border_cli.errors import BadStep, ClusterRefused
 from border_cli.system.shared_memory import anonymous_file
-from border_cli.system.stacks import ask_for_stacks, read_stacks, show_stacks_on
 from border_cli.system.start import OURS, PARENT_SIGNALS, SAFE_PATH
 
 # The first word of a message; a child may send others, which its parent finds in `inbox`.
@@ -30,7 +30,7 @@ READY: Final = "ready"  # what it needs is imported
 REFUSED: Final = "refused"  # an error that needs no traceback
 
 STACK_SIGNAL = signal.SIGUSR1  # makes a child show where it is
-
+ASK_S = 0.5  # within which a process that runs at all has written its stacks
 _LOOK_AGAIN_S = 60.0
 
 
@@ -73,17 +73,25 @@ class StackFile:
     def __init__(self) -> None:
         self._fd = anonymous_file()
 
-    def fileno(self) -> int:
-        return self._fd
+    def show(self) -> None:
+        """From now on `STACK_SIGNAL` makes this process write the stacks of all its threads there,
+        and so does a segmentation fault.
+
+        The handler is C and needs no interpreter lock: a call that never returns is shown, too.
+        """
+        faulthandler.register(STACK_SIGNAL, file=self._fd, all_threads=True)
+        faulthandler.enable(file=self._fd)
 
     def ask(self, pid: int) -> str:
         """The stacks of that process, which must be a child that was given this file."""
-        text = ask_for_stacks(pid, STACK_SIGNAL, self._fd)
-        return text or "(the process did not report its stack)"
+        with suppress(ProcessLookupError):
+            os.kill(pid, STACK_SIGNAL)
+        time.sleep(ASK_S)
+        return self.written() or "(the process did not report its stack)"
 
-    def crash(self) -> str:
-        """The stack of a child that a fault has ended; empty if there is none."""
-        return read_stacks(self._fd)
+    def written(self) -> str:
+        """All stacks so far, as that of a child that a fault has ended; empty if there is none."""
+        return os.pread(self._fd, os.fstat(self._fd).st_size, 0).decode(errors="replace")
 
     def close(self) -> None:
         """Gives the file up; may be called twice."""
@@ -130,8 +138,7 @@ def _prepare(options: ChildOptions, stack: StackFile, pipe: Pipe) -> None:
     """The parent decides when a child ends: it ignores Ctrl-C and never outlives the parent."""
     for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(signum, signal.SIG_IGN)
-    show_stacks_on(STACK_SIGNAL, stack.fileno())
-    faulthandler.enable(file=stack.fileno())  # a segmentation fault shows where it was
+    stack.show()
     signal.pthread_sigmask(signal.SIG_UNBLOCK, PARENT_SIGNALS)  # blocked in the fork server
     if os.environ.get(SAFE_PATH) == OURS:  # not for programs that it starts
         del os.environ[SAFE_PATH]

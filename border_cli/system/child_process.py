@@ -138,7 +138,7 @@ class ChildProcess:
             kill(self.pid)
         self._process.join(GONE_S)
         status = self._process.exitcode
-        crash = self._stack.crash() if status is not None and -status in FAULTS else ""
+        crash = self._stack.written() if status is not None and -status in FAULTS else ""
         self.connection.close()
         self._stack.close()
         if status is None:
