@@ -22,8 +22,7 @@ from torch import Tensor, nn
 from benchmarks.stable_baselines import Rounds
 from border_cli.core.seeding import derived_seed
 from border_cli.env.config import GymConfig
-from border_cli.env.construct import construct
-from border_cli.env.registered import MINATAR
+from border_cli.env.construct import MINATAR, construct
 
 ALGORITHMS: dict[str, type[BaseAlgorithm]] = {"dqn": DQN, "sac": SAC}
 

@@ -17,10 +17,15 @@ from border_cli.core.interfaces import Env, EnvFactory, GoalRewards, Translator
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Beat
 from border_cli.env.config import GymConfig, Vectorization
-from border_cli.env.construct import construct, stacks_images, time_limit
+from border_cli.env.construct import (
+    construct,
+    portable,
+    register_portable,
+    stacks_images,
+    time_limit,
+)
 from border_cli.env.gym_env import GymEnv
 from border_cli.env.gym_spaces import action_space, observation_space
-from border_cli.env.registered import portable, register_portable
 
 log = logging.getLogger(__name__)
 

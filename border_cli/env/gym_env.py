@@ -31,7 +31,7 @@ from border_cli.env.answers import (
     place_of,
 )
 from border_cli.env.config import GymConfig
-from border_cli.env.construct import construct
+from border_cli.env.construct import construct, missing_packages
 from border_cli.env.episode_state import replay, require_same_row, stacked
 from border_cli.env.gym_spaces import (
     action_reader,
@@ -40,7 +40,6 @@ from border_cli.env.gym_spaces import (
     observation_space,
 )
 from border_cli.env.pictures import choose_renderer, drawn_frame
-from border_cli.env.registered import missing_packages
 from border_cli.errors import BadStep
 
 log = logging.getLogger(__name__)

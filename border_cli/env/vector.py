@@ -33,9 +33,8 @@ from border_cli.env.answers import (
     stepped,
 )
 from border_cli.env.config import GymConfig
-from border_cli.env.construct import construction
+from border_cli.env.construct import construction, entry_of, missing_packages
 from border_cli.env.gym_spaces import action_space, batch_of, observation_space
-from border_cli.env.registered import entry_of, missing_packages
 from border_cli.errors import BadStep
 
 Vector = gym.vector.VectorEnv[Any, Any, Any]

@@ -21,8 +21,7 @@ from border_cli.core.interfaces import ActorManager, Evaluation, EvaluationRunne
 from border_cli.core.stop import Heartbeat, Pulse, StopFlag
 from border_cli.core.types import Snapshot
 from border_cli.errors import RunFailed
-from border_cli.evaluator.confirmation import Confirmation
-from border_cli.evaluator.runner import EvaluationParts
+from border_cli.evaluator.runner import Confirmation, EvaluationParts
 from border_cli.settings.run import StartMethod
 from border_cli.system.child import READY, Pipe
 from border_cli.system.child_process import ChildProcess

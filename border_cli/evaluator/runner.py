@@ -22,7 +22,26 @@ from border_cli.core.spaces import EnvSpec
 from border_cli.core.stop import Pulse, StopFlag
 from border_cli.core.types import Snapshot
 from border_cli.evaluator.config import EpisodesConfig
-from border_cli.evaluator.confirmation import Confirmation
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmation:
+    """How a score that may end a run is confirmed.
+
+    The best of many evaluations was lucky in its few episodes; others do not share that luck.
+    """
+
+    threshold: float | None = None  # the score that ends the run
+    rounds: int = 0  # of other episodes
+
+    def evaluated(self, evaluator: Evaluator, policy: Policy) -> Evaluation:
+        """An evaluation, extended by more episodes while its score reaches the threshold."""
+        evaluation = evaluator.evaluate(policy)
+        for _ in range(self.rounds):
+            if self.threshold is None or evaluation.score < self.threshold:
+                break
+            evaluation = evaluator.extended(policy, evaluation)
+        return evaluation
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +97,7 @@ class InlineEvaluationRunner(EvaluationRunner):
         evaluator: Evaluator,
         make_policy: Callable[[], Policy],
         pulse: Pulse,
-        confirmation: Confirmation = Confirmation(),  # noqa: B008 - it cannot be changed
+        confirmation: Confirmation = Confirmation(),
     ) -> None:
         self._evaluator = evaluator
         self._confirmation = confirmation

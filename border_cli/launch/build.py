@@ -41,9 +41,9 @@ from border_cli.env.config import GymConfig
 from border_cli.env.construct import normalizing
 from border_cli.errors import CheckpointError, ConfigError
 from border_cli.evaluator.config import LOCAL
-from border_cli.evaluator.confirmation import Confirmation
 from border_cli.evaluator.episodes import EpisodesEvaluator
 from border_cli.evaluator.runner import (
+    Confirmation,
     EpisodesRecipe,
     EvaluationParts,
     InlineEvaluationRunner,

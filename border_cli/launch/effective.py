@@ -15,7 +15,7 @@ from border_cli.evaluator.config import LOCAL, EpisodesConfig
 from border_cli.registry import ACTOR_MANAGERS, REPLAY_BUFFERS
 from border_cli.replay_buffer.config import DatasetConfig
 from border_cli.settings.run import ActorManagerConfig, EnvConfig, EvaluatorConfig, RunConfig
-from border_cli.system.threads import available_cores
+from border_cli.system.machine import available_cores
 
 DATASET = "replay_buffer.dataset"  # the setting, as messages name it
 

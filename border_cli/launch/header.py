@@ -24,8 +24,7 @@ from border_cli.launch.needs import row_nbytes
 from border_cli.launch.run import Run, restored_line
 from border_cli.recorder import terminal
 from border_cli.registry import TRAINERS
-from border_cli.system.machine import free_memory
-from border_cli.system.threads import available_cores
+from border_cli.system.machine import available_cores, free_memory
 from border_cli.words import counted, size
 
 log = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from border_cli.system.threads import BLAS_VARIABLES
+from border_cli.system.machine import BLAS_VARIABLES
 
 # How often a thread of torch that waits for another checks again before it sleeps. Two threads make
 # 181 updates of SAC a second with it, 195 if they spin for ever, 105 if they sleep immediately (one

@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from border_cli.errors import ClusterRefused, MissingPackage
 from border_cli.ray.travel import runtime_env
-from border_cli.system.threads import available_cores
+from border_cli.system.machine import available_cores
 
 PACKAGE: Final = "border-cli[ray]"
 AUTO: Final = "auto"

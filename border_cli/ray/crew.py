@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from border_cli.errors import BadStep, RunFailed
 from border_cli.ray.remote import why
-from border_cli.system.threads import BLAS_VARIABLES
+from border_cli.system.machine import BLAS_VARIABLES
 from border_cli.words import counted
 
 log = logging.getLogger(__name__)

@@ -25,9 +25,8 @@ from border_cli.evaluator.background_runner import (
     SharedHeartbeat,
 )
 from border_cli.evaluator.config import EpisodesConfig
-from border_cli.evaluator.confirmation import Confirmation
 from border_cli.evaluator.episodes import Play, joined
-from border_cli.evaluator.runner import EpisodesRecipe, EvaluationParts
+from border_cli.evaluator.runner import Confirmation, EpisodesRecipe, EvaluationParts
 from border_cli.ray.connection import (
     ClusterSettings,
     connect,

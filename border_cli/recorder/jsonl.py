@@ -9,9 +9,8 @@ from typing import Any
 
 from border_cli.core.output import Recorder, RecordStep, RunInfo
 from border_cli.core.types import Metrics, State
-from border_cli.recorder.append_file import AppendFile, cut
 from border_cli.recorder.config import JsonlConfig
-from border_cli.system.files import METRICS
+from border_cli.system.files import METRICS, AppendFile, cut
 
 
 class JsonlRecorder(Recorder):

@@ -34,8 +34,8 @@ from tensorboard.summary.writer.record_writer import RecordWriter
 from border_cli.core.output import Recorder, RecordStep, RunEnd, RunInfo
 from border_cli.core.types import Metrics, State
 from border_cli.errors import CheckpointError
-from border_cli.recorder.append_file import AppendFile, cut
 from border_cli.recorder.config import StepAxis, TensorboardConfig
+from border_cli.system.files import AppendFile, cut
 
 # TensorBoard sorts the groups of a page by name and opens the first two. With the groups that would
 # sort before them under another name, these are episode/ and eval/.

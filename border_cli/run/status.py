@@ -23,7 +23,7 @@ from weakref import WeakSet
 
 from border_cli.errors import ConfigError, RunDeleted, reachable
 from border_cli.system.files import readable_bytes, refuse_deleted, write_json
-from border_cli.system.threads import available_cores
+from border_cli.system.machine import available_cores
 
 log = logging.getLogger(__name__)
 

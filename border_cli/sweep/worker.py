@@ -22,7 +22,7 @@ from border_cli.run.sweep_folder import read_stop, write_stop
 from border_cli.settings.run import OnError
 from border_cli.sweep.request import Request, read_request
 from border_cli.system.child import Pipe, end_with
-from border_cli.system.threads import share_cores
+from border_cli.system.machine import share_cores
 
 OUTPUT = "output.log"  # what a job prints whose process is not the command's
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from border_cli.errors import RunFailed
 from border_cli.settings.run import StartMethod
-from border_cli.system.threads import BLAS_VARIABLES
+from border_cli.system.machine import BLAS_VARIABLES
 
 # Meant for the process that trains. The fork server ignores SIGINT itself, but only once it has
 # imported what it preloads.

@@ -17,8 +17,7 @@ from border_cli.settings.run import TrainerConfig
 from border_cli.trainer.evaluating import EvaluationResult, Evaluations
 from border_cli.trainer.intake import Intake
 from border_cli.trainer.recording import Recording
-from border_cli.trainer.reporting import Reporting
-from border_cli.trainer.update_log import check_weights
+from border_cli.trainer.reporting import Reporting, check_weights
 
 log = logging.getLogger(__name__)
 

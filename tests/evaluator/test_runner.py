@@ -16,8 +16,7 @@ from border_cli.core.interfaces import Evaluation, Evaluator, Policy
 from border_cli.core.stop import Heartbeat, StopFlag
 from border_cli.errors import Interrupted, RunFailed
 from border_cli.evaluator.background_runner import packed_parts
-from border_cli.evaluator.confirmation import Confirmation
-from border_cli.evaluator.runner import InlineEvaluationRunner
+from border_cli.evaluator.runner import Confirmation, InlineEvaluationRunner
 from border_cli.trainer.watchdog import Watchdog
 
 

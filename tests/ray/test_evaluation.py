@@ -9,7 +9,7 @@ import pytest
 from spreading import Evaluated, evaluated
 
 from border_cli.core.interfaces import Evaluation
-from border_cli.evaluator.confirmation import Confirmation
+from border_cli.evaluator.runner import Confirmation
 from border_cli.ray.crew import GOING
 from border_cli.ray.evaluation import EpisodePlayer, SpreadEvaluator
 from border_cli.system.start import pack

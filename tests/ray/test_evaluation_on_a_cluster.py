@@ -10,7 +10,7 @@ from clusters import RayCluster, running_cluster
 from spreading import Evaluated, evaluated
 
 from border_cli.errors import RunFailed
-from border_cli.evaluator.confirmation import Confirmation
+from border_cli.evaluator.runner import Confirmation
 
 pytestmark = [pytest.mark.ray, pytest.mark.long]
 

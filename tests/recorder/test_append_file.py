@@ -10,7 +10,7 @@ import pytest
 from commands import full_disk
 
 from border_cli.errors import RunDeleted
-from border_cli.recorder.append_file import AppendFile, cut
+from border_cli.system.files import AppendFile, cut
 
 
 def test_a_record_that_does_not_fit_is_left_out_whole(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from border_cli.core.interfaces import Evaluation, Evaluator, Policy
 from border_cli.core.stop import Heartbeat, StopFlag
 from border_cli.core.types import Array, Snapshot
 from border_cli.evaluator.background_runner import BackgroundEvaluationRunner, packed_parts, run
-from border_cli.evaluator.confirmation import Confirmation
+from border_cli.evaluator.runner import Confirmation
 
 
 class Weighed(Policy):

@@ -22,7 +22,7 @@ from border_cli.core.interfaces import Env, EnvFactory, Policy, StepProcessor, T
 from border_cli.core.rows import columns_of
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Array, Beat, State, Step, Transitions
-from border_cli.system.threads import BLAS_VARIABLES
+from border_cli.system.machine import BLAS_VARIABLES
 
 NEVER = 1_000_000_000
 DELAY = 2  # steps

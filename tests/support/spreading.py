@@ -9,9 +9,9 @@ from border_cli import compose
 from border_cli.core.interfaces import Evaluation, EvaluationRunner, Evaluator
 from border_cli.core.stop import Heartbeat, StopFlag
 from border_cli.core.types import Snapshot
-from border_cli.evaluator.confirmation import Confirmation
 from border_cli.evaluator.episodes import EpisodesEvaluator
 from border_cli.evaluator.runner import (
+    Confirmation,
     EpisodesRecipe,
     EvaluationParts,
     InlineEvaluationRunner,
