@@ -72,6 +72,7 @@ from border_cli.registry import (
 from border_cli.replay_buffer.config import DatasetConfig, HindsightConfig
 from border_cli.run.checkpoint import CheckpointStore
 from border_cli.run.finding import find_weights, read_model
+from border_cli.run.folders import CheckpointFolders
 from border_cli.settings.run import EnvConfig, RunConfig, modules_of_env
 from border_cli.trainer.post_step import LearnerParts
 from border_cli.trainer.trainer import Trainer
@@ -259,20 +260,18 @@ def _in_words(value: object) -> str:
 
 
 def build_checkpoints(
-    effective: EffectiveSettings,
-    run_dir: Path,
-    check_lock: Callable[[], None] = lambda: None,
+    effective: EffectiveSettings, run_dir: Path, check_lock: Callable[[], None], clock: Clock
 ) -> CheckpointStore:
     """Writes the checkpoints; `check_lock` raises where the directory is no longer the run's."""
     settings = effective.config.checkpoint
-    return CheckpointStore(
+    folders = CheckpointFolders(
         run_dir,
         keep=settings.keep,
         milestone_interval=settings.milestone_interval,
-        replay_buffer=settings.replay_buffer,
         save_state=save_state,
         check_lock=check_lock,
     )
+    return CheckpointStore(folders, replay_buffer=settings.replay_buffer, clock=clock)
 
 
 def build_evaluation_runner(

@@ -221,7 +221,7 @@ class Run:
     def build(self) -> None:
         """Builds the rest, which takes large memory; a resumed run is as at its checkpoint then."""
         effective, options, agent = self.effective, self._options, self.agent
-        store = build_checkpoints(effective, self.job.folder, self._lock.check)
+        store = build_checkpoints(effective, self.job.folder, self._lock.check, self._clock)
         self.cleanup.callback(store.close)
         goal_rewards = build_goal_rewards(effective)
         if goal_rewards is not None:

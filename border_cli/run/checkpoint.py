@@ -15,12 +15,11 @@ from typing import Any
 
 from border_cli.core.interfaces import Evaluation, ReplayBuffer
 from border_cli.core.output import FILE_ONLY, RunState, SaveReport
-from border_cli.core.timing import Clock, MonotonicClock
+from border_cli.core.timing import Clock
 from border_cli.errors import RunDeleted
-from border_cli.run.checkpoint_files import PendingCheckpoint, Saved, SaveState
+from border_cli.run.checkpoint_files import PendingRows, Saved
 from border_cli.run.folders import CheckpointFolders
 from border_cli.run.manifest import Chunk
-from border_cli.run.replay_files import PendingRows
 
 log = logging.getLogger(__name__)
 
@@ -39,26 +38,15 @@ class CheckpointStore:
 
     def __init__(
         self,
-        run_dir: Path,
+        folders: CheckpointFolders,
         *,
-        keep: int,
-        save_state: SaveState,
-        milestone_interval: int = 0,
-        replay_buffer: bool = True,
-        check_lock: Callable[[], None] = lambda: None,
-        clock: Clock | None = None,
+        replay_buffer: bool,
+        clock: Clock,
     ) -> None:
-        """`check_lock` raises `RunDeleted` where the directory is no longer the run's."""
-        self._folders = CheckpointFolders(
-            run_dir,
-            keep=keep,
-            milestone_interval=milestone_interval,
-            save_state=save_state,
-            check_lock=check_lock,
-            written=self._count_bytes,
-        )
+        """`replay_buffer`: whether its transitions are saved."""
+        self._folders = folders
         self._saves_rows = replay_buffer
-        self._clock = clock or MonotonicClock()
+        self._clock = clock
         self._thread = WritingThread("checkpoints")
         self._chunks: tuple[Chunk, ...] = ()  # of the newest; the learner reads it while not busy
         self._late_best: Callable[[], None] | None = None  # not on the disk yet
@@ -72,7 +60,7 @@ class CheckpointStore:
 
     @property
     def report(self) -> SaveReport:
-        return self._report
+        return replace(self._report, nbytes=self._folders.nbytes)
 
     @property
     def busy(self) -> bool:
@@ -82,13 +70,8 @@ class CheckpointStore:
         """Hands a checkpoint named by `counters["opt_steps"]` over; False while one is written."""
         if self.busy:
             return False
-        pending = PendingCheckpoint(
-            counters=state.counters,
-            agent=state.agent,
-            run=state.run,
-            rows=self._freeze(state.replay_buffer) if self._saves_rows else None,
-        )
-        return self._thread.put(CHECKPOINT, lambda: self._write_checkpoint(pending))
+        rows = self._freeze(state.replay_buffer) if self._saves_rows else None
+        return self._thread.put(CHECKPOINT, lambda: self._write_checkpoint(state, rows))
 
     def _freeze(self, buffer: ReplayBuffer) -> PendingRows:
         frozen = buffer.freeze(self._chunks[-1].end if self._chunks else 0)
@@ -111,21 +94,21 @@ class CheckpointStore:
 
         self._thread.put(BEST, write)
 
-    def _write_checkpoint(self, pending: PendingCheckpoint) -> None:
+    def _write_checkpoint(self, state: RunState, rows: PendingRows | None) -> None:
         if self._late_best is not None and not self._thread.occupied(BEST):
             self._late_best()
 
         def write() -> None:
-            self._chunks = self._folders.write_checkpoint(pending)
-            opt_steps, written = int(pending.counters["opt_steps"]), self._report.written + 1
+            self._chunks = self._folders.write_checkpoint(state, rows)
+            opt_steps, written = int(state.counters["opt_steps"]), self._report.written + 1
             self._report = replace(self._report, opt_steps=opt_steps, written=written)
             log.info("checkpoint of update %d written", opt_steps, extra=FILE_ONLY)
 
         try:
             self._attempt(write)
         finally:
-            if pending.rows is not None:
-                pending.rows.frozen.release()
+            if rows is not None:
+                rows.frozen.release()
 
     def _attempt(self, write: Callable[[], None]) -> bool:
         """Whether it could be written; a disk that fails does not end a run."""
@@ -149,9 +132,6 @@ class CheckpointStore:
         seconds = self._report.seconds + self._clock.now_s() - began_s
         self._report = replace(self._report, problem=problem, seconds=seconds)
         return problem is None
-
-    def _count_bytes(self, count: int) -> None:
-        self._report = replace(self._report, nbytes=self._report.nbytes + count)
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Waits until all that was handed over is written or has failed; False: not in time."""

@@ -2,7 +2,8 @@
 
 checkpoints/0000010000/        agent.pt  state.json  arrays.npz  manifest.json
 checkpoints/best-0000007000/   agent.pt  state.json  score.json  manifest.json
-checkpoints/replay/            rows-<first>-<end>-<token>.npy, shared by the numbered ones
+checkpoints/replay/            rows-<first>-<end>-<token>.npy, shared by the numbered ones: each
+                               transition is written once
 checkpoints/latest, best       relative links to the newest and to the best
 
 agent.pt        the state of the agent, tensors and numbers
@@ -11,45 +12,58 @@ state.json      the counters, and under "run" the tree of everything else. There
 arrays.npz      the arrays of that tree
 manifest.json   written last, so a folder without one is not complete: format, sequence, versions,
                 a SHA-256 of every file and chunk, and a checksum of its own entries
+rows-….npy      a chunk, which never changes and can be read alone: the `.npy` arrays that the
+                buffer gives for these rows, one behind another
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from border_cli.core.interfaces import Evaluation, ReplayBuffer
-from border_cli.core.output import Resumption
+from border_cli.core.interfaces import Evaluation, FrozenRows, ReplayBuffer
+from border_cli.core.output import Resumption, RunState
 from border_cli.core.types import State
 from border_cli.errors import CheckpointError
 from border_cli.run.finding import resumable
-from border_cli.run.manifest import FOLDER, Chunk, Manifest, read_json, verify
-from border_cli.run.replay_files import PendingRows, load_chunks
-from border_cli.system.files import write_json
+from border_cli.run.manifest import (
+    FOLDER,
+    Chunk,
+    Manifest,
+    SavedRows,
+    read_json,
+    verify,
+    verify_file,
+)
+from border_cli.system.files import sync, write_bytes, write_json
 
 log = logging.getLogger(__name__)
 
 ARRAY = "__array__"
 
+CHUNK_NBYTES = 16 * 2**20  # copied and written at a time: the learner waits once for each
+MAX_HEADER = 2**20  # bytes of an array before its rows; a field takes about 20
+OVERWRITTEN = "the disk is too slow: transitions were overwritten before they were saved"
+
 SaveState = Callable[[Mapping[str, Any], Path], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PendingCheckpoint:
-    """All of a checkpoint, on its way from the learner to the writing thread."""
+class PendingRows:
+    """Transitions to write, and the chunks of those before them."""
 
-    counters: Mapping[str, float]
-    agent: Mapping[str, Any]
-    run: State
-    rows: PendingRows | None
+    frozen: FrozenRows
+    before: tuple[Chunk, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,12 +99,12 @@ class Saved:
         load_chunks(self.folder.parent / FOLDER, self.manifest.replay, replay_buffer)
 
 
-def write_state(folder: Path, pending: PendingCheckpoint, save_state: SaveState) -> None:
-    """Writes all files of a checkpoint but the manifest."""
-    save_state(pending.agent, folder / "agent.pt")
+def write_state(folder: Path, state: RunState, save_state: SaveState) -> None:
+    """Writes all files of a checkpoint but the manifest and the transitions."""
+    save_state(state.agent, folder / "agent.pt")
     arrays: dict[str, Any] = {}
-    state = split_arrays({**pending.counters, "run": pending.run}, arrays)
-    (folder / "state.json").write_text(json.dumps(state), encoding="utf-8")
+    tree = split_arrays({**state.counters, "run": state.run}, arrays)
+    (folder / "state.json").write_text(json.dumps(tree), encoding="utf-8")
     buffer = io.BytesIO()  # in memory: a full disk then fails in one plain write
     np.savez(buffer, **arrays)
     (folder / "arrays.npz").write_bytes(buffer.getvalue())
@@ -222,3 +236,56 @@ def join_arrays(tree: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
     if ARRAY in tree:
         return arrays[tree[ARRAY]]
     return {key: join_arrays(each, arrays) for key, each in tree.items()}
+
+
+def write_chunks(folder: Path, rows: FrozenRows, written: Callable[[int], None]) -> list[Chunk]:
+    """Writes all these rows and makes them survive a crash; reports the bytes to `written`."""
+    folder.mkdir(exist_ok=True)
+    chunk_rows = max(1, CHUNK_NBYTES // rows.row_nbytes)
+    chunks = []
+    for first in range(rows.first, rows.end, chunk_rows):
+        end = min(first + chunk_rows, rows.end)
+        content = _content(rows, end - first)
+        name = f"rows-{first:010d}-{end:010d}-{token_hex(4)}.npy"
+        write_bytes(folder / name, content)
+        written(len(content))
+        digest = hashlib.sha256(content).hexdigest()
+        chunks.append(Chunk(first=first, end=end, name=name, sha256=digest))
+    if chunks:
+        sync(folder)
+    return chunks
+
+
+def _content(rows: FrozenRows, count: int) -> bytes:
+    chunk = rows.take(count)
+    if chunk is None:
+        raise OSError(OVERWRITTEN)
+    content = io.BytesIO()
+    for each in chunk:
+        np.lib.format.write_array(content, each, version=(3, 0), allow_pickle=False)
+    return content.getvalue()
+
+
+def load_chunks(folder: Path, rows: SavedRows, buffer: ReplayBuffer) -> None:
+    """Puts all rows back and verifies every chunk before.
+
+    Raises `CheckpointError` naming the file and what is wrong; the buffer is an empty one then.
+    """
+    for chunk in rows.chunks:
+        path = folder / chunk.name
+        verify_file(path, chunk.sha256)
+        try:
+            arrays = _read(path)
+        except (OSError, ValueError) as error:
+            raise CheckpointError(f"{path} cannot be read: {error}") from error
+        buffer.load_rows(chunk.first, arrays)
+
+
+def _read(path: Path) -> list[NDArray[Any]]:
+    arrays: list[NDArray[Any]] = []
+    with path.open("rb") as file:
+        while file.peek(1):
+            arrays.append(
+                np.lib.format.read_array(file, allow_pickle=False, max_header_size=MAX_HEADER)
+            )
+    return arrays

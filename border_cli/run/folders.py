@@ -11,12 +11,18 @@ from secrets import token_hex
 from typing import Any
 
 from border_cli.core.interfaces import Evaluation
+from border_cli.core.output import RunState
 from border_cli.core.types import State
-from border_cli.run.checkpoint_files import PendingCheckpoint, SaveState, write_best, write_state
+from border_cli.run.checkpoint_files import (
+    PendingRows,
+    SaveState,
+    write_best,
+    write_chunks,
+    write_state,
+)
 from border_cli.run.finding import Kept, by_age, folder_name, is_complete
 from border_cli.run.layout import CHECKPOINT, REPLAY, STEPS, partial_of, remove_files
 from border_cli.run.manifest import FOLDER, MANIFEST, Chunk, SavedRows, seal, write_manifest
-from border_cli.run.replay_files import PendingRows, write_chunks
 from border_cli.run.status import versions
 from border_cli.system.files import sync
 
@@ -37,27 +43,27 @@ class CheckpointFolders:
         keep: int,
         milestone_interval: int,
         save_state: SaveState,
-        check_lock: Callable[[], None],
-        written: Callable[[int], None],
+        check_lock: Callable[[], None] = lambda: None,
     ) -> None:
+        """`check_lock` raises `RunDeleted` where the directory is no longer the run's."""
         self._run_dir = run_dir
         self._folder = run_dir / "checkpoints"
         self._keep = keep
         self._milestone_interval = milestone_interval
         self._save_state = save_state
         self._check_lock = check_lock
-        self._written = written  # called with the number of bytes as they are written
+        self.nbytes = 0  # written so far; any thread may read it
         self._versions = versions()
         self._sequence: int | None = None  # of the newest checkpoint; None before the first write
 
-    def write_checkpoint(self, pending: PendingCheckpoint) -> tuple[Chunk, ...]:
+    def write_checkpoint(self, state: RunState, rows: PendingRows | None) -> tuple[Chunk, ...]:
         """Keeps a checkpoint and drops the oldest; returns the chunks of its transitions."""
         self._sequence = self._put_in_order() + 1
-        self._sync_records(pending.run)
-        name = folder_name(int(pending.counters["opt_steps"]))
+        self._sync_records(state.run)
+        name = folder_name(int(state.counters["opt_steps"]))
         try:
-            replay = None if pending.rows is None else self._write_rows(pending.rows)
-            self._write(name, lambda folder: write_state(folder, pending, self._save_state), replay)
+            replay = None if rows is None else self._write_rows(rows)
+            self._write(name, lambda folder: write_state(folder, state, self._save_state), replay)
         except BaseException:
             with suppress(OSError):
                 collect_garbage(self._folder)
@@ -71,8 +77,11 @@ class CheckpointFolders:
         folder = self._folder / FOLDER
         for each in rows.before:
             (folder / each.name).stat()
-        new = write_chunks(folder, rows.frozen, self._written)
-        return rows.saved(new)
+        new = write_chunks(folder, rows.frozen, self._count)
+        return SavedRows(first=rows.frozen.oldest, end=rows.frozen.end, chunks=(*rows.before, *new))
+
+    def _count(self, nbytes: int) -> None:
+        self.nbytes += nbytes
 
     def write_best(
         self, agent: Mapping[str, Any], counters: Mapping[str, float], evaluation: Evaluation
@@ -123,7 +132,7 @@ class CheckpointFolders:
             with suppress(OSError):
                 remove_folder(new)
             raise
-        self._written(sum(each.stat().st_size for each in new.iterdir()))
+        self._count(sum(each.stat().st_size for each in new.iterdir()))
         name_folder(new, final)
 
 
@@ -169,9 +178,9 @@ def rotate(folder: Path, *, keep: int, milestone_interval: int) -> None:
     A milestone is the first checkpoint at or after each multiple of `milestone_interval`.
     """
     kept = by_age(folder)
-    gone = {each.folder for each in surplus(kept, keep=keep, milestone_interval=milestone_interval)}
+    milestones = _milestones(kept, milestone_interval)
     for each in kept[: max(0, len(kept) - keep)]:
-        if each.folder in gone:
+        if each.folder not in milestones:
             remove_folder(each.folder)
         elif each.manifest and each.manifest.replay:
             write_manifest(each.folder, replace(each.manifest, replay=None))

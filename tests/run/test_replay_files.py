@@ -13,12 +13,12 @@ from saves import rows, spec_of
 from border_cli.errors import CheckpointError
 from border_cli.replay_buffer.config import UniformConfig
 from border_cli.replay_buffer.uniform import UniformReplayBuffer
-from border_cli.run.manifest import Chunk, SavedRows
-from border_cli.run.replay_files import (
+from border_cli.run.checkpoint_files import (
     CHUNK_NBYTES,
     load_chunks,
     write_chunks,
 )
+from border_cli.run.manifest import Chunk, SavedRows
 
 
 def buffer_of(capacity: int = 100, *, images: bool = False) -> UniformReplayBuffer:

@@ -12,13 +12,15 @@ import numpy as np
 from border_cli.core.interfaces import Evaluation
 from border_cli.core.output import RunState
 from border_cli.core.spaces import BoxSpace, DiscreteSpace, EnvSpec
+from border_cli.core.timing import MonotonicClock
 from border_cli.core.types import Transitions
 from border_cli.replay_buffer.config import PrioritizedConfig, UniformConfig
 from border_cli.replay_buffer.prioritized import PrioritizedReplayBuffer
 from border_cli.replay_buffer.uniform import RingReplayBuffer, UniformReplayBuffer
 from border_cli.run.checkpoint import CheckpointStore
-from border_cli.run.checkpoint_files import Saved, read_checkpoint
+from border_cli.run.checkpoint_files import Saved, SaveState, read_checkpoint
 from border_cli.run.finding import find_checkpoint, resumable
+from border_cli.run.folders import CheckpointFolders
 from border_cli.run.manifest import verify
 
 SIDE = 20  # of an image; two of them are blocks of their own
@@ -71,6 +73,9 @@ class SmallRun:
         capacity: int = 100,
         images: bool = False,
         prioritized: bool = False,
+        milestone_interval: int = 0,
+        replay_buffer: bool = True,
+        save_state: SaveState | None = None,
         **settings: Any,
     ) -> None:
         self.run_dir = run_dir
@@ -82,8 +87,14 @@ class SmallRun:
         self.buffer: RingReplayBuffer = kind(
             config(capacity=capacity), spec=self.spec, rng=np.random.default_rng(0)
         )
-        save_state = settings.pop("save_state", self.disk)
-        self.store = CheckpointStore(run_dir, keep=keep, save_state=save_state, **settings)
+        folders = CheckpointFolders(
+            run_dir,
+            keep=keep,
+            milestone_interval=milestone_interval,
+            save_state=save_state or self.disk,
+            **settings,
+        )
+        self.store = CheckpointStore(folders, replay_buffer=replay_buffer, clock=MonotonicClock())
 
     def push(self, count: int) -> None:
         first = self.buffer.ring.pushed
