@@ -1,11 +1,13 @@
-"""The command line of `border-train`, taken apart: its flags, and what is an override."""
+"""The parser of all commands, and the command line of `border-train`, taken apart: its flags, and
+what is an override."""
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NoReturn
 
-from border_cli.cli.plain_command import Parser
 from border_cli.errors import ConfigError
 
 FLAGS = (
@@ -36,6 +38,17 @@ FLAGS = (
     ("    --version", "prints the version"),
 )
 INFOS = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
+
+
+class Parser(argparse.ArgumentParser):
+    """Refuses as settings are refused, with status 2; `hint` ends the message."""
+
+    def __init__(self, prog: str, hint: str = "") -> None:
+        super().__init__(prog, add_help=False, allow_abbrev=False)
+        self.hint = hint
+
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(f"{message} ({self.prog} --help lists the flags{self.hint})")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,13 +6,12 @@ What finds a run is imported by the functions that look for it: no --help waits 
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from border_cli import __version__
 from border_cli.errors import (
@@ -30,17 +29,6 @@ from border_cli.system.foreign import keep_runs_off_path
 from border_cli.words import shortest, unknown
 
 Reader = Callable[[str, str], Any]  # from a key and what is typed behind it to its value
-
-
-class Parser(argparse.ArgumentParser):
-    """Refuses as settings are refused, with status 2; `hint` ends the message."""
-
-    def __init__(self, prog: str, hint: str = "") -> None:
-        super().__init__(prog, add_help=False, allow_abbrev=False)
-        self.hint = hint
-
-    def error(self, message: str) -> NoReturn:
-        raise ConfigError(f"{message} ({self.prog} --help lists the flags{self.hint})")
 
 
 def plain_command(

@@ -15,7 +15,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from border_cli.cli.plain_command import Parser, plain_command
+from border_cli.cli.flags import Parser
+from border_cli.cli.plain_command import plain_command
 from border_cli.errors import CheckpointError, ConfigError, MissingPackage
 from border_cli.launch.signals import EarlySignals
 from border_cli.messages import complain

@@ -21,7 +21,8 @@ from typing import Any
 from border_cli.analysis.difference import differences
 from border_cli.analysis.listing import SPANS, Row, ordered, row_of, row_of_job, where
 from border_cli.analysis.load import Run, find_runs
-from border_cli.cli.plain_command import Parser, plain_command, until_nobody_reads
+from border_cli.cli.flags import Parser
+from border_cli.cli.plain_command import plain_command, until_nobody_reads
 from border_cli.errors import ConfigError
 from border_cli.launch.signals import EarlySignals
 from border_cli.launch.startup import not_collecting
