@@ -23,12 +23,20 @@ def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_bytes()) <= 10_000
 
 
+def anchors(page: Path) -> set[str]:
+    """The names by which links reach the headings of a page."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", each).lower().replace(" ", "-") for each in headings}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
-    text = page.read_text(encoding="utf-8")
-    links = re.findall(r"\]\(([^)\s]+)\)", text)
-    inner = [each.partition("#")[0] for each in links if "://" not in each]
-    assert [each for each in inner if each and not (page.parent / each).exists()] == []
+    links = re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8"))
+    for inner in (each for each in links if "://" not in each):
+        name, _, anchor = inner.partition("#")
+        target = page.parent / name if name else page
+        assert target.exists(), inner
+        assert not anchor or anchor in anchors(target), inner
 
 
 def test_every_guide_is_listed_in_the_readme() -> None:
