@@ -176,8 +176,7 @@ def rule_here() -> Matmul:
 
 
 def chosen_matmul(setting: Matmul, saved: str | None = None) -> Matmul:
-    """The products of a run: as set, else as its checkpoint was made, else by the rule, which reads
-    the processor and times nothing: one machine gives the same bits every time."""
+    """The products of a run: as set, else as its checkpoint was made, else by the rule."""
     chosen = setting
     if chosen == Matmul.auto:
         chosen = Matmul(saved) if saved in list(Matmul) else rule_here()
