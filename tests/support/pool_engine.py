@@ -74,9 +74,11 @@ class PooledActor:
 
     def returned(self) -> list[Experience]:
         """What the call made, once it is over. Raises what the actor raised."""
-        if self.call is None or not self.call.done():
+        call = self.call
+        if call is None or not call.done():
             return []
-        messages, self.call, self.asked = self.call.result(), None, 0
+        self.call, self.asked = None, 0
+        messages = call.result()
         for each in messages:
             made = ActorStats(actor_id=each.actor_id, env_steps=each.env_steps, samples=each.rows)
             self.counted = self.counted.plus(made)
