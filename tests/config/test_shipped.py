@@ -2,43 +2,24 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from sampling import sampled
+from shipped import CONF, ONE_STEP, chosen_by, pair_of
 
 from border_cli.config.compose import Composer, compose
 from border_cli.registry import GROUPS, register_builtin
 
-CONF = Path(__file__).parents[2] / "conf"
 FILES = sorted(
     (file.parent.name, file.stem) for file in CONF.glob("*/*.yaml") if file.parent.name != "tuned"
 )
 TUNED = sorted(file.stem for file in (CONF / "tuned").glob("*.yaml"))
-OF_AGENTS = [name for name in TUNED if ("agent", name) in FILES]
-
-
-def pair_of(tuned: str) -> tuple[str, str]:
-    """Agent and env; the longest agent that fits, for names of agents have underscores too."""
-    if tuned in OF_AGENTS:
-        return tuned, "cartpole"  # any
-    fitting = [name for name in Composer().options("agent") if tuned.startswith(f"{name}_")]
-    agent = max(fitting, key=len, default="")
-    return agent, tuned.removeprefix(f"{agent}_")
-
-
-ONE_STEP = "step_processor.n_steps=1"  # all that goes with replay_buffer=hindsight
 
 
 @pytest.mark.parametrize(("group", "name"), sampled([*FILES], every=7))
-def test_every_file_composes(group: str, name: str, folder: Path) -> None:
-    typed = [] if group in ("env", "experiment") else ["env.id=A-v0"]  # Atari's games have none
-    if name in ("hindsight", "robotics") or name.startswith("fetch"):
-        typed.append(ONE_STEP)
-    job = Composer().job([*typed, f"{group}={name}"])
+def test_every_file_composes(group: str, name: str) -> None:
+    job = Composer().job(chosen_by(group, name))
     files = [source.file for source in job.sources if source.group == group]
     assert name == "none" or str(CONF / group / f"{name}.yaml") in files
-    assert not list(folder.iterdir())
 
 
 @pytest.mark.slow
@@ -60,29 +41,9 @@ OPTIONS = [
 ROWS = [[names[row % len(names)] for names in OPTIONS] for row in range(max(map(len, OPTIONS)))]
 
 
-def choices_beside(tuned: str, options: list[str]) -> list[str]:
-    agent, env = pair_of(tuned)
-    job = Composer().job([f"agent={agent}", f"env={env}", *options, ONE_STEP])
-    return [source.choice for source in job.sources if source.group == "tuned"]
-
-
-@pytest.mark.parametrize(("index", "tuned"), [*enumerate(TUNED)][::5], ids=TUNED[::5])
-def test_a_tuned_file_goes_with_an_option(index: int, tuned: str) -> None:
-    options = [each for names in OPTIONS for each in names]
-    assert tuned in choices_beside(tuned, [options[index % len(options)]])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("tuned", TUNED)
+@pytest.mark.parametrize("tuned", sampled(TUNED, every=18))
 def test_a_tuned_file_goes_with_every_option_of_every_group(tuned: str) -> None:
     """One of each group at once, until all have had their turn."""
     for row in ROWS:
-        assert tuned in choices_beside(tuned, row)
-
-
-@pytest.mark.parametrize("tuned", TUNED)
-def test_a_tuned_file_is_named_after_its_agent_or_its_pair(tuned: str) -> None:
-    agent, env = pair_of(tuned)
-    names = Composer()
-    assert agent in names.options("agent")
-    assert env in names.options("env")
+        job = Composer().job([*pair_of(tuned), *row, ONE_STEP])
+        assert tuned in [source.choice for source in job.sources if source.group == "tuned"]
