@@ -16,7 +16,6 @@ from border_cli.config.saved import resolved_yaml, write_resolved
 from border_cli.errors import BorderError
 from border_cli.replay_buffer.config import PrioritizedConfig
 from border_cli.settings.run import RunConfig
-from border_cli.system.files import SETTINGS
 
 FIRST = (
     *("agent=dqn", "env=cartpole", "agent.gamma=0.9", "step_processor.n_steps=5"),
@@ -108,18 +107,6 @@ def test_what_cannot_be_typed_beside_it_is_refused(
     first(*FIRST)
     with pytest.raises(BorderError, match=message):
         begun(typed)
-
-
-def test_modules_in_the_folder_of_the_run_are_not_imported(
-    first: Callable[..., RunConfig], folder: Path
-) -> None:
-    first(*FIRST)
-    file = folder / "first" / SETTINGS
-    text = file.read_text(encoding="utf-8").replace("imports: []", "imports: [of_a_stranger]")
-    file.write_text(text, encoding="utf-8")
-    (folder / "first" / "of_a_stranger.py").write_text("raise SystemExit", encoding="utf-8")
-    with pytest.raises(BorderError, match="names the module 'of_a_stranger'"):
-        begun()
 
 
 @pytest.mark.slow
