@@ -76,13 +76,6 @@ def test_a_saved_run_imports_what_it_needs(mine: str, folder: Path) -> None:
     assert load_resolved(folder / "run") == config
 
 
-def test_settings_of_the_user_are_checked_too(mine: str, folder: Path) -> None:
-    with pytest.raises(ConfigError, match=r"agent.courage must be at least 0 and at most 1, got 2"):
-        compose(f"agent={mine}", f"imports=[{mine}]", "agent.courage=2", config_dir=str(folder))
-    with pytest.raises(ConfigError, match=r"did you mean agent\.courage\?"):
-        compose(f"agent={mine}", f"imports=[{mine}]", "agent.couragee=2", config_dir=str(folder))
-
-
 @pytest.mark.usefixtures("own_modules")
 def test_a_module_that_fails_is_named_with_its_line(write: Write) -> None:
     write("own_broken.py", "x = 1\ny = x / 0\n")
