@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,7 +15,6 @@ from hydra.version import VersionBase
 from border_cli.agent.config import DqnConfig
 from border_cli.config.compose import Composer, compose
 from border_cli.env.config import GymConfig
-from border_cli.errors import ConfigError
 from border_cli.settings.run import Device
 
 Write = Callable[[str, str], Path]
@@ -75,41 +72,8 @@ def test_hydra_is_as_before_inside_another_app(folder: Path, write: Write) -> No
         assert hydra_compose("theirs").seed == 1
 
 
-APP = """
-import hydra
-from hydra.core.hydra_config import HydraConfig
-from concurrent.futures import ThreadPoolExecutor
-from border_cli import compose
-
-@hydra.main(config_path=None, version_base="1.2")
-def app(cfg):
-    before = HydraConfig.get().runtime.output_dir
-    with ThreadPoolExecutor(4) as pool:
-        names = set(pool.map(lambda seed: compose("env=acrobot", f"seed={seed}").name, range(8)))
-    assert names == {"dqn_acrobot"}, names
-    assert HydraConfig.get().runtime.output_dir == before
-    assert HydraConfig.get().job.name == "app"
-
-app()
-"""
-
-
-@pytest.mark.slow
-def test_a_foreign_hydra_app_may_compose(folder: Path, write: Write) -> None:
-    write("app.py", APP)
-    done = subprocess.run(
-        [sys.executable, "app.py"], cwd=folder, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-
-
 def test_a_configuration_of_the_user_may_be_the_first(folder: Path, write: Write) -> None:
     write("agent/mine.yaml", "defaults: [dqn, _self_]\ngamma: 0.5\n")
     write("my_run.yaml", "defaults: [config, override agent: mine, _self_]\nseed: 5\n")
     config = compose("env=cartpole", config_dir=str(folder), config_name="my_run")
     assert (config.seed, config.agent.gamma, config.name) == (5, 0.5, "mine_cartpole")
-
-
-def test_an_unknown_folder_is_refused() -> None:
-    with pytest.raises(ConfigError, match="--config-dir: no such directory: /nowhere"):
-        compose(config_dir="/nowhere")
