@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from sampling import sampled
 
@@ -27,6 +25,7 @@ def both_ways(*typed: str) -> tuple[list[Job], list[Job]]:
     [
         ("agent=dqn,rainbow", "env=cartpole", "agent.gamma=0.9,0.95"),
         ("env=cartpole", "run_dir=S", "resume=auto", "seed=0,1,2"),
+        ("env=cartpole", "env.kwargs.a=1,2", "seed=5,6"),
         *(
             pytest.param(each, marks=pytest.mark.slow)
             for each in (
@@ -76,11 +75,3 @@ def test_a_refusal_is_that_of_the_job_alone(value: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message) as alone:
         [composer.job(each, number) for number, each in enumerate(jobs)]
     assert str(shared.value) == str(alone.value)
-
-
-def test_a_job_with_a_shared_composition_keeps_no_value_of_another() -> None:
-    shared, _ = both_ways("env=cartpole", "env.kwargs.a=1,2", "seed=5,6")
-    kwargs = [job.config.env for job in shared]
-    assert [vars(each)["kwargs"] for each in kwargs] == [{"a": 1}, {"a": 1}, {"a": 2}, {"a": 2}]
-    assert [job.config.seed for job in shared] == [5, 6, 5, 6]
-    assert replace(shared[0].config, seed=6) == shared[1].config
