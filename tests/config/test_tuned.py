@@ -42,17 +42,12 @@ def limits(config: RunConfig) -> tuple[int | None, int | None, float | None]:
     return trainer.max_opt_steps, trainer.max_env_steps, trainer.max_time_s
 
 
-@pytest.mark.parametrize("env", sampled(["env=pendulum", "env.id=A-v0"], every=2))
 @pytest.mark.parametrize("agent", ["redq", "droq"])
-def test_redq_and_droq_make_twenty_updates_per_sample_with_any_env(agent: str, env: str) -> None:
-    config = compose(f"agent={agent}", env)
+def test_redq_and_droq_make_twenty_updates_per_sample_with_any_env(agent: str) -> None:
+    config = compose(f"agent={agent}", "env.id=A-v0")
     assert isinstance(config.agent, SacConfig)
     assert pace(config) == 1 / config.agent.policy_delay == 0.05
     assert limits(config) == (None, 20_000, None)
-    trainer = config.trainer
-    intervals = [trainer.eval_interval, trainer.record_interval, trainer.save_interval]
-    assert [each / 20 for each in intervals] == [1_000, 100, 2_000]  # in env steps
-    assert (trainer.sync_interval, config.actor_manager.n_buffer) == (20, 1)
 
 
 def test_the_pair_wins_over_the_agent_and_the_experiment_and_the_line_over_both(
@@ -105,10 +100,7 @@ def test_a_pace_of_samples_with_its_limits_is_nothing_to_learning_from_a_data_se
         [
             ("agent=tqc env=hopper trainer.max_env_steps=1000000", (None, 1_000_000, None, None)),
             ("agent=tqc env=hopper trainer.stop_at_score=9", (100_000, None, None, 9.0)),
-            ("agent=dqn env=cartpole", (20_000, None, None, 500.0)),
-            ("agent=dqn env=cartpole trainer.stop_at_score=450", (20_000, None, None, 450.0)),
             ("agent=dqn env=cartpole trainer.max_opt_steps=null", (None, None, None, 500.0)),
-            ("agent=sac env=pendulum", (20_000, 20_000, None, None)),
             ("agent=redq env=pendulum trainer={max_opt_steps:400}", (400, None, None, None)),
             ("agent=redq env=acrobot_slow", (90, None, None, None)),
             ("agent=redq env=pendulum experiment=updates", (5, None, None, None)),
