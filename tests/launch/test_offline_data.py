@@ -19,7 +19,7 @@ from border_cli.core.interfaces import ReplayBuffer
 from border_cli.core.spaces import BoxSpace, DiscreteSpace, EnvSpec
 from border_cli.core.types import Transitions
 from border_cli.errors import ConfigError
-from border_cli.launch.build import build_replay_buffer, env_factory, observe_stored
+from border_cli.launch.build import build_replay_buffer, observe_stored
 from border_cli.launch.effective import effective_settings
 from border_cli.launch.offline_data import check_dataset
 from border_cli.settings.run import RunConfig
@@ -84,14 +84,6 @@ def test_a_cut_episode_bootstraps() -> None:
     assert rows.next_obs[:, 0].tolist() == [1, 2]
 
 
-def test_a_real_environment_gives_as_many_rows_as_steps() -> None:
-    steps = write_cartpole(CARTPOLE)
-    config = compose("env=cartpole", "trainer=offline", f"replay_buffer.dataset={CARTPOLE}")
-    spec = env_factory(effective_settings(config)).spec
-    check_dataset(effective_settings(config), spec)
-    assert len(build_replay_buffer(effective_settings(config), spec)) == steps
-
-
 def test_an_agent_is_shown_every_row_once() -> None:
     class Watching(FakeAgent):
         seen = 0
@@ -122,30 +114,23 @@ def test_a_data_set_of_another_environment_is_refused_by_name(spec: EnvSpec, sai
         check_dataset(effective_settings(config_of()), spec)
 
 
-@pytest.mark.parametrize("what", ["observations", "actions", "rewards"])
-def test_what_cannot_be_learned_from_is_refused_with_its_place(what: str) -> None:
-    columns: dict[str, Any] = {
-        "observations": np.zeros((4, 1)), "actions": np.zeros(3, np.int64), "rewards": np.ones(3)
-    }  # fmt: skip
-    columns[what][2] = 12 if what == "actions" else np.nan
-    write(NUMBERS, [episode(**columns)], COUNTS, gym.spaces.Discrete(9))
-    said = {
-        "observations": r"episode 0, observations: step 2 is not finite: \[nan\]",
-        "actions": r"episode 0: the action .* 12 at \[2\] is out of bounds",
-        "rewards": "episode 0, rewards: step 2 is not finite: nan",
-    }[what]
+@pytest.mark.parametrize(
+    ("observations", "actions", "rewards", "said"),
+    [
+        ([0, 0, np.nan, 0], [0, 0, 0], [1, 1, 1], r", observations: step 2 is not finite: \[nan\]"),
+        ([0, 0, 0, 0], [0, 0, 12], [1, 1, 1], r": the action .* 12 at \[2\] is out of bounds"),
+        ([0, 0, 0, 0], [0, 0, 0], [1, 1, np.nan], ", rewards: step 2 is not finite: nan"),
+        ([0, 0, 0], [0, 0, 0], [1, 1, 1], " has 3 observations for 3 rewards"),
+    ],
+)
+def test_what_cannot_be_learned_from_is_refused_with_its_place(
+    observations: list[float], actions: list[int], rewards: list[float], said: str
+) -> None:
+    columns = np.array(observations, np.float64)[:, None], np.array(actions), rewards
+    write(NUMBERS, [episode(*columns)], COUNTS, gym.spaces.Discrete(9))
+    said = f"episode 0{said}"
     with pytest.raises(ConfigError, match=said):
         check_dataset(effective_settings(config_of()), spec_of())
-
-
-def test_observations_that_no_environment_may_give_are_refused_with_their_place() -> None:
-    rooms = gym.spaces.Discrete(5)
-    columns = np.array([0, 4, 5, 1]), np.zeros(3, np.int64), np.ones(3)
-    write(NUMBERS, [episode(*columns)], rooms, gym.spaces.Discrete(9))
-    spec = replace(spec_of(), observation=DiscreteSpace(5))
-    said = r"episode 0: the observation .* does not fit Discrete\(5\): 5 at \[2\] is out of bounds"
-    with pytest.raises(ConfigError, match=said):
-        check_dataset(effective_settings(config_of()), spec)
 
 
 def test_an_action_that_the_environment_cannot_take_is_refused() -> None:
@@ -157,16 +142,9 @@ def test_an_action_that_the_environment_cannot_take_is_refused() -> None:
     check_dataset(effective_settings(config_of()), spec)  # as if rounded
     columns[1][1] = 2.01
     write("test/wide-v0", [episode(*columns)], COUNTS, space)
-    said = r"actions: values between \[-2.0\] and \[2.0[01]\d*\] \(allowed: \[-2.0\] to \[2.0\]\)"
+    said = r"actions: values between .* \(allowed: \[-2.0\] to \[2.0\]\)"
     with pytest.raises(ConfigError, match=said):
         check_dataset(effective_settings(config_of("replay_buffer.dataset=test/wide-v0")), spec)
-
-
-def test_a_missing_observation_is_refused() -> None:
-    short = episode(np.zeros((3, 1)), np.zeros(3, np.int64), [1.0, 1.0, 1.0])
-    write(NUMBERS, [short], COUNTS, gym.spaces.Discrete(9))
-    with pytest.raises(ConfigError, match="episode 0 has 3 observations for 3 rewards"):
-        check_dataset(effective_settings(config_of()), spec_of())
 
 
 def test_a_damaged_file_is_refused_in_the_rehearsal(datasets: Path) -> None:
@@ -187,14 +165,6 @@ def test_a_missing_package_is_said_with_the_line_that_installs_it(
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ConfigError, match=r'pip install "border-cli\[offline\]"'):
         check_dataset(effective_settings(config_of()), spec_of())
-
-
-def test_offline_needs_a_data_set() -> None:
-    config = compose("env=cartpole", "trainer=offline", "replay_buffer=uniform")
-    with pytest.raises(
-        ConfigError, match=r"offline needs replay_buffer=dataset, got replay_buffer=uniform"
-    ):
-        effective_settings(config)
 
 
 def test_references_are_those_of_the_settings_else_of_the_data_set() -> None:
