@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from datasets import CARTPOLE, datasets_in, write_cartpole
 
 from border_cli.config.compose import compose
@@ -17,10 +15,8 @@ from border_cli.errors import ConfigError
 from border_cli.launch.build import build_agent, env_factory
 from border_cli.launch.effective import EffectiveSettings, effective_settings
 from border_cli.launch.needs import (
-    TRAINED,
     Needs,
     Part,
-    agent_part,
     refuse_unmet,
     row_nbytes,
     training_needs,
@@ -83,17 +79,6 @@ def test_a_data_set_counts_with_its_rows(tmp_path: Path) -> None:
     assert both["replay buffer"].nbytes == 48_000
 
 
-def test_an_agent_is_counted_with_targets_and_optimiser() -> None:
-    effective = settings("agent.hidden=[4]")
-    found = agent_part(effective, build_agent(effective, spec_of(effective)))
-    parameters = (4 * 4 + 4) + (4 * 2 + 2)
-    assert found.because.startswith(f"parameters={parameters}, agent.batch_size=")
-    # weights, targets, two averages of Adam, its counter once for each of four tensors, and the
-    # state of the generator of noise
-    generator = torch.Generator().get_state().nbytes
-    assert found.nbytes == TRAINED * (4 * 4 * parameters + 4 * 4 + generator)
-
-
 def needing(*nbytes: int, name: str = "the run") -> Needs:
     return Needs(name=name, parts=[Part(f"part {i}", n, {"a": n}) for i, n in enumerate(nbytes)])
 
@@ -103,13 +88,3 @@ def test_what_leaves_a_tenth_of_what_is_free_is_admitted() -> None:
     refuse_unmet([needing(500, 400)], ROOM)
     with pytest.raises(ConfigError, match="of memory"):
         refuse_unmet([needing(500, 401)], ROOM)
-
-
-def test_a_refusal_of_the_largest_job_names_the_numbers_the_limit_and_the_settings() -> None:
-    small, large = needing(950, name="job 0"), needing(400, 1200, name="job 1")
-    text = (
-        "job 1 needs 1.6 kB of memory, but 1 kB is available, of which a "
-        "tenth stays for all else: part 0 400 B (a=400), part 1 1.2 kB (a=1200)."
-    )
-    with pytest.raises(ConfigError, match=re.escape(text)):
-        refuse_unmet([small, large], ROOM)
