@@ -95,7 +95,6 @@ def test_the_evaluation_has_an_environment_for_each_episode() -> None:
 @pytest.mark.parametrize(
     ("overrides", "threads"),
     [
-        (("agent=sac", "env=pendulum", "~tuned"), 1),  # large products, but cores may be wanted
         (("agent=sac", "env=pendulum", "agent.num_threads=null"), 1),
         (("agent=sac", "env=pendulum", "agent.num_threads=3"), 3),
         (("agent=random", "env=cartpole"), 1),
