@@ -10,7 +10,7 @@ import pytest
 from border_cli.config.compose import Composer
 from border_cli.errors import ConfigError
 from border_cli.run.sweep_folder import SweepPlan, read_sweep, write_sweep
-from border_cli.sweep.names import Places, key_and_value, sweep_job, sweep_plan
+from border_cli.sweep.names import Places, in_common, key_and_value, sweep_job, sweep_plan
 from border_cli.sweep.plan import planned
 
 BASE = ("env=cartpole", "run_dir=S")
@@ -24,14 +24,21 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def jobs_of(*typed: str) -> list[tuple[list[str], str]]:
+    """Overrides and folder of each."""
+    jobs = Composer().sweep_terms([*BASE, *typed]).jobs
+    assert jobs is not None
+    places = Places(Path("S"), in_common(jobs))
+    return [(overrides, places.folder_of(overrides).name) for overrides in jobs]
+
+
 def folders(*typed: str) -> list[str]:
-    return [job.folder.name for job in planned(Composer(), [*BASE, *typed], ["border-train"]).jobs]
+    return [folder for _, folder in jobs_of(*typed)]
 
 
 def note(*typed: str) -> SweepPlan:
     """What the command leaves, as far as the folders of later ones depend on it."""
-    jobs = planned(Composer(), [*BASE, *typed], ["border-train"]).jobs
-    listed = [sweep_job(n, job.overrides, job.folder.name) for n, job in enumerate(jobs)]
+    listed = [sweep_job(number, *job) for number, job in enumerate(jobs_of(*typed))]
     before = read_sweep(Path("S"))
     made = sweep_plan(listed, command=["border-train"], launcher="basic", before=before)
     write_sweep(Path("S"), made)
