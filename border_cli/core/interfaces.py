@@ -531,11 +531,6 @@ class EvaluationRunner(ABC):
     def submit(self, snapshot: Snapshot) -> None:
         """Begins an evaluation; not while one is under way."""
 
-    @property
-    @abstractmethod
-    def busy(self) -> bool:
-        """Whether an evaluation is under way or not collected."""
-
     @abstractmethod
     def collect(self) -> Evaluation | None:
         """The outcome of the evaluation under way, once, as soon as it is there."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from multiprocessing.connection import wait
 from typing import Any, Final
 
@@ -215,10 +214,7 @@ def run(packed: bytes, shared: SharedArrays, pipe: Pipe) -> None:
             snapshot = pipe.receive()
             policy: Policy = make_policy()  # a result does not depend on those before it
             policy.bind_thread()
-            policy.load_snapshot(snapshot)
-            evaluation = confirmation.evaluated(evaluator, policy)
-            film = evaluator.film(policy, snapshot.opt_steps)
-            pipe.send(DONE, evaluation if film is None else replace(evaluation, film=film))
+            pipe.send(DONE, confirmation.evaluated(evaluator, policy, snapshot))
     except EOFError:
         return
     finally:

@@ -26,7 +26,7 @@ from border_cli.evaluator.config import EpisodesConfig
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
-    """How a score that may end a run is confirmed.
+    """How a snapshot is evaluated, and a score confirmed that may end a run.
 
     The best of many evaluations was lucky in its few episodes; others do not share that luck.
     """
@@ -34,14 +34,16 @@ class Confirmation:
     threshold: float | None = None  # the score that ends the run
     rounds: int = 0  # of other episodes
 
-    def evaluated(self, evaluator: Evaluator, policy: Policy) -> Evaluation:
-        """An evaluation, extended by more episodes while its score reaches the threshold."""
+    def evaluated(self, evaluator: Evaluator, policy: Policy, snapshot: Snapshot) -> Evaluation:
+        """An evaluation of these weights, extended by more episodes while its score reaches the
+        threshold; with a film where one is due."""
+        policy.load_snapshot(snapshot)
         evaluation = evaluator.evaluate(policy)
         for _ in range(self.rounds):
             if self.threshold is None or evaluation.score < self.threshold:
                 break
             evaluation = evaluator.extended(policy, evaluation)
-        return evaluation
+        return replace(evaluation, film=evaluator.film(policy, snapshot.opt_steps))
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,14 +113,7 @@ class InlineEvaluationRunner(EvaluationRunner):
 
     def submit(self, snapshot: Snapshot) -> None:
         policy = self._make_policy()
-        policy.load_snapshot(snapshot)
-        evaluation = self._confirmation.evaluated(self._evaluator, policy)
-        film = self._evaluator.film(policy, snapshot.opt_steps)
-        self._evaluation = evaluation if film is None else replace(evaluation, film=film)
-
-    @property
-    def busy(self) -> bool:
-        return self._evaluation is not None
+        self._evaluation = self._confirmation.evaluated(self._evaluator, policy, snapshot)
 
     def collect(self) -> Evaluation | None:
         evaluation, self._evaluation = self._evaluation, None

@@ -285,4 +285,4 @@ def run(
                 except EOFError:
                     return
                 evaluator.load_snapshot(snapshot)
-                pipe.send(DONE, confirmation.evaluated(evaluator, policy))
+                pipe.send(DONE, confirmation.evaluated(evaluator, policy, snapshot))

@@ -6,13 +6,15 @@ import logging
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
-from border_cli.core.interfaces import Agent, Evaluation, EvaluationRunner, Film
+from border_cli.core.interfaces import Agent, Evaluation, EvaluationRunner
 from border_cli.core.output import FILE_ONLY, Checkpoints, RecordStep
-from border_cli.core.types import Metrics, State
+from border_cli.core.types import State
 
 log = logging.getLogger(__name__)
+
+Evaluated: TypeAlias = tuple[RecordStep, Evaluation]  # with the step of its weights
 
 
 @dataclass(slots=True)
@@ -62,15 +64,6 @@ class PendingEvaluation:
     state: Mapping[str, Any] | None  # None: the agent as it is, because it waits for the result
 
 
-@dataclass(frozen=True, slots=True)
-class EvaluationResult:
-    """Metrics and film of an evaluation, at the step of the weights that were evaluated."""
-
-    step: RecordStep
-    metrics: Metrics
-    film: Film | None = None
-
-
 class Evaluations:
     """Owned by the learner's thread. The best model saved is the one that was evaluated."""
 
@@ -114,16 +107,16 @@ class Evaluations:
             due.opt_steps, running.opt_steps,
         )  # fmt: skip
 
-    def collect(self) -> EvaluationResult | None:
+    def collect(self) -> Evaluated | None:
         """The result, once it is there."""
         evaluation = self.runner.collect()
         return self._take(evaluation) if evaluation is not None else None
 
-    def wait(self) -> EvaluationResult:
+    def wait(self) -> Evaluated:
         """The result that is to come."""
         return self._take(self.runner.wait())
 
-    def _take(self, evaluation: Evaluation) -> EvaluationResult:
+    def _take(self, evaluation: Evaluation) -> Evaluated:
         pending, self._pending = self._pending, None
         assert pending is not None
         best = self.scores.add(evaluation.score, pending.step.opt_steps, self._threshold)
@@ -135,7 +128,7 @@ class Evaluations:
         if best:
             state = pending.state if pending.state is not None else self._agent.state_dict()
             self._checkpoints.save_best(state, pending.counters, evaluation)
-        return EvaluationResult(pending.step, evaluation.metrics, evaluation.film)
+        return pending.step, evaluation
 
     def state_dict(self) -> State:
         """The scores, and whether an evaluation is under way in the background.

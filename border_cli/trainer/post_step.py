@@ -11,10 +11,10 @@ from border_cli.core.interfaces import ActorManager, Agent, EvaluationRunner, Re
 from border_cli.core.output import Checkpoints, Resumption, RunState
 from border_cli.core.stop import Heartbeat, SaveFlag, StopFlag
 from border_cli.core.timing import Clock
-from border_cli.core.types import PAST_SCHEDULES, Snapshot, State, Update
+from border_cli.core.types import PAST_SCHEDULES, Metrics, Snapshot, State, Update
 from border_cli.errors import CheckpointError
 from border_cli.settings.run import TrainerConfig
-from border_cli.trainer.evaluating import EvaluationResult, Evaluations
+from border_cli.trainer.evaluating import Evaluated, Evaluations
 from border_cli.trainer.intake import Intake
 from border_cli.trainer.recording import Recording
 from border_cli.trainer.reporting import Reporting, check_weights
@@ -191,11 +191,10 @@ class PostStep:
         row: dict[str, float] = {}
         if _due(opt_steps, config.eval_interval):
             self._submit()
-        result = self._collect() if self.evaluations.pending else None
-        if result is not None and result.step.opt_steps == opt_steps:
-            row |= result.metrics
-        elif result is not None:
-            self.reporting.write(result.metrics, result.step)
+        if self.evaluations.pending:
+            with self.timing.section("evaluate"):
+                found = self.evaluations.collect()
+            row |= self._metrics_of(found) if found is not None else {}
         if _due(opt_steps, config.record_interval):
             row |= self.reporting.close_window()
         if row:
@@ -212,12 +211,11 @@ class PostStep:
         self.check()
         row: dict[str, float] = self.reporting.close_window()
         if self.evaluations.pending:
-            result = self._wait()
-            self.reporting.write(result.metrics, result.step)
+            row |= self._metrics_of(self._wait())
         final = self.scores.last_opt_steps != self.counters.opt_steps
         if final:
             self._submit()
-            row |= self._wait().metrics
+            row |= self._metrics_of(self._wait())
         self.reporting.write(row, final=final)
 
     def interrupted(self) -> None:
@@ -248,21 +246,21 @@ class PostStep:
         with self.timing.section("evaluate"), self.heartbeat.waiting("the evaluation"):
             self.evaluations.submit(self.reporting.step, self.reporting.saved_counters())
 
-    def _collect(self) -> EvaluationResult | None:
-        with self.timing.section("evaluate"):
-            result = self.evaluations.collect()
-        return self._filmed(result) if result is not None else None
-
-    def _filmed(self, result: EvaluationResult) -> EvaluationResult:
-        if result.film is not None:
-            self.reporting.film(result.film, result.step)
-        return result
-
-    def _wait(self) -> EvaluationResult:
+    def _wait(self) -> Evaluated:
         self.reporting.show("evaluating")
         with self.timing.section("evaluate"), self.heartbeat.waiting("the evaluation"):
-            result = self.evaluations.wait()
-        return self._filmed(result)
+            return self.evaluations.wait()
+
+    def _metrics_of(self, found: Evaluated) -> Metrics:
+        """What the row of this step records of an evaluation; one of an earlier step has a row of
+        its own there."""
+        step, evaluation = found
+        if evaluation.film is not None:
+            self.reporting.film(evaluation.film, step)
+        if step.opt_steps == self.counters.opt_steps:
+            return evaluation.metrics
+        self.reporting.write(evaluation.metrics, step)
+        return {}
 
     def save(self) -> None:
         """Hands a checkpoint over to the thread that writes it, while the actors continue."""

@@ -43,7 +43,7 @@ def spread(run: Evaluated, size: int, slice_s: float) -> Evaluation:
     crew: Any = Here(pack("evaluator.where=ray", [], recipe), size, slice_s)
     evaluator = SpreadEvaluator(recipe, crew, size)
     evaluator.load_snapshot(run.snapshot)
-    evaluation = THREE_ROUNDS.evaluated(evaluator, recipe.make_policy())
+    evaluation = THREE_ROUNDS.evaluated(evaluator, recipe.make_policy(), run.snapshot)
     evaluator.close()
     return evaluation
 

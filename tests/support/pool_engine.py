@@ -201,12 +201,7 @@ class PoolEvaluationRunner(EvaluationRunner):
 
     def _evaluate(self, snapshot: Snapshot) -> Evaluation:
         policy = self._parts.make_policy()
-        policy.load_snapshot(snapshot)
-        return self._parts.confirmation.evaluated(self._evaluator, policy)
-
-    @property
-    def busy(self) -> bool:
-        return self._under_way is not None
+        return self._parts.confirmation.evaluated(self._evaluator, policy, snapshot)
 
     def collect(self) -> Evaluation | None:
         if self._under_way is None or not self._under_way.done():

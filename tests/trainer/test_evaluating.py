@@ -34,13 +34,9 @@ class SlowRunner(EvaluationRunner):
         return Heartbeat("evaluation")
 
     def submit(self, snapshot: Snapshot) -> None:
-        assert not self.busy
+        assert self._weight is None
         self._weight, self._left = int(snapshot.arrays["w"][0]), self._looks
         self.submitted.append(self._weight)
-
-    @property
-    def busy(self) -> bool:
-        return self._weight is not None
 
     def collect(self) -> Evaluation | None:
         self._left -= 1
