@@ -34,10 +34,14 @@ class Scores:
         self.last, self.last_opt_steps = score, opt_steps
         reached = threshold is not None and score >= threshold
         self.in_a_row = self.in_a_row + 1 if reached else 0
-        if score > self.best:
+        return self.know_best(score, opt_steps)
+
+    def know_best(self, score: float, opt_steps: int) -> bool:
+        """Takes a score, maybe of a saved best model; whether it is better than the known one."""
+        better = score > self.best
+        if better:
             self.best, self.best_opt_steps = score, opt_steps
-            return True
-        return False
+        return better
 
     def state_dict(self) -> State:
         """All of it; no best score is None."""
@@ -48,11 +52,6 @@ class Scores:
         for name, value in state.items():
             setattr(self, name, value)
         self.best = -math.inf if state["best"] is None else float(state["best"])
-
-    def know_best(self, score: float, opt_steps: int) -> None:
-        """Takes the score of a saved best model, which may be better than the known one."""
-        if score > self.best:
-            self.best, self.best_opt_steps = score, opt_steps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

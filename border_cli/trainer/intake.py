@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, NamedTuple, NoReturn
 
@@ -76,15 +77,15 @@ class Intake:
         self._counters = counters
         self._window = window
         self._float_parts = _float_parts(observation)
-        self._samples_of: dict[int, int] = {}  # actor id -> samples taken in
+        self._samples_of: Counter[str] = Counter()  # actor id -> samples taken in
 
     def state_dict(self) -> State:
         """The samples of each actor."""
-        return {str(actor): samples for actor, samples in self._samples_of.items()}
+        return dict(self._samples_of)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores what `state_dict` returned."""
-        self._samples_of = {int(actor): int(samples) for actor, samples in state.items()}
+        self._samples_of = Counter(state)
 
     def take(self, messages: list[Experience]) -> None:
         """Takes in messages in the order of their arrival."""
@@ -100,8 +101,7 @@ class Intake:
                 if not math.isfinite(returns.squares):
                     self._refuse("reward", message, len(rows))
                 self._agent.observe_returns(returns)
-            before = self._samples_of.get(message.actor_id, 0)
-            self._samples_of[message.actor_id] = before + len(rows)
+            self._samples_of[str(message.actor_id)] += len(rows)
             self._counters.samples_total += len(rows)
             self._counters.env_steps += message.env_steps
             self._window.arrived(message)
@@ -151,7 +151,7 @@ class Intake:
         )
 
     def _place(self, message: Experience, row: int) -> str:
-        sample = self._samples_of.get(message.actor_id, 0) + row + 1
+        sample = self._samples_of[str(message.actor_id)] + row + 1
         return f"actor {message.actor_id}, sample {sample:,}"
 
 

@@ -7,7 +7,6 @@ else is switched off.
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -29,15 +28,10 @@ class Recording:
         self._clock = clock
         self._last_shown_s = -SHOW_EVERY_S
         self.newest: dict[str, float] = {}  # of every metric ever written
+        self.failures = 0  # how often a recorder could not write, all of them together
         # By the class of a recorder:
-        self._failures: Counter[str] = Counter()
         self._problems: dict[str, str] = {}  # why it cannot write at present
         self.switched_off: dict[str, str] = {}  # why
-
-    @property
-    def failures(self) -> int:
-        """How often a recorder could not write, all of them together."""
-        return self._failures.total()
 
     @property
     def problem(self) -> str | None:
@@ -53,8 +47,7 @@ class Recording:
             if position is not None:
                 found[type(recorder).__name__] = position
 
-        for recorder in self._recorders:
-            self._try(recorder, take)
+        self._each(take)
         return found
 
     def rewind(self, positions: Mapping[str, Any]) -> None:
@@ -73,8 +66,7 @@ class Recording:
 
     def film(self, step: RecordStep, gif: bytes) -> None:
         """A film to every recorder."""
-        for recorder in self._recorders:
-            self._try(recorder, lambda each: each.film(step, gif))
+        self._each(lambda each: each.film(step, gif))
 
     def due(self, now_s: float) -> bool:
         """Whether progress should be shown again."""
@@ -83,18 +75,20 @@ class Recording:
     def show(self, progress: Progress) -> None:
         """Shows the progress in every recorder."""
         self._last_shown_s = self._clock.now_s()
-        for recorder in self._recorders:
-            self._try(recorder, lambda each: each.show(progress))
+        self._each(lambda each: each.show(progress))
 
     def end(self, ended: RunEnd) -> None:
         """Reports to every recorder how the run ended."""
-        for recorder in self._recorders:
-            self._try(recorder, lambda each: each.end(ended))
+        self._each(lambda each: each.end(ended))
 
     def close(self) -> None:
         """Closes every recorder, also after one of them failed or was switched off."""
         for recorder in self._recorders:
             self._try(recorder, lambda each: each.close(), even_off=True)
+
+    def _each(self, action: Callable[[Recorder], None]) -> None:
+        for recorder in self._recorders:
+            self._try(recorder, action)
 
     def _try(
         self, recorder: Recorder, action: Callable[[Recorder], None], *, even_off: bool = False
@@ -105,25 +99,20 @@ class Recording:
             return False
         try:
             action(recorder)
+            return True
         except BorderError:
             raise
         except OSError as error:
-            self._could_not_write(name, error)
+            self.failures += 1
+            if name not in self._problems or self.failures % 100 == 0:
+                log.error(
+                    "%s could not write (%s); training continues, %d failures so far",
+                    name, error, self.failures,
+                )  # fmt: skip
+            self._problems[name] = f"{name} cannot write: {error}"
         except Exception as error:
-            self._failures[name] += 1
+            self.failures += 1
             self.switched_off[name] = reason_of(error)
             self._problems[name] = f"{name} is switched off: {reason_of(error)}"
             log.exception("%s failed and is switched off; training continues without it", name)
-        else:
-            return True
         return False
-
-    def _could_not_write(self, name: str, error: OSError) -> None:
-        self._problems[name] = f"{name} cannot write: {error}"
-        self._failures[name] += 1
-        failures = self._failures[name]
-        if failures == 1 or failures % 100 == 0:
-            log.error(
-                "%s could not write (%s); training continues, %d failures so far",
-                name, error, failures,
-            )  # fmt: skip

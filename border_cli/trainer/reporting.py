@@ -10,7 +10,7 @@ import logging
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from statistics import fmean
 from typing import Any, SupportsFloat
 
@@ -48,7 +48,7 @@ class Window:
     def __init__(self, counters: Counters, info_metrics: Sequence[str] = ()) -> None:
         self._counters = counters
         self._info_metrics = info_metrics
-        self._actor_samples: dict[int, int] = {}
+        self._actor_samples: dict[str, int] = {}  # by actor id, as a checkpoint has them
         self._learner_time = SharesSince()
         self._actor_time = SharesSince()
         self._clear(0.0)
@@ -72,16 +72,15 @@ class Window:
             "samples": self._samples,
             "episodes": [each.numbers() for each in self._episodes],
             "lags": list(self._lags),
-            "actor_samples": {str(actor): made for actor, made in self._actor_samples.items()},
+            "actor_samples": dict(self._actor_samples),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores what `state_dict` gave; `begin` follows."""
-        self._opt_steps = int(state["opt_steps"])
-        self._samples = int(state["samples"])
+        self._opt_steps, self._samples = state["opt_steps"], state["samples"]
         self._episodes = [Episode.of(each) for each in state["episodes"]]
-        self._lags = [int(lag) for lag in state["lags"]]
-        self._actor_samples = {int(actor): n for actor, n in state["actor_samples"].items()}
+        self._lags = list(state["lags"])
+        self._actor_samples = dict(state["actor_samples"])
 
     def arrived(self, message: Experience) -> None:
         """Counts a message that was taken in."""
@@ -115,10 +114,11 @@ class Window:
             metrics["episode/length"] = float(np.mean([each.length for each in self._episodes]))
             metrics.update(self._info_means())
         for each in actors:
-            made = each.samples - self._actor_samples.get(each.actor_id, 0)
+            actor = str(each.actor_id)
+            made = each.samples - self._actor_samples.get(actor, 0)
             if opt_steps:
-                metrics[f"actor/{each.actor_id}/samples_per_sec"] = made / span_s
-            self._actor_samples[each.actor_id] = each.samples
+                metrics[f"actor/{actor}/samples_per_sec"] = made / span_s
+            self._actor_samples[actor] = each.samples
         times = self._time_shares(actors, seconds)
         if opt_steps:
             metrics.update(times)
@@ -187,7 +187,6 @@ class UpdateLog:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores what `state_dict` gave."""
-        self._unread.clear()
         self._read = defaultdict(list, {name: list(values) for name, values in state.items()})
 
 
@@ -299,16 +298,14 @@ class Reporting:
             "window": self.window.state_dict(),
             "updates": self.updates.state_dict(),
             "seconds": self.timing.seconds(),
-            "newest": {k: v for k, v in self.recording.newest.items() if math.isfinite(v)},
+            "newest": dict(self.recording.newest),
             "recorders": self.recording.positions(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any], counters: Mapping[str, float]) -> None:
         """Restores both, and drops what was recorded later; `begin` follows."""
-        self.counters.opt_steps = int(counters["opt_steps"])
-        self.counters.env_steps = int(counters["env_steps"])
-        self.counters.samples_total = int(counters["samples_total"])
-        self.counters.out_of_bounds = int(counters["out_of_bounds"])
+        for each in fields(self.counters):
+            setattr(self.counters, each.name, int(counters[each.name]))
         self._past_s = float(counters["time_s"])
         self._past_seconds = state["seconds"]
         self.window.load_state_dict(state["window"])
