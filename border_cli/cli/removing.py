@@ -14,11 +14,11 @@ from border_cli.analysis.load import Run, find_runs
 from border_cli.errors import BorderError, ConfigError
 from border_cli.messages import complain, say
 from border_cli.run.removal import (
+    nbytes_of,
     prune,
     refuse_removal,
     remove_run,
     remove_sweep,
-    run_nbytes,
     surplus_of,
 )
 from border_cli.words import counted, size
@@ -41,7 +41,7 @@ def remove_runs(folders: Sequence[Path], paths: Sequence[Path], *, agreed: bool)
 
     def planned(folder: Path) -> Removal:
         refuse_removal(folder)
-        nbytes = run_nbytes(folder)
+        nbytes = nbytes_of(folder)
         return Removal(folder, nbytes, size(nbytes), partial(_remove, folder))
 
     _carry_out(folders, planned, agreed=agreed)

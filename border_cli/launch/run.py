@@ -143,7 +143,7 @@ class Run:
         seeds = derived_seeds(job.config.seed, self.effective.num_actors)
         self._record = RunRecord(
             job.folder,
-            lock=begun.lock,
+            check_lock=begun.lock.check,
             **({} if self._resumes else {"seeds": seeds}),
             command=list(job.command),
             import_paths=list(job.import_paths),

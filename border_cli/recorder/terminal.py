@@ -143,20 +143,20 @@ def time_tree(
     Those of the actors are estimates, so only their shares are shown. `concurrent`: seconds of what
     other threads did meanwhile, shown as shares of the learner's time.
     """
-    learner_s, actors_s = sum(learner.values()), sum(actors.values())
+    learner_s = sum(learner.values())
     if learner_s <= 0:
         return
     table = make_table()
     table.add_column("time", no_wrap=True)
     for name in ("seconds", "share"):
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_row("learner", f"{learner_s:,.2f}", "100 %")
-    for name, spent_s in _largest_first(learner):
-        table.add_row(f"  {name}", f"{spent_s:,.2f}", f"{100 * spent_s / learner_s:.1f} %")
-    if actors_s > 0:
-        table.add_row("actors", "", "100 %")
-    for name, spent_s in _largest_first(actors):
-        table.add_row(f"  {name}", "", f"{100 * spent_s / actors_s:.1f} %")
+    for title, seconds, form in (("learner", learner, "{:,.2f}"), ("actors", actors, "")):
+        spent = _largest_first(seconds)
+        total_s = sum(seconds.values())
+        if spent:
+            table.add_row(title, form.format(total_s), "100 %")
+        for name, spent_s in spent:
+            table.add_row(f"  {name}", form.format(spent_s), f"{100 * spent_s / total_s:.1f} %")
     for name, spent_s in _largest_first(concurrent):
         table.add_row(name, f"{spent_s:,.2f}", f"{100 * spent_s / learner_s:.1f} %")
     console.print(table)

@@ -86,18 +86,12 @@ def read_manifest(folder: Path) -> Manifest:
         )
     if content.pop("checksum", None) != _checksum(content):
         raise CheckpointError(f"{path} is damaged: its checksum does not match its entries")
+    del content["format"]
     replay = content["replay"]
-    return Manifest(
-        sequence=content["sequence"],
-        versions=content["versions"],
-        sha256=content["sha256"],
-        replay=replay
-        and SavedRows(
-            first=replay["first"],
-            end=replay["end"],
-            chunks=tuple(Chunk(**each) for each in replay["chunks"]),
-        ),
-    )
+    if replay is not None:
+        chunks = tuple(Chunk(**each) for each in replay["chunks"])
+        content["replay"] = SavedRows(**{**replay, "chunks": chunks})
+    return Manifest(**content)
 
 
 def read_json(path: Path) -> dict[str, Any]:

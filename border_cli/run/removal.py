@@ -69,12 +69,8 @@ def refuse_removal(run_dir: Path) -> None:
         )
 
 
-def run_nbytes(run_dir: Path) -> int:
-    """The bytes that removing a run frees."""
-    return _nbytes(run_dir, RUN)
-
-
-def _nbytes(folder: Path, layout: Layout) -> int:
+def nbytes_of(folder: Path, layout: Layout = RUN) -> int:
+    """The bytes that removing what is ours in a folder frees."""
     files = (each for each, kind in entries_of_ours(folder, layout) if kind == "file")
     return sum(each.stat(follow_symlinks=False).st_size for each in files)
 
@@ -141,7 +137,7 @@ def surplus_of(run_dir: Path, *, keep: int, milestone_interval: int) -> Surplus:
         _refuse_nothing_whole(run_dir, newest)
     needed = named_chunks(newest)
     chunks = [each for each in (folder / FOLDER).glob("rows-*") if each.name not in needed]
-    nbytes = sum(_nbytes(each.folder, CHECKPOINT) for each in gone)
+    nbytes = sum(nbytes_of(each.folder, CHECKPOINT) for each in gone)
     return Surplus(len(gone), nbytes + sum(each.stat().st_size for each in chunks))
 
 

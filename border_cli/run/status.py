@@ -12,7 +12,6 @@ import logging
 import os
 import platform
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
@@ -56,10 +55,6 @@ class RunInUse(ConfigError):
         super().__init__(f"{run_dir} is in use by {who}")
 
 
-def _pause() -> None:
-    threading.Event().wait(PAUSE_S)
-
-
 class RunLock:
     """Within the block no other process runs in the directory; raises `RunInUse` where one does.
 
@@ -68,9 +63,8 @@ class RunLock:
     remove it would let two processes lock two files of one name.
     """
 
-    def __init__(self, run_dir: Path, *, pause: Callable[[], object] = _pause) -> None:
+    def __init__(self, run_dir: Path) -> None:
         self._run_dir = run_dir
-        self._pause = pause
         self._file = -1
 
     def __enter__(self) -> RunLock:
@@ -112,7 +106,7 @@ class RunLock:
                 fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return
             except BlockingIOError:
-                self._pause()
+                time.sleep(PAUSE_S)
             except OSError as error:
                 if error.errno not in NO_LOCKS:
                     raise
@@ -193,10 +187,12 @@ class RunRecord:
     raise `RunDeleted`.
     """
 
-    def __init__(self, run_dir: Path, *, lock: RunLock | None = None, **facts: Any) -> None:
-        """`lock`: of the run, checked before each change."""
+    def __init__(
+        self, run_dir: Path, *, check_lock: Callable[[], None] = lambda: None, **facts: Any
+    ) -> None:
+        """`check_lock`: of the run's lock, before each change."""
         self._run_dir = run_dir
-        self._lock = lock
+        self._check_lock = check_lock
         self._facts = facts
         self.content: dict[str, Any] = {}
 
@@ -260,8 +256,7 @@ class RunRecord:
     def progress(self, figures: Mapping[str, Any]) -> None:
         """Writes how far the run is at this moment, for whoever watches it until it ends."""
         if self.content.get("status") == "running":
-            if self._lock is not None:
-                self._lock.check()
+            self._check_lock()
             self.content["progress"] = dict(figures)
             with suppress(OSError):  # a full disk is reported where something is lost by it
                 self._write()
@@ -275,8 +270,7 @@ class RunRecord:
             self._write_or_log()
 
     def _write_or_log(self) -> None:
-        if self._lock is not None:
-            self._lock.check()
+        self._check_lock()
         path = self._run_dir / RUN_JSON
         try:
             if not path.exists():
@@ -289,20 +283,14 @@ class RunRecord:
         write_json(self._run_dir / RUN_JSON, self.content)
 
 
-def record_failure(run_dir: Path, *, command: list[str], reason: str) -> None:
-    """Writes the document of a run that failed before it began; of one that would have been resumed
-    it keeps what is known. To be called within a `RunLock`."""
-    record = RunRecord(run_dir, command=command)
-    record.begin(_read(run_dir).get("opt_steps"))
-    record.end("failed", reason)
-
-
 def record_not_begun(run_dir: Path, *, command: list[str], reason: str) -> None:
     """Writes why a run did not begin, where nothing says how one went; makes the directory. Raises
     `RunInUse`."""
     with RunLock(run_dir):
         if not read_run(run_dir):
-            record_failure(run_dir, command=command, reason=reason)
+            record = RunRecord(run_dir, command=command)
+            record.begin()
+            record.end("failed", reason)
 
 
 def status_without_record(run_dir: Path) -> str:

@@ -45,7 +45,10 @@ def test_where_another_run_has_begun_since_nothing_of_it_is_touched(
 ) -> None:
     run_dir = tmp_path / "run"
     with RunLock(run_dir) as lock:
-        case, record = make_run(run_dir, check_lock=lock.check), RunRecord(run_dir, lock=lock)
+        case, record = (
+            make_run(run_dir, check_lock=lock.check),
+            RunRecord(run_dir, check_lock=lock.check),
+        )
         record.begin()
         case.save(10, push=30)
         shutil.rmtree(run_dir)

@@ -14,11 +14,11 @@ from written_runs import without_end, write_run
 from border_cli.errors import CheckpointError, ConfigError
 from border_cli.run.finding import find_checkpoint, steps_saved
 from border_cli.run.removal import (
+    nbytes_of,
     prune,
     refuse_removal,
     remove_run,
     remove_sweep,
-    run_nbytes,
     surplus_of,
 )
 from border_cli.run.status import RunLock
@@ -53,7 +53,7 @@ def files_nbytes(folder: Path) -> int:
 def test_a_run_is_removed_whole_and_its_size_is_known_before(run: SmallRun) -> None:
     folder = run.run_dir
     whole = files_nbytes(folder)
-    assert run_nbytes(folder) == whole > 0
+    assert nbytes_of(folder) == whole > 0
     assert remove_run(folder)
     assert everything(folder.parent) == []
 
