@@ -14,7 +14,6 @@ import time
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from multiprocessing import reduction
 from multiprocessing.connection import Connection, wait
 from typing import Any, Final
@@ -52,14 +51,6 @@ class Pipe:
     def receive(self) -> Any:
         """The parent's next message; raises EOFError once the parent has closed its end."""
         return self._connection.recv()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChildOptions:
-    """Priority and log level of a child."""
-
-    nice: int  # added to the parent's
-    log_level: int  # what is logged from this level on goes to the parent's log
 
 
 class StackFile:
@@ -111,15 +102,22 @@ class StackFile:
 def begin(
     main: Callable[..., None],
     args: tuple[Any, ...],
-    options: ChildOptions,
+    nice: int,
+    log_level: int,
     connection: Connection,
     stack: StackFile,
 ) -> None:
-    """Runs `main(*args, pipe)` and exits; reports a failure to the parent with its traceback."""
+    """Runs `main(*args, pipe)` and exits; reports a failure to the parent with its traceback.
+
+    `nice` is added to the parent's; what is logged from `log_level` on goes to the parent's log.
+    """
     pipe = Pipe(connection)
     status = 0
     try:
-        _prepare(options, stack, pipe)
+        _prepare(nice, stack)
+        root = logging.getLogger()
+        root.handlers[:] = [_LogSender(pipe)]
+        root.setLevel(log_level)
         main(*args, pipe)
     except (BadStep, ClusterRefused) as error:
         pipe.send(REFUSED, error)
@@ -134,7 +132,7 @@ def begin(
     os._exit(status)  # an environment's own threads and exit handlers must not hold us up
 
 
-def _prepare(options: ChildOptions, stack: StackFile, pipe: Pipe) -> None:
+def _prepare(nice: int, stack: StackFile) -> None:
     """The parent decides when a child ends: it ignores Ctrl-C and never outlives the parent."""
     for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(signum, signal.SIG_IGN)
@@ -142,12 +140,8 @@ def _prepare(options: ChildOptions, stack: StackFile, pipe: Pipe) -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, PARENT_SIGNALS)  # blocked in the fork server
     if os.environ.get(SAFE_PATH) == OURS:  # not for programs that it starts
         del os.environ[SAFE_PATH]
-    if options.nice:
-        os.nice(options.nice)
+    os.nice(nice)
     _end_with_parent()
-    root = logging.getLogger()
-    root.handlers[:] = [_LogSender(pipe)]
-    root.setLevel(options.log_level)
 
 
 def _end_with_parent() -> None:

@@ -18,7 +18,6 @@ from border_cli.system.child import (
     LOG,
     READY,
     REFUSED,
-    ChildOptions,
     StackFile,
     begin,
     kill,
@@ -55,10 +54,13 @@ class ChildProcess:
         self.killed = False  # by `kill`
         self.inbox: deque[tuple[Any, ...]] = deque()  # its main's own messages
         self.connection, theirs = context.Pipe(duplex=True)
-        options = ChildOptions(nice=nice, log_level=logging.getLogger().getEffectiveLevel())
+        log_level = logging.getLogger().getEffectiveLevel()
         process: Any = context.Process  # type: ignore[attr-defined]
         self._process = process(
-            target=begin, args=(main, args, options, theirs, self._stack), name=name, daemon=False
+            target=begin,
+            args=(main, args, nice, log_level, theirs, self._stack),
+            name=name,
+            daemon=False,
         )
         try:
             with child_environment():
