@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from typing import Any
 
 from border_cli.core.output import Recorder, RecordStep, RunInfo
 from border_cli.core.types import Metrics, State
 from border_cli.recorder.config import JsonlConfig
-from border_cli.system.files import METRICS, AppendFile, cut
+from border_cli.system.files import METRICS, AppendFile, cut, finite
 
 
 class JsonlRecorder(Recorder):
@@ -35,18 +34,8 @@ class JsonlRecorder(Recorder):
 
 
 def _line(step: RecordStep, metrics: Metrics, *, final: bool) -> bytes:
-    row: dict[str, Any] = {
-        "opt_steps": step.opt_steps,
-        "env_steps": step.env_steps,
-        "time_s": step.time_s,
-    }
-    row |= {name: _json_number(value) for name, value in metrics.items()}
+    place = {"opt_steps": step.opt_steps, "env_steps": step.env_steps, "time_s": step.time_s}
+    row: dict[str, Any] = finite({**place, **metrics})  # JSON has neither NaN nor infinity
     if final:
         row["final"] = True
     return json.dumps(row, allow_nan=False).encode() + b"\n"
-
-
-def _json_number(value: float) -> float | None:
-    """JSON has neither NaN nor infinity: both become null."""
-    number = float(value)
-    return number if math.isfinite(number) else None

@@ -63,10 +63,8 @@ class TensorboardRecorder(Recorder):
         del console
         self._axis = config.step
         self._wall_time_s = wall_time_s
-        self._files = EventFiles(info.run_dir)
         now_s = wall_time_s()
-        self._path = self._files.new(now_s)
-        self._name = str(self._path.relative_to(info.run_dir))
+        self._path = new_event_file(info.run_dir, now_s)
         version = record(Event(wall_time=now_s, file_version="brain.Event:2"))
         # Of the file, written with its first row: a full disk is reported where that is counted.
         self._head = version + _session_start(info, now_s)
@@ -75,9 +73,12 @@ class TensorboardRecorder(Recorder):
 
     def write(self, step: RecordStep, metrics: Metrics, *, final: bool = False) -> None:
         del final
-        at = step.env_steps if self._axis is StepAxis.env_steps else step.opt_steps
+        at = self._at(step)
         self._append(self._row(at, metrics))
         self._last_step = max(self._last_step, at)
+
+    def _at(self, step: RecordStep) -> int:
+        return step.env_steps if self._axis is StepAxis.env_steps else step.opt_steps
 
     def _append(self, row: bytes) -> None:
         self._file.append(self._head + row)
@@ -85,23 +86,23 @@ class TensorboardRecorder(Recorder):
 
     def film(self, step: RecordStep, gif: bytes) -> None:
         """A moving picture on the page of images."""
-        at = step.env_steps if self._axis is StepAxis.env_steps else step.opt_steps
         width, height = struct.unpack("<HH", gif[6:10])  # of a GIF's header
         image = Summary.Image(height=height, width=width, colorspace=3, encoded_image_string=gif)
         value = Summary.Value(tag="eval/film", image=image)
-        event = Event(wall_time=self._wall_time_s(), step=at, summary=Summary(value=[value]))
-        self._append(record(event))
+        self._append(self._event(self._at(step), [value]))
 
     def _row(self, at: int, metrics: Metrics) -> bytes:
         values = [
             Summary.Value(tag=_tag(name), simple_value=float(value))
             for name, value in metrics.items()
         ]
-        event = Event(wall_time=self._wall_time_s(), step=at, summary=Summary(value=values))
-        return record(event)
+        return self._event(at, values)
+
+    def _event(self, at: int, values: list[Summary.Value]) -> bytes:
+        return record(Event(wall_time=self._wall_time_s(), step=at, summary=Summary(value=values)))
 
     def position(self) -> State:
-        return {"file": self._name, "size": self._file.size, "step": self._last_step}
+        return {"file": self._path.name, "size": self._file.size, "step": self._last_step}
 
     def rewind(self, position: Mapping[str, Any]) -> None:
         """Drops the rows after `position`, also from a page that has shown them.
@@ -109,10 +110,12 @@ class TensorboardRecorder(Recorder):
         TensorBoard drops all from a step on where a file begins with the start of a session. A page
         that stays open keeps rows at the last step before it, as the last window of a run.
         """
-        path = self._files.named(position["file"])
+        path = self._path.with_name(Path(position["file"]).name)
+        if not path.name.startswith(PREFIX):
+            raise CheckpointError(f"{path} is not an event file of the run")
         self._last_step = int(position["step"])
         cut(path, int(position["size"]))
-        for later in self._files.all():
+        for later in event_files(self._path.parent):
             if path.name < later.name and later != self._path:
                 # Empty, it stays: a TensorBoard without its data server waits forever for a file
                 # that was there before.
@@ -138,37 +141,24 @@ class TensorboardRecorder(Recorder):
         self._file.close()
 
 
-class EventFiles:
-    """The event files of one run, directly in its directory, by which TensorBoard names a run."""
+def event_files(run_dir: Path) -> list[Path]:
+    """Those of the run, in the order in which TensorBoard reads them: directly in its directory, by
+    which TensorBoard names it."""
+    return sorted(each for each in run_dir.glob(f"{PREFIX}*{SUFFIX}") if each.is_file())
 
-    def __init__(self, run_dir: Path) -> None:
-        self._run_dir = run_dir
 
-    def all(self) -> list[Path]:
-        """In the order in which TensorBoard reads them."""
-        found = self._run_dir.glob(f"{PREFIX}*{SUFFIX}")
-        return sorted(each for each in found if each.is_file())
+def new_event_file(run_dir: Path, wall_time_s: float) -> Path:
+    """A name that sorts after all others: TensorBoard never returns to an earlier file.
 
-    def named(self, name: str) -> Path:
-        """The file of a checkpoint's position, which need not exist any more."""
-        path = self._run_dir / Path(name).name
-        if not path.name.startswith(PREFIX):
-            raise CheckpointError(f"{name!r} is not an event file of the run in {self._run_dir}")
-        return path
-
-    def new(self, wall_time_s: float) -> Path:
-        """A name that sorts after all others: TensorBoard never returns to an earlier file.
-
-        The clock alone is not enough. A run may be resumed within the same second, or on a machine
-        whose clock is behind.
-        """
-        begun = int(wall_time_s)
-        for each in self.all():
-            digits = each.name.removeprefix(PREFIX).partition(".")[0]
-            if digits.isdecimal():
-                begun = max(begun, int(digits) + 1)
-        origin = f"{socket.gethostname()}.{os.getpid()}.0"
-        return self._run_dir / f"{PREFIX}{begun:010d}.{origin}{SUFFIX}"
+    The clock alone is not enough. A run may be resumed within the same second, or on a machine
+    whose clock is behind.
+    """
+    begun = int(wall_time_s)
+    for each in event_files(run_dir):
+        digits = each.name.removeprefix(PREFIX).partition(".")[0]
+        if digits.isdecimal():
+            begun = max(begun, int(digits) + 1)
+    return run_dir / f"{PREFIX}{begun:010d}.{socket.gethostname()}.{os.getpid()}.0{SUFFIX}"
 
 
 def _tag(name: str) -> str:

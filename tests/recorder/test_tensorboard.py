@@ -21,7 +21,7 @@ from tensorboard.plugins.hparams.api_pb2 import STATUS_FAILURE, STATUS_SUCCESS
 from border_cli.core.output import RecordStep, RunEnd, RunInfo
 from border_cli.errors import CheckpointError
 from border_cli.recorder.config import StepAxis, TensorboardConfig
-from border_cli.recorder.tensorboard import EventFiles, TensorboardRecorder
+from border_cli.recorder.tensorboard import TensorboardRecorder, event_files
 from border_cli.registry import RECORDERS
 
 ABOVE_FLOAT32 = 16_777_217  # the first integer that 32-bit floats cannot hold
@@ -243,7 +243,7 @@ def test_two_resumes_leave_neither_gap_nor_overlap_on_a_page_or_in_the_files(
     first = attempts.begin()
     write(first, [(10, 1.0), (20, 1.0)])
     early = first.position()
-    assert early["file"] == EventFiles(attempts.folder).all()[0].name
+    assert early["file"] == event_files(attempts.folder)[0].name
     assert early["step"] == 20
     write(first, [(30, 1.0), (40, 1.0)])
     assert attempts.page() == [(10, 1.0), (20, 1.0), (30, 1.0), (40, 1.0)]
@@ -269,7 +269,7 @@ def test_a_file_that_is_gone_or_damaged_keeps_no_run_from_going_on(
     first = attempts.begin()
     write(first, [(10, 1.0)])
     position = first.position()
-    (path,) = EventFiles(attempts.folder).all()
+    (path,) = event_files(attempts.folder)
     with path.open("ab") as file:
         file.write(b"\x05" + bytes(11) + b"\xff" * 9)  # framed as a record, and none
     second = attempts.begin()
