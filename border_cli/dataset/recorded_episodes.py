@@ -189,13 +189,11 @@ def _refuse_not_finite(where: str, leaf: NDArray[Any]) -> None:
 
 
 def _refuse_outside(where: str, action: NDArray[Any], space: LeafSpace) -> None:
-    """Choices that do not exist would be found by torch alone, in words of its own; actions beyond
-    the bounds would teach critics about what no actor can do."""
-    if isinstance(space, BoxSpace):
-        least, most = np.asarray(space.low), np.asarray(space.high)
-    else:
-        counts = np.array(space.n if isinstance(space, DiscreteSpace) else space.nvec)
-        least, most = np.zeros_like(counts), counts - 1
+    """Actions beyond the bounds would teach critics about what no actor can do; choices that do not
+    exist were refused as they were read."""
+    if not isinstance(space, BoxSpace):
+        return
+    least, most = np.asarray(space.low), np.asarray(space.high)
     slack = ROUNDING * (most - least)
     if (action < least - slack).any() or (action > most + slack).any():
         raise ConfigError(

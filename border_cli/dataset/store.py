@@ -74,8 +74,7 @@ def metadata_of(dataset: str) -> dict[str, Any]:
 def counts_of(dataset: str) -> tuple[int, int]:
     """How many episodes and steps a data set says it has."""
     found = metadata_of(dataset)
-    counts = found.get("total_episodes"), found.get("total_steps")
-    episodes, steps = counts
+    episodes, steps = found.get("total_episodes"), found.get("total_steps")
     if not isinstance(episodes, int) or not isinstance(steps, int) or min(episodes, steps) < 1:
         raise ConfigError(
             f"data set {dataset} is empty: its metadata says {episodes} episodes, {steps} steps"
