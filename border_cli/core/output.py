@@ -78,9 +78,6 @@ class Checkpoints(Protocol):
     def wait(self, timeout_s: float | None = None) -> bool:
         """Waits until all that was handed over is on the disk or has failed; False: timed out."""
 
-    def close(self) -> None:
-        """Waits and ends the writing; may be called twice."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainerStats:

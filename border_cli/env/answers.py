@@ -235,8 +235,3 @@ def begun(answer: Any) -> Any:
     except (TypeError, ValueError):
         raise other_answer(RESET, answer) from None
     return observation
-
-
-def place_of(env_id: str, i: int, count: int) -> str:
-    """Where an error happened; one environment alone needs no number."""
-    return f"env.id={env_id}" + (f", environment {i + 1} of {count}" if count > 1 else "")

@@ -28,7 +28,6 @@ from border_cli.env.answers import (
     info_values,
     observations,
     other_answer,
-    place_of,
 )
 from border_cli.env.config import GymConfig
 from border_cli.env.construct import construct, missing_packages
@@ -301,7 +300,9 @@ class GymEnv(Env):
             raise error.within(f"{self._place(i)}, at reset") from None
 
     def _place(self, i: int) -> str:
-        return place_of(self._id, i, self.num_envs)
+        """Where an error happened; one environment alone needs no number."""
+        number = f", environment {i + 1} of {self.num_envs}" if self.num_envs > 1 else ""
+        return f"env.id={self._id}{number}"
 
     def close(self) -> None:
         """Frees the environments; may be called twice."""

@@ -11,7 +11,7 @@ from border_cli.core.interfaces import ActorManager, Agent, EvaluationRunner, Re
 from border_cli.core.output import Checkpoints, Resumption, RunState
 from border_cli.core.stop import Heartbeat, SaveFlag, StopFlag
 from border_cli.core.timing import Clock
-from border_cli.core.types import PAST_SCHEDULES, Metrics, Snapshot, State, Update
+from border_cli.core.types import PAST_SCHEDULES, Metrics, Snapshot, Update
 from border_cli.errors import CheckpointError
 from border_cli.settings.run import TrainerConfig
 from border_cli.trainer.evaluating import Evaluated, Evaluations
@@ -105,13 +105,12 @@ class PostStep:
         *,
         reporting: Reporting,
         intake: Intake,
-        trainer_state: Callable[[], State],
         starts_trained: bool,
         on_saved: Callable[[Mapping[str, float]], None],
     ) -> None:
-        """`trainer_state` gives the trainer's part of a checkpoint. `starts_trained`: the agent has
-        the weights of another run, so actors use them in the warm-up, too, and explore as at the
-        end of their schedules. `on_saved` gets the counters of each checkpoint that is begun."""
+        """`starts_trained`: the agent has the weights of another run, so actors use them in the
+        warm-up, too, and explore as at the end of their schedules. `on_saved` gets the counters of
+        each checkpoint that is begun."""
         self.config = config
         self._agent = parts.agent
         self._replay_buffer = parts.replay_buffer
@@ -120,13 +119,13 @@ class PostStep:
         self._save_flag = parts.save
         self._clock = parts.clock
         self._intake = intake
-        self._trainer_state = trainer_state
         self._starts_trained = starts_trained
         self._on_saved = on_saved
         self._intervals = (
             *(config.eval_interval, config.save_interval),
             *(config.record_interval, config.sync_interval),
         )
+        self.refill = 0  # samples made once more, because a resume found no transitions
         self._unfinished = False  # what is due at this step is being done
         self._published: Snapshot | None = None  # the newest weights of the actors
         self._saved: dict[str, float] | None = None  # counters of the newest checkpoint
@@ -319,19 +318,19 @@ class PostStep:
                 "intake": self._intake.state_dict(),
                 "actors": self._actors.state_dict(),
                 "replay_buffer": self._replay_buffer.state_dict(),
-                "trainer": self._trainer_state(),
+                "trainer": {"refill": self.refill},
             },
             replay_buffer=self._replay_buffer,
         )
 
-    def resume(self, saved: Resumption) -> State:
-        """Brings everything to where the checkpoint was taken; returns the trainer's part.
+    def resume(self, saved: Resumption) -> None:
+        """Brings everything to where the checkpoint was taken.
 
         Raises CheckpointError where it does not fit; then nothing that was recorded is touched.
         """
         run = saved.run
         try:
-            of_trainer: State = {"refill": int(run["trainer"]["refill"])}
+            self.refill = int(run["trainer"]["refill"])
             self._agent.load_state_dict(saved.agent)
             self._replay_buffer.load_state_dict(run["replay_buffer"])
             if saved.load_rows is not None:
@@ -347,7 +346,6 @@ class PostStep:
             raise CheckpointError(
                 f"the saved state of the run is incompatible with this version: {error!r}"
             ) from error
-        return of_trainer
 
 
 def _due(opt_steps: int, interval: int) -> bool:

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from border_cli.core.interfaces import ActorStats
 from border_cli.core.output import FILE_ONLY, Resumption, TrainerStats
 from border_cli.core.spaces import Space
-from border_cli.core.types import State
 from border_cli.errors import NotFinite, RunDeleted
 from border_cli.settings.run import TrainerConfig
 from border_cli.trainer.evaluating import Scores
@@ -121,7 +120,6 @@ class Trainer(ABC):
             parts,
             reporting=reporting,
             intake=self._intake,
-            trainer_state=self._state,
             starts_trained=starts_trained,
             on_saved=on_saved,
         )
@@ -163,16 +161,14 @@ class Trainer(ABC):
 
         Raises CheckpointError where it does not fit; then nothing that was recorded is touched.
         """
-        state = self.post_step.resume(saved)
+        self.post_step.resume(saved)
         opt_steps = self.counters.opt_steps
         self._warm = opt_steps > 0
-        self.replay_ratio = replace(self.replay_ratio, refill=state["refill"])
+        self.replay_ratio = replace(self.replay_ratio, refill=self.post_step.refill)
         if saved.load_rows is None and self._warm:
             self.replay_ratio = self.replay_ratio.refilled(opt_steps, self.counters.samples_total)
+            self.post_step.refill = self.replay_ratio.refill
         self._needed = self.replay_ratio.needed(opt_steps)
-
-    def _state(self) -> State:
-        return {"refill": self.replay_ratio.refill}
 
     def train(self) -> list[ActorStats]:
         """Runs to the end of the budget and returns what the actors did; saves whatever happens.
