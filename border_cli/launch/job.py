@@ -9,8 +9,8 @@ import io
 import logging
 import math
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -30,7 +30,6 @@ from border_cli.errors import (
 )
 from border_cli.launch.closing import print_closing, print_tables, result_line
 from border_cli.launch.header import print_header
-from border_cli.launch.logs import job_log
 from border_cli.launch.monitor import leave, watching
 from border_cli.launch.run import RunOptions, run_job
 from border_cli.launch.signals import stopping_on_signals
@@ -43,6 +42,8 @@ from border_cli.settings.run import Objective
 log = logging.getLogger(__name__)
 
 IN_USE = "in use"
+LOG_FILE = "border-train.log"
+FORMAT = "[%(asctime)s][%(name)s][%(levelname)s] - %(message)s"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -160,6 +161,33 @@ def _fail(job: Job, outcome: Outcome, error: BaseException, console: Console) ->
     if not job.config.quiet:
         intact = not isinstance(error, CheckpointError)
         print_closing(console, job.folder, read_run(job.folder), intact=intact)
+
+
+@contextmanager
+def job_log(folder: Path, console: Console, *, quiet: bool) -> Iterator[None]:
+    """Within the block the log goes to `console`, above the panel, and to the file of the job.
+
+    All handlers and levels are restored afterwards. The file is opened by the first line, when the
+    folder is the job's own.
+    """
+    root = logging.getLogger()
+    before, level = list(root.handlers), root.level
+    raising = logging.raiseExceptions
+    ours = terminal.ConsoleHandler(console)
+    ours.setLevel(logging.WARNING if quiet else logging.INFO)
+    ours.addFilter(lambda record: not hasattr(record, "file_only"))
+    file = logging.FileHandler(folder / LOG_FILE, encoding="utf-8", delay=True)
+    file.setFormatter(logging.Formatter(FORMAT))
+    root.handlers = [ours, file]
+    root.setLevel(logging.INFO)
+    logging.raiseExceptions = False  # a log on a full disk must not print a traceback per line
+    try:
+        yield
+    finally:
+        root.handlers = before
+        root.setLevel(level)
+        logging.raiseExceptions = raising
+        file.close()
 
 
 def leave_now(status: int) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from border_cli.launch.logs import job_log
+from border_cli.launch.job import job_log
 
 
 def test_lines_go_to_the_file_and_handlers_come_back(folder: Path) -> None:
