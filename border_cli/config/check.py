@@ -1,63 +1,43 @@
-"""Refusals of settings, before anything is built: keys and values that plain Hydra lets pass, with
-file and nearest name; and a Python caller's values."""
+"""Checks of settings, before anything is built: what plain Hydra lets pass is refused, and a Python
+caller's values are.
+
+The words of a refusal are imported by the functions that refuse.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError  # type: ignore[import-untyped]
 
-from border_cli.config.describe import expected
 from border_cli.config.interpolation import plain
-from border_cli.config.overrides import OPTIONAL_GROUPS
 from border_cli.config.schemas import run_schema, schema_of
-from border_cli.config.sources import Part
+from border_cli.config.sources import Files, Part
 from border_cli.errors import ConfigError
 from border_cli.registry import GROUPS, RECORDERS
-from border_cli.settings.base import Settings, flat
-from border_cli.settings.run import SECTIONS, RunConfig
-from border_cli.words import nearest, shortest
+from border_cli.settings.base import Settings
+from border_cli.settings.run import RunConfig
+from border_cli.words import shortest
+
+REFUSED = (ConfigError, HydraException, OmegaConfBaseException, YAMLError, ValueError, OSError)
 
 
-def unknown_setting(path: str, known: Sequence[str]) -> str:
-    """The refusal of an unknown key: the nearest setting, and all that exist there."""
-    parent, _, key = path.rpartition(".")
-    if path in OPTIONAL_GROUPS:  # a file of theirs was not merged at the top
-        return (
-            f"{key} has no settings of its own: {key}=NAME chooses a file, which must begin with "
-            "the line `# @package _global_`"
-        )
-    near = nearest(key, known)
-    similar = _elsewhere(path) or ([f"{parent}.{near}".lstrip(".")] if near else [])
-    hint = f", did you mean {' or '.join(similar)}?" if similar else ""
-    there = ", ".join(known) or "no settings"
-    return f"unknown setting {path!r}{hint} ({parent or 'a run'} has {there})"
+@contextmanager
+def explained(files: Files, config_name: str, overrides: Sequence[str]) -> Iterator[None]:
+    """Turns what is refused inside the block, by whomever, into a ConfigError with file and key."""
+    try:
+        yield
+    except REFUSED as error:
+        from border_cli.config.explain import explanation
 
-
-def _elsewhere(path: str) -> list[str]:
-    """Where else there is a setting of this name: `agent.gamma` for `gamma`."""
-    components = [entry.config_type for registry in GROUPS.values() for entry in registry]
-    kinds: list[type[Any]] = [RunConfig, *SECTIONS.values(), *components]
-    found = [
-        f"{kind.path}.{each.name}".lstrip(".")
-        for kind in kinds
-        for each in fields(kind)
-        if each.name == path.rpartition(".")[2]
-    ]
-    return [each for each in dict.fromkeys(found) if each != path]
-
-
-def refused_value(error: OmegaConfBaseException, kind: Any, path: str) -> str:
-    """`agent.gamma must be a number: …`: what is allowed, then what OmegaConf says of the value."""
-    name, said = path.rpartition(".")[2], str(error).splitlines()[0]
-    if is_dataclass(kind) and name in {each.name for each in fields(kind)}:
-        assert isinstance(kind, type)
-        return f"{path} must be {expected(kind, name)}: {said}"
-    return f"{path}: {said}"
+        raise ConfigError(explanation(error, files, config_name, overrides)) from error
 
 
 def refuse_untyped(config: DictConfig, parts: Sequence[Part]) -> None:
@@ -77,37 +57,9 @@ def refuse_untyped(config: DictConfig, parts: Sequence[Part]) -> None:
         members = [node._get_node(key) for key in node] if several else [node]
         misplaced = several and is_dataclass(OmegaConf.get_type(node))
         if misplaced or any(OmegaConf.get_type(member) not in kinds for member in members):
+            from border_cli.config.explain import without_schema
+
             raise ConfigError(without_schema(group, parts))
-
-
-def without_schema(group: str, parts: Sequence[Part]) -> str:
-    """How a file of a group must begin, where one names no component; else nothing."""
-    header = "the line `# @package recorder.NAME` and " if group == RECORDERS.group else ""
-    typed = {part.package for part in parts if part.path.startswith(f"schema/{group}/")}
-    files = [part for part in parts if part.path.startswith(f"{group}/") and part.file]
-    bare = [part for part in files if part.package not in typed and {*part.content} - {"defaults"}]
-    if header and group in typed:  # hence beside the recorders, not among them
-        bare += [part for part in files if part.package == group]
-    file = bare[-1].file if bare else None
-    if file is None:
-        return ""
-    return (
-        f"{shortest(file)}: the file must begin with {header}"
-        f"`defaults: [/schema/{group}/KIND@_here_, _self_]`, where KIND is one of "
-        f"{', '.join(GROUPS[group].names())}"
-    )
-
-
-def where(path: str, parts: Sequence[Part]) -> str:
-    """`file: ` of the last file that sets a key, or nothing where only the command line does."""
-    found = [part.file for part in parts if part.file and _sets(part, path.partition("[")[0])]
-    return f"{shortest(found[-1])}: " if found else ""
-
-
-def _sets(part: Part, path: str) -> bool:
-    content = OmegaConf.to_container(part.content, resolve=False)
-    keys = flat(content, part.package)
-    return part.package != path and any(f"{key}.".startswith(f"{path}.") for key in keys)
 
 
 def with_types(values: Mapping[str, Any], kinds: Mapping[str, Any]) -> DictConfig:
@@ -134,6 +86,8 @@ def run_settings(config: DictConfig) -> RunConfig:
         try:
             OmegaConf.structured(kind)[key] = value
         except OmegaConfBaseException as error:
+            from border_cli.config.explain import refused_value
+
             raise ConfigError(refused_value(error, kind, f"evaluator.env.{key}")) from error
     return made
 
@@ -155,4 +109,6 @@ def checked(config: RunConfig) -> RunConfig:
     try:
         return run_settings(with_types(plain(config), kinds))
     except OmegaConfBaseException as error:
+        from border_cli.config.explain import refused_value
+
         raise ConfigError(refused_value(error, error.object_type, str(error.full_key))) from error

@@ -17,14 +17,13 @@ from hydra.plugins.config_source import ConfigResult
 from hydra.types import RunMode
 from omegaconf import OmegaConf
 
+from border_cli.config.check import REFUSED, explained
 from border_cli.config.composition import (
-    REFUSED,
     Composition,
     as_typed,
     compose_files,
     import_named,
 )
-from border_cli.config.explain import explained
 from border_cli.config.imports import add_current_directory, modules_of_a_run
 from border_cli.config.interpolation import OWN_NAME, register_resolvers
 from border_cli.config.job import Job

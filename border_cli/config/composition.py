@@ -10,13 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import yaml  # type: ignore[import-untyped]
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.types import Override
-from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
-from omegaconf.errors import OmegaConfBaseException
 
 from border_cli.config import check
 from border_cli.config.imports import homes, import_modules, names_in
@@ -25,10 +22,7 @@ from border_cli.config.overrides import parsed
 from border_cli.config.saved import modules_of, yaml_text
 from border_cli.config.sources import TUNED, Files, Part
 from border_cli.config.tuned import add_tuned, drop_weaker_limits
-from border_cli.errors import ConfigError
 from border_cli.system.files import full_path
-
-REFUSED = (ConfigError, HydraException, OmegaConfBaseException, yaml.YAMLError, ValueError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +111,7 @@ def import_named(
     """
     names = list(own)
     files.lenient = True
-    with suppress(*REFUSED):
+    with suppress(*check.REFUSED):
         files.forget_made()
         files.find_parts(config_name, overrides)
         for part in files.parts:

@@ -1,14 +1,18 @@
-"""Hydra's refusals with our file and key, and with what is allowed or known there."""
+"""Refusals of settings in words: with file and key, and with what is allowed or known there.
+
+No command whose settings are accepted loads this file.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
+from typing import Any
 
-from hydra.errors import HydraException, MissingConfigException
+from hydra.errors import MissingConfigException
+from omegaconf import OmegaConf
 from omegaconf.errors import (
     ConfigAttributeError,
     ConfigKeyError,
@@ -16,26 +20,24 @@ from omegaconf.errors import (
 )
 from yaml import YAMLError  # type: ignore[import-untyped]
 
-from border_cli.config import check
-from border_cli.config.sources import Files
+from border_cli.config.describe import expected
+from border_cli.config.overrides import OPTIONAL_GROUPS
+from border_cli.config.sources import Files, Part
 from border_cli.errors import ConfigError
-from border_cli.registry import GROUPS
-from border_cli.words import shortest, unknown
+from border_cli.registry import GROUPS, RECORDERS
+from border_cli.settings.base import flat
+from border_cli.settings.run import SECTIONS, RunConfig
+from border_cli.words import nearest, shortest, unknown
 
-_REFUSED = (HydraException, OmegaConfBaseException, YAMLError, ValueError, OSError)
 _IN_FILE = re.compile(r"In '([^']+)': ")
 _PATH = re.compile(r"[\w.]+")
 
 
-@contextmanager
-def explained(files: Files, config_name: str, overrides: Sequence[str]) -> Iterator[None]:
-    """Turns what Hydra, OmegaConf and YAML raise inside the block into a ConfigError."""
-    try:
-        yield
-    except ConfigError as error:
-        raise ConfigError(_file_of_range(error, files, overrides) + str(error)) from error
-    except _REFUSED as error:
-        raise ConfigError(_explain(error, files, config_name, overrides)) from error
+def explanation(error: Exception, files: Files, config_name: str, overrides: Sequence[str]) -> str:
+    """What Hydra, OmegaConf, YAML or our own checks have refused, in our words."""
+    if isinstance(error, ConfigError):
+        return _file_of_range(error, files, overrides) + str(error)
+    return _explain(error, files, config_name, overrides)
 
 
 def _file_of_range(error: ConfigError, files: Files, overrides: Sequence[str]) -> str:
@@ -43,7 +45,7 @@ def _file_of_range(error: ConfigError, files: Files, overrides: Sequence[str]) -
     found = _PATH.match(str(error))
     if found is None or _typed_for(found.group(), overrides):
         return ""
-    return check.where(found.group(), files.parts)
+    return where(found.group(), files.parts)
 
 
 def _explain(error: Exception, files: Files, config_name: str, overrides: Sequence[str]) -> str:
@@ -84,17 +86,17 @@ def _setting(
     typed = file is None and _typed_for(path, overrides)
     group = path.partition(".")[0]
     if not typed and group in GROUPS:
-        bare = check.without_schema(group, files.parts)
+        bare = without_schema(group, files.parts)
         if bare:
             return bare
-    place = "" if typed else check.where(path, files.parts)
+    place = "" if typed else where(path, files.parts)
     place = f"{shortest(file)}: " if file else place
     if not isinstance(cause, ConfigAttributeError | ConfigKeyError):
-        return place + check.refused_value(cause, kind, path)
+        return place + refused_value(cause, kind, path)
     known = list(cause.parent_node or ())
     if is_dataclass(kind):
         known = [each.name for each in fields(kind) if each.compare]  # the others composing sets
-    return place + check.unknown_setting(path, known)
+    return place + unknown_setting(path, known)
 
 
 def _typed_for(path: str, overrides: Sequence[str]) -> bool:
@@ -105,3 +107,70 @@ def _typed_for(path: str, overrides: Sequence[str]) -> bool:
         if around or key == path or key.startswith(f"{path}.") or path.startswith(f"{key}["):
             return True
     return False
+
+
+def unknown_setting(path: str, known: Sequence[str]) -> str:
+    """The refusal of an unknown key: the nearest setting, and all that exist there."""
+    parent, _, key = path.rpartition(".")
+    if path in OPTIONAL_GROUPS:  # a file of theirs was not merged at the top
+        return (
+            f"{key} has no settings of its own: {key}=NAME chooses a file, which must begin with "
+            "the line `# @package _global_`"
+        )
+    near = nearest(key, known)
+    similar = _elsewhere(path) or ([f"{parent}.{near}".lstrip(".")] if near else [])
+    hint = f", did you mean {' or '.join(similar)}?" if similar else ""
+    there = ", ".join(known) or "no settings"
+    return f"unknown setting {path!r}{hint} ({parent or 'a run'} has {there})"
+
+
+def _elsewhere(path: str) -> list[str]:
+    """Where else there is a setting of this name: `agent.gamma` for `gamma`."""
+    components = [entry.config_type for registry in GROUPS.values() for entry in registry]
+    kinds: list[type[Any]] = [RunConfig, *SECTIONS.values(), *components]
+    found = [
+        f"{kind.path}.{each.name}".lstrip(".")
+        for kind in kinds
+        for each in fields(kind)
+        if each.name == path.rpartition(".")[2]
+    ]
+    return [each for each in dict.fromkeys(found) if each != path]
+
+
+def refused_value(error: OmegaConfBaseException, kind: Any, path: str) -> str:
+    """`agent.gamma must be a number: …`: what is allowed, then what OmegaConf says of the value."""
+    name, said = path.rpartition(".")[2], str(error).splitlines()[0]
+    if is_dataclass(kind) and name in {each.name for each in fields(kind)}:
+        assert isinstance(kind, type)
+        return f"{path} must be {expected(kind, name)}: {said}"
+    return f"{path}: {said}"
+
+
+def without_schema(group: str, parts: Sequence[Part]) -> str:
+    """How a file of a group must begin, where one names no component; else nothing."""
+    header = "the line `# @package recorder.NAME` and " if group == RECORDERS.group else ""
+    typed = {part.package for part in parts if part.path.startswith(f"schema/{group}/")}
+    files = [part for part in parts if part.path.startswith(f"{group}/") and part.file]
+    bare = [part for part in files if part.package not in typed and {*part.content} - {"defaults"}]
+    if header and group in typed:  # hence beside the recorders, not among them
+        bare += [part for part in files if part.package == group]
+    file = bare[-1].file if bare else None
+    if file is None:
+        return ""
+    return (
+        f"{shortest(file)}: the file must begin with {header}"
+        f"`defaults: [/schema/{group}/KIND@_here_, _self_]`, where KIND is one of "
+        f"{', '.join(GROUPS[group].names())}"
+    )
+
+
+def where(path: str, parts: Sequence[Part]) -> str:
+    """`file: ` of the last file that sets a key, or nothing where only the command line does."""
+    found = [part.file for part in parts if part.file and _sets(part, path.partition("[")[0])]
+    return f"{shortest(found[-1])}: " if found else ""
+
+
+def _sets(part: Part, path: str) -> bool:
+    content = OmegaConf.to_container(part.content, resolve=False)
+    keys = flat(content, part.package)
+    return part.package != path and any(f"{key}.".startswith(f"{path}.") for key in keys)

@@ -21,8 +21,7 @@ from hydra.core.override_parser.types import Override
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from border_cli.config.check import refuse_untyped, run_settings, with_types
-from border_cli.config.explain import explained
+from border_cli.config.check import explained, refuse_untyped, run_settings, with_types
 from border_cli.config.imports import (
     import_modules,
     modules_of_a_run,
