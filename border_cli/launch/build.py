@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from border_cli.actor_manager.actor import ActorFactory
-from border_cli.actor_manager.none import NoActors
 from border_cli.actor_manager.weights import forms_of
 from border_cli.agent.learner_config import LearnerConfig
 from border_cli.agent.saved_state import MATMUL
@@ -55,7 +54,6 @@ from border_cli.nn.device import resolve_device
 from border_cli.nn.matmul import chosen_matmul, matmul_line
 from border_cli.nn.saving import load_state, save_state
 from border_cli.nn.unfilled import Unfilled
-from border_cli.recorder.films import FilmFiles
 from border_cli.registry import (
     ACTOR_MANAGERS,
     AGENTS,
@@ -221,7 +219,11 @@ def build_recorders(
     """The recorders in the order of the config; `best` is the score of earlier attempts."""
     info, chosen = run_info(effective, run_dir, best), effective.config.recorder.values()
     built: list[Recorder] = [RECORDERS.build(each, info=info, console=console) for each in chosen]
-    return [*built, FilmFiles(run_dir)] if effective.video_interval else built
+    if effective.video_interval:
+        from border_cli.recorder.films import FilmFiles
+
+        built.append(FilmFiles(run_dir))
+    return built
 
 
 def run_info(
@@ -354,6 +356,8 @@ def build_actors(
     """The actors of the run; `NoActors` where it learns from a data set alone."""
     config = effective.config
     if not effective.has_actors:
+        from border_cli.actor_manager.none import NoActors
+
         return NoActors()
     # The class itself and not its registry, which is empty in another process.
     step_processor: Callable[..., StepProcessor] = STEP_PROCESSORS.load(config.step_processor)

@@ -1,5 +1,5 @@
 """The settings of a run, resolved once: which actors there are and who steps them,
-where evaluations run, and torch's threads."""
+where evaluations run, and torch's threads. Data sets are imported by the run that has one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 
 from border_cli.agent.learner_config import LearnerConfig
 from border_cli.core.spaces import EnvSpec
-from border_cli.dataset.store import reference_scores
 from border_cli.errors import BorderError, ConfigError
 from border_cli.evaluator.config import LOCAL, EpisodesConfig
 from border_cli.registry import ACTOR_MANAGERS, REPLAY_BUFFERS
@@ -77,6 +76,8 @@ class EffectiveSettings:
         settings = self.config.evaluator
         if settings.ref_min_score is not None or self.dataset is None:
             return settings
+        from border_cli.dataset.store import reference_scores
+
         try:
             found = reference_scores(self.dataset)
         except BorderError:  # the model can be evaluated without

@@ -1,4 +1,5 @@
-"""The header of a run: what is about to run, and where each choice came from."""
+"""The header of a run: what is about to run, and where each choice came from. Data sets are
+imported by the lines of a run that has one."""
 
 from __future__ import annotations
 
@@ -16,7 +17,6 @@ from border_cli.config.tuned import tuned_files
 from border_cli.core.interfaces import Agent, Evaluator
 from border_cli.core.output import FILE_ONLY
 from border_cli.core.spaces import DictSpace, EnvSpec, Space
-from border_cli.dataset.store import counts_of
 from border_cli.evaluator.config import LOCAL, EpisodesConfig
 from border_cli.launch.build import encoders_of, matmul_of_agent, normalizing_wrappers
 from border_cli.launch.effective import EffectiveSettings
@@ -130,6 +130,8 @@ def _data_lines(effective: EffectiveSettings, spec: EnvSpec) -> list[tuple[str, 
     """The data set, if there is one, and a replay buffer that takes much of what memory is free."""
     lines = []
     if effective.dataset is not None:
+        from border_cli.dataset.store import counts_of
+
         episodes, steps = counts_of(effective.dataset)
         told = f"{counted(episodes, 'episode')}, {counted(steps, 'step')}"
         lines.append(("data set", f"{effective.dataset}, {told}"))

@@ -3,7 +3,7 @@
 Counted are the transitions of actors and of a data set, and the networks with their copies. A tenth
 of what is free stays for all else: environments, batches, messages, processes. What a replay buffer
 of a user takes is unknown and counts for nothing. Only an agent's constructor determines its size,
-so it is built under `nn/unfilled.py`.
+so it is built under `nn/unfilled.py`. Data sets are imported by the run that has one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 from border_cli.agent.learner_config import LearnerConfig
 from border_cli.core.interfaces import Agent
 from border_cli.core.spaces import EnvSpec
-from border_cli.dataset.store import counts_of
 from border_cli.errors import ConfigError
 from border_cli.launch.effective import DATASET, EffectiveSettings
 from border_cli.nn.unfilled import Unfilled
@@ -89,6 +88,8 @@ def training_needs(
     """Transitions and networks of a run that shall begin."""
     parts, row = [], row_nbytes(effective, spec)
     if effective.dataset is not None:
+        from border_cli.dataset.store import counts_of
+
         _, steps = counts_of(effective.dataset)
         described = f"{effective.dataset}, {steps} transitions of {size(row)}"
         parts.append(Part("data set", steps * row, {DATASET: described}))

@@ -1,7 +1,8 @@
 """The spine: a job becomes a run, which is prepared, built and trained, and ends.
 
 `run_job` is called by `border-train`, by `border_cli.train` and by each job of a sweep, in whatever
-process and on whatever machine that is.
+process and on whatever machine that is. What the jobs of a sweep alone have is imported by the
+functions that such jobs enter.
 """
 
 from __future__ import annotations
@@ -54,7 +55,6 @@ from border_cli.launch.build import (
     run_info,
 )
 from border_cli.launch.effective import EffectiveSettings, effective_settings
-from border_cli.launch.progress import ProgressRecorder
 from border_cli.launch.signals import interrupt
 from border_cli.launch.summary import Result, run_summary
 from border_cli.nn.saving import load_state
@@ -63,7 +63,6 @@ from border_cli.run.checkpoint import CheckpointStore
 from border_cli.run.checkpoint_files import Resumable, Saved
 from border_cli.run.finding import best_score
 from border_cli.run.status import RunRecord
-from border_cli.run.sweep_folder import read_stop
 from border_cli.system.machine import out_of_memory
 from border_cli.trainer.post_step import LearnerParts
 from border_cli.trainer.recording import Recording
@@ -159,8 +158,11 @@ class Run:
     def _begin(self, resumed_from: int | None = None) -> None:
         """Who stopped the sweep before `run.json` says that this run is running sent no signal."""
         self._record.begin(resumed_from)
-        if self._options.sweep is not None and read_stop(self._options.sweep) is not None:
-            self._options.stop.request(Interrupted(signal.SIGTERM))
+        if self._options.sweep is not None:
+            from border_cli.run.sweep_folder import read_stop
+
+            if read_stop(self._options.sweep) is not None:
+                self._options.stop.request(Interrupted(signal.SIGTERM))
 
     def prepare(self) -> None:
         """Builds what takes little memory: recorders, evaluator, environment and agent."""
@@ -203,6 +205,8 @@ class Run:
                 recorders = build_recorders(effective, folder, options.console, best)
         if self.job.number is None:
             return recorders
+        from border_cli.launch.progress import ProgressRecorder
+
         info = run_info(effective, folder)
         return [*recorders, ProgressRecorder(info, self._record.progress)]
 
