@@ -114,8 +114,6 @@ def resume(
 
 def _run_dir(config: RunConfig) -> Path:
     """The directory of the run; a new one below `outputs` where the config names none."""
-    if config.resume == AUTO and config.run_dir is None:
-        raise ConfigError("resume=auto needs run_dir=DIR, the run to resume")
     place = config.run_dir if config.resume in (None, AUTO) else config.resume
     if place is None:
         place = f"outputs/{config.name}/{datetime.now():%Y-%m-%d_%H-%M-%S-%f}"

@@ -1,5 +1,5 @@
 """The jobs of a command, checked against each other and against what is in their folders, before
-anything is built."""
+anything is built. The meaning of a setting is imported by the refusal that tells it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from border_cli.config.compose import Composer
-from border_cli.config.describe import meaning_of
 from border_cli.config.job import Job
 from border_cli.config.resuming import Found, found_in, holds_run
 from border_cli.errors import ConfigError
@@ -24,9 +23,8 @@ from border_cli.words import shortest
 def check_jobs(composer: Composer, jobs: Sequence[Job]) -> None:
     """Raises ConfigError for the first job without an environment, that resumes what it may not,
     or that cannot write to its folder: another kind of run is there, or another job's."""
-    presets = [each for each in composer.options("env") if each not in ENVS.names()]
     for job in jobs:
-        _refuse_without_env(job.config, presets)
+        _refuse_without_env(job.config, composer)
         _check_resume(composer, job)
         _refuse_used(job)
         refuse_foreign(job.folder)
@@ -51,22 +49,23 @@ def _check_resume(composer: Composer, job: Job) -> None:
             f"resume={config.resume}: give the run to resume on the command line, because its "
             "settings replace the config; a file may only contain resume: auto"
         )
-    elif config.resume == AUTO and config.run_dir is None:
-        raise ConfigError("resume=auto needs run_dir=DIR")
 
 
-def _refuse_without_env(config: RunConfig, presets: Sequence[str]) -> None:
+def _refuse_without_env(config: RunConfig, composer: Composer) -> None:
     """Training needs an environment; `--cfg job` may show that there is none."""
+    if config.env.id is not None:
+        return
     named_by = config.env.named_by
-    if config.env.id is None and named_by != "id":
+    if named_by != "id":
+        from border_cli.config.describe import meaning_of
+
         meaning = meaning_of(type(config.env), named_by)
         raise ConfigError(f"env.{named_by} must be set: {meaning}")
-    if config.env.id is None:
-        listed = ", ".join(presets)
-        raise ConfigError(
-            f"env.id is null: choose an environment, env=NAME with one of {listed}, "
-            "or any Gymnasium id with env.id=…"
-        )
+    presets = [each for each in composer.options("env") if each not in ENVS.names()]
+    raise ConfigError(
+        f"env.id is null: choose an environment, env=NAME with one of {', '.join(presets)}, "
+        "or any Gymnasium id with env.id=…"
+    )
 
 
 def _refuse_used(job: Job) -> None:

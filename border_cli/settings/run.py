@@ -454,6 +454,8 @@ class RunConfig(Settings):
         for name in ("run_dir", "resume", "init_from"):
             if getattr(self, name) == "":
                 self.refuse(name, "", "must not be empty; null: none")
+        if self.resume == AUTO and self.run_dir is None:
+            raise ConfigError("resume=auto needs run_dir=DIR, the run to start or to resume")
         if self.name in ("", ".", "..") or PurePath(self.name).name != self.name:
             self.refuse("name", self.name, "must be a plain directory name")
         if self.replay_buffer.prioritizes and not self.agent.gives_priorities:

@@ -14,7 +14,9 @@ from border_cli.settings.run import AUTO, RunConfig
 
 def trained(config: RunConfig, folder: Path, *, resume: bool = False, **options: Any) -> Result:
     """Runs in a folder, or goes on there; `options` are those of a run."""
-    job = Job(folder=folder, config=replace(config, resume=AUTO if resume else None))
+    if resume:
+        config = replace(config, resume=AUTO, run_dir=str(folder))
+    job = Job(folder=folder, config=config)
     result = run_job(job, RunOptions(finished_too=True, **options))
     assert isinstance(result, Result)
     return result
