@@ -270,17 +270,16 @@ class FrozenRows(Protocol):
     """The stored transitions of one moment, however many are pushed afterwards.
 
     Rows are numbered from the first one ever pushed. Made by the learner's thread, read by the one
-    that writes; the buffer rescues those that it is about to overwrite.
+    that writes; where that does not keep up, all that was not taken is given up.
     """
 
     oldest: int  # number of the oldest row that was stored
     first: int  # of the first row that is taken
     end: int  # behind the last row
-    row_nbytes: int  # of a row in memory
 
-    def take(self, count: int) -> list[NDArray[Any]] | None:
-        """A chunk: copies of the next rows, so many where as many are left, in arrays that
-        `load_rows` understands. None once all are taken, or given up."""
+    def take(self) -> list[NDArray[Any]] | None:
+        """A chunk: copies of the next rows, in arrays that `load_rows` understands; the last array
+        has an entry for each. None once all are taken, or given up."""
 
     def release(self) -> None:
         """Drops what was not taken; may be called twice, by any thread."""

@@ -7,7 +7,7 @@ again, by any actor, is found among those that were stored last.
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,13 +23,6 @@ Slots = NDArray[np.int64]
 Pixels = NDArray[np.uint8]
 
 
-class Guard(Protocol):
-    """Copies aside what a checkpoint still needs; called by the learner's thread."""
-
-    def copy_aside(self, slots: Slots) -> bool:
-        """These are about to be overwritten; False once nothing more is needed."""
-
-
 def reserved_frames(transitions: int, depth: int) -> int:
     """Frames for which memory is reserved; all that so many transitions can have at most."""
     return min(transitions + transitions // MARGIN + LEAST_MARGIN, 2 * depth * transitions)
@@ -38,8 +31,8 @@ def reserved_frames(transitions: int, depth: int) -> int:
 class FrameStore:
     """Frames of one size, each in a slot until no stored row refers to it.
 
-    Owned by the learner's thread; another one may `read` slots meanwhile, and repairs what it read
-    of overwritten ones (`frozen_frames.py`). Memory grows beyond what is `reserved` where stacks
+    Owned by the learner's thread; another one may `read` slots meanwhile, and gives up what it read
+    of overwritten ones (`frozen_rows.py`). Memory grows beyond what is `reserved` where stacks
     share fewer frames than usual.
     """
 
@@ -57,7 +50,6 @@ class FrameStore:
         chance = np.random.default_rng(0)
         count = nbytes // self._word.itemsize
         self._weights = chance.integers(2**63, size=count, dtype=np.uint64) * np.uint64(2) + 1
-        self.guard: Guard | None = None
         # Large arrays that are made anew are pages made anew, which take more time than all else.
         self._scratch = np.empty((2, MOST_AT_ONCE, nbytes), np.uint8)
         self.clear()
@@ -151,8 +143,6 @@ class FrameStore:
         fresh = range(self._used, self._used + count - len(again))
         self._used = fresh.stop
         slots = np.array([*again, *fresh], np.int64)
-        if self.guard is not None and again and not self.guard.copy_aside(slots[: len(again)]):
-            self.guard = None
         missing = self._used - self._reserved - len(self._beyond)
         if missing > 0:  # a copy: a thread that reads has the memory of before
             held = len(self._beyond)

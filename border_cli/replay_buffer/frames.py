@@ -28,13 +28,11 @@ from border_cli.replay_buffer.frame_store import (
     Pixels,
     reserved_frames,
 )
-from border_cli.replay_buffer.frozen_frames import FrozenFrames, FrozenStacks
-from border_cli.replay_buffer.frozen_rows import FrozenSlots
+from border_cli.replay_buffer.frozen_frames import STACKS, FrozenStacks, slot_columns
 from border_cli.replay_buffer.ring import Ring, RingState
 from border_cli.words import size
 
 STAYS = 2**62  # number of a row that is never overwritten
-STACKS = ("obs", "next_obs")
 
 
 def frame_ring_nbytes(spec: EnvSpec, capacity: int) -> int:
@@ -80,7 +78,6 @@ class FrameRing(Ring):
             ) from error
         self._at_once = max(1, MOST_AT_ONCE // (2 * depth))  # rows that are stored
         self._pushed = np.empty((self._at_once, 2, *self._shape), np.uint8)  # stacks
-        self._frozen_frames: FrozenFrames | None = None
         self._inner: Batch | None = None  # the rows of the newest batch
         self._oldest = 0  # number of the oldest row of a run that is restored
 
@@ -119,6 +116,7 @@ class FrameRing(Ring):
     def _release_overwritten(self, count: int) -> int:
         """Frees the frames of rows that `count` new ones overwrite; returns the first number of a
         row that stays."""
+        self._overwrite(count)
         overwritten = max(0, self.size + count - self.capacity)
         oldest = self.pushed - self.size + overwritten
         if overwritten:
@@ -172,30 +170,16 @@ class FrameRing(Ring):
             np.copyto(of_one, column)  # type: ignore[arg-type]  # no dict: these are slots
         self._frames.read(slots.reshape(-1), stacks.reshape(-1, self._frames.frame_nbytes))
 
-    def freeze(self, first: int) -> FrozenStacks:
-        rows = super().freeze(first)
-        assert isinstance(rows, FrozenSlots)
-        if self._frozen_frames is not None:
-            self._frozen_frames.release()
-        frames = FrozenFrames(self._frames, first=rows.first, end=rows.end)
-        self._frozen_frames = self._frames.guard = frames
-        return FrozenStacks(rows, frames, self._entry, self._slot_columns)
+    def _frozen_rows(self, **place: int) -> FrozenStacks:
+        return FrozenStacks(self._rows.blocks, self._frames, self._entry, **place)
 
     @property
     def _entry(self) -> np.dtype[Any]:
         """A frame in a file."""
         return np.dtype([("frame", np.uint8, self._shape[1:])])
 
-    def _slot_columns(self, blocks: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
-        """The columns of blocks of rows that have slots. each [M, k]"""
-        names = {name: block for block in blocks for name in block.dtype.names or ()}
-        return [names[name][name] for name in STACKS]
-
     def restore(self, state: RingState) -> None:
         super().restore(state)
-        if self._frozen_frames is not None:
-            self._frozen_frames.release()
-        self._frozen_frames = self._frames.guard = None
         self._oldest = state.rows_pushed - state.size
         if self.fixed:
             self._frames.release_unused(oldest=STAYS)
@@ -224,7 +208,7 @@ class FrameRing(Ring):
     ) -> list[NDArray[Any]]:
         """Rows with the slots of frames in place of the numbers that these have in the chunk."""
         copies = [block.copy() for block in blocks]
-        for column in self._slot_columns(copies):
+        for column in slot_columns(copies):
             if column.size and not 0 <= column.min() <= column.max() < len(slots):
                 raise CheckpointError(f"the saved rows refer to more than {len(slots)} frames")
             column[:] = slots[column]

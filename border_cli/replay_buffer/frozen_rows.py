@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import threading
+from collections import deque
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-ASIDE_NBYTES = 2**30  # most that is copied aside for a disk that does not keep up
+CHUNK_NBYTES = 16 * 2**20  # copied and written at a time
+CHUNKS_AT_ONCE = 2  # copied as rows are frozen: the lead of a disk over the learner
 
 
 class FrozenSlots:
-    """Rows `first` … `end` of a ring; taken by the thread that writes them.
+    """Rows `first` … `end` of a ring, in chunks; taken by the thread that writes them.
 
-    The writing thread copies without the lock, so that the learner never waits for a copy. What the
-    learner overwrites meanwhile was copied aside before and replaces the torn rows afterwards.
+    That thread copies without a lock. Where the learner is about to overwrite a row that was not
+    taken, all of them are given up: the disk does not keep up.
     """
 
     def __init__(
@@ -26,71 +27,51 @@ class FrozenSlots:
         end: int,
         slot: int,
         oldest: int = 0,
-        aside_nbytes: int = ASIDE_NBYTES,
+        chunk_nbytes: int = CHUNK_NBYTES,
     ) -> None:
         self.oldest = oldest
         self.first = first
         self.end = end
-        self.row_nbytes = sum(block.dtype.itemsize for block in blocks)
         self._blocks = blocks  # the ring's own, each [capacity]
         self._slot = slot  # of row `first`
-        self._lock = threading.Lock()
-        self._next = first  # rows before it were taken
-        self._guarded = first  # rows before it were taken or lie in `_aside`
-        self._aside: list[tuple[int, list[NDArray[Any]]]] = []  # number of the first row, rows
-        self._aside_nbytes = 0
-        self._most_nbytes = aside_nbytes
+        self._chunk_rows = max(1, chunk_nbytes // self.row_nbytes)
+        self._copied = first  # rows before it may be overwritten
         self._given_up = False
+        copies = (self._next_copy() for _ in range(CHUNKS_AT_ONCE))
+        self._ready = deque(each for each in copies if each is not None)
 
     @property
-    def next(self) -> int:
-        """The number of the next row that is taken."""
-        return self._next
+    def row_nbytes(self) -> int:
+        """Bytes that a row adds to a chunk."""
+        return sum(block.dtype.itemsize for block in self._blocks)
 
-    def copy_aside(self, limit: int) -> bool:
-        """Copies aside the rows before number `limit`, which are about to be overwritten.
+    def overwrite(self, limit: int) -> bool:
+        """Rows before number `limit` are about to be overwritten; False once that is no matter.
 
-        Called by the learner's thread; False once there is nothing left to copy.
+        Called by the learner's thread.
         """
-        with self._lock:
-            start, stop = max(self._next, self._guarded), min(limit, self.end)
-            if start < stop:
-                rows = self._copy(start, stop)
-                self._aside.append((start, rows))
-                self._aside_nbytes += sum(block.nbytes for block in rows)
-                self._guarded = stop
-            if self._aside_nbytes > self._most_nbytes:
-                self._give_up()
-            return self._next < self.end
+        if self._copied < min(limit, self.end):
+            self._given_up = True
+        return self._copied < self.end and not self._given_up
 
-    def take(self, count: int) -> list[NDArray[Any]] | None:
-        """Copies of the next rows, at most so many. None once all are taken or given up."""
-        start = self._next  # `release` may move it to the end meanwhile
-        stop = min(start + count, self.end)
-        if start >= stop:
+    def take(self) -> list[NDArray[Any]] | None:
+        """Copies of the next rows. None once all are taken or given up."""
+        return self._ready.popleft() if self._ready else self._next_copy()
+
+    def _next_copy(self) -> list[NDArray[Any]] | None:
+        start, stop = self._copied, min(self._copied + self._chunk_rows, self.end)
+        if start == stop or self._given_up:
             return None
         rows = self._copy(start, stop)
-        with self._lock:
-            if self._given_up:
-                return None
-            aside = [each for each in self._aside if each[0] < stop]
-            self._aside = [each for each in self._aside if each[0] + len(each[1][0]) > stop]
-            self._aside_nbytes = sum(block.nbytes for _, each in self._aside for block in each)
-            self._next = stop
-        for first, kept in aside:
-            _replace_torn(rows, start, kept, first)
+        if self._given_up:  # meanwhile: some may be torn
+            return None
+        self._copied = stop
         return rows
 
     def release(self) -> None:
         """Gives up what was not taken; may be called twice, by any thread."""
-        with self._lock:
-            self._give_up()
-
-    def _give_up(self) -> None:
         self._given_up = True
-        self._next = self.end
-        self._aside.clear()
-        self._aside_nbytes = 0
+        self._ready.clear()
 
     def _copy(self, start: int, stop: int) -> list[NDArray[Any]]:
         capacity, count = len(self._blocks[0]), stop - start
@@ -111,15 +92,3 @@ def rows_as_bytes(block: NDArray[Any]) -> NDArray[np.uint8]:
     """The memory of the rows as bytes. [rows, bytes of a row]"""
     rows: NDArray[np.uint8] = block.view(np.uint8).reshape(len(block), block.dtype.itemsize)
     return rows
-
-
-def _replace_torn(
-    rows: list[NDArray[Any]], start: int, kept: list[NDArray[Any]], first: int
-) -> None:
-    """Replaces what both have, `rows` numbered from `start` and `kept` from `first`."""
-    low, high = max(start, first), min(start + len(rows[0]), first + len(kept[0]))
-    if low < high:
-        for target, source in zip(rows, kept, strict=True):
-            rows_as_bytes(target)[low - start : high - start] = rows_as_bytes(source)[
-                low - first : high - first
-            ]

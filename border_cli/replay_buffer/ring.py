@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from border_cli.core.interfaces import FrozenRows
 from border_cli.core.rows import Rows, columns_of, row_fields, storage_nbytes
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Batch, State, Transitions
 from border_cli.errors import CheckpointError, ConfigError, RunFailed
-from border_cli.replay_buffer.frozen_rows import FrozenSlots, rows_as_bytes
+from border_cli.replay_buffer.frozen_rows import CHUNK_NBYTES, FrozenSlots, rows_as_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,8 +163,7 @@ class Ring:
         """
         columns = self._checked(transitions)
         count = len(transitions)
-        if self._frozen and not self._frozen.copy_aside(self.pushed + count - self.capacity):
-            self._frozen = None
+        self._overwrite(count)
         skipped = max(0, count - self.capacity)
         start = (self.position + skipped) % self.capacity
         before_end = min(count - skipped, self.capacity - start)
@@ -181,6 +179,11 @@ class Ring:
         self.pushed += count
         ranges = ((start, start + before_end), (0, after_wrap))
         return [(first, end) for first, end in ranges if end > first]
+
+    def _overwrite(self, count: int) -> None:
+        """So many rows are about to be written."""
+        if self._frozen and not self._frozen.overwrite(self.pushed + count - self.capacity):
+            self._frozen = None
 
     def _checked(self, transitions: Transitions) -> dict[str, NDArray[Any]]:
         columns = columns_of(transitions)
@@ -227,20 +230,22 @@ class Ring:
             chosen[:] = block[index]
         return Transitions(**copy.parts())
 
-    def freeze(self, first: int) -> FrozenRows:
+    def freeze(self, first: int, *, chunk_nbytes: int = CHUNK_NBYTES) -> FrozenSlots:
         """The stored rows from number `first` on; ends what an earlier call froze."""
         if self._frozen:
             self._frozen.release()
         first = min(max(first, self.pushed - self.size), self.pushed)
-        slot = (self.position - (self.pushed - first)) % self.capacity
-        self._frozen = FrozenSlots(
-            self._rows.blocks,
+        self._frozen = self._frozen_rows(
             oldest=self.pushed - self.size,
             first=first,
             end=self.pushed,
-            slot=slot,
+            slot=(self.position - (self.pushed - first)) % self.capacity,
+            chunk_nbytes=chunk_nbytes,
         )
         return self._frozen
+
+    def _frozen_rows(self, **place: int) -> FrozenSlots:
+        return FrozenSlots(self._rows.blocks, **place)
 
     @property
     def state(self) -> RingState:

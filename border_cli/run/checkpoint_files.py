@@ -22,7 +22,7 @@ import hashlib
 import io
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from secrets import token_hex
@@ -51,7 +51,6 @@ log = logging.getLogger(__name__)
 
 ARRAY = "__array__"
 
-CHUNK_NBYTES = 16 * 2**20  # copied and written at a time: the learner waits once for each
 MAX_HEADER = 2**20  # bytes of an array before its rows; a field takes about 20
 OVERWRITTEN = "the disk is too slow: transitions were overwritten before they were saved"
 
@@ -241,27 +240,25 @@ def join_arrays(tree: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
 def write_chunks(folder: Path, rows: FrozenRows, written: Callable[[int], None]) -> list[Chunk]:
     """Writes all these rows and makes them survive a crash; reports the bytes to `written`."""
     folder.mkdir(exist_ok=True)
-    chunk_rows = max(1, CHUNK_NBYTES // rows.row_nbytes)
-    chunks = []
-    for first in range(rows.first, rows.end, chunk_rows):
-        end = min(first + chunk_rows, rows.end)
-        content = _content(rows, end - first)
+    chunks, first = [], rows.first
+    while (arrays := rows.take()) is not None:
+        content, end = _content(arrays), first + len(arrays[-1])
         name = f"rows-{first:010d}-{end:010d}-{token_hex(4)}.npy"
         write_bytes(folder / name, content)
         written(len(content))
         digest = hashlib.sha256(content).hexdigest()
         chunks.append(Chunk(first=first, end=end, name=name, sha256=digest))
+        first = end
+    if first < rows.end:
+        raise OSError(OVERWRITTEN)
     if chunks:
         sync(folder)
     return chunks
 
 
-def _content(rows: FrozenRows, count: int) -> bytes:
-    chunk = rows.take(count)
-    if chunk is None:
-        raise OSError(OVERWRITTEN)
+def _content(arrays: Sequence[NDArray[Any]]) -> bytes:
     content = io.BytesIO()
-    for each in chunk:
+    for each in arrays:
         np.lib.format.write_array(content, each, version=(3, 0), allow_pickle=False)
     return content.getvalue()
 

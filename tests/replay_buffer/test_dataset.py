@@ -100,7 +100,7 @@ def test_a_state_has_no_row_of_the_data_set_and_goes_on_to_the_bit(
     state = buffer.state_dict()
     frozen = buffer.freeze(0)
     assert (frozen.first, frozen.end) == (2, 5)
-    blocks = frozen.take(100)
+    blocks = frozen.take()
     assert blocks is not None
     expected = [buffer.sample(4).action.tolist() for _ in range(40)]
 
@@ -116,7 +116,7 @@ def test_an_empty_part_of_actors_has_nothing_to_save(build: Build) -> None:
     for buffer in (build(), build(grows=False)):
         frozen = buffer.freeze(0)
         assert (frozen.first, frozen.end, buffer.freeze(0).oldest) == (0, 0, 0)
-        assert frozen.take(10) is None
+        assert frozen.take() is None
 
 
 def test_another_data_set_of_the_same_name_is_refused(

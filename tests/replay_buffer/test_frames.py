@@ -114,9 +114,9 @@ def require_same_samples(buffers, chance, batch_size=16):
 def resumed(source, target, chance):
     """Through the same door as a checkpoint, in chunks of random sizes."""
     target.load_state_dict(source.state_dict())
-    frozen = source.freeze(0)
+    frozen = source.ring.freeze(0, chunk_nbytes=int(chance.integers(1, 10_000)))
     at = frozen.first
-    while (chunk := frozen.take(int(chance.integers(1, 40)))) is not None:
+    while (chunk := frozen.take()) is not None:
         target.load_rows(at, chunk)
         at += len(chunk[-1])
     return target
@@ -215,11 +215,11 @@ def test_what_is_pushed_while_a_checkpoint_is_written_does_not_change_it(stack_s
         whole.push(message)
     expected = whole.rows(np.arange(len(whole)))
     target.load_state_dict(source.state_dict())
-    frozen = source.freeze(0)
+    chunk_rows = int(chance.integers(5, 30))
+    frozen = source.ring.freeze(0, chunk_nbytes=chunk_rows * source.freeze(0).row_nbytes)
     start = frozen.first
-    while (chunk := frozen.take(int(chance.integers(1, 30)))) is not None:
-        for _ in range(3):
-            source.push(streams.message(8))
+    while (chunk := frozen.take()) is not None:
+        source.push(streams.message(2))
         target.load_rows(start, chunk)
         start += len(chunk[-1])
     found = target.rows(np.arange(len(target)))

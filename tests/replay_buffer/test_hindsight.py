@@ -273,10 +273,10 @@ def test_rows_without_an_episode_are_refused() -> None:
 def restored(buffer: Any, **settings: Any) -> Any:
     """Another buffer with its state and rows, as a checkpoint brings them back."""
     other = buffer_of(buffer.capacity, seed=99, **settings)
-    frozen = buffer.freeze(0)
+    frozen = buffer.ring.freeze(0, chunk_nbytes=1000)
     other.load_state_dict(buffer.state_dict())
     first = frozen.first
-    while (blocks := frozen.take(7)) is not None:
+    while (blocks := frozen.take()) is not None:
         other.load_rows(first, blocks)
         first += len(blocks[0])
     return other

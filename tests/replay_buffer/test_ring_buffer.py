@@ -54,11 +54,11 @@ class History:
                     assert one.tobytes() == two.tobytes(), name
 
 
-def copy_rows(source, target, max_rows):
+def copy_rows(source, target, chunk_nbytes):
     """Through the same door as a checkpoint."""
-    frozen = source.freeze(0)
+    frozen = source.ring.freeze(0, chunk_nbytes=chunk_nbytes)
     first = frozen.first
-    while (blocks := frozen.take(max_rows)) is not None:
+    while (blocks := frozen.take()) is not None:
         target.load_rows(first, blocks)
         first += len(blocks[0])
 
@@ -78,7 +78,7 @@ def test_it_goes_on_to_the_bit(spec, make_rows, kind, capacity, seed):
     original, restored = buffer_of(kind, spec, capacity), buffer_of(kind, spec, capacity, seed=1)
     history.go_on([original], 5 * seed)
     restored.load_state_dict(original.state_dict())
-    copy_rows(original, restored, 1 + 11 * seed)
+    copy_rows(original, restored, 50 * (1 + 11 * seed))
     assert len(restored) == len(original)
     assert restored.ring.pushed == original.ring.pushed
     assert trees(restored) == trees(original)
@@ -92,7 +92,7 @@ def test_every_kind_of_row_comes_back(kind, name, request, make_rows):
     original, restored = buffer_of(kind, spec, 10), buffer_of(kind, spec, 10)
     original.push(make_rows(spec, 0, 13))
     restored.load_state_dict(original.state_dict())
-    copy_rows(original, restored, 4)
+    copy_rows(original, restored, 200)
     History(spec, make_rows, 0).go_on([original, restored], 20)
 
 
@@ -111,7 +111,7 @@ def test_a_state_does_not_change_when_the_buffer_goes_on(spec, make_rows, kind):
         np.testing.assert_array_equal(first[name], array)
     restored = buffer_of(kind, spec, 20)
     restored.load_state_dict(first)
-    restored.load_rows(oldest, rows.take(20))
+    restored.load_rows(oldest, rows.take())
     assert len(restored) == 20
 
 
@@ -127,7 +127,7 @@ def test_without_its_rows_it_is_empty_and_goes_on_counting(spec, make_rows, kind
     assert set(restored.sample(64).action) == {11, 12, 13}
     again = buffer_of(kind, spec, 8)
     again.load_state_dict(restored.state_dict())
-    copy_rows(restored, again, 2)
+    copy_rows(restored, again, 100)
     History(spec, make_rows, 1).go_on([restored, again], 20)
     if kind != "uniform":
         assert restored.updates > 1  # beta goes on too
@@ -188,7 +188,7 @@ def test_a_state_that_cannot_be_is_refused(spec, make_rows, change, message):
 def test_rows_that_are_not_the_next_ones_are_refused(spec, make_rows):
     original, restored = buffer_of("uniform", spec, 8), buffer_of("uniform", spec, 8)
     original.push(make_rows(spec, 0, 11))
-    blocks = original.freeze(0).take(8)
+    blocks = original.freeze(0).take()
     with pytest.raises(CheckpointError, match="rows 3 to 11 are not the next saved ones"):
         restored.load_rows(3, blocks)  # no state was loaded
     restored.load_state_dict(original.state_dict())
@@ -207,11 +207,11 @@ def test_rows_that_are_not_the_next_ones_are_refused(spec, make_rows):
 def test_rows_that_were_overwritten_before_the_state_was_taken_are_left_out(spec, make_rows):
     original, restored = buffer_of("uniform", spec, 8), buffer_of("uniform", spec, 8)
     original.push(make_rows(spec, 0, 6))
-    before = original.freeze(0).take(6)
+    before = original.freeze(0).take()
     original.push(make_rows(spec, 6, 11))
     restored.load_state_dict(original.state_dict())
     restored.load_rows(0, before)
-    restored.load_rows(6, original.freeze(6).take(8))
+    restored.load_rows(6, original.freeze(6).take())
     History(spec, make_rows, 0).go_on([original, restored], 20)
 
 
@@ -219,7 +219,7 @@ def test_rows_of_another_form_are_refused(image_spec, make_rows):
     original, restored = buffer_of("uniform", image_spec, 8), buffer_of("uniform", image_spec, 8)
     original.push(make_rows(image_spec, 0, 8))
     restored.load_state_dict(original.state_dict())
-    blocks = original.freeze(0).take(8)
+    blocks = original.freeze(0).take()
     short = [blocks[0][:3], *blocks[1:]]
     with pytest.raises(CheckpointError, match="the saved rows have types"):
         restored.load_rows(0, short)

@@ -13,11 +13,7 @@ from saves import rows, spec_of
 from border_cli.errors import CheckpointError
 from border_cli.replay_buffer.config import UniformConfig
 from border_cli.replay_buffer.uniform import UniformReplayBuffer
-from border_cli.run.checkpoint_files import (
-    CHUNK_NBYTES,
-    load_chunks,
-    write_chunks,
-)
+from border_cli.run.checkpoint_files import load_chunks, write_chunks
 from border_cli.run.manifest import Chunk, SavedRows
 
 
@@ -34,10 +30,9 @@ def filled(count: int, capacity: int = 100, *, images: bool = False) -> UniformR
 
 
 def written(
-    folder: Path, buffer: UniformReplayBuffer, first: int = 0, row_nbytes: int = 48
+    folder: Path, buffer: UniformReplayBuffer, first: int = 0, chunk_nbytes: int = 2**20
 ) -> SavedRows:
-    frozen = buffer.freeze(first)
-    frozen.row_nbytes = row_nbytes  # as if rows were so large
+    frozen = buffer.ring.freeze(first, chunk_nbytes=chunk_nbytes)
     told: list[int] = []
     chunks = write_chunks(folder, frozen, told.append)
     assert sum(told) == sum((folder / each.name).stat().st_size for each in chunks)
@@ -55,12 +50,12 @@ def loaded(
 
 @pytest.mark.parametrize("images", [False, True])
 @pytest.mark.parametrize("count", [1, 100, 130])
-@pytest.mark.parametrize("row_nbytes", [48, CHUNK_NBYTES // 7, CHUNK_NBYTES])
+@pytest.mark.parametrize("chunk_nbytes", [2**20, 400, 1])
 def test_rows_come_back_whatever_the_chunks(
-    tmp_path: Path, images: bool, count: int, row_nbytes: int
+    tmp_path: Path, images: bool, count: int, chunk_nbytes: int
 ) -> None:
     buffer = filled(count, images=images)
-    saved = written(tmp_path, buffer, row_nbytes=row_nbytes)
+    saved = written(tmp_path, buffer, chunk_nbytes=chunk_nbytes)
     target = loaded(tmp_path, saved, buffer, images=images)
     index = np.arange(len(buffer))
     assert target.rows(index).obs.tobytes() == buffer.rows(index).obs.tobytes()
@@ -78,8 +73,7 @@ def test_rows_of_a_chunk_that_were_overwritten_since_are_left_out(tmp_path: Path
 
 
 def test_rows_that_went_before_the_disk_took_them_are_a_failure(tmp_path: Path) -> None:
-    frozen = filled(100).freeze(0)
-    frozen.row_nbytes = CHUNK_NBYTES // 30
+    frozen = filled(100).ring.freeze(0, chunk_nbytes=1000)
     with pytest.raises(OSError, match="the disk is too slow: transitions were overwritten"):
         write_chunks(tmp_path, frozen, lambda _: frozen.release())
 

@@ -239,11 +239,9 @@ class NoRows:
     oldest: int
     first: int
     end: int
-    row_nbytes: int = 1
 
-    def take(self, count: int) -> list[NDArray[Any]] | None:
-        del count
-        return None
+    def take(self) -> list[NDArray[Any]] | None:
+        return [np.zeros(self.end - self.first)] if self.first < self.end else None
 
     def release(self) -> None:
         pass
