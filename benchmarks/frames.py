@@ -23,7 +23,7 @@ from benchmarks.table import emit
 from border_cli.core.spaces import BoxSpace, DiscreteSpace, EnvSpec
 from border_cli.core.types import Transitions
 from border_cli.replay_buffer.config import UniformConfig
-from border_cli.replay_buffer.frames import frame_ring_nbytes
+from border_cli.replay_buffer.frames import FrameRing
 from border_cli.replay_buffer.uniform import UniformReplayBuffer
 
 MILLION = 1_000_000
@@ -108,7 +108,7 @@ def measure(rows: int, stored: int, batch: int, repeats: int) -> dict[str, Any]:
         "batch": batch,
         "message_rows": len(message),
         "resident_gb_of_a_million": round(resident / 1e9, 3),
-        "counted_gb_of_a_million": round(frame_ring_nbytes(SPEC, MILLION) / 1e9, 3),
+        "counted_gb_of_a_million": round(FrameRing.row_nbytes(SPEC) * MILLION / 1e9, 3),
         **{f"{name}_us": round(each, 1) for name, each in medians.items()},
         "sample_ratio": round(medians["sample_frames"] / medians["sample_stacks"], 2),
         "push_ratio": round(medians["push_frames"] / medians["push_stacks"], 2),

@@ -64,13 +64,11 @@ class DatasetReplayBuffer(UniformReplayBuffer):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Raises `CheckpointError` where the data set is another one than it was."""
-        saved = state.get("dataset")
-        if not isinstance(saved, Mapping):
-            raise CheckpointError("the saved replay buffer has no data set")
+        saved = state["dataset"]
         for name, now in self._fingerprint.items():
-            if saved.get(name) != now:
+            if saved[name] != now:
                 raise CheckpointError(
                     f"data set {self._fingerprint['id']} is not the one the run was trained on: "
-                    f"{name} {now}, expected {saved.get(name)}"
+                    f"{name} {now}, expected {saved[name]}"
                 )
         super().load_state_dict(state)

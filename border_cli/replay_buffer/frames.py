@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from border_cli.core.rows import row_fields, sliced, storage_nbytes
+from border_cli.core.rows import sliced, storage_nbytes
 from border_cli.core.spaces import BoxSpace, EnvSpec
 from border_cli.core.types import Array, Batch, Transitions
-from border_cli.errors import CheckpointError, ConfigError
+from border_cli.errors import CheckpointError
 from border_cli.replay_buffer.frame_store import (
     MOST_AT_ONCE,
     SLOT_NBYTES,
@@ -30,17 +30,8 @@ from border_cli.replay_buffer.frame_store import (
 )
 from border_cli.replay_buffer.frozen_frames import STACKS, FrozenStacks, slot_columns
 from border_cli.replay_buffer.ring import Ring, RingState
-from border_cli.words import size
 
 STAYS = 2**62  # number of a row that is never overwritten
-
-
-def frame_ring_nbytes(spec: EnvSpec, capacity: int) -> int:
-    """Bytes that so many rows take, without allocating them: a frame for each and its slot, and
-    the frames of the margin."""
-    depth, nbytes = _frames_of(spec)
-    rows = storage_nbytes(_with_slots(spec), capacity)
-    return rows + reserved_frames(capacity, depth) * (nbytes + SLOT_NBYTES)
 
 
 def _frames_of(spec: EnvSpec) -> tuple[int, int]:
@@ -63,19 +54,12 @@ class FrameRing(Ring):
     def __init__(self, spec: EnvSpec, capacity: int, *, most_fixed: int = 0) -> None:
         assert isinstance(spec.observation, BoxSpace), "see `stores_frames`"
         super().__init__(_with_slots(spec), capacity, most_fixed=most_fixed)
-        self._stacks = spec
         self._shape = spec.observation.shape  # [k, H, W]
         depth, nbytes = _frames_of(spec)
         rows = most_fixed + capacity
-        try:
-            self._frames = FrameStore(
-                nbytes, reserved=reserved_frames(rows, depth), most=2 * depth * rows
-            )
-        except (MemoryError, ValueError, OverflowError) as error:
-            raise ConfigError(
-                f"replay_buffer.capacity must fit in memory: {rows} transitions of {spec.id} need "
-                f"{size(frame_ring_nbytes(spec, rows))}"
-            ) from error
+        self._frames = FrameStore(
+            nbytes, reserved=reserved_frames(rows, depth), most=2 * depth * rows
+        )
         self._at_once = max(1, MOST_AT_ONCE // (2 * depth))  # rows that are stored
         self._pushed = np.empty((self._at_once, 2, *self._shape), np.uint8)  # stacks
         self._inner: Batch | None = None  # the rows of the newest batch
@@ -215,12 +199,6 @@ class FrameRing(Ring):
             numbers = np.repeat(first + np.arange(len(column)), column.shape[1])
             self._frames.refer(column.ravel().astype(np.int64), numbers)
         return copies
-
-    def _column_types(self) -> dict[str, str]:
-        """Column types of whole stacks: a state says what rows are, and not how they are stored."""
-        return {
-            name: f"{dtype.str} {list(shape)}" for name, dtype, shape in row_fields(self._stacks)
-        }
 
 
 def _pieces(rows: Transitions, count: int) -> Iterator[Transitions]:

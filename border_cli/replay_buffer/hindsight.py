@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from border_cli.core.interfaces import GoalRewards
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Batch, State, Transitions
-from border_cli.errors import CheckpointError, RunFailed
+from border_cli.errors import RunFailed
 from border_cli.replay_buffer.config import HindsightConfig, Strategy
 from border_cli.replay_buffer.uniform import UniformReplayBuffer
 from border_cli.settings.run import ReplayBufferConfig
@@ -191,16 +191,9 @@ class HindsightReplayBuffer(UniformReplayBuffer):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        found = state.get("episode"), state.get("step")
-        size = state.get("size")
-        if not all(
-            isinstance(each, np.ndarray) and each.dtype == np.int64 and each.shape == (size,)
-            for each in found
-        ):
-            raise CheckpointError("the saved replay buffer has no episodes: it is no hindsight one")
         super().load_state_dict(state)
         self._episodes = StoredEpisodes(self.ring.capacity)
-        self._loaded = found  # type: ignore[assignment] # checked just now
+        self._loaded = state["episode"], state["step"]
 
     def _rows_restored(self) -> None:
         assert self._loaded is not None

@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Batch, State, Transitions
-from border_cli.errors import CheckpointError, NotFinite
+from border_cli.errors import NotFinite
 from border_cli.replay_buffer.config import Normalize, PrioritizedConfig
-from border_cli.replay_buffer.ring import whole_number
 from border_cli.replay_buffer.sum_tree import MinTree, SumTree
 from border_cli.replay_buffer.uniform import RingReplayBuffer, stores_frames
 from border_cli.settings.run import ReplayBufferConfig
@@ -137,18 +136,10 @@ class PrioritizedReplayBuffer(RingReplayBuffer):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        priorities, max_priority = state.get("priorities"), state.get("max_priority")
-        size, updates = whole_number(state, "size"), whole_number(state, "updates")
-        if not isinstance(priorities, np.ndarray) or not _are_priorities(priorities, size):
-            raise CheckpointError(f"the saved replay buffer must have {size} priorities above 0")
-        if not isinstance(max_priority, float) or not 0 < max_priority < math.inf:
-            raise CheckpointError(
-                f"max_priority of the saved replay buffer is invalid: {max_priority}"
-            )
         super().load_state_dict(state)
-        self.updates, self.max_priority = updates, max_priority
+        self.updates, self.max_priority = state["updates"], state["max_priority"]
         self._set_all_priorities(np.empty(0))
-        self._loaded = priorities
+        self._loaded = state["priorities"]
 
     def _rows_restored(self) -> None:
         self._set_all_priorities(self._loaded)
@@ -159,8 +150,3 @@ class PrioritizedReplayBuffer(RingReplayBuffer):
         self._sums.load(priorities)
         if self._minima:
             self._minima.load(priorities)
-
-
-def _are_priorities(array: NDArray[Any], size: int) -> bool:
-    fits = array.shape == (size,) and array.dtype == np.float64
-    return fits and bool(np.all((array > 0) & np.isfinite(array)))

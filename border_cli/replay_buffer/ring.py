@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,64 +11,18 @@ from numpy.typing import NDArray
 
 from border_cli.core.rows import Rows, columns_of, row_fields, storage_nbytes
 from border_cli.core.spaces import EnvSpec
-from border_cli.core.types import Batch, State, Transitions
-from border_cli.errors import CheckpointError, ConfigError, RunFailed
+from border_cli.core.types import Batch, Transitions
+from border_cli.errors import CheckpointError, RunFailed
 from border_cli.replay_buffer.frozen_rows import CHUNK_NBYTES, FrozenSlots, rows_as_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RingState:
-    """Which rows a ring holds and where, without the rows; and their form."""
+    """Which rows a ring holds and where, without the rows."""
 
     rows_pushed: int
     position: int  # where the next row goes
     size: int  # rows stored
-    capacity: int
-    columns: dict[str, str]  # name: type and shape of a row
-
-    def state_dict(self) -> State:
-        """For a checkpoint."""
-        return asdict(self)
-
-    def require(self, *, capacity: int, columns: dict[str, str]) -> None:
-        """Raises `CheckpointError` naming what is different."""
-        if self.capacity != capacity:
-            raise CheckpointError(
-                f"the saved replay buffer has capacity {self.capacity}, expected {capacity}"
-            )
-        for name in [*self.columns, *columns]:
-            saved, ours = self.columns.get(name, "missing"), columns.get(name, "missing")
-            if saved != ours:
-                raise CheckpointError(
-                    f"column {name} of the saved replay buffer is {saved}, expected {ours}"
-                )
-
-
-def ring_state(state: Mapping[str, Any]) -> RingState:
-    """From a checkpoint; raises `CheckpointError` where it is none."""
-    names = ("rows_pushed", "position", "size", "capacity")
-    numbers = {name: whole_number(state, name) for name in names}
-    columns = state.get("columns")
-    if not isinstance(columns, dict):
-        raise CheckpointError("the saved replay buffer does not list its columns")
-    ring = RingState(columns={str(name): str(form) for name, form in columns.items()}, **numbers)
-    full = ring.size == ring.capacity
-    if ring.size > min(ring.capacity, ring.rows_pushed) or (
-        ring.position >= ring.capacity if full else ring.position != ring.size
-    ):
-        raise CheckpointError(
-            f"the saved replay buffer is inconsistent: it holds {ring.size} of {ring.rows_pushed} "
-            f"rows, and the next goes to slot {ring.position} of {ring.capacity}"
-        )
-    return ring
-
-
-def whole_number(state: Mapping[str, Any], name: str) -> int:
-    """A number of at least 0 of a saved replay buffer."""
-    value = state.get(name)
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise CheckpointError(f"{name} of the saved replay buffer must be a count, got {value!r}")
-    return value
 
 
 class _ReusedBatch:
@@ -100,14 +54,7 @@ class Ring:
         self._frozen: FrozenSlots | None = None
         self._awaited: RingState | None = None  # of a resumed run, until its rows are restored
         self._restored = 0  # rows of it before this number are
-        try:
-            self._all = Rows.empty(spec, most_fixed + capacity)
-        except (MemoryError, ValueError, OverflowError) as error:  # the last two: past addressing
-            needed = storage_nbytes(spec, most_fixed + capacity) / 2**30
-            raise ConfigError(
-                f"replay_buffer.capacity must fit in memory: {most_fixed + capacity} transitions "
-                f"of {spec.id} need {needed:,.1f} GiB"
-            ) from error
+        self._all = Rows.empty(spec, most_fixed + capacity)
         self._rows = self._behind_fixed()
         self._reused = _ReusedBatch(spec, 0)
 
@@ -250,20 +197,10 @@ class Ring:
     @property
     def state(self) -> RingState:
         """Which rows are stored, and where."""
-        return RingState(
-            rows_pushed=self.pushed,
-            position=self.position,
-            size=self.size,
-            capacity=self.capacity,
-            columns=self._column_types(),
-        )
+        return RingState(rows_pushed=self.pushed, position=self.position, size=self.size)
 
     def restore(self, state: RingState) -> None:
-        """Empties the ring; numbers continue from there, and `restore_rows` restores the rows.
-
-        Raises `CheckpointError` where the state is that of a ring of another form.
-        """
-        state.require(capacity=self.capacity, columns=self._column_types())
+        """Empties the ring; numbers continue from there, and `restore_rows` restores the rows."""
         if self._frozen:
             self._frozen.release()
         self._frozen = None
@@ -300,9 +237,3 @@ class Ring:
             raise CheckpointError(
                 f"the saved rows have types {saved}, but {self._spec.id} has {ours}"
             )
-
-    def _column_types(self) -> dict[str, str]:
-        return {
-            name: f"{column.dtype.str} {list(column.shape[1:])}"
-            for name, column in self._rows.columns.items()
-        }

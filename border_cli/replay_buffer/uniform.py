@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict, fields
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,9 @@ from border_cli.core.interfaces import FrozenRows, ReplayBuffer
 from border_cli.core.seeding import restore_generator
 from border_cli.core.spaces import BoxSpace, EnvSpec, Space
 from border_cli.core.types import Batch, State, Transitions
-from border_cli.errors import CheckpointError, ConfigError
+from border_cli.errors import ConfigError
 from border_cli.replay_buffer.config import RingConfig
-from border_cli.replay_buffer.ring import Ring, ring_state
+from border_cli.replay_buffer.ring import Ring, RingState
 from border_cli.settings.run import ReplayBufferConfig
 
 BLOCK = 32  # batches whose chances are drawn at once: one call of the generator for all
@@ -105,14 +106,12 @@ class RingReplayBuffer(ReplayBuffer):
         return self.ring.freeze(first)
 
     def state_dict(self) -> State:
-        return {**self.ring.state.state_dict(), "generator": self._rng.bit_generator.state}
+        return {**asdict(self.ring.state), "generator": self._rng.bit_generator.state}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        generator = state.get("generator")
-        if not isinstance(generator, Mapping):
-            raise CheckpointError("the saved replay buffer has no random generator")
-        self.ring.restore(ring_state(state))
-        restore_generator(self._rng, generator)
+        numbers = {each.name: state[each.name] for each in fields(RingState)}
+        self.ring.restore(RingState(**numbers))
+        restore_generator(self._rng, state["generator"])
 
     def load_rows(self, first: int, chunk: list[NDArray[Any]]) -> None:
         if self.ring.restore_rows(first, chunk):
@@ -172,9 +171,7 @@ class UniformReplayBuffer(RingReplayBuffer):
         return {**super().state_dict(), "chances": chances}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        chances = state.get("chances")
-        if not isinstance(chances, np.ndarray) or chances.dtype != np.float64 or chances.ndim != 2:
-            raise CheckpointError("the saved replay buffer is not a uniform one")
         super().load_state_dict(state)
+        chances = state["chances"]
         self._chances = iter(chances)
         self._index = np.empty(chances.shape[1], np.int64)

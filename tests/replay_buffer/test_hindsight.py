@@ -14,7 +14,7 @@ from border_cli.core.interfaces import GoalRewards
 from border_cli.core.rows import concatenate
 from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, EnvSpec
 from border_cli.core.types import Step, Transitions
-from border_cli.errors import CheckpointError, RunFailed
+from border_cli.errors import RunFailed
 from border_cli.replay_buffer.config import HindsightConfig, Strategy
 from border_cli.replay_buffer.hindsight import HindsightReplayBuffer
 from border_cli.step_processor.config import NStepConfig
@@ -302,11 +302,3 @@ def test_a_restored_buffer_draws_the_same_goals_and_goes_on_with_open_episodes(
         for name in ("reward", "discount", "index", "action"):
             np.testing.assert_array_equal(getattr(mine, name), getattr(its, name))
         np.testing.assert_array_equal(mine.obs["desired_goal"], its.obs["desired_goal"])
-
-
-def test_a_state_that_is_no_hindsight_buffers_is_refused() -> None:
-    buffer = buffer_of()
-    push(buffer, [(0, 0, False)])
-    state = buffer.state_dict()
-    with pytest.raises(CheckpointError, match="no episodes: it is no hindsight one"):
-        buffer_of().load_state_dict({**state, "episode": state["episode"][:0]})

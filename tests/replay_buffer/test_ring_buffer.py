@@ -133,58 +133,6 @@ def test_without_its_rows_it_is_empty_and_goes_on_counting(spec, make_rows, kind
         assert restored.updates > 1  # beta goes on too
 
 
-def test_another_capacity_is_named(spec):
-    with pytest.raises(CheckpointError, match="replay buffer has capacity 8, expected 9"):
-        buffer_of("uniform", spec, 9).load_state_dict(buffer_of("uniform", spec, 8).state_dict())
-
-
-def test_another_form_of_rows_is_named(spec, image_spec, dict_spec):
-    state = buffer_of("batch", spec, 8).state_dict()
-    with pytest.raises(
-        CheckpointError, match=r"column obs of .* is <f4 \[4\], expected \|u1 \[40, 40, 1\]"
-    ):
-        buffer_of("batch", image_spec, 8).load_state_dict(state)
-    with pytest.raises(CheckpointError, match=r"column obs of .* <f4 \[4\], expected missing"):
-        buffer_of("batch", dict_spec, 8).load_state_dict(state)
-
-
-def test_a_state_of_the_other_kind_is_refused(spec):
-    uniform, prioritized = buffer_of("uniform", spec, 8), buffer_of("batch", spec, 8)
-    with pytest.raises(CheckpointError, match="is not a uniform one"):
-        uniform.load_state_dict(prioritized.state_dict())
-    with pytest.raises(
-        CheckpointError, match="updates of the saved replay buffer must be a count, got None"
-    ):
-        prioritized.load_state_dict(uniform.state_dict())
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"rows_pushed": -1}, "rows_pushed of the saved replay buffer must be a count, got -1"),
-        ({"rows_pushed": True}, "rows_pushed .* must be a count, got True"),
-        ({"position": None}, "position .* must be a count, got None"),
-        ({"size": 9}, "must have 9 priorities"),
-        ({"position": 8}, "it holds 8 of 11 rows, and the next goes to slot 8 of 8"),
-        ({"rows_pushed": 7}, "it holds 8 of 7 rows"),
-        ({"columns": [1]}, "does not list its columns"),
-        ({"generator": None}, "has no random generator"),
-        ({"generator": {"bit_generator": "MT19937"}}, "state of a generator is invalid"),
-        ({"priorities": np.zeros(8)}, "must have 8 priorities above 0"),
-        ({"priorities": np.full(8, np.nan)}, "must have 8 priorities above 0"),
-        ({"priorities": np.ones(8, np.float32)}, "must have 8 priorities above 0"),
-        ({"priorities": None}, "must have 8 priorities above 0"),
-        ({"max_priority": float("inf")}, "max_priority of the saved replay buffer is invalid: inf"),
-        ({"updates": -1}, "updates .* must be a count, got -1"),
-    ],
-)
-def test_a_state_that_cannot_be_is_refused(spec, make_rows, change, message):
-    original = buffer_of("batch", spec, 8)
-    original.push(make_rows(spec, 0, 11))
-    with pytest.raises(CheckpointError, match=message):
-        buffer_of("batch", spec, 8).load_state_dict({**original.state_dict(), **change})
-
-
 def test_rows_that_are_not_the_next_ones_are_refused(spec, make_rows):
     original, restored = buffer_of("uniform", spec, 8), buffer_of("uniform", spec, 8)
     original.push(make_rows(spec, 0, 11))
