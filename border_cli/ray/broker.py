@@ -41,7 +41,6 @@ from border_cli.ray.channel import (
 )
 from border_cli.ray.config import RayConfig
 from border_cli.ray.connection import ClusterSettings, connect
-from border_cli.ray.head import HeadWatch
 from border_cli.ray.leases import Leases, LeaseSettings, Times
 from border_cli.ray.nodes import Needs, check_nodes, options_of
 from border_cli.ray.remote import import_path, log_what_is_printed
@@ -91,11 +90,6 @@ def run(recipe: BrokerRecipe, pipe: Pipe) -> None:
     clock = MonotonicClock()
     with connect(recipe.cluster) as cluster:
         room = check_nodes(cluster, recipe.needs)
-
-        def on_gone(why: str) -> None:  # in a thread: calls of Ray's may not return then
-            pipe.send(ENDED, RunFailed(f"the head node of the Ray cluster is gone: {why}"))
-
-        watch = HeadWatch(cluster.address, on_gone)
         broker = Broker(recipe, _transport(recipe), clock, room=room)
         pipe.send(JOINED, cluster.join)
         pipe.send(READY)
@@ -103,8 +97,6 @@ def run(recipe: BrokerRecipe, pipe: Pipe) -> None:
             broker.run()
         except RunFailed as error:
             pipe.send(ENDED, error)  # before the cluster is left, which may take its time
-        finally:
-            watch.stop()
 
 
 def _transport(recipe: BrokerRecipe) -> Transport:

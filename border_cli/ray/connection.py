@@ -2,7 +2,7 @@
 
 Ray is imported by functions of this room that child processes alone call (`border_cli/system/`),
 once its environment is set; never in the learner's: its threads take the interpreter's lock, and it
-ends its process 60 s after a head node is gone. What cannot work raises `ClusterRefused`, which the
+ends its process once a head node is gone. What cannot work raises `ClusterRefused`, which the
 child hands to its parent.
 """
 
@@ -37,6 +37,9 @@ START_S = 60.0  # for the start of a Ray of our own, on a slow disk
 
 _FOR_ALL = {
     "RAY_USAGE_STATS_ENABLED": "0",
+    # Seconds without the head node before Ray ends the process, or refuses the next call.
+    "RAY_gcs_rpc_server_reconnect_timeout_s": "6",
+    "RAY_CLIENT_RECONNECT_GRACE_PERIOD": "6",
     "RAY_NUM_REDIS_GET_RETRIES": "3",  # once a second; otherwise 20 before it reports a failure
     "RAY_BACKEND_LOG_LEVEL": "error",
 }

@@ -77,6 +77,7 @@ class LeasedActor:
     due_s: float = 0.0  # when it starts again
     version: int = 0  # of its weights
     size: float = 1.0  # samples of its next lease
+    last_call: int = 0  # number of its newest lease
     received: int = 0  # samples
     idle_since_s: float = 0.0
     leases: deque[Lease] = field(default_factory=deque)
@@ -142,7 +143,6 @@ class Leases:
         self.reserved = 0  # samples of all leases
         self.space = 0  # for samples that arrive
         self.lacks_space = False  # for another lease
-        self._ready: list[dict[int, None]] = [{} for _ in range(settings.max_in_flight)]
         self._permitted = 0.0  # samples in all
         self._last = self._urgent = False
         self._numbers = 0
@@ -221,7 +221,6 @@ class Leases:
             return
         self._enter(actor, Stage.ACTING, now_s)
         actor.idle_since_s = now_s
-        self._ready[0][actor.actor_id] = None
         if self._closing:
             self._end_acting(actor, now_s)
 
@@ -238,7 +237,6 @@ class Leases:
         """The first of its leases has returned."""
         answer = lease.answer
         assert answer is not None
-        self._forget_ready(actor)
         actor.leases.popleft()
         self.reserved -= lease.samples
         self.received += answer.rows
@@ -257,7 +255,6 @@ class Leases:
             self._failed(actor, answer.failure, now_s)
             return
         self._resize(actor, lease, answer)
-        self._remember_ready(actor)
 
     def _times(self, actor: LeasedActor, lease: Lease, answer: Answer, now_s: float) -> Times:
         return Times(
@@ -324,21 +321,25 @@ class Leases:
         self._permitted, self._last, self._urgent = samples, last, urgent
 
     def _issue(self, now_s: float) -> None:
-        """Divides what is free among those that can take a call, the idle ones first.
+        """Divides what is free among those that can take a call, the idle ones first, and of these
+        the ones that were called longest ago.
 
         Fewer than `paced_samples` are not worth a call, unless no more will come, or the learner
         waits and nothing is on its way to it.
         """
         scarce = self._last or (self._urgent and not self.reserved)
-        for number, ready in enumerate(self._ready):
-            for waiting, actor_id in zip(range(len(ready), 0, -1), list(ready), strict=True):
-                samples = self._size(self.actors[actor_id], waiting, scarce)
+        for in_flight in range(self._settings.max_in_flight):
+            ready = [
+                each
+                for each in self.actors
+                if each.stage == Stage.ACTING and len(each.leases) == in_flight
+            ]
+            ready.sort(key=lambda each: each.last_call)
+            for waiting, actor in zip(range(len(ready), 0, -1), ready, strict=True):
+                samples = self._size(actor, waiting, scarce)
                 if samples <= 0:
                     return
-                del ready[actor_id]
-                self._call(self.actors[actor_id], samples, now_s)
-                if number + 1 < len(self._ready):
-                    self._ready[number + 1][actor_id] = None
+                self._call(actor, samples, now_s)
 
     def _size(self, actor: LeasedActor, waiting: int, scarce: bool) -> int:
         """Samples of its next lease; 0 where too few are free."""
@@ -357,7 +358,7 @@ class Leases:
     def _call(self, actor: LeasedActor, samples: int, now_s: float) -> None:
         self._numbers += 1
         version = None if actor.version == self.version else self.version
-        actor.version = self.version
+        actor.version, actor.last_call = self.version, self._numbers
         actor.leases.append(Lease(self._numbers, samples, now_s, now_s))
         self.reserved += samples
         self._transport.call(actor.actor_id, self._numbers, samples, version)
@@ -396,14 +397,12 @@ class Leases:
 
     def _give_up_leases(self, actor: LeasedActor) -> None:
         """They return to the permission; the first may have been made and is counted as lost."""
-        self._forget_ready(actor)
         if actor.leases:
             self._on_lost(actor.actor_id, actor.leases[0].samples)
         self.reserved -= sum(lease.samples for lease in actor.leases)
         actor.leases.clear()
 
     def _end_acting(self, actor: LeasedActor, now_s: float) -> None:
-        self._forget_ready(actor)
         self._enter(actor, Stage.CLOSING, now_s)
         self._transport.close(actor.actor_id)
 
@@ -414,11 +413,3 @@ class Leases:
     def _enter(self, actor: LeasedActor, stage: Stage, now_s: float) -> None:
         self.acting += (stage == Stage.ACTING) - (actor.stage == Stage.ACTING)
         actor.stage, actor.since_s = stage, now_s
-
-    def _remember_ready(self, actor: LeasedActor) -> None:
-        if len(actor.leases) < len(self._ready):
-            self._ready[len(actor.leases)][actor.actor_id] = None
-
-    def _forget_ready(self, actor: LeasedActor) -> None:
-        if len(actor.leases) < len(self._ready):
-            self._ready[len(actor.leases)].pop(actor.actor_id, None)

@@ -45,7 +45,7 @@ from border_cli.ray.channel import (
     BrokerChannel,
 )
 from border_cli.ray.config import RayConfig
-from border_cli.ray.connection import ClusterSettings, refuse_without_ray
+from border_cli.ray.connection import ClusterSettings, refuse_without_ray, unanswered
 from border_cli.ray.nodes import Needs
 from border_cli.ray.travel import modules_of_recipe, travelling
 from border_cli.settings.run import AUTO, StartMethod
@@ -369,8 +369,10 @@ class _Listener:
             self.crash = child.refusal
         if self.crash is None and not self.closing:
             reason = why or "its process exited unexpectedly"
+            gone = self.joined is not None and unanswered(self.joined.address, LOOK_AGAIN_S)
+            what = "the head node of the Ray cluster is gone" if gone else "the Ray broker failed"
             self.crash = RunFailed(
-                f"the Ray broker failed: {reason.strip().rpartition(chr(10))[2]}", f"\n{reason}"
+                f"{what}: {gone or reason.strip().rpartition(chr(10))[2]}", f"\n{reason}"
             )
         self._news.set()
         self._learner_pipe.wake()
