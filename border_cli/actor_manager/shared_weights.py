@@ -89,8 +89,6 @@ class SharedWeightSlot:
 
     def publish(self, snapshot: Snapshot) -> None:
         """Copies it in and makes it the newest."""
-        if not self._places:
-            return
         version = self._newest[0] + 1
         words, arrays = self._places[version % 2]
         words[WRITING] = version
@@ -129,9 +127,7 @@ class SharedWeightSlot:
         return snapshot if words[WRITING] == version else None
 
     def close(self) -> None:
-        """Releases its memory; what is published from now on is dropped."""
-        self._names, self._places = [], []
-        self._newest = integers(np.zeros(1, np.int64))
+        """Gives the memory up, which goes with this object."""
         self._shared.close()
 
     def __getstate__(self) -> dict[str, Any]:

@@ -74,13 +74,7 @@ class BrokerChannel:
         self.seconds, self.network = floats(seconds), floats(network)
 
     def close(self) -> None:
-        """Releases its memory and its pipes; its counters can still be read."""
-        self.learner, self.broker, self.actors = (
-            integers(np.array(each)) for each in (self.learner, self.broker, self.actors)
-        )
-        self.permitted, self.seconds, self.network = (
-            floats(np.array(each)) for each in (self.permitted, self.seconds, self.network)
-        )
+        """Gives up its memory and its pipes; its counters can still be read."""
         self.ring.close()
         self.pipe.close()
         self.learner_pipe.close()
