@@ -23,7 +23,6 @@ from border_cli.errors import RunFailed
 from border_cli.ray.calls import Transport
 from border_cli.ray.channel import (
     ACTING,
-    ACTOR_WORDS,
     BEATS,
     CLOSING,
     DRAINED,
@@ -224,15 +223,15 @@ class Broker:
     def _show(self) -> None:
         """How the actors stand."""
         for actor in self.leases.actors:
-            at = ACTOR_WORDS * actor.actor_id
-            self._channel.actors[at + RESTARTS] = actor.restarts.made
-            self._channel.actors[at + INCARNATIONS] = actor.incarnation + 1
+            words = self._channel.actors[actor.actor_id]
+            words[RESTARTS] = actor.restarts.made
+            words[INCARNATIONS] = actor.incarnation + 1
         self._channel.broker[ACTING] = self.leases.acting
 
     def _deliver(self, actor_id: int, answer: Answer, times: Times) -> None:
-        words, at = self._channel.actors, ACTOR_WORDS * actor_id
-        words[at + SURPLUS] += answer.env_steps - answer.rows
-        words[at + ROWS] += answer.rows
+        words = self._channel.actors[actor_id]
+        words[SURPLUS] += answer.env_steps - answer.rows
+        words[ROWS] += answer.rows
         if answer.message is not None:
             self._pending.append(answer.message)
         self._account(actor_id, answer, times)
@@ -241,15 +240,15 @@ class Broker:
 
     def _account(self, actor_id: int, answer: Answer, times: Times) -> None:
         """Where the time of the call went."""
-        network, seconds = self._channel.network, self._channel.seconds
+        network, seconds = self._channel.network, self._channel.seconds[actor_id]
         for number, spent_s in enumerate((times.call_s, times.transfer_s, times.queue_s)):
             network[number] += spent_s
-        first, past = len(ACTOR_SECTIONS) * actor_id, self._past_seconds[actor_id]
+        past = self._past_seconds[actor_id]
         for section, spent_s in enumerate(answer.seconds):
-            seconds[first + section] += max(0.0, spent_s - past[section])
+            seconds[section] += max(0.0, spent_s - past[section])
             past[section] = spent_s
-        seconds[first + SEND] += times.transfer_s
-        seconds[first + BLOCKED] += times.blocked_s
+        seconds[SEND] += times.transfer_s
+        seconds[BLOCKED] += times.blocked_s
 
     def _lose(self, actor_id: int, samples: int) -> None:
-        self._channel.actors[ACTOR_WORDS * actor_id + LOST] += samples
+        self._channel.actors[actor_id][LOST] += samples

@@ -59,9 +59,9 @@ class BrokerChannel:
             more=[
                 (whole, (LEARNER_WORDS,)),
                 (whole, (BROKER_WORDS,)),
-                (whole, (num_actors * ACTOR_WORDS,)),
+                (whole, (num_actors, ACTOR_WORDS)),
                 (real, (1,)),
-                (real, (num_actors * len(ACTOR_SECTIONS),)),
+                (real, (num_actors, len(ACTOR_SECTIONS))),
                 (real, (len(NETWORK),)),
             ],
         )
@@ -69,9 +69,11 @@ class BrokerChannel:
 
     def _map(self) -> None:
         learner, broker, actors, permitted, seconds, network = self.ring.more
-        self.learner, self.broker, self.actors = map(integers, (learner, broker, actors))
+        self.learner, self.broker = integers(learner), integers(broker)
+        self.actors = [integers(each) for each in actors]  # by actor id
         self.permitted = floats(permitted)  # [0]: samples in all
-        self.seconds, self.network = floats(seconds), floats(network)
+        self.seconds = [floats(each) for each in seconds]  # by actor id
+        self.network = floats(network)
 
     def close(self) -> None:
         """Gives up its memory and its pipes; its counters can still be read."""

@@ -27,7 +27,6 @@ from border_cli.errors import RunFailed
 from border_cli.ray.broker import ENDED, JOINED, BrokerRecipe, run
 from border_cli.ray.channel import (
     ACTING,
-    ACTOR_WORDS,
     BEATS,
     CLOSING,
     DRAINED,
@@ -280,7 +279,7 @@ class RayActorManager(ActorManager):
         """One actor for a checkpoint: what arrived and was not received is lost."""
         counted, arrived = self._counted(record.actor_id)
         waiting = max(0, arrived - counted.samples)
-        begun = self._channel.actors[ACTOR_WORDS * record.actor_id + INCARNATIONS]
+        begun = self._channel.actors[record.actor_id][INCARNATIONS]
         return record.saved(replace(counted, lost_samples=counted.lost_samples + waiting), begun)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -298,16 +297,15 @@ class RayActorManager(ActorManager):
         Its env steps follow from the samples that arrived and were lost, each read once: so all
         are of one moment, whatever the broker writes meanwhile.
         """
-        channel, at, first = self._channel, ACTOR_WORDS * actor_id, len(ACTOR_SECTIONS) * actor_id
-        arrived, lost = channel.actors[at + ROWS], channel.actors[at + LOST]
-        seconds = channel.seconds[first : first + len(ACTOR_SECTIONS)]
+        words = self._channel.actors[actor_id]
+        arrived, lost = words[ROWS], words[LOST]
         stats = ActorStats(
             actor_id=actor_id,
-            env_steps=arrived + lost + channel.actors[at + SURPLUS],
+            env_steps=arrived + lost + words[SURPLUS],
             samples=self._reader.rows[actor_id],
-            restarts=channel.actors[at + RESTARTS],
+            restarts=words[RESTARTS],
             lost_samples=lost,
-            seconds=dict(zip(ACTOR_SECTIONS, seconds, strict=True)),
+            seconds=dict(zip(ACTOR_SECTIONS, self._channel.seconds[actor_id], strict=True)),
         )
         return stats, arrived
 

@@ -23,7 +23,6 @@ from border_cli.core.types import Experience
 from border_cli.ray.broker import Broker, BrokerRecipe
 from border_cli.ray.calls import Kind, Report, Transport
 from border_cli.ray.channel import (
-    ACTOR_WORDS,
     CLOSING,
     DRAINED,
     GRANTED,
@@ -140,7 +139,7 @@ class Brokered:
         return arrived
 
     def words(self, word: int) -> list[int]:
-        return list(self.channel.actors[word::ACTOR_WORDS])
+        return [words[word] for words in self.channel.actors]
 
 
 @pytest.fixture(autouse=True)
@@ -215,7 +214,7 @@ class Watched:
 def test_a_state_taken_between_any_two_words_has_no_step_without_a_sample() -> None:
     run = Brokered(num_actors=1)
     manager = Built("ray", num_actors=1).manager
-    words = run.channel.actors
+    [words] = run.channel.actors
     manager._channel, manager._reader = run.channel, run.reader
     seen: list[tuple[int, int, int]] = []
 
@@ -223,7 +222,7 @@ def test_a_state_taken_between_any_two_words_has_no_step_without_a_sample() -> N
         (actor,) = manager.state_dict()["actors"]
         seen.append((actor["env_steps"], actor["samples"], actor["lost_samples"]))
 
-    run.channel.actors = Watched(words, look)
+    run.channel.actors = [Watched(words, look)]
     run.weights.publish(snapshot())
     run.permit(200)
     run.step(4)
