@@ -124,7 +124,12 @@ def _run_several(
     expect(max(timeouts, default=STALL_TIMEOUT_S))
     if plan.config.dry_run or any(job.config.dry_run for job in plan.jobs):
         from border_cli.cli.dry_run import show
+        from border_cli.sweep.skipping import dry_built
 
+        if plan.terms.skip_invalid:
+            plan, _ = dry_built(plan)
+        for each in plan.skipped:
+            say(f"job {each.number} ({' '.join(each.overrides)}) is skipped: {each.reason}")
         show(plan.jobs)
     elif run_job is not None:
         for job in plan.jobs:

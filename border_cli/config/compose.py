@@ -282,19 +282,34 @@ class Composer:
                 made = compose_files(files, self.config_name, typed, imports, mode)
                 return _terms(made, files)
 
-    def jobs(self, batch: Sequence[Sequence[str]], terms: SweepTerms, first: int = 0) -> list[Job]:
+    def jobs(
+        self,
+        batch: Sequence[Sequence[str]],
+        terms: SweepTerms,
+        first: int = 0,
+        refused: dict[int, ConfigError] | None = None,
+    ) -> list[Job]:
         """The jobs of a sweep, checked, numbered from `first`.
 
-        Those that differ in plain values alone share one composition, to which the values are
+        Where there is a `refused`, it takes the refusals by the jobs' numbers, and the other jobs
+        are returned; else the first one raises.
+
+        Jobs that differ in plain values alone share one composition, to which the values are
         applied by Hydra's rules. One that is refused this way is composed alone, so that its
         refusal is the usual one.
         """
         shared: dict[tuple[str, ...], Composition | None] = {}
+        of_hydra, jobs = as_typed(terms.config.hydra.overrides.hydra), []
         with self.opened() as files:
-            return [
-                self._one_of(files, overrides, number, terms.root, shared)
-                for number, overrides in enumerate(batch, first)
-            ]
+            for number, overrides in enumerate(batch, first):
+                typed = [*of_hydra, *overrides]
+                try:
+                    jobs.append(self._one_of(files, typed, number, terms.root, shared))
+                except ConfigError as error:
+                    if refused is None:
+                        raise
+                    refused[number] = error
+        return jobs
 
     def _one_of(
         self,
@@ -325,11 +340,11 @@ def _terms(made: Composition, files: Files) -> SweepTerms:
     if hydra.sweeper.get("_target_") == BASIC_SWEEPER:
         params = [f"{key}={value}" for key, value in (hydra.sweeper.params or {}).items()]
         parser = OverridesParser.create(config_loader=files.loader)
-        found = grid(parser.parse_overrides([*params, *task]))
-        jobs = [[*as_typed(hydra.overrides.hydra), *each] for each in found]
+        jobs = grid(parser.parse_overrides([*params, *task]))
     settings: Any = OmegaConf.to_container(hydra.launcher, resolve=True)
     return SweepTerms(
         jobs=jobs,
+        skip_invalid=OmegaConf.select(made.config, "sweep.skip_invalid") is True,
         fixed=[each for each in task if not is_sweep(each)],
         launcher=str(hydra.runtime.choices.get(LAUNCHER)),
         launcher_settings={str(key): value for key, value in settings.items()},

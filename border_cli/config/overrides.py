@@ -23,7 +23,10 @@ from border_cli.words import unknown
 
 OPTIONAL_GROUPS = (TUNED, "experiment")
 TRUST = "trust"  # see `without_trust`
-ONE_PER_COMMAND = ("run_dir", "resume", "imports", "quiet", "dry_run")
+ONE_PER_COMMAND = (
+    *("run_dir", "resume", "imports", "quiet", "dry_run", "statistics"),
+    *("sweep.on_error", "sweep.skip_invalid"),
+)
 
 
 def parsed(texts: Sequence[str]) -> list[Override]:

@@ -25,6 +25,7 @@ class SweepTerms:
     """How the jobs of a sweep come about and are run."""
 
     jobs: list[list[str]] | None  # the overrides of each; None: its sweeper invents them
+    skip_invalid: bool  # leaves out jobs that are refused
     fixed: list[str]  # overrides of every job
     launcher: str  # the choice, such as joblib
     launcher_settings: dict[str, Any]

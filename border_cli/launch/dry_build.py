@@ -42,28 +42,38 @@ from border_cli.system.machine import memory_for
 Tried: TypeAlias = list[tuple[EnvConfig, EnvSpec]]
 
 
-def needs_of(jobs: Sequence[Job]) -> list[Needs]:
+def needs_of(jobs: Sequence[Job], refused: dict[int, ConfigError] | None = None) -> list[Needs]:
     """Memory that jobs need, counted from dry builds, in which components refuse what only they can
     judge; jobs with the same components share one.
 
-    A job of a sweep whose environment fails as it is tried fails by itself: it needs nothing.
+    Where there is a `refused`, it takes the refusals of a sweep by the jobs' numbers; else the
+    first one raises. A job whose environment fails as it is tried fails by itself, and needs
+    nothing.
     """
     made: dict[str, Needs | None] = {}
     known: Tried = []
     for job in jobs:
-        effective = effective_settings(job.config)
-        like = _built_from(effective)
-        if like in made:
-            continue
         try:
-            spec, agent = dry_build(effective, known)
-        except ProbeFailed:
-            if job.number is None:
+            effective = effective_settings(job.config)
+            like = _built_from(effective)
+            if like not in made:
+                made[like] = _needs(job, effective, known)
+        except ConfigError as error:
+            if refused is None or job.number is None:
                 raise
-            made[like] = None
-        else:
-            made[like] = training_needs(effective, spec, agent, job_name(job))
+            refused[job.number] = error
     return [each for each in made.values() if each is not None]
+
+
+def _needs(job: Job, effective: EffectiveSettings, known: Tried) -> Needs | None:
+    """Memory of one job; None for one of a sweep whose environment fails as it is tried."""
+    try:
+        spec, agent = dry_build(effective, known)
+    except ProbeFailed:
+        if job.number is None:
+            raise
+        return None
+    return training_needs(effective, spec, agent, job_name(job))
 
 
 def _built_from(effective: EffectiveSettings) -> str:

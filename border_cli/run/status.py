@@ -41,6 +41,7 @@ PACKAGES = (
     "rich",
 )
 LOST, NOT_STARTED = "lost", "not started"  # has begun or not, without a record
+SKIPPED = "skipped"  # a job of a sweep that leaves out what is refused
 KILLED = "its process was killed, or its machine went down"
 
 
@@ -181,8 +182,8 @@ LASTING = (
 class RunRecord:
     """The document `run.json` of one attempt of a run; rewritten whole at every change.
 
-    `status` is running, done, failed or interrupted, and by `read_run` also killed. Owned by the
-    thread that runs the command, within a `RunLock`. Before `begin` nothing is written: the
+    `status` is running, done, failed, interrupted or skipped, and by `read_run` also killed. Owned
+    by the thread that runs the command, within a `RunLock`. Before `begin` nothing is written: the
     document of the attempt before is still true. A full disk is reported; `add`, `saved` and `end`
     raise `RunDeleted`.
     """
@@ -283,14 +284,16 @@ class RunRecord:
         write_json(self._run_dir / RUN_JSON, self.content)
 
 
-def record_not_begun(run_dir: Path, *, command: list[str], reason: str) -> None:
+def record_not_begun(
+    run_dir: Path, *, command: list[str], reason: str, status: str = "failed"
+) -> None:
     """Writes why a run did not begin, where nothing says how one went; makes the directory. Raises
     `RunInUse`."""
     with RunLock(run_dir):
         if not read_run(run_dir):
             record = RunRecord(run_dir, command=command)
             record.begin()
-            record.end("failed", reason)
+            record.end(status, reason)
 
 
 def status_without_record(run_dir: Path) -> str:

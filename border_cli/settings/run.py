@@ -386,6 +386,11 @@ class SweepConfig(Settings, path="sweep"):
         OnError("continue"),
         "continue: the other jobs run although one has failed; stop: no further job is started",
     )
+    skip_invalid: bool = setting(
+        False,
+        "leaves out jobs whose settings are refused, such as an agent and an environment that do "
+        "not go together; false: one that is refused refuses the sweep",
+    )
 
 
 # Settings of their own that belong to no group.

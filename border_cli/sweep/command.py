@@ -21,7 +21,6 @@ from hydra.core.plugins import Plugins
 from hydra.core.utils import JobReturn, JobStatus
 from omegaconf import open_dict
 
-from border_cli.config.composition import as_typed
 from border_cli.config.job import Job
 from border_cli.errors import ConfigError, RunFailed, reason_of
 from border_cli.hydra_plugin import SWEEP_LAUNCHER
@@ -44,9 +43,10 @@ from border_cli.sweep.launchers import (
 )
 from border_cli.sweep.listing import Sweep
 from border_cli.sweep.names import Places
-from border_cli.sweep.plan import OUR_LAUNCHER, Plan
+from border_cli.sweep.plan import OUR_LAUNCHER, Plan, Skipped
 from border_cli.sweep.processes import InProcesses, JobLauncher, LocalProcess
 from border_cli.sweep.request import Terms
+from border_cli.sweep.skipping import dry_built
 from border_cli.sweep.study import keep_study
 from border_cli.system.machine import free_memory, usable_cores
 
@@ -73,11 +73,13 @@ def run_sweep(plan: Plan) -> None:
     if launcher in JOB_LAUNCHERS.names():
         elsewhere = JOB_LAUNCHERS.load(launcher)(settings)
         elsewhere.refuse_missing()
-    refuse_unmet(needs := needs_of(plan.jobs))
+    plan, needs = dry_built(plan)
+    refuse_unmet(needs)
     at_once = elsewhere.at_once(len(plan.jobs)) if elsewhere else _at_once(plan, needs)
     sweep = Sweep(
         plan.terms.root,
         plan.jobs,
+        plan.skipped,
         command=plan.command,
         launcher=launcher,
         fixed=plan.terms.fixed,
@@ -190,9 +192,13 @@ class Proposed:
             self._sweep.add(number, overrides, folder)
             folders.append(folder)
             try:
-                jobs.append(self._checked(list(overrides), number, folder))
+                job = self._checked(list(overrides), number, folder)
             except ConfigError as error:
-                self._refused(folder, error)
+                self._refused(Skipped(number, tuple(overrides), folder, reason_of(error)))
+                continue
+            with suppress(ConfigError):  # a run is there: the sweeper is told how that one ended
+                look(job)
+                jobs.append(job)
         if jobs and read_stop(self._sweep.root) is None:
             self._runs.launch(jobs)
         return [
@@ -207,16 +213,19 @@ class Proposed:
 
     def _checked(self, overrides: list[str], number: int, folder: Path) -> Job:
         terms = self._plan.terms
-        of_hydra = as_typed(terms.config.hydra.overrides.hydra)
-        (job,) = self._plan.composer.jobs([[*of_hydra, *overrides]], terms, number)
+        (job,) = self._plan.composer.jobs([overrides], terms, number)
         job = replace(job, folder=folder, command=self._plan.command)
-        look(job)
+        if terms.skip_invalid:
+            needs_of([job])
         return job
 
-    def _refused(self, folder: Path, error: ConfigError) -> None:
+    def _refused(self, job: Skipped) -> None:
         """Says so in the folder of the job."""
+        if self._plan.terms.skip_invalid:
+            self._sweep.skip(job)
+            return
         with suppress(RunInUse):
-            record_not_begun(folder, command=list(self._plan.command), reason=reason_of(error))
+            record_not_begun(job.folder, command=list(self._plan.command), reason=job.reason)
 
     def _returned(self, overrides: list[str], row: JobRow) -> JobReturn:
         """The end of a job in the sweeper's terms: its score, or a failure."""

@@ -7,6 +7,7 @@ import os
 import platform
 import signal
 import textwrap
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -15,7 +16,7 @@ from pathlib import Path
 from border_cli.config.job import Job
 from border_cli.launch.closing import resume_sweep
 from border_cli.recorder import terminal
-from border_cli.run.status import running
+from border_cli.run.status import SKIPPED, RunInUse, record_not_begun, running
 from border_cli.run.sweep_folder import (
     DONE,
     JobRow,
@@ -31,6 +32,7 @@ from border_cli.run.sweep_folder import (
     write_sweep,
 )
 from border_cli.sweep.names import in_common, label, sweep_job, sweep_plan
+from border_cli.sweep.plan import Skipped
 from border_cli.system.files import SWEEP_JSON
 from border_cli.words import counted
 
@@ -46,6 +48,7 @@ class Sweep:
         self,
         root: Path,
         jobs: Sequence[Job],
+        skipped: Sequence[Skipped] = (),
         *,
         command: Sequence[str],
         launcher: str,
@@ -55,16 +58,21 @@ class Sweep:
         """`jobs`: none where a sweeper invents them as it goes. `fixed`: overrides of all."""
         self.root = root
         self.quiet = quiet
-        self._jobs = [self._entry(job) for job in jobs]
+        self._skipped = skipped
+        entries = [*map(self._entry, jobs), *map(self._entry_of_skipped, skipped)]
+        self._jobs = sorted(entries, key=lambda each: each.number)
         self._command, self._launcher = command, launcher
-        self._fixed = in_common([job.overrides for job in jobs]) or list(fixed)
+        self._fixed = in_common([each.overrides for each in self._jobs]) or list(fixed)
 
     def _entry(self, job: Job) -> SweepJob:
         folder, objective = str(job.folder.relative_to(self.root)), job.config.objective.value
         return sweep_job(job.number or 0, job.overrides, folder, objective=objective)
 
+    def _entry_of_skipped(self, job: Skipped) -> SweepJob:
+        return sweep_job(job.number, job.overrides, str(job.folder.relative_to(self.root)))
+
     def begin(self) -> None:
-        """Writes `sweep.json`, before any job starts."""
+        """Writes `sweep.json`, before any job starts, and says which jobs are left out."""
         self.root.mkdir(parents=True, exist_ok=True)
         clear_stop(self.root)
         with alone(self.root):  # another command may begin in it
@@ -76,6 +84,20 @@ class Sweep:
                 fixed=self._fixed,
             )
             write_sweep(self.root, self.plan)
+        numbers = self._numbers()
+        for job in self._skipped:
+            self.skip(job._replace(number=numbers[job.folder]))
+
+    def skip(self, job: Skipped) -> None:
+        """Records and says that a job is left out."""
+        console, command = terminal.make_console(stderr=self.quiet), self.plan.command
+        name = f"job {job.number} ({self.label(job.overrides)})"
+        with suppress(RunInUse):
+            record_not_begun(job.folder, command=command, reason=job.reason, status=SKIPPED)
+            terminal.say(console, f"{name} is skipped: {job.reason}")
+
+    def _numbers(self) -> dict[Path, int]:
+        return {self.root / each.folder: each.number for each in self.plan.jobs}
 
     def add(self, number: int, overrides: Sequence[str], folder: Path) -> None:
         """Adds a job that a sweeper has invented."""
@@ -83,7 +105,7 @@ class Sweep:
 
     def numbered(self, jobs: Sequence[Job]) -> list[Job]:
         """Jobs with their numbers in the table."""
-        numbers = {self.root / each.folder: each.number for each in self.plan.jobs}
+        numbers = self._numbers()
         return [replace(job, number=numbers[job.folder]) for job in jobs]
 
     def label(self, overrides: Sequence[str]) -> str:
@@ -112,17 +134,19 @@ class Sweep:
             terminal.say(console, f"{lost} was deleted or damaged while the sweep ran")
         folders = {each.folder for each in self._jobs}
         ours = [each for each in rows if not folders or each.job.folder in folders]
-        undone = [each for each in ours if each.status != DONE]
+        done = [each for each in ours if each.status == DONE]
+        undone = [each for each in ours if each.status not in (DONE, SKIPPED)]
         if not self.quiet and rows:
             _print_table(plan, rows)
-            num_done = sum(each.status == DONE for each in rows)
-            terminal.say(console, f"{num_done} of {counted(len(rows), 'job')} done")
+            counts = Counter(each.status for each in rows)
+            left_out = f", {counts[SKIPPED]} skipped" if counts[SKIPPED] else ""
+            terminal.say(console, f"{counts[DONE]} of {counted(len(rows), 'job')} done{left_out}")
             terminal.say(console, f"sweep directory  {self.root}")
             if undone and folders:
                 terminal.say(console, f"next             {resume_sweep(plan.command, self.root)}")
         write_csv(self.root, plan, rows)
         clear_stop(self.root)
-        return 1 if undone or not ours or found is None else 0
+        return 0 if done and not undone and found is not None else 1
 
     def stop(self, reason: str) -> None:
         """No job begins any more; those that run on this machine are asked to save and to end."""

@@ -58,9 +58,8 @@ class Places:
         """`common`: overrides of all jobs, where none were here before."""
         before = read_sweep(root)
         self._root = root
-        self._common = set(before.common if before else common)
-        keys = (key_and_value(each)[0] for each in self._common)
-        self._free = {key for key in keys if may_change(key)}
+        self._common = {key_and_value(each) for each in (before.common if before else common)}
+        self._free = {key for key, _ in self._common if may_change(key)}
         jobs = before.jobs if before else []
         self._known = {self._identity(each.overrides): each.folder for each in jobs}
 
@@ -69,9 +68,9 @@ class Places:
         return frozenset(
             each
             for each in overrides
-            if each not in self._common
-            and (key := key_and_value(each)[0]) not in self._free
-            and key not in ONE_PER_COMMAND
+            if (pair := key_and_value(each)) not in self._common
+            and pair[0] not in self._free
+            and pair[0] not in ONE_PER_COMMAND
         )
 
     def folder_of(self, overrides: Sequence[str]) -> Path:
@@ -83,8 +82,9 @@ class Places:
 
 def label(overrides: Sequence[str], common: Sequence[str]) -> str:
     """The overrides that tell a job from the others, as key=value."""
-    rest = [each for each in overrides if each not in common]
-    return " ".join(f"{key}={value}" for key, value in map(key_and_value, rest))
+    shared = set(map(key_and_value, common))
+    pairs = (pair for pair in map(key_and_value, overrides) if pair not in shared)
+    return " ".join(f"{key}={value}" for key, value in pairs if key not in ONE_PER_COMMAND)
 
 
 def sweep_job(

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from border_cli.config.compose import Composer
 from border_cli.config.job import Job
 from border_cli.config.resuming import Finished
 from border_cli.config.sweep import SweepTerms
-from border_cli.errors import ConfigError
+from border_cli.errors import ConfigError, reason_of
 from border_cli.launch.jobs import check_jobs, look
 from border_cli.run.layout import refuse_foreign
 from border_cli.settings.run import RunConfig
@@ -18,6 +19,15 @@ from border_cli.sweep.names import Places, in_common
 from border_cli.system.machine import usable_cores
 
 OUR_LAUNCHER = "processes"  # the default of a sweep on two cores or more
+
+
+class Skipped(NamedTuple):
+    """A job that is left out, because it is refused (`sweep.skip_invalid`)."""
+
+    number: int
+    overrides: tuple[str, ...]
+    folder: Path
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +38,7 @@ class Plan:
     terms: SweepTerms
     config: RunConfig  # of its first job, or of all that a sweeper will invent
     jobs: list[Job]  # none where a sweeper invents them
+    skipped: list[Skipped]  # jobs of the same grid
     finished: dict[Path, Finished]  # jobs of which nothing is left to do
     command: tuple[str, ...]  # as typed
 
@@ -46,14 +57,15 @@ def planned(composer: Composer, overrides: list[str], command: Sequence[str]) ->
     terms = composer.sweep_terms(overrides, OUR_LAUNCHER if usable_cores() > 1 else None)
     refuse_foreign(terms.root)
     if terms.jobs is None:
-        jobs, config = [], composer.job(terms.fixed).config
+        jobs, skipped = list[Job](), list[Skipped]()
+        config = composer.job(terms.fixed).config
         if config.dry_run:
             raise ConfigError(
                 "dry_run=true cannot show the jobs of this sweeper, because it chooses each from "
                 "earlier scores: leave out -m and the swept values"
             )
     else:
-        jobs = _jobs(composer, terms, command)
+        jobs, skipped = _jobs(composer, terms, terms.jobs, command)
         config = jobs[0].config
     found = {job.folder: look(job).finished for job in jobs}
     return Plan(
@@ -61,18 +73,28 @@ def planned(composer: Composer, overrides: list[str], command: Sequence[str]) ->
         terms=terms,
         config=config,
         jobs=jobs,
+        skipped=skipped,
         finished={folder: end for folder, end in found.items() if end is not None},
         command=tuple(command),
     )
 
 
-def _jobs(composer: Composer, terms: SweepTerms, command: Sequence[str]) -> list[Job]:
-    """The jobs of a grid, in their folders."""
-    assert terms.jobs is not None
-    jobs = composer.jobs(terms.jobs, terms)
+def _jobs(
+    composer: Composer, terms: SweepTerms, grid: list[list[str]], command: Sequence[str]
+) -> tuple[list[Job], list[Skipped]]:
+    """The jobs of a grid, in their folders, and those that are left out."""
+    refused: dict[int, ConfigError] = {}
+    jobs = composer.jobs(grid, terms, refused=refused if terms.skip_invalid else None)
+    if not jobs:
+        raise refused[0]
     jobs = [replace(job, command=tuple(command)) for job in jobs]
+    folders = {number: terms.root / str(number) for number in refused}
     if jobs[0].config.run_dir is not None and terms.own_names:
-        places = Places(terms.root, in_common([job.overrides for job in jobs]))
+        places = Places(terms.root, in_common(grid))
         jobs = [replace(job, folder=places.folder_of(job.overrides)) for job in jobs]
+        folders = {number: places.folder_of(grid[number]) for number in refused}
     check_jobs(composer, jobs)
-    return jobs
+    return jobs, [
+        Skipped(number, tuple(grid[number]), folders[number], reason_of(error))
+        for number, error in refused.items()
+    ]

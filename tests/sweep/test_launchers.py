@@ -84,24 +84,27 @@ def test_a_requeued_job_goes_on_from_its_own_directory(tmp_path: Path, launcher:
 
 
 @_needs("optuna")
-def test_a_study_with_failing_and_refused_jobs_ends_as_planned(tmp_path: Path) -> None:
+@pytest.mark.parametrize("skips", [False, True])
+def test_a_study_with_failing_and_refused_jobs_ends_as_planned(tmp_path: Path, skips: bool) -> None:
     (tmp_path / "b").touch()
     typed = (
         *("-m", *QUICK, "imports=[unruly]", "env.id=NeedsFile-v0", "run_dir=S"),
         *("trainer.max_opt_steps=120", "actor_manager=serial", "actor_manager.max_restarts=0"),
-        *("env.kwargs.file=choice(a,b)", "agent.gamma=interval(0.5,1.1)"),
+        *("env.kwargs.file=choice(a,b)", "agent.gamma=interval(0.8,1.2)"),
         *("hydra/sweeper=optuna", "hydra.sweeper.n_trials=6", "hydra.sweeper.n_jobs=2"),
         *("hydra.sweeper.direction=maximize", "hydra/sweeper/sampler=random"),
-        "hydra.sweeper.sampler.seed=1",
+        *("hydra.sweeper.sampler.seed=1", f"sweep.skip_invalid={skips}"),
     )
     with Command(tmp_path, *typed) as command:
         status, said = command.ended()
     rows = _rows(tmp_path)
     assert len(rows) == 6, said
+    refused = "skipped" if skips else "failed"
     for row in rows:
-        good = row["env.kwargs.file"] == "a" and float(row["agent.gamma"]) <= 1
-        assert row["status"] == ("done" if good else "failed")
-    assert {row["status"] for row in rows} == {"done", "failed"}
+        fails = row["env.kwargs.file"] == "b"
+        ended = "failed" if fails else "done"
+        assert row["status"] == (ended if float(row["agent.gamma"]) <= 1 else refused)
+    assert {row["status"] for row in rows} == {"done", "failed", refused}
     assert status == 1
     assert (tmp_path / "S/optimization_results.yaml").is_file()
     assert json.loads((tmp_path / "S/sweep.json").read_text())["launcher"]

@@ -107,6 +107,9 @@ def test_a_second_command_keeps_numbers_and_adds_no_column_for_itself() -> None:
         (2, "seed-2"),
     ]
     assert made.swept == ["seed"]
+    stops = note("seed=2,1", "resume=auto", "sweep.on_error=stop", "sweep.skip_invalid=true")
+    assert (stops.jobs[0], stops.jobs[1].folder, stops.swept) == (made.jobs[0], "seed-1", ["seed"])
+    assert len(stops.jobs) == 3
     assert json.loads(Path("S/sweep.json").read_text())["common"] == ["env=cartpole", "run_dir=S"]
 
 

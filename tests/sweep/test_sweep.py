@@ -41,6 +41,10 @@ SWEEP = (
     "actor_manager.max_restarts=0",
     "env.kwargs.file=a,b,c",
 )
+PAIRS = (
+    *("-m", *QUICK, "run_dir=S", "actor_manager=serial", "sweep.skip_invalid=true"),
+    "env=cartpole,pendulum",
+)
 ENDLESS = (
     *("-m", *QUICK, "env=cartpole", "run_dir=S", "trainer.max_opt_steps=100000000"),
     *("trainer.stop_at_score=null", "trainer.save_interval=100", "checkpoint.replay_buffer=false"),
@@ -154,6 +158,42 @@ def test_a_sweep_that_stops_on_errors_starts_no_further_job(folder: Path, launch
     assert train_status(*SWEEP, launcher, *one, "sweep.on_error=stop") == 1
     assert [row["status"] for row in _rows(folder)] == ["failed", "not started", "not started"]
     assert not (folder / "S/sweep.stop").exists()
+
+
+@pytest.mark.parametrize("launcher", [BASIC, pytest.param(OURS, marks=pytest.mark.slow)])
+def test_jobs_that_are_refused_are_left_out_where_that_is_asked_for_and_keep_their_numbers(
+    folder: Path, capsys: Capture, launcher: str
+) -> None:
+    assert train_status(*PAIRS, "agent=dqn,nope,sac", launcher) == 0
+    said, table = capsys.readouterr().out.split("sweep directory")[0].split(" job ", 1)
+    reason = "agent=dqn needs a Discrete action space; env.id=Pendulum-v1 has Box"
+    assert f"job 3 (env=pendulum agent=dqn) is skipped: {reason}" in said
+    assert "job 0 (env=cartpole agent=dqn) is skipped" not in said
+    assert "2 of 6 jobs done, 4 skipped\n" in table
+    statuses = ["done", "skipped", "skipped", "skipped", "skipped", "done"]
+    rows = _rows(folder)
+    assert [row["status"] for row in rows] == statuses
+    assert rows[3]["reason"].startswith(reason)
+    assert rows[1]["reason"].startswith("unknown agent 'nope'")
+    ended = (folder / "S/agent-dqn__env-cartpole/run.json").read_bytes()
+    assert train_status(*PAIRS, "agent=sac,dqn,iqn", launcher, "resume=auto", "quiet=true") == 0
+    more = _rows(folder)
+    assert [(row["job"], row["env"], row["agent"], row["status"]) for row in more] == [
+        *((row["job"], row["env"], row["agent"], row["status"]) for row in rows),
+        ("6", "cartpole", "iqn", "done"),
+        ("7", "pendulum", "iqn", "skipped"),
+    ]
+    assert (folder / "S/agent-dqn__env-cartpole/run.json").read_bytes() == ended
+    assert "job 7 (env=pendulum agent=iqn) is skipped: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("agent", ["agent=dqn", "agent=nope"])
+def test_a_sweep_whose_jobs_are_all_refused_is_refused(
+    folder: Path, capsys: Capture, agent: str
+) -> None:
+    assert train_status(*PAIRS, "env=pendulum", agent, "seed=1,2") == 2
+    assert capsys.readouterr().err.startswith("border-train: ")
+    assert list(folder.iterdir()) == []
 
 
 @pytest.mark.slow
