@@ -142,6 +142,8 @@ class RunInfo:
     best: tuple[float, int] | None = None  # score and opt steps, of the attempts before
     samples: bool = True  # actors collect samples; false for offline runs
     settings: Mapping[str, bool | float | str] = field(default_factory=dict)  # as they are typed
+    command: Sequence[str] = ()  # of this attempt, as typed
+    resolved: str = ""  # all settings, as YAML
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ Parts that few runs have, such as a process for evaluations, are imported by wha
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from border_cli.actor_manager.weights import forms_of
 from border_cli.agent.learner_config import LearnerConfig
 from border_cli.agent.saved_state import MATMUL
 from border_cli.agent.torch_agent import TorchAgent
+from border_cli.config.saved import resolved_yaml
 from border_cli.core.interfaces import (
     ActorManager,
     Agent,
@@ -215,9 +216,11 @@ def build_recorders(
     run_dir: Path,
     console: Any,
     best: tuple[float, int] | None = None,
+    command: Sequence[str] = (),
 ) -> Recorders:
     """The recorders in the order of the config; `best` is the score of earlier attempts."""
-    info, chosen = run_info(effective, run_dir, best), effective.config.recorder.values()
+    info = replace(run_info(effective, run_dir), best=best, command=command)
+    chosen = effective.config.recorder.values()
     built: list[Recorder] = [RECORDERS.build(each, info=info, console=console) for each in chosen]
     if effective.video_interval:
         from border_cli.recorder.films import FilmFiles
@@ -226,9 +229,7 @@ def build_recorders(
     return built
 
 
-def run_info(
-    effective: EffectiveSettings, run_dir: Path, best: tuple[float, int] | None = None
-) -> RunInfo:
+def run_info(effective: EffectiveSettings, run_dir: Path) -> RunInfo:
     """Facts of the run that recorders are built with."""
     config, trainer = effective.config, effective.config.trainer
     return RunInfo(
@@ -238,9 +239,9 @@ def run_info(
         max_env_steps=trainer.max_env_steps,
         max_time_s=trainer.max_time_s,
         quiet=config.quiet,
-        best=best,
         samples=effective.has_actors,
         settings=hyperparameters(config),
+        resolved=resolved_yaml(config),
     )
 
 

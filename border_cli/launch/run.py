@@ -202,7 +202,9 @@ class Run:
         if recorders is None:
             best = best_score(folder) if self._resumes else None
             with reachable(ConfigError):
-                recorders = build_recorders(effective, folder, options.console, best)
+                recorders = build_recorders(
+                    effective, folder, options.console, best, self.job.command
+                )
         if self.job.number is None:
             return recorders
         from border_cli.launch.progress import ProgressRecorder

@@ -6,17 +6,20 @@ HParams gets a session start with the settings, and at the end of the run the be
 session end. There is no `experiment` record: TensorBoard would use the first run's for all runs and
 no longer see which settings differ. The session end comes after the position of every checkpoint,
 so a resume drops it. A resume truncates the event files to the checkpoint and starts a new one with
-a marker that makes a running TensorBoard drop what it had shown.
+a marker that makes a running TensorBoard drop what it had shown. The page of texts has the command
+and all settings of every attempt.
 """
 
 from __future__ import annotations
 
 import io
 import os
+import shlex
 import socket
 import struct
+import textwrap
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +32,7 @@ from tensorboard.plugins.hparams.plugin_data_pb2 import (
     SessionEndInfo,
     SessionStartInfo,
 )
+from tensorboard.plugins.text.summary_v2 import text_pb
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 from border_cli.core.output import Recorder, RecordStep, RunEnd, RunInfo
@@ -68,6 +72,7 @@ class TensorboardRecorder(Recorder):
         version = record(Event(wall_time=now_s, file_version="brain.Event:2"))
         # Of the file, written with its first row: a full disk is reported where that is counted.
         self._head = version + _session_start(info, now_s)
+        self._text = text_page(info.command, info.resolved)
         self._file = AppendFile(self._path)
         self._last_step = -1  # the highest that was recorded, earlier attempts included
 
@@ -81,7 +86,12 @@ class TensorboardRecorder(Recorder):
         return step.env_steps if self._axis is StepAxis.env_steps else step.opt_steps
 
     def _append(self, row: bytes) -> None:
-        self._file.append(self._head + row)
+        if self._head:
+            step = self._last_step + 1  # past what a resume drops
+            text = text_pb("settings", self._text)
+            page = Event(wall_time=self._wall_time_s(), step=step, summary=text)
+            row = self._head + record(page) + row
+        self._file.append(row)
         self._head = b""
 
     def film(self, step: RecordStep, gif: bytes) -> None:
@@ -159,6 +169,12 @@ def new_event_file(run_dir: Path, wall_time_s: float) -> Path:
         if digits.isdecimal():
             begun = max(begun, int(digits) + 1)
     return run_dir / f"{PREFIX}{begun:010d}.{socket.gethostname()}.{os.getpid()}.0{SUFFIX}"
+
+
+def text_page(command: Sequence[str], resolved: str) -> str:
+    """The command and the settings of an attempt in Markdown, in which lines that are indented are
+    shown as they are."""
+    return textwrap.indent(f"{shlex.join(command)}\n\n{resolved}", "    ")
 
 
 def _tag(name: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -79,14 +80,14 @@ def test_the_axis_is_the_chosen_count_to_the_last_digit(
 def test_the_time_of_an_event_is_that_of_the_clock_and_the_first_names_the_format(
     tmp_path: Path,
 ) -> None:
-    times = iter([1001.0, 1002.5])
+    times = iter([1001.0, 1002.5, 1002.5])
     recorder = TensorboardRecorder(
         TensorboardConfig(), info=info(tmp_path), wall_time_s=lambda: next(times)
     )
     recorder.write(step(1), {"train/loss": 1.0})
     recorder.close()
 
-    head, _, row = events(tmp_path)  # the one between holds the settings
+    head, *_, row = events(tmp_path)  # those between hold the settings
     assert (head.file_version, head.wall_time) == ("brain.Event:2", 1001.0)
     assert row.wall_time == 1002.5
 
@@ -183,6 +184,41 @@ def test_a_session_ends_as_its_run_did_with_the_best_score(
     recorder.close()
     assert hparams(tmp_path).get("status") == status
     assert scalars(tmp_path, "eval/best_score") == [(7, 4.5)]
+
+
+def texts(run_dir: Path) -> list[tuple[int, str]]:
+    """The texts that a page shows of one run."""
+    page = PageAccumulator(str(run_dir))
+    page.Reload()
+    found = page.Tensors("settings")
+    return [(each.step, each.tensor_proto.string_val[0].decode()) for each in found]
+
+
+def test_every_attempt_has_one_text_with_its_command_and_its_settings(tmp_path: Path) -> None:
+    typed = RunInfo(
+        name="test",
+        run_dir=tmp_path,
+        max_opt_steps=9,
+        max_env_steps=None,
+        max_time_s=None,
+        command=("border-train", "env=cartpole", "name=a b"),
+        resolved="agent:\n  gamma: 0.9\n",
+    )
+    first = TensorboardRecorder(TensorboardConfig(), info=typed)
+    write(first, [(10, 1.0), (20, 1.0)])
+    position = first.position()
+    write(first, [(30, 1.0)])
+    first.close()
+    resumed = replace(typed, command=("border-train", "resume=run"), resolved="agent: null\n")
+    second = TensorboardRecorder(TensorboardConfig(), info=resumed)
+    second.rewind(position)
+    write(second, [(30, 2.0), (40, 2.0)])
+    second.close()
+    assert texts(tmp_path) == [
+        (0, "    border-train env=cartpole 'name=a b'\n\n    agent:\n      gamma: 0.9\n"),
+        (21, "    border-train resume=run\n\n    agent: null\n"),
+    ]
+    assert scalars(tmp_path, "train/loss") == [(10, 1.0), (20, 1.0), (30, 2.0), (40, 2.0)]
 
 
 # Event files of several attempts, as TensorBoard's own loaders show them
