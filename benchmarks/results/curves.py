@@ -37,5 +37,4 @@ def _runs(title: str, label: str, cells: Mapping[int, Content], axis: str) -> It
             group=f"{label}, {counted(len(cells), 'seed')}",
             x=np.array(cell["curve"][axis], dtype=np.float64),
             y=np.array(cell["curve"]["returns"], dtype=np.float64),
-            budget=cell["curve"][axis][-1],
         )

@@ -43,8 +43,6 @@ class RunCurve:
     group: str
     x: NDArray[np.float64]  # [T], at least one
     y: NDArray[np.float64]  # [T]
-    budget: float  # steps at its end, in `budget_unit`
-    budget_unit: str = "env steps"
     stopped: bool = False  # it reached trainer.stop_at_score: its last value holds to the end
     normalized: float | None = None  # of the last y: 0 is the random policy, 100 the expert
 
@@ -59,7 +57,7 @@ class GroupCurve(NamedTuple):
 
     @property
     def last(self) -> NDArray[np.float64]:
-        """The last value of every run, whatever the others' budget.  [S]"""
+        """The last value of every run, wherever the others end.  [S]"""
         return np.array([run.y[-1] for run in self.runs])
 
     @property
@@ -81,13 +79,20 @@ class FinalScore(NamedTuple):
 
     env: str
     group: str
-    seeds: int
+    runs: tuple[RunCurve, ...]
+    score: Estimate | None
     normalized: Estimate | None
-    budget: float  # mean
-    budget_unit: str
-    score: Estimate | None = None
-    lowest: float = np.nan
-    highest: float = np.nan
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """The lowest and the highest score; NaN over all environments."""
+        last = [float(run.y[-1]) for run in self.runs] if self.score else [np.nan]
+        return min(last), max(last)
+
+    @property
+    def budget(self) -> float:
+        """The mean of the steps, or seconds, at which the runs end."""
+        return float(np.mean([run.x[-1] for run in self.runs]))
 
 
 class Improvement(NamedTuple):
@@ -136,15 +141,16 @@ def report(
     """A report on at least one run, the same whenever it is made. `notes` are further warnings."""
     rng = np.random.default_rng(0)
     groups = tuple(dict.fromkeys(run.group for run in runs))
-    members: dict[tuple[str, str], list[RunCurve]] = {}
-    for run in runs:
-        members.setdefault((run.env, run.group), []).append(run)
-    curves: dict[str, list[GroupCurve]] = {}
-    for (env, group), seeds in members.items():
-        steps, values = on_one_grid(seeds, hold=hold)
-        curve = GroupCurve(group, steps, _over_seeds(values, stat, rng), tuple(seeds))
-        curves.setdefault(env, []).append(curve)
-    panels = tuple(Panel(env, tuple(each)) for env, each in curves.items())
+    panels = []
+    for env in dict.fromkeys(run.env for run in runs):
+        curves = []
+        for group in groups:
+            seeds = [run for run in runs if (run.env, run.group) == (env, group)]
+            if seeds:
+                steps, values = on_one_grid(seeds, hold=hold)
+                over_seeds = _over_seeds(values, stat, rng)
+                curves.append(GroupCurve(group, steps, over_seeds, tuple(seeds)))
+        panels.append(Panel(env, tuple(curves)))
     everywhere = _normalized_everywhere(panels, groups) if len(panels) > 1 else {}
     return Report(
         by=tuple(by),
@@ -152,11 +158,11 @@ def report(
         y_name=y,
         stat=stat,
         groups=groups,
-        panels=panels,
-        finals=(*_finals(panels, stat, rng), *_over_envs(panels, everywhere, stat, rng)),
+        panels=tuple(panels),
+        finals=(*_finals(panels, stat, rng), *_over_envs(runs, everywhere, stat, rng)),
         improvements=tuple(_improvements(panels, groups, rng)),
         profiles=tuple(_profiles(everywhere, rng)),
-        warnings=(*notes, *(warning for each in panels for warning in _warnings(each, hold=hold))),
+        warnings=(*notes, *(line for each in panels for line in _warnings(each, x, hold=hold))),
     )
 
 
@@ -187,17 +193,13 @@ def on_one_grid(
 def _finals(panels: Sequence[Panel], stat: str, rng: np.random.Generator) -> Iterator[FinalScore]:
     for env, curves in panels:
         for curve in curves:
-            last, normalized = curve.last, curve.normalized
+            score, normalized = _over_seeds(curve.last, stat, rng), curve.normalized
             yield FinalScore(
-                env=env,
-                group=curve.group,
-                seeds=len(last),
-                score=_over_seeds(last, stat, rng),
-                lowest=float(last.min()),
-                highest=float(last.max()),
-                normalized=None if normalized is None else _over_seeds(normalized, stat, rng),
-                budget=float(np.mean([run.budget for run in curve.runs])),
-                budget_unit=curve.runs[0].budget_unit,
+                env,
+                curve.group,
+                curve.runs,
+                score,
+                None if normalized is None else _over_seeds(normalized, stat, rng),
             )
 
 
@@ -213,7 +215,7 @@ def _normalized_everywhere(panels: Sequence[Panel], groups: Sequence[str]) -> di
 
 
 def _over_envs(
-    panels: Sequence[Panel],
+    runs: Sequence[RunCurve],
     everywhere: Mapping[str, Scores],
     stat: str,
     rng: np.random.Generator,
@@ -221,16 +223,9 @@ def _over_envs(
     """The normalised scores over several environments, resampled within each."""
     statistic: Statistic = mean if stat == "mean" else iqm
     for group, scores in everywhere.items():
-        curves = [curve for each in panels for curve in each.curves if curve.group == group]
-        runs = [run for curve in curves for run in curve.runs]
-        yield FinalScore(
-            env=ALL,
-            group=group,
-            seeds=len(runs),
-            normalized=bootstrap(statistic, scores, resampled(map(len, scores), rng)),
-            budget=float(np.mean([run.budget for run in runs])),
-            budget_unit=runs[0].budget_unit,
-        )
+        normalized = bootstrap(statistic, scores, resampled(map(len, scores), rng))
+        ours = tuple(run for run in runs if run.group == group)
+        yield FinalScore(ALL, group, ours, None, normalized)
 
 
 def _improvements(
@@ -261,21 +256,19 @@ def _profiles(everywhere: Mapping[str, Scores], rng: np.random.Generator) -> Ite
         yield Profile(group, thresholds, bootstrap(profile(thresholds), scores, indices))
 
 
-def _warnings(panel: Panel, *, hold: bool) -> Iterator[str]:
+def _warnings(panel: Panel, x: str, *, hold: bool) -> Iterator[str]:
     """Warnings about single seeds and unequal budgets."""
     for curve in panel.curves:
         if len(curve.runs) == 1:
             yield f"{curve.group} on {panel.env}: one seed, so it has no interval"
     runs = [run for each in panel.curves for run in each.runs if not run.stopped]
-    most = max((run.budget for run in runs), default=0.0)
-    short = [run for run in runs if most - run.budget > UNEQUAL * most]
-    if not short:
-        return
-    named = listed([run.name for run in short], NAMED)
-    least = min(run.budget for run in short)
-    ends = "its last value is held" if hold else "a curve ends with the first of its runs"
-    yield (
-        f"unequal budgets on {panel.env}: {least:,.0f} to {most:,.0f} {short[0].budget_unit}, "
-        f"{counted(len(short), 'run')} ended early ({named}); {ends}, and final scores are "
-        "those at each run's own end"
-    )
+    most = max((run.x[-1] for run in runs), default=0.0)
+    short = [run for run in runs if most - run.x[-1] > UNEQUAL * most]
+    if short:
+        named, least = listed([run.name for run in short], NAMED), min(run.x[-1] for run in short)
+        ends = "its last value is held" if hold else "a curve ends with the first of its runs"
+        yield (
+            f"unequal budgets on {panel.env}: {least:,.0f} to {most:,.0f} {X_NAMES[x]}, "
+            f"{counted(len(short), 'run')} ended early ({named}); {ends}, and final scores are "
+            "those at each run's own end"
+        )

@@ -190,8 +190,6 @@ def _curve(
 ) -> RunCurve:
     run = measured.run
     at, values = (measured.env_steps, measured.values) if x == "env_steps" else run.points(y, x)
-    unit = "opt_steps" if measured.offline or x == "opt_steps" else "env_steps"
-    steps = measured.env_steps if unit == "env_steps" else run.points(y, unit)[0]
     score = float(values[-1])
     # In the order of x; of equal ones the last
     at, last = np.unique(at[::-1], return_index=True)
@@ -201,8 +199,6 @@ def _curve(
         group=group,
         x=at,
         y=values[::-1][last],
-        budget=float(steps[-1]),
-        budget_unit=X_NAMES[unit],
         stopped=run.facts.get("exit_reason") == STOPPED,
         normalized=_normalized(measured, score, references) if y == SCORE else None,
     )

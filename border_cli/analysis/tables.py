@@ -10,7 +10,7 @@ from itertools import compress
 
 import numpy as np
 
-from border_cli.analysis.curves import ALL, STATS, Report
+from border_cli.analysis.curves import ALL, STATS, X_NAMES, Report
 from border_cli.analysis.statistics import Estimate
 
 NOTHING = "–"
@@ -58,12 +58,11 @@ def final_table(report: Report) -> tuple[Row, list[Row]]:
         [
             "all (normalised)" if each.env == ALL else each.env,
             each.group,
-            str(each.seeds),
+            str(len(each.runs)),
             with_interval(each.score),
-            number(each.lowest, each.highest),
-            number(each.highest, each.lowest),
+            *(number(limit, *each.limits) for limit in each.limits),
             with_interval(each.normalized),
-            f"{each.budget:,.0f} {each.budget_unit}",
+            f"{each.budget:,.0f} {X_NAMES[report.x_name]}",
         ]
         for each in report.finals
     ]
@@ -148,9 +147,8 @@ def _scores(report: Report) -> Iterator[list[object]]:
     ]
     for each in report.finals:
         score, normalized = each.score or UNKNOWN, each.normalized or UNKNOWN
-        place = [each.env, each.group, each.seeds]
-        limits = [each.lowest, each.highest]
-        yield [*place, *score, *limits, *normalized, each.budget, each.budget_unit]
+        place, unit = [each.env, each.group, len(each.runs)], X_NAMES[report.x_name]
+        yield [*place, *score, *each.limits, *normalized, each.budget, unit]
 
 
 def _improvements(report: Report) -> Iterator[list[object]]:

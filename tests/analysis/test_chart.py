@@ -17,7 +17,6 @@ def lines(*curves: list[float], width: int = 60, colored: bool = False) -> list[
             group=f"group {number}",
             x=np.arange(len(y)) * 1000.0,
             y=np.array(y),
-            budget=1.0,
         )
         for number, y in enumerate(curves)
     ]

@@ -28,7 +28,6 @@ def run(
         group=group,
         x=steps,
         y=np.array(y),
-        budget=float(steps[-1]),
         stopped=stopped,
         normalized=normalized,
     )
@@ -72,9 +71,9 @@ def test_a_run_that_is_held_keeps_its_last_value(stopped: bool, hold: bool) -> N
 def test_final_scores_are_those_at_each_runs_own_end() -> None:
     found = made([run([0.0, 4.0]), run([0.0, 6.0, 8.0]), run([1.0, 3.0], group="b")])
     first, second = found.finals
-    assert (first.group, first.seeds, float(first.score.mid)) == ("a", 2, 6.0)  # type: ignore[union-attr]
-    assert (first.lowest, first.highest, first.budget) == (4.0, 8.0, 250.0)
-    assert (second.group, second.seeds) == ("b", 1)
+    assert (first.group, len(first.runs), float(first.score.mid)) == ("a", 2, 6.0)  # type: ignore[union-attr]
+    assert (first.limits, first.budget) == ((4.0, 8.0), 250.0)
+    assert (second.group, len(second.runs)) == ("b", 1)
 
 
 def test_the_better_group_comes_first_in_an_improvement() -> None:
@@ -96,7 +95,7 @@ def test_normalised_scores_are_put_together_over_environments() -> None:
     for stat in ("mean", "iqm"):
         found = made(runs, stat)
         overall = {each.group: each for each in found.finals if each.env == ALL}
-        assert {group: each.seeds for group, each in overall.items()} == {"a": 4, "b": 4}
+        assert {group: len(each.runs) for group, each in overall.items()} == {"a": 4, "b": 4}
         assert float(overall["a"].normalized.mid) == 20.0  # type: ignore[union-attr]
         assert overall["a"].score is None
     shares = {each.group: each.shares.mid for each in found.profiles}

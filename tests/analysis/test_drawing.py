@@ -31,7 +31,6 @@ def a_report(groups: int, envs: tuple[str, ...] = ("cartpole",), *, name: str = 
             group=f"{name}{number}",
             x=np.arange(1.0, 21.0),
             y=np.arange(20.0) + number + seed,
-            budget=20.0,
             normalized=float(number),
         )
         for env in envs
@@ -104,7 +103,7 @@ def test_no_two_labels_of_ticks_touch_or_are_equal(
     lowest: float, highest: float, size: tuple[float, float] | None
 ) -> None:
     x, y = np.linspace(1000.0, 20_000.0, 20), np.linspace(lowest, highest, 20)
-    run = RunCurve(name="run", env="cartpole", group="dqn", x=x, y=y, budget=20_000.0)
+    run = RunCurve(name="run", env="cartpole", group="dqn", x=x, y=y)
     found = report([run], by=["agent"], x="env_steps", y="eval/return", stat="mean")
     with as_drawn(found, size) as figure:
         for axis in (figure.axes[0].xaxis, figure.axes[0].yaxis):

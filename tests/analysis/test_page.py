@@ -23,7 +23,6 @@ def text() -> str:
             group=group,
             x=np.array([100.0, 200.0, 300.0]),
             y=np.array([0.0, 1.0, 2.0]) * (number + 1) + seed,
-            budget=300.0,
         )
         for env in ("cartpole", "acrobot")
         for number, group in enumerate(NAMES)

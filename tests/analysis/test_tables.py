@@ -22,7 +22,6 @@ def a_report(
             group=group,
             x=np.array([100.0, 250.0]),
             y=np.array([0.0, 10.0 * number + seed]),
-            budget=250.0,
             normalized=10.0 * number + seed,
         )
         for env in envs
