@@ -16,7 +16,7 @@ from offline_agents import (
     iql,
     smallest,
 )
-from oracle import by_row, rlax
+from oracle import of_rlax
 from slopes import assert_slopes
 
 from border_cli.agent.awac import advantage_weights, cloning_loss, weighted_cloning
@@ -52,9 +52,9 @@ def test_sampling_weights_count_once_in_cloning():
 
 @pytest.mark.parametrize("expectile", [0.1, 0.5, 0.9])
 def test_the_expectile_loss_is_that_of_rlax(expectile):
-    v, q = double(numbers(50)), double(numbers(50, seed=1))
-    expected = by_row(rlax.expectile_loss, v, q, expectile=expectile)
-    np.testing.assert_allclose(expectile_loss(q - v, expectile), expected, rtol=1e-9)
+    case = of_rlax("expectile")
+    found = expectile_loss(case["q"] - case["v"], expectile)
+    np.testing.assert_allclose(found, case[f"loss {expectile}"], rtol=1e-12)
 
 
 @pytest.mark.parametrize(("expectile", "expected"), [(0.5, 1.0), (0.75, 1.5), (0.9, 1.8)])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from continuous import HALF, MIDDLE, batch, counted, spec
-from oracle import by_row, rlax
+from oracle import of_rlax
 from slopes import assert_slopes
 
 from border_cli.agent.bc import Bc, choice_loss, likelihood_loss, square_loss
@@ -33,14 +33,10 @@ def numbers(seed: int, *shape: int) -> torch.Tensor:
     return torch.randn(shape, generator=draw, dtype=torch.float64)
 
 
-@pytest.mark.filterwarnings("ignore:Rlax categorical_cross_entropy:PendingDeprecationWarning")
 def test_the_loss_of_choices_is_rlaxs_cross_entropy():
-    logits, action = numbers(0, 7, 4), torch.tensor([[0], [3], [2], [1], [0], [2], [3]])
-    labels = torch.nn.functional.one_hot(action.squeeze(1), 4).double()
-    expected = by_row(rlax.categorical_cross_entropy, labels, logits).mean()
-    assert float(choice_loss(logits, action)) == pytest.approx(expected, rel=1e-9)
-    even = choice_loss(torch.zeros(7, 4, dtype=torch.float64), action)
-    assert float(even) == pytest.approx(np.log(4), rel=1e-12)
+    case = of_rlax("bc")
+    found = float(choice_loss(case["logits"], case["action"][:, None]))
+    assert found == pytest.approx(float(case["loss"].mean()), rel=1e-12)
 
 
 def test_the_loss_of_one_action_is_squared():

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from oracle import by_row, rlax
+from oracle import of_rlax, transitions_of, weighted_mean
 
 from border_cli.agent import discrete_cql
 from border_cli.agent.c51 import project, td_loss
@@ -40,15 +40,11 @@ def draw(seed: int) -> tuple[dict[str, torch.Tensor], TensorBatch]:
 
 
 def test_projections_are_those_of_rlax():
-    rng = torch.Generator().manual_seed(0)
-    positions = normal(rng, 40, N)  # beyond the outer atoms too
-    probabilities = normal(rng, 40, N).softmax(1)
+    case = of_rlax("projection")
     with torch.no_grad():
-        found = project(positions, probabilities, ATOMS)
-    atoms = ATOMS.expand(40, N)
-    expected = by_row(rlax.categorical_l2_project, positions, probabilities, atoms)
-    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-12)
-    np.testing.assert_allclose(found.sum(1), np.ones(40), rtol=1e-12)
+        found = project(case["positions"], case["mass"], case["atoms"])
+    np.testing.assert_allclose(found, case["projected"], rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(found.sum(1), np.ones(len(found)), rtol=1e-12)
 
 
 def test_mass_on_an_atom_stays_there_and_mass_between_two_is_shared():
@@ -59,25 +55,13 @@ def test_mass_on_an_atom_stays_there_and_mass_between_two_is_shared():
     assert project(positions, probabilities, atoms).tolist() == expected
 
 
-@pytest.mark.filterwarnings("ignore:Rlax categorical_cross_entropy:PendingDeprecationWarning")
 @pytest.mark.parametrize("double", [False, True])
 def test_the_loss_is_that_of_rlax(double: bool):
-    logits, batch = draw(1)
-    shape = ROWS, ACTIONS, N
-    atoms = ATOMS.expand(ROWS, N)
-    action, reward, discount = (
-        each.squeeze(1) for each in (batch.action, batch.reward, batch.discount)
-    )
-    given = atoms, logits["outputs"].view(shape), action, reward, discount, atoms
-    next_logits = logits["next_outputs"].view(shape)
-    if double:
-        q = logits["next_outputs_online"].view(shape).softmax(2) @ ATOMS
-        rows = by_row(rlax.categorical_double_q_learning, *given, next_logits, q)
-    else:
-        rows = by_row(rlax.categorical_q_learning, *given, next_logits)
-    online = logits["next_outputs_online"] if double else None
-    found = td_loss(logits["outputs"], logits["next_outputs"], online, batch, atoms=ATOMS)
-    expected = (batch.weight.squeeze(1).numpy() * rows).mean()
+    case = of_rlax("c51")
+    outputs, q_next, online = (case[name].flatten(1) for name in ("outputs", "next", "next_online"))
+    batch = transitions_of(case)
+    found = td_loss(outputs, q_next, online if double else None, batch, atoms=case["atoms"])
+    expected = weighted_mean(case, "loss double" if double else "loss")
     assert float(found.metrics["loss"]) == pytest.approx(expected, rel=1e-6)
 
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 - as all of torch's users call it
 from networks import q_network, td_of
-from oracle import by_row, rlax
+from oracle import of_rlax, transitions_of
 
 from border_cli.agent import discrete_cql
 from border_cli.agent.config import Loss
@@ -182,38 +182,13 @@ def test_the_conservative_part_by_hand():
     np.testing.assert_allclose(grad_q, expected, rtol=1e-12)
 
 
-def in_double_precision(seed: int, actions: int = 4, rows: int = 16) -> dict[str, torch.Tensor]:
-    rng = torch.Generator().manual_seed(seed)
-
-    def normal(*shape: int) -> torch.Tensor:
-        return 2 * torch.randn(shape, generator=rng, dtype=torch.float64)
-
-    return {
-        **{name: normal(rows, actions) for name in ("q", "q_next", "q_next_online")},
-        "reward": normal(rows, 1),
-        "action": torch.randint(actions, (rows, 1), generator=rng),
-        "discount": 0.9 * torch.randint(2, (rows, 1), generator=rng).double(),
-        "weight": torch.rand(rows, 1, generator=rng, dtype=torch.float64),
-    }
-
-
 @pytest.mark.parametrize("double", [False, True])
 def test_errors_are_those_of_rlax(double: bool):
-    drawn = in_double_precision(3)
-    action, reward, discount = (drawn[name].squeeze(1) for name in ("action", "reward", "discount"))
+    case = of_rlax("dqn")
+    online, expected = None, case["td_error"]
     if double:
-        expected = by_row(
-            rlax.double_q_learning,
-            *(drawn["q"], action, reward, discount, drawn["q_next"], drawn["q_next_online"]),
-        )
-    else:
-        expected = by_row(rlax.q_learning, drawn["q"], action, reward, discount, drawn["q_next"])
-    batch = TensorBatch(
-        obs=drawn["q"], next_obs=drawn["q"],
-        **{name: drawn[name] for name in ("action", "reward", "discount", "weight")},
-    )  # fmt: skip
-    online = drawn["q_next_online"] if double else None
-    found = td_loss(drawn["q"], drawn["q_next"], online, batch, loss=Loss.mse)
+        online, expected = case["q_next_online"], case["td_error double"]
+    found = td_loss(case["q"], case["q_next"], online, transitions_of(case), loss=Loss.mse)
     np.testing.assert_allclose(found.td_error.squeeze(1), expected, rtol=1e-12)
-    squares = drawn["weight"].squeeze(1).numpy() * np.array(expected) ** 2
-    assert float(found.metrics["loss"]) == pytest.approx(squares.mean(), rel=1e-12)
+    squares = float((case["weight"] * expected**2).mean())
+    assert float(found.metrics["loss"]) == pytest.approx(squares, rel=1e-12)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pickle
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from oracle import by_row, rlax
+from oracle import of_rlax, transitions_of, weighted_mean
 from quantiles import (
     CHAIN,
     CHAIN_VALUES,
@@ -53,20 +54,26 @@ def iqn(spec: EnvSpec, seed: int = 0, **settings: Any) -> Iqn:
     return Iqn(IqnConfig(**{"hidden": [9, 4], **settings}), spec=spec, device="cpu", seed=seed)
 
 
+def recorded(quantiles: torch.Tensor, choosing: torch.Tensor) -> Any:
+    """A network that answers `quantiles`, and chooses by the means of others."""
+    return SimpleNamespace(
+        keeping=lambda *_: (quantiles, None),
+        embedded=lambda obs: obs,
+        means=lambda *_: choosing.mean(1),
+        quantiles=lambda *_: quantiles,
+    )
+
+
 @pytest.mark.parametrize("double", [False, True])
 @pytest.mark.parametrize("kappa", [0.2, 1.0])
 def test_the_loss_is_that_of_rlax(kappa: float, double: bool):
-    batch, (drawn, for_target) = drawn_rows(0, ROWS, INPUTS, ACTIONS), drawn_fractions()
-    online, target = network(0), target_of(network(1))
-    _, found = iqn_td(online, target, batch, drawn, for_target, ACTING, double=double, kappa=kappa)
-    chooser = (online if double else target)(batch.next_obs, ACTING)
-    rows = by_row(
-        rlax.quantile_q_learning,
-        *(online(batch.obs, drawn), drawn, batch.action[:, 0], batch.reward[:, 0]),
-        *(batch.discount[:, 0], chooser, target(batch.next_obs, for_target)),
-        huber_param=kappa,
-    )  # [B]
-    expected = np.mean(batch.weight[:, 0].numpy() * rows) / kappa
+    case = of_rlax("iqn")
+    chooser, drawn = case["chooser"], case["fractions"]
+    online = recorded(case["outputs"], chooser if double else -chooser)
+    target = recorded(case["next"], -chooser if double else chooser)
+    batch = transitions_of(case)
+    _, found = iqn_td(online, target, batch, drawn, drawn, ACTING, double=double, kappa=kappa)
+    expected = weighted_mean(case, f"loss {kappa}") / kappa
     assert found.metrics["loss"].item() == pytest.approx(expected, rel=1e-12)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from networks import td_of
-from oracle import by_row, rlax
+from oracle import of_rlax, transitions_of, weighted_mean
 from quantiles import (
     CHAIN,
     CHAIN_VALUES,
@@ -50,11 +50,9 @@ def row(*values: float) -> torch.Tensor:
 
 @pytest.mark.parametrize("kappa", [0.0, 0.3, 1.0, 2.5])
 def test_the_loss_is_that_of_rlax_divided_by_kappa(kappa: float):
-    quantiles, fractions, target, weight = draw(0)
-    rows = by_row(
-        rlax.quantile_regression_loss, quantiles, fractions, target, huber_param=kappa
-    )  # [B]
-    expected = np.mean(weight.squeeze(1).numpy() * rows) / (kappa or 1)
+    case = of_rlax("quantile_regression")
+    quantiles, fractions, target = (case[name] for name in ("quantiles", "fractions", "target"))
+    weight, expected = case["weight"][:, None], weighted_mean(case, f"loss {kappa}") / (kappa or 1)
     found = quantile_regression(quantiles, fractions, target, weight, kappa)
     assert found.loss.item() == pytest.approx(expected, rel=1e-12)
 
@@ -127,28 +125,19 @@ def qrdqn(spec: EnvSpec, seed: int = 0, **settings: Any) -> Qrdqn:
     return Qrdqn(QrdqnConfig(**{"hidden": [9, 4], **settings}), spec=spec, device="cpu", seed=seed)
 
 
-@pytest.mark.parametrize("double", [False, True])
 @pytest.mark.parametrize("kappa", [0.2, 1.0])
-def test_the_loss_is_that_of_rlax(kappa: float, double: bool):
-    online, target, batch = network(0), target_of(network(1)), drawn_rows(0, 6, INPUTS, ACTIONS)
-    outputs, q_next = online(batch.obs), target(batch.next_obs)
-    online_next = online(batch.next_obs) if double else q_next
+def test_the_loss_is_that_of_rlax(kappa: float):
+    case = of_rlax("qrdqn")
+    outputs, q_next, online_next = (
+        case[name].transpose(1, 2).flatten(1) for name in ("outputs", "next", "chooser")
+    )  # [B, num_actions * N]
+    batch, fractions = transitions_of(case), case["fractions"][0]
     found = td_loss(
-        outputs, q_next, online_next, batch, fractions=FRACTIONS, shares=EQUAL, kappa=kappa
+        outputs, q_next, online_next, batch, fractions=fractions, shares=EQUAL, kappa=kappa
     )
-
-    def laid_out(rows: torch.Tensor) -> torch.Tensor:  # [B, N, num_actions], as rlax wants it
-        return rows.view(6, ACTIONS, QUANTILES).transpose(1, 2)
-
-    rows = by_row(
-        rlax.quantile_q_learning,
-        *(laid_out(outputs), FRACTIONS.expand(6, -1), batch.action[:, 0], batch.reward[:, 0]),
-        *(batch.discount[:, 0], laid_out(online_next), laid_out(q_next)),
-        huber_param=kappa,
-    )  # [B]
-    expected = np.mean(batch.weight[:, 0].numpy() * rows) / kappa
+    expected = weighted_mean(case, f"loss {kappa}") / kappa
     assert found.metrics["loss"].item() == pytest.approx(expected, rel=1e-12)
-    of_a = laid_out(outputs)[range(6), :, batch.action[:, 0]]
+    of_a = case["outputs"][range(len(outputs)), :, case["action"]]
     assert found.metrics["q_mean"].item() == pytest.approx(of_a.mean().item())
 
 

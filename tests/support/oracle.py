@@ -1,34 +1,32 @@
-"""DeepMind's rlax: the formulas of reinforcement learning by others, in double precision."""
+"""Answers of DeepMind's rlax, in double precision, as `agent/make_rlax_numbers.py` wrote them."""
 
 from __future__ import annotations
 
-import importlib
-import warnings
-from collections.abc import Callable
-from typing import Any
+import json
+from pathlib import Path
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from torch import Tensor
+
+from border_cli.nn.tensor_batch import TensorBatch
+
+NUMBERS = Path(__file__).parents[1] / "agent" / "rlax.json"
 
 
-class Lazy:
-    """A module, imported where it is first used: not by a process that runs none of its tests."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __getattr__(self, name: str) -> Any:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of what it imports itself
-            return getattr(importlib.import_module(self._name), name)
+def of_rlax(case: str) -> dict[str, Tensor]:
+    """Inputs and what rlax made of them, by row."""
+    arrays = json.loads(NUMBERS.read_text(encoding="utf-8"))[case]
+    return {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
 
 
-jax, rlax = Lazy("jax"), Lazy("rlax")
+def transitions_of(case: dict[str, Tensor]) -> TensorBatch:
+    """The case's rows without observations."""
+    names = "action", "reward", "discount", "weight"
+    none = torch.zeros(0)
+    return TensorBatch(obs=none, next_obs=none, **{name: case[name][:, None] for name in names})
 
 
-def by_row(function: Callable[..., Any], *tensors: torch.Tensor, **same: Any) -> NDArray[Any]:
-    """The function of one row of each tensor, for all rows; `same` is so for all. [B, …]"""
-    with jax.enable_x64(True):
-        rows = zip(*(each.detach().numpy() for each in tensors), strict=True)
-        return np.array([function(*map(jax.numpy.asarray, row), **same) for row in rows])
+def weighted_mean(case: dict[str, Tensor], losses: str) -> float:
+    """The mean over the case's rows of losses, times their weights."""
+    return float((case["weight"] * case[losses]).mean())
