@@ -64,10 +64,11 @@ class Environment:
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
 
-    def test(self, name: str) -> str:
-        """What pytest says of a file of tests."""
-        options = ("-q", "-p", "no:cacheprovider", f"--rootdir={ROOT}", f"-c{ROOT}/pyproject.toml")
-        return self._run([str(self.python), "-m", "pytest", *options, str(ROOT / name)]).stdout
+    def test(self, folder: str, *, only: str) -> str:
+        """What pytest says of the tests in a folder of which a name has the text `only`."""
+        configured = (f"--rootdir={ROOT}", f"-c{ROOT}/pyproject.toml", "-p", "no:cacheprovider")
+        chosen = ("-m", "", "-k", only, str(ROOT / folder))
+        return self._run([str(self.python), "-m", "pytest", "-q", *configured, *chosen]).stdout
 
     def jobs(self, sweep: str) -> list[dict[str, object]]:
         """`run.json` of each job of a sweep."""
@@ -137,6 +138,6 @@ def test_a_study_whose_jobs_have_all_failed_ends_with_their_table(env: Environme
 def test_what_is_promised_of_studies_holds_with_the_optuna_of_the_environment(
     env: Environment,
 ) -> None:
-    said = env.test("tests/sweep/test_study.py")
+    said = env.test("tests/sweep", only="study")
     assert " passed" in said, said
     assert not any(each in said for each in ("failed", "error", "skipped")), said

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes.util
+
 import numpy as np
 import pytest
 
@@ -44,6 +46,7 @@ def test_a_step_of_a_robot_pays_what_compute_reward_says_of_its_goals(preset: st
     env.close()
 
 
+@pytest.mark.skipif(ctypes.util.find_library("EGL") is None, reason="needs libEGL")
 def test_a_robot_is_drawn_without_a_display(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MUJOCO_GL", raising=False)
     factory = GymEnvFactory(compose("agent=sac", "env=fetch_reach").env)  # type: ignore[arg-type]
