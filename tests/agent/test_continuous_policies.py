@@ -32,21 +32,28 @@ ONE_NUMBER = BoxSpace(shape=(1,), dtype="float32", low=np.zeros(1), high=np.ones
 OBS = np.ones((20_000, 1), np.float32)
 
 
+def bounds() -> ActionBounds:
+    found = action_bounds(spec().action)
+    assert found is not None
+    return found
+
+
 def policy(seed: int = 0, exploration: float | None = None) -> GaussianPolicy:
-    bounds = action_bounds(spec().action)
-    assert bounds is not None
     look = Architecture(ONE_NUMBER, hidden=())
     rng = np.random.default_rng(seed)
     return GaussianPolicy(
-        rng, exploration, network=partial(NumpyNetwork, look), bounds=bounds, agent="sac"
+        rng, exploration, network=partial(NumpyNetwork, look), bounds=bounds(), agent="sac"
     )
 
 
-def snapshot(outputs: list[float], warm_up: bool = False) -> Snapshot:
-    """Weights with these outputs for every observation: two means, two log_stds."""
+def snapshot(
+    outputs: list[float], warm_up: bool = False, log_std: tuple[float, ...] = ()
+) -> Snapshot:
+    """Weights with these outputs for every observation, and deviations beside them."""
     arrays = {
-        "network.mlp.layers.0.weight": np.zeros((4, 1), np.float32),
+        "network.mlp.layers.0.weight": np.zeros((len(outputs), 1), np.float32),
         "network.mlp.layers.0.bias": np.array(outputs, np.float32),
+        "network.log_std": np.array(log_std, np.float32),
     }
     return Snapshot(opt_steps=0, env_steps=0, warm_up=warm_up, arrays=arrays)
 
@@ -91,11 +98,6 @@ def test_in_warm_up_every_action_is_taken_equally_often():
     np.testing.assert_allclose(quartiles, [-1, -0.5, 0, 0.5, 1], atol=0.02)
 
 
-def test_a_constant_of_exploration_is_refused():
-    with pytest.raises(ConfigError, match=r"exploration must be null with agent=sac"):
-        policy(exploration=0.1)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     "settings", [{}, {"activation": "silu", "layer_norm": True, "critic_layer_norm": False}]
@@ -117,40 +119,41 @@ def test_the_policy_acts_as_the_actor_of_the_agent(kind: str, settings: dict[str
     np.testing.assert_allclose(acting.act(obs, explore=True), wanted, rtol=1e-5, atol=1e-5)
 
 
+def clipped(seed: int = 0, exploration: float | None = None) -> ClippedGaussianPolicy:
+    return ClippedGaussianPolicy(
+        np.random.default_rng(seed),
+        exploration,
+        network=partial(NumpyNetwork, Architecture(ONE_NUMBER, hidden=())),
+        bounds=bounds(),
+        agent="awac",
+    )
+
+
+sampling = pytest.mark.parametrize("make", [policy, clipped], ids=["gaussian", "clipped"])
+
+
+@sampling
+def test_a_constant_of_exploration_is_refused(make: Any):
+    with pytest.raises(ConfigError, match=r"actor_manager\.exploration must be null with agent="):
+        make(exploration=0.1)
+
+
+@sampling
 @pytest.mark.parametrize("warm_up", [False, True])
-def test_a_restored_policy_explores_as_the_one_that_went_on(warm_up: bool):
-    acting, restored = policy(1), policy(2)
+def test_a_restored_policy_explores_as_the_one_that_went_on(make: Any, warm_up: bool):
+    acting, restored = make(1), make(2)
+    outputs = [0.1, 0.2, 0.0, 0.0] if make is policy else [0.1, 0.2]
     for each in (acting, restored):
-        each.load_snapshot(snapshot([0.1, 0.2, 0, 0], warm_up))
+        each.load_snapshot(snapshot(outputs, warm_up, log_std=(0.0, 0.0)))
         each.act(OBS[:3], explore=True)
     restored.load_state_dict(reread(acting.state_dict()))
     drawn = [[each.act(OBS[:3], explore=True) for _ in range(9)] for each in (acting, restored)]
     assert same(*drawn)
 
 
-def agent() -> Awac:
-    return Awac(AwacConfig(hidden=[8, 6], batch_size=8), spec=spec(), device="cpu", seed=1)
-
-
-def clipped(seed: int = 0, exploration: float | None = None) -> Any:
-    return agent().policy_factory(np.random.default_rng(seed), exploration)
-
-
-def of_clipped(x: list[float], log_std: list[float], *, warm_up: bool = False) -> Snapshot:
-    """Weights with this output for every observation."""
-    arrays = {
-        "network.mlp.layers.0.weight": np.zeros((2, 3), np.float32),
-        "network.mlp.layers.0.bias": np.array(x, np.float32),
-        "network.log_std": np.array(log_std, np.float32),
-    }
-    return Snapshot(opt_steps=0, env_steps=0, warm_up=warm_up, arrays=arrays)
-
-
-THREE_NUMBERS = np.zeros((20_000, 3), np.float32)
-
-
 def test_numpy_acts_as_torch_computes():
-    made, acting = agent(), clipped()
+    made = Awac(AwacConfig(hidden=[8, 6], batch_size=8), spec=spec(), device="cpu", seed=1)
+    acting = pickle.loads(pickle.dumps(made.policy_factory))(np.random.default_rng(0), None)
     for seed in range(5):
         made.update(batch(seed))
     acting.load_snapshot(made.snapshot())
@@ -163,62 +166,25 @@ def test_numpy_acts_as_torch_computes():
 
 def test_samples_have_the_learned_mean_and_deviation_in_the_units_of_the_environment():
     acting = clipped()
-    acting.load_snapshot(of_clipped([0.2, -0.4], [np.log(0.1), np.log(0.05)]))
-    action = acting.act(THREE_NUMBERS, explore=True)
+    acting.load_snapshot(snapshot([0.2, -0.4], log_std=(np.log(0.1), np.log(0.05))))
+    action = acting.act(OBS, explore=True)
     np.testing.assert_allclose(action.mean(0), MIDDLE + HALF * np.tanh([0.2, -0.4]), atol=0.01)
     np.testing.assert_allclose(action.std(0), HALF * [0.1, 0.05], rtol=0.03)
 
 
 def test_samples_beyond_the_bounds_are_the_bounds():
     acting = clipped()
-    acting.load_snapshot(of_clipped([-4.0, 0.0], [0.0, -5.0]))
-    action = acting.act(THREE_NUMBERS, explore=True)
+    acting.load_snapshot(snapshot([-4.0, 0.0], log_std=(0.0, -5.0)))
+    action = acting.act(OBS, explore=True)
     assert (action[:, 0] == LOW[0]).mean() == pytest.approx(0.5, abs=0.02)
     assert (action >= LOW).all()
 
 
 def test_in_warm_up_any_action_is_as_likely():
     acting = clipped()
-    acting.load_snapshot(of_clipped([3.0, 3.0], [-5.0, -5.0], warm_up=True))
-    action = acting.act(THREE_NUMBERS, explore=True)
+    acting.load_snapshot(snapshot([3.0, 3.0], log_std=(-5.0, -5.0), warm_up=True))
+    action = acting.act(OBS, explore=True)
     np.testing.assert_allclose(action.mean(0), MIDDLE, atol=0.05)
-
-
-def test_a_constant_exploration_is_refused():
-    with pytest.raises(
-        ConfigError, match=r"actor_manager.exploration must be null with agent=awac"
-    ):
-        clipped(exploration=0.3)
-
-
-def test_a_restored_clipped_policy_explores_as_the_one_that_went_on():
-    one, other = clipped(1), clipped(2)
-    for each in (one, other):
-        each.load_snapshot(of_clipped([0.0, 0.0], [0.0, 0.0]))
-    one.act(THREE_NUMBERS, explore=True)
-    other.load_state_dict(reread(one.state_dict()))
-    assert same(one.act(THREE_NUMBERS, explore=True), other.act(THREE_NUMBERS, explore=True))
-
-
-def test_the_factory_crosses_to_other_processes():
-    made = pickle.loads(pickle.dumps(agent().policy_factory))
-    assert isinstance(made(np.random.default_rng(0), None), ClippedGaussianPolicy)
-
-
-# Numbers from -1 to 1 are 1 to 5 and -3 to 3 of the environment.
-BOX = BoxSpace(
-    shape=(2,),
-    dtype="float32",
-    low=np.array([1, -3], np.float32),
-    high=np.array([5, 3], np.float32),
-)
-ONE_ROW = np.ones((1, 1), np.float32)
-
-
-def bounds() -> ActionBounds:
-    found = action_bounds(BOX)
-    assert found is not None
-    return found
 
 
 def deterministic(
@@ -231,17 +197,8 @@ def deterministic(
         bounds=bounds(),
         **settings,
     )
-    acting.load_snapshot(of_actions([0.0, 0.0]))
+    acting.load_snapshot(snapshot([0.0, 0.0]))
     return acting
-
-
-def of_actions(outputs: list[float], warm_up: bool = False) -> Snapshot:
-    """Weights with these outputs for every observation."""
-    arrays = {
-        "network.mlp.layers.0.weight": np.zeros((2, 1), np.float32),
-        "network.mlp.layers.0.bias": np.array(outputs, np.float32),
-    }
-    return Snapshot(opt_steps=0, env_steps=0, warm_up=warm_up, arrays=arrays)
 
 
 def noise_of(acting: DeterministicPolicy, steps: int, rows: int = 1) -> Any:
@@ -253,16 +210,11 @@ def noise_of(acting: DeterministicPolicy, steps: int, rows: int = 1) -> Any:
 
 def test_without_exploration_it_is_tanh_in_the_units_of_the_environment():
     acting = deterministic(noise_std=0.5)
-    acting.load_snapshot(of_actions([np.arctanh(0.5), -np.arctanh(0.25)]))
-    action = acting.act(ONE_ROW, explore=False)
-    np.testing.assert_allclose(action, [[4.0, -0.75]], rtol=1e-6)
+    acting.load_snapshot(snapshot([np.arctanh(0.5), -np.arctanh(0.25)]))
+    action = acting.act(OBS[:1], explore=False)
+    np.testing.assert_allclose(action, [[1.0, 2.25]], rtol=1e-6)
     assert action.dtype == np.float32
-    assert same(acting.act(ONE_ROW, explore=False), action)
-
-
-def test_without_noise_it_explores_as_it_acts():
-    acting = deterministic()
-    assert same(acting.act(ONE_ROW, explore=True), acting.act(ONE_ROW, explore=False))
+    assert same(acting.act(OBS[:1], explore=False), action)
 
 
 @pytest.mark.parametrize(("constant", "std"), [(None, 0.1), (0.25, 0.25), (0.0, 0.0)])
@@ -298,19 +250,18 @@ def test_it_begins_at_no_noise():
 
 def test_no_action_leaves_the_bounds():
     acting = deterministic(3.0)
-    taken = np.concatenate([acting.act(ONE_ROW, explore=True) for _ in range(500)])
-    assert taken.min(axis=0) == pytest.approx([1, -3])
-    assert taken.max(axis=0) == pytest.approx([5, 3])
+    taken = np.concatenate([acting.act(OBS[:1], explore=True) for _ in range(500)])
+    assert taken.min(axis=0) == pytest.approx([-2, 0])
+    assert taken.max(axis=0) == pytest.approx([2, 6])
 
 
 def test_in_warm_up_a_deterministic_policy_takes_every_action_equally_often():
     acting = deterministic(0.0)
-    acting.load_snapshot(of_actions([9.0, 9.0], warm_up=True))
-    obs = np.ones((4_000, 1), np.float32)
-    taken = acting.act(obs, explore=True)
-    assert taken.mean(axis=0) == pytest.approx([3, 0], abs=0.1)
+    acting.load_snapshot(snapshot([9.0, 9.0], warm_up=True))
+    taken = acting.act(OBS, explore=True)
+    assert taken.mean(axis=0) == pytest.approx([0, 3], abs=0.1)
     assert taken.std(axis=0) == pytest.approx([4 / 12**0.5, 6 / 12**0.5], rel=0.03)
-    np.testing.assert_allclose(acting.act(ONE_ROW, explore=False), [[5, 3]], rtol=1e-6)
+    np.testing.assert_allclose(acting.act(OBS[:1], explore=False), [[2, 6]], rtol=1e-6)
 
 
 @pytest.mark.parametrize("noise", list(Noise))

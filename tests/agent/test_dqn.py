@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,6 @@ from border_cli.agent.dqn import Dqn
 from border_cli.core.spaces import BoxSpace, EnvSpec
 from border_cli.core.types import Batch
 from border_cli.errors import ConfigError
-from border_cli.nn.saving import load_state, save_state
 from border_cli.nn.tensor_batch import TDResult
 from border_cli.registry import AGENTS
 
@@ -33,9 +31,10 @@ def weights(agent: Dqn, which: str = "online") -> np.ndarray:
     return np.concatenate([each.numpy().ravel() for each in agent.state_dict()[which].values()])
 
 
-def train(agent: Dqn, make_batch: Any, seeds: range) -> None:
+def train(agent: Dqn, make_batch: Any, seeds: range) -> Dqn:
     for seed in seeds:
         agent.update(make_batch(seed))
+    return agent
 
 
 def test_the_target_starts_equal_and_is_copied_at_each_interval(spec, make_batch):
@@ -63,8 +62,6 @@ def test_a_soft_target_moves_by_tau_towards_the_online_network(spec, make_batch)
 def test_an_update_counts_and_reports(spec, make_batch):
     agent = dqn(spec)
     batch = make_batch(0)
-    policy = agent.policy_factory(np.random.default_rng(0))
-    policy.load_snapshot(agent.snapshot())
     update = agent.update(batch)
     assert agent.opt_steps == 1
     assert set(update.metrics) == {"loss", "q_mean", "grad_norm"}
@@ -112,20 +109,6 @@ def test_one_seed_gives_one_agent_and_leaves_the_global_generator_still(spec, ma
     assert (weights(agents[0]) != weights(agents[2])).any()
 
 
-@pytest.mark.parametrize("tau", [1.0, 0.1])
-def test_a_restored_agent_goes_on_to_the_bit(spec, make_batch, tmp_path: Path, tau: float):
-    settings = {"target_interval": 3, "tau": tau, "double": True}
-    agent, restored = dqn(spec, seed=1, **settings), dqn(spec, seed=2, **settings)
-    train(agent, make_batch, range(5))
-    save_state(agent.state_dict(), tmp_path / "agent.pt")
-    restored.load_state_dict(load_state(tmp_path / "agent.pt"))
-    assert restored.opt_steps == 5
-    for each in (agent, restored):
-        train(each, make_batch, range(5, 15))
-    for which in ("online", "target"):
-        np.testing.assert_array_equal(weights(agent, which), weights(restored, which))
-
-
 def test_a_state_taken_now_does_not_change_later(spec, make_batch):
     agent = dqn(spec)
     state = agent.state_dict()
@@ -135,17 +118,9 @@ def test_a_state_taken_now_does_not_change_later(spec, make_batch):
     assert not any(each.any() for each in state["optimizer"]["means"])
 
 
-@pytest.mark.parametrize(
-    ("space", "name"),
-    [
-        (
-            BoxSpace(shape=(3,), dtype="float32", low=np.zeros(3), high=np.ones(3)),
-            r"Box\(0, 1, \(3,\), f",
-        ),
-    ],
-)
-def test_actions_that_cannot_be_counted_are_refused(spec, space: Any, name: str):
-    match = rf"agent=dqn needs a Discrete action space; env\.id=Tiny-v0 has {name}"
+def test_actions_that_cannot_be_counted_are_refused(spec):
+    space = BoxSpace(shape=(3,), dtype="float32", low=np.zeros(3), high=np.ones(3))
+    match = r"agent=dqn needs a Discrete action space; env\.id=Tiny-v0 has Box\(0, 1, \(3,\), f"
     with pytest.raises(ConfigError, match=match):
         dqn(replace(spec, action=space))
 
@@ -175,32 +150,10 @@ def test_a_first_update_does_not_import_the_compiler():
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
-@pytest.mark.gpu
-@pytest.mark.parametrize("tau", [1.0, 0.1])
-def test_a_gpu_learns_what_the_cpu_learns(spec, make_batch, tau: float):
-    config = DqnConfig(hidden=[5, 4], target_interval=2, tau=tau, double=True)
-    agents = [Dqn(config, spec=spec, device=each, seed=1) for each in ("cpu", "cuda")]
-    for agent in agents:
-        train(agent, make_batch, range(5))
-    np.testing.assert_allclose(weights(agents[1]), weights(agents[0]), rtol=1e-3, atol=1e-5)
-
-
 RAINBOW: dict[str, Any] = {
     **{"double": True, "dueling": True, "noisy": True, "exploration": Exploration.greedy},
     **{"num_atoms": 11, "v_min": -3.0, "v_max": 3.0},
 }
-
-
-def of_form(spec: Any, seed: int = 1, **settings: Any) -> Dqn:
-    config = DqnConfig(**{"hidden": [6, 5], "learning_rate": 0.01, **settings})
-    return Dqn(config, spec=spec, device="cpu", seed=seed)
-
-
-def after(agent: Dqn, make_batch: Any, updates: int = 5) -> np.ndarray:
-    for seed in range(updates):
-        agent.update(make_batch(seed))
-    online = agent.state_dict()["online"]
-    return np.concatenate([each.numpy().ravel() for each in online.values()])
 
 
 @pytest.mark.parametrize(
@@ -218,8 +171,10 @@ def after(agent: Dqn, make_batch: Any, updates: int = 5) -> np.ndarray:
     ],
 )
 def test_every_setting_changes_what_is_learned(spec, make_batch, change: dict[str, Any]):
-    one = after(of_form(spec, **RAINBOW), make_batch)
-    other = after(of_form(spec, **{**RAINBOW, **change}), make_batch)
+    one, other = (
+        weights(train(dqn(spec, **{**RAINBOW, **each}), make_batch, range(5)))
+        for each in ({}, change)
+    )
     assert one.shape != other.shape or (one != other).any()
 
 
@@ -230,15 +185,15 @@ def test_a_plain_network_is_updated_without_autograd_and_a_dueling_one_with_it(
         raise AssertionError("autograd")
 
     monkeypatch.setattr(torch.autograd, "grad", refused)
-    of_form(spec, num_atoms=5, conservative_weight=1.0).update(make_batch(0))
+    dqn(spec, num_atoms=5, conservative_weight=1.0).update(make_batch(0))
     for settings in ({"dueling": True}, {"layer_norm": True}, {"activation": "tanh"}):
         with pytest.raises(AssertionError, match="autograd"):
-            of_form(spec, **settings).update(make_batch(0))
+            dqn(spec, **settings).update(make_batch(0))
 
 
 def test_each_update_draws_noise_for_each_of_its_passes(spec, make_batch):
     """The same batch and weights, and another loss: only the noise has moved on."""
-    agent = of_form(spec, **RAINBOW)
+    agent = dqn(spec, **RAINBOW)
     state, batch = agent.state_dict(), make_batch(0)
     first = float(agent.update(batch).metrics["loss"])
     moved = agent.state_dict()["noise"]
@@ -246,15 +201,12 @@ def test_each_update_draws_noise_for_each_of_its_passes(spec, make_batch):
     assert float(agent.update(batch).metrics["loss"]) != first
     agent.load_state_dict(state)
     assert float(agent.update(batch).metrics["loss"]) == first
-    noises = [each.numpy() for (each,) in agent.noises(batch)]
-    assert [each.shape for each in noises] == [(agent.online.draws,)] * 3  # type: ignore[union-attr]
-    assert len({each.tobytes() for each in noises}) == 3
 
 
 def test_three_draws_serve_three_passes(spec, make_batch, monkeypatch):
     """s by the online network with the first, s' by the target with the second and by the online
     network with the third."""
-    agent, batch = of_form(spec, **RAINBOW), make_batch(0)
+    agent, batch = dqn(spec, **RAINBOW), make_batch(0)
     fixed = agent.normal(3, agent.online.draws)  # type: ignore[arg-type]
     monkeypatch.setattr(agent, "normal", lambda *_: fixed)
     seen = {}
@@ -277,25 +229,11 @@ def test_three_draws_serve_three_passes(spec, make_batch, monkeypatch):
         assert torch.equal(seen[name], each), name
 
 
-def test_the_priority_of_atoms_is_never_negative(spec, make_batch):
-    errors = of_form(spec, **RAINBOW).update(make_batch(0)).td_error()
-    assert errors.shape == (8,)
-    assert (errors >= -1e-6).all()
-    assert errors.max() > 0
-
-
 def test_the_weight_of_a_row_multiplies_its_loss_once(spec, make_batch):
     batch = make_batch(0)
-    half = Batch(**{**vars_of(batch), "weight": batch.weight / 2})
-    losses = [
-        float(of_form(spec, **RAINBOW).update(each).metrics["loss"]) for each in (batch, half)
-    ]
+    half = replace(batch, weight=batch.weight / 2)
+    losses = [float(dqn(spec, **RAINBOW).update(each).metrics["loss"]) for each in (batch, half)]
     assert losses[1] == pytest.approx(losses[0] / 2, rel=1e-6)
-
-
-def vars_of(batch: Batch) -> dict[str, Any]:
-    names = ("obs", "action", "reward", "discount", "next_obs", "weight", "index")
-    return {name: getattr(batch, name) for name in names}
 
 
 @pytest.mark.parametrize(
@@ -322,11 +260,14 @@ def test_settings_of_what_is_off_may_stay_where_files_and_ablations_have_them():
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("form", [{"dueling": True}, RAINBOW])
+@pytest.mark.parametrize("form", [{"target_interval": 2, "tau": 0.1}, {"dueling": True}, RAINBOW])
 def test_a_gpu_learns_every_form_as_the_cpu_does(spec, make_batch, form: dict[str, Any]):
     config = DqnConfig(hidden=[6, 5], **form)
-    cpu, gpu = (Dqn(config, spec=spec, device=each, seed=1) for each in ("cpu", "cuda"))
-    np.testing.assert_allclose(after(gpu, make_batch), after(cpu, make_batch), rtol=1e-3, atol=1e-5)
+    cpu, gpu = (
+        weights(train(Dqn(config, spec=spec, device=each, seed=1), make_batch, range(5)))
+        for each in ("cpu", "cuda")
+    )
+    np.testing.assert_allclose(gpu, cpu, rtol=1e-3, atol=1e-5)
 
 
 def one_each_step(rows: int = 8) -> Batch:
@@ -346,7 +287,7 @@ def one_each_step(rows: int = 8) -> Batch:
     "settings", sampled([{}, {"dueling": True}], every=2), ids=["plain", "dueling"]
 )
 def test_a_range_too_narrow_for_the_rewards_is_said_in_training(spec, caplog, settings):
-    agent = of_form(spec, num_atoms=51, target_interval=10, tau=1.0, **settings)
+    agent = dqn(spec, num_atoms=51, target_interval=10, tau=1.0, **settings)
     told = [agent.update(one_each_step()).metrics for _ in range(900)]
     assert [i for i, each in enumerate(told, 1) if "beyond_v_max" in each] == list(
         range(100, 901, 100)
@@ -359,7 +300,7 @@ def test_a_range_too_narrow_for_the_rewards_is_said_in_training(spec, caplog, se
 
 
 def test_a_range_that_fits_the_rewards_is_not_said_however_high_values_are(spec, caplog):
-    agent = of_form(spec, num_atoms=51, v_min=0.0, v_max=100.0, target_interval=1, tau=0.2)
+    agent = dqn(spec, num_atoms=51, v_min=0.0, v_max=100.0, target_interval=1, tau=0.2)
     told = [agent.update(one_each_step()).metrics for _ in range(1500)]
     assert float(told[-1]["q_mean"]) > 90
     assert {float(each["beyond_v_max"]) for each in told if "beyond_v_max" in each} == {0.0}
@@ -367,5 +308,5 @@ def test_a_range_that_fits_the_rewards_is_not_said_however_high_values_are(spec,
 
 
 def test_values_alone_have_no_range_to_look_at(spec, make_batch):
-    agent = of_form(spec)
+    agent = dqn(spec)
     assert not any("beyond_v_max" in agent.update(make_batch(i)).metrics for i in range(100))

@@ -13,52 +13,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+from quantiles import CHAIN_VALUES, LINKS, batch_of, spec_of
 from sampling import chosen, sampled
 
 from border_cli.agent.config import DqnConfig, Loss
 from border_cli.agent.dqn import Dqn
 from border_cli.agent.policies import QPolicy
 from border_cli.core.spaces import DiscreteSpace, EnvSpec
-from border_cli.core.types import Batch
 
-
-def spec(states: int) -> EnvSpec:
-    return EnvSpec(
-        id="Known",
-        observation=DiscreteSpace(states),
-        action=DiscreteSpace(2),
-        max_episode_steps=None,
-    )
-
-
-def batch(rows: list[tuple[int, int, float, float, int]]) -> Batch:
-    """Of (state, action, reward, discount, next state)."""
-    obs, action, reward, discount, next_obs = zip(*rows, strict=True)
-    return Batch(
-        obs=np.array(obs),
-        action=np.array(action),
-        reward=np.array(reward, np.float32),
-        discount=np.array(discount, np.float32),
-        next_obs=np.array(next_obs),
-        weight=np.ones(len(rows), np.float32),
-        index=np.arange(len(rows)),
-    )
-
-
-CHAIN = batch(
-    [
-        *((0, 0, 0, 0.9, 0), (0, 1, 0, 0.9, 1), (1, 0, 0, 0.9, 1)),
-        *((1, 1, 0, 0.9, 2), (2, 0, 0, 0.9, 2), (2, 1, 1, 0, 2)),
-    ]
-)
-RISKY = batch(
-    [
-        *((0, 0, 1, 0, 0), (0, 0, 1, 0, 0), (0, 1, 0, 0.9, 1), (0, 1, 0, 0.9, 1)),
-        *((1, 0, 0, 0, 1), (1, 0, 3, 0, 1), (1, 1, 0, 0, 1), (1, 1, 3, 0, 1)),
-    ]
+RISKY = batch_of(
+    *((0, 0, 1, 0, 0), (0, 0, 1, 0, 0), (0, 1, 0, 0.9, 1), (0, 1, 0, 0.9, 1)),
+    *((1, 0, 0, 0, 1), (1, 0, 3, 0, 1), (1, 1, 0, 0, 1), (1, 1, 3, 0, 1)),
 )
 PROBLEMS = {
-    "chain": (CHAIN, [[0.729, 0.81], [0.81, 0.9], [0.9, 1.0]]),
+    "chain": (LINKS, CHAIN_VALUES),
     "risky": (RISKY, [[1, 0.9 * 1.5], [1.5, 1.5]]),
 }
 # Where the noise of weights is most of a gradient, Adam would go on taking steps of full length.
@@ -91,7 +59,7 @@ def test_known_values_are_found(problem: str, form: str):
     settings = quick | FORMS[form]
     # The Huber loss has its lowest point at the mean only where errors stay below 1.
     loss = Loss.huber if problem == "chain" or "num_atoms" in settings else Loss.mse
-    agent = Dqn(DqnConfig(loss=loss, **settings), spec=spec(len(known)), device="cpu", seed=0)
+    agent = Dqn(DqnConfig(loss=loss, **settings), spec=spec_of(len(known)), device="cpu", seed=0)
     for _ in range(1_500 if agent.config.noisy else 1_000):
         agent.update(rows)
     np.testing.assert_allclose(values(agent, len(known)), known, atol=0.01)
@@ -105,7 +73,7 @@ def test_known_values_are_found(problem: str, form: str):
 def test_a_conservative_agent_holds_what_is_not_in_the_data_for_less():
     """One state, one of three actions ever taken, with reward 1: minimising
     (Q_0 - 1)^2 / 2 + 0.5 (logsumexp Q - Q_0) drives the others down, without an end."""
-    rows = batch([(0, 0, 1, 0, 0)])
+    rows = batch_of((0, 0, 1, 0, 0))
     settings = {"hidden": [8], "learning_rate": 0.01}
     one = EnvSpec(
         id="One", observation=DiscreteSpace(1), action=DiscreteSpace(3), max_episode_steps=None

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from networks import q_network
 from states import reread, same
 
 from border_cli.agent.config import DqnConfig, Exploration
@@ -135,9 +134,9 @@ OBS = np.ones((4_000, 1), np.float32)  # shares are then within 0.04
 
 
 def snapshot(q: list[float], env_steps: int = 0, warm_up: bool = False) -> Snapshot:
-    """Weights with these values for every observation."""
+    """Weights with these outputs for every observation."""
     arrays = {
-        "network.mlp.layers.0.weight": np.zeros((2, 1), np.float32),
+        "network.mlp.layers.0.weight": np.zeros((len(q), 1), np.float32),
         "network.mlp.layers.0.bias": np.array(q, np.float32),
     }
     return Snapshot(opt_steps=0, env_steps=env_steps, warm_up=warm_up, arrays=arrays)
@@ -223,29 +222,6 @@ def test_it_keeps_what_it_loaded_whatever_becomes_of_agent_and_snapshot(spec, ma
     assert (acting.act(obs, explore=False) != before).any()
 
 
-def test_the_same_weights_take_the_same_actions_in_numpy_and_in_torch(spec):
-    """To float tolerance: where two values are as good as equal, either action is right."""
-    obs = np.random.default_rng(2).standard_normal((500, 3)).astype(np.float32)
-    for seed in range(5):
-        agent = Dqn(DqnConfig(hidden=[64, 32]), spec=spec, device="cpu", seed=seed)
-        acting = agent.policy_factory(np.random.default_rng(0))
-        acting.load_snapshot(agent.snapshot())
-        action = acting.act(obs, explore=False)
-        network = q_network(spec.observation, [64, 32], spec.action.n, seed=0)
-        network.load_state_dict(
-            {
-                name.removeprefix("network."): torch.tensor(each)
-                for name, each in agent.snapshot().arrays.items()
-            }
-        )
-        q = network(torch.from_numpy(obs)).detach().numpy()  # [500, num_actions]
-        taken = q[np.arange(500), action]
-        np.testing.assert_allclose(taken, q.max(axis=1), rtol=0, atol=1e-5)
-        assert (action == q.argmax(axis=1)).mean() > 0.99
-        alone = [int(acting.act(obs[i : i + 1], explore=False)[0]) for i in range(500)]
-        np.testing.assert_allclose(q[np.arange(500), alone], q.max(axis=1), rtol=0, atol=1e-5)
-
-
 def test_actions_handed_out_are_not_written_again():
     acting = policy()
     acting.load_snapshot(snapshot([0, 1]))
@@ -253,14 +229,6 @@ def test_actions_handed_out_are_not_written_again():
     acting.load_snapshot(snapshot([1, 0]))
     acting.act(OBS[:2], explore=False)
     assert first.tolist() == [1, 1]
-
-
-def test_the_factory_can_be_sent_to_another_process(spec):
-    agent = Dqn(DqnConfig(hidden=[8]), spec=spec, device="cpu", seed=0)
-    factory = pickle.loads(pickle.dumps(agent.policy_factory))
-    acting = factory(np.random.default_rng(0), 0.0)
-    acting.load_snapshot(agent.snapshot())
-    assert acting.act(np.zeros((5, 3), np.float32), explore=True).shape == (5,)
 
 
 def test_acting_needs_no_torch():
@@ -292,6 +260,7 @@ def acting(agent: Dqn, seed: int = 0, constant: float | None = None, **snapshot:
 @pytest.mark.parametrize(
     "form",
     [
+        {},
         {"dueling": True},
         {"num_atoms": 7},
         {**NOISY, "dueling": True, "num_atoms": 7},
@@ -299,15 +268,19 @@ def acting(agent: Dqn, seed: int = 0, constant: float | None = None, **snapshot:
     ],
 )
 def test_a_policy_takes_the_actions_of_the_torch_network(spec, form: dict[str, Any]):
+    """To float tolerance: where two values are as good as equal, either action is right."""
     agent = dqn(spec, **form)
-    action = acting(agent).act(MANY, explore=False)
+    policy = acting(agent)
+    action = policy.act(MANY, explore=False)
+    alone = [int(policy.act(MANY[i : i + 1], explore=False)[0]) for i in range(len(MANY))]
     with torch.no_grad():
         outputs = agent.online(agent.features(torch.from_numpy(MANY)))
     if agent.config.categorical:
         atoms = torch.linspace(-10, 10, 7)
         outputs = (outputs.view(len(MANY), 2, 7).softmax(2) * atoms).sum(2)
     q = outputs.numpy()
-    np.testing.assert_allclose(q[np.arange(len(MANY)), action], q.max(axis=1), atol=1e-4)
+    for taken in (action, alone):
+        np.testing.assert_allclose(q[np.arange(len(MANY)), taken], q.max(axis=1), atol=1e-4)
     assert (action == q.argmax(axis=1)).mean() > 0.98
 
 
@@ -332,15 +305,6 @@ def test_noisy_weights_explore_and_means_evaluate(spec):
         taken = np.concatenate([policy.act(rows, explore=True) for _ in range(500 // len(rows))])
         assert 0.02 < taken.mean() < 0.98
     np.testing.assert_array_equal(policy.act(one, explore=False), still)
-
-
-def test_noise_that_was_learned_away_explores_nothing(spec):
-    agent = dqn(spec, **NOISY)
-    policy = acting(agent)
-    arrays = dict(agent.snapshot().arrays)
-    arrays |= {name: each * 0 for name, each in arrays.items() if name.endswith("_std")}
-    policy.load_snapshot(Snapshot(opt_steps=0, env_steps=0, warm_up=False, arrays=arrays))
-    np.testing.assert_array_equal(policy.act(MANY, explore=True), policy.act(MANY, explore=False))
 
 
 def test_in_warm_up_a_noisy_policy_takes_any_action(spec):
@@ -382,7 +346,6 @@ def test_the_factory_of_a_noisy_policy_can_be_sent_to_another_process(spec):
     assert policy.act(MANY, explore=True).shape == (300,)
 
 
-SAME = np.ones((20_000, 1), np.float32)
 LOGITS = [0.0, np.log(2.0), np.log(5.0)]  # 1/8, 2/8 and 5/8
 
 
@@ -390,41 +353,22 @@ def by_logits(exploration: float | None = None, seed: int = 0) -> CategoricalPol
     acting = CategoricalPolicy(
         np.random.default_rng(seed),
         exploration,
-        network=partial(NumpyNetwork, Architecture(ONE_NUMBER, hidden=())),
+        network=LINEAR,
         num_actions=3,
         agent="bc",
     )
-    acting.load_snapshot(of_logits())
+    acting.load_snapshot(snapshot(LOGITS))
     return acting
 
 
-def of_logits(warm_up: bool = False) -> Snapshot:
-    arrays = {
-        "network.mlp.layers.0.weight": np.zeros((3, 1), np.float32),
-        "network.mlp.layers.0.bias": np.array(LOGITS, np.float32),
-    }
-    return Snapshot(opt_steps=0, env_steps=0, warm_up=warm_up, arrays=arrays)
-
-
-def shares_of(acting: CategoricalPolicy, *, explore: bool) -> list[float]:
-    action = acting.act(SAME, explore=explore)
-    assert action.dtype == np.int64
-    return (np.bincount(action, minlength=3) / len(action)).tolist()
-
-
-def test_exploring_it_takes_each_action_as_often_as_its_logit_says():
-    assert shares_of(by_logits(), explore=True) == pytest.approx([0.125, 0.25, 0.625], abs=0.01)
-
-
-def test_evaluated_it_takes_the_most_likely_one():
-    assert shares_of(by_logits(), explore=False) == [0, 0, 1]
-
-
-def test_in_warm_up_it_takes_any():
+@pytest.mark.parametrize(
+    ("warm_up", "expected"), [(False, [0.125, 0.25, 0.625]), (True, [1 / 3] * 3)]
+)
+def test_each_action_is_taken_as_often_as_its_logit_says_but_in_warm_up(warm_up, expected):
     acting = by_logits()
-    acting.load_snapshot(of_logits(warm_up=True))
-    assert shares_of(acting, explore=True) == pytest.approx([1 / 3] * 3, abs=0.01)
-    assert shares_of(acting, explore=False) == [0, 0, 1]
+    acting.load_snapshot(snapshot(LOGITS, warm_up=warm_up))
+    assert shares(acting.act(rows(1), explore=True), 3) == pytest.approx(expected, abs=0.015)
+    assert shares(acting.act(rows(1), explore=False), 3) == [0, 0, 1]
 
 
 def test_a_constant_of_exploration_is_refused():
@@ -436,11 +380,11 @@ def test_a_constant_of_exploration_is_refused():
 
 def test_a_restored_policy_draws_as_the_one_that_went_on():
     acting, restored = by_logits(seed=1), by_logits(seed=2)
-    acting.act(SAME[:77], explore=True)
+    acting.act(OBS[:77], explore=True)
     restored.load_state_dict(reread(acting.state_dict()))
     assert same(
-        restored.act(SAME[:99], explore=True),
-        acting.act(SAME[:99], explore=True),
+        restored.act(OBS[:99], explore=True),
+        acting.act(OBS[:99], explore=True),
     )
 
 
@@ -515,17 +459,19 @@ BOX = BoxSpace(
 OF_BOX = partial(NumpyNetwork, Architecture(BOX, hidden=()))
 
 
-def q_policy(exploration: str, seed: int, warm_up: bool) -> QPolicy:
+def q_policy(exploration: str, seed: int) -> QPolicy:
     settings: dict[str, Any] = {"temperature": 2.0} if exploration == "softmax" else {}
     config = DqnConfig(exploration=exploration, **settings)  # type: ignore[arg-type]
-    policy = QPolicy(config, np.random.default_rng(seed), 0.6, network=OF_BOX, num_actions=3)
+    return QPolicy(config, np.random.default_rng(seed), 0.6, network=OF_BOX, num_actions=3)
+
+
+def of_box(warm_up: bool) -> Snapshot:
     rng = np.random.default_rng(9)
     arrays = {
         "network.mlp.layers.0.weight": rng.normal(size=(3, 2)).astype(np.float32),
         "network.mlp.layers.0.bias": rng.normal(size=3).astype(np.float32),
     }
-    policy.load_snapshot(Snapshot(opt_steps=0, env_steps=0, warm_up=warm_up, arrays=arrays))
-    return policy
+    return Snapshot(opt_steps=0, env_steps=0, warm_up=warm_up, arrays=arrays)
 
 
 def act(policy: Policy, steps: int, rows: int) -> list[Any]:
@@ -535,15 +481,17 @@ def act(policy: Policy, steps: int, rows: int) -> list[Any]:
 
 
 @pytest.mark.parametrize("rows", [1, 3])
-@pytest.mark.parametrize("warm_up", [False, True], ids=["", "warm-up"])
 @pytest.mark.parametrize("exploration", ["epsilon_greedy", "softmax"])
-def test_a_restored_q_policy_explores_as_the_one_that_went_on(exploration, warm_up, rows):
-    policy = q_policy(exploration, 1, warm_up)
-    for steps in (0, 3, 500, 1):  # the draws of a block are used up in between
+def test_a_restored_q_policy_explores_as_the_one_that_went_on(exploration, rows):
+    """The draws of a block are used up in between; warm-up draws from the generator itself."""
+    policy = q_policy(exploration, 1)
+    for steps, warm_up in ((0, False), (3, True), (3, False), (500, False), (1, True)):
+        policy.load_snapshot(of_box(warm_up))
         taken = act(policy, steps, rows)
         state = policy.state_dict()
         before = copy.deepcopy(state)
-        restored = q_policy(exploration, 2, warm_up)
+        restored = q_policy(exploration, 2)
+        restored.load_snapshot(of_box(warm_up))
         act(restored, 5, rows)
         restored.load_state_dict(reread(state))
         expected = act(policy, 800, rows)
@@ -551,19 +499,6 @@ def test_a_restored_q_policy_explores_as_the_one_that_went_on(exploration, warm_
         assert same(state, before)
         assert len(np.unique(np.concatenate(expected))) == 3
         assert not any(np.shares_memory(one, expected[0]) for one in taken)
-
-
-def test_warm_up_and_its_end_go_on_from_one_state():
-    """Warm-up draws from the generator itself, between two blocks of the other exploration."""
-    policy = q_policy("epsilon_greedy", 1, warm_up=False)
-    act(policy, 100, 1)
-    arrays = policy.state_dict()
-    for warm_up in (True, False):
-        one, other = (q_policy("epsilon_greedy", seed, warm_up) for seed in (5, 6))
-        one.load_state_dict(arrays)
-        other.load_state_dict(reread(arrays))
-        assert same(act(one, 1500, 1), act(other, 1500, 1))
-        arrays = one.state_dict()
 
 
 @pytest.mark.parametrize(

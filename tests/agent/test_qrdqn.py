@@ -85,24 +85,6 @@ def test_the_slope_is_the_derivative_of_the_loss(kappa: float):
             assert found.grad_output[b, n].item() == pytest.approx(by_hand, rel=1e-6, abs=1e-9)
 
 
-def test_fractions_of_all_rows_are_those_of_each():
-    quantiles, fractions, target, weight = draw(2)
-    of_all = quantile_regression(quantiles, fractions[0], target, weight, 1.0)
-    of_each = quantile_regression(quantiles, fractions[:1].expand(B, N), target, weight, 1.0)
-    assert torch.equal(of_all.grad_output, of_each.grad_output)
-    assert of_all.loss == of_each.loss
-
-
-def test_a_weight_multiplies_the_loss_of_its_row_once():
-    quantiles, fractions, target, weight = draw(3)
-    ones = torch.ones_like(weight)
-    plain = quantile_regression(quantiles, fractions, target, ones, 1.0)
-    weighted = quantile_regression(quantiles, fractions, target, weight, 1.0)
-    np.testing.assert_allclose(weighted.grad_output, plain.grad_output * weight, rtol=1e-12)
-    half = quantile_regression(quantiles, fractions, target, ones / 2, 1.0)
-    assert half.loss.item() == pytest.approx(plain.loss.item() / 2)
-
-
 def test_the_distance_of_a_row_is_the_mean_over_all_pairs():
     assert distance(row(0, 2), row(1, 3)).tolist() == [(1 + 3 + 1 + 1) / 4]
 
@@ -254,24 +236,6 @@ def test_a_range_without_width_is_refused(low: float):
         ConfigError, match=r"agent\.risk_high must be above agent\.risk_low=0\.[56]"
     ):
         QrdqnConfig(risk_low=low, risk_high=0.5)
-
-
-@pytest.mark.parametrize("settings", [{"activation": "tanh"}, {"layer_norm": True}])
-def test_networks_that_backprop_does_not_know_learn_too(settings: dict[str, Any]):
-    agent = qrdqn(CHAIN, **QUICK, **settings, learning_rate=0.01)
-    for _ in range(800):
-        agent.update(LINKS)
-    np.testing.assert_allclose(values_and_actions(agent, 3)[0], CHAIN_VALUES, atol=0.01)
-
-
-def test_adam_epsilon_damps_small_steps(spec, make_batch):
-    weights = []
-    for epsilon in (1e-8, 1.0):
-        agent = qrdqn(spec, adam_epsilon=epsilon)
-        before = agent.snapshot().arrays["network.mlp.layers.0.weight"]
-        agent.update(make_batch(0))
-        weights.append(np.abs(agent.snapshot().arrays["network.mlp.layers.0.weight"] - before))
-    assert weights[1].max() < weights[0].max() / 5
 
 
 each_agent = pytest.mark.parametrize("name", ["iqn", "qrdqn"])
