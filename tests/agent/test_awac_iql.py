@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from continuous import HALF, LOW, MIDDLE, batch
+from continuous import HALF, LOW, MIDDLE, batch, data_set
 from offline_agents import AGENTS, awac, counted_awac, counted_iql, cql, iql
 from sampling import sampled
 
@@ -18,20 +18,6 @@ from border_cli.core.types import Batch
 from border_cli.errors import ConfigError
 
 each_agent = pytest.mark.parametrize(("make", "actions"), AGENTS.values(), ids=AGENTS)
-
-
-def rows(obs: Any, action: Any, reward: Any, discount: Any, next_obs: Any) -> Batch:
-    """A fixed data set, which is every batch."""
-    count = len(reward)
-    return Batch(
-        obs=np.asarray(obs, np.float32),
-        action=np.asarray(action),
-        reward=np.asarray(reward, np.float32),
-        discount=np.broadcast_to(np.asarray(discount, np.float32), count).copy(),
-        next_obs=np.asarray(next_obs, np.float32),
-        weight=np.ones(count, np.float32),
-        index=np.arange(count),
-    )
 
 
 @each_agent
@@ -118,7 +104,7 @@ def chain() -> Batch:
     go_on = [(here[0], 0, 0.0, 0.9, here[1]), (here[1], 0, 0.0, 0.9, here[2])]
     go_on += [(here[2], 0, 1.0, 0.0, end)]
     ending = [(here[i], 1, reward, 0.0, end) for i, reward in enumerate((0.2, 0.5, 0.1))]
-    return rows(*zip(*go_on, *ending, strict=True))
+    return data_set(*zip(*go_on, *ending, strict=True))
 
 
 @pytest.mark.parametrize("expectile", sampled([0.7, 0.5, 0.95], every=3))
@@ -140,7 +126,7 @@ def test_iql_finds_the_values_of_a_chain(expectile):
     np.testing.assert_allclose(q, [[0.9 * v[1], 0.9 * v[2], 1.0]] * 2, atol=0.01)
 
 
-BANDIT = rows(np.ones((64, 3)), [0, 1] * 32, [0.0, 0.5] * 32, 0.0, np.zeros((64, 3)))
+BANDIT = data_set(np.ones((64, 3)), [0, 1] * 32, [0.0, 0.5] * 32, 0.0, np.zeros((64, 3)))
 
 
 @pytest.mark.parametrize("softmax", sampled([False, True], every=2), ids=["exp", "softmax"])
@@ -163,7 +149,7 @@ def bumps() -> Batch:
     action = MIDDLE + HALF * (place + 0.05 * rng.standard_normal((64, 2)))
     reward = np.repeat([0.0, 1.0], 32)
     zeros = np.zeros((64, 3))
-    return rows(zeros + 1, action.astype(np.float32), reward, 0.0, zeros)
+    return data_set(zeros + 1, action.astype(np.float32), reward, 0.0, zeros)
 
 
 @pytest.mark.parametrize("make", sampled([awac, iql], every=2), ids=["awac", "iql"])

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 from offline_agents import (
+    assert_critics,
     awac,
     counted_awac,
     counted_iql,
-    critic,
     dense,
     double,
     in_double,
@@ -126,14 +126,6 @@ def test_counted_actions_are_one_number_each_to_the_critics():
     log_prob = np.log(shares[np.arange(8), batch.action[:, 0]])
     expected = -(batch.weight.numpy()[:, 0] * log_prob).mean()
     assert loss.item() == pytest.approx(expected, rel=1e-9)
-
-
-def assert_critics(agent, batch, found, y, action) -> None:
-    q = np.stack([critic(agent.critic, i, batch.obs.numpy(), action) for i in range(2)])
-    np.testing.assert_allclose((found.q - found.target)[..., 0], q - y, rtol=1e-9)
-    np.testing.assert_allclose(found.q[..., 0], q, rtol=1e-9)
-    by_hand = 0.5 * (batch.weight.numpy()[:, 0] * (q - y) ** 2).mean(1).sum()
-    assert found.loss.item() == pytest.approx(by_hand, rel=1e-9)
 
 
 def test_gradients_are_slopes():

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from continuous import HALF, MIDDLE, batch, counted, spec
+from continuous import HALF, MIDDLE, batch, counted, data_set, spec
 from oracle import of_rlax
 from slopes import assert_slopes
 
@@ -64,20 +64,6 @@ def test_gradients_are_finite_differences():
     assert_slopes(lambda: likelihood_loss(outputs, aims), [outputs])
 
 
-def rows(obs: np.ndarray, action: np.ndarray) -> Batch:
-    size = len(obs)
-    zeros = np.zeros(size, np.float32)
-    return Batch(
-        obs=obs.astype(np.float32),
-        action=action,
-        reward=zeros,
-        discount=zeros,
-        next_obs=obs.astype(np.float32),
-        weight=np.ones(size, np.float32),
-        index=np.arange(size),
-    )
-
-
 def trained(env: EnvSpec, data: Batch, updates: int, **settings: Any) -> tuple[Bc, Policy]:
     agent = bc(env, **settings)
     for _ in range(updates):
@@ -92,7 +78,8 @@ ONE, OTHER = np.array([1.0, 0, 0]), np.array([0, 1.0, 0])
 
 def test_choices_are_made_as_often_as_in_the_data():
     """0 once and 2 three times where ONE is seen; always 1 where OTHER is."""
-    data = rows(np.stack([ONE] * 4 + [OTHER] * 4), np.array([0, 2, 2, 2, 1, 1, 1, 1]))
+    seen = np.stack([ONE] * 4 + [OTHER] * 4)
+    data = data_set(seen, [0, 2, 2, 2, 1, 1, 1, 1], np.zeros(8), 0, seen)
     _, policy = trained(counted(), data, 400)
     assert isinstance(policy, CategoricalPolicy)
     seen = np.repeat(ONE[None].astype(np.float32), 20_000, axis=0)
@@ -105,7 +92,7 @@ def test_choices_are_made_as_often_as_in_the_data():
 
 AIMS = np.array([[0.5, -0.5], [0.7, -0.1], [-0.8, 0.2], [-0.8, 0.4]])
 SEEN = np.stack([ONE, ONE, OTHER, OTHER])
-CONTINUOUS = rows(SEEN, (MIDDLE + HALF * AIMS).astype(np.float32))
+CONTINUOUS = data_set(SEEN, (MIDDLE + HALF * AIMS).astype(np.float32), np.zeros(4), 0, SEEN)
 MEANS = np.array([[0.6, -0.3], [-0.8, 0.3]])
 
 

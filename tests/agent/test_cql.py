@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from continuous import batch
+from continuous import batch, box, data_set
 from offline_agents import cql, critic, dense, double, in_double, smallest
 from slopes import assert_slopes
 from soft_agents import sac
 
 from border_cli.agent.cql import Cql, CriticNoise, conservative_gaps, soft_maximum
-from border_cli.core.spaces import BoxSpace, EnvSpec
+from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Batch
 from border_cli.errors import CheckpointError
 
@@ -139,27 +139,15 @@ def test_soft_actor_critic_is_where_a_conservative_one_may_begin():
 
 def line() -> EnvSpec:
     """One number is seen, one is done."""
-    one = BoxSpace(
-        shape=(1,),
-        dtype="float32",
-        low=np.full(1, -1, np.float32),
-        high=np.full(1, 1, np.float32),
-    )
+    one = box(np.full(1, -1, np.float32), np.full(1, 1, np.float32))
     return EnvSpec(id="Line-v0", observation=one, action=one, max_episode_steps=None)
 
 
-def data_set(low: float, high: float, rows: int = 64) -> Batch:
+def on_line(low: float, high: float) -> Batch:
     """One state, whose actions bring what they are, and end it."""
-    action = np.linspace(low, high, rows, dtype=np.float32)
-    return Batch(
-        obs=np.zeros((rows, 1), np.float32),
-        action=action[:, None],
-        reward=action.copy(),
-        discount=np.zeros(rows, np.float32),
-        next_obs=np.zeros((rows, 1), np.float32),
-        weight=np.ones(rows, np.float32),
-        index=np.arange(rows),
-    )
+    action = np.linspace(low, high, 64, dtype=np.float32)
+    nothing = np.zeros((64, 1))
+    return data_set(nothing, action[:, None], action, 0, nothing)
 
 
 def values(agent: Cql, actions: Any) -> np.ndarray:
@@ -186,7 +174,7 @@ def test_values_are_those_that_the_paper_derives():
     # Much entropy keeps the actor broad, as importance sampling of everything needs it.
     soft = {"ent_coef": 1.0, "conservative_weight": 0.5, "sampled_actions": 10}
     agent = cql(env=line(), **settings, **soft)
-    rows = data_set(-1, 1)
+    rows = on_line(-1, 1)
     for _ in range(500):
         agent.update(rows)
     grid = np.linspace(-1, 1, 201)
@@ -198,7 +186,7 @@ def test_values_are_those_that_the_paper_derives():
 def test_actions_that_the_data_does_not_show_are_valued_lower():
     """Extrapolated, 0.9 is worth more than anything in the data, which ends at 0.3."""
     settings = {"hidden": [32], "learning_rate": 5e-3, "sampled_actions": 4}
-    rows, found = data_set(-0.3, 0.3), {}
+    rows, found = on_line(-0.3, 0.3), {}
     for weight in (0.0, 1.0):
         agent = cql(env=line(), **settings, conservative_weight=weight)
         for _ in range(200):

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from continuous import data_set
 from sampling import sampled
 
 from border_cli.agent.config import DqnConfig, Exploration, Loss
@@ -272,15 +273,8 @@ def test_a_gpu_learns_every_form_as_the_cpu_does(spec, make_batch, form: dict[st
 
 def one_each_step(rows: int = 8) -> Batch:
     """As of a pole that never falls."""
-    return Batch(
-        obs=np.zeros((rows, 3), np.float32),
-        action=np.arange(rows) % 2,
-        reward=np.ones(rows, np.float32),
-        discount=np.full(rows, 0.99, np.float32),
-        next_obs=np.zeros((rows, 3), np.float32),
-        weight=np.ones(rows, np.float32),
-        index=np.arange(rows),
-    )
+    nothing = np.zeros((rows, 3))
+    return data_set(nothing, np.arange(rows) % 2, np.ones(rows), 0.99, nothing)
 
 
 @pytest.mark.parametrize(

@@ -142,16 +142,6 @@ def test_priorities_are_the_mean_error_of_the_critics_of_each_row(kind: str):
     assert np.isfinite(found).all()
 
 
-def test_rows_without_weight_teach_nothing():
-    one, other = sac(), sac()
-    given = batch(0)
-    weight = np.where(np.arange(8) < 4, 1, 0).astype(np.float32)
-    strange = np.where(np.arange(8) < 4, given.reward, 99).astype(np.float32)
-    one.update(replace(given, weight=weight))
-    other.update(replace(given, weight=weight, reward=strange))
-    assert same(weights(one, "critic", "actor"), weights(other, "critic", "actor"))
-
-
 @pytest.mark.parametrize(
     ("settings", "match"),
     [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from continuous import data_set
 from numpy.typing import NDArray
 
 from border_cli.agent.config import SacConfig
@@ -46,15 +47,9 @@ def rows(rng: np.random.Generator) -> Batch:
     state = (np.arange(ROWS) % 2).astype(np.float32)
     action = rng.uniform(-1, 1, ROWS)
     ends = state == 1
-    return Batch(
-        obs=state[:, None],
-        action=(LIMIT * action).astype(np.float32)[:, None],
-        reward=np.where(ends, reward(action), 0).astype(np.float32),
-        discount=np.where(ends, 0, GAMMA).astype(np.float32),
-        next_obs=np.ones((ROWS, 1), np.float32),
-        weight=np.ones(ROWS, np.float32),
-        index=np.arange(ROWS),
-    )
+    scaled = (LIMIT * action).astype(np.float32)[:, None]
+    rewards, discount = np.where(ends, reward(action), 0), np.where(ends, 0, GAMMA)
+    return data_set(state[:, None], scaled, rewards, discount, np.ones((ROWS, 1)))
 
 
 def agent(learning_rate: float) -> Sac:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from continuous import HALF, MIDDLE, batch, counted, spec
+from continuous import HALF, MIDDLE, batch, counted, grid, of_every_action, spec
 
 from border_cli.agent.config import Noise, Td3Config
 from border_cli.agent.td3 import Td3
 from border_cli.config.compose import compose
 from border_cli.core.spaces import BoxSpace, EnvSpec
-from border_cli.core.types import Batch
 from border_cli.errors import ConfigError
 
 SMALL: dict[str, Any] = {"hidden": [8, 6], "learning_rate": 0.01, "batch_size": 8}
@@ -50,17 +50,6 @@ def test_norms_are_told_where_gradients_are_clipped():
     assert "grad_norm_critic" not in td3(policy_delay=1).update(batch(0)).metrics
 
 
-def test_rows_without_weight_say_nothing():
-    agent, other = td3(policy_delay=1, target_noise=0.0), td3(policy_delay=1, target_noise=0.0)
-    one, another = batch(1), batch(1)
-    one.weight[3] = another.weight[3] = 0
-    another.obs[3], another.reward[3] = 5.0, -70.0
-    agent.update(one)
-    other.update(another)
-    for name, array in agent.snapshot().arrays.items():
-        np.testing.assert_allclose(array, other.snapshot().arrays[name], rtol=1e-5, atol=1e-7)
-
-
 PEAK = np.array([0.5, -0.25])  # in units of -1 to 1
 
 
@@ -68,17 +57,7 @@ def test_the_value_and_the_best_action_of_a_loop_are_found():
     """One state that goes on for ever: r = 1 - |a - peak|^2, so that Q(peak) = 1 / (1 - 0.5)."""
     settings = {"hidden": [32, 32], "activation": "silu", "learning_rate": 3e-3, "tau": 0.05}
     agent = td3(**settings, target_noise=0.01)
-    axis = np.linspace(-1, 1, 9)
-    action = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(81, 2)
-    everything = Batch(
-        obs=np.zeros((81, 3), np.float32),
-        action=(MIDDLE + HALF * action).astype(np.float32),
-        reward=(1 - np.square(action - PEAK).sum(axis=1)).astype(np.float32),
-        discount=np.full(81, 0.5, np.float32),
-        next_obs=np.zeros((81, 3), np.float32),
-        weight=np.ones(81, np.float32),
-        index=np.arange(81),
-    )
+    everything = of_every_action(grid(), 1 - np.square(grid() - PEAK).sum(axis=1), 0.5)
     for _ in range(1_000):
         agent.update(everything)
     with torch.no_grad():
@@ -125,6 +104,17 @@ def test_the_noise_of_targets_is_drawn_only_where_it_is_used():
     assert not torch.equal(loud.noise_generator.get_state(), before)
 
 
+def test_the_learning_rates_are_of_whom_they_name():
+    """Adam's first step is the learning rate, wherever the gradient is not tiny."""
+    agent = td3(learning_rate=0.01, critic_learning_rate=0.002, policy_delay=1)
+    parts = (agent.actor, 0.01), (agent.critic, 0.002)
+    before = [[each.detach().clone() for each in part.parameters()] for part, _ in parts]
+    agent.update(batch(0))
+    for old, (part, rate) in zip(before, parts, strict=True):
+        moved = zip(part.parameters(), old, strict=True)
+        assert max((a - b).abs().max().item() for a, b in moved) == pytest.approx(rate, rel=1e-3)
+
+
 def test_last_layers_begin_within_their_bound():
     def largest(agent: Td3) -> list[float]:
         last = [agent.actor.mlp.layers[-1].weight, agent.critic.mlp.weights[-1]]
@@ -142,16 +132,12 @@ def test_the_first_critic_is_the_first_of_all_also_with_images():
     rng = np.random.default_rng(0)
     rows = batch(0, 4)
     images = rng.integers(256, size=(2, 4, 36, 36, 1)).astype(np.uint8)
-    agent.update(Batch(**{**vars_of(rows), "obs": images[0], "next_obs": images[1]}))
+    agent.update(replace(rows, obs=images[0], next_obs=images[1]))
     features = agent.features(torch.from_numpy(images[0]))
     action = torch.from_numpy(rows.action) / 10
     with torch.no_grad():
         alone, together = agent.first_critic(features, action), agent.critic(features, action)
     torch.testing.assert_close(alone, together[:1])
-
-
-def vars_of(rows: Batch) -> dict[str, Any]:
-    return {name: getattr(rows, name) for name in Batch.__dataclass_fields__}
 
 
 @pytest.mark.parametrize(

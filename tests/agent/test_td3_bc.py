@@ -7,14 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from continuous import HALF, MIDDLE, batch, spec
+from continuous import HALF, MIDDLE, batch, grid, of_every_action, spec
 from sampling import sampled
 from slopes import assert_slopes
 
 from border_cli.agent.config import Td3BcConfig
 from border_cli.agent.td3_bc import Td3Bc, imitating_loss
 from border_cli.config.compose import compose
-from border_cli.core.types import Batch
 from border_cli.errors import ConfigError
 from border_cli.nn.tensor_batch import TensorBatch
 
@@ -84,17 +83,7 @@ def test_gradients_are_finite_differences():
 def learned(alpha: float) -> np.ndarray:
     """The action that is found where all actions are in the data and Q(a) = 1 + a_0 / 2."""
     agent = td3_bc(policy_delay=1, alpha=alpha)
-    axis = np.linspace(-1, 1, 9)
-    action = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(81, 2)
-    everything = Batch(
-        obs=np.zeros((81, 3), np.float32),
-        action=(MIDDLE + HALF * action).astype(np.float32),
-        reward=(1 + action[:, 0] / 2).astype(np.float32),
-        discount=np.zeros(81, np.float32),
-        next_obs=np.zeros((81, 3), np.float32),
-        weight=np.ones(81, np.float32),
-        index=np.arange(81),
-    )
+    everything = of_every_action(grid(), 1 + grid()[:, 0] / 2, 0)
     for _ in range(400):
         agent.update(everything)
     policy = agent.policy_factory(np.random.default_rng(0))

@@ -7,14 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from continuous import HALF, MIDDLE, batch, spec
+from continuous import spec
+from offline_agents import assert_critics, dense, in_double, smallest
 from oracle import of_rlax
 from slopes import assert_slopes
-from torch import nn
 
 from border_cli.agent.config import Td3Config
 from border_cli.agent.td3 import Td3, smoothed, td_target
-from border_cli.core.types import Batch
 from border_cli.nn.tensor_batch import TensorBatch
 
 
@@ -88,117 +87,14 @@ def test_the_actor_climbs_along_the_deterministic_policy_gradient():
         torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-12)
 
 
-class PlainTd3:
-    """The same in `nn.Linear`, two critics side by side and `torch.optim.Adam`, in float64."""
-
-    def __init__(self, agent: Td3) -> None:
-        self.config = agent.config
-        state = agent.state_dict()
-        self.actor = self._copied(
-            [
-                state["actor"][f"mlp.layers.{i}.{kind}"]
-                for i in range(3)
-                for kind in ("weight", "bias")
-            ]
-        )
-        self.critics = [
-            self._copied(
-                [
-                    part
-                    for i in range(3)
-                    for part in (
-                        state["critic"][f"mlp.weights.{i}"][member].T,
-                        state["critic"][f"mlp.biases.{i}"][member].squeeze(0),
-                    )
-                ]
-            )
-            for member in range(agent.config.num_critics)
-        ]
-        self.targets = [self._copied(list(each.parameters())) for each in self._networks()]
-        of_critics = [part for each in self.critics for part in each.parameters()]
-        rate = agent.config.learning_rate
-        self.actor_optimizer = torch.optim.Adam(self.actor.parameters(), lr=rate)
-        self.critic_optimizer = torch.optim.Adam(of_critics, lr=2 * rate)
-        self.updates = 0
-
-    def _networks(self) -> list[nn.Sequential]:
-        return [self.actor, *self.critics]
-
-    @staticmethod
-    def _copied(parts: list[torch.Tensor]) -> nn.Sequential:
-        layers: list[nn.Module] = []
-        for weight, bias in zip(parts[::2], parts[1::2], strict=True):
-            layer = nn.Linear(weight.shape[1], weight.shape[0]).double()
-            layer.weight.data.copy_(weight)
-            layer.bias.data.copy_(bias)
-            layers += [layer, nn.ReLU()]
-        return nn.Sequential(*layers[:-1])
-
-    def update(self, b: Batch, noise: torch.Tensor) -> tuple[float, np.ndarray]:
-        config = self.config
-        self.updates += 1
-        obs, next_obs = (torch.from_numpy(x).double() for x in (b.obs, b.next_obs))
-        action = torch.from_numpy((b.action - MIDDLE) / HALF).double()
-        reward, discount, weight = (
-            torch.from_numpy(x).double()[:, None] for x in (b.reward, b.discount, b.weight)
-        )
-        actor_target, *critic_targets = self.targets
-        with torch.no_grad():
-            off = torch.clamp(
-                noise * config.target_noise, -config.target_noise_clip, config.target_noise_clip
-            )
-            next_action = torch.clamp(torch.tanh(actor_target(next_obs)) + off, -1, 1)
-            values = [each(torch.cat([next_obs, next_action], 1)) for each in critic_targets]
-            y = reward + discount * torch.stack(values).min(0).values
-        errors = [each(torch.cat([obs, action], 1)) - y for each in self.critics]
-        self.critic_optimizer.zero_grad()
-        loss = sum((weight * each**2).mean() / 2 for each in errors)
-        loss.backward()
-        self.critic_optimizer.step()
-        if self.updates % config.policy_delay == 0:
-            self.actor_optimizer.zero_grad()
-            chosen = torch.tanh(self.actor(obs))
-            (-(weight * self.critics[0](torch.cat([obs, chosen], 1))).mean()).backward()
-            self.actor_optimizer.step()
-            for network, target in zip(self._networks(), self.targets, strict=True):
-                for new, old in zip(network.parameters(), target.parameters(), strict=True):
-                    old.data.copy_(config.tau * new.data + (1 - config.tau) * old.data)
-        size = torch.stack(errors).abs().mean(0).squeeze(1)
-        return float(loss.detach()), size.detach().numpy()
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"policy_delay": 2},
-        {"policy_delay": 3, "num_critics": 3},
-        {"num_critics": 1, "policy_delay": 1, "target_noise": 0.0},
-    ],
-)
-def test_six_updates_agree_with_another_implementation(settings: dict[str, Any]):
-    agent = td3(4, tau=0.3, critic_learning_rate=0.02, **settings)
-    plain = PlainTd3(agent)
-    for seed in range(6):
-        noise = torch.zeros(8, 2)
-        if agent.config.target_noise:
-            state = agent.noise_generator.get_state()
-            noise = agent.normal(8, 2)
-            agent.noise_generator.set_state(state)
-        update = agent.update(batch(seed))
-        loss, size = plain.update(batch(seed), noise.double())
-        assert float(update.metrics["loss_critic"]) == pytest.approx(loss, rel=1e-4)
-        np.testing.assert_allclose(update.td_error(), size, rtol=1e-4, atol=1e-5)
-    actor = [part.detach().numpy() for part in plain.actor.parameters()]
-    for ours, theirs in zip(agent.actor.parameters(), actor, strict=True):
-        np.testing.assert_allclose(ours.detach().numpy(), theirs, rtol=1e-3, atol=1e-5)
-    actor = [part.detach().numpy() for part in plain.targets[0].parameters()]
-    for ours, theirs in zip(agent.actor_target.parameters(), actor, strict=True):
-        np.testing.assert_allclose(ours.numpy(), theirs, rtol=1e-3, atol=1e-5)
-    for member in range(agent.config.num_critics):
-        for i, layer in enumerate(
-            [each for each in plain.targets[1 + member] if isinstance(each, nn.Linear)]
-        ):
-            ours = agent.critic_target.mlp.weights[i][member].T
-            np.testing.assert_allclose(
-                ours.numpy(), layer.weight.detach().numpy(), rtol=1e-3, atol=1e-5
-            )
+def test_the_critics_learn_the_value_of_what_the_target_actor_would_do():
+    agent, rows = in_double(td3())
+    agent.actor_target.mlp.layers[0].weight.data += 0.1
+    agent.critic_target.mlp.biases[2].data[0] += 0.3  # neither critic is always the smaller
+    noise = np.random.default_rng(0).normal(size=(8, 2))
+    found = agent.critic_loss(rows, torch.from_numpy(noise))
+    off = np.clip(0.2 * noise, -0.5, 0.5)
+    action = np.clip(np.tanh(dense(agent.actor_target, rows.next_obs.numpy())) + off, -1, 1)
+    value = smallest(agent.critic_target, rows.next_obs.numpy(), action)
+    y = rows.reward.numpy()[:, 0] + rows.discount.numpy()[:, 0] * value
+    assert_critics(agent, rows, found, y, rows.action.numpy())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from continuous import HALF, MIDDLE, batch, spec
+from continuous import HALF, MIDDLE, batch, data_set, spec
 from offline_agents import double
 from slopes import assert_slopes
 from soft_agents import tqc
@@ -122,15 +122,7 @@ def test_quantiles_of_a_return_that_is_known(dropped: int):
 
 
 def gamble(rng: np.random.Generator, rows: int = 64) -> Batch:
-    half = (np.arange(rows) % 2 * 4).astype(np.float32)
-    nothing = np.zeros((rows, 3), np.float32)
+    nothing = np.zeros((rows, 3))
     low, high = spec().action.low, spec().action.high  # type: ignore[union-attr]
-    return Batch(
-        obs=nothing,
-        action=rng.uniform(low, high, (rows, 2)).astype(np.float32),
-        reward=rng.permutation(half),
-        discount=np.zeros(rows, np.float32),
-        next_obs=nothing,
-        weight=np.ones(rows, np.float32),
-        index=np.arange(rows),
-    )
+    action = rng.uniform(low, high, (rows, 2)).astype(np.float32)
+    return data_set(nothing, action, rng.permutation(np.arange(rows) % 2 * 4), 0, nothing)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from border_cli.core.spaces import BoxSpace, DiscreteSpace, EnvSpec
@@ -44,3 +46,30 @@ def batch(seed: int, rows: int = 8, *, actions: int | None = None) -> Batch:
         weight=rng.random(rows).astype(np.float32),
         index=np.arange(rows),
     )
+
+
+def data_set(obs: Any, action: Any, reward: Any, discount: Any, next_obs: Any) -> Batch:
+    """A fixed data set, all of which is every batch, in float32 but for the actions."""
+    count = len(reward)
+    return Batch(
+        obs=np.asarray(obs, np.float32),
+        action=np.asarray(action),
+        reward=np.asarray(reward, np.float32),
+        discount=np.broadcast_to(np.asarray(discount, np.float32), count).copy(),
+        next_obs=np.asarray(next_obs, np.float32),
+        weight=np.ones(count, np.float32),
+        index=np.arange(count),
+    )
+
+
+def grid(points: int = 9) -> np.ndarray:
+    """All pairs of so many numbers of -1 to 1. [points^2, 2]"""
+    axis = np.linspace(-1, 1, points)
+    return np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
+
+
+def of_every_action(action: np.ndarray, reward: np.ndarray, discount: float) -> Batch:
+    """The one state of a data set, in which these actions were taken and nothing changed."""
+    nothing = np.zeros((len(action), 3))
+    scaled = (MIDDLE + HALF * action).astype(np.float32)
+    return data_set(nothing, scaled, reward, discount, nothing)

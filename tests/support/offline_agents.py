@@ -10,6 +10,7 @@ import torch
 from continuous import HALF, MIDDLE, batch, counted, spec
 from torch import Tensor, nn
 
+from border_cli.agent.actor_critic import CriticLoss
 from border_cli.agent.awac import Awac
 from border_cli.agent.config import AwacConfig, CqlConfig, IqlConfig
 from border_cli.agent.cql import Cql
@@ -99,3 +100,12 @@ def critic(critics: nn.Module, member: int, obs: Any, action: Any) -> Any:
 def smallest(critics: nn.Module, obs: Any, action: Any) -> Any:
     """min over two critics. [B]"""
     return np.minimum(*(critic(critics, member, obs, action) for member in range(2)))
+
+
+def assert_critics(agent: Any, batch: TensorBatch, found: CriticLoss, y: Any, action: Any) -> None:
+    """Holds the errors and the loss of two critics against targets that were worked by hand."""
+    q = np.stack([critic(agent.critic, i, batch.obs.numpy(), action) for i in range(2)])
+    np.testing.assert_allclose((found.q - found.target)[..., 0], q - y, rtol=1e-9)
+    np.testing.assert_allclose(found.q[..., 0], q, rtol=1e-9)
+    by_hand = 0.5 * (batch.weight.numpy()[:, 0] * (q - y) ** 2).mean(1).sum()
+    np.testing.assert_allclose(found.loss.item(), by_hand, rtol=1e-9)
