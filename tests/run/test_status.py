@@ -217,6 +217,7 @@ def test_a_resumed_run_keeps_what_was_and_tells_of_every_attempt(tmp_path: Path)
     told = [(each["command"], each["from_opt_steps"]) for each in facts["attempts"]]
     assert told == [(["one"], 0), (["two"], 50)]
 
+
 @pytest.mark.parametrize(
     ("left", "status"), [(None, "not started"), ("run.lock", "lost"), ("checkpoints", "lost")]
 )
