@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 from string import Template
 
 from border_cli.analysis.curves import Report
 from border_cli.analysis.drawing import drawn
-from border_cli.analysis.tables import METHODS, final_table, improvement_table
+from border_cli.analysis.tables import Section, sections
 
 TEMPLATE = Path(__file__).with_name("page.html")
 
@@ -24,34 +23,14 @@ def page(report: Report, size: tuple[float, float] | None = None) -> str:
         title=escape(f"{report.y_name} by {by}" if by else report.y_name),
         warnings="\n".join(warnings),
         curves=picture[picture.index("<svg") :],  # without the XML declaration of a file
-        note=escape(f"Lines and bands: {METHODS[report.stat]}."),
-        tables=_tables(report),
+        tables="\n".join(map(_table, sections(report))),
     )
 
 
-def _tables(report: Report) -> str:
-    parts = [
-        f"<h2>Final {escape(report.y_name)}</h2>",
-        _table(*final_table(report), names=1 + (len(report.panels) > 1)),
-    ]
-    if report.improvements:
-        parts += [
-            "<h2>Probability of improvement</h2>",
-            '<p class="note">How likely a run of the group ends above one of the other; a tie '
-            "counts half.</p>",
-            _table(*improvement_table(report), names=2),
-        ]
-    return "\n".join(parts)
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]], *, names: int) -> str:
-    """The first `names` columns are names, which may break; the others are figures."""
-    top = "".join(f"<th>{escape(cell)}</th>" for cell in head)
-    body = "\n".join(
-        "<tr>"
-        + "".join(f"<td>{escape(cell)}</td>" for cell in row[:names])
-        + "".join(f'<td class="figure">{escape(cell)}</td>' for cell in row[names:])
-        + "</tr>"
-        for row in rows
+def _table(section: Section) -> str:
+    rows = [section.head, *section.rows]
+    lines = (f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
+    return (
+        f'<h2>{escape(section.title)}</h2>\n<p class="note">{escape(section.note)}.</p>\n'
+        f'<div class="scroll"><table>{"".join(lines)}</table></div>'
     )
-    return f'<div class="scroll"><table><tr>{top}</tr>\n{body}</table></div>'

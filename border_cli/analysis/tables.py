@@ -7,10 +7,11 @@ import io
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import compress
+from typing import NamedTuple
 
 import numpy as np
 
-from border_cli.analysis.curves import ALL, STATS, X_NAMES, Report
+from border_cli.analysis.curves import ALL, STATS, THRESHOLDS, X_NAMES, Report
 from border_cli.analysis.statistics import Estimate
 
 NOTHING = "–"
@@ -19,6 +20,8 @@ METHODS = {
     "iqm": "interquartile mean and 95 % interval (stratified bootstrap) over seeds",
 }
 
+MOST_PAIRS = 10  # probabilities of improvement in the terminal
+IMPROVEMENT = "how likely a run of the group ends above one of the other; a tie counts half"
 UNKNOWN = Estimate(*np.full(3, np.nan))
 
 Row = list[str]
@@ -50,8 +53,25 @@ def _bracketed(estimate: Sequence[float], text: Callable[[float], str]) -> str:
     return mid if math.isnan(estimate[1]) else f"{mid} [{low}, {high}]"
 
 
-def final_table(report: Report) -> tuple[Row, list[Row]]:
-    """Head and rows of the final scores; columns that say nothing are left out."""
+class Section(NamedTuple):
+    """A table, and what is said of it."""
+
+    title: str
+    note: str
+    head: Row
+    rows: list[Row]
+    names: int  # columns in front that are no figures
+    most: int | None = None  # rows in the terminal
+
+
+def sections(report: Report) -> list[Section]:
+    """The final scores and, of several groups, the probabilities of improvement."""
+    found = [_final_section(report)]
+    return [*found, _improvement_section(report)] if report.improvements else found
+
+
+def _final_section(report: Report) -> Section:
+    """Columns that say nothing are left out."""
     by = ", ".join(report.by) or "group"
     head = ["env", by, "seeds", STATS[report.stat], "lowest", "highest", "normalised", "budget"]
     rows = [
@@ -69,12 +89,12 @@ def final_table(report: Report) -> tuple[Row, list[Row]]:
     shown = [True] * len(head)
     shown[0] = len(report.panels) > 1
     shown[6] = any(each.normalized is not None for each in report.finals)
-    return list(compress(head, shown)), [list(compress(row, shown)) for row in rows]
+    head, *rows = [list(compress(row, shown)) for row in (head, *rows)]
+    return Section(f"Final {report.y_name}", METHODS[report.stat], head, rows, 1 + shown[0])
 
 
-def improvement_table(report: Report) -> tuple[Row, list[Row]]:
-    """Head and rows of the probabilities of improvement, the clearest first."""
-    ordered = sorted(report.improvements, key=lambda each: -each.probability.mid)
+def _improvement_section(report: Report) -> Section:
+    """The clearest first."""
     rows = [
         [
             each.group,
@@ -82,33 +102,28 @@ def improvement_table(report: Report) -> tuple[Row, list[Row]]:
             _bracketed([*map(float, each.probability)], "{:.2f}".format),
             ", ".join(map(str, each.seeds)),
         ]
-        for each in ordered
+        for each in sorted(report.improvements, key=lambda each: -each.probability.mid)
     ]
-    return ["group", "ends above", "probability", "seeds"], rows
+    head = ["group", "ends above", "probability", "seeds"]
+    return Section("Probability of improvement", IMPROVEMENT, head, rows, 2, MOST_PAIRS)
 
 
 def markdown(report: Report) -> str:
     """A report without its curves, in Markdown."""
-    parts = [f"Final {report.y_name}: {METHODS[report.stat]}.", _pipes(*final_table(report))]
-    if report.improvements:
-        parts += [
-            "Probability of improvement: how likely a run of the group ends above one of the other "
-            "(a tie counts half), with its 95 % bootstrap interval.",
-            _pipes(*improvement_table(report)),
-        ]
+    parts = [
+        f"{each.title}: {each.note}.\n\n{_pipes(each.head, each.rows)}" for each in sections(report)
+    ]
     if report.profiles:
-        parts += ["Performance profile: share of runs above a normalised score.", _profile(report)]
-    parts += [f"Warning: {each}." for each in report.warnings]
-    return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
+        heading = "Performance profile: share of runs above a normalised score."
+        parts.append(f"{heading}\n\n{_profile(report)}")
+    return "\n".join([*parts, *(f"Warning: {each}.\n" for each in report.warnings)])
 
 
 def _profile(report: Report) -> str:
     head = ["score", *(each.group for each in report.profiles)]
-    columns = np.column_stack([each.shares.mid for each in report.profiles])
-    thresholds = report.profiles[0].thresholds
-    tenths = range(0, len(thresholds), (len(thresholds) - 1) // 10)
-    rows = [[number(thresholds[i]), *map("{:.2f}".format, columns[i])] for i in tenths]
-    return _pipes(head, rows)
+    columns = [report.profiles[0].thresholds, *(each.shares.mid for each in report.profiles)]
+    tenths = np.column_stack(columns)[:: (THRESHOLDS - 1) // 10]
+    return _pipes(head, ([f"{value:.2f}" for value in row] for row in tenths.tolist()))
 
 
 def _pipes(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -20,7 +20,6 @@ from border_cli.system.files import write_bytes
 
 NAME_CHARACTERS = 20  # of a name in a narrow terminal
 BETWEEN = 3  # characters between two columns
-MOST_PAIRS = 10  # probabilities of improvement in the terminal
 
 
 def write(path: Path, report: Report, table: str | None, size: tuple[float, float] | None) -> None:
@@ -55,23 +54,28 @@ def show(report: Report, files: Sequence[Path]) -> None:
     console = make_console()
     if not files:
         _show_curves(console, report)
-    _show_tables(console, report)
+    for section in tables.sections(report):
+        _show_table(console, section)
     for path in files:
         console.print(f"wrote {path}", soft_wrap=True)
 
 
-def _show_tables(console: Console, report: Report) -> None:
-    head, rows = tables.final_table(report)
-    show_table(console, head, rows, names=head.index("seeds"))
-    console.print(
-        f"final {report.y_name}: {tables.METHODS[report.stat]}\n", style="dim", soft_wrap=True
-    )
-    if report.improvements:
-        head, rows = tables.improvement_table(report)
-        show_table(console, head, rows[:MOST_PAIRS], names=2)
-        left = len(rows) - MOST_PAIRS
-        more = f"; {left} more in .md, .html and .csv files" if left > 0 else ""
-        console.print(f"probability of improvement{more}\n", style="dim", soft_wrap=True)
+def _show_table(console: Console, section: tables.Section) -> None:
+    """Names break where the terminal is narrow; figures never do."""
+    table, rows = make_table(), section.rows[: section.most]
+    for number, (title, *cells) in enumerate(zip(section.head, *rows, strict=True)):
+        longest = max(map(len, [title, *cells]))
+        breaks = number < section.names and console.is_terminal
+        width = min(longest, NAME_CHARACTERS) if breaks else longest
+        table.add_column(title, overflow="fold", min_width=width)
+    for row in rows:
+        table.add_row(*row)
+    left = len(section.rows) - len(rows)
+    more = f"; {left} more in .md, .html and .csv files" if left else ""
+    least = sum(column.min_width or 0 for column in table.columns)
+    console.width = max(console.width, least + BETWEEN * (len(table.columns) + 1))
+    console.print(table)
+    console.print(f"{section.title}: {section.note}{more}\n", style="dim", soft_wrap=True)
 
 
 def _show_curves(console: Console, report: Report) -> None:
@@ -85,20 +89,3 @@ def _show_curves(console: Console, report: Report) -> None:
         sign = mark(number, len(groups), colored=colored).replace(LINE, "──")
         console.print(f"{sign}  {group}", style=color(number), soft_wrap=True)
     console.print()
-
-
-def show_table(
-    console: Console, head: Sequence[str], rows: Sequence[Sequence[str]], *, names: int
-) -> None:
-    """The first columns are `names`, which break where the terminal is narrow; figures never do."""
-    table = make_table()
-    for number, column in enumerate(zip(head, *rows, strict=True)):
-        longest = max(map(len, column))
-        breaks = number < names and console.is_terminal
-        width = min(longest, NAME_CHARACTERS) if breaks else longest
-        table.add_column(head[number], overflow="fold", min_width=width)
-    for row in rows:
-        table.add_row(*row)
-    least = sum(column.min_width or 0 for column in table.columns)
-    console.width = max(console.width, least + BETWEEN * (len(head) + 1))
-    console.print(table)
