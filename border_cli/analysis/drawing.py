@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import math
 import textwrap
+import warnings
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -32,7 +33,7 @@ MARKS = 7  # markers on one curve
 GOLDEN = 0.618034  # shares of the distance between markers that never come close to each other
 PANEL_INCHES = (4.8, 3.6)
 ALONE_INCHES = 6.0  # width of a panel beside which there is none
-LEAST_INCHES = (2.0, 1.6)  # of a panel with its labels
+LEAST_INCHES = 2.0  # width of one of several panels
 MOST_COLUMNS = 3
 NAME_CHARACTERS = 46  # of a line in the legend
 CHARACTERS_PER_INCH = 12
@@ -66,9 +67,16 @@ def drawn(report: Report, kind: str, size: Inches | None = None) -> bytes:
     Raises `ConfigError` where `size` leaves no room for the curves.
     """
     made = io.BytesIO()
-    with style.context(["default", STYLE]):  # whatever the user's matplotlibrc says
-        undated: dict[str, Any] = dict.fromkeys(UNDATED.get(kind, ()))
-        picture(report, size).savefig(made, format=kind, metadata=undated)
+    undated: dict[str, Any] = dict.fromkeys(UNDATED.get(kind, ()))
+    # Whatever the user's matplotlibrc says
+    with style.context(["default", STYLE]), warnings.catch_warnings():
+        warnings.filterwarnings("error", "constrained_layout not applied")
+        try:
+            picture(report, size).savefig(made, format=kind, metadata=undated)
+        except UserWarning as error:
+            raise ConfigError(
+                f"--size has no room for the curves beside their names: {error}"
+            ) from error
     return made.getvalue()
 
 
@@ -77,7 +85,7 @@ def picture(report: Report, size: Inches | None = None) -> Figure:
     count = len(report.panels) + bool(report.profiles)
     columns = 2 if count == 4 else min(count, MOST_COLUMNS)
     if size is not None:
-        columns = max(1, min(columns, int(size[0] / LEAST_INCHES[0])))
+        columns = max(1, min(columns, int(size[0] / LEAST_INCHES)))
     rows = math.ceil(count / columns)
     default = max(ALONE_INCHES, PANEL_INCHES[0] * columns), PANEL_INCHES[1] * rows
     figure = Figure(figsize=size or default, layout="constrained")
@@ -90,21 +98,9 @@ def picture(report: Report, size: Inches | None = None) -> Figure:
     for empty in axes[count:]:
         empty.set_axis_off()
     legend = _draw_legend(figure, [handles[group] for group in report.groups], report)
-    legend_inches = legend.get_window_extent().height / figure.dpi
     if size is None:
-        figure.set_figheight(default[1] + legend_inches)
-    else:
-        _refuse_size(size, (LEAST_INCHES[0], rows * LEAST_INCHES[1] + legend_inches))
+        figure.set_figheight(default[1] + legend.get_window_extent().height / figure.dpi)
     return figure
-
-
-def _refuse_size(size: Inches, least: Inches) -> None:
-    if size[0] < least[0] or size[1] < least[1]:
-        width, height = (math.ceil(10 * max(pair)) / 10 for pair in zip(size, least, strict=True))
-        raise ConfigError(
-            f"--size {size[0]:g}x{size[1]:g} has no room for the curves beside their names: "
-            f"give at least {width:g}x{height:g}"
-        )
 
 
 def _draw_legend(figure: Figure, handles: Sequence[Line2D], report: Report) -> Legend:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 import time
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -63,7 +64,7 @@ Examples
 """
 DRAWN = (".png", ".svg", ".pdf", ".html")  # by matplotlib
 SUFFIXES = (*DRAWN, ".md", ".csv")
-MOST_INCHES = 100.0
+SIZE = re.compile(r"([1-9]\d?(?:\.\d+)?)x([1-9]\d?(?:\.\d+)?)")  # below 100 inches
 
 
 def command() -> None:
@@ -113,17 +114,10 @@ def _checked_out(text: str) -> Path:
 
 
 def _size(text: str) -> tuple[float, float]:
-    width, _, height = text.partition("x")
-    try:
-        found = float(width), float(height)
-    except ValueError:
-        found = math.nan, math.nan
-    if not all(0 < each <= MOST_INCHES for each in found):
-        raise ConfigError(
-            f"--size must be WIDTHxHEIGHT in inches, up to {MOST_INCHES:g} each, such as 6x4, "
-            f"got {text!r}"
-        )
-    return found
+    found = SIZE.fullmatch(text)
+    if found is None:
+        raise ConfigError(f"--size must be WIDTHxHEIGHT in inches, such as 6x4, got {text!r}")
+    return float(found[1]), float(found[2])
 
 
 def _reference(text: str) -> tuple[str, Reference]:
