@@ -7,11 +7,9 @@ print.
 from __future__ import annotations
 
 import json
-import math
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,21 +58,12 @@ Examples
   border-eval RUN_DIR seed=123 episodes=100
   border-eval RUN_DIR checkpoint=latest --json
 """
+RETURNS = {"mean": "", "std": "_std", "min": "_min", "max": "_max"}  # of `eval/return…`
+SCALED = {  # where the environment or the settings know them
+    "normalized_score": " normalized {normalized_score:.2f}",
+    "human_normalized": " human-normalized {human_normalized:.1f}",
+}
 DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """The arguments, checked."""
-
-    run_dir: Path
-    checkpoint: str | None = None
-    episodes: int | None = None
-    seed: int | None = None
-    render: str | None = None
-    video: Path | None = None
-    trust: bool = False
-    as_json: bool = False
 
 
 def command() -> None:
@@ -89,21 +78,15 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _run(typed: Sequence[str], signals: EarlySignals) -> None:
-    request = read_request(typed)
-    document = _evaluate(request, signals)
-    if request.as_json:
-        sys.stdout.write(json.dumps(document) + "\n")
-    else:
-        _print_table(request, document)
-
-
-def read_request(typed: Sequence[str]) -> Request:
-    """Reads the arguments in any order; raises ConfigError naming what is not understood."""
     place, values = read_pairs(typed, READERS)
     if "render" in values and "video" in values:
         raise ConfigError("video and render=human cannot be combined: give one of them")
     run_dir, checkpoint = located(place, values.pop("checkpoint", None))
-    return Request(run_dir=run_dir, checkpoint=checkpoint, as_json="--json" in typed, **values)
+    document = _evaluate(run_dir, checkpoint, signals, **values)
+    if "--json" in typed:
+        sys.stdout.write(json.dumps(document) + "\n")
+    else:
+        _print_table(run_dir, document)
 
 
 def _window(key: str, value: str) -> str:
@@ -130,75 +113,73 @@ READERS: Mapping[str, Reader] = {
 }
 
 
-def _evaluate(request: Request, signals: EarlySignals) -> dict[str, Any]:
+def _evaluate(
+    run_dir: Path,
+    checkpoint: str | None,
+    signals: EarlySignals,
+    *,
+    episodes: int | None = None,
+    seed: int | None = None,
+    render: str | None = None,
+    video: Path | None = None,
+    trust: bool = False,
+) -> dict[str, Any]:
     """The object that `--json` prints: figures, the model that played, and its episodes."""
     from border_cli.api import load_agent, opened
     from border_cli.launch.build import evaluation_policy
     from border_cli.launch.play import play, refuse_no_film
     from border_cli.run.finding import episodes_of_best
 
-    if request.video is not None:
-        refuse_no_film(request.video)
-    with opened(request.run_dir, trust=request.trust):
-        checkpoint = request.checkpoint or best_or_latest("border-eval", request.run_dir)
-        effective, agent, _ = load_agent(request.run_dir, checkpoint, trust=request.trust)
+    if video is not None:
+        refuse_no_film(video)
+    with opened(run_dir, trust=trust):
+        checkpoint = checkpoint or best_or_latest("border-eval", run_dir)
+        effective, agent, _ = load_agent(run_dir, checkpoint, trust=trust)
         expect(effective.config.trainer.stall_timeout_s)
         rounds = 1
-        if request.episodes is not None:
-            effective = effective.with_episodes(request.episodes)
+        if episodes is not None:
+            effective = effective.with_episodes(episodes)
         elif checkpoint == "best":
-            played = episodes_of_best(request.run_dir) or 0
+            played = episodes_of_best(run_dir) or 0
             rounds = max(1, played // effective.evaluator.num_episodes)  # more than 1: confirmed
         policy = evaluation_policy(effective, agent)
         with signals.polled() as stop:
             evaluation = play(
-                effective,
-                policy,
-                stop,
-                seed=request.seed,
-                rounds=rounds,
-                render=request.render,
-                video=request.video,
+                effective, policy, stop, seed=seed, rounds=rounds, render=render, video=video
             )
     info = {name: list(values) for name, values in evaluation.info.items()}
     return {
         **figures_of(evaluation),
-        "run_dir": str(request.run_dir.absolute()),
+        "run_dir": str(run_dir.absolute()),
         "env": effective.evaluation_env.id,
         "checkpoint": checkpoint,
         "opt_steps": agent.opt_steps,
-        "seed": request.seed,
+        "seed": seed,
         "returns": list(evaluation.returns),
         "lengths": list(evaluation.lengths),
         **({"info": info} if info else {}),
-        **({"video": str(request.video)} if request.video else {}),
+        **({"video": str(video)} if video else {}),
     }
 
 
 def figures_of(evaluation: Evaluation) -> dict[str, float]:
     """The figures of the last line; the deviation is that of the population."""
-    mean, returns, metrics = evaluation.score, evaluation.returns, evaluation.metrics
-    squares = sum((each - mean) ** 2 for each in returns)
-    figures = {
-        "mean": mean,
-        "std": math.sqrt(squares / len(returns)),
-        "min": min(returns),
-        "max": max(returns),
-        "episodes": len(returns),
-    }
-    for name in (*evaluation.info, "normalized_score", "human_normalized"):
+    metrics = evaluation.metrics
+    figures = {name: metrics[f"eval/return{end}"] for name, end in RETURNS.items()}
+    figures["episodes"] = len(evaluation.returns)
+    for name in (*evaluation.info, *SCALED):
         if f"eval/{name}" in metrics:
             figures[name] = metrics[f"eval/{name}"]
     return figures
 
 
-def _print_table(request: Request, found: Mapping[str, Any]) -> None:
+def _print_table(run_dir: Path, found: Mapping[str, Any]) -> None:
     from border_cli.recorder import terminal
 
     console = terminal.make_console()
-    seed = "the run's evaluation seeds" if request.seed is None else f"seed {request.seed}"
+    seed = "the run's evaluation seeds" if found["seed"] is None else f"seed {found['seed']}"
     model = f"{found['checkpoint']} at {counted(found['opt_steps'], 'update')}"
-    terminal.say(console, f"{request.run_dir}   {model}   {seed}")
+    terminal.say(console, f"{run_dir}   {model}   {seed}")
     info = found.get("info", {})
     table = terminal.make_table("episode", "return", "length", *info)
     played = zip(found["returns"], found["lengths"], *info.values(), strict=True)
@@ -206,14 +187,12 @@ def _print_table(request: Request, found: Mapping[str, Any]) -> None:
         table.add_row(str(i), f"{score:,.2f}", f"{length:,}", *(f"{each:g}" for each in said))
     console.print(table)
     line = "mean {mean:.2f} std {std:.2f} min {min:g} max {max:g} episodes {episodes}"
-    if "normalized_score" in found:
-        line += " normalized {normalized_score:.2f}"
-    if "human_normalized" in found:
-        line += " human-normalized {human_normalized:.1f}"
+    for name, form in SCALED.items():
+        line += form if name in found else ""
     means = "".join(f" {name} {found[name]:.4g}" for name in info)
     terminal.say(console, line.format(**found) + means)
-    if request.video is not None:
-        terminal.say(console, f"film {request.video}")
+    if "video" in found:
+        terminal.say(console, f"film {found['video']}")
 
 
 if __name__ == "__main__":

@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from border_cli.cli.plain_command import (
     Reader,
@@ -56,21 +56,6 @@ Examples
 Policies = tuple[tuple[str, float], ...]  # names and weights; none: best, else latest
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """The arguments, checked as far as they can be without the run."""
-
-    run_dir: Path
-    dataset: str | None = None
-    episodes: int = 100
-    policy: Policies = ()
-    explore: bool = False
-    seed: int | None = None
-    overwrite: bool = False
-    trust: bool = False
-    as_json: bool = False
-
-
 def command() -> None:
     """The console script: `main` under its monitor."""
     with monitored("border-record"):
@@ -83,22 +68,22 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _run(typed: Sequence[str], signals: EarlySignals) -> None:
-    request = read_request(typed)
-    try:
-        _record(request, signals)
-    except OSError as error:  # a full disk, a folder that cannot be written
-        raise RunFailed(f"the data set could not be written: {error}") from error
-
-
-def read_request(typed: Sequence[str]) -> Request:
-    """Reads the arguments in any order; raises ConfigError naming what is not understood."""
     place, values = read_pairs(typed, READERS)
     run_dir, checkpoint = located(place)
     if checkpoint is not None:
         if "policy" in values:
             raise ConfigError(f"{place} is a checkpoint: leave out policy, or give {run_dir}")
         values["policy"] = ((checkpoint, 1.0),)
-    return Request(run_dir=run_dir, as_json="--json" in typed, **values)
+    try:
+        found = _record(run_dir, signals, **values)
+    except OSError as error:  # a full disk, a folder that cannot be written
+        raise RunFailed(f"the data set could not be written: {error}") from error
+    if "--json" in typed:
+        sys.stdout.write(json.dumps(found) + "\n")
+    else:
+        from border_cli.cli.recorded import print_recorded
+
+        print_recorded(run_dir, found)
 
 
 def _policies(_: str, value: str) -> Policies:
@@ -128,35 +113,42 @@ READERS: Mapping[str, Reader] = {
 }
 
 
-def _record(request: Request, signals: EarlySignals) -> None:
+def _record(
+    run_dir: Path,
+    signals: EarlySignals,
+    *,
+    dataset: str | None = None,
+    episodes: int = 100,
+    policy: Policies = (),
+    explore: bool = False,
+    seed: int | None = None,
+    overwrite: bool = False,
+    trust: bool = False,
+) -> dict[str, Any]:
+    """The object that `--json` prints."""
     from border_cli.api import opened, read_config
-    from border_cli.cli.recorded import document, players, print_recorded
+    from border_cli.cli.recorded import document, players
     from border_cli.dataset.minari_files import refuse_name
     from border_cli.launch.effective import effective_settings
-    from border_cli.launch.play import RecordingRequest, record
+    from border_cli.launch.play import record
 
-    run_dir = request.run_dir
-    with opened(run_dir, trust=request.trust):
-        dataset = refuse_name(request.dataset, overwrite=request.overwrite)
-        policies = request.policy or ((best_or_latest("border-record", run_dir), 1.0),)
+    with opened(run_dir, trust=trust):
+        dataset = refuse_name(dataset, overwrite=overwrite)
+        policy = policy or ((best_or_latest("border-record", run_dir), 1.0),)
         with signals.polled() as stop:
-            effective = effective_settings(read_config(run_dir, trust=request.trust))
+            effective = effective_settings(read_config(run_dir, trust=trust))
             expect(effective.config.trainer.stall_timeout_s)
-            recording = RecordingRequest(
+            recorded = record(
+                effective,
+                players(run_dir, effective, policy, episodes, trust=trust),
+                stop,
                 run_dir=run_dir,
                 dataset=dataset,
-                players=players(
-                    run_dir, effective, policies, request.episodes, trust=request.trust
-                ),
-                seed=request.seed,
-                explore=request.explore,
-                overwrite=request.overwrite,
+                seed=effective.config.seed if seed is None else seed,
+                explore=explore,
+                overwrite=overwrite,
             )
-            recorded = record(recording, effective, stop)
-        if request.as_json:
-            sys.stdout.write(json.dumps(document(dataset, recorded)) + "\n")
-        else:
-            print_recorded(run_dir, dataset, recorded)
+    return document(dataset, recorded)
 
 
 if __name__ == "__main__":

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from border_cli.api import load_agent
 from border_cli.core.interfaces import Agent
@@ -13,7 +15,7 @@ from border_cli.core.types import PAST_SCHEDULES, Snapshot
 from border_cli.errors import ConfigError
 from border_cli.launch.effective import EffectiveSettings
 from border_cli.launch.play import RANDOM, Player, Recorded, random_agent, split_episodes
-from border_cli.recorder import terminal
+from border_cli.recorder import figures, terminal
 from border_cli.run.finding import find_checkpoint
 from border_cli.words import setting, shell_command
 
@@ -79,29 +81,28 @@ def document(dataset: str, recorded: Recorded) -> dict[str, Any]:
     }
 
 
-def print_recorded(run_dir: Path, dataset: str, recorded: Recorded) -> None:
+def print_recorded(run_dir: Path, found: Mapping[str, Any]) -> None:
     """Prints the episodes of each policy, the reference scores, and the next command."""
     console = terminal.make_console()
     table = terminal.make_table("policy", "updates", "episodes", "steps", "mean return", "std")
-    for each in recorded.played:
+    for each in found["policies"]:
+        returns = each["returns"]
         table.add_row(
-            each.name,
-            "-" if each.opt_steps is None else f"{each.opt_steps:,}",
-            f"{len(each.returns):,}",
-            f"{int(each.lengths.sum()):,}",
-            f"{each.returns.mean():,.2f}",
-            f"{each.returns.std():,.2f}",
+            each["policy"],
+            figures.count(each["opt_steps"]),
+            f"{len(returns):,}",
+            f"{sum(each['lengths']):,}",
+            f"{np.mean(returns):,.2f}",
+            f"{np.std(returns):,.2f}",
         )
     console.print(table)
-    total = document(dataset, recorded)
     references = "none: the run is no better than random actions"
-    if recorded.references is not None:
-        low, high = recorded.references
-        references = f"{low:.2f} of random actions, {high:.2f} of the best model"
+    if found["ref_min_score"] is not None:
+        references = "{ref_min_score:.2f} of random actions, {ref_max_score:.2f} of the best model"
     lines = [
-        ("data set", f"{dataset}, {total['episodes']:,} episodes, {total['steps']:,} steps"),
-        ("references", references),
-        ("next", _next_command(run_dir, dataset)),
+        ("data set", "{dataset}, {episodes:,} episodes, {steps:,} steps".format(**found)),
+        ("references", references.format(**found)),
+        ("next", _next_command(run_dir, found["dataset"])),
     ]
     terminal.header(console, lines)
 

@@ -103,18 +103,6 @@ class Player:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecordingRequest:
-    """The order for a data set: of which run, by whom, and how."""
-
-    run_dir: Path
-    dataset: str
-    players: Sequence[Player]
-    seed: int | None = None  # None: that of the run
-    explore: bool = False
-    overwrite: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Played:
     """Returns and lengths of the episodes of one player."""
 
@@ -128,7 +116,6 @@ class Played:
 class Recorded:
     """A data set that was written; without references where the run is no better than chance."""
 
-    effective: EffectiveSettings
     played: Sequence[Played]
     references: tuple[float, float] | None
 
@@ -140,21 +127,30 @@ def split_episodes(episodes: int, weights: Sequence[float]) -> list[int]:
     return [count + (i < left) for i, count in enumerate(counts)]
 
 
-def record(request: RecordingRequest, effective: EffectiveSettings, stop: StopFlag) -> Recorded:
+def record(
+    effective: EffectiveSettings,
+    players: Sequence[Player],
+    stop: StopFlag,
+    *,
+    run_dir: Path,
+    dataset: str,
+    seed: int,
+    explore: bool,
+    overwrite: bool,
+) -> Recorded:
     """Plays all episodes and writes the data set, which is there at the end or not at all.
 
     Raises the reason of `stop` between two env steps.
     """
     config, env = effective.config, _env_parts(effective.config)
-    with DatasetWriter(request.dataset, env, overwrite=request.overwrite) as writer:
+    with DatasetWriter(dataset, env, overwrite=overwrite) as writer:
         played = []
-        for number, player in enumerate(request.players):
-            rounds = _play_all(effective, request, number, stop)
-            opt_steps = None if player.name == RANDOM else player.agent.opt_steps
-            played.append(_write(writer, env, player.name, opt_steps, rounds))
-        references = _references(request.run_dir, effective, played, stop)
+        for number, player in enumerate(players):
+            rounds = _play_all(effective, player, stop, seed=seed, number=number, explore=explore)
+            played.append(_write(writer, env, player, rounds))
+        references = _references(run_dir, effective, played, stop)
         writer.finish(_metadata(config, played, references))
-    return Recorded(effective=effective, played=played, references=references)
+    return Recorded(played=played, references=references)
 
 
 def _env_parts(config: RunConfig) -> EnvParts:
@@ -170,19 +166,21 @@ def _env_parts(config: RunConfig) -> EnvParts:
 def _write(
     writer: DatasetWriter,
     env: EnvParts,
-    name: str,
-    opt_steps: int | None,
+    player: Player,
     rounds: Iterable[list[PlayedEpisode]],
 ) -> Played:
     """Adds what one player plays, as it is played."""
     returns: list[float] = []
     lengths: list[int] = []
     for episodes in rounds:
-        writer.add([(_raw(each, env), each.seed) for each in episodes], policy=name)
+        writer.add([(_raw(each, env), each.seed) for each in episodes], policy=player.name)
         returns += [each.score for each in episodes]
         lengths += [len(each) for each in episodes]
     return Played(
-        name=name, opt_steps=opt_steps, returns=np.array(returns), lengths=np.array(lengths)
+        name=player.name,
+        opt_steps=None if player.name == RANDOM else player.agent.opt_steps,
+        returns=np.array(returns),
+        lengths=np.array(lengths),
     )
 
 
@@ -197,26 +195,28 @@ def random_agent(effective: EffectiveSettings) -> Agent:
 
 def _play_all(
     effective: EffectiveSettings,
-    request: RecordingRequest,
-    number: int,
+    player: Player,
     stop: StopFlag,
+    *,
+    seed: int,
+    number: int,
+    explore: bool,
 ) -> Iterator[list[PlayedEpisode]]:
-    """All episodes of the player of this number; those that explore are split over the actors of
-    the run, each of which may explore in its own way."""
-    config, player = effective.config, request.players[number]
-    seed = config.seed if request.seed is None else request.seed
-    actors = config.actor_manager.most_actors if request.explore else 1
+    """All episodes of the player of this number; those that explore are split over the actors
+    of the run, each of which may explore in its own way."""
+    config = effective.config
+    actors = config.actor_manager.most_actors if explore else 1
     counts = split_episodes(player.episodes, [1.0] * actors)
     for actor_id, count in enumerate(counts):
         if not count:
             continue
         policy = player.agent.policy_factory(
             generator(seed, Branch.EVALUATION, EXPLORING, number, actor_id),
-            config.actor_manager.exploration_of(actor_id) if request.explore else None,
+            config.actor_manager.exploration_of(actor_id) if explore else None,
         )
         policy.load_snapshot(player.snapshot)
         first = derived_seed(seed, Branch.EVALUATION, RECORDING, number, actor_id)
-        yield from _rounds(effective, policy, count, first, stop, explore=request.explore)
+        yield from _rounds(effective, policy, count, first, stop, explore=explore)
 
 
 def _rounds(
