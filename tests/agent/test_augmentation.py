@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from boxes import numbers, pixels
 
 from border_cli.agent.augmentation import shifted, shifted_batch
 from border_cli.agent.config import DqnConfig
@@ -15,8 +16,7 @@ from border_cli.core.types import Batch
 from border_cli.errors import ConfigError
 from border_cli.nn.tensor_batch import TensorBatch
 
-IMAGE = BoxSpace((1, 10, 10), "uint8", np.uint8(0), np.uint8(255))
-NUMBERS = BoxSpace((3,), "float32", np.float32(-1), np.float32(1))
+IMAGE = pixels(1, 10, 10)
 
 
 def spec(observation: BoxSpace) -> EnvSpec:
@@ -90,4 +90,4 @@ def test_a_shift_changes_what_is_learned() -> None:
 
 def test_without_an_image_there_is_nothing_to_shift() -> None:
     with pytest.raises(ConfigError, match=r"^agent\.augment must be none: the observation has no"):
-        agent(observation=NUMBERS)
+        agent(observation=numbers(3))

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from boxes import reals
 from continuous import HALF, LOW, MIDDLE, batch, data_set
 from offline_agents import AGENTS, awac, counted_awac, counted_iql, cql, iql
 from sampling import sampled
 
 from border_cli.agent.config import AwacConfig, CqlConfig, IqlConfig
-from border_cli.core.spaces import BoxSpace, DiscreteSpace, EnvSpec, MultiDiscreteSpace
+from border_cli.core.spaces import DiscreteSpace, EnvSpec
 from border_cli.core.types import Batch
 from border_cli.errors import ConfigError
 
@@ -65,12 +66,8 @@ def test_target_critics_follow(make, actions):
         torch.testing.assert_close(each, expected, rtol=1e-5, atol=1e-7)
 
 
-BOUNDLESS = BoxSpace(shape=(1,), dtype="float32", low=np.full(1, -np.inf), high=np.full(1, np.inf))
-COUNTS = MultiDiscreteSpace((2, 3))
-
-
 def test_cql_refuses_counted_actions():
-    env = EnvSpec(id="X-v0", observation=BOUNDLESS, action=DiscreteSpace(2), max_episode_steps=None)
+    env = EnvSpec(id="X-v0", observation=reals(1), action=DiscreteSpace(2), max_episode_steps=None)
     said = r"agent=cql needs a Box action space.*Discrete\(2\).* der, discrete_cql, dqn, .*rainbow"
     with pytest.raises(ConfigError, match=said):
         cql(env=env)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from boxes import numbers
 from continuous import HALF, LOW, MIDDLE, batch, spec
 from soft_agents import KINDS, agent_of
 from states import reread, same
@@ -21,14 +22,12 @@ from border_cli.agent.continuous_policies import (
     DeterministicPolicy,
     GaussianPolicy,
 )
-from border_cli.core.spaces import BoxSpace
 from border_cli.core.types import Snapshot
 from border_cli.errors import ConfigError
 from border_cli.nn.architecture import Architecture
 from border_cli.nn.distributions import split
 from border_cli.nn.numpy_network import NumpyNetwork
 
-ONE_NUMBER = BoxSpace(shape=(1,), dtype="float32", low=np.zeros(1), high=np.ones(1))
 OBS = np.ones((20_000, 1), np.float32)
 
 
@@ -39,7 +38,7 @@ def bounds() -> ActionBounds:
 
 
 def policy(seed: int = 0, exploration: float | None = None) -> GaussianPolicy:
-    look = Architecture(ONE_NUMBER, hidden=())
+    look = Architecture(numbers(1), hidden=())
     rng = np.random.default_rng(seed)
     return GaussianPolicy(
         rng, exploration, network=partial(NumpyNetwork, look), bounds=bounds(), agent="sac"
@@ -123,7 +122,7 @@ def clipped(seed: int = 0, exploration: float | None = None) -> ClippedGaussianP
     return ClippedGaussianPolicy(
         np.random.default_rng(seed),
         exploration,
-        network=partial(NumpyNetwork, Architecture(ONE_NUMBER, hidden=())),
+        network=partial(NumpyNetwork, Architecture(numbers(1), hidden=())),
         bounds=bounds(),
         agent="awac",
     )
@@ -193,7 +192,7 @@ def deterministic(
     acting = DeterministicPolicy(
         np.random.default_rng(seed),
         constant,
-        network=partial(NumpyNetwork, Architecture(ONE_NUMBER, hidden=())),
+        network=partial(NumpyNetwork, Architecture(numbers(1), hidden=())),
         bounds=bounds(),
         **settings,
     )

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from continuous import batch, box, data_set
+from boxes import box
+from continuous import batch, data_set
 from offline_agents import cql, critic, dense, double, in_double, smallest
 from slopes import assert_slopes
 from soft_agents import sac
@@ -139,7 +140,7 @@ def test_soft_actor_critic_is_where_a_conservative_one_may_begin():
 
 def line() -> EnvSpec:
     """One number is seen, one is done."""
-    one = box(np.full(1, -1, np.float32), np.full(1, 1, np.float32))
+    one = box((1,), low=-1)
     return EnvSpec(id="Line-v0", observation=one, action=one, max_episode_steps=None)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 - as all of torch's users call it
+from boxes import numbers
 from networks import q_network, td_of
 from oracle import of_rlax, transitions_of
 
@@ -17,7 +18,7 @@ from border_cli.agent import discrete_cql
 from border_cli.agent.config import Loss
 from border_cli.agent.discrete_cql import conservative_gap
 from border_cli.agent.dqn import td_loss, td_target, weighted_loss
-from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, Space
+from border_cli.core.spaces import DictSpace, DiscreteSpace, Space
 from border_cli.nn.architecture import Architecture
 from border_cli.nn.dense import Gradient
 from border_cli.nn.features import Features
@@ -25,13 +26,9 @@ from border_cli.nn.network import LearnedNetwork, Network
 from border_cli.nn.tensor_batch import TDResult, TensorBatch
 
 
-def box(size: int) -> BoxSpace:
-    return BoxSpace(shape=(size,), dtype="float32", low=np.zeros(size), high=np.ones(size))
-
-
 def network(weight: list[float], bias: list[float]) -> Network:
     """Q(s, a) = weight[a] s + bias[a]."""
-    q = q_network(box(1), [], 2, seed=0)
+    q = q_network(numbers(1), [], 2, seed=0)
     q.load_state_dict(
         {
             "mlp.layers.0.weight": torch.tensor(weight)[:, None],
@@ -109,7 +106,7 @@ def test_weights_scale_the_loss_and_are_not_squared(kind: Loss, loss: float, sec
     assert float(grad_error[1]) == second_grad
 
 
-MIXED = DictSpace({"speed": box(3), "level": DiscreteSpace(4)})
+MIXED = DictSpace({"speed": numbers(3), "level": DiscreteSpace(4)})
 
 
 def random_batch(space: Space, rows: int = 16) -> TensorBatch:
@@ -148,7 +145,7 @@ def expected_of(
     return mean.detach(), torch.autograd.grad(mean + alpha * gap, list(q.parameters()))
 
 
-@pytest.mark.parametrize("space", [box(3), MIXED], ids=["vector", "dict"])
+@pytest.mark.parametrize("space", [numbers(3), MIXED], ids=["vector", "dict"])
 @pytest.mark.parametrize("hidden", [[], [8], [32, 16]])
 @pytest.mark.parametrize("double", [False, True])
 @pytest.mark.parametrize("loss", list(Loss))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from boxes import numbers
 from oracle import of_rlax, transitions_of, weighted_mean
 from quantiles import (
     CHAIN,
@@ -25,7 +26,7 @@ from sampling import sampled
 
 from border_cli.agent.config import IqnConfig
 from border_cli.agent.iqn import Iqn, iqn_td
-from border_cli.core.spaces import BoxSpace, EnvSpec
+from border_cli.core.spaces import EnvSpec
 from border_cli.nn.architecture import Architecture
 from border_cli.nn.network import target_of
 from border_cli.nn.quantile_network import QuantileNetwork
@@ -40,8 +41,7 @@ STAGES = [(1e-2, 300), (1e-3, 400), (1e-4, 300)]
 
 
 def network(seed: int) -> QuantileNetwork:
-    space = BoxSpace(shape=(INPUTS,), dtype="float32", low=np.zeros(2), high=np.ones(2))
-    architecture = Architecture(space, hidden=(4, 3))
+    architecture = Architecture(numbers(INPUTS), hidden=(4, 3))
     return QuantileNetwork(architecture, 3, ACTIONS, torch.Generator().manual_seed(seed)).double()
 
 

@@ -9,6 +9,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from boxes import pixels, reals
 from discounted import running_returns
 from gymnasium.wrappers import NormalizeReward
 from gymnasium.wrappers.utils import RunningMeanStd
@@ -18,7 +19,6 @@ from border_cli.agent.dqn import Dqn
 from border_cli.agent.normalization import RunningStatistics, reward_divisor
 from border_cli.core.returns import DiscountedReturns, Moments
 from border_cli.core.spaces import (
-    BoxSpace,
     DictSpace,
     DiscreteSpace,
     EnvSpec,
@@ -121,16 +121,6 @@ def test_weights_learned_with_other_normalising_are_refused_by_the_name_of_the_s
         new.load_state_dict(old.state_dict())
 
 
-def reals(size: int) -> BoxSpace:
-    high = np.full(size, np.inf, np.float32)
-    return BoxSpace(shape=(size,), dtype="float32", low=-high, high=high)
-
-
-def whole(shape: tuple[int, ...], dtype: str) -> BoxSpace:
-    low, high = np.zeros(shape, dtype), np.full(shape, 100, dtype)
-    return BoxSpace(shape=shape, dtype=dtype, low=low, high=high)
-
-
 MIXED = DictSpace({"speed": reals(2), "gear": DiscreteSpace(3), "keys": MultiDiscreteSpace((2, 4))})
 
 
@@ -179,7 +169,7 @@ def test_a_gpu_normalises_as_the_cpu_does(spec):
 @pytest.mark.parametrize(
     "observation",
     [
-        whole((36, 36, 3), "uint8"),
+        pixels(36, 36, 3),
         DiscreteSpace(5),
     ],
 )
@@ -194,7 +184,7 @@ def test_what_has_no_real_numbers_cannot_be_normalised(
 
 
 def test_real_numbers_beside_others_are_enough(spec):
-    beside = DictSpace({"screen": whole((40, 40), "uint8"), "speed": reals(1)})
+    beside = DictSpace({"screen": pixels(40, 40), "speed": reals(1)})
     assert "statistics" in dqn(replace(spec, observation=beside), normalize_obs=True).state_dict()
 
 

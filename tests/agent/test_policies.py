@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from boxes import box, numbers, reals
 from states import reread, same
 
 from border_cli.agent.config import DqnConfig, Exploration
@@ -27,7 +28,7 @@ from border_cli.agent.policies import (
     uniform,
 )
 from border_cli.core.interfaces import Policy
-from border_cli.core.spaces import BoxSpace, DiscreteSpace, EnvSpec, LeafSpace, MultiDiscreteSpace
+from border_cli.core.spaces import DiscreteSpace, EnvSpec, LeafSpace, MultiDiscreteSpace
 from border_cli.core.types import Snapshot
 from border_cli.errors import ConfigError
 from border_cli.nn.architecture import Architecture
@@ -128,8 +129,7 @@ def test_each_environment_draws_for_itself(explore):
     assert (pairs[:, 0] == pairs[:, 1]).mean() == pytest.approx(0.5, abs=0.04)
 
 
-ONE_NUMBER = BoxSpace(shape=(1,), dtype="float32", low=np.zeros(1), high=np.ones(1))
-LINEAR = partial(NumpyNetwork, Architecture(ONE_NUMBER, hidden=()))
+LINEAR = partial(NumpyNetwork, Architecture(numbers(1), hidden=()))
 OBS = np.ones((4_000, 1), np.float32)  # shares are then within 0.04
 
 
@@ -391,11 +391,6 @@ def test_a_restored_policy_draws_as_the_one_that_went_on():
 ROWS = 10_000
 
 
-def box(low: Any, high: Any) -> BoxSpace:
-    low, high = np.array(low, np.float32), np.array(high, np.float32)
-    return BoxSpace(shape=low.shape, dtype="float32", low=low, high=high)
-
-
 def draw(space: LeafSpace, rows: int = ROWS, seed: int = 0) -> np.ndarray:
     obs = {"any": np.zeros((rows, 2))}
     return RandomPolicy(space, np.random.default_rng(seed)).act(obs, explore=False)
@@ -416,7 +411,7 @@ def test_several_discrete_actions_are_drawn_apart():
 
 
 def test_a_bounded_box_is_filled_evenly():
-    action = draw(box([-2, 10], [4, 11]))
+    action = draw(box((2,), low=[-2, 10], high=[4, 11]))
     assert action.shape == (ROWS, 2)
     assert action.dtype == np.float32
     for column, (low, high) in zip(action.T, [(-2, 4), (10, 11)], strict=True):
@@ -427,35 +422,29 @@ def test_a_bounded_box_is_filled_evenly():
 
 
 def test_an_open_box_gives_standard_normals():
-    column = draw(box([-np.inf], [np.inf]))[:, 0]
+    column = draw(reals(1))[:, 0]
     assert column.mean() == pytest.approx(0, abs=0.05)
     assert column.std() == pytest.approx(1, abs=0.05)
 
 
 def test_a_half_open_box_is_kept_on_its_side():
-    action = draw(box([3, -np.inf], [np.inf, -1]))
+    action = draw(box((2,), low=[3, -np.inf], high=[np.inf, -1]))
     assert action[:, 0].min() >= 3
     assert action[:, 1].max() <= -1
     assert np.isfinite(action).all()
 
 
 def test_a_box_keeps_its_shape():
-    assert draw(box(np.zeros((2, 3)), np.ones((2, 3))), rows=5).shape == (5, 2, 3)
+    assert draw(numbers(2, 3), rows=5).shape == (5, 2, 3)
 
 
 def test_one_seed_gives_one_sequence():
-    space = box([0], [1])
+    space = numbers(1)
     np.testing.assert_array_equal(draw(space, seed=1), draw(space, seed=1))
     assert (draw(space, seed=1) != draw(space, seed=2)).any()
 
 
-BOX = BoxSpace(
-    shape=(2,),
-    dtype="float32",
-    low=np.array([-1, -np.inf], np.float32),
-    high=np.array([2, np.inf], np.float32),
-)
-
+BOX = box((2,), low=[-1, -np.inf], high=[2, np.inf])
 OF_BOX = partial(NumpyNetwork, Architecture(BOX, hidden=()))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from boxes import numbers
 from networks import td_of
 from oracle import of_rlax, transitions_of, weighted_mean
 from quantiles import (
@@ -27,7 +28,7 @@ from border_cli.agent.config import IqnConfig, QrdqnConfig
 from border_cli.agent.dqn import ValueAgent
 from border_cli.agent.iqn import Iqn
 from border_cli.agent.qrdqn import Qrdqn, distance, quantile_regression, td_loss
-from border_cli.core.spaces import BoxSpace, EnvSpec
+from border_cli.core.spaces import EnvSpec
 from border_cli.errors import ConfigError
 from border_cli.nn.architecture import Architecture
 from border_cli.nn.network import Network, target_of
@@ -98,9 +99,10 @@ QUICK: dict[str, Any] = {"hidden": [32], "num_quantiles": 8, **FOLLOWING}
 
 
 def network(seed: int) -> Network:
-    space = BoxSpace(shape=(INPUTS,), dtype="float32", low=np.zeros(2), high=np.ones(2))
     generator = torch.Generator().manual_seed(seed)
-    return Network(Architecture(space, hidden=(3,)), ACTIONS * QUANTILES, generator).double()
+    return Network(
+        Architecture(numbers(INPUTS), hidden=(3,)), ACTIONS * QUANTILES, generator
+    ).double()
 
 
 def qrdqn(spec: EnvSpec, seed: int = 0, **settings: Any) -> Qrdqn:

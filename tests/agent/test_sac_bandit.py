@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from boxes import box
 from continuous import data_set
 from numpy.typing import NDArray
 
 from border_cli.agent.config import SacConfig
 from border_cli.agent.sac import Sac
-from border_cli.core.spaces import BoxSpace, EnvSpec
+from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Batch
-from border_cli.nn.distributions import log_prob, split
 
 ENT_COEF, GAMMA, ROWS = 0.2, 0.9, 128
 LIMIT = 3.0  # actions of the environment are -3 to 3, so a third of them is -1 to 1
@@ -37,11 +37,6 @@ def best_soft_value() -> tuple[float, float, float]:
     return max((soft_value(mean, std), mean, std) for mean in means for std in stds)
 
 
-def box(limit: float) -> BoxSpace:
-    bound = np.full(1, limit, np.float32)
-    return BoxSpace(shape=(1,), dtype="float32", low=-bound, high=bound)
-
-
 def rows(rng: np.random.Generator) -> Batch:
     """Half of the rows lead from the first state (0) to the bandit (1), without reward."""
     state = (np.arange(ROWS) % 2).astype(np.float32)
@@ -60,7 +55,12 @@ def agent(learning_rate: float) -> Sac:
         tau=0.05,
         batch_size=ROWS,
     )
-    spec = EnvSpec(id="Bandit-v0", observation=box(1), action=box(LIMIT), max_episode_steps=2)
+    spec = EnvSpec(
+        id="Bandit-v0",
+        observation=box((1,), low=-1),
+        action=box((1,), low=-LIMIT, high=LIMIT),
+        max_episode_steps=2,
+    )
     return Sac(config, spec=spec, device="cpu", seed=0)
 
 
@@ -86,14 +86,3 @@ def test_a_bandit_and_the_step_before_it_get_their_exact_soft_values():
     assert (found_mean, found_std) == pytest.approx((mean, std), abs=0.1)
     assert before.mean().item() == pytest.approx(GAMMA * value, abs=0.01)
     np.testing.assert_allclose(before, GAMMA * value, atol=0.01)
-
-
-def test_the_densities_of_the_agent_are_those_of_the_integration():
-    """So that the test above does not agree with itself by a shared mistake."""
-    outputs = torch.tensor([[0.4, np.log(0.7)]]).double().expand(len(BEFORE), 2)
-    action = torch.from_numpy(np.tanh(BEFORE))[:, None]
-    inner = np.abs(BEFORE) < 5
-    log = log_prob(*split(outputs), action).squeeze(1).numpy()
-    gain = np.exp(log) * (1 - action.squeeze(1).numpy() ** 2)
-    gain = gain * (reward(action.squeeze(1).numpy()) - ENT_COEF * log)
-    assert np.trapezoid(gain[inner], BEFORE[inner]) == pytest.approx(soft_value(0.4, 0.7), abs=1e-6)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from boxes import box, reals
 from compilers import needs_compiler
 from continuous import batch, counted, spec
 from sampling import sampled
@@ -21,7 +22,7 @@ from border_cli.agent.dqn import Dqn
 from border_cli.agent.random import RandomAgent
 from border_cli.agent.torch_agent import TorchAgent
 from border_cli.core.returns import Moments
-from border_cli.core.spaces import BoxSpace, DictSpace, EnvSpec
+from border_cli.core.spaces import DictSpace, EnvSpec
 from border_cli.core.types import Batch
 from border_cli.errors import CheckpointError
 from border_cli.nn import matmul
@@ -88,10 +89,7 @@ def test_weights_of_another_form_are_refused_with_the_settings_that_make_it(
 
 
 def test_weights_of_another_environment_are_refused_with_both_sizes(spec):
-    bounds = np.full(7, np.inf, np.float32)
-    wider = replace(
-        spec, observation=BoxSpace(shape=(7,), dtype="float32", low=-bounds, high=bounds)
-    )
+    wider = replace(spec, observation=reals(7))
     with pytest.raises(
         CheckpointError, match=r"layers\.0\.weight is \[\d+, 7\], and \[\d+, 3\] here"
     ):
@@ -232,6 +230,18 @@ def learn(agent: TorchAgent, kind: str, seeds: range) -> list[bytes]:
 
 
 @each_kind
+def test_one_seed_gives_one_agent_and_leaves_the_global_generator_still(kind: str):
+    before = torch.get_rng_state()
+    agents = [agent_of(kind, seed) for seed in (4, 4, 5)]
+    for agent in agents:
+        learn(agent, kind, range(3))
+    assert torch.equal(torch.get_rng_state(), before)
+    first, same, other = (bits(agent.state_dict()) for agent in agents)
+    assert first == same
+    assert first != other
+
+
+@each_kind
 def test_twenty_updates_saved_and_twenty_more_are_forty(kind: str, tmp_path: Path):
     agent, restored = agent_of(kind, 1), agent_of(kind, 2)
     learn(agent, kind, range(20))
@@ -335,8 +345,8 @@ def test_images_beside_numbers_are_learned_from_acted_on_and_saved(
     register_builtin()
     name, counts, settings = KINDS[kind]
     most = 255 if dtype == "uint8" else 1
-    pixels = BoxSpace(shape=shape, dtype=dtype, low=np.zeros(1), high=np.full(1, most))
-    seen = DictSpace({"screen": pixels, "speed": spec().observation})  # type: ignore[dict-item]
+    screen = box(shape, dtype, high=most)
+    seen = DictSpace({"screen": screen, "speed": spec().observation})  # type: ignore[dict-item]
     where = replace(counted() if counts else spec(), observation=seen)
     config = AGENTS.entry(name).config_type(**{**SMALL, **settings})
     agent, other = (AGENTS.build(config, spec=where, device="cpu", seed=i) for i in (1, 2))

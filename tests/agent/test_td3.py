@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from boxes import pixels
 from continuous import HALF, MIDDLE, batch, counted, grid, of_every_action, spec
 
 from border_cli.agent.config import Noise, Td3Config
 from border_cli.agent.td3 import Td3
 from border_cli.config.compose import compose
-from border_cli.core.spaces import BoxSpace, EnvSpec
+from border_cli.core.spaces import EnvSpec
 from border_cli.errors import ConfigError
 
 SMALL: dict[str, Any] = {"hidden": [8, 6], "learning_rate": 0.01, "batch_size": 8}
@@ -126,8 +127,9 @@ def test_last_layers_begin_within_their_bound():
 
 
 def test_the_first_critic_is_the_first_of_all_also_with_images():
-    seen = BoxSpace((36, 36, 1), "uint8", np.zeros((36, 36, 1)), np.full((36, 36, 1), 255))
-    env = EnvSpec(id="See", observation=seen, action=spec().action, max_episode_steps=9)
+    env = EnvSpec(
+        id="See", observation=pixels(36, 36, 1), action=spec().action, max_episode_steps=9
+    )
     agent = td3(env=env, policy_delay=1)
     rng = np.random.default_rng(0)
     rows = batch(0, 4)

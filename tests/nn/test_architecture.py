@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
+from boxes import box, pixels
 
-from border_cli.core.spaces import BoxSpace
 from border_cli.nn.architecture import (
     MINATAR_WINDOWS,
     NATURE_WINDOWS,
@@ -17,15 +15,6 @@ from border_cli.nn.architecture import (
     pixel_scaling,
     size_after,
 )
-
-
-def box(shape: tuple[int, ...], dtype: str = "uint8", low: Any = 0, high: Any = 1) -> BoxSpace:
-    return BoxSpace(
-        shape=shape,
-        dtype=dtype,
-        low=np.broadcast_to(low, shape),
-        high=np.broadcast_to(high, shape),
-    )
 
 
 @pytest.mark.parametrize(
@@ -63,15 +52,15 @@ def test_the_smaller_of_first_and_last_axis_holds_the_channels(
 def test_the_third_axis_of_a_square_holds_the_channels_and_the_last_of_a_cube(
     shape: tuple[int, ...], image: tuple[int, int, int], first: bool
 ):
-    assert image_shape(box(shape)) == image
-    assert channels_first(box(shape)) == first
+    assert image_shape(box(shape, "uint8")) == image
+    assert channels_first(box(shape, "uint8")) == first
 
 
 @pytest.mark.parametrize(
     "shape", [(5, 84), (84, 5, 3), (3, 84, 5), (84,), (), (2, 3, 84, 84), (10, 10, 0)]
 )
 def test_what_is_too_small_or_has_other_axes_is_no_image(shape: tuple[int, ...]):
-    assert image_shape(box(shape)) is None
+    assert image_shape(box(shape, "uint8")) is None
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int8", "int64"])
@@ -80,9 +69,9 @@ def test_other_numbers_are_no_image(dtype: str):
 
 
 def test_pixels_are_scaled_by_one_number_where_all_have_the_same_bounds():
-    assert pixel_scaling(box((10, 10, 4), high=255)) == (0, 1 / 255)
-    assert pixel_scaling(box((10, 10, 4))) == (0, 1)
-    assert pixel_scaling(box((10, 10), low=-2, high=2)) == (-2, 0.25)
+    assert pixel_scaling(pixels(10, 10, 4)) == (0, 1 / 255)
+    assert pixel_scaling(box((10, 10, 4), "uint8")) == (0, 1)
+    assert pixel_scaling(box((10, 10), "int8", -2, 2)) == (-2, 0.25)
 
 
 @pytest.mark.parametrize("last", [True, False])
@@ -93,7 +82,7 @@ def test_each_channel_is_scaled_by_its_widest_bounds(last: bool):
     low[..., 2] = 5
     if not last:
         high, low = high.transpose(2, 0, 1), low.transpose(2, 0, 1)
-    scaling = pixel_scaling(box(high.shape, low=low, high=high))
+    scaling = pixel_scaling(box(high.shape, "uint8", low, high))
     np.testing.assert_allclose(scaling.low, [0, 0, 5])
     np.testing.assert_allclose(scaling.factor, [1, 0.1, 0.004], rtol=1e-6)
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
+from boxes import numbers
 
-from border_cli.core.spaces import BoxSpace
 from border_cli.nn.architecture import Architecture
 from border_cli.nn.dense import Layer, deltas, forward, gradient_of
 from border_cli.nn.matmul import MKL
@@ -14,8 +13,7 @@ from border_cli.nn.network import LearnedNetwork, Network, target_of
 
 
 def network(sizes: list[int]) -> Network:
-    space = BoxSpace(shape=(sizes[0],), dtype="float32", low=np.zeros(1), high=np.ones(1))
-    architecture = Architecture(space, hidden=tuple(sizes[1:-1]))
+    architecture = Architecture(numbers(sizes[0]), hidden=tuple(sizes[1:-1]))
     return Network(architecture, sizes[-1], torch.Generator().manual_seed(0))
 
 

@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
+from boxes import box
 
 from border_cli.core.spaces import (
-    BoxSpace,
     DictSpace,
     DiscreteSpace,
     MultiDiscreteSpace,
 )
 from border_cli.nn.encoding import encode, encoded_size
-
-
-def box(shape: tuple[int, ...], dtype: str, low: Any = 0, high: Any = 1) -> BoxSpace:
-    return BoxSpace(
-        shape=shape,
-        dtype=dtype,
-        low=np.broadcast_to(np.array(low, dtype), shape),
-        high=np.broadcast_to(np.array(high, dtype), shape),
-    )
 
 
 def test_real_numbers_are_flattened_row_by_row():

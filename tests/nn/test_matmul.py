@@ -9,14 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
+from boxes import box
 from commands import QUICK, facts_of, isolated, train_status
 from sampling import sampled
 from torch import Tensor, nn
 
-from border_cli.core.spaces import BoxSpace
 from border_cli.nn import matmul
 from border_cli.nn.architecture import Architecture
 from border_cli.nn.dense import deltas, forward, gradient_of, linear
@@ -43,7 +42,7 @@ from border_cli.settings.run import Matmul, MatmulPrecision
 
 pytestmark = pytest.mark.skipif(not has_onednn(), reason="needs a torch with oneDNN")
 
-SPACE = BoxSpace(shape=(17,), dtype="float32", low=np.full(17, -1.0), high=np.full(17, 1.0))
+SPACE = box((17,), low=-1)
 AMD, INTEL = Processor("AuthenticAMD", "AVX512"), Processor("GenuineIntel", "AVX512")
 
 

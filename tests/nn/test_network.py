@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from boxes import box, drawn, numbers, pixels
 from sampling import sampled
 from torch import nn
 
 from border_cli.agent.normalization import RunningStatistics
-from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, Space
+from border_cli.core.spaces import DictSpace, DiscreteSpace, Space
 from border_cli.errors import ConfigError
 from border_cli.nn.architecture import (
     CONVOLUTIONS,
@@ -28,16 +29,6 @@ from border_cli.nn.saving import copied_arrays
 from border_cli.nn.tensor_batch import tensor_obs
 from border_cli.nn.torch_encoder import TorchEncoder
 
-
-def pixels(*shape: int, dtype: str = "uint8", low: Any = 0, high: Any = 255) -> BoxSpace:
-    low, high = (np.broadcast_to(np.array(each, dtype), shape) for each in (low, high))
-    return BoxSpace(shape=shape, dtype=dtype, low=low, high=high)
-
-
-def numbers(*shape: int) -> BoxSpace:
-    return BoxSpace(shape=shape, dtype="float32", low=np.zeros(shape), high=np.ones(shape))
-
-
 BESIDE = DictSpace({"screen": pixels(48, 40, 3), "speed": numbers(2), "gear": DiscreteSpace(3)})
 IMAGES: dict[str, Space] = {
     "channels first": pixels(4, 44, 40),
@@ -47,18 +38,18 @@ IMAGES: dict[str, Space] = {
     "two": DictSpace({"left": pixels(1, 36, 36), "right": pixels(36, 36, 1)}),
 }
 SMALL_IMAGES: dict[str, Space] = {
-    "MinAtar": pixels(10, 10, 4, dtype="bool", high=1),
-    "a cube": pixels(10, 10, 10, dtype="bool", high=1),
-    "the smallest": pixels(2, 6, 7, high=1),
+    "MinAtar": box((10, 10, 4), "bool"),
+    "a cube": box((10, 10, 10), "bool"),
+    "the smallest": box((2, 6, 7), "uint8"),
     "grey": pixels(20, 9),
-    "not from 0": pixels(12, 12, 3, low=100, high=200),
-    "each channel its own": pixels(12, 12, 3, low=[0, 10, 7], high=[1, 20, 255]),
+    "not from 0": box((12, 12, 3), "uint8", 100, 200),
+    "each channel its own": box((12, 12, 3), "uint8", [0, 10, 7], [1, 20, 255]),
     "beside others": DictSpace(
         {
             "large": pixels(40, 44, 3),
-            "board": pixels(8, 8, 2, dtype="bool", high=1),
+            "board": box((8, 8, 2), "bool"),
             "speed": numbers(2),
-            "count": pixels(3, dtype="int64", low=[-5, 0, 3], high=[5, 9, 3]),
+            "count": box((3,), "int64", [-5, 0, 3], [5, 9, 3]),
         }
     ),
 }
@@ -80,21 +71,6 @@ def twin_of(architecture: Architecture, arrays: Any) -> NumpyNetwork:
     twin = NumpyNetwork(architecture, encoder if architecture.acts_in_torch else None)
     twin.load(arrays)
     return twin
-
-
-def some(space: Space, rows: int) -> Any:
-    rng = np.random.default_rng(3)
-    match space:
-        case BoxSpace(shape=shape, dtype=dtype) if dtype != "float32":
-            ends = (np.asarray(each, np.int64) for each in (space.low, space.high))
-            return rng.integers(*ends, size=(rows, *shape), endpoint=True).astype(dtype)
-        case BoxSpace(shape=shape):
-            return rng.normal(5, 2, (rows, *shape)).astype(np.float32)
-        case DiscreteSpace(n=n):
-            return rng.integers(n, size=rows)
-        case DictSpace(spaces=spaces):
-            return {key: some(part, rows) for key, part in spaces.items()}
-    raise AssertionError(space)
 
 
 def test_features_without_images_are_the_encoded_rows(space: Space, observations: Any):
@@ -134,14 +110,14 @@ def test_images_go_through_convolutions_in_both(name: str, kind: str):
     features = Features(architecture, normalize=False)
     network, twin = acting(architecture, 3, features)
     assert network.torso.images, "nothing is convolved"
-    obs = some(space, 2)
+    obs = drawn(space, 2)
     expected = network(features(tensor_obs(obs))).detach().numpy()
     np.testing.assert_allclose(twin(obs), expected, rtol=1e-4, atol=1e-5)
 
 
 def test_an_image_is_the_same_image_however_its_axes_lie():
     first, last = pixels(3, 40, 44), pixels(40, 44, 3)
-    obs = some(first, 2)
+    obs = drawn(first, 2)
     values = []
     for space, given in ((first, obs), (last, obs.transpose(0, 2, 3, 1))):
         architecture = Architecture(space, hidden=(8,))
@@ -154,10 +130,10 @@ def test_an_image_is_the_same_image_however_its_axes_lie():
 def test_what_networks_are_given_of_an_image_lies_between_0_and_1_whatever_its_bounds():
     """A network of ones sums what it is given: of all pixels at their upper bound 9 a channel."""
     for space in (
-        pixels(6, 6, 2, high=1),
-        pixels(6, 6, 2, high=255),
-        pixels(6, 6, 2, low=[0, 10], high=[1, 20]),
-        pixels(6, 6, 2, low=100, high=200),
+        box((6, 6, 2), "uint8"),
+        pixels(6, 6, 2),
+        box((6, 6, 2), "uint8", [0, 10], [1, 20]),
+        box((6, 6, 2), "uint8", 100, 200),
     ):
         architecture = Architecture(space, hidden=())
         torso = Network(architecture, 1, seeded()).torso
@@ -210,7 +186,7 @@ def test_normalised_columns_have_mean_0_and_deviation_1_and_the_rest_stays():
     space = DictSpace({"speed": numbers(2), "gear": DiscreteSpace(3)})
     architecture = Architecture(space, hidden=(4,))
     features, statistics = Features(architecture, normalize=True), RunningStatistics(5)
-    obs = some(space, 400)
+    obs = drawn(space, 400)
     statistics.see(torch.from_numpy(encode(space, obs)))
     features.refresh(statistics.mean, statistics.std)
     rows = features(tensor_obs(obs)).numpy()
@@ -282,33 +258,9 @@ def test_acting_leaves_the_observation_as_it_was():
     assert obs.tolist() == [[-1, 2]]
 
 
-def test_the_last_layer_is_drawn_from_the_bound_that_is_asked_for():
-    network = Network(Architecture(numbers(3), hidden=(50,)), 40, seeded(), final_bound=3e-3)
-    *_, weight, bias = network.mlp.parameters()
-    assert 2.9e-3 < weight.abs().max() <= 3e-3
-    assert 2e-3 < bias.abs().max() <= 3e-3
-    assert network.mlp.layers[0].weight.abs().max() > 0.5  # 3 inputs: up to 0.58
-
-
-def mlp(seed: int) -> Mlp:
-    return Mlp(Architecture(numbers(100)), [100, 50], 3, torch.Generator().manual_seed(seed))
-
-
-def flat(network: Mlp) -> torch.Tensor:
-    return torch.cat([each.detach().flatten() for each in network.parameters()])
-
-
-def test_weights_come_from_the_seed_alone_and_leave_the_global_generator_still():
-    before = torch.get_rng_state()
-    first = mlp(1)
-    assert torch.equal(torch.get_rng_state(), before)
-    torch.rand(7)
-    assert torch.equal(flat(first), flat(mlp(1)))
-    assert not torch.equal(flat(first), flat(mlp(2)))
-
-
 def test_first_weights_fill_the_range_of_one_over_the_root_of_the_inputs():
-    weight, bias = mlp(0).layers[0].parameters()  # 100 inputs: between -0.1 and 0.1
+    first, _ = Mlp(Architecture(numbers(100)), [100, 50], 3, seeded()).layers
+    weight, bias = first.parameters()  # 100 inputs: between -0.1 and 0.1
     assert 0.099 < weight.abs().max() <= 0.1
     assert abs(weight.mean()) < 0.003  # 5,000 draws of standard deviation 0.058
     assert 0.09 < bias.abs().max() <= 0.1

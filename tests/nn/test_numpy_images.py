@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from border_cli.nn.architecture import WINDOWS
-from border_cli.nn.encoding import AS_IT_IS, BYTES, Scaling
+from border_cli.nn.encoding import BYTES, Scaling
 from border_cli.nn.images import DerCnn, MinatarCnn, NatureCnn, PlainCnn
 from border_cli.nn.numpy_images import NumpyCnn
 from border_cli.nn.saving import copied_arrays
@@ -58,42 +58,6 @@ def test_numpy_and_torch_agree(kind: str, shape: tuple[int, int, int], rows: int
     assert result.dtype == np.float32
     np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
     assert 0.2 < (result > 0).mean() < 0.95  # so that the comparison says something
-
-
-@pytest.mark.parametrize("kind", ["minatar_cnn"])
-@pytest.mark.parametrize("shape", [(4, 10, 10), (1, 6, 7), (10, 10, 10), (2, 11, 9)])
-def test_numpy_and_torch_agree_on_small_images_of_truths(kind: str, shape: tuple[int, int, int]):
-    torch_network = network(kind, shape, AS_IT_IS)
-    images = pixels(5, *shape) > 127
-    with torch.no_grad():
-        expected = torch_network(torch.from_numpy(images)).numpy()
-    torso = twin(kind, copied_arrays(torch_network), "", shape, AS_IT_IS)
-    np.testing.assert_allclose(torso(images), expected, rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(
-    "scaling",
-    [
-        Scaling(-100.0, 1 / 300),
-        Scaling(np.array([0, 50, 9], np.float32), np.array([1, 0.5, 0], np.float32)),
-    ],
-)
-def test_numpy_and_torch_scale_pixels_alike(kind: str, scaling: Scaling):
-    torch_network = network(kind, (3, 37, 40), scaling)
-    images = pixels(2, 3, 37, 40)
-    with torch.no_grad():
-        expected = torch_network(torch.from_numpy(images)).numpy()
-    torso = twin(kind, copied_arrays(torch_network), "", (3, 37, 40), scaling)
-    for _ in range(2):  # what is computed in is used again
-        np.testing.assert_allclose(torso(images), expected, rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_layout_of_the_pixels_does_not_matter(kind: str):
-    torso = twin(kind, copied_arrays(network(kind, (3, 40, 44))), "", (3, 40, 44))
-    images = pixels(2, 40, 44, 3).transpose(0, 3, 1, 2)  # channels last in memory
-    assert np.array_equal(torso(images), torso(np.ascontiguousarray(images)))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -7,33 +7,21 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from boxes import drawn, numbers, pixels
 
-from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, Space
+from border_cli.core.spaces import DictSpace, DiscreteSpace, Space
 from border_cli.nn.architecture import Activation, Architecture
 from border_cli.nn.features import Features
 from border_cli.nn.numpy_network import NumpyQuantileNetwork
 from border_cli.nn.quantile_network import QuantileNetwork
+from border_cli.nn.tensor_batch import tensor_obs
 
-NUMBERS = BoxSpace(shape=(3,), dtype="float32", low=np.zeros(3), high=np.ones(3))
-IMAGE = BoxSpace(
-    shape=(40, 36, 1), dtype="uint8", low=np.zeros((40, 36, 1)), high=np.full((40, 36, 1), 255)
-)
+NUMBERS, IMAGE = numbers(3), pixels(40, 36, 1)
 FRACTIONS = [0.05, 0.3, 0.31, 0.9]
 
 
 def network(architecture: Architecture, seed: int = 0) -> QuantileNetwork:
     return QuantileNetwork(architecture, 5, 2, torch.Generator().manual_seed(seed))
-
-
-def drawn(space: Space, rows: int) -> Any:
-    rng = np.random.default_rng(0)
-    if isinstance(space, DictSpace):
-        return {key: drawn(part, rows) for key, part in space.spaces.items()}
-    if isinstance(space, DiscreteSpace):
-        return rng.integers(space.n, size=rows)
-    if space.dtype == "uint8":
-        return rng.integers(256, size=(rows, *space.shape), dtype=np.uint8)
-    return rng.standard_normal((rows, *space.shape)).astype(np.float32)
 
 
 def test_the_quantiles_are_those_of_the_papers_formula():
@@ -91,13 +79,8 @@ def test_numpy_gives_the_mean_that_torch_gives(space: Space, settings: Any, rows
     twin = NumpyQuantileNetwork(architecture, fractions=FRACTIONS)
     twin.load(arrays)
     obs = drawn(space, rows)
-    tensors = (
-        {key: torch.from_numpy(part) for key, part in obs.items()}
-        if isinstance(obs, dict)
-        else torch.from_numpy(obs)
-    )
     with torch.no_grad():
-        features = Features(architecture, normalize=False)(tensors)
+        features = Features(architecture, normalize=False)(tensor_obs(obs))
         expected = ours(features, torch.tensor([FRACTIONS])).mean(1).numpy()  # [rows, 2]
     found = twin(obs)
     assert found.dtype == np.float32
@@ -122,12 +105,3 @@ def test_the_last_hidden_layer_stands_behind_the_product():
     pixels = network(Architecture(IMAGE, hidden=(8,)))
     assert layers(pixels.psi) == []
     assert layers(pixels.f) == [(pixels.torso.size, 8), (8, 2)]
-
-
-def test_weights_are_drawn_from_the_generator_as_linear_layers_are():
-    one, same, other = (network(Architecture(NUMBERS, hidden=(6, 4)), seed) for seed in (1, 1, 2))
-    for name, value in one.named_parameters():
-        assert torch.equal(value, same.state_dict()[name])
-        assert not torch.equal(value, other.state_dict()[name])
-    assert one.phi.weight.abs().max() <= 5**-0.5
-    assert "_waves" not in one.state_dict()

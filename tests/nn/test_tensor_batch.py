@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from boxes import numbers, pixels
 
-from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, EnvSpec
+from border_cli.core.spaces import DictSpace, DiscreteSpace, EnvSpec
 from border_cli.core.types import Batch
 from border_cli.nn.tensor_batch import TensorBatches, empty_batch
 
@@ -64,7 +65,7 @@ def test_apart_every_batch_is_copied_to_the_same_contiguous_memory():
 
 
 def test_actions_of_several_numbers_keep_their_shape():
-    box = BoxSpace(shape=(2,), dtype="float32", low=np.zeros(2), high=np.ones(2))
+    box = numbers(2)
     spec = EnvSpec(id="x", observation=DiscreteSpace(3), action=box, max_episode_steps=None)
     tensors = TensorBatches(CPU, own_memory=False).of(empty_batch(spec, 4))
     assert tensors.action.shape == (4, 2)
@@ -72,8 +73,7 @@ def test_actions_of_several_numbers_keep_their_shape():
 
 
 def test_an_empty_batch_has_the_shapes_and_types_of_the_spaces():
-    box = BoxSpace(shape=(2, 3), dtype="uint8", low=np.zeros((2, 3)), high=np.ones((2, 3)))
-    seen = DictSpace({"screen": box, "level": DiscreteSpace(5)})
+    seen = DictSpace({"screen": pixels(2, 3), "level": DiscreteSpace(5)})
     spec = EnvSpec(id="x", observation=seen, action=DiscreteSpace(2), max_episode_steps=None)
     batch = empty_batch(spec, 4)
     assert len(batch) == 4

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from boxes import drawn, numbers, pixels
 from torch import nn
 
-from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, Space
+from border_cli.core.spaces import DictSpace, DiscreteSpace
 from border_cli.nn.architecture import Architecture
 from border_cli.nn.features import Features
 from border_cli.nn.network import Network
@@ -27,17 +28,11 @@ from border_cli.nn.tensor_batch import tensor_obs
 from border_cli.nn.torch_encoder import TorchEncoder
 from border_cli.nn.value_network import ValueNetwork
 
-VECTOR = BoxSpace(shape=(4,), dtype="float32", low=np.zeros(4), high=np.ones(4))
-
-
-def pixels(*shape: int) -> BoxSpace:
-    return BoxSpace(shape=shape, dtype="uint8", low=np.zeros(shape), high=np.full(shape, 255))
-
-
+VECTOR = numbers(4)
 ALL = DictSpace(
     {
         "screen": pixels(9, 9, 3),
-        "speed": BoxSpace(shape=(2,), dtype="float32", low=np.zeros(2), high=np.ones(2)),
+        "speed": numbers(2),
         "gear": DiscreteSpace(3),
     }
 )
@@ -48,19 +43,6 @@ FORMS = {
     "an image": Architecture(pixels(12, 12, 3), kind="impala_resnet", hidden=(6,)),
     "an image beside numbers": Architecture(ALL, kind="impala_resnet", hidden=(6,)),
 }
-
-
-def drawn(space: Space, rows: int, rng: np.random.Generator) -> Any:
-    match space:
-        case DictSpace(spaces=spaces):
-            return {key: drawn(part, rows, rng) for key, part in spaces.items()}
-        case DiscreteSpace(n=n):
-            return rng.integers(n, size=rows)
-        case BoxSpace(shape=shape, dtype="uint8"):
-            return rng.integers(256, size=(rows, *shape), dtype=np.uint8)
-        case BoxSpace(shape=shape):
-            return rng.standard_normal((rows, *shape)).astype(np.float32)
-    raise AssertionError(space)
 
 
 def features_of(architecture: Architecture, *, normalize: bool) -> Features:
@@ -85,7 +67,7 @@ def test_the_encoder_gives_what_the_learners_gives_to_the_bit(name: str, normali
     network = Network(architecture, 3, torch.Generator().manual_seed(0)).eval()
     encoder = pickle.loads(pickle.dumps(partial(TorchEncoder, architecture, normalize=normalize)))()
     encoder.load(arrays_of(features, network))
-    obs = drawn(architecture.observation, 5, np.random.default_rng(0))
+    obs = drawn(architecture.observation, 5)
     expected = network.torso(features(tensor_obs(obs))).detach().numpy()
     found = encoder(obs)
     assert np.array_equal(found, expected)
@@ -102,7 +84,7 @@ def test_every_form_of_dense_layers_stands_behind_it(name: str) -> None:
     value = ValueNetwork(architecture, 2, generator, dueling=True, noisy_std=0.5).eval()
     quantile = QuantileNetwork(architecture, 4, 2, generator).eval()
     features = features_of(architecture, normalize=False)
-    obs = drawn(architecture.observation, 5, np.random.default_rng(0))
+    obs = drawn(architecture.observation, 5)
     tensors = features(tensor_obs(obs))
 
     def outputs(twin: ActingNetwork, network: nn.Module) -> Any:
@@ -124,7 +106,7 @@ def test_observations_that_torch_does_not_take_are_copied() -> None:
     features = features_of(architecture, normalize=False)
     twin = NumpyNetwork(architecture, partial(TorchEncoder, architecture, normalize=False))
     twin.load(arrays_of(features, Network(architecture, 3, torch.Generator().manual_seed(0))))
-    obs = drawn(VECTOR, 5, np.random.default_rng(0))
+    obs = drawn(VECTOR, 5)
     frozen = obs.copy()
     frozen.setflags(write=False)
     assert np.array_equal(twin(frozen), twin(obs))

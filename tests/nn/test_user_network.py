@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 import user_networks
+from boxes import numbers, pixels
 from torch import Tensor, nn
 
-from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, Space, allocate
+from border_cli.core.spaces import DictSpace, DiscreteSpace, Space, allocate
 from border_cli.errors import ConfigError
 from border_cli.nn.architecture import Architecture
 from border_cli.nn.ensemble import Critics
@@ -20,11 +20,7 @@ from border_cli.nn.quantile_network import QuantileNetwork
 from border_cli.nn.tensor_batch import tensor_obs
 from border_cli.nn.value_network import ValueNetwork
 
-VECTOR = BoxSpace(shape=(4,), dtype="float32", low=np.zeros(4), high=np.ones(4))
-SCREEN = BoxSpace(
-    shape=(9, 9, 3), dtype="uint8", low=np.zeros((9, 9, 3)), high=np.full((9, 9, 3), 255)
-)
-SPEED = BoxSpace(shape=(2,), dtype="float32", low=np.zeros(2), high=np.ones(2))
+VECTOR, SCREEN, SPEED = numbers(4), pixels(9, 9, 3), numbers(2)
 ALL = DictSpace({"screen": SCREEN, "speed": SPEED, "gear": DiscreteSpace(3)})
 
 
@@ -92,7 +88,7 @@ def test_it_sees_the_observation_as_it_is_with_its_real_numbers_normalised() -> 
 
 
 def test_normalised_numbers_keep_the_shape_of_a_box() -> None:
-    grid = BoxSpace(shape=(2, 2), dtype="float32", low=np.zeros((2, 2)), high=np.ones((2, 2)))
+    grid = numbers(2, 2)
     features = Features(architecture("Tanh", grid), normalize=True)
     features.mean.copy_(torch.arange(4))
     assert features(torch.ones(3, 2, 2))[0].tolist() == [[1, 0], [-1, -2]]  # type: ignore[index]

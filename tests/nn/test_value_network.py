@@ -7,19 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from boxes import drawn, numbers, pixels
 
-from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, Space
+from border_cli.core.spaces import DictSpace, DiscreteSpace, Space
 from border_cli.nn.architecture import Activation, Architecture
 from border_cli.nn.dense import NoisyDense
 from border_cli.nn.features import Features
 from border_cli.nn.matmul import MKL
 from border_cli.nn.numpy_network import NumpyValueNetwork
 from border_cli.nn.saving import copied_arrays
+from border_cli.nn.tensor_batch import tensor_obs
 from border_cli.nn.value_network import ValueNetwork, factors
-
-
-def box(size: int) -> BoxSpace:
-    return BoxSpace(shape=(size,), dtype="float32", low=np.zeros(size), high=np.ones(size))
 
 
 def network(space: Space, hidden: tuple[int, ...] = (6, 5), seed: int = 0, **form: Any):
@@ -73,7 +71,7 @@ def test_a_noisy_layer_begins_as_the_paper_says():
 
 def test_dueling_values_are_a_value_and_what_actions_add_to_it():
     """Q(s, a) = V(s) + A(s, a) - mean A(s, ·), with V = 2 h + 1 and A = (h, 0, -4 h)."""
-    _, made = network(box(1), (1,), dueling=True)
+    _, made = network(numbers(1), (1,), dueling=True)
     state = {name: torch.zeros_like(each) for name, each in made.state_dict().items()}
     state["value.layers.0.weight"][:] = 1
     state["advantage.layers.0.weight"][:] = 1
@@ -86,7 +84,7 @@ def test_dueling_values_are_a_value_and_what_actions_add_to_it():
 
 @pytest.mark.parametrize(("hidden", "shared", "own"), [((6, 5), 1, 1), ((6,), 0, 1), ((), 0, 0)])
 def test_each_stream_has_a_last_hidden_layer_of_its_own(hidden, shared: int, own: int):
-    _, made = network(box(2), hidden, dueling=True)
+    _, made = network(numbers(2), hidden, dueling=True)
     assert made.value is not None
     streams = made.shared, made.value, made.advantage
     assert [len(each.layers) for each in streams] == [shared, own + 1, own + 1]
@@ -94,7 +92,7 @@ def test_each_stream_has_a_last_hidden_layer_of_its_own(hidden, shared: int, own
 
 
 def test_atoms_of_actions_are_centred_each_by_itself():
-    _, made = network(box(2), dueling=True, atoms=4)
+    _, made = network(numbers(2), dueling=True, atoms=4)
     rows = torch.randn(5, 2, generator=torch.Generator().manual_seed(1))
     outputs = made(rows)
     assert outputs.shape == (5, 12)
@@ -109,9 +107,9 @@ FORMS = [
     {"dueling": True, "noisy_std": 0.5, "layer_norm": True, "activation": Activation.silu},
 ]
 SPACES = [
-    box(3),
-    DictSpace({"speed": box(3), "level": DiscreteSpace(4)}),
-    BoxSpace(shape=(36, 36), dtype="uint8", low=np.zeros((36, 36)), high=np.full((36, 36), 255)),
+    numbers(3),
+    DictSpace({"speed": numbers(3), "level": DiscreteSpace(4)}),
+    pixels(36, 36),
 ]
 
 
@@ -125,23 +123,15 @@ def test_numpy_computes_what_torch_does(space: Space, form: dict[str, Any], hidd
     arrays = {f"network.{name}": array for name, array in copied_arrays(made).items()}
     twin = NumpyValueNetwork(architecture, atoms=form.get("atoms", 1))
     twin.load(arrays)
-    rng = np.random.default_rng(3)
-    obs: Any = rng.normal(size=(4, 3)).astype(np.float32)
-    if isinstance(space, DictSpace):
-        obs = {"speed": obs, "level": rng.integers(4, size=4)}
-    elif space.shape == (36, 36):
-        obs = rng.integers(256, size=(4, 36, 36)).astype(np.uint8)
-    tensors = {k: torch.tensor(v) for k, v in obs.items()} if isinstance(obs, dict) else obs
-    features = Features(architecture, normalize=False)(
-        tensors if isinstance(tensors, dict) else torch.tensor(tensors)
-    )
+    obs = drawn(space, 4)
+    features = Features(architecture, normalize=False)(tensor_obs(obs))
     np.testing.assert_allclose(twin(obs), made(features).detach(), rtol=1e-4, atol=1e-5)
     if not made.draws:
         return
-    drawn = rng.normal(size=(4, made.draws)).astype(np.float32)  # each row its own
-    twin.noise = Told(drawn)
+    noise = np.random.default_rng(3).normal(size=(4, made.draws)).astype(np.float32)
+    twin.noise = Told(noise)  # each row its own
     noisy = torch.cat([made(features, torch.tensor(each))[i : i + 1] for i, each in
-                       enumerate(drawn)])  # fmt: skip
+                       enumerate(noise)])  # fmt: skip
     np.testing.assert_allclose(twin(obs), noisy.detach(), rtol=1e-3, atol=1e-4)
     assert not np.allclose(noisy.detach(), made(features).detach())
     twin.noise = None
@@ -149,7 +139,7 @@ def test_numpy_computes_what_torch_does(space: Space, form: dict[str, Any], hidd
 
 
 def test_gradients_by_means_and_deviations_are_those_of_finite_differences():
-    _, made = network(box(2), (3,), dueling=True, noisy_std=0.5, activation=Activation.tanh)
+    _, made = network(numbers(2), (3,), dueling=True, noisy_std=0.5, activation=Activation.tanh)
     made.double()
     rng = torch.Generator().manual_seed(4)
     rows = torch.randn(2, 2, generator=rng, dtype=torch.float64)
@@ -161,14 +151,3 @@ def test_gradients_by_means_and_deviations_are_those_of_finite_differences():
         return torch.func.functional_call(made, given, (rows, noise))
 
     assert torch.autograd.gradcheck(outputs, values)
-
-
-def test_one_seed_gives_one_network_and_leaves_the_global_generator_still():
-    before = torch.get_rng_state()
-    first, same, other = (
-        network(box(2), seed=seed, dueling=True, noisy_std=0.5)[1].state_dict()
-        for seed in (1, 1, 2)
-    )
-    assert torch.equal(torch.get_rng_state(), before)
-    assert all(torch.equal(first[name], same[name]) for name in first)
-    assert not torch.equal(first["value.layers.1.weight"], other["value.layers.1.weight"])

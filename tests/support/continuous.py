@@ -5,31 +5,29 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from boxes import box, reals
 
-from border_cli.core.spaces import BoxSpace, DiscreteSpace, EnvSpec
+from border_cli.core.spaces import DiscreteSpace, EnvSpec
 from border_cli.core.types import Batch
 
 LOW, HIGH = np.array([-2, 0], np.float32), np.array([2, 6], np.float32)
 MIDDLE, HALF = (LOW + HIGH) / 2, (HIGH - LOW) / 2
 
 
-def box(low: np.ndarray, high: np.ndarray) -> BoxSpace:
-    return BoxSpace(shape=low.shape, dtype="float32", low=low, high=high)
-
-
 def spec(observation: int = 3) -> EnvSpec:
     """Some numbers are seen; actions have two, from -2 to 2 and from 0 to 6."""
-    seen = np.full(observation, np.inf, np.float32)
     return EnvSpec(
-        id="Reach-v0", observation=box(-seen, seen), action=box(LOW, HIGH), max_episode_steps=9
+        id="Reach-v0",
+        observation=reals(observation),
+        action=box((2,), low=LOW, high=HIGH),
+        max_episode_steps=9,
     )
 
 
 def counted() -> EnvSpec:
     """Three numbers are seen, one of three actions is taken."""
-    seen = np.full(3, np.inf, np.float32)
     return EnvSpec(
-        id="Count-v0", observation=box(-seen, seen), action=DiscreteSpace(3), max_episode_steps=9
+        id="Count-v0", observation=reals(3), action=DiscreteSpace(3), max_episode_steps=9
     )
 
 
