@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
-from managers import Built, count, kept, receive, snapshot
+from managers import Built, count, kept, receive, receive_until_crash, snapshot, start
 from remote_fakes import (
     BUILDING,
     BoundPolicyFactory,
@@ -33,8 +32,7 @@ def backend(request: pytest.FixtureRequest) -> str:
 def test_actors_make_exactly_what_is_permitted(backend: str) -> None:
     built = Built(backend, num_actors=3, n_buffer=7)
     with built.manager as manager:
-        manager.publish(snapshot())
-        manager.permit(50)
+        start(manager, 50)
         arrived = receive(manager, 50)
         arrived += manager.stop()
     assert count(arrived) == 50
@@ -47,8 +45,7 @@ def test_actors_make_exactly_what_is_permitted(backend: str) -> None:
 def test_the_rows_of_each_actor_arrive_complete_and_in_order(backend: str) -> None:
     built = Built(backend, num_actors=3, n_buffer=4)
     with built.manager as manager:
-        manager.publish(snapshot())
-        manager.permit(100)
+        start(manager, 100)
         arrived = receive(manager, 100) + manager.stop()
     for actor_id in {each.actor_id for each in arrived}:
         rows = [each.transitions.obs for each in arrived if each.actor_id == actor_id]
@@ -59,8 +56,7 @@ def test_the_rows_of_each_actor_arrive_complete_and_in_order(backend: str) -> No
 def test_an_actor_that_is_held_back_sends_its_partly_filled_proxy(backend: str) -> None:
     built = Built(backend, num_actors=1, n_buffer=100)
     with built.manager as manager:
-        manager.publish(snapshot())
-        manager.permit(100)
+        start(manager, 100)
         assert count(receive(manager, 100)) == 100
         manager.permit(205)
         assert count(receive(manager, 105)) == 105  # 100 in one message, 5 because it had to wait
@@ -95,8 +91,7 @@ def test_each_actor_gets_its_own_exploration_and_env_seed(backend: str, tmp_path
     )  # fmt: skip
     acted: dict[int, set[int]] = {}
     with built.manager as manager:
-        manager.publish(snapshot())
-        manager.permit(math.inf)
+        start(manager)
         while len(acted) < 3:
             for each in manager.receive(0.1):
                 acted.setdefault(each.actor_id, set()).update(each.transitions.action.tolist())
@@ -107,8 +102,7 @@ def test_each_actor_gets_its_own_exploration_and_env_seed(backend: str, tmp_path
 def test_a_stop_pushes_what_is_under_way(backend: str) -> None:
     built = Built(backend, num_actors=1, n_buffer=1_000_000)
     with built.manager as manager:
-        manager.publish(snapshot())
-        manager.permit(math.inf)
+        start(manager)
         arrived = manager.receive()  # lets the serial actor step once
         while manager.stats()[0].env_steps < 1:
             arrived += manager.receive(0.01)
@@ -123,8 +117,7 @@ def test_every_env_is_closed_at_the_end_also_after_an_error(backend: str, tmp_pa
 
     def run() -> None:
         with built.manager as manager:
-            manager.publish(snapshot())
-            manager.permit(math.inf)
+            start(manager)
             receive(manager, 1_000)
             raise KeyError("unrelated")
 
@@ -141,8 +134,7 @@ def test_a_failed_actor_is_rebuilt_and_every_sample_accounted_for(
         backend, lives=[Life(deed=fail, at=15)], folder=tmp_path, num_actors=1, n_buffer=4
     )
     with built.manager as manager:
-        manager.publish(snapshot())
-        manager.permit(40)
+        start(manager, 40)
         arrived = receive(manager, 40) + manager.stop()
     stats = manager.stats()[0]
     assert stats.restarts == 1
@@ -162,8 +154,7 @@ def test_rows_of_one_episode_are_successive_steps_of_one_life(backend: str, tmp_
         step_processor=partial(NStep, NStepConfig(), gamma=0.99, num_envs=2),
     )  # fmt: skip
     with built.manager as manager:
-        manager.publish(snapshot())
-        manager.permit(400)
+        start(manager, 400)
         arrived = [kept(each) for each in receive(manager, 400)]
     steps: dict[int, list[float]] = {}
     for rows in [each.transitions for each in arrived]:
@@ -181,8 +172,7 @@ def test_rows_of_one_episode_are_successive_steps_of_one_life(backend: str, tmp_
 def test_a_new_life_has_a_new_seed(backend: str, tmp_path: Path) -> None:
     built = Built(backend, lives=[Life(deed=fail, at=1)], folder=tmp_path, num_actors=1)
     with built.manager as manager:
-        manager.publish(snapshot())
-        manager.permit(5)
+        start(manager, 5)
         receive(manager, 5)
     first, second = built.scripted.noted("seed")
     assert first != second
@@ -194,15 +184,8 @@ def test_past_its_restarts_an_actor_ends_the_run_with_its_first_traceback(
     lives = [Life(deed=fail, at=step) for step in (3, 2, 2)]  # each delivers something before
     built = Built(backend, lives=lives, folder=tmp_path, num_actors=1, max_restarts=2, n_buffer=1)
 
-    def run() -> None:
-        with built.manager as manager:
-            manager.publish(snapshot())
-            manager.permit(math.inf)
-            while True:
-                manager.receive(5.0)
-
     with pytest.raises(ActorCrashed, match="the simulator broke at step 3"):
-        run()
+        receive_until_crash(built)
     assert built.manager.stats()[0].restarts == 2
 
 
@@ -212,15 +195,8 @@ def test_the_same_failure_before_a_new_actor_delivered_ends_the_run(
     lives = [Life(deed=fail, at=step) for step in (9, 2, 2)]
     built = Built(backend, lives=lives, folder=tmp_path, num_actors=1, max_restarts=9, n_buffer=4)
 
-    def run() -> None:
-        with built.manager as manager:
-            manager.publish(snapshot())
-            manager.permit(math.inf)
-            while True:
-                manager.receive(5.0)
-
     with pytest.raises(ActorCrashed, match="step 9; the restarted actor failed the same way"):
-        run()
+        receive_until_crash(built)
     assert built.manager.stats()[0].restarts == 1
 
 
@@ -228,15 +204,8 @@ def test_an_env_that_fails_to_build_counts_as_a_failed_life(backend: str, tmp_pa
     lives = [Life(deed=fail, at=BUILDING)]
     built = Built(backend, lives=lives, folder=tmp_path, num_actors=1, max_restarts=0)
 
-    def run() -> None:
-        with built.manager as manager:
-            manager.publish(snapshot())
-            manager.permit(10)
-            while True:
-                manager.receive(5.0)
-
     with pytest.raises(ActorCrashed, match="the simulator broke at step 0"):
-        run()
+        receive_until_crash(built, 10)
 
 
 def test_serial_actors_share_a_scarce_permission() -> None:
@@ -252,8 +221,7 @@ def test_serial_actors_share_a_scarce_permission() -> None:
 def test_an_order_of_turns_replaces_the_round() -> None:
     built = Built("serial", num_actors=3, n_buffer=1, order=[2, 0, 2])
     with built.manager as manager:
-        manager.publish(snapshot())
-        manager.permit(math.inf)
+        start(manager)
         turns = [each.actor_id for _ in range(6) for each in manager.receive()]
     assert turns == [2, 0, 2, 2, 0, 2]
 
@@ -263,8 +231,7 @@ def test_an_env_that_leaves_the_interpreter_is_a_failed_life_not_the_end(
 ) -> None:
     built = Built(backend, lives=[Life(deed=leave, at=3)], folder=tmp_path, num_actors=1)
     with built.manager as manager:
-        manager.publish(snapshot())
-        manager.permit(20)
+        start(manager, 20)
         assert count(receive(manager, 20)) == 20
     assert manager.stats()[0].restarts == 1
 
@@ -274,8 +241,7 @@ def test_environments_side_by_side_make_whole_rounds_and_no_more_than_one_too_ma
 ) -> None:
     built = Built(backend, num_envs=3, num_actors=2, n_buffer=4)
     with built.manager as manager:
-        manager.publish(snapshot())
-        manager.permit(50)
+        start(manager, 50)
         arrived = receive(manager, 50) + [kept(each) for each in manager.stop()]
     assert count(arrived) == sum(each.env_steps for each in manager.stats())
     assert 50 <= count(arrived) <= 50 + 2 * 2  # each actor rounds up to a multiple of three
@@ -285,8 +251,7 @@ def test_environments_side_by_side_make_whole_rounds_and_no_more_than_one_too_ma
 def test_threads_that_do_nothing_but_act_are_bound_and_the_learners_is_not(backend: str) -> None:
     built = Built(backend, num_actors=2, n_buffer=4, policies=BoundPolicyFactory())
     with built.manager as manager:
-        manager.publish(snapshot())
-        manager.permit(20)
+        start(manager, 20)
         arrived = receive(manager, 20) + manager.stop()
     actions = np.concatenate([each.transitions.action for each in arrived])
     assert set(actions.tolist()) == {0 if backend == "serial" else 1}

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from fakes import FakePolicyFactory
-from managers import Built, accounted, count, kept, receive, start
+from managers import Built, accounted, count, kept, receive, receive_until_crash, start
 from remote_fakes import (
     BUILDING,
     Life,
@@ -110,14 +110,8 @@ class OnlyHere(FakePolicyFactory):
 def test_a_part_that_cannot_be_unpacked_there_is_reported_like_any_failure() -> None:
     built = Built("process", num_actors=1, policies=OnlyHere(), max_restarts=0)
 
-    def run() -> None:
-        with built.manager as manager:
-            start(manager, 10)
-            while True:
-                manager.receive(5.0)
-
     with pytest.raises(ActorCrashed, match="broke at step 7"):
-        run()
+        receive_until_crash(built, 10)
 
 
 def test_what_a_process_logs_is_logged_here(

@@ -24,6 +24,7 @@ from managers import (
     env_seed,
     kept,
     receive,
+    receive_until_crash,
     snapshot,
     start,
     until,
@@ -373,39 +374,6 @@ def test_after_a_stop_nothing_is_lost(backend: str) -> None:
     accounted(manager, arrived)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_a_state_of_an_earlier_version_is_resumed_without_its_episodes(backend: str) -> None:
-    """Threads and processes were saved with their actors, which had sent all that they had."""
-    counters = {
-        "restarts": 0, "restarted_episodes": 0, "lost_samples": 0, "duration_s": 2.5,
-        "seconds": dict(zip(ACTOR_SECTIONS, [0.1, 0.2, 0.3, 0.4, 0.5], strict=True)),
-    }  # fmt: skip
-    actor = {
-        "env": {"count": 12}, "policy": {}, "step_processor": {}, "opt_steps": 3,
-        "proxy": {"columns": None, "env_steps": 0, "episodes": []},
-    }  # fmt: skip
-    state = {
-        "actors": [
-            {"actor_id": 0, "incarnation": 0, "env_steps": 12, "samples": 12, "budget": 3}
-            | {"state": actor} | counters,
-            {"actor_id": 1, "incarnation": 1, "env_steps": 9, "samples": 8, "budget": 0}
-            | {"state": None} | counters | {"lost_samples": 1},
-        ],
-        "samples": 20,
-        "first": 0,
-    }  # fmt: skip
-    with Built(backend, num_actors=2, n_buffer=4, state=state).manager as manager:
-        start(manager, 40)
-        manager.permit(40)
-        arrived = receive(manager, 20) + manager.stop()
-    assert count(arrived) == 20
-    assert [each.lost_samples for each in manager.stats()] == [0, 1]
-    assert sum(each.env_steps for each in manager.stats()) == 41
-    begins = {each.actor_id: each.transitions.obs[0, 0] for each in reversed(arrived)}  # type: ignore[index]
-    for actor_id, first in begins.items():
-        assert first == (12 if backend == "serial" and actor_id == 0 else 0)
-
-
 @pytest.mark.parametrize("backend", CONCURRENT)
 def test_saving_asks_nothing_of_an_actor_that_hangs(backend: str, tmp_path: Path) -> None:
     released = threading.Event()
@@ -425,21 +393,6 @@ def test_saving_asks_nothing_of_an_actor_that_hangs(backend: str, tmp_path: Path
         (actor,) = manager.state_dict()["actors"]
         released.set()
     assert (actor["samples"], actor["lost_samples"], actor["env_steps"]) == (2, 0, 2)
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_the_permission_counts_the_whole_run(backend: str) -> None:
-    state: State | None = None
-    total = 0
-    for permitted in (25, 40, 41, 90):
-        with Built(backend, num_actors=2, n_buffer=10, state=state).manager as manager:
-            start(manager, permitted)
-            manager.permit(permitted)  # no more will come: all of it is granted
-            total += count(receive(manager, permitted - total))
-            assert manager.receive(0.01) == []
-            state = manager.state_dict()
-            assert state["samples"] == total == permitted
-            assert manager.stop() == []
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -471,14 +424,8 @@ def test_counters_go_on_and_the_budget_of_restarts_is_fresh(backend: str, tmp_pa
     assert (loaded.env_steps, loaded.samples, loaded.duration_s) == (10, 10, 50.0)
     assert list(loaded.seconds.values()) == [1.0, 2.0, 3.0, 4.0, 5.0]
 
-    def run() -> None:
-        with built.manager as manager:
-            start(manager)
-            while True:
-                manager.receive(5.0)
-
     with pytest.raises(ActorCrashed, match="broke at step 11"):
-        run()
+        receive_until_crash(built)
     assert built.manager.stats()[0].restarts == 4
     (actor,) = built.manager.state_dict()["actors"]
     assert (actor["restarts"], actor["state"]) == (4, None)

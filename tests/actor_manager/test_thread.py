@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import threading
 
 import numpy as np
 import pytest
 from fakes import CountingEnv, FakeClock, OneStep
-from managers import Built, receive, snapshot
+from managers import Built, receive, start
 
 from border_cli.actor_manager.actor import Message, ReplayBufferProxy
 from border_cli.actor_manager.thread import Channel
@@ -44,8 +43,7 @@ def test_news_that_comes_before_the_consumer_waits_ends_its_wait() -> None:
 def test_actors_blocked_on_a_full_channel_stop_at_once() -> None:
     built = Built("thread", num_actors=4, n_buffer=1)
     with built.manager as manager:
-        manager.publish(snapshot())
-        manager.permit(math.inf)
+        start(manager)
         while manager.gauges()["async/queue_fill"] < 1:
             threading.Event().wait(0.001)
     assert all(env.closed for env in built.envs.made if isinstance(env, CountingEnv))
@@ -54,8 +52,7 @@ def test_actors_blocked_on_a_full_channel_stop_at_once() -> None:
 def test_a_slow_learner_makes_actors_wait_instead_of_filling_memory() -> None:
     built = Built("thread", num_actors=2, n_buffer=5)
     with built.manager as manager:
-        manager.publish(snapshot())
-        manager.permit(math.inf)
+        start(manager)
         receive(manager, 5)
         while manager.gauges()["async/queue_fill"] < 1 or not all(
             each.waiting_for == "space in the channel" for each in manager.heartbeats()
@@ -78,8 +75,7 @@ def test_an_actor_that_does_not_stop_is_named_with_its_stack() -> None:
 
     def run() -> None:
         with built.manager as manager:
-            manager.publish(snapshot())
-            manager.permit(math.inf)
+            start(manager)
             assert entered.wait(5)
 
     with pytest.raises(ActorHung, match=r"release\.wait\(60\)"):

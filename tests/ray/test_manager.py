@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import time
@@ -87,8 +86,7 @@ def test_an_environment_that_always_fails_ends_the_run_with_its_traceback(tmp_pa
 
     def run() -> None:
         with built.manager as manager:
-            manager.publish(snapshot())
-            manager.permit(math.inf)
+            start(manager)
             while True:
                 manager.receive(5.0)
 

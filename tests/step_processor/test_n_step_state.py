@@ -10,50 +10,16 @@ import numpy as np
 import pytest
 from sampling import sampled
 from states import reread, same
+from steps import random_steps
 
 from border_cli.core.rows import columns_of
-from border_cli.core.types import Array, Step, Transitions
+from border_cli.core.types import Step, Transitions
 from border_cli.step_processor.config import NStepConfig
 from border_cli.step_processor.n_step import NStep
 
 
 def processor(n_steps: int, num_envs: int) -> NStep:
     return NStep(NStepConfig(n_steps=n_steps), gamma=0.97, num_envs=num_envs)
-
-
-def steps_of(
-    rng: np.random.Generator, num_envs: int, named: bool, resets: bool, count: int = 400
-) -> list[Step]:
-    """Random ones; an action is 10 times the number of the step plus that of the environment.
-
-    With `resets`, whoever ended spends its next step on its own reset.
-    """
-    steps = []
-    moved = np.ones(num_envs, np.bool_)
-    for t in range(count):
-        ends = rng.random((2, num_envs)) < 0.06
-        steps.append(
-            Step(
-                obs=_observed(rng, num_envs, named),
-                action=10 * t + np.arange(num_envs),
-                reward=rng.normal(size=num_envs).astype(np.float32),
-                terminated=ends[0] & moved,
-                truncated=ends[1] & moved,
-                next_obs=_observed(rng, num_envs, named),
-                act_obs=_observed(rng, num_envs, named),
-                moved=None if moved.all() else moved,
-            )
-        )
-        if resets:
-            moved = ~((ends[0] | ends[1]) & moved)
-    return steps
-
-
-def _observed(rng: np.random.Generator, num_envs: int, named: bool) -> Array:
-    place: Any = rng.normal(size=(num_envs, 3)).astype(np.float32)
-    if not named:
-        return place
-    return {"place": place, "screen": rng.integers(256, size=(num_envs, 2, 2), dtype=np.uint8)}
 
 
 def columns(rows: Transitions) -> dict[str, Any]:
@@ -65,7 +31,9 @@ def columns(rows: Transitions) -> dict[str, Any]:
 @pytest.mark.parametrize("num_envs", sampled([1, 4], every=2))
 @pytest.mark.parametrize("n", [1, 2, 3, 5])
 def test_restored_windows_give_the_same_rows_to_the_bit(n, num_envs, named, resets):
-    steps = steps_of(np.random.default_rng([n, num_envs]), num_envs, named, resets)
+    steps = random_steps(
+        np.random.default_rng([n, num_envs]), num_envs, named=named, resets=resets, count=400
+    )
     n_step = processor(n, num_envs)
     waited = set()
     for t, step in enumerate(steps):
@@ -92,7 +60,7 @@ def test_restored_windows_give_the_same_rows_to_the_bit(n, num_envs, named, rese
 @pytest.mark.parametrize("resets", [False, True], ids=["", "resets"])
 @pytest.mark.parametrize("n", [1, 3, 5])
 def test_forgotten_windows_lose_their_rows_and_all_others_go_on(n, resets, named):
-    steps = steps_of(np.random.default_rng(n), 4, named, resets, count=120)
+    steps = random_steps(np.random.default_rng(n), 4, named=named, resets=resets, count=120)
     lost = 0
     for at in range(20, 60, 3):
         whole, forgetful = processor(n, 4), processor(n, 4)
@@ -107,7 +75,7 @@ def test_forgotten_windows_lose_their_rows_and_all_others_go_on(n, resets, named
         for t in range(at, at + 40):
             expected, found = whole.process(steps[t]), forgetful.process(steps[t])
             # Of environments 1 and 3, nothing that began before; of 0 and 2 all, in its order.
-            began, env = expected.action // 10, expected.action % 10
+            began, env = expected.action // 1000, expected.action % 1000
             left = np.isin(env, [0, 2]) | (began >= at)
             parts = {name: np.asarray(each)[left] for name, each in columns_of(expected).items()}
             for name, each in columns_of(replace(found, episode=None)).items():
@@ -119,7 +87,7 @@ def test_forgotten_windows_lose_their_rows_and_all_others_go_on(n, resets, named
 
 def test_forgetting_nobody_changes_nothing():
     n_step = processor(3, 2)
-    for step in steps_of(np.random.default_rng(0), 2, False, False, count=9):
+    for step in random_steps(np.random.default_rng(0), 2, count=9):
         n_step.process(step)
     before = n_step.state_dict()
     n_step.forget([])

@@ -156,6 +156,14 @@ def start(manager: ActorManager, samples: float = math.inf) -> None:
     manager.permit(samples)
 
 
+def receive_until_crash(built: Built, samples: float = math.inf) -> None:
+    """Runs actors that may make so many samples until that raises."""
+    with built.manager as manager:
+        start(manager, samples)
+        while True:
+            manager.receive(5.0)
+
+
 def until(condition: Callable[[], bool]) -> None:
     pause = threading.Event()
     while not condition():

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 from fakes import CountingEnv, ListRecorder, ScriptedEvaluator
-from managers import Built, snapshot
+from managers import Built, start
 from trainers import BuiltTrainer
 
 from border_cli.core.interfaces import Evaluation, Policy
@@ -240,8 +240,7 @@ def test_an_evaluation_after_the_actors_have_ended_may_last() -> None:
         on_hung_learner=never,
     )  # fmt: skip
     with built.manager as manager:
-        manager.publish(snapshot())
-        manager.permit(10)
+        start(manager, 10)
         manager.stop()
         with evaluation.working():
             for _ in range(5):

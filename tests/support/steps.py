@@ -1,0 +1,71 @@
+"""Random steps of environments, and the n-step rows that follow from them by the definition."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from border_cli.core.types import Array, Step
+
+
+def random_steps(
+    rng: np.random.Generator,
+    num_envs: int,
+    *,
+    named: bool = False,
+    resets: bool = False,
+    count: int = 80,
+) -> list[Step]:
+    """Every observation and action of time t and environment i is 1000 t + i, ends come at random.
+
+    With `resets`, whoever ended does not move in its next step, whose reward must not count.
+    """
+    steps = []
+    moved = np.ones(num_envs, np.bool_)
+    for t in range(count):
+        label = 1000 * t + np.arange(num_envs)
+        ends = (rng.random((2, num_envs)) < 0.08) & moved
+        reward = np.where(moved, rng.normal(size=num_envs), 1e6).astype(np.float32)
+        steps.append(
+            Step(
+                obs=observed(label, named),
+                action=label,
+                reward=reward,
+                terminated=ends[0],
+                truncated=ends[1],
+                next_obs=observed(label + 0.5, named),
+                act_obs=observed(label + 1000, named),
+                moved=None if moved.all() else moved,
+            )
+        )
+        if resets:
+            moved = ~ends.any(axis=0)
+    return steps
+
+
+def observed(label: Any, named: bool) -> Array:
+    """Of each environment its number and a zero, or beside them a rounded one."""
+    rows = np.stack([label, 0 * label], axis=1).astype(np.float32)
+    return {"b": rows, "a": label.astype(np.int64)} if named else rows
+
+
+def numbers_of(obs: Array) -> Any:
+    """The labels of observations. [N]"""
+    return obs["b"][:, 0] if isinstance(obs, dict) else obs[:, 0]
+
+
+def brute_force(steps: list[Step], n: int) -> list[list[tuple[int, int, int]]]:
+    """For every step, the rows (start, environment, span) that it completes, by the definition."""
+    done = np.array([step.terminated | step.truncated for step in steps])  # [T, N]
+    completed: list[list[tuple[int, int, int]]] = [[] for _ in steps]
+    for start, first in enumerate(steps):
+        for env in range(done.shape[1]):
+            last = start
+            if first.moved is not None and not first.moved[env]:
+                continue
+            while last < start + n - 1 and last < len(steps) and not done[last, env]:
+                last += 1
+            if last < len(steps):
+                completed[last].append((start, env, last - start + 1))
+    return completed
