@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 import sys
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from commands import Command, facts_of, full_disk, train_status
+from commands import Command, facts_of, full_disk, sweep_rows, train_status
 from sampling import sampled
 
 from border_cli.registry import GROUPS, register_builtin
@@ -318,8 +317,7 @@ def test_an_env_that_blocks_ends_the_run_with_the_line_that_blocks(
 @pytest.mark.slow
 def test_a_learner_that_hangs_ends_the_sweep_with_its_table(blocked: dict[str, Ended]) -> None:
     ended = blocked["sweep"]
-    with (ended.folder / "run" / "sweep.csv").open() as file:
-        row, other = csv.DictReader(file)
+    row, other = sweep_rows(ended.folder / "run")
     assert (row["env.kwargs.at"], row["status"]) == ("60", "failed")
     assert other["status"] == "not started"
     assert row["reason"].startswith("no step for 3 s")

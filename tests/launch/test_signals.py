@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from commands import ENDLESS, Command, facts_of, train_status
+from commands import ENDLESS, Command, facts_of, sweep_rows, train_status
 from sampling import sampled
 from screens import TerminalCommand
 
@@ -143,8 +142,7 @@ def test_ctrl_c_ends_a_sweep_after_its_job(folder: Path, capfd: Capture) -> None
     own = ("env.id=Signals-v0", "+env.kwargs.signum=2", "env.kwargs.at=30,1000000")
     assert train_status("-m", *ENDLESS, *own, "hydra/launcher=basic") == 130
     out = capfd.readouterr().out
-    with (folder / "run" / "sweep.csv").open() as file:
-        rows = list(csv.DictReader(file))
+    rows = sweep_rows(folder / "run")
     assert [(row["env.kwargs.at"], row["status"]) for row in rows] == [
         ("30", "interrupted"),
         ("1000000", "not started"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import logging
 import os
@@ -129,6 +130,12 @@ def repeatable_rows(run_dir: Path) -> list[dict[str, Any]]:
         {name: value for name, value in row.items() if "time" not in name and "per_sec" not in name}
         for row in rows_of(run_dir)
     ]
+
+
+def sweep_rows(root: Path) -> list[dict[str, str]]:
+    """The rows of `sweep.csv`, one for each job."""
+    with (root / "sweep.csv").open(encoding="utf-8") as file:
+        return list(csv.DictReader(file))
 
 
 def process_state() -> dict[str, Any]:

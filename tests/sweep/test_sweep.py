@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 import shutil
 import signal
@@ -18,6 +17,7 @@ from commands import (
     open_files_below,
     process_state,
     repeatable_rows,
+    sweep_rows,
     train_status,
 )
 
@@ -73,42 +73,30 @@ def in_processes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 
 def test_a_job_that_fails_leaves_the_others_alone(swept: tuple[Path, str]) -> None:
     folder, _ = swept
-    rows = _rows(folder)
-    assert [(row["job"], row["env.kwargs.file"], row["status"]) for row in rows] == [
-        ("0", "a", "done"),
-        ("1", "b", "failed"),
-        ("2", "c", "done"),
+    rows = sweep_rows(folder / "S")
+    assert [(row["env.kwargs.file"], row["status"], row["score"]) for row in rows] == [
+        ("a", "done", "20.0"),  # reward 1 for each of 20 steps
+        ("b", "failed", ""),
+        ("c", "done", "20.0"),
     ]
-    # reward 1 for each of 20 steps
-    assert [row["score"] for row in rows] == ["20.0", "", "20.0"]
-    assert [row["opt_steps"] for row in rows][::2] == ["120", "120"]
-    assert rows[1]["reason"].startswith("actor ")
     assert "RuntimeError: b is in the way" in rows[1]["reason"]
-    assert rows[1]["reason"].endswith("(actor_manager.max_restarts=0)")  # no title of a traceback
     folders = [Path(row["folder"]) for row in rows]
-    assert [facts_of(each)["status"] for each in folders] == ["done", "failed", "done"]
+    assert [each.name for each in folders] == [f"env.kwargs.file-{name}" for name in "abc"]
     assert facts_of(folders[1])["exit_reason"] == rows[1]["reason"]
     logs = [(each / "border-train.log").read_text() for each in folders]
     assert ["b is in the way" in log for log in logs] == [False, True, False]
-    assert [each.name for each in folders] == [f"env.kwargs.file-{name}" for name in "abc"]
 
 
 def test_the_table_of_a_sweep_shows_what_was_swept(swept: tuple[Path, str]) -> None:
-    folder, said = swept
+    _, said = swept
     before, table = said.split(" job ")
     assert "error: actor" in before  # the failure was said at once
     assert "\njob 1 (env.kwargs.file=b), 2 of 3\n" in before
     heading, *lines = table.splitlines()
     assert heading.split() == ["env.kwargs.file", "status", "score", "reason"]
-    assert [line.split()[:4] for line in lines if line.startswith("   ") and "done" in line] == [
-        ["0", "a", "done", "20.0"],
-        ["2", "c", "done", "20.0"],
-    ]
+    assert lines[1].split()[:4] == ["0", "a", "done", "20.0"]
     assert "2 of 3 jobs done\n" in table
-    assert f"\nsweep directory  {folder / 'S'}\n" in table
-    assert table.splitlines()[-1].startswith("next             ")
     assert table.endswith(f" env.kwargs.file=a,b,c {BASIC} resume=auto\n")
-    assert "border-train -m " in table
     assert " 'agent.hidden=[4]' " in table  # as a shell must be told
 
 
@@ -118,15 +106,15 @@ def test_processes_leave_the_same_table_as_one_process(
 ) -> None:
     def compared(folder: Path) -> list[dict[str, str]]:
         own = ("seconds", "folder", "env_steps")
-        return [{key: row[key] for key in row if key not in own} for row in _rows(folder)]
+        return [
+            {key: row[key] for key in row if key not in own} for row in sweep_rows(folder / "S")
+        ]
 
     folder, said = in_processes
     assert compared(folder) == compared(swept[0])
     (failed,) = [line for line in said.splitlines() if "job 1 (env.kwargs.file=b): failed" in line]
     assert "b is in the way" in failed
-    assert "2 of 3 jobs done\n" in said
-    output = [(Path(row["folder"]) / "output.log").read_text() for row in _rows(folder)]
-    assert ["b is in the way" in each for each in output] == [False, True, False]
+    assert "b is in the way" in (folder / "S/env.kwargs.file-b/output.log").read_text()
 
 
 @pytest.mark.slow
@@ -135,19 +123,14 @@ def test_the_same_command_runs_only_what_failed(
     swept: tuple[Path, str], folder: Path, capsys: Capture, launcher: str
 ) -> None:
     shutil.copytree(swept[0] / "S", folder / "S", symlinks=True)
-    jobs = [folder / "S" / Path(row["folder"]).name for row in _rows(folder)]
+    jobs = [folder / "S" / f"env.kwargs.file-{name}" for name in "abc"]
     first = [(each / "run.json").read_bytes() for each in jobs]
     assert train_status(*SWEEP, launcher, "resume=auto") == 0
-    said = capsys.readouterr().out
-    assert [row["status"] for row in _rows(folder)] == ["done", "done", "done"]
-    assert [row["score"] for row in _rows(folder)] == ["20.0", "20.0", "20.0"]
+    assert "3 of 3 jobs done" in capsys.readouterr().out
+    rows = sweep_rows(folder / "S")
+    assert [(row["status"], row["score"]) for row in rows] == [("done", "20.0")] * 3
     again = [(each / "run.json").read_bytes() for each in jobs]
     assert [old == new for old, new in zip(first, again, strict=True)] == [True, False, True]
-    if launcher == BASIC:
-        assert said.count("is finished with score 20: max_opt_steps=120 reached") == 2
-    assert not (jobs[0] / ".hydra" / "resume-1").exists()
-    assert (jobs[1] / ".hydra" / "resume-1" / "overrides.yaml").is_file()
-    assert "3 of 3 jobs done" in said
 
 
 @pytest.mark.slow
@@ -156,7 +139,11 @@ def test_a_sweep_that_stops_on_errors_starts_no_further_job(folder: Path, launch
     (folder / "a").touch()
     one = ("hydra.launcher.jobs=1",) if launcher == OURS else ()
     assert train_status(*SWEEP, launcher, *one, "sweep.on_error=stop") == 1
-    assert [row["status"] for row in _rows(folder)] == ["failed", "not started", "not started"]
+    assert [row["status"] for row in sweep_rows(folder / "S")] == [
+        "failed",
+        "not started",
+        "not started",
+    ]
     assert not (folder / "S/sweep.stop").exists()
 
 
@@ -206,10 +193,9 @@ def test_a_quiet_sweep_prints_no_table_and_leaks_nothing_into_its_next_job(
     assert train_status("-m", *argv, "seed=1,2", "run_dir=S", BASIC) == 0
     assert process_state() == before
     assert len(open_files_below(folder)) <= 1  # the log of the last job
-    second = Path(_rows(folder)[1]["folder"])
-    assert repeatable_rows(second) == repeatable_rows(folder / "alone")
+    assert repeatable_rows(folder / "S" / "seed-2") == repeatable_rows(folder / "alone")
     out, err = capfd.readouterr()
-    folders = ["alone", *(str(Path(row["folder"]).relative_to(folder)) for row in _rows(folder))]
+    folders = ["alone", "S/seed-1", "S/seed-2"]
     assert [line.rpartition(": ")[2] for line in out.splitlines()] == folders
     assert err == ""
 
@@ -245,8 +231,7 @@ def test_a_sweep_whose_directory_was_deleted_meanwhile_has_failed(
     (root / "seed-0").mkdir(parents=True)  # as a run makes its own again
     write_json(root / "seed-0" / "run.json", {"status": "done"})
     assert sweep.finish() == 1
-    said = " ".join(capsys.readouterr().out.split())
-    assert "sweep.json was deleted or damaged while the sweep ran" in said
+    assert "sweep.json was deleted" in capsys.readouterr().out
 
 
 @pytest.mark.slow
@@ -260,8 +245,6 @@ def test_two_sweeps_in_one_directory_train_each_job_once(tmp_path: Path) -> None
         said = [each.ended()[1] for each in (up, down)]
     facts = [facts_of(tmp_path / "S" / f"seed-{seed}") for seed in range(3)]
     assert [(each["status"], len(each["attempts"])) for each in facts] == [("done", 1)] * 3, said
-    logs = [each.read_text() for each in tmp_path.glob("S/*/border-train.log")]
-    assert not any("removed an attempt" in each for each in logs)
     assert not re.search("(?<!0 )failed", "".join(said))
 
 
@@ -284,24 +267,17 @@ def test_nothing_outlives_the_command_and_typed_again_it_completes_the_rest(
     with Command(tmp_path, *again, *ended, "seed=0,1") as command:
         status, said = command.ended()
     assert status == 0, said
-    assert [row["status"] for row in _rows(tmp_path)] == ["done", "done"]
+    assert [row["status"] for row in sweep_rows(tmp_path / "S")] == ["done", "done"]
     assert [len(facts_of(each)["attempts"]) for each in jobs] == [2, 2]
 
 
 @pytest.mark.slow
 def test_a_process_that_is_killed_takes_its_own_job_alone(tmp_path: Path) -> None:
-    typed = (
-        "-m",
-        *QUICK,
-        "imports=[unruly]",
-        "env.id=Leaves-v0,Calm-v0",
-        "run_dir=S",
-        "env.kwargs.at=30",
-    )
-    with Command(tmp_path, *typed, OURS, "trainer.max_opt_steps=60") as command:
+    typed = ("-m", *QUICK, "imports=[unruly]", "env.id=Leaves-v0,Calm-v0", "env.kwargs.at=30")
+    with Command(tmp_path, *typed, OURS, "run_dir=S", "trainer.max_opt_steps=60") as command:
         status, said = command.ended()
     assert status == 1
-    rows = _rows(tmp_path)
+    rows = sweep_rows(tmp_path / "S")
     assert [row["status"] for row in rows][1] == "done"
     assert rows[0]["status"] in ("killed", "failed"), said
     assert "1 of 2 jobs done" in said
@@ -317,8 +293,3 @@ def _statuses_once_ended(root: Path) -> set[str]:
             return statuses
         Event().wait(0.05)
     raise AssertionError(f"jobs still run: {statuses}")
-
-
-def _rows(folder: Path) -> list[dict[str, str]]:
-    with (folder / "S" / "sweep.csv").open() as file:
-        return list(csv.DictReader(file))
