@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 from contextlib import closing
 from pathlib import Path
 
@@ -17,7 +16,6 @@ from border_cli.core.stop import Heartbeat, StopFlag
 from border_cli.errors import Interrupted, RunFailed
 from border_cli.evaluator.background_runner import packed_parts
 from border_cli.evaluator.runner import Confirmation, InlineEvaluationRunner
-from border_cli.trainer.watchdog import Watchdog
 
 
 @pytest.fixture
@@ -31,6 +29,7 @@ def test_a_snapshot_is_evaluated_elsewhere_and_the_learner_goes_on(script: Path)
         assert runner.collect() is None  # it waits for us, and we do not wait for it
         script.with_name("go").touch()
         assert runner.wait().score == 3.5
+        assert runner.waiting_for == "its turn"  # the watchdog expects no step of it
 
 
 def test_a_score_that_may_end_the_run_is_confirmed_elsewhere_too(script: Path) -> None:
@@ -91,47 +90,8 @@ def test_one_that_hangs_is_shown_killed_and_replaced(
         assert runner.restart()
         assert runner.wait().score == 2.0
         assert runner.beats > before  # the watchdog sees that something moved
-    assert "evaluations.py" in caplog.text  # its stack
-    assert "_obey" in caplog.text
+    assert "_obey" in caplog.text  # its stack
     assert "killed after making no step for trainer.stall_timeout_s" in caplog.text
-    assert "out of memory" not in caplog.text
-
-
-def test_an_evaluation_has_its_whole_time_from_its_own_start(
-    script: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    learner = Heartbeat("learner")
-
-    def look_after(seconds: int) -> None:
-        for _ in range(max(1, seconds)):  # once a second
-            learner.beat()
-            assert watchdog.check() is None
-
-    with closing(background_runner(script, "wait\nwait\n")) as runner:
-        watchdog = Watchdog(
-            [learner, runner], timeout_s=60, stop=StopFlag(), on_hung_learner=lambda _: None,
-        )  # fmt: skip
-        look_after(0)
-        runner.submit(weighing(1.0))
-        look_after(90)  # its process starts
-        while runner.waiting_for is not None:
-            assert runner.collect() is None
-        look_after(0)
-        script.with_name("go").touch()
-        runner.wait()
-        script.with_name("go").unlink()
-        assert runner.beats == 3  # submitted, its process ready, and a step
-        look_after(0)
-        assert runner._child is not None
-        os.kill(runner._child.pid, signal.SIGSTOP)  # so that it makes no step yet
-        look_after(90)  # between two evaluations
-        runner.submit(weighing(2.0))
-        look_after(0)
-        look_after(59)
-        os.kill(runner._child.pid, signal.SIGCONT)
-        script.with_name("go").touch()
-        assert runner.wait().score == 2.0
-    assert "killing the evaluation" not in caplog.text
 
 
 def test_nobody_expects_a_step_of_a_process_that_still_imports(script: Path) -> None:
