@@ -34,18 +34,12 @@ def refuse_constant(name: str) -> Any:
 
 def test_each_row_is_one_line_of_strict_json_with_its_place_in_the_run(tmp_path: Path) -> None:
     recorder = RECORDERS.build(JsonlConfig(), info=info(tmp_path), console=None)
-    recorder.write(step(2), {"train/loss": 0.25, "async/samples_total": 6.0})
+    recorder.write(step(2), {"train/loss": 0.25})
     recorder.write(step(4), {"eval/return": -1.5}, final=True)
 
     lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line, parse_constant=refuse_constant) for line in lines] == [
-        {
-            "opt_steps": 2,
-            "env_steps": 6,
-            "time_s": 0.5,
-            "train/loss": 0.25,
-            "async/samples_total": 6.0,
-        },
+        {"opt_steps": 2, "env_steps": 6, "time_s": 0.5, "train/loss": 0.25},
         {"opt_steps": 4, "env_steps": 12, "time_s": 1.0, "eval/return": -1.5, "final": True},
     ]
     recorder.close()
@@ -97,38 +91,23 @@ def test_metrics_that_never_end_are_named_and_not_read(tmp_path: Path) -> None:
     assert last_rows(tmp_path / "metrics.jsonl") == []
 
 
-def steps(path: Path) -> list[int]:
-    return [row["opt_steps"] for row in read_metrics(path)]
-
-
 def test_a_resumed_run_goes_on_where_its_checkpoint_was_without_gap_or_overlap(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "metrics.jsonl"
     first = JsonlRecorder(JsonlConfig(), info=info(tmp_path))
-    first.write(step(1), {})
-    early = first.position()
-    assert early == {"file": "metrics.jsonl", "size": path.stat().st_size}
+    first.write(step(1), {"a/b": 1.0})
+    saved = first.position()
     first.write(step(2), {"a/b": 1.0})
     first.close()
-
-    second = JsonlRecorder(JsonlConfig(), info=info(tmp_path))
-    second.rewind(early)
-    assert steps(path) == [1]
-    second.write(step(2), {"a/b": 2.0})
-    late = second.position()
-    second.write(step(3), {"a/b": 2.0})
     with path.open("ab") as torn:  # killed in the middle of a row
         torn.write(b'{"opt_st')
-
-    third = JsonlRecorder(JsonlConfig(), info=info(tmp_path))
-    third.rewind(late)
-    third.write(step(3), {"a/b": 3.0})
-    third.close()
+    second = JsonlRecorder(JsonlConfig(), info=info(tmp_path))
+    second.rewind(saved)
+    second.write(step(2), {"a/b": 2.0})
     second.close()
-    assert [(row["opt_steps"], row.get("a/b")) for row in read_metrics(path)] == [
-        (1, None), (2, 2.0), (3, 3.0),
-    ]  # fmt: skip
+    rows = read_metrics(path)
+    assert [(row["opt_steps"], row["a/b"]) for row in rows] == [(1, 1.0), (2, 2.0)]
 
 
 def test_no_other_file_than_its_own_is_cut_whatever_a_position_says(tmp_path: Path) -> None:
