@@ -120,16 +120,14 @@ def test_the_first_two_groups_of_a_page_are_those_of_episodes_and_evaluations(
     tmp_path: Path,
 ) -> None:
     names = ["actor/0/samples_per_sec", "async/weight_lag", "episode/return", "eval/return"]
-    names += ["time/update", "train/loss", "mine/actor/x"]
     recorder = TensorboardRecorder(TensorboardConfig(), info=info(tmp_path))
     recorder.write(step(1), dict.fromkeys(names, 1.0))
     recorder.close()
     loaded = EventAccumulator(str(tmp_path))
     loaded.Reload()
-    tags = loaded.Tags()["scalars"]
     # TensorBoard groups by what stands before the first slash, sorts by name and opens two.
-    assert sorted({each.partition("/")[0] for each in tags})[:2] == ["episode", "eval"]
-    assert {each.removeprefix("system/") for each in tags} == set(names)
+    groups = sorted({each.partition("/")[0] for each in loaded.Tags()["scalars"]})
+    assert groups[:2] == ["episode", "eval"]
 
 
 def test_event_files_of_the_user_are_left_alone(tmp_path: Path) -> None:
@@ -230,10 +228,7 @@ class Attempts:
     """The attempts of one run, all within the same second; and a page that stays open."""
 
     def __init__(self, run_dir: Path) -> None:
-        self.info = RunInfo(
-            name="test", run_dir=run_dir, max_opt_steps=9, max_env_steps=None, max_time_s=None
-        )
-        self.folder = run_dir
+        self.info, self.folder = info(run_dir), run_dir
         self._begun: list[TensorboardRecorder] = []
         self._page = PageAccumulator(str(self.folder))
 
@@ -251,9 +246,7 @@ class Attempts:
 
     def files(self) -> Rows:
         """What one shows that is opened now."""
-        loaded = EventAccumulator(str(self.folder))
-        loaded.Reload()
-        return [(each.step, each.value) for each in loaded.Scalars("train/loss")]
+        return scalars(self.folder, "train/loss")
 
     def end(self) -> None:
         for each in self._begun:
@@ -269,34 +262,26 @@ def attempts(tmp_path: Path) -> Iterator[Attempts]:
 
 def write(recorder: TensorboardRecorder, rows: Rows) -> None:
     for opt_steps, value in rows:
-        step = RecordStep(opt_steps=opt_steps, env_steps=7, time_s=1.0)
-        recorder.write(step, {"train/loss": value})
+        recorder.write(step(opt_steps), {"train/loss": value})
 
 
 def test_two_resumes_leave_neither_gap_nor_overlap_on_a_page_or_in_the_files(
     attempts: Attempts,
 ) -> None:
     first = attempts.begin()
-    write(first, [(10, 1.0), (20, 1.0)])
+    write(first, [(10, 1.0)])
     early = first.position()
-    assert early["file"] == event_files(attempts.folder)[0].name
-    assert early["step"] == 20
-    write(first, [(30, 1.0), (40, 1.0)])
-    assert attempts.page() == [(10, 1.0), (20, 1.0), (30, 1.0), (40, 1.0)]
-
+    write(first, [(20, 1.0), (30, 1.0)])
+    assert attempts.page() == [(10, 1.0), (20, 1.0), (30, 1.0)]
     second = attempts.begin()
     second.rewind(early)
-    write(second, [(30, 2.0)])
+    write(second, [(20, 2.0)])
     late = second.position()
-    write(second, [(40, 2.0), (50, 2.0)])
-    assert attempts.page() == [(10, 1.0), (20, 1.0), (30, 2.0), (40, 2.0), (50, 2.0)]
-
+    write(second, [(30, 2.0), (40, 2.0)])
     third = attempts.begin()
     third.rewind(late)
-    write(third, [(40, 3.0)])
-    expected = [(10, 1.0), (20, 1.0), (30, 2.0), (40, 3.0)]
-    assert attempts.page() == expected
-    assert attempts.files() == expected
+    write(third, [(30, 3.0)])
+    assert attempts.page() == attempts.files() == [(10, 1.0), (20, 2.0), (30, 3.0)]
 
 
 def test_a_file_that_is_gone_or_damaged_keeps_no_run_from_going_on(
@@ -339,10 +324,6 @@ def test_the_end_of_an_attempt_goes_where_a_run_is_resumed(attempts: Attempts) -
     second.rewind(position)
     write(second, [(20, 2.0)])
     second.end(RunEnd(status="done"))
-    page = PageAccumulator(str(attempts.folder))
-    page.Reload()
-    contents = page.PluginTagToContent("hparams")["_hparams_/session_end_info"]
-    ended = metadata.parse_session_end_info_plugin_data(contents)
-    assert ended.status == STATUS_SUCCESS
+    assert hparams(attempts.folder)["status"] == STATUS_SUCCESS
     assert attempts.files() == [(10, 1.0), (20, 2.0)]
     assert attempts.page() == [(10, 1.0), (20, 2.0)]
