@@ -1,4 +1,4 @@
-"""What the live panel and the plain line say of a run."""
+"""What is known of a run while it goes on, and what the live panel and the plain line say of it."""
 
 from __future__ import annotations
 
@@ -24,13 +24,19 @@ GAUGES = {
 }
 
 
-def view(name: str = "dqn_cartpole", max_opt_steps: int | None = 20_000) -> RunView:
+def view(
+    max_opt_steps: int | None = 20_000,
+    max_env_steps: int | None = None,
+    max_time_s: float | None = None,
+    best: tuple[float, int] | None = None,
+) -> RunView:
     info = RunInfo(
-        name=name,
+        name="dqn_cartpole",
         run_dir=Path("somewhere"),
         max_opt_steps=max_opt_steps,
-        max_env_steps=None,
-        max_time_s=None,
+        max_env_steps=max_env_steps,
+        max_time_s=max_time_s,
+        best=best,
     )
     return RunView(info)
 
@@ -41,6 +47,10 @@ def at(time_s: float, opt_steps: int) -> RecordStep:
 
 def progress(step: RecordStep, gauges: Metrics, phase: str = "learning") -> Progress:
     return Progress(step=step, phase=phase, samples_total=step.env_steps, gauges=gauges)
+
+
+def step(opt_steps: int, env_steps: int, time_s: float) -> RecordStep:
+    return RecordStep(opt_steps=opt_steps, env_steps=env_steps, time_s=time_s)
 
 
 def midway() -> RunView:
@@ -152,3 +162,53 @@ def test_a_run_that_has_ended_has_nothing_left_and_no_hint() -> None:
     assert len(rows) == 10
     assert "62 % of updates │" in rows[1]
     assert "left" not in line(run, MEMORY)
+
+
+def test_the_pace_is_counted_from_where_learning_begins() -> None:
+    run = view(1_000)
+    run.take_progress(progress(step(0, 0, 0.0), {}))
+    run.take_progress(progress(step(0, 500, 9.0), {}))
+    nearest = run.nearest_budget()
+    assert nearest is not None
+    assert (nearest.fraction, nearest.left_s) == (0.0, None)
+
+    run.take_progress(progress(step(100, 600, 10.0), {}))
+    run.take_progress(progress(step(300, 800, 12.0), {}))  # 200 in 2 s: the last 700 take 7 s
+    nearest = run.nearest_budget()
+    assert nearest is not None
+    assert (nearest.unit, nearest.fraction, nearest.left_s) == ("updates", 0.3, 7.0)
+
+
+@pytest.mark.parametrize(
+    ("max_env_steps", "max_time_s", "unit", "left_s"),
+    [(None, None, "updates", 70.0), (900, None, "env steps", 10.0), (900, 13.0, "time", 1.0)],
+)
+def test_the_nearest_budget_is_the_one_that_ends_the_run_first(
+    max_env_steps: int | None, max_time_s: float | None, unit: str, left_s: float
+) -> None:
+    run = view(1_000, max_env_steps=max_env_steps, max_time_s=max_time_s)
+    run.take_progress(progress(step(280, 780, 10.0), {}))
+    run.take_progress(progress(step(300, 800, 12.0), {}))
+    nearest = run.nearest_budget()
+    assert nearest is not None
+    assert (nearest.unit, nearest.left_s) == (unit, left_s)
+
+
+def test_the_pace_of_a_resumed_run_leaves_out_that_it_fills_its_buffer_again() -> None:
+    run = view(1_000)
+    for at in (step(500, 700, 90.0), step(500, 900, 100.0)):
+        run.take_progress(progress(at, {}, "warm-up"))
+    run.take_progress(progress(step(510, 900, 100.0), {}))
+    run.take_progress(progress(step(610, 900, 102.0), {}))  # 100 in 2 s: the last 390 take 7.8 s
+    nearest = run.nearest_budget()
+    assert nearest is not None
+    assert nearest.left_s == pytest.approx(7.8)
+
+
+def test_the_best_score_of_the_attempts_before_counts() -> None:
+    run = view(best=(9.0, 40))
+    assert run.best == (9.0, 40)
+    run.take_row(step(60, 0, 1.0), {"eval/return": 8.0})
+    assert run.best == (9.0, 40)
+    run.take_row(step(70, 0, 1.0), {"eval/return": 9.5})
+    assert run.best == (9.5, 70)
