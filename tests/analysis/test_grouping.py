@@ -50,17 +50,17 @@ def test_several_settings_are_named_in_the_label(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("by", "message"),
-    [("agent.duble", "did you mean agent.double"), ("agnt", "did you mean agent")],
+    ("asked", "message"),
+    [
+        ({"by": ["agent.duble"]}, "--by: no run has the setting .*did you mean agent.double"),
+        ({"by": ["agnt"]}, "--by: no run has the setting .*did you mean agent"),
+        ({"y": "eval/retur"}, "--y: unknown metric 'eval/retur', did you mean eval"),
+        ({"references": {"cartpol": (0.0, 1.0)}}, "--reference: unknown env 'cartpol', did you"),
+    ],
 )
-def test_an_unknown_setting_is_refused(tmp_path: Path, by: str, message: str) -> None:
-    with pytest.raises(ConfigError, match=f"--by: no run has the setting .*{message}"):
-        of(two_groups(tmp_path), by=[by])
-
-
-def test_an_unknown_metric_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="--y: unknown metric 'eval/retur', did you mean eval"):
-        of(two_groups(tmp_path), y="eval/retur")
+def test_an_unknown_name_is_refused(tmp_path: Path, asked: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        of(two_groups(tmp_path), **asked)
 
 
 def test_a_run_without_values_is_left_out_by_name(tmp_path: Path) -> None:
@@ -125,8 +125,6 @@ def test_normalised_scores_come_from_references_or_from_the_run(tmp_path: Path) 
         file.write('{"opt_steps": 100, "env_steps": 200, "eval/normalized_score": 25.0}\n')
     assert of(tmp_path).curves[0].normalized == 25.0
     assert of(tmp_path, y="eval/return", by=["agent"]).curves[0].x.tolist() == [100, 200]
-    with pytest.raises(ConfigError, match="--reference: unknown env 'cartpol', did you mean"):
-        of(tmp_path, references={"cartpol": (0.0, 1.0)})
 
 
 def test_of_two_values_at_one_step_the_last_counts(tmp_path: Path) -> None:
