@@ -1,4 +1,4 @@
-"""Interpolations: `${border.…}`, which conf/hydra_settings.yaml uses to say where a run is written,
+"""Interpolations: `${border.…}`, by which conf/hydra_settings.yaml says where a run is written,
 and values in which `${` means itself."""
 
 from __future__ import annotations
@@ -38,24 +38,22 @@ def job_folder(run_dir: str | None, job_number: int, overrides: str) -> str:
     return f"{name}-{hashlib.sha256(overrides.encode()).hexdigest()[:8]}"
 
 
-def env_name(choice: str, *, _root_: DictConfig) -> str:
-    """`env_part` of a composition."""
-    return env_part(choice, OmegaConf.select(_root_, "env.id", throw_on_missing=False))
-
-
-def env_part(choice: str, env_id: object) -> str:
-    """The env's part of a run's name: its choice, or with env=gym its id as a file name.
+def run_name(*, _root_: DictConfig) -> str:
+    """`dqn_cartpole`, after the options of agent and env; with env=gym the id as a file name.
 
     `ALE/Pong-v5` becomes `ALE-Pong-v5`, and `my_envs:Corridor-v0` `my_envs-Corridor-v0`.
     """
-    if choice != ANY_ENV or not isinstance(env_id, str) or not env_id:
-        return choice
-    return re.sub(r"[^\w.+-]+", "-", env_id).strip(".-") or choice
+    agent, env, env_id = (
+        str(OmegaConf.select(_root_, key, throw_on_missing=False) or "")
+        for key in ("agent.option", "env.option", "env.id")
+    )
+    named = re.sub(r"[^\w.+-]+", "-", env_id).strip(".-") if env == ANY_ENV else ""
+    return f"{agent}_{named or env}"
 
 
 def register_resolvers() -> None:
     """Makes `${border.…}` known to OmegaConf; repeating it changes nothing."""
-    named = {"or": either, "env_name": env_name, "job_folder": job_folder}
+    named = {"or": either, "name": run_name, "job_folder": job_folder}
     # OmegaConf 2.4 has another name for it, which means something else before.
     new = omegaconf.__version__ >= "2.4"
     register: Any = OmegaConf.register_resolver if new else OmegaConf.register_new_resolver

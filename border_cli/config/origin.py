@@ -1,9 +1,8 @@
 """`--from RUN_DIR`: a new run that begins with the settings of another.
 
 They are composed from what that run has saved, as for `resume=RUN_DIR`, with what is typed on top.
-An option that is typed replaces its group; an agent's or trainer's file may then choose options of
-other groups, as it does in `conf/config.yaml`. Tuned values are part of the saved settings, and
-none are added.
+An option that is typed replaces its group, and so do the options that its file chooses of other
+groups. Tuned values are part of the saved settings, and none are added.
 """
 
 from __future__ import annotations
@@ -13,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from hydra.core.override_parser.types import Glob, Override
+from omegaconf import OmegaConf
 
-from border_cli.config.interpolation import ANY_ENV, env_part
-from border_cli.config.overrides import component_of, listed, parsed, run_to_resume
-from border_cli.config.saved import Saved, place, saved_components, saved_options, saved_settings
-from border_cli.config.sources import Files, opened
+from border_cli.config.interpolation import ANY_ENV, run_name
+from border_cli.config.overrides import parsed, run_to_resume
+from border_cli.config.saved import Saved, place, saved_options, saved_settings
+from border_cli.config.sources import Files, absolute, opened
 from border_cli.errors import ConfigError
 from border_cli.registry import GROUPS
 from border_cli.run.finding import find_run
@@ -51,23 +51,28 @@ def refuse_beside_origin(origin: str, overrides: Sequence[str], config_name: str
 def settings_from(run_dir: Path, overrides: Sequence[str], folders: Sequence[str]) -> Saved:
     """The saved settings of a run as those that a new run begins with."""
     saved = saved_settings((run_dir / SETTINGS).parent)
+    own = saved_options(saved.settings)
     read = parsed(overrides)
     with opened(folders) as files:
         typed = _typed_options(read, files)
+        # In the place of the saved option a file can choose another one.
         instead = {
-            group: _instead(group, saved, options, files)
+            group: own[group] if files.exists(f"{group}/{own[group]}") else options[0]
             for group, options in _chosen_by_files(typed, files).items()
             if group not in typed
         }
-    other_env = any(each.key_or_group == "env.id" for each in read)
-    name = _name(saved.settings, typed, other_env=other_env)
+    if _has_default_name(saved.settings):
+        del saved.settings["name"]
     for group in sorted([*typed, *instead], key=place):
-        option, keeps_values = instead.get(group, ("???", False))
-        saved = saved.choosing(group, option, keeps_values=keeps_values)
-    values = {"name": name} if name else {}
-    if other_env and "env" not in typed:
-        values["env.option"] = ANY_ENV
-    return saved.with_values(values)
+        saved = saved.choosing(group, instead.get(group, "???"))
+    if any(each.key_or_group == "env.id" for each in read) and "env" not in typed:
+        saved = saved.with_values({"env.option": ANY_ENV})
+    return saved
+
+
+def _has_default_name(settings: Mapping[str, Any]) -> bool:
+    """Whether the name follows from agent and env, so that it is that of the new ones, too."""
+    return bool(settings.get("name") == run_name(_root_=OmegaConf.create(dict(settings))))
 
 
 def _typed_options(overrides: Sequence[Override], files: Files) -> dict[str, list[str]]:
@@ -96,7 +101,7 @@ def _chosen_by_files(typed: Mapping[str, list[str]], files: Files) -> dict[str, 
         if path in seen:
             continue
         seen.add(path)
-        for each in listed(path, files):  # none of an unknown option, which composing refuses
+        for each in _listed(path, files):  # none of an unknown option, which composing refuses
             if isinstance(each, str):
                 todo.append(each)
             elif each[0] in GROUPS:
@@ -104,29 +109,18 @@ def _chosen_by_files(typed: Mapping[str, list[str]], files: Files) -> dict[str, 
     return found
 
 
-def _instead(group: str, saved: Saved, options: Sequence[str], files: Files) -> tuple[str, bool]:
-    """The entry that a file can choose another option in the place of; its saved values stay where
-    no option has other settings."""
-    component = saved_components(saved.settings)[group]
-    option = component if files.exists(f"{group}/{component}") else options[0]
-    return option, {component_of(f"{group}/{each}", files) for each in options} == {component}
-
-
-def _name(
-    settings: Mapping[str, Any], typed: Mapping[str, list[str]], *, other_env: bool
-) -> str | None:
-    """`<agent>_<env>` with what is typed, where the run is called so; None: its name stays."""
-    options = saved_options(settings)
-    agent, chosen = options.get("agent"), options.get("env", ANY_ENV)
-    name, of_agent = str(settings.get("name")), f"{agent}_"
-    changed = other_env or {"agent", "env"} & typed.keys()
-    if not changed or not name.startswith(of_agent) or "," in name:
-        return None
-    env, before = name.removeprefix(of_agent), settings.get("env")
-    known = env_part(chosen, before.get("id") if isinstance(before, dict) else None)
-    if chosen == ANY_ENV or env == known:  # else it is a word of the user
-        if "env" in typed:
-            env = "${border.env_name:${hydra:runtime.choices.env}}"
-        elif other_env:
-            env = f"${{border.env_name:{ANY_ENV}}}"
-    return ("${hydra:runtime.choices.agent}_" if "agent" in typed else of_agent) + env
+def _listed(path: str, files: Files) -> list[str | tuple[str, Any]]:
+    """The defaults list of a file: the path of each file that it builds on, and each group whose
+    option it overrides, with the option."""
+    found = files.read(path)
+    entries: Any = OmegaConf.to_container(found.config, resolve=False) if found else {}
+    named: list[str | tuple[str, Any]] = []
+    for entry in entries.get("defaults", []):
+        if isinstance(entry, str) and entry != "_self_":
+            named.append(absolute(path, entry.partition("@")[0]))
+        elif isinstance(entry, dict):
+            ((key, option),) = entry.items()
+            *keywords, group = key.partition("@")[0].split()
+            if "override" in keywords:
+                named.append((absolute(path, group), option))
+    return named

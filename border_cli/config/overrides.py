@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
-from omegaconf import BooleanNode, OmegaConf
+from omegaconf import BooleanNode
 from omegaconf.errors import OmegaConfBaseException
 
-from border_cli.config.schemas import SCHEMA, takes_several
-from border_cli.config.sources import TUNED, Files, absolute
+from border_cli.config.schemas import takes_several
+from border_cli.config.sources import TUNED, Files
 from border_cli.errors import ConfigError
 from border_cli.registry import ENVS, GROUPS
 from border_cli.settings.run import AUTO
@@ -126,34 +125,3 @@ def _refuse_sweep(override: Override) -> None:
     raise ConfigError(
         f"{override.input_line} has several values: add -m to run a job for each{as_list}"
     )
-
-
-def component_of(path: str, files: Files) -> str:
-    """The component that the file of `agent/redq` configures, perhaps by way of files that it
-    builds on; empty if it names no schema."""
-    todo, seen = [path], set()
-    while todo:
-        path = todo.pop(0)
-        if path.startswith(f"{SCHEMA}/"):
-            return path.rpartition("/")[2]
-        if path not in seen:
-            seen.add(path)
-            todo += [each for each in listed(path, files) if isinstance(each, str)]
-    return ""
-
-
-def listed(path: str, files: Files) -> list[str | tuple[str, Any]]:
-    """The defaults list of a file: the path of each file that it builds on, and each group whose
-    option it overrides, with the option."""
-    found = files.read(path)
-    entries: Any = OmegaConf.to_container(found.config, resolve=False) if found else {}
-    named: list[str | tuple[str, Any]] = []
-    for entry in entries.get("defaults", []):
-        if isinstance(entry, str) and entry != "_self_":
-            named.append(absolute(path, entry.partition("@")[0]))
-        elif isinstance(entry, dict):
-            ((key, option),) = entry.items()
-            *keywords, group = key.partition("@")[0].split()
-            if "override" in keywords:
-                named.append((absolute(path, group), option))
-    return named

@@ -173,22 +173,19 @@ def read_saved(file: Path) -> dict[str, Any]:
     return {str(key): value for key, value in found.items()}
 
 
-def saved_components(settings: Mapping[str, Any]) -> dict[str, str]:
-    """The component of each group in saved settings; of recorders the last."""
-    entries = filter(None, map(_entry, settings["defaults"]))
-    return {each["group"]: each["component"] for each in entries}
-
-
 def _entry(listed: object) -> re.Match[str] | None:
     """The schema that an entry of a defaults list chooses."""
     return _ENTRY.fullmatch(listed) if isinstance(listed, str) else None
 
 
 def saved_options(settings: Mapping[str, Any]) -> dict[str, str]:
-    """The option that was chosen of each group, or its component where none was."""
+    """The option that was chosen of each group, or its component where none was; of recorders the
+    last."""
+    entries = filter(None, map(_entry, settings["defaults"]))
+    components = {each["group"]: each["component"] for each in entries}
     groups = {group: each for group, each in settings.items() if isinstance(each, dict)}
     options = {group: each["option"] for group, each in groups.items() if each.get("option")}
-    return {**saved_components(settings), **options}
+    return {**components, **options}
 
 
 def named_modules(settings: Mapping[str, Any]) -> dict[str, str]:
@@ -227,17 +224,15 @@ class Saved:
         settings: Any = OmegaConf.to_container(content, resolve=False)
         return replace(self, settings=settings)
 
-    def choosing(self, group: str, option: str = "???", *, keeps_values: bool = False) -> Saved:
-        """These settings with another option of a group, without the saved values or with them.
+    def choosing(self, group: str, option: str = "???") -> Saved:
+        """These settings with another option of a group, without the saved values.
 
         `???` demands a choice, which the command line makes.
         """
         prefix = f"/schema/{group}/"
         entries = [each for each in self.settings["defaults"] if not str(each).startswith(prefix)]
         settings = {**self.settings, "defaults": [*entries[:-1], {group: option}, entries[-1]]}
-        values = settings.pop(group, None)
-        if keeps_values and isinstance(values, dict):
-            settings[group] = {key: each for key, each in values.items() if key != "option"}
+        settings.pop(group, None)
         return replace(self, settings=settings)
 
 
