@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from border_cli.core.timing import LEARNER_SECTIONS
-from border_cli.trainer.bottleneck import SECTIONS, bottleneck_advice
+from border_cli.launch.summary import SECTIONS, bottleneck_advice
 
 WAITS = {"wait": 71.0, "update": 20.0, "other": 9.0}
 UPDATES = {"wait": 1.0, "update": 93.0, "sample": 4.0, "other": 2.0}
