@@ -171,7 +171,7 @@ class Run:
             rows = effective.config.checkpoint.replay_buffer
             self._saved = Resumable(self.job.folder, rows=rows, load_state=load_state)
             self.newest = self._saved.newest
-        self._recording = Recording(self._recorders(), self._clock)
+        self._recording = Recording(self._recorders())
         cleanup.push(self._close_recorders)
         heartbeat = Heartbeat("evaluation", waiting_for="its turn")
         self.evaluator = options.evaluator or build_evaluator(

@@ -180,7 +180,9 @@ class WritingThread:
     def wait(self, timeout_s: float | None) -> bool:
         """Waits until nothing is left to do; False: not in time."""
         with self._changed:
-            return self._changed.wait_for(self._is_idle, timeout_s)
+            return self._changed.wait_for(
+                lambda: not self._waiting and self._doing is None, timeout_s
+            )
 
     def close(self, timeout_s: float) -> bool:
         """Finishes what was handed over and ends the thread; False: not in time."""
@@ -191,9 +193,6 @@ class WritingThread:
             return True
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
-
-    def _is_idle(self) -> bool:
-        return not self._waiting and self._doing is None
 
     def _run(self) -> None:
         while (work := self._next()) is not None:

@@ -40,7 +40,6 @@ from border_cli.run.manifest import (
     FOLDER,
     Chunk,
     Manifest,
-    SavedRows,
     read_json,
     verify,
     verify_file,
@@ -93,9 +92,7 @@ class Saved:
 
         The buffer is empty then, until it loads another state.
         """
-        if self.manifest.replay is None:
-            raise CheckpointError(f"{self.folder} was saved without a replay buffer")
-        load_chunks(self.folder.parent / FOLDER, self.manifest.replay, replay_buffer)
+        load_chunks(self.folder.parent / FOLDER, self.chunks, replay_buffer)
 
 
 def write_state(folder: Path, state: RunState, save_state: SaveState) -> None:
@@ -263,12 +260,12 @@ def _content(arrays: Sequence[NDArray[Any]]) -> bytes:
     return content.getvalue()
 
 
-def load_chunks(folder: Path, rows: SavedRows, buffer: ReplayBuffer) -> None:
+def load_chunks(folder: Path, chunks: Sequence[Chunk], buffer: ReplayBuffer) -> None:
     """Puts all rows back and verifies every chunk before.
 
     Raises `CheckpointError` naming the file and what is wrong; the buffer is an empty one then.
     """
-    for chunk in rows.chunks:
+    for chunk in chunks:
         path = folder / chunk.name
         verify_file(path, chunk.sha256)
         try:

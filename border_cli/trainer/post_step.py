@@ -207,7 +207,6 @@ class PostStep:
 
         A resumed run continues from before it, and replaces all that is recorded here.
         """
-        self.check()
         row: dict[str, float] = self.reporting.close_window()
         if self.evaluations.pending:
             row |= self._metrics_of(self._wait())

@@ -11,22 +11,17 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from border_cli.core.output import Progress, Recorder, Recorders, RecordStep, RunEnd
-from border_cli.core.timing import Clock
 from border_cli.core.types import Metrics, State
 from border_cli.errors import BorderError, reason_of
 
 log = logging.getLogger(__name__)
 
-SHOW_EVERY_S = 0.2
-
 
 class Recording:
     """Hands rows to every recorder; failures are logged and counted."""
 
-    def __init__(self, recorders: Recorders, clock: Clock) -> None:
+    def __init__(self, recorders: Recorders) -> None:
         self._recorders = recorders
-        self._clock = clock
-        self._last_shown_s = -SHOW_EVERY_S
         self.newest: dict[str, float] = {}  # of every metric ever written
         self.failures = 0  # how often a recorder could not write, all of them together
         # By the class of a recorder:
@@ -68,13 +63,8 @@ class Recording:
         """A film to every recorder."""
         self._each(lambda each: each.film(step, gif))
 
-    def due(self, now_s: float) -> bool:
-        """Whether progress should be shown again."""
-        return now_s - self._last_shown_s >= SHOW_EVERY_S
-
     def show(self, progress: Progress) -> None:
         """Shows the progress in every recorder."""
-        self._last_shown_s = self._clock.now_s()
         self._each(lambda each: each.show(progress))
 
     def end(self, ended: RunEnd) -> None:

@@ -29,6 +29,7 @@ REMEDY = (
     "nothing has been saved since. A smaller agent.learning_rate or an agent.max_grad_norm often "
     "helps"
 )
+SHOW_EVERY_S = 0.2
 CHECK_EVERY = 100  # updates; reading each one immediately would make every step wait for the device
 
 
@@ -217,6 +218,7 @@ class Reporting:
         self._actors = actors
         self._checkpoints = checkpoints
         self._clock = clock
+        self._shown_s = -math.inf
         self._past_s = 0.0  # of the run before it was resumed
         self._past_seconds: Mapping[str, float] = {}
         self.timing = Timing(clock)
@@ -261,11 +263,12 @@ class Reporting:
 
     def show_if_due(self, phase: str, now_s: float) -> None:
         """Shows progress several times a second."""
-        if self.recording.due(now_s):
+        if now_s - self._shown_s >= SHOW_EVERY_S:
             self.show(phase)
 
     def show(self, phase: str) -> None:
         """Shows the progress of the run in the recorders."""
+        self._shown_s = self._clock.now_s()
         with self.timing.section("record"):
             progress = Progress(
                 step=self.step,

@@ -187,10 +187,9 @@ class Trainer(ABC):
             post_step.reporting.show("stopping")
             self._save_last()
             post_step.finish()
-        except NotFinite:
-            raise  # the weights may be spoilt: the last checkpoint stays the last
-        except RunDeleted:
-            raise  # nothing more is written where somebody has deleted files
+        except (NotFinite, RunDeleted):
+            # The weights may be spoilt, and where somebody has deleted files nothing is written.
+            raise
         except BaseException:
             self._save_what_there_is()
             raise

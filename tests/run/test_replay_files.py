@@ -44,7 +44,7 @@ def loaded(
 ) -> UniformReplayBuffer:
     target = buffer_of(buffer.capacity, images=images)
     target.load_state_dict(buffer.state_dict())
-    load_chunks(folder, saved, target)
+    load_chunks(folder, saved.chunks, target)
     return target
 
 
@@ -94,7 +94,7 @@ def test_a_damaged_chunk_is_named_and_leaves_the_buffer_empty(
     target = buffer_of(images=True)
     target.load_state_dict(buffer.state_dict())
     with pytest.raises(CheckpointError, match=rf"{path.name} is (missing|damaged)"):
-        load_chunks(tmp_path, saved, target)
+        load_chunks(tmp_path, saved.chunks, target)
     assert len(target) == 0
 
 
@@ -104,5 +104,5 @@ def test_a_chunk_with_a_pickle_inside_is_refused_and_nothing_runs(tmp_path: Path
     digest = hashlib.sha256(path.read_bytes()).hexdigest()  # as an attacker would write it
     chunk = Chunk(first=0, end=3, name=path.name, sha256=digest)
     with pytest.raises(CheckpointError, match=r"x\.npy cannot be read: .*allow_pickle"):
-        load_chunks(tmp_path, SavedRows(first=0, end=3, chunks=(chunk,)), buffer_of())
+        load_chunks(tmp_path, [chunk], buffer_of())
     assert not mark.exists()

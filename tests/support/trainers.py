@@ -71,7 +71,7 @@ class BuiltTrainer:
         self.manager = self.built.manager
         settings = {"warmup_period": 20, "max_opt_steps": 50} | settings
         config = SyncConfig(**settings) if kind == "sync" else AsyncConfig(**settings)
-        self.recording = Recording([self.recorder], self.clock)
+        self.recording = Recording([self.recorder])
         runner = runner or InlineEvaluationRunner(
             self.evaluator,
             lambda: self.agent.factory(None),  # type: ignore[arg-type]

@@ -58,7 +58,7 @@ class Built:
                 actors=actors,
                 evaluation_runner=runner,
                 checkpoints=self.checkpoints,
-                recording=Recording([self.recorder], clock),
+                recording=Recording([self.recorder]),
                 clock=clock,
                 stop=self.stop,
                 save=SaveFlag(),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from fakes import FakeClock
+from trainers import BuiltTrainer
 
 from border_cli.actor_manager.actor import Message
 from border_cli.core.interfaces import ActorStats
-from border_cli.trainer.reporting import Counters, Window
+from border_cli.trainer.reporting import SHOW_EVERY_S, Counters, Window
 
 
 def actor(actor_id: int, **seconds: float) -> ActorStats:
@@ -67,3 +69,15 @@ def test_weights_lag_by_the_updates_between_acting_and_arriving() -> None:
         sent = Message(actor_id=0, opt_steps=acted_with, env_steps=1, parts=[], rows=0, episodes=())
         window.arrived(sent.experience())
     assert window.close(1.0, [actor(0)], {})["async/weight_lag"] == 3.0
+
+
+def test_progress_is_shown_again_after_a_while() -> None:
+    clock = FakeClock()
+    made = BuiltTrainer(clock=clock)
+    reporting, shown = made.post_step.reporting, made.recorder.shown
+    clock.time_s = 8.0
+    reporting.show_if_due("learning", 8.0)
+    reporting.show_if_due("learning", 8.1)
+    assert len(shown) == 1
+    reporting.show_if_due("learning", 8.0 + 2 * SHOW_EVERY_S)
+    assert len(shown) == 2
