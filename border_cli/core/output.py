@@ -41,7 +41,6 @@ class Resumption:
 class SaveReport:
     """Counts and failures of the checkpoints so far."""
 
-    opt_steps: int | None = None  # of the newest that is on the disk
     written: int = 0  # the best models not counted
     failures: int = 0  # could not be written, best models included
     seconds: float = 0.0  # of the thread that writes

@@ -433,13 +433,7 @@ def observe_stored(agent: Agent, replay_buffer: ReplayBuffer) -> None:
         agent.observe(replay_buffer.rows(index))
 
 
-def build_trainer(
-    effective: EffectiveSettings,
-    parts: LearnerParts,
-    spec: EnvSpec,
-    *,
-    on_saved: Callable[[Mapping[str, float]], None],
-) -> Trainer:
+def build_trainer(effective: EffectiveSettings, parts: LearnerParts, spec: EnvSpec) -> Trainer:
     """The trainer with these parts, which are built and not yet started."""
     config = effective.config
     trainer: Trainer = TRAINERS.build(
@@ -447,9 +441,6 @@ def build_trainer(
         parts=parts,
         batch_size=config.agent.batch_size,
         slack=effective.slack,
-        observation=spec.observation,
-        info_metrics=spec.info_metrics,
-        starts_trained=config.init_from is not None,
-        on_saved=on_saved,
+        spec=spec,
     )
     return trainer

@@ -246,8 +246,10 @@ class Run:
             clock=self._clock,
             stop=options.stop,
             save=options.save,
+            starts_trained=effective.config.init_from is not None,
+            on_saved=self._record.saved,
         )
-        trainer = build_trainer(effective, parts, self.spec, on_saved=self._record.saved)
+        trainer = build_trainer(effective, parts, self.spec)
         if self._saved is not None:
             self.newest = _restore(self._saved, trainer, store)
             self._saved = None  # with the weights that were read from the checkpoint

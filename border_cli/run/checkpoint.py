@@ -56,7 +56,6 @@ class CheckpointStore:
     def resumed(self, saved: Saved) -> None:
         """The run resumes from this checkpoint; its transitions are in the replay buffer again."""
         self._chunks = saved.chunks
-        self._report = replace(self._report, opt_steps=saved.opt_steps)
 
     @property
     def report(self) -> SaveReport:
@@ -100,9 +99,10 @@ class CheckpointStore:
 
         def write() -> None:
             self._chunks = self._folders.write_checkpoint(state, rows)
-            opt_steps, written = int(state.counters["opt_steps"]), self._report.written + 1
-            self._report = replace(self._report, opt_steps=opt_steps, written=written)
-            log.info("checkpoint of update %d written", opt_steps, extra=FILE_ONLY)
+            self._report = replace(self._report, written=self._report.written + 1)
+            log.info(
+                "checkpoint of update %d written", state.counters["opt_steps"], extra=FILE_ONLY
+            )
 
         try:
             self._attempt(write)

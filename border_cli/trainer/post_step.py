@@ -38,6 +38,11 @@ class LearnerParts:
     clock: Clock
     stop: StopFlag
     save: SaveFlag
+    # The agent has the weights of another run, so actors use them in the warm-up, too, and explore
+    # as at the end of their schedules.
+    starts_trained: bool = False
+    # Gets the counters of each checkpoint that is begun.
+    on_saved: Callable[[Mapping[str, float]], None] = lambda _: None
 
 
 class SaveSchedule:
@@ -105,12 +110,7 @@ class PostStep:
         *,
         reporting: Reporting,
         intake: Intake,
-        starts_trained: bool,
-        on_saved: Callable[[Mapping[str, float]], None],
     ) -> None:
-        """`starts_trained`: the agent has the weights of another run, so actors use them in the
-        warm-up, too, and explore as at the end of their schedules. `on_saved` gets the counters of
-        each checkpoint that is begun."""
         self.config = config
         self._agent = parts.agent
         self._replay_buffer = parts.replay_buffer
@@ -119,8 +119,8 @@ class PostStep:
         self._save_flag = parts.save
         self._clock = parts.clock
         self._intake = intake
-        self._starts_trained = starts_trained
-        self._on_saved = on_saved
+        self._starts_trained = parts.starts_trained
+        self._on_saved = parts.on_saved
         self._intervals = (
             *(config.eval_interval, config.save_interval),
             *(config.record_interval, config.sync_interval),

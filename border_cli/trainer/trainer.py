@@ -5,12 +5,11 @@ from __future__ import annotations
 import logging
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from border_cli.core.interfaces import ActorStats
 from border_cli.core.output import FILE_ONLY, Resumption, TrainerStats
-from border_cli.core.spaces import Space
+from border_cli.core.spaces import EnvSpec
 from border_cli.errors import NotFinite, RunDeleted
 from border_cli.settings.run import TrainerConfig
 from border_cli.trainer.evaluating import Scores
@@ -74,13 +73,9 @@ class Trainer(ABC):
         parts: LearnerParts,
         batch_size: int,
         slack: int,
-        observation: Space,
-        info_metrics: Sequence[str] = (),
-        starts_trained: bool = False,
-        on_saved: Callable[[Mapping[str, float]], None] = lambda _: None,
+        spec: EnvSpec,
     ) -> None:
-        """`slack`: samples that actors may be ahead. `starts_trained`: the agent has the weights of
-        another run. `on_saved` gets the counters of each checkpoint that is begun."""
+        """`slack`: samples that actors may be ahead."""
         self.config = config
         self._agent = parts.agent
         self._replay_buffer = parts.replay_buffer
@@ -104,7 +99,7 @@ class Trainer(ABC):
             actors=parts.actors,
             checkpoints=parts.checkpoints,
             clock=parts.clock,
-            info_metrics=info_metrics,
+            info_metrics=spec.info_metrics,
         )
         self.counters = reporting.counters
         self._timing = reporting.timing
@@ -113,15 +108,13 @@ class Trainer(ABC):
             parts.replay_buffer,
             counters=reporting.counters,
             window=reporting.window,
-            observation=observation,
+            observation=spec.observation,
         )
         self.post_step = PostStep(
             config,
             parts,
             reporting=reporting,
             intake=self._intake,
-            starts_trained=starts_trained,
-            on_saved=on_saved,
         )
 
     def stats(self) -> TrainerStats:

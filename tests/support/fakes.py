@@ -360,11 +360,9 @@ class MemoryCheckpoints:
         if self.busy:
             return False
         if self._could_write():
-            opt_steps = int(state.counters["opt_steps"])
-            self.saved.append(opt_steps)
+            self.saved.append(int(state.counters["opt_steps"]))
             self.states.append(state)
-            written = self.report.written + 1
-            self.report = replace(self.report, opt_steps=opt_steps, written=written)
+            self.report = replace(self.report, written=self.report.written + 1)
         return True
 
     def save_best(

@@ -93,7 +93,7 @@ class BuiltTrainer:
             ),
             batch_size=4,
             slack=2 * num_actors * n_buffer,
-            observation=SPEC.observation,
+            spec=SPEC,
         )
         self.post_step = self.trainer.post_step
 

@@ -158,13 +158,13 @@ def test_jobs_that_are_refused_are_left_out_where_that_is_asked_for_and_keep_the
     assert "job 0 (env=cartpole agent=dqn) is skipped" not in said
     assert "2 of 6 jobs done, 4 skipped\n" in table
     statuses = ["done", "skipped", "skipped", "skipped", "skipped", "done"]
-    rows = _rows(folder)
+    rows = sweep_rows(folder / "S")
     assert [row["status"] for row in rows] == statuses
     assert rows[3]["reason"].startswith(reason)
     assert rows[1]["reason"].startswith("unknown agent 'nope'")
     ended = (folder / "S/agent-dqn__env-cartpole/run.json").read_bytes()
     assert train_status(*PAIRS, "agent=sac,dqn,iqn", launcher, "resume=auto", "quiet=true") == 0
-    more = _rows(folder)
+    more = sweep_rows(folder / "S")
     assert [(row["job"], row["env"], row["agent"], row["status"]) for row in more] == [
         *((row["job"], row["env"], row["agent"], row["status"]) for row in rows),
         ("6", "cartpole", "iqn", "done"),

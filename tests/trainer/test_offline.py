@@ -65,7 +65,7 @@ class Built:
             ),
             batch_size=4,
             slack=0,
-            observation=SPEC.observation,
+            spec=SPEC,
         )
 
 
