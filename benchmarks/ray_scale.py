@@ -39,7 +39,7 @@ from border_cli.core.spaces import BoxSpace, DiscreteSpace, EnvSpec
 from border_cli.core.timing import MonotonicClock
 from border_cli.core.types import Snapshot, Transitions
 from border_cli.ray.broker import Broker, BrokerRecipe
-from border_cli.ray.calls import Kind, Place, Report, Transport
+from border_cli.ray.calls import Kind, Report, Transport
 from border_cli.ray.config import RayConfig
 from border_cli.ray.connection import ClusterSettings, connect
 from border_cli.ray.leases import LeaseSettings
@@ -184,7 +184,7 @@ class SimulatedTransport(Transport):
 
     def start(self, actor_id: int, incarnation: int) -> None:
         now_s = time.perf_counter()
-        self._plan(now_s, Report(Kind.PLACED, actor_id, incarnation, Place("n", 0)))
+        self._plan(now_s, Report(Kind.PLACED, actor_id, incarnation, "n, process 0"))
         self._plan(now_s, Report(Kind.BUILT, actor_id, incarnation, Answer()))
 
     def call(self, actor_id: int, lease: int, samples: int, version: int | None) -> None:

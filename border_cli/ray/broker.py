@@ -87,10 +87,10 @@ def run(recipe: BrokerRecipe, pipe: Pipe) -> None:
     """The process."""
     log_what_is_printed()
     clock = MonotonicClock()
-    with connect(recipe.cluster) as cluster:
-        room = check_nodes(cluster, recipe.needs)
+    with connect(recipe.cluster) as joined:
+        room = check_nodes(recipe.cluster, recipe.needs)
         broker = Broker(recipe, _transport(recipe), clock, room=room)
-        pipe.send(JOINED, cluster.join)
+        pipe.send(JOINED, joined)
         pipe.send(READY)
         try:
             broker.run()

@@ -13,21 +13,11 @@ from numpy.typing import NDArray
 class Kind(Enum):
     """The kinds of reports of an actor."""
 
-    PLACED = auto()  # its process runs and has imported what it needs; `value`: its `Place`
+    PLACED = auto()  # its process runs and has imported what it needs; `value`: where
     BUILT = auto()  # its environments are built; `value`: what `build` returned
     RETURNED = auto()  # a call has returned; `value`: what it returned
     CLOSED = auto()  # its environments are closed
     DIED = auto()  # its process; `value`: why
-
-
-class Place(NamedTuple):
-    """Where an actor runs."""
-
-    host: str
-    pid: int
-
-    def __str__(self) -> str:
-        return f"{self.host}, process {self.pid}"
 
 
 class Report(NamedTuple):

@@ -18,7 +18,7 @@ import threading
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
@@ -61,15 +61,6 @@ class ClusterSettings:
     modules: Sequence[str] = ()  # paths of those that travel to a cluster that is joined
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cluster:
-    """A cluster that this process is connected to."""
-
-    address: str  # of its GCS; `ray://…` where it was joined so
-    started: bool  # by this process, and ended with it
-    join: ClusterSettings  # with which another process of this machine joins the same Ray
-
-
 def refuse_without_ray(what: str) -> None:
     """Raises MissingPackage, with the line that installs it, where Ray is not installed; imports
     nothing. `what` is the setting that needs it."""
@@ -78,10 +69,11 @@ def refuse_without_ray(what: str) -> None:
 
 
 @contextmanager
-def connect(settings: ClusterSettings) -> Iterator[Cluster]:
+def connect(settings: ClusterSettings) -> Iterator[ClusterSettings]:
     """Within the block this process is connected to the cluster; in a child process only.
 
-    A Ray that it starts ends with the block, and with this process however that ends.
+    Gives the settings with which another process of this machine joins the same Ray. A Ray that it
+    starts ends with the block, and with this process however that ends.
     """
     refuse_without_ray(f"{settings.setting}={_shown(settings.address)}")
     environment = {**_FOR_ALL, **settings.environment}
@@ -96,13 +88,8 @@ def connect(settings: ClusterSettings) -> Iterator[Cluster]:
         address = settings.address or ""
         if not address.startswith(CLIENT):
             address = ray.get_runtime_context().gcs_address
-        join = ClusterSettings(
-            address=address,
-            setting=settings.setting,
-            environment={name: environment[name] for name in environment if name not in _FOR_ALL},
-            modules=settings.modules,
-        )
-        yield Cluster(address=address, started=settings.address is None, join=join)
+        environment = {name: environment[name] for name in environment if name not in _FOR_ALL}
+        yield replace(settings, address=address, environment=environment)
 
 
 def _shown(address: str | None) -> str:

@@ -255,7 +255,7 @@ def run(
     recipe, confirmation, trial = unpack(packed)
     config: EpisodesConfig = recipe.config
     log_what_is_printed()
-    with connect(cluster) as joined:
+    with connect(cluster):
         if trial is not None:
             needs = Needs(
                 setting=SETTING,
@@ -263,7 +263,7 @@ def run(
                 resources=config.resources,
                 trial=trial,
             )
-            check_nodes(joined, needs)
+            check_nodes(cluster, needs)
         size = min(config.num_episodes, config.num_workers or total_cpus())
         options = options_of(config.resources)
         name = f"border/{recipe.run_name}/evaluation"

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import os
 import platform
-import queue
 import sys
-import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -117,8 +115,10 @@ class Jobs:
             self._over(number, "killed")
 
     def look(self, timeout_s: float) -> None:
-        """Waits for the next answer."""
+        """Waits for the next answer, if a job is under way."""
         calls = {job.call: number for number, job in self._jobs.items()}
+        if not calls:
+            return
         ready, _ = self._ray.wait(list(calls), num_returns=1, timeout=timeout_s)
         for call in ready:
             self._answered(calls[call], self._jobs[calls[call]])
@@ -147,29 +147,17 @@ class Jobs:
 
 def run(cluster: ClusterSettings, resources: Mapping[str, float], pipe: Pipe) -> None:
     """The connected process: runs jobs until the command closes the pipe."""
-    orders: queue.Queue[tuple[Any, ...] | None] = queue.Queue()
     log_what_is_printed()
-    with connect(cluster) as connected:
+    with connect(cluster):
         needs = Needs(setting="hydra/launcher=ray", group="hydra.launcher", resources=resources)
-        check_nodes(connected, needs)
-        threading.Thread(target=_listen, args=(pipe, orders), daemon=True).start()
+        check_nodes(cluster, needs)
         jobs = Jobs(resources, pipe)
         pipe.send(READY)
         while True:
-            try:
-                order = orders.get(timeout=0 if jobs.busy else LOOK_S)
-            except queue.Empty:
-                if jobs.busy:
-                    jobs.look(LOOK_S)
+            if not pipe.poll(0 if jobs.busy else LOOK_S):
+                jobs.look(LOOK_S)
                 continue
-            if order is None:
+            try:
+                jobs.obey(*pipe.receive())
+            except (EOFError, OSError):
                 return
-            jobs.obey(*order)
-
-
-def _listen(pipe: Pipe, orders: queue.Queue[tuple[Any, ...] | None]) -> None:
-    try:
-        while True:
-            orders.put(pipe.receive())
-    except (EOFError, OSError):
-        orders.put(None)

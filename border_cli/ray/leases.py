@@ -25,7 +25,7 @@ from typing import Final
 
 from border_cli.actor_manager.restarts import Restarts
 from border_cli.errors import ActorCrashed, RunFailed
-from border_cli.ray.calls import Kind, Place, Report, Transport
+from border_cli.ray.calls import Kind, Report, Transport
 from border_cli.ray.remote_actor import Answer
 from border_cli.words import counted
 
@@ -72,7 +72,7 @@ class LeasedActor:
     restarts: Restarts
     incarnation: int = -1  # in this attempt
     stage: Stage = Stage.OFF
-    place: Place | None = None
+    place: str = ""  # host and process
     since_s: float = 0.0  # in this stage
     due_s: float = 0.0  # when it starts again
     version: int = 0  # of its weights
@@ -366,7 +366,7 @@ class Leases:
     # Lives and deaths.
 
     def _start(self, actor: LeasedActor, now_s: float) -> None:
-        actor.place, actor.version, actor.size = None, 0, 1.0
+        actor.place, actor.version, actor.size = "", 0, 1.0
         actor.incarnation += 1
         self._transport.start(actor.actor_id, actor.incarnation)
         self._enter(actor, Stage.STARTING, now_s)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from border_cli.errors import ClusterRefused
-from border_cli.ray.connection import Cluster
+from border_cli.ray.connection import ClusterSettings
 from border_cli.words import counted, nearest
 
 ANSWER_S = 60.0  # for a node's answer: a first worker process on a slow disk, an environment
@@ -35,13 +35,13 @@ class Needs:
     trial: bytes | None = None  # packed (`process.start.pack`): a function that tries what it needs
 
 
-def check_nodes(cluster: Cluster, needs: Needs) -> int:
+def check_nodes(cluster: ClusterSettings, needs: Needs) -> int:
     """How many actors the nodes have room for; raises ClusterRefused where they cannot run them."""
     import ray
 
     nodes = [each for each in ray.nodes() if each["Alive"]]
     _refuse_lacking([each["Resources"] for each in nodes], needs)
-    if not cluster.started:  # else it is this machine, where the environment was tried
+    if cluster.address is not None:  # else it is this machine, where the environment was tried
         fit = [each for each in nodes if fitting(each["Resources"], needs.resources)]
         _refuse_unfit(fit, needs)
     room = fitting(ray.available_resources(), needs.resources)

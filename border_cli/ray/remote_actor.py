@@ -24,7 +24,6 @@ from border_cli.actor_manager.shared_weights import unpacked
 from border_cli.core.rows import concatenate
 from border_cli.core.types import Snapshot
 from border_cli.errors import BadStep
-from border_cli.ray.calls import Place
 from border_cli.ray.remote import add_import_path
 from border_cli.settings.run import ActorManagerConfig
 from border_cli.system.start import unpack
@@ -102,14 +101,14 @@ class RemoteActor:
         self._message: Message | None = None
         self._newest: tuple[int, Snapshot | None] = (0, None)
 
-    def prepare(self) -> Place:
+    def prepare(self) -> str:
         """Imports all modules that an actor needs; where it is."""
         root = logging.getLogger()
         root.handlers[:] = [self._records]
         root.setLevel(self._log_level)
         add_import_path(self._import_path)
         self._make_actor: ActorFactory = unpack(self._packed)
-        return Place(platform.node(), os.getpid())
+        return f"{platform.node()}, process {os.getpid()}"
 
     def build(self) -> Answer:
         """Makes its environments and its policy."""

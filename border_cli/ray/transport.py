@@ -7,7 +7,6 @@ store once per version when they are not; a version is released with the next on
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
@@ -17,14 +16,11 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import ray
 from numpy.typing import NDArray
-from ray.exceptions import RayError, RayTaskError
 
 from border_cli.ray.calls import Kind, Report, Transport
 from border_cli.ray.remote import why
 
 INLINE_NBYTES: Final = 64 * 1024  # of weights that travel with each call; Ray's own limit is 100 KB
-
-_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 # Ray replaces nothing, keeps no record of each call, and spreads the actors over its nodes.
 OPTIONS: Final = {
@@ -64,17 +60,11 @@ class RayTransport(Transport):
         self._wake = wake
         self._running: dict[int, Running] = {}
         self._weights: Any = None  # of the newest version, or a reference to them
-        self._weights_put = True
         self.reports: deque[Report] = deque()
 
     def publish(self, weights: NDArray[np.uint8]) -> None:
         """Calls from now on take these weights."""
-        self._weights, self._weights_put = weights, weights.nbytes <= INLINE_NBYTES
-
-    def _newest_weights(self) -> Any:
-        if not self._weights_put:  # by the first call that needs them
-            self._weights, self._weights_put = ray.put(self._weights), True
-        return self._weights
+        self._weights = weights if weights.nbytes <= INLINE_NBYTES else ray.put(weights)
 
     def start(self, actor_id: int, incarnation: int) -> None:
         options = {**self._options, "name": self._name(actor_id, incarnation)}
@@ -85,7 +75,7 @@ class RayTransport(Transport):
 
     def call(self, actor_id: int, lease: int, samples: int, version: int | None) -> None:
         incarnation, handle = self._running[actor_id]
-        weights = None if version is None else self._newest_weights()
+        weights = None if version is None else self._weights
         call = handle.act.remote(samples, self._within_s, version, weights)
         self._follow(call, Kind.RETURNED, actor_id, incarnation, lease)
 
@@ -109,14 +99,6 @@ class RayTransport(Transport):
         try:
             report = Report(kind, actor_id, incarnation, future.result(), lease)
         except Exception as error:
-            report = Report(Kind.DIED, actor_id, incarnation, _why(error), lease)
+            report = Report(Kind.DIED, actor_id, incarnation, why(error), lease)
         self.reports.append(report)
         self._wake()
-
-
-def _why(error: Exception) -> str:
-    """Why a call failed: a traceback of what its code raised, or how its process ended."""
-    if isinstance(error, RayTaskError):
-        text = _COLOURS.sub("", str(error)).strip()
-        return f"Traceback (most recent call last):\n{text.partition(chr(10))[2]}"
-    return why(error) if isinstance(error, RayError) else f"{type(error).__name__}: {error}"

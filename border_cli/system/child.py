@@ -48,6 +48,10 @@ class Pipe:
         except OSError:
             return
 
+    def poll(self, timeout_s: float) -> bool:
+        """Waits for news: a message, or that the parent has closed its end."""
+        return self._connection.poll(timeout_s)
+
     def receive(self) -> Any:
         """The parent's next message; raises EOFError once the parent has closed its end."""
         return self._connection.recv()

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from border_cli.actor_manager.actor import Message
 from border_cli.errors import ActorCrashed, BadStep, RunFailed
-from border_cli.ray.calls import Kind, Place, Report, Transport
+from border_cli.ray.calls import Kind, Report, Transport
 from border_cli.ray.leases import (
     STARTS_S,
     Leases,
@@ -107,7 +107,7 @@ class Run:
 
     def build(self, *actors: int) -> None:
         for actor_id in actors:
-            self.report(Kind.PLACED, actor_id, Place("host", 7))
+            self.report(Kind.PLACED, actor_id, "host, process 7")
             self.report(Kind.BUILT, actor_id, Answer())
         self.pump()
 
@@ -248,7 +248,7 @@ def test_one_actor_that_is_given_up_does_not_end_the_run_and_the_last_one_does(
 
     def fail(actor_id: int) -> None:
         for _ in range(2):
-            run.report(Kind.PLACED, actor_id, Place("host", 7))
+            run.report(Kind.PLACED, actor_id, "host, process 7")
             run.report(Kind.BUILT, actor_id, Answer(failure=raised(actor_id)))
             run.pump(6.0)
 
@@ -271,7 +271,7 @@ def test_a_step_that_does_not_fit_ends_the_run() -> None:
 def test_an_actor_that_is_built_for_too_long_is_replaced() -> None:
     run = Run(2)
     run.build(1)
-    run.report(Kind.PLACED, 0, Place("host", 7))
+    run.report(Kind.PLACED, 0, "host, process 7")
     run.pump(STALL_S + 1)
     assert run.leases.actors[0].stage == Stage.PAUSED
     run.pump(1.0)
