@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
-from torch import Tensor, nn
+from torch import nn
 
 from border_cli.agent.learner_config import LearnerConfig
 from border_cli.errors import CheckpointError
@@ -17,10 +17,6 @@ log = logging.getLogger(__name__)
 
 STATISTICS = {"obs": "normalize_obs", "returns": "normalize_reward"}  # and the settings of each
 MATMUL = "matmul"  # the entry that says with which products a state was computed
-
-
-def _is_of_tensors(entry: object) -> bool:
-    return isinstance(entry, Mapping) and all(isinstance(each, Tensor) for each in entry.values())
 
 
 class Part(Protocol):
@@ -79,26 +75,8 @@ class SavedState:
     def load(self, part: Part, name: str) -> None:
         """Loads the entry of this name into a part."""
         entry = self.entry(name)
-        optional = part if isinstance(part, OptionalPart) else None
-        with self.fitting(optional.setting if optional else name):
-            if optional is None and isinstance(part, nn.Module) and _is_of_tensors(entry):
-                self._refuse_other_sizes(name, entry, part.state_dict())
+        with self.fitting(part.setting if isinstance(part, OptionalPart) else name):
             part.load_state_dict(entry)
-
-    def _refuse_other_sizes(
-        self, name: str, theirs: Mapping[str, Tensor], mine: Mapping[str, Tensor]
-    ) -> None:
-        for key in {**mine, **theirs}:
-            saved, now = (
-                list(each[key].shape) if key in each else "missing" for each in (theirs, mine)
-            )
-            if saved != now:
-                raise CheckpointError(
-                    f"{self._unfit}: its network {name!r} differs: {key} is {saved}, and {now} "
-                    "here. agent.hidden, agent.layer_norm, agent.num_critics, agent.dueling and "
-                    "the like must be those of the saved agent, and so must the spaces of the "
-                    "environment"
-                )
 
     def load_weights(self, part: nn.Module, name: str) -> None:
         """Restores a part for a new training; an optional one that only one of the two agents
@@ -121,7 +99,11 @@ class SavedState:
             yield
         except (KeyError, TypeError, RuntimeError, ValueError) as error:
             reason = " ".join(str(error).split())
-            raise CheckpointError(f"{self._unfit}: {what}: {reason}") from error
+            raise CheckpointError(
+                f"{self._unfit}: {what}: {reason} (agent.hidden, agent.layer_norm, "
+                "agent.num_critics, agent.dueling and the like must be those of the saved agent, "
+                "and so must the spaces of the environment)"
+            ) from error
 
     @property
     def _unfit(self) -> str:
