@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
@@ -192,8 +191,6 @@ class Actor:
     episodes; its counters of steps and seconds begin at 0.
     """
 
-    forked = False  # since the newest one of this process was made: by an environment, then
-
     def __init__(
         self,
         *,
@@ -207,7 +204,6 @@ class Actor:
         saved: Mapping[str, Any] | None = None,
         beat: Beat = lambda: None,
     ) -> None:
-        Actor.forked = False
         self._env = env
         self._policy = policy
         self._step_processor = step_processor
@@ -264,9 +260,6 @@ class Actor:
         if timed:
             timer.record(ACT)
         step = self._env.step(action)
-        if self.forked:
-            os.write(2, b"an environment forked its process, and the child returned: ending it\n")
-            os._exit(1)  # it would train on beside the command, in the same run directory
         if timed:
             timer.record(ENV_STEP)
         self._obs = step.act_obs
@@ -318,10 +311,6 @@ class Actor:
     def close(self) -> None:
         """Frees the environments."""
         self._env.close()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=lambda: setattr(Actor, "forked", True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

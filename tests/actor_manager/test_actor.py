@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -83,19 +82,6 @@ def test_a_policy_begins_anew_with_each_episode_of_each_environment(vectorizatio
     episode, rung = rows.obs.T
     assert episode.max() > 15
     np.testing.assert_array_equal(rows.action[:, 1], rung % 3)
-
-
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_a_child_that_an_environment_forks_and_that_returns_is_ended():
-    forked: list[int] = []
-    actor, _ = actor_of(
-        CountingEnv(on_step=lambda _: forked.append(os.fork())), Alternating(), OneStep()
-    )
-    actor.step()
-    if not forked[0]:
-        os._exit(0)  # the child, which should not get here
-    assert os.waitstatus_to_exitcode(os.waitpid(forked[0], 0)[1]) == 1
-    assert actor.env_steps == 1
 
 
 def test_a_policy_hears_nothing_between_two_ends():
