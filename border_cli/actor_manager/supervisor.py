@@ -147,7 +147,7 @@ class Supervisor:
         self._learner_pipe = learner_pipe
         self._clock = clock
         self._pipe = WakePipe()
-        self._closing = self._killing = self._starting = self._abandoned = False
+        self._closing = self._killing = False
         self.crash: RunFailed | None = None
         self._thread = threading.Thread(target=self._run, name="supervisor", daemon=True)
         for handle in handles:
@@ -159,7 +159,7 @@ class Supervisor:
     @property
     def running(self) -> bool:
         """Whether any process may be alive."""
-        return self._thread.is_alive() and not self._abandoned
+        return self._thread.is_alive()
 
     def close(self) -> None:
         """No process is started from now on; those that run end by their channels."""
@@ -170,14 +170,10 @@ class Supervisor:
         """Ends those that do not end by themselves, each named with its stack."""
         self._killing = True
         self._pipe.wake()
-        if self._starting:  # it waits for a fork server that is stopped, perhaps for ever
-            log.error("the fork server starts no actors and was abandoned")
-            self._abandoned = True  # the thread touches nothing any more
-            self._kill_all()
 
     def join(self, timeout_s: float) -> None:
         """Waits for the end of all processes."""
-        if self._thread.ident is not None and not self._abandoned:
+        if self._thread.ident is not None:
             self._thread.join(timeout_s)
         if not self._thread.is_alive():
             self._pipe.close()
@@ -195,19 +191,14 @@ class Supervisor:
             self._learner_pipe.wake()
 
     def _kill_all(self) -> None:
-        """Where the thread fails or hangs, all are killed before anything else is done."""
-        left = [
-            handle for handle in self._handles if handle.process is not None or not handle.ended
-        ]
+        """Where the thread fails, all are killed before anything else is done."""
+        left = [handle for handle in self._handles if not handle.ended]
         for handle in left:
             if handle.process is not None:
                 handle.process.kill()
         for handle in left:
-            try:
-                if handle.process is not None:
-                    self._reap(handle)
-            except Exception:
-                log.exception("cleaning up %s failed", handle.name)
+            if handle.process is not None:
+                self._reap(handle)
             self._end(handle)
 
     def _fail(self, error: BaseException) -> None:
@@ -233,16 +224,11 @@ class Supervisor:
                 self._start_process(handle)
 
     def _start_process(self, handle: ActorHandle) -> None:
-        self._starting = True
         try:
             handle.process = self._start_incarnation(handle.actor_id, handle.restarts.made)
         except (OSError, EOFError):  # no process, file or fork server is available
             why = f"its process could not be started:\n{traceback.format_exc()}"
             self._plan_restart(handle, why)
-        finally:
-            self._starting = False
-        if self._abandoned:
-            self._kill_all()
 
     def _pause_s(self) -> float:
         """Until the next restart is due."""
