@@ -8,8 +8,9 @@ No unused gradient is computed: each optimizer requests gradients for its own pa
 from __future__ import annotations
 
 import inspect
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,28 +25,34 @@ EPSILON = 1e-8
 _OURS = ("params", "lr")  # arguments that are no settings of their own
 _NO_MAXIMA: list[Tensor] = []  # only the AMSGrad variant keeps them
 
-# Optimizers of torch.optim that need what no agent has.
-UNFIT = {"LBFGS": "a closure that computes the loss anew", "SparseAdam": "sparse gradients"}
+# The base of all, and those that need a closure or sparse gradients.
+UNFIT = ("Optimizer", "LBFGS", "SparseAdam")
 
 
-class Optimizer(Protocol):
+class Optimizer(ABC):
     """Moves parameters; the learner's thread owns it."""
+
+    parameters: list[Tensor]
 
     def minimize(self, loss: Tensor) -> Tensor | None:
         """One step along the gradient of `loss`, which is asked for by these parameters alone.
 
         Returns what `step` does.
         """
+        return self.step(torch.autograd.grad(loss, self.parameters))
 
+    @abstractmethod
     def step(self, gradient: tuple[Tensor, ...]) -> Tensor | None:
         """One step along `gradient`, one tensor per parameter, overwritten where it is clipped.
 
         Returns the norm before clipping, or None where nothing is clipped.
         """
 
+    @abstractmethod
     def state_dict(self) -> Mapping[str, Any]:
         """Itself and not copies."""
 
+    @abstractmethod
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores what `state_dict` gave, from any device."""
 
@@ -93,16 +100,10 @@ def _of_torch(name: str) -> Any:
     known = {
         each: kind
         for each, kind in vars(torch.optim).items()
-        if isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer)
+        if isinstance(kind, type) and each not in UNFIT
     }
-    usable = sorted(known.keys() - UNFIT.keys() - {"Optimizer"}, key=str.lower)
-    if name in UNFIT and name in known:
-        raise ConfigError(
-            f"agent.optimizer={name} needs {UNFIT[name]}, which no agent has (choose from adam, "
-            f"{', '.join(usable)})"
-        )
-    if name not in usable:
-        raise ConfigError(unknown("agent.optimizer", name, ["adam", *usable]))
+    if name not in known:
+        raise ConfigError(unknown("agent.optimizer", name, ["adam", *sorted(known, key=str.lower)]))
     return known[name]
 
 
@@ -112,7 +113,7 @@ def total_norm(gradient: tuple[Tensor, ...]) -> Tensor:
     return norm
 
 
-class Adam:
+class Adam(Optimizer):
     """Moves parameters against a gradient, through torch's fused kernel.
 
     `torch.optim.Adam(fused=True)` calls the same kernel, but the first optimiser of a process
@@ -133,17 +134,13 @@ class Adam:
             **{"lr": learning_rate, "beta1": beta_1, "beta2": BETA_2, "eps": epsilon},
             **{"weight_decay": 0.0, "amsgrad": False, "maximize": False},
         }
-        self._leaves = list(parameters)
-        self._parameters = [each.detach() for each in self._leaves]  # same memory, no autograd
-        self._means = [torch.zeros_like(each) for each in self._parameters]
-        self._squares = [torch.zeros_like(each) for each in self._parameters]
+        self.parameters = list(parameters)
+        self._memory = [each.detach() for each in self.parameters]  # without autograd
+        self._means = [torch.zeros_like(each) for each in self._memory]
+        self._squares = [torch.zeros_like(each) for each in self._memory]
         # The kernel wants a counter per parameter, float32 on its device: the same for all.
-        self._count = torch.zeros((), device=self._parameters[0].device)
-        self._steps = [self._count] * len(self._parameters)
-
-    def minimize(self, loss: Tensor) -> Tensor | None:
-        """As `Optimizer` has it."""
-        return self.step(torch.autograd.grad(loss, self._leaves))
+        self._count = torch.zeros((), device=self._memory[0].device)
+        self._steps = [self._count] * len(self._memory)
 
     def step(self, gradient: tuple[Tensor, ...]) -> Tensor | None:
         """As `Optimizer` has it."""
@@ -155,8 +152,8 @@ class Adam:
         # The kernel walks through gradients as its parameters lie, whatever their strides say.
         lying = [each.contiguous() for each in gradient]
         averages = self._means, self._squares, _NO_MAXIMA, self._steps
-        torch._fused_adam_(self._parameters, lying, *averages, **self._settings, grad_scale=divisor)
-        torch.autograd.graph.increment_version(self._parameters)  # which the kernel leaves alone
+        torch._fused_adam_(self._memory, lying, *averages, **self._settings, grad_scale=divisor)
+        torch.autograd.graph.increment_version(self._memory)  # which the kernel leaves alone
         return norm
 
     def state_dict(self) -> dict[str, list[Tensor]]:
@@ -170,7 +167,7 @@ class Adam:
                 target.copy_(source)
 
 
-class TorchOptimizer:
+class TorchOptimizer(Optimizer):
     """An optimizer of torch.optim, which clips the norm as `Adam` does."""
 
     def __init__(
@@ -181,12 +178,8 @@ class TorchOptimizer:
         max_grad_norm: float | None,
     ) -> None:
         self._optimizer = optimizer
-        self._parameters = parameters
+        self.parameters = parameters
         self._max_grad_norm = max_grad_norm
-
-    def minimize(self, loss: Tensor) -> Tensor | None:
-        """As `Optimizer` has it."""
-        return self.step(torch.autograd.grad(loss, self._parameters))
 
     def step(self, gradient: tuple[Tensor, ...]) -> Tensor | None:
         """As `Optimizer` has it; leaves `gradient` as it is."""
@@ -195,7 +188,7 @@ class TorchOptimizer:
             norm = total_norm(gradient)
             divisor = (norm / self._max_grad_norm).clamp(min=1.0)
             gradient = tuple(torch._foreach_div(gradient, divisor))
-        for parameter, each in zip(self._parameters, gradient, strict=True):
+        for parameter, each in zip(self.parameters, gradient, strict=True):
             parameter.grad = each
         self._optimizer.step()
         self._optimizer.zero_grad()
