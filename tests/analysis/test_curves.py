@@ -56,7 +56,7 @@ def test_the_band_has_its_points_at_evaluations_and_does_not_narrow_between_them
     # Of 2 seeds half the interval is 12.706 times half their distance, which is 10, 10, and at 200,
     # where the second seed is two thirds of its way from 0 to 10, 20 / 3
     half = (curve.y.high - curve.y.low) / 2
-    assert_allclose(half, [63.53, 63.53, 42.35], atol=0.01)
+    assert half == pytest.approx([63.53, 63.53, 42.35], abs=0.01)
 
 
 @pytest.mark.parametrize(("stopped", "hold"), [(True, False), (False, True)])
