@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from border_cli.analysis.curves import NAMED, X_NAMES, RunCurve
 from border_cli.analysis.load import Run
 from border_cli.errors import CheckpointError, ConfigError
+from border_cli.recorder.read import rows_with
+from border_cli.system.files import METRICS
 from border_cli.words import counted, did_you_mean, listed, shortest, unknown
 
 SCORE, NORMALIZED = "eval/return", "eval/normalized_score"
@@ -29,19 +30,14 @@ Reference = tuple[float, float]  # the returns of the random policy and of the e
 
 
 class _Measured(NamedTuple):
-    """A run and the metric that is drawn of it."""
+    """A run, and its rows in which the metric that is drawn is a number."""
 
     run: Run
-    env_steps: NDArray[np.float64]  # [n]
-    values: NDArray[np.float64]  # [n]
+    rows: Sequence[Mapping[str, Any]]
 
     @property
     def env(self) -> str:
         return self.run.env or MISSING
-
-    @property
-    def offline(self) -> bool:
-        return not self.env_steps[-1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,10 +71,13 @@ def grouped(
         if key not in names:
             raise ConfigError(f"--by: no run has the setting {key!r}{did_you_mean(key, names)}")
     by = tuple(dict.fromkeys(by)) or swept(settings)
-    drawn = [each for each in known if len(each.values)]
+    drawn = [each for each in known if each.rows]
     if not drawn:
         raise ConfigError("; ".join([_no_metric([each.run for each in known], y), *warnings]))
-    x = _position(drawn, x)
+    offline = not any(each.rows[-1]["env_steps"] for each in drawn)
+    if offline and x == "env_steps":
+        raise ConfigError("--x must be opt_steps or time_s: these runs have stepped no environment")
+    x = x or ("opt_steps" if offline else "env_steps")
     envs = list(dict.fromkeys(each.env for each in drawn))
     for env in references or ():
         if env not in envs:
@@ -100,7 +99,7 @@ def _warnings(
     known: Sequence[_Measured], members: Mapping[tuple[str, str], Sequence[_Measured]], y: str
 ) -> Iterator[str]:
     """Warnings about runs left out, groups that mix settings, and runs that still run."""
-    without = [each.run for each in known if not len(each.values)]
+    without = [each.run for each in known if not each.rows]
     if without:
         yield f"{_named(without)} left out: no {y} recorded"
     for (group, env), seeds in members.items():
@@ -120,7 +119,8 @@ def _readable(runs: Iterable[Run], y: str, warnings: list[str]) -> Iterator[_Mea
     for run in runs:
         try:
             _ = run.settings
-            yield _Measured(run, *run.points(y))
+            rows = [row for row in rows_with(run.folder / METRICS, y) if row[y] is not None]
+            yield _Measured(run, rows)
         except CheckpointError as error:
             warnings.append(f"left out: {error}")
 
@@ -172,13 +172,6 @@ def _no_metric(runs: Sequence[Run], y: str) -> str:
     return f"--y: {unknown('metric', y, names)}"
 
 
-def _position(runs: Sequence[_Measured], x: str | None) -> str:
-    offline = all(each.offline for each in runs)
-    if offline and x == "env_steps":
-        raise ConfigError("--x must be opt_steps or time_s: these runs have stepped no environment")
-    return x or ("opt_steps" if offline else "env_steps")
-
-
 def _curve(
     measured: _Measured,
     group: str,
@@ -188,30 +181,22 @@ def _curve(
     y: str,
     references: Mapping[str, Reference],
 ) -> RunCurve:
-    run = measured.run
-    at, values = (measured.env_steps, measured.values) if x == "env_steps" else run.points(y, x)
-    score = float(values[-1])
-    # In the order of x; of equal ones the last
-    at, last = np.unique(at[::-1], return_index=True)
+    run, rows = measured
+    points = {float(row[x]): float(row[y]) for row in rows}  # of several at one x the last
+    at = sorted(points)
+    normalized = rows[-1].get(NORMALIZED) if y == SCORE else None
+    if y == SCORE and measured.env in references:
+        low, high = references[measured.env]
+        normalized = 100 * (rows[-1][y] - low) / (high - low)
     return RunCurve(
         name=str(shortest(run.folder)),
         env=env,
         group=group,
-        x=at,
-        y=values[::-1][last],
+        x=np.array(at),
+        y=np.array([points[each] for each in at]),
         stopped=run.facts.get("exit_reason") == STOPPED,
-        normalized=_normalized(measured, score, references) if y == SCORE else None,
+        normalized=normalized,
     )
-
-
-def _normalized(
-    measured: _Measured, score: float, references: Mapping[str, Reference]
-) -> float | None:
-    if measured.env in references:
-        low, high = references[measured.env]
-        return 100 * (score - low) / (high - low)
-    recorded = measured.run.points(NORMALIZED)[1]
-    return float(recorded[-1]) if len(recorded) else None
 
 
 def _named(runs: Sequence[Run]) -> str:

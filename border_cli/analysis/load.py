@@ -98,24 +98,17 @@ class Run:
         `x` is env_steps, opt_steps or time_s. Both are empty where the run has not recorded it.
         Raises `ConfigError` for a name that is nearly that of a recorded one.
         """
-        found = self.points(name, x)
-        if not found[1].size:
-            # Another actor's metric is no misspelt one
-            words = [each for each in self.metrics() if _words(each) != _words(name)]
-            if near := get_close_matches(name, words, 1, NEAR):
-                raise ConfigError(f"{self.folder} has no metric {name!r}, did you mean {near[0]}?")
-        return found
-
-    def points(
-        self, name: str, x: str = "env_steps"
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Positions and values of one metric, [n] each, whatever its name."""
         import numpy as np
 
         if x not in POSITIONS:
             raise ConfigError(unknown("position", x, POSITIONS))
         points = [(row.get(x), row[name]) for row in rows_with(self.folder / METRICS, name)]
         known = [point for point in points if None not in point]
+        if not known:
+            # Another actor's metric is no misspelt one
+            words = [each for each in self.metrics() if _words(each) != _words(name)]
+            if near := get_close_matches(name, words, 1, NEAR):
+                raise ConfigError(f"{self.folder} has no metric {name!r}, did you mean {near[0]}?")
         at, values = np.array(known, dtype=np.float64).reshape(-1, 2).T
         return at, values
 

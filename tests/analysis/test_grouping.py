@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -122,9 +123,10 @@ def test_normalised_scores_come_from_references_or_from_the_run(tmp_path: Path) 
     [curve] = of(tmp_path, references={"cartpole": (10.0, 50.0)}).curves
     assert curve.normalized == 50.0
     with (folder / "metrics.jsonl").open("a") as file:
-        file.write('{"opt_steps": 100, "env_steps": 200, "eval/normalized_score": 25.0}\n')
+        row = {"opt_steps": 150, "env_steps": 300, "eval/return": 30.0}
+        file.write(json.dumps({**row, "eval/normalized_score": 25.0}) + "\n")
     assert of(tmp_path).curves[0].normalized == 25.0
-    assert of(tmp_path, y="eval/return", by=["agent"]).curves[0].x.tolist() == [100, 200]
+    assert of(tmp_path, y="eval/return", by=["agent"]).curves[0].x.tolist() == [100, 200, 300]
 
 
 def test_of_two_values_at_one_step_the_last_counts(tmp_path: Path) -> None:
