@@ -11,15 +11,11 @@ from typing import Any
 
 from border_cli.config.check import checked
 from border_cli.config.compose import resuming_composer
-from border_cli.config.imports import homes, import_modules, modules_of_a_run
 from border_cli.config.job import Job
+from border_cli.config.resolved import modules_of
 from border_cli.config.resuming import refuse_no_run
-from border_cli.config.saved import (
-    load_resolved,
-    modules_of,
-    refuse_strange_modules,
-)
-from border_cli.config.search_path import user_folders
+from border_cli.config.saved import load_resolved, modules_of_a_run, opened_run
+from border_cli.config.search_path import homes, import_modules, user_folders
 from border_cli.core.interfaces import Agent, Evaluator, Policy, Translator
 from border_cli.core.output import Recorders
 from border_cli.errors import CheckpointError, ConfigError, reachable
@@ -40,7 +36,6 @@ from border_cli.run.finding import find_checkpoint, find_run, read_model
 from border_cli.run.manifest import read_json
 from border_cli.run.status import import_paths
 from border_cli.settings.run import AUTO, RunConfig
-from border_cli.system.files import SETTINGS
 from border_cli.system.start import refuse_while_imported_by_a_child
 
 log = logging.getLogger(__name__)
@@ -101,10 +96,7 @@ def resume(
     place = Path(run_dir).expanduser().absolute()
     with reachable(CheckpointError):
         refuse_no_run(place)
-        recorded = import_paths(place)
-    with modules_of_a_run(recorded, trust=trust):
-        if not trust:
-            refuse_strange_modules(place / SETTINGS, recorded)
+    with opened_run(place, trust=trust):
         with reachable(CheckpointError):
             composer = resuming_composer(place, overrides, user_folders())
             config = composer.job(list(overrides)).config
@@ -190,4 +182,4 @@ def load_agent(
 @reachable(CheckpointError)
 def read_config(run_dir: Path, *, trust: bool = False) -> RunConfig:
     """The saved settings of a run; its own modules are imported again, see `load_policy`."""
-    return load_resolved(run_dir, import_paths(run_dir), trust=trust)
+    return load_resolved(run_dir, trust=trust)

@@ -45,7 +45,7 @@ def answer(arguments: Arguments, typed: list[str], run_job: RunJob | None) -> No
 
             say(settings_help(composer.job(overrides), overrides).rstrip("\n"))
         elif arguments.cfg == "job" and not arguments.package:
-            from border_cli.config.saved import resolved_yaml
+            from border_cli.config.resolved import resolved_yaml
 
             job = composer.job(overrides)
             text = resolved_yaml(job.config) if arguments.resolve else job.record["config.yaml"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.utils import setup_globals
@@ -24,7 +24,6 @@ from border_cli.config.composition import (
     compose_files,
     import_named,
 )
-from border_cli.config.imports import add_current_directory, modules_of_a_run
 from border_cli.config.interpolation import OWN_NAME, register_resolvers
 from border_cli.config.job import Job
 from border_cli.config.overrides import (
@@ -36,8 +35,7 @@ from border_cli.config.overrides import (
     run_to_resume,
     without_trust,
 )
-from border_cli.config.saved import Saved, refuse_strange_modules, resumed_settings, saved_settings
-from border_cli.config.search_path import plugins_here, user_folders
+from border_cli.config.search_path import add_current_directory, plugins_here, user_folders
 from border_cli.config.sources import Files, opened
 from border_cli.config.sweep import (
     BASIC_SWEEPER,
@@ -51,6 +49,9 @@ from border_cli.errors import ConfigError
 from border_cli.registry import register_builtin
 from border_cli.settings.run import RunConfig
 from border_cli.system.files import SETTINGS
+
+if TYPE_CHECKING:
+    from border_cli.config.saved import Saved
 
 setup_globals()
 register_resolvers()
@@ -110,10 +111,11 @@ def _from_another(
     trust: bool,
 ) -> Iterator[Begun]:
     from border_cli.config.origin import refuse_beside_origin, run_of_origin, settings_from
+    from border_cli.config.saved import opened_run
 
     run_dir = run_of_origin(origin)
     refuse_beside_origin(origin, overrides, config_name)
-    with _modules_of(run_dir, trust=trust):
+    with opened_run(run_dir, trust=trust):
         folders = user_folders(config_dirs)
         saved = settings_from(run_dir, overrides, folders)
         yield Composer(folders, saved=saved, origin=run_dir, trust=trust), overrides
@@ -124,8 +126,9 @@ def _resuming(
     run_dir: Path, overrides: list[str], config_dirs: Sequence[str], *, trust: bool
 ) -> Iterator[Begun]:
     from border_cli.config.resuming import without_its_own
+    from border_cli.config.saved import opened_run
 
-    with _modules_of(run_dir, trust=trust):
+    with opened_run(run_dir, trust=trust):
         folders = user_folders(config_dirs)
         rest = without_its_own(run_dir, overrides)
         yield resuming_composer(run_dir, rest, folders, trust=trust), rest
@@ -137,26 +140,19 @@ def _anew(
 ) -> Iterator[Begun]:
     folders = user_folders(config_dirs)
     hydra, saved = _saved_among(folders), None
-    if hydra is not None and config_name == SETTINGS.stem:
-        folders.remove(f"file://{hydra}")
-        saved = saved_settings(hydra)
-    with modules_of_a_run((), trust=False) if hydra is not None else nullcontext():
+    modules: AbstractContextManager[None] = nullcontext()
+    if hydra is not None:
+        from border_cli.config.saved import modules_of_a_run, saved_settings
+
+        modules = modules_of_a_run((), trust=False)
+        if config_name == SETTINGS.stem:
+            folders.remove(f"file://{hydra}")
+            saved = saved_settings(hydra)
+    with modules:
         add_current_directory(trust=trust)
         imports = _of_plugins_here()
         composer = Composer(folders, config_name, imports=imports, trust=trust, saved=saved)
         yield composer, overrides
-
-
-@contextmanager
-def _modules_of(run_dir: Path, *, trust: bool) -> Iterator[None]:
-    """Within the block the modules of a run can be imported, see `imports.modules_of_a_run`."""
-    from border_cli.run.status import import_paths
-
-    recorded = import_paths(run_dir)
-    with modules_of_a_run(recorded, trust=trust):
-        if not trust:
-            refuse_strange_modules(run_dir / SETTINGS, recorded)
-        yield
 
 
 def _saved_among(folders: Sequence[str]) -> Path | None:
@@ -177,6 +173,8 @@ def resuming_composer(
     run_dir: Path, overrides: Sequence[str], folders: Sequence[str], *, trust: bool = False
 ) -> Composer:
     """Composes from what `run_dir` has saved; `folders` serve the groups that `overrides` name."""
+    from border_cli.config.resuming import resumed_settings
+
     saved = resumed_settings(run_dir, parsed(overrides))
     return Composer(folders, saved=saved, run_dir=run_dir, trust=trust)
 

@@ -16,10 +16,10 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from border_cli.config import check
-from border_cli.config.imports import homes, import_modules, names_in
 from border_cli.config.job import Job, Source
 from border_cli.config.overrides import parsed
-from border_cli.config.saved import modules_of, yaml_text
+from border_cli.config.resolved import modules_of, yaml_text
+from border_cli.config.search_path import homes, import_modules, names_in
 from border_cli.config.sources import TUNED, Files, Part
 from border_cli.config.tuned import add_tuned, drop_weaker_limits
 from border_cli.system.files import full_path

@@ -29,5 +29,5 @@ class Job:
     sources: tuple[Source, ...] = ()  # the files that took part, for its header
     record: Mapping[str, str] = field(default_factory=dict)  # what Hydra saves: files and texts
     command: tuple[str, ...] = ()  # as typed
-    import_paths: tuple[str, ...] = ()  # where its modules were found, see `imports.homes`
+    import_paths: tuple[str, ...] = ()  # where its modules were found, see `search_path.homes`
     trust: bool = False  # see `load_policy`

@@ -1,124 +1,54 @@
-"""The saved settings of a run: written with their types, so that they run again by themselves, and
-read again as data, as the settings of a run or the primary configuration of a command.
+"""The saved settings of a run, read again as data, and the modules that they name.
 
 The file may be another's. It is one mapping under the defaults list that we write, without aliases,
-tags (except bytes and paths, which Python callers may use), interpolations and Hydra settings; `${`
-in a value is written escaped. Anything else is refused with file and line or entry, and no other
-file of its folder is composed.
+tags (except bytes and paths, which Python callers may use), interpolations and Hydra settings.
+Anything else is refused with file and line or entry, and no other file of its folder is composed.
+
+The modules of a saved run can execute code, so they come only from the user's own Python, and never
+out of the run directory: already imported modules, the current directory, `$PYTHONPATH`, installed
+packages. All are located before the first is imported. The run chooses the names, so it can pick
+any module available there.
 """
 
 from __future__ import annotations
 
-import os
+import importlib.util
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import yaml  # type: ignore[import-untyped]
-from hydra.core.override_parser.types import Override
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from border_cli.config.check import explained, refuse_untyped, run_settings, with_types
-from border_cli.config.imports import (
+from border_cli.config.resolved import ALWAYS_LISTED
+from border_cli.config.search_path import (
+    add_current_directory,
+    add_to_path,
     import_modules,
-    modules_of_a_run,
     names_in,
-    refuse_elsewhere,
+    user_folders,
 )
-from border_cli.config.interpolation import plain
-from border_cli.config.search_path import user_folders
 from border_cli.config.sources import Files, Part
-from border_cli.errors import CheckpointError, ConfigError
+from border_cli.errors import CheckpointError, ConfigError, reachable
 from border_cli.registry import GROUPS, register_builtin
-from border_cli.settings.run import RecorderConfig, RunConfig, modules_of_env
-from border_cli.system.files import SETTINGS, read_bytes, write_text
+from border_cli.run.status import import_paths
+from border_cli.settings.run import RunConfig, modules_of_env
+from border_cli.system.files import SETTINGS, read_bytes
+from border_cli.system.foreign import keep_runs_off_path, refuse_standard, run_of
+from border_cli.words import shortest
 
-HEADER = "# All settings of one run. `border-train -cd FOLDER -cn NAME` runs this file again.\n"
-BEFORE = "resolved-before.yaml"
 _ORDER = ("evaluator", "recorder", "env", "agent", "trainer")  # the other groups come before
-_OURS = ("/schema/run@_here_", "/hydra_settings", "_self_")  # of every saved defaults list
 _ENTRY = re.compile(
     r"/schema/(?P<group>\w+)/(?P<component>[^/@\s]+)@(?P<package>(?P=group)(\.[^@\s]+)?)"
 )
 _INTERPOLATION = re.compile(r"(?<!\\)(?:\\\\)*\$\{")  # unless it is escaped
-
-
-class _Dumper(getattr(yaml, "CDumper", yaml.Dumper)):  # type: ignore[misc]
-    """Writes as OmegaConf does, six times as fast where PyYAML has its C library: of a sweep with
-    200 jobs, that took three of five seconds before the first one starts."""
-
-
-def _represented(dumper: Any, text: str) -> Any:
-    """OmegaConf reads `1e3` as a number, so that a text is quoted."""
-    try:
-        float(text)
-    except ValueError:
-        return dumper.represent_scalar("tag:yaml.org,2002:str", text)
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="'")
-
-
-_Dumper.add_representer(str, _represented)
-
-
-def yaml_text(content: object) -> str:
-    """Plain values as YAML, the same that `OmegaConf.to_yaml` gives."""
-    how = {"default_flow_style": False, "allow_unicode": True, "sort_keys": False}
-    text: str = yaml.dump(content, Dumper=_Dumper, **how)
-    return text
-
-
-def resolved_yaml(config: RunConfig) -> str:
-    """All values with their types: a file that runs again by itself, wherever it is put.
-
-    Where this one run was written, and how it was asked for, is no part of it.
-    """
-    entries = [*_OURS[:2], *_typed_entries(config), _OURS[2]]
-    listed = "".join(f"- {entry}\n" for entry in entries)
-    values = {**plain(config), "run_dir": None, "resume": None, "dry_run": False}
-    return f"{HEADER}defaults:\n{listed}{yaml_text(values)}"
-
-
-def _typed_entries(config: RunConfig) -> list[str]:
-    entries = []
-    for each in fields(config):
-        chosen = getattr(config, each.name)
-        if each.name not in GROUPS:
-            continue
-        members = chosen if isinstance(chosen, dict) else {"": chosen}
-        for key, settings in members.items():
-            name = GROUPS[each.name].entry_of(settings).name
-            package = f"{each.name}.{key}" if isinstance(settings, RecorderConfig) else each.name
-            entries.append(f"/schema/{each.name}/{name}@{package}")
-    return entries
-
-
-def write_resolved(run_dir: Path, text: str) -> Path:
-    """Saves the text of `resolved_yaml` in a run directory."""
-    path = run_dir / SETTINGS
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, text)
-    return path
-
-
-def begin_attempt(run_dir: Path, record: Mapping[str, str], text: str) -> None:
-    """Saves how an attempt was asked for, as files and texts, and its settings: of a first one in
-    `.hydra`, of a later one in `.hydra/resume-<n>`, with the settings that these replace."""
-    saved = run_dir / SETTINGS
-    before = saved.read_text(encoding="utf-8") if saved.is_file() else text
-    files = {**record, **({BEFORE: before} if before != text else {})}
-    saved.parent.mkdir(exist_ok=True)
-    folder, number = saved.parent, 1
-    if files and any(folder.iterdir()):
-        while os.path.lexists(folder / f"resume-{number}"):
-            number += 1
-        folder = folder / f"resume-{number}"
-        folder.mkdir()
-    for name, content in files.items():
-        (folder / name).write_text(content, encoding="utf-8")
-    write_resolved(run_dir, text)
 
 
 def read_plain(file: Path) -> Any:
@@ -168,7 +98,7 @@ def read_saved(file: Path) -> dict[str, Any]:
     _refuse_interpolations(file, found)
     for entry in entries:
         form = _entry(entry)
-        if entry not in _OURS and not (form and form["group"] in GROUPS):
+        if entry not in ALWAYS_LISTED and not (form and form["group"] in GROUPS):
             raise ConfigError(f"{file}: its defaults list has {entry!r}, which a run never saves")
     return {str(key): value for key, value in found.items()}
 
@@ -200,13 +130,6 @@ def named_modules(settings: Mapping[str, Any]) -> dict[str, str]:
             for setting, module in modules_of_env(env if isinstance(env, dict) else {}):
                 found.setdefault(module, f"{place}.{setting}")
     return found
-
-
-def modules_of(config: RunConfig) -> list[str]:
-    """The modules that the settings of a run lead to."""
-    envs = (vars(config.env), config.evaluator.env)
-    named = [module for env in envs for _, module in modules_of_env(env)]
-    return list(dict.fromkeys([*config.imports, *named]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,45 +169,89 @@ def place(group: str) -> int:
     return _ORDER.index(group) if group in _ORDER else -1
 
 
-def resumed_settings(run_dir: Path, overrides: Sequence[Override]) -> Saved:
-    """The saved settings of a run as those that it is resumed with: the groups that a choice is
-    typed of are chosen anew; one that is added to a list chooses nothing anew."""
-    saved = saved_settings((run_dir / SETTINGS).parent).with_values({"run_dir": str(run_dir)})
-    chosen = {
-        each.key_or_group
-        for each in overrides
-        if each.key_or_group in GROUPS
-        and not (each.is_delete() or each.is_add() or each.is_sweep_override())
-        and not isinstance(each.value(), dict)
-    }
-    for group in sorted(chosen, key=place):
-        saved = saved.choosing(group)
-    return saved
+@contextmanager
+def modules_of_a_run(recorded: Sequence[str], *, trust: bool) -> Iterator[None]:
+    """Within the block the modules of a saved run are found where the user's own Python finds any:
+    in the current directory, on $PYTHONPATH, among the installed packages. No run directory is on
+    sys.path.
 
-
-def refuse_strange_modules(file: Path, recorded: Sequence[str]) -> None:
-    """Raises ConfigError where saved settings name a module that the user's own Python would not
-    find; nothing is imported. `recorded`: the folders in which the run found its modules."""
-    refuse_elsewhere(file, named_modules(read_saved(file)), recorded)
-
-
-def load_resolved(
-    path: Path, import_paths: Sequence[str] = (), *, trust: bool = False
-) -> RunConfig:
-    """The RunConfig of a saved file, or of the run directory that holds one; typed and checked.
-
-    Imports the modules that it names where the user's own Python finds them, and with `trust` in
-    `import_paths`, the folders in which the run found them. See `refuse_strange_modules`.
+    With `trust` they are found there, too, and in `recorded`, the folders in which the run found
+    them. sys.path is as before after it.
     """
-    file = path / SETTINGS if path.is_dir() else path
-    if not file.is_file():
-        raise CheckpointError(f"{path} is not a run directory: there is no {file}")
-    with modules_of_a_run(import_paths, trust=trust):
+    before = list(sys.path)
+    if trust:
+        add_to_path(recorded)
+    else:
+        keep_runs_off_path()
+    add_current_directory(trust=trust)
+    try:
+        yield
+    finally:
+        sys.path[:] = before
+
+
+@contextmanager
+def opened_run(run_dir: Path, *, trust: bool) -> Iterator[None]:
+    """Within the block the modules of a run can be imported, see `modules_of_a_run`.
+
+    Raises ConfigError where its settings name a module that the user's own Python would not find;
+    nothing is imported.
+    """
+    file = run_dir / SETTINGS
+    with reachable(CheckpointError):
+        recorded = import_paths(run_dir)
+    with modules_of_a_run(recorded, trust=trust):
         if not trust:
-            refuse_strange_modules(file, import_paths)
+            _refuse_elsewhere(file, named_modules(read_saved(file)), recorded)
+        yield
+
+
+def _refuse_elsewhere(file: Path, named: Mapping[str, str], recorded: Sequence[str]) -> None:
+    """Refuses modules that an import would not find outside of the run directory.
+
+    `named`: each module with the setting of `file` that names it. `recorded`: the folders in which
+    the run found its modules.
+    """
+    run_dir = run_of(file) or file.parent.resolve()
+    for module, setting in named.items():
+        refuse_standard(module, f"{shortest(file)}: {setting}")
+        if not _is_outside(run_dir, module):
+            where = ", ".join(recorded) or "it does not say where"
+            raise ConfigError(
+                f"{shortest(file)}: {setting} names the module {module!r}. Modules of a run "
+                f"are imported from the current directory ({Path.cwd()}), $PYTHONPATH and the "
+                "installed packages alone, never from the run directory, and it is not there; "
+                f"nothing was imported. The run had found its modules in: {where}. Where you have "
+                "its code and trust it: cd to the folder that holds it, or trust=true, typed (from "
+                "Python: trust=True), which also looks where the run says"
+            )
+
+
+def _is_outside(run_dir: Path, module: str) -> bool:
+    """Whether an import would find a module elsewhere than in the run directory; packages around it
+    are imported, each once it was found outside."""
+    for name in accumulate(module.split("."), "{}.{}".format):
+        if name in sys.modules:
+            continue
+        try:
+            spec = importlib.util.find_spec(name)
+        except ImportError:  # what is around it is no package
+            return False
+        places = [spec.origin, *(spec.submodule_search_locations or ())] if spec else [run_dir]
+        if any(each and Path(each).resolve().is_relative_to(run_dir) for each in places):
+            return False
+    return True
+
+
+def load_resolved(run_dir: Path, *, trust: bool = False) -> RunConfig:
+    """The RunConfig that a run has saved; typed and checked. Imports the modules that it names, see
+    `opened_run`."""
+    if not (run_dir / SETTINGS).is_file():
+        raise CheckpointError(f"{run_dir} is not a run directory: there is no {run_dir / SETTINGS}")
+    with opened_run(run_dir, trust=trust):
         user_folders()  # calls the plug-ins, which register components
         register_builtin()
-        return replace(read_config(file), run_dir=None)
+        return replace(read_config(run_dir / SETTINGS), run_dir=None)
 
 
 def read_config(file: Path) -> RunConfig:

@@ -1,4 +1,5 @@
-"""The folders of configuration files: the user's before ours. Never imports Hydra.
+"""Where the user's own is looked for: folders of configuration files, which come before ours,
+plug-ins, and modules that register components, wherever `imports` is written. Never imports Hydra.
 
 ./conf is read only where somebody names it.
 
@@ -7,16 +8,18 @@ tomllib is imported by the one function that reads ./pyproject.toml.
 
 from __future__ import annotations
 
+import importlib
 import importlib.resources
 import os
 import sys
-from collections.abc import Sequence
+import sysconfig
+from collections.abc import Iterable, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from border_cli.errors import ConfigError, place_of
-from border_cli.system.foreign import run_of
+from border_cli.system.foreign import refuse_standard, run_of
 
 OURS = "border_cli.conf"
 ENVIRONMENT_VARIABLE = "BORDER_CONFIG_PATH"
@@ -90,3 +93,63 @@ def opened(url: str) -> Traversable:
     """The folder behind one of Hydra's URLs."""
     scheme, _, place = url.partition("://")
     return importlib.resources.files(place) if scheme == "pkg" else Path(place)
+
+
+def names_in(value: object) -> list[str]:
+    """The modules that a value of `imports` names: none, one, or a list."""
+    if value is None:
+        return []
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        return [str(value)]
+    return [str(each) for each in value]
+
+
+def import_modules(names: Sequence[str]) -> None:
+    """Imports each; a module that is missing or fails refuses the settings that name it."""
+    for name in names:
+        refuse_standard(name, "imports")
+        try:
+            importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name is not None and (name + ".").startswith(error.name + "."):
+                raise ConfigError(
+                    f"imports: there is no module {name!r} in {Path.cwd()} or among the "
+                    f"installed packages{_where_not()}"
+                ) from error
+            raise ConfigError(
+                f"imports: {name!r} needs {error.name!r}: {place_of(error)}"
+            ) from error
+        except ConfigError:
+            raise
+        except Exception as error:
+            raise ConfigError(f"imports: {name!r} failed: {place_of(error)}") from error
+
+
+def _where_not() -> str:
+    run_dir = run_of(Path.cwd())
+    return f"; nothing is imported from {run_dir}, which is a run directory" if run_dir else ""
+
+
+def add_to_path(folders: Sequence[str]) -> None:
+    """Puts folders at the end of sys.path."""
+    sys.path.extend(folder for folder in folders if folder not in sys.path)
+
+
+def add_current_directory(*, trust: bool) -> None:
+    """Puts the current directory at the end of sys.path, since console scripts do not search it: a
+    module of the same name there is another one. With `trust` also one that belongs to a run."""
+    if trust or run_of(Path.cwd()) is None:
+        add_to_path([str(Path.cwd())])
+
+
+def homes(modules: Iterable[str]) -> list[str]:
+    """The folders of those modules that are imported by now and are no installed packages, for a
+    later process."""
+    tops = {module: sys.modules.get(module.partition(".")[0]) for module in modules}
+    places = [
+        next(iter(getattr(top, "__path__", [])), getattr(top, "__file__", None))
+        for top in tops.values()
+    ]
+    found = dict.fromkeys(str(Path(each).absolute().parent) for each in places if each)
+    installed = sysconfig.get_paths().values()
+    return [each for each in found if each not in installed]

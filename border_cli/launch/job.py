@@ -17,7 +17,6 @@ from pathlib import Path
 from rich.console import Console
 
 from border_cli.config.job import Job
-from border_cli.config.resuming import FINISHED, Finished
 from border_cli.core.output import FILE_ONLY
 from border_cli.core.stop import StopFlag
 from border_cli.errors import (
@@ -30,6 +29,7 @@ from border_cli.errors import (
 )
 from border_cli.launch.closing import print_closing, print_tables, result_line
 from border_cli.launch.header import print_header
+from border_cli.launch.jobs import FINISHED, Finished
 from border_cli.launch.monitor import leave, watching
 from border_cli.launch.run import RunOptions, run_job
 from border_cli.launch.signals import stopping_on_signals

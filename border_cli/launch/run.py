@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from border_cli.config.job import Job
-from border_cli.config.resuming import Attempt, Finished, attempt
 from border_cli.core.interfaces import (
     ActorStats,
     Agent,
@@ -55,6 +54,7 @@ from border_cli.launch.build import (
     run_info,
 )
 from border_cli.launch.effective import EffectiveSettings, effective_settings
+from border_cli.launch.jobs import Attempt, Finished, attempt
 from border_cli.launch.signals import interrupt
 from border_cli.launch.summary import Result, run_summary
 from border_cli.nn.saving import load_state

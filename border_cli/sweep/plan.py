@@ -9,10 +9,9 @@ from typing import NamedTuple
 
 from border_cli.config.compose import Composer
 from border_cli.config.job import Job
-from border_cli.config.resuming import Finished
 from border_cli.config.sweep import SweepTerms
 from border_cli.errors import ConfigError, reason_of
-from border_cli.launch.jobs import check_jobs, look
+from border_cli.launch.jobs import Finished, check_jobs, look
 from border_cli.run.layout import refuse_foreign
 from border_cli.settings.run import RunConfig
 from border_cli.sweep.names import Places, in_common

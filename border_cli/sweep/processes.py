@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from border_cli.config.job import Job
-from border_cli.config.resuming import Finished
 from border_cli.core.stop import SaveFlag, StopFlag
 from border_cli.errors import BorderError, Interrupted
+from border_cli.launch.jobs import Finished
 from border_cli.launch.signals import SAVE, stopping_on_signals
 from border_cli.run.status import KILLED, RunInUse, end_from_outside, record_not_begun
 from border_cli.run.sweep_folder import DONE, read_stop

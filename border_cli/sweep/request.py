@@ -14,10 +14,10 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from border_cli.config.imports import add_to_path, import_modules
 from border_cli.config.job import Job, Source
-from border_cli.config.saved import read_config, resolved_yaml
-from border_cli.config.search_path import user_folders
+from border_cli.config.resolved import resolved_yaml
+from border_cli.config.saved import read_config
+from border_cli.config.search_path import add_to_path, import_modules, user_folders
 from border_cli.registry import register_builtin
 from border_cli.settings.run import AUTO
 from border_cli.system.files import SETTINGS

@@ -9,7 +9,7 @@ import pytest
 
 from border_cli.cli.train import main
 from border_cli.config.job import Job
-from border_cli.config.resuming import Found, attempt
+from border_cli.launch.jobs import Found, attempt
 from border_cli.settings.run import RunConfig
 
 Capture = pytest.CaptureFixture[str]

@@ -20,10 +20,11 @@ from border_cli.cli.train import main
 from border_cli.config.compose import compose
 from border_cli.config.interpolation import job_folder
 from border_cli.config.job import Job
-from border_cli.config.resuming import Found, finished
-from border_cli.config.saved import load_resolved, resolved_yaml, write_resolved
+from border_cli.config.resolved import resolved_yaml, write_resolved
+from border_cli.config.saved import load_resolved
 from border_cli.launch import closing
 from border_cli.launch.job import Outcome, train_job
+from border_cli.launch.jobs import Found, finished
 from border_cli.recorder.read import read_metrics
 from border_cli.run.status import RunLock
 from border_cli.system.files import write_json

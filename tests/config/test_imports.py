@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from border_cli.config.compose import Composer, compose
-from border_cli.config.saved import load_resolved, resolved_yaml, write_resolved
+from border_cli.config.resolved import resolved_yaml, write_resolved
+from border_cli.config.saved import load_resolved
 from border_cli.errors import ConfigError
 
 Write = Callable[[str, str], Path]

@@ -12,14 +12,9 @@ from border_cli.agent.config import DqnConfig
 from border_cli.config.compose import compose, resuming_composer
 from border_cli.config.job import Job
 from border_cli.config.overrides import run_to_resume
+from border_cli.config.resolved import BEFORE, begin_attempt, resolved_yaml, write_resolved
 from border_cli.config.resuming import changes, refuse_beside_resume
-from border_cli.config.saved import (
-    BEFORE,
-    begin_attempt,
-    load_resolved,
-    resolved_yaml,
-    write_resolved,
-)
+from border_cli.config.saved import load_resolved
 from border_cli.errors import ConfigError
 from border_cli.system.files import SETTINGS
 

@@ -14,12 +14,8 @@ import pytest
 from sampling import sampled
 
 from border_cli.config.compose import Composer, compose, resuming_composer
-from border_cli.config.saved import (
-    load_resolved,
-    read_saved,
-    resolved_yaml,
-    write_resolved,
-)
+from border_cli.config.resolved import resolved_yaml, write_resolved
+from border_cli.config.saved import load_resolved, read_saved
 from border_cli.env.config import GymConfig
 from border_cli.errors import ConfigError
 from border_cli.replay_buffer.config import PrioritizedConfig
