@@ -19,7 +19,7 @@ from border_cli.actor_manager.weights import forms_of
 from border_cli.agent.learner_config import LearnerConfig
 from border_cli.agent.saved_state import MATMUL
 from border_cli.agent.torch_agent import TorchAgent
-from border_cli.config.saved import resolved_yaml
+from border_cli.config.resolved import resolved_yaml
 from border_cli.core.interfaces import (
     ActorManager,
     Agent,
