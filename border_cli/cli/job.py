@@ -56,22 +56,10 @@ def answer(arguments: Arguments, typed: list[str], run_job: RunJob | None) -> No
             show_answer(arguments.for_hydra(overrides), overrides, composer)
         else:
             command = ("border-train", *typed)
-            _run(composer, overrides, command, run_job, multirun=arguments.multirun)
-
-
-def _run(
-    composer: Composer,
-    overrides: list[str],
-    command: tuple[str, ...],
-    run_job: RunJob | None,
-    *,
-    multirun: bool,
-) -> None:
-    """Runs all jobs of a command and leaves with its status; or shows them, for `dry_run=true`."""
-    if multirun:
-        _run_several(composer, overrides, command, run_job)
-    else:
-        _run_one(composer, replace(composer.job(overrides), command=command), run_job)
+            if arguments.multirun:
+                _run_several(composer, overrides, command, run_job)
+            else:
+                _run_one(composer, replace(composer.job(overrides), command=command), run_job)
 
 
 def _run_one(composer: Composer, job: Job, run_job: RunJob | None) -> None:

@@ -118,7 +118,7 @@ def _from_another(
     with opened_run(run_dir, trust=trust):
         folders = user_folders(config_dirs)
         saved = settings_from(run_dir, overrides, folders)
-        yield Composer(folders, saved=saved, origin=run_dir, trust=trust), overrides
+        yield Composer(folders, saved=saved, trust=trust), overrides
 
 
 @contextmanager
@@ -138,6 +138,10 @@ def _resuming(
 def _anew(
     overrides: list[str], config_dirs: Sequence[str], config_name: str, *, trust: bool
 ) -> Iterator[Begun]:
+    if trust and not any(each.key_or_group == "resume" for each in parsed(overrides)):
+        raise ConfigError(
+            "trust=true applies to the modules of a resumed run or of --from RUN_DIR: type one"
+        )
     folders = user_folders(config_dirs)
     hydra, saved = _saved_among(folders), None
     modules: AbstractContextManager[None] = nullcontext()
@@ -189,7 +193,6 @@ class Composer:
         *,
         imports: Sequence[str] = (),
         run_dir: Path | None = None,
-        origin: Path | None = None,
         trust: bool = False,
         saved: Saved | None = None,
     ) -> None:
@@ -197,7 +200,6 @@ class Composer:
         self._imports = list(imports)  # of every job
         self.config_name = config_name if saved is None else SETTINGS.stem
         self.run_dir = run_dir  # whose saved settings these are: the run that is resumed
-        self.origin = origin  # whose saved settings a new run begins with
         self.trust = trust  # whether `trust=true` was typed
         self._saved = saved  # in the place of the primary configuration's file
         register_builtin()
@@ -228,13 +230,7 @@ class Composer:
             made = compose_files(files, self.config_name, typed, imports, RunMode.RUN)
             if number is None and made.config.hydra.mode == RunMode.MULTIRUN:
                 raise ConfigError("hydra.mode must be RUN: -m runs several jobs")
-            job = made.job(number, root, trust=self.trust)
-        if self.trust and job.config.resume is None and self.origin is None:
-            raise ConfigError(
-                "trust=true applies to the modules of a resumed run or of --from RUN_DIR, but "
-                "resume is null"
-            )
-        return job
+            return made.job(number, root, trust=self.trust)
 
     def composition(self, overrides: Sequence[str], mode: RunMode = RunMode.RUN) -> Composition:
         """Merged settings that are not checked; of a sweep, its own: what is swept is left out."""

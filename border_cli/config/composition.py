@@ -4,7 +4,7 @@ added, and Hydra merges them; what comes out is checked and becomes a Job."""
 from __future__ import annotations
 
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -37,8 +37,7 @@ class Composition:
 
     def shared(self) -> Composition:
         """This composition for many jobs: to unpickle one is faster than a deep copy."""
-        sources = _sources(self.parts, self.config.hydra.runtime.choices)
-        return replace(self, pickled=pickle.dumps(self.config), sources=sources)
+        return replace(self, pickled=pickle.dumps(self.config), sources=_sources(self.parts))
 
     def with_values(self, overrides: Sequence[Override], values: Sequence[Override]) -> Composition:
         """A copy for a job with these overrides, of which only the values are not merged yet."""
@@ -74,7 +73,7 @@ class Composition:
             config=made,
             overrides=tuple(as_typed(hydra.overrides.task)),
             number=number,
-            sources=self.sources or _sources(self.parts, hydra.runtime.choices),
+            sources=self.sources or _sources(self.parts),
             record=record,
             import_paths=tuple(homes(modules_of(made))),
             trust=trust,
@@ -140,23 +139,16 @@ def _record(config: DictConfig) -> dict[str, str]:
     return {"config.yaml": yaml_text(settings), "overrides.yaml": yaml_text(typed)}
 
 
-def _sources(parts: Sequence[Part], choices: Mapping[str, object]) -> tuple[Source, ...]:
+def _sources(parts: Sequence[Part]) -> tuple[Source, ...]:
     """One entry per chosen file, in the order of merging; the primary configuration first.
 
-    `choices` are Hydra's, which has none of a group that chooses several (`recorder`), and none of
-    a file that another one inherits from. Every file of `tuned` counts.
+    Of files that build on each other the last one was chosen. Every file of `tuned` counts.
     """
-    found = []
+    found: dict[tuple[str, str], Source] = {}
     for part in parts:
         group, _, name = part.path.rpartition("/")
-        ours = part.file and not group.startswith("hydra/")
-        chosen = choices.get(group, name) == name or group == TUNED
-        if ours and chosen and (group or _primary(part, parts)):
-            found.append(Source(group or "config", name, str(part.file)))
-    return tuple(sorted(dict.fromkeys(found), key=lambda source: source.group != "config"))
-
-
-def _primary(part: Part, parts: Sequence[Part]) -> bool:
-    """The last file outside the groups; those before it are what it builds on."""
-    outside = [each for each in parts if "/" not in each.path and each.file]
-    return part is outside[-1]
+        if part.file and not group.startswith("hydra/"):
+            place = (group, name if group == TUNED else part.package)
+            found.pop(place, None)
+            found[place] = Source(group or "config", name, str(part.file))
+    return tuple(sorted(found.values(), key=lambda source: source.group != "config"))

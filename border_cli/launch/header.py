@@ -20,12 +20,11 @@ from border_cli.core.spaces import DictSpace, EnvSpec, Space
 from border_cli.evaluator.config import LOCAL, EpisodesConfig
 from border_cli.launch.build import encoders_of, matmul_of_agent, normalizing_wrappers
 from border_cli.launch.effective import EffectiveSettings
-from border_cli.launch.needs import row_nbytes
 from border_cli.launch.run import Run, restored_line
 from border_cli.recorder import terminal
 from border_cli.registry import TRAINERS
-from border_cli.system.machine import available_cores, free_memory
-from border_cli.words import counted, size
+from border_cli.system.machine import available_cores
+from border_cli.words import counted
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +64,7 @@ def header_lines(
         ("actors", actors_line(effective)),
         ("device", f"{agent.device_name}, {threads}, {cores}"),
         *matmul_of_agent(effective, agent),
-        *_data_lines(effective, spec),
+        *_data_lines(effective),
         ("evaluation", f"{evaluator.describe()}{_where(effective, spec)}"),
         ("run directory", str(job.folder)),
     ]
@@ -126,20 +125,15 @@ def actors_line(effective: EffectiveSettings) -> str:
     return f"{text}, n_buffer {effective.actors.n_buffer}; not bit-reproducible"
 
 
-def _data_lines(effective: EffectiveSettings, spec: EnvSpec) -> list[tuple[str, str]]:
-    """The data set, if there is one, and a replay buffer that takes much of what memory is free."""
-    lines = []
-    if effective.dataset is not None:
-        from border_cli.dataset.store import counts_of
+def _data_lines(effective: EffectiveSettings) -> list[tuple[str, str]]:
+    """The data set, if there is one."""
+    if effective.dataset is None:
+        return []
+    from border_cli.dataset.store import counts_of
 
-        episodes, steps = counts_of(effective.dataset)
-        told = f"{counted(episodes, 'episode')}, {counted(steps, 'step')}"
-        lines.append(("data set", f"{effective.dataset}, {told}"))
-    capacity = effective.config.replay_buffer.capacity if effective.has_actors else 0
-    nbytes, free = capacity * row_nbytes(effective, spec), free_memory()
-    if nbytes > free / 2:
-        lines.append(("memory", f"replay buffer at most {size(nbytes)} of {size(free)}"))
-    return lines
+    episodes, steps = counts_of(effective.dataset)
+    told = f"{counted(episodes, 'episode')}, {counted(steps, 'step')}"
+    return [("data set", f"{effective.dataset}, {told}")]
 
 
 def _where(effective: EffectiveSettings, spec: EnvSpec) -> str:

@@ -211,7 +211,7 @@ def test_trust_is_no_setting(folder: Path, ran: Path, capsys: Capture) -> None:
     (folder / "conf" / "mine.yaml").write_text("defaults: [config, _self_]\ntrust: true\n")
     for argv, said in (
         (["trust=true", "--cfg", "job"], "trust=true applies to the modules of a resumed run"),
-        (["trust=true", "run_dir=x", "env=cartpole"], "but resume is null"),
+        (["trust=true", "run_dir=x", "env=cartpole"], "or of --from RUN_DIR: type one"),
         (
             ["-cd", "conf", "-cn", "mine"],
             "unknown setting 'trust'",
