@@ -115,9 +115,7 @@ def _score(
     )
 
     with (
-        stopping_on_signals(
-            control.stop, None if control.in_worker else lambda _: None, options.save
-        ),
+        stopping_on_signals(control.stop, options.save, leaves=not control.in_worker),
         watching(job.folder, job.config.trainer.stall_timeout_s),
     ):
         ended = run_job(job, options)

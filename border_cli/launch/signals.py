@@ -86,10 +86,8 @@ def early_signals() -> Iterator[EarlySignals]:
 
 
 @contextmanager
-def stopping_on_signals(
-    stop: StopFlag, on_second: Callable[[int], None] | None, save: SaveFlag
-) -> Iterator[None]:
-    """Within the block a first signal sets `stop`; a second calls `on_second` and leaves. None: it
+def stopping_on_signals(stop: StopFlag, save: SaveFlag, *, leaves: bool = True) -> Iterator[None]:
+    """Within the block a first signal sets `stop`, and a second one leaves; with `leaves` false it
     changes nothing, because the process belongs to a command that decides.
 
     The handlers are installed whatever was inherited: a command that a script starts with `&`
@@ -100,13 +98,13 @@ def stopping_on_signals(
 
     def on_first(signum: int) -> None:
         stop.request(Interrupted(_counted(signum)))
-        _announce(f"{signal.Signals(signum).name}: saving{'' if on_second is None else AGAIN}")
+        _announce(f"{signal.Signals(signum).name}: saving{AGAIN if leaves else ''}")
 
     def ask(signum: int, frame: FrameType | None) -> None:  # noqa: ARG001 - Python's signature
         save.request()
         _announce("SIGUSR1: saving a checkpoint; the run continues", NOTICE_S)
 
-    with _handling(STOPPING, _twice(on_first, on_second)), _handling([SAVE], ask):
+    with _handling(STOPPING, _twice(on_first, leaves=leaves)), _handling([SAVE], ask):
         yield
 
 
@@ -123,7 +121,7 @@ def stopping_a_sweep(on_first: Callable[[str], None]) -> Iterator[StopFlag]:
         _announce(f"{name}: saving all running jobs{AGAIN}")
         on_first(f"stopped by {name}")
 
-    with _handling(STOPPING, _twice(ask, lambda _: None)):
+    with _handling(STOPPING, _twice(ask)):
         yield stop
 
 
@@ -165,22 +163,19 @@ def interrupt(thread_id: int | None) -> None:
         log.critical("a thread hangs and cannot be interrupted")
 
 
-def _twice(on_first: Callable[[int], object], on_second: Callable[[int], object] | None) -> Handler:
-    """Calls `on_first` with the first signal; of a second one `on_second`, unless it is None, and
-    leaves."""
+def _twice(on_first: Callable[[int], object], *, leaves: bool = True) -> Handler:
+    """Calls `on_first` with the first signal; a second one leaves, where `leaves` says so."""
     received: list[int] = []
 
     def handle(signum: int, frame: FrameType | None) -> None:  # noqa: ARG001 - Python's signature
         received.append(signum)
         if len(received) == 1:
             on_first(signum)
-        elif on_second is not None:
-            counted = _counted(signum)
-            on_second(counted)
+        elif leaves:
             if os.isatty(1):
                 _say(SHOW_CURSOR, 1)
             _say("\nquit immediately; the last checkpoint is intact\n")
-            leave(128 + counted)
+            leave(128 + _counted(signum))
 
     return handle
 

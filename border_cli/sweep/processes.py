@@ -122,7 +122,7 @@ class InProcesses:
         try:
             with (
                 # After a second one the processes end with this one, with their last checkpoints.
-                stopping_on_signals(self._stop, lambda _: None, self._save),
+                stopping_on_signals(self._stop, self._save),
                 self._panel,
             ):
                 self._run_all(deque(jobs))

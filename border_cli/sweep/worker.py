@@ -54,7 +54,7 @@ def run_in_a_child(folder: str, pipe: Pipe) -> None:
     _print_into(Path(folder))
     control = JobControl(in_worker=True)
     # Signals that come before the run listens to them count, too.
-    with monitored("border-train"), stopping_on_signals(control.stop, None, SaveFlag()):
+    with monitored("border-train"), stopping_on_signals(control.stop, SaveFlag(), leaves=False):
         set_up_threads()
         request = read_request(Path(folder))
         share_cores(request.at_once, request.cores)

@@ -155,7 +155,7 @@ def test_the_first_signal_is_the_reason_and_handlers_come_back() -> None:
     all_of_them = [*KINDS, signal.SIGUSR1]
     before = [signal.getsignal(each) for each in all_of_them]
     stop, save = StopFlag(), SaveFlag()
-    with stopping_on_signals(stop, lambda _: None, save):
+    with stopping_on_signals(stop, save):
         signal.raise_signal(signal.SIGUSR1)
         assert save.requested
         assert not stop.requested
