@@ -17,7 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError  # type: ignore[import-untyped]
 
-from border_cli.config.interpolation import plain
+from border_cli.config.resolved import plain
 from border_cli.config.schemas import run_schema, schema_of
 from border_cli.config.sources import Files, Part
 from border_cli.errors import ConfigError

@@ -1,7 +1,8 @@
 """From overrides and files to checked jobs: where settings begin, what they are made of, and the
 jobs of a sweep. Hydra's global state is as before afterwards.
 
-What reads other runs is imported by those functions alone that `--from` and `resume` call.
+What reads other runs is imported by those functions alone that `--from` and `resume` call, and
+what sweeps have by theirs.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from border_cli.config.composition import (
     as_typed,
     compose_files,
     import_named,
+    register_resolvers,
 )
-from border_cli.config.interpolation import OWN_NAME, register_resolvers
 from border_cli.config.job import Job
 from border_cli.config.overrides import (
     is_sweep,
@@ -37,14 +38,6 @@ from border_cli.config.overrides import (
 )
 from border_cli.config.search_path import add_current_directory, plugins_here, user_folders
 from border_cli.config.sources import Files, opened
-from border_cli.config.sweep import (
-    BASIC_SWEEPER,
-    LAUNCHER,
-    SweepTerms,
-    failed_value,
-    grid,
-    is_plain,
-)
 from border_cli.errors import ConfigError
 from border_cli.registry import register_builtin
 from border_cli.settings.run import RunConfig
@@ -52,6 +45,7 @@ from border_cli.system.files import SETTINGS
 
 if TYPE_CHECKING:
     from border_cli.config.saved import Saved
+    from border_cli.config.sweep import SweepTerms
 
 setup_globals()
 register_resolvers()
@@ -264,6 +258,8 @@ class Composer:
 
         `default_launcher` is taken where no file and no override chooses one.
         """
+        from border_cli.config.sweep import LAUNCHER
+
         typed = normalized(overrides)
         refuse_swept(typed)
         with self.opened() as files:
@@ -313,6 +309,8 @@ class Composer:
         root: Path,
         shared: dict[tuple[str, ...], Composition | None],
     ) -> Job:
+        from border_cli.config.sweep import is_plain
+
         typed = parsed(normalized(overrides))
         values = [each for each in typed if is_plain(each, files)]
         rest = tuple(str(each.input_line) for each in typed if each not in values)
@@ -329,6 +327,15 @@ class Composer:
 
 
 def _terms(made: Composition, files: Files) -> SweepTerms:
+    from border_cli.config.sweep import (
+        BASIC_SWEEPER,
+        LAUNCHER,
+        NUMBER,
+        SweepTerms,
+        failed_value,
+        grid,
+    )
+
     hydra = made.config.hydra
     task, jobs = as_typed(hydra.overrides.task), None
     if hydra.sweeper.get("_target_") == BASIC_SWEEPER:
@@ -345,5 +352,5 @@ def _terms(made: Composition, files: Files) -> SweepTerms:
         root=Path(hydra.sweep.dir).absolute(),
         failed_value=failed_value(hydra.sweeper),
         config=made.config,
-        own_names=str(hydra.sweep._get_node("subdir")._value()).startswith(OWN_NAME),
+        own_names=hydra.sweep._get_node("subdir")._value() == NUMBER,
     )

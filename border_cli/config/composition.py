@@ -4,12 +4,14 @@ added, and Hydra merges them; what comes out is checked and becomes a Job."""
 from __future__ import annotations
 
 import pickle
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import omegaconf
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.types import Override
 from hydra.types import RunMode
@@ -23,6 +25,8 @@ from border_cli.config.search_path import homes, import_modules, names_in
 from border_cli.config.sources import TUNED, Files, Part
 from border_cli.config.tuned import add_tuned, drop_weaker_limits
 from border_cli.system.files import full_path
+
+ANY_ENV = "gym"  # the choice that takes any env.id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +129,35 @@ def import_named(
         import_modules(found)
         files.forget_parts()
     return found
+
+
+def either(first: str | None, second: str) -> str:
+    """`first` unless it is null; `~` is the home folder."""
+    return str(Path(first).expanduser()) if first else second
+
+
+def run_name(*, _root_: DictConfig) -> str:
+    """`dqn_cartpole`, after the options of agent and env; with env=gym the id as a file name.
+
+    `ALE/Pong-v5` becomes `ALE-Pong-v5`, and `my_envs:Corridor-v0` `my_envs-Corridor-v0`.
+    """
+    agent, env, env_id = (
+        str(OmegaConf.select(_root_, key, throw_on_missing=False) or "")
+        for key in ("agent.option", "env.option", "env.id")
+    )
+    named = re.sub(r"[^\w.+-]+", "-", env_id).strip(".-") if env == ANY_ENV else ""
+    return f"{agent}_{named or env}"
+
+
+def register_resolvers() -> None:
+    """Makes `${border.…}`, by which conf/hydra_settings.yaml says where a run is written, known to
+    OmegaConf; repeating it changes nothing."""
+    named = {"or": either, "name": run_name}
+    # OmegaConf 2.4 has another name for it, which means something else before.
+    new = omegaconf.__version__ >= "2.4"
+    register: Any = OmegaConf.register_resolver if new else OmegaConf.register_new_resolver
+    for name, resolver in named.items():
+        register(f"border.{name}", resolver, replace=True)
 
 
 def as_typed(overrides: Any) -> list[str]:

@@ -14,7 +14,7 @@ from typing import Any
 from hydra.core.override_parser.types import Glob, Override
 from omegaconf import OmegaConf
 
-from border_cli.config.interpolation import ANY_ENV, run_name
+from border_cli.config.composition import ANY_ENV, run_name
 from border_cli.config.overrides import parsed, run_to_resume
 from border_cli.config.saved import Saved, place, saved_options, saved_settings
 from border_cli.config.sources import Files, absolute, opened

@@ -5,14 +5,15 @@ by themselves. `${` in a value is written escaped.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
 import yaml  # type: ignore[import-untyped]
 
-from border_cli.config.interpolation import plain
 from border_cli.registry import GROUPS
 from border_cli.settings.run import RecorderConfig, RunConfig, modules_of_env
 from border_cli.system.files import SETTINGS, write_text
@@ -20,6 +21,7 @@ from border_cli.system.files import SETTINGS, write_text
 HEADER = "# All settings of one run. `border-train -cd FOLDER -cn NAME` runs this file again.\n"
 BEFORE = "resolved-before.yaml"
 ALWAYS_LISTED = ("/schema/run@_here_", "/hydra_settings", "_self_")  # in every defaults list
+_OPENING = re.compile(r"(\\*)\$\{")
 
 
 class _Dumper(getattr(yaml, "CDumper", yaml.Dumper)):  # type: ignore[misc]
@@ -37,6 +39,22 @@ def _represented(dumper: Any, text: str) -> Any:
 
 
 _Dumper.add_representer(str, _represented)
+
+
+def plain(value: Any) -> Any:
+    """Settings as OmegaConf and YAML are given them: mappings, lists and values, in which `${` is
+    escaped and a scalar of numpy's is Python's own."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
+    if isinstance(value, dict):
+        return {key: plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    if isinstance(value, Enum):
+        return value.name
+    if isinstance(value, str):
+        return _OPENING.sub(lambda found: 2 * found[1] + r"\${", value)
+    return value.item() if getattr(value, "shape", None) == () else value
 
 
 def yaml_text(content: object) -> str:

@@ -17,6 +17,7 @@ from border_cli.config.tuned import LIMITS
 from border_cli.errors import ConfigError
 
 LAUNCHER = "hydra/launcher"
+NUMBER = "${hydra:job.num}"  # the sub-folder of a job, unless a user chose another
 BASIC_SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"  # its name in settings
 
 

@@ -6,6 +6,8 @@ sweep there, so that the same command, or one with more values, finds its jobs a
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -14,10 +16,11 @@ from pathlib import Path
 
 from hydra.core.override_parser.types import Override
 
-from border_cli.config.interpolation import job_folder
 from border_cli.config.overrides import ONE_PER_COMMAND, parsed
 from border_cli.config.resuming import may_change
 from border_cli.run.sweep_folder import SweepJob, SweepPlan, read_sweep, swept_keys
+
+MAX_FOLDER_NAME = 120  # characters; file systems allow 255 bytes
 
 
 @lru_cache(maxsize=4096)
@@ -76,8 +79,17 @@ class Places:
     def folder_of(self, overrides: Sequence[str]) -> Path:
         """The folder of a job."""
         identity = self._identity(overrides)
-        name = self._known.get(identity) or job_folder(".", 0, ",".join(sorted(identity)))
+        name = self._known.get(identity) or _named(",".join(sorted(identity)))
         return self._root / name
+
+
+def _named(overrides: str) -> str:
+    """`agent=dqn,seed=0` becomes `agent-dqn__seed-0`; a digest keeps apart what becomes equal."""
+    plain = overrides.replace("=", "-").replace(",", "__")
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", plain)[:MAX_FOLDER_NAME].strip(".-") or "defaults"
+    if not overrides or (name == plain and "__" not in overrides):
+        return name
+    return f"{name}-{hashlib.sha256(overrides.encode()).hexdigest()[:8]}"
 
 
 def label(overrides: Sequence[str], common: Sequence[str]) -> str:

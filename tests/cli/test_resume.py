@@ -18,7 +18,6 @@ from sampling import sampled
 
 from border_cli.cli.train import main
 from border_cli.config.compose import compose
-from border_cli.config.interpolation import job_folder
 from border_cli.config.job import Job
 from border_cli.config.resolved import resolved_yaml, write_resolved
 from border_cli.config.saved import load_resolved
@@ -39,7 +38,7 @@ TYPED = (
     *("trainer.max_opt_steps=100", "trainer.eval_interval=50", "trainer.save_interval=50"),
     *("trainer.record_interval=50", "evaluator.num_episodes=2", "agent.hidden=[8]"),
 )
-JOB_1 = job_folder("s", 1, "seed=1")
+JOB_1 = "seed-1"
 ENDLESS = (  # but for its signal
     *("imports=[unruly]", "trainer.max_opt_steps=1000000", "trainer.warmup_period=20"),
     *("agent.hidden=[4]", "agent.batch_size=4", "evaluator.num_episodes=1"),

@@ -14,6 +14,7 @@ from hydra.version import VersionBase
 
 from border_cli.agent.config import DqnConfig
 from border_cli.config.compose import Composer, compose
+from border_cli.config.composition import either
 from border_cli.env.config import GymConfig
 from border_cli.settings.run import Device
 
@@ -77,3 +78,9 @@ def test_a_configuration_of_the_user_may_be_the_first(folder: Path, write: Write
     write("my_run.yaml", "defaults: [config, override agent: mine, _self_]\nseed: 5\n")
     config = compose("env=cartpole", config_dir=str(folder), config_name="my_run")
     assert (config.seed, config.agent.gamma, config.name) == (5, 0.5, "mine_cartpole")
+
+
+def test_a_given_folder_replaces_the_usual_one() -> None:
+    assert either(None, "outputs/x") == "outputs/x"
+    assert either("mine", "outputs/x") == "mine"
+    assert either("~/mine", "x") == str(Path.home() / "mine")

@@ -10,7 +10,14 @@ import pytest
 from border_cli.config.compose import Composer
 from border_cli.errors import ConfigError
 from border_cli.run.sweep_folder import SweepPlan, read_sweep, write_sweep
-from border_cli.sweep.names import Places, in_common, key_and_value, sweep_job, sweep_plan
+from border_cli.sweep.names import (
+    MAX_FOLDER_NAME,
+    Places,
+    in_common,
+    key_and_value,
+    sweep_job,
+    sweep_plan,
+)
 from border_cli.sweep.plan import planned
 
 BASE = ("env=cartpole", "run_dir=S")
@@ -122,3 +129,25 @@ def test_a_link_in_the_directory_of_a_sweep_refuses_it_whoever_names_its_jobs(
     Path("S", name).symlink_to("elsewhere")
     with pytest.raises(ConfigError, match=f"{name} is a link to"):
         planned(Composer(), [*BASE, "seed=0,1", *sweeper], ["border-train"])
+
+
+def named(*overrides: str) -> str:
+    return Places(Path("nowhere"), []).folder_of(overrides).name
+
+
+def test_jobs_are_named_by_their_overrides_in_a_folder_of_their_own() -> None:
+    assert named("seed=0", "agent=dqn") == "agent-dqn__seed-0"
+    assert named() == "defaults"
+
+
+def test_what_a_name_cannot_hold_is_told_apart_by_a_digest() -> None:
+    texts = ("agent.hidden=[1,2]", "agent.hidden=[1.2]", "x=a b", "x=a/b", "x=a__b")
+    names = set(map(named, texts))
+    assert len(names) == 5
+    assert not any(set(name) & set("[], /") for name in names)
+
+
+def test_a_long_name_is_cut_and_told_apart() -> None:
+    names = {named(f"name={'x' * 300}{end}") for end in "ab"}
+    assert len(names) == 2
+    assert max(map(len, names)) == MAX_FOLDER_NAME + 9
