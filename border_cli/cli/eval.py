@@ -58,7 +58,12 @@ Examples
   border-eval RUN_DIR seed=123 episodes=100
   border-eval RUN_DIR checkpoint=latest --json
 """
-RETURNS = {"mean": "", "std": "_std", "min": "_min", "max": "_max"}  # of `eval/return…`
+RETURNS = {
+    "mean": "eval/return",
+    "std": "eval/return_std",
+    "min": "eval/return_min",
+    "max": "eval/return_max",
+}
 SCALED = {  # where the environment or the settings know them
     "normalized_score": " normalized {normalized_score:.2f}",
     "human_normalized": " human-normalized {human_normalized:.1f}",
@@ -165,7 +170,7 @@ def _evaluate(
 def figures_of(evaluation: Evaluation) -> dict[str, float]:
     """The figures of the last line; the deviation is that of the population."""
     metrics = evaluation.metrics
-    figures = {name: metrics[f"eval/return{end}"] for name, end in RETURNS.items()}
+    figures = {name: metrics[each] for name, each in RETURNS.items()}
     figures["episodes"] = len(evaluation.returns)
     for name in (*evaluation.info, *SCALED):
         if f"eval/{name}" in metrics:
