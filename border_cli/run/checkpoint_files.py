@@ -24,6 +24,7 @@ import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
@@ -99,8 +100,8 @@ def write_state(folder: Path, state: RunState, save_state: SaveState) -> None:
     """Writes all files of a checkpoint but the manifest and the transitions."""
     save_state(state.agent, folder / "agent.pt")
     arrays: dict[str, Any] = {}
-    tree = split_arrays({**state.counters, "run": state.run}, arrays)
-    (folder / "state.json").write_text(json.dumps(tree), encoding="utf-8")
+    text = dumped({**state.counters, "run": state.run}, arrays)
+    (folder / "state.json").write_text(text, encoding="utf-8")
     buffer = io.BytesIO()  # in memory: a full disk then fails in one plain write
     np.savez(buffer, **arrays)
     (folder / "arrays.npz").write_bytes(buffer.getvalue())
@@ -128,10 +129,9 @@ def read_checkpoint(folder: Path) -> Saved:
     Raises `CheckpointError` naming the file and what is wrong.
     """
     manifest = verify(folder)
-    state = read_json(folder / "state.json")
     with np.load(folder / "arrays.npz", allow_pickle=False) as arrays:
-        run = join_arrays(state.pop("run"), arrays)
-    return Saved(folder=folder, manifest=manifest, counters=state, run=run)
+        state = read_json(folder / "state.json", partial(with_arrays, arrays))
+    return Saved(folder=folder, manifest=manifest, run=state.pop("run"), counters=state)
 
 
 class Resumable:
@@ -199,39 +199,28 @@ def _nothing(run_dir: Path, damaged: list[CheckpointError]) -> CheckpointError:
     )
 
 
-def split_arrays(tree: Any, arrays: dict[str, Any]) -> Any:
-    """The tree as JSON knows it; its arrays are added to `arrays` under names of their own.
+def dumped(tree: State, arrays: dict[str, NDArray[Any]]) -> str:
+    """The tree as JSON; its arrays are added to `arrays` under names of their own.
 
     Raises `TypeError` for what a checkpoint cannot hold.
     """
-    if isinstance(tree, np.ndarray):
-        if tree.dtype.hasobject:
-            raise TypeError("a checkpoint cannot store arrays of Python objects")
-        name = f"array_{len(arrays)}"
-        arrays[name] = tree
-        return {ARRAY: name}
-    if isinstance(tree, np.generic):
-        return tree.item()
-    if tree is None or isinstance(tree, bool | int | float | str):
-        return tree
-    if isinstance(tree, Mapping):
-        if not all(isinstance(key, str) for key in tree):
-            raise TypeError(f"a checkpoint cannot store keys that are not strings: {tree!r:.80}")
-        return {key: split_arrays(each, arrays) for key, each in tree.items()}
-    if isinstance(tree, list | tuple):
-        return [split_arrays(each, arrays) for each in tree]
-    raise TypeError(f"a checkpoint cannot store a {type(tree).__name__}: {tree!r:.80}")
+
+    def stored(value: object) -> object:
+        """Stands for a value that JSON does not know."""
+        if isinstance(value, np.generic):
+            return value.item()
+        if isinstance(value, np.ndarray) and not value.dtype.hasobject:
+            name = f"array_{len(arrays)}"
+            arrays[name] = value
+            return {ARRAY: name}
+        raise TypeError(f"a checkpoint cannot store a {type(value).__name__}: {value!r:.80}")
+
+    return json.dumps(tree, default=stored)
 
 
-def join_arrays(tree: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
-    """The tree that `split_arrays` was given."""
-    if isinstance(tree, list):
-        return [join_arrays(each, arrays) for each in tree]
-    if not isinstance(tree, dict):
-        return tree
-    if ARRAY in tree:
-        return arrays[tree[ARRAY]]
-    return {key: join_arrays(each, arrays) for key, each in tree.items()}
+def with_arrays(arrays: Mapping[str, NDArray[Any]], found: dict[str, Any]) -> Any:
+    """An object of `dumped`, or the array that it stands for."""
+    return arrays[found[ARRAY]] if ARRAY in found else found
 
 
 def write_chunks(folder: Path, rows: FrozenRows, written: Callable[[int], None]) -> list[Chunk]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -94,10 +94,12 @@ def read_manifest(folder: Path) -> Manifest:
     return Manifest(**content)
 
 
-def read_json(path: Path) -> dict[str, Any]:
+def read_json(
+    path: Path, object_hook: Callable[[dict[str, Any]], Any] | None = None
+) -> dict[str, Any]:
     """A JSON object; raises `CheckpointError` where it is damaged."""
     try:
-        content = json.loads(read_bytes(path))
+        content = json.loads(read_bytes(path), object_hook=object_hook)
     except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}") from error
     if not isinstance(content, dict):
