@@ -24,13 +24,9 @@ def root() -> Path:
 
 def known_ids() -> list[str]:
     """Every data set of this machine, sorted."""
-    found = []
-    for folder, names, _ in os.walk(root()):
-        if (Path(folder) / "data" / "metadata.json").is_file():
-            found.append(Path(folder).relative_to(root()).as_posix())
-            names.clear()
-        names[:] = [each for each in names if not each.startswith(".")]
-    return sorted(found)
+    found = (each.parents[1].relative_to(root()) for each in root().rglob("data/metadata.json"))
+    shown = (each for each in found if not any(part.startswith(".") for part in each.parts))
+    return sorted(each.as_posix() for each in shown)
 
 
 def is_known(dataset: str) -> bool:

@@ -126,9 +126,9 @@ def csv_text(plan: SweepPlan, rows: Sequence[JobRow]) -> str:
                 row.job.number,
                 *(row.job.values.get(key, "") for key in plan.swept),
                 row.status,
-                "" if row.score is None else row.score,
-                *("" if row.facts.get(name) is None else row.facts[name] for name in FACTS),
-                "" if row.seconds is None else round(row.seconds, 3),
+                row.score,  # what is None is empty
+                *(row.facts.get(name) for name in FACTS),
+                None if row.seconds is None else round(row.seconds, 3),
                 row.reason,
                 row.folder,
             ]

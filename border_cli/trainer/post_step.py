@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from border_cli.core.interfaces import ActorManager, Agent, EvaluationRunner, ReplayBuffer
 from border_cli.core.output import Checkpoints, Resumption, RunState
@@ -306,14 +306,7 @@ class PostStep:
                 **self.reporting.state_dict(),
                 "evaluating": self.evaluations.state_dict(),
                 "unfinished": self._unfinished,
-                "weights": {
-                    "opt_steps": published.opt_steps,
-                    "env_steps": published.env_steps,
-                    "warm_up": published.warm_up,
-                    "arrays": dict(published.arrays),
-                }
-                if published is not None
-                else None,
+                "weights": published and asdict(published),
                 "intake": self._intake.state_dict(),
                 "actors": self._actors.state_dict(),
                 "replay_buffer": self._replay_buffer.state_dict(),
