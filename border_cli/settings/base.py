@@ -64,13 +64,12 @@ def setting(
     """A dataclass field with its meaning, unit and range; `takes_memory` where memory grows with
     it, so that a refusal for want of memory names it. `choices` gives the allowed names where they
     are not known before modules of users are imported."""
-    bounds = Range(low=low, above=above, high=high)
-    bounded = bounds != ANY_NUMBER
-    metadata: dict[str, Any] = {"meaning": meaning, "range": bounds if bounded else None}
-    if takes_memory:
-        metadata["takes_memory"] = True
-    if choices:
-        metadata["choices"] = choices
+    metadata = {
+        "meaning": meaning,
+        "range": Range(low=low, above=above, high=high),
+        "takes_memory": takes_memory,
+        "choices": choices,
+    }
     if isinstance(default, list | dict):
         return field(default_factory=lambda: copy.deepcopy(default), metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -105,10 +104,11 @@ class Settings:
 
     def __post_init__(self) -> None:
         for each in fields(self):
-            bounds = each.metadata.get("range") or ANY_NUMBER
-            self._check(each.name, getattr(self, each.name), bounds)
-            if "choices" in each.metadata:
-                self._check_choice(each.name, getattr(self, each.name), each.metadata["choices"]())
+            value = getattr(self, each.name)
+            self._check(each.name, value, each.metadata.get("range", ANY_NUMBER))
+            choices = each.metadata.get("choices")
+            if choices is not None:
+                self._check_choice(each.name, value, choices())
 
     def _check(self, name: str, value: object, bounds: Range) -> None:
         entries: Sequence[object] = value if isinstance(value, list) else [value]
