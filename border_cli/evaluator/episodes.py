@@ -8,15 +8,12 @@ from __future__ import annotations
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from border_cli.core.interfaces import Env, EnvFactory, Evaluation, Evaluator, Film, Policy
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.stop import Heartbeat, StopFlag
-from border_cli.core.types import Array, leaves, map_array
 from border_cli.errors import BadStep, RunFailed
 from border_cli.evaluator.config import EpisodesConfig
 from border_cli.settings.run import EvaluatorConfig
@@ -82,42 +79,21 @@ def joined(config: EvaluatorConfig, spec: EnvSpec, parts: Sequence[Evaluation]) 
 
 
 class Play:
-    """One greedy episode in each of E environments, to its end or to `limit` env steps.
-
-    They may be some of the episodes of a wider evaluation, of those from `first` on: the policy
-    then acts for all of them, on rows that nobody looks at for the others, because what an
-    arithmetic library computes for a row depends on the number of rows.
-    """
+    """One greedy episode in each of E environments, to its end or to `limit` env steps."""
 
     def __init__(
-        self,
-        policy: Policy,
-        env: Env,
-        *,
-        config: EpisodesConfig,
-        spec: EnvSpec,
-        seed: int,
-        first: int = 0,
-        width: int | None = None,
+        self, policy: Policy, env: Env, *, config: EpisodesConfig, spec: EnvSpec, seed: int
     ) -> None:
         self._policy, self._env = policy, env
         self._config, self._spec = config, spec
         self._limit, _ = episode_limit(config, spec)
-        self._rows = slice(first, first + env.num_envs)
-        self._width = env.num_envs if width is None else width
         self._returns = np.zeros(env.num_envs)  # [E] float64
         self._lengths = np.zeros(env.num_envs, np.int64)  # [E]
         self._info = np.full((len(spec.info_metrics), env.num_envs), np.nan)  # [names, E]
         self._running = np.ones(env.num_envs, np.bool_)  # [E]
         self._obs = env.reset(seed)  # [E, …]
-        self._wide = None if self._width == env.num_envs else self._widened(self._obs)
-        policy.forget(range(self._width))
+        policy.forget(range(env.num_envs))
         self.steps = 0
-
-    def _widened(self, obs: Array) -> Array:
-        """These observations over and over.  [width, …]"""
-        rows = np.arange(self._width) % self._env.num_envs
-        return map_array(lambda leaf: leaf[rows], obs)
 
     @property
     def running(self) -> bool:
@@ -137,7 +113,7 @@ class Play:
 
     def step(self) -> None:
         """Acts once in each environment."""
-        step = self._env.step(self._act())
+        step = self._env.step(self._policy.act(self._obs, explore=False))
         self._returns += step.reward  # 0 where the episode is over
         self._lengths += self._running
         ended = step.terminated | step.truncated  # [E]
@@ -147,14 +123,6 @@ class Play:
         self._running &= ~ended
         self._obs = step.act_obs
         self.steps += 1
-
-    def _act(self) -> NDArray[Any]:
-        """The greedy actions.  [E] or [E, A]"""
-        if self._wide is None:
-            return self._policy.act(self._obs, explore=False)
-        for wide, own in zip(leaves(self._wide), leaves(self._obs), strict=True):
-            wide[self._rows] = own
-        return self._policy.act(self._wide, explore=False)[self._rows]
 
 
 class EpisodesEvaluator(Evaluator):

@@ -15,9 +15,12 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final, NamedTuple, Self
 
+import numpy as np
+from numpy.typing import NDArray
+
 from border_cli.core.interfaces import ActorManager, Env, Evaluation, Evaluator, Policy
 from border_cli.core.stop import StopFlag
-from border_cli.core.types import Snapshot, State
+from border_cli.core.types import Array, Snapshot, State, map_array, num_rows
 from border_cli.errors import BadStep, RunFailed
 from border_cli.evaluator.background_runner import (
     DONE,
@@ -76,6 +79,33 @@ class Played:
     policy: State = field(default_factory=dict)  # its state then
 
 
+class WidePolicy(Policy):
+    """Acts in some of the environments of an evaluation as it would act in all of them.
+
+    What an arithmetic library computes for a row depends on the number of rows, so those of the
+    other environments are filled with these observations, and nobody looks at their actions.
+    """
+
+    def __init__(self, inner: Policy, first: int, width: int) -> None:
+        """The environments are those from `first` on, of `width`."""
+        self._inner = inner
+        self._first, self._width = first, width
+
+    def act(self, obs: Array, *, explore: bool) -> NDArray[Any]:
+        count = num_rows(obs)
+        rows = (np.arange(self._width) - self._first) % count
+        wide = map_array(lambda leaf: leaf[rows], obs)
+        return self._inner.act(wide, explore=explore)[self._first : self._first + count]
+
+    def load_snapshot(self, snapshot: Snapshot) -> None:
+        self._inner.load_snapshot(snapshot)
+
+    def forget(self, envs: Sequence[int]) -> None:
+        """Of all environments: their episodes start together."""
+        del envs
+        self._inner.forget(range(self._width))
+
+
 class EpisodePlayer:
     """Plays the same episodes of each round on a node, in slices of a second; a Ray actor, or used
     directly by tests."""
@@ -98,13 +128,11 @@ class EpisodePlayer:
         if common.policy is not None:
             policy.load_state_dict(common.policy)
         self._play = Play(
-            policy,
+            WidePolicy(policy, piece.first, recipe.config.num_episodes),
             self._env(piece),
             config=recipe.config,
             spec=recipe.spec,
             seed=recipe.seed,
-            first=piece.first,
-            width=recipe.config.num_episodes,
         )
         self._policy = policy
         return self.go_on()
