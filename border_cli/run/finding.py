@@ -25,10 +25,17 @@ def is_complete(folder: Path) -> bool:
     return (folder / MANIFEST).is_file()  # it is written last
 
 
-def numbered(folder: Path) -> list[Path]:
-    """The complete checkpoints of a folder by their steps; the best models are none of them."""
-    found = [each for each in folder.glob("*") if re.fullmatch(r"[0-9]{10,}", each.name)]
-    return sorted(filter(is_complete, found), key=lambda each: int(each.name))
+def complete(folder: Path) -> dict[int, Path]:
+    """The complete checkpoints of a folder by their steps, in rising order; no best models.
+
+    One that was to replace another when the process was killed stands in the place of that.
+    """
+    found = {}
+    for each in sorted(folder.glob("*"), reverse=True):  # hidden names come last
+        named = re.fullmatch(r"\.?([0-9]{10,})(\.partial)?", each.name)
+        if named and is_complete(each):
+            found[int(named[1])] = each
+    return dict(sorted(found.items()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +60,8 @@ def _kept(folder: Path, opt_steps: int) -> Kept:
 
 
 def by_age(folder: Path) -> list[Kept]:
-    """The complete checkpoints, the oldest first, including one that was to replace another when
-    the process was killed."""
-    found = {int(each.name): each for each in numbered(folder)}
-    for new in folder.glob(".*.partial"):
-        name = new.name.split(".")[1]
-        if name.isdecimal() and is_complete(new):
-            found[int(name)] = new
-    kept = [_kept(each, opt_steps) for opt_steps, each in found.items()]
+    """The complete checkpoints, the oldest first."""
+    kept = [_kept(each, opt_steps) for opt_steps, each in complete(folder).items()]
     return sorted(kept, key=lambda each: each.age)
 
 
@@ -77,7 +78,7 @@ def resumable(run_dir: Path) -> list[Path]:
 
 def steps_saved(run_dir: Path) -> list[int]:
     """The optimisation steps of the complete checkpoints, in rising order."""
-    return [int(each.name) for each in numbered(run_dir / "checkpoints")]
+    return [*complete(run_dir / "checkpoints")]
 
 
 @reachable(CheckpointError)
