@@ -10,7 +10,7 @@ result arrives depends on the machine.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from multiprocessing.connection import wait
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ from border_cli.core.interfaces import ActorManager, Evaluation, EvaluationRunne
 from border_cli.core.stop import Heartbeat, Pulse, StopFlag
 from border_cli.core.types import Snapshot
 from border_cli.errors import RunFailed
-from border_cli.evaluator.runner import Confirmation, EvaluationParts
+from border_cli.evaluator.runner import EvaluationParts
 from border_cli.settings.run import StartMethod
 from border_cli.system.child import READY, Pipe
 from border_cli.system.child_process import ChildProcess
@@ -29,8 +29,7 @@ from border_cli.system.start import pack, start_context, unpack
 
 log = logging.getLogger(__name__)
 
-MakeEvaluator = Callable[..., Evaluator]  # takes `stop` and `heartbeat`
-
+SETTING: Final = "evaluator.background=true"
 NICE = 5  # behind the learner, as actor processes are
 MAX_INCARNATIONS = 3  # of the process over one snapshot
 ENDS_S = 2.0  # within which an idle process ends by itself
@@ -52,16 +51,11 @@ class BackgroundEvaluationRunner(EvaluationRunner, Pulse):
     @classmethod
     def of(cls, parts: EvaluationParts) -> EvaluationRunner:
         """The runner of a run."""
-        packed = packed_parts(
-            parts.make_evaluator,
-            parts.make_policy,
-            imports=parts.imports,
-            confirmation=parts.confirmation,
-        )
-        return cls(packed, stop=parts.stop, main=run)
+        made = parts.make_evaluator, parts.make_policy, parts.confirmation
+        return cls(pack(SETTING, parts.imports, made), stop=parts.stop, main=run)
 
     def __init__(self, packed: bytes, *, stop: StopFlag, main: Callable[..., None]) -> None:
-        """The process runs `main` with `packed`, which `packed_parts` makes for `run`."""
+        """The process runs `main` with what is `packed`."""
         self._packed = packed
         self._main = main
         self._stop = stop
@@ -190,20 +184,12 @@ class SharedHeartbeat(Heartbeat):
         self._shared[0] += 1
 
 
-def packed_parts(
-    make_evaluator: MakeEvaluator,
-    make_policy: Callable[[], Policy],
-    *,
-    imports: Sequence[str],
-    confirmation: Confirmation = Confirmation(),  # noqa: B008 - it cannot be changed
-) -> bytes:
-    """The evaluator and the policy of `run`, pickled."""
-    parts = make_evaluator, make_policy, confirmation
-    return pack("evaluator.background=true", imports, parts)
-
-
 def run(packed: bytes, shared: SharedArrays, pipe: Pipe) -> None:
-    """The process: evaluates snapshot after snapshot until the learner closes the pipe."""
+    """The process: evaluates snapshot after snapshot until the learner closes the pipe.
+
+    Packed are what makes the evaluator from `stop` and `heartbeat`, what makes its policy, and the
+    confirmation.
+    """
     make_evaluator, make_policy, confirmation = unpack(packed)
     heartbeat = SharedHeartbeat(shared)
     heartbeat.beat()

@@ -14,8 +14,9 @@ from evaluations import Weighed, background_runner, weighing
 from border_cli.core.interfaces import Evaluation, Evaluator, Policy
 from border_cli.core.stop import Heartbeat, StopFlag
 from border_cli.errors import Interrupted, RunFailed
-from border_cli.evaluator.background_runner import packed_parts
+from border_cli.evaluator.background_runner import SETTING
 from border_cli.evaluator.runner import Confirmation, InlineEvaluationRunner
+from border_cli.system.start import pack
 
 
 @pytest.fixture
@@ -141,7 +142,7 @@ def test_parts_that_cannot_be_sent_are_refused_with_the_setting() -> None:
     with pytest.raises(
         RunFailed, match=r"evaluator\.background=true needs parts that can be pickled"
     ):
-        packed_parts(lambda: None, lambda: None, imports=[])  # type: ignore[arg-type,return-value]
+        pack(SETTING, [], lambda: None)
 
 
 class Lucky(Evaluator):

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from border_cli.core.interfaces import Evaluation, Evaluator, Policy
 from border_cli.core.stop import Heartbeat, StopFlag
 from border_cli.core.types import Array, Snapshot
-from border_cli.evaluator.background_runner import BackgroundEvaluationRunner, packed_parts, run
+from border_cli.evaluator.background_runner import SETTING, BackgroundEvaluationRunner, run
 from border_cli.evaluator.runner import Confirmation
+from border_cli.system.start import pack
 
 
 class Weighed(Policy):
@@ -89,7 +90,7 @@ def background_runner(
 ) -> BackgroundEvaluationRunner:
     """A runner whose process obeys `words`, one per evaluation."""
     script.write_text(words)
-    parts = packed_parts(partial(Scripted, script), Weighed, imports=[], confirmation=confirmation)
+    parts = pack(SETTING, [], (partial(Scripted, script), Weighed, confirmation))
     return BackgroundEvaluationRunner(parts, stop=stop or StopFlag(), main=run)
 
 
