@@ -28,6 +28,7 @@ class Noise(StrEnum):
 class ActorCriticConfig(LearnerConfig):
     """Settings that every agent with an actor and an ensemble of critics has."""
 
+    batch_size: int = setting(256, "transitions per update", low=1)
     learning_rate: float = setting(3e-4, "learning rate of the actor", above=0)
     critic_learning_rate: float | None = setting(
         None, "learning rate of the critics; null: learning_rate", above=0
@@ -60,7 +61,6 @@ class SoftConfig(ActorCriticConfig):
 
     actions: ClassVar[tuple[str, ...]] = ("Box",)
 
-    batch_size: int = setting(256, "transitions per update", low=1)
     ent_coef: float | None = setting(
         None, "entropy coefficient, in units of reward; null: learned", low=0
     )
@@ -168,7 +168,6 @@ class Td3Config(ActorCriticConfig):
 
     actions: ClassVar[tuple[str, ...]] = ("Box",)
 
-    batch_size: int = setting(256, "transitions per update", low=1)
     policy_delay: int = setting(2, "critic updates per update of the actor and all targets", low=1)
     target_noise: float = setting(
         0.2,
@@ -218,7 +217,6 @@ class Td3BcConfig(Td3Config):
 class AwacConfig(ActorCriticConfig):
     """Advantage-weighted actor-critic."""
 
-    batch_size: int = setting(256, "transitions per update", low=1)
     inv_lambda: float = setting(
         3.0,
         "weights a transition by exp(inv_lambda * advantage): 1 / lambda in AWAC, the inverse "
