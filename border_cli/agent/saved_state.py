@@ -81,16 +81,8 @@ class SavedState:
     def load_weights(self, part: nn.Module, name: str) -> None:
         """Restores a part for a new training; an optional one that only one of the two agents
         learned stays as the settings say."""
-        if not isinstance(part, OptionalPart):
+        if not isinstance(part, OptionalPart) or (part.learned and self.content.get(name)):
             self.load(part, name)
-            return
-        with self.fitting(part.setting):
-            known = "log" in self.content.get(name, ())
-        if known and part.learned:
-            self.load(part, name)
-        elif known or part.learned:
-            its = "has a learned one" if known else "has no learned one"
-            log.info("%s starts at its configured value: %s %s", part.setting, self.title, its)
 
     @contextmanager
     def fitting(self, what: str) -> Iterator[None]:
