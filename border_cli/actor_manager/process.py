@@ -9,10 +9,8 @@ time that learning leaves, have one BLAS thread, and log through the parent.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -35,7 +33,7 @@ from border_cli.core.timing import Clock
 from border_cli.core.types import Experience, Metrics, Snapshot, State
 from border_cli.system.child_process import ChildProcess
 from border_cli.system.shared_memory import WakePipe, fence
-from border_cli.system.start import pack, start_context
+from border_cli.system.start import modules_of_recipe, pack, start_context
 
 MESSAGES_PER_RING = 4  # of `n_buffer` rows, which may wait for the learner, per actor
 KILLED_S = 5.0  # within which killed processes are gone
@@ -135,9 +133,8 @@ class ProcessActorManager(ActorManager):
     def __enter__(self) -> Self:
         try:
             self._packed = pack("actor_manager=process", self._make_actor.imports, self._make_actor)
-            self._context = start_context(
-                self.config.start_method, [__name__, *sorted(_modules(self._make_actor))]
-            )
+            modules = modules_of_recipe(self._make_actor) - {"__main__"}  # worth importing once
+            self._context = start_context(self.config.start_method, [__name__, *sorted(modules)])
             self._supervisor.start()
         except BaseException:  # no `with` block begins, so nothing else would clean up
             self.stop()
@@ -251,21 +248,3 @@ class ProcessActorManager(ActorManager):
 
     def gauges(self) -> Metrics:
         return {"async/queue_fill": self._receiver.fill}
-
-
-def _modules(make_actor: ActorFactory) -> set[str]:
-    """The modules of the parts of an actor: worth importing once for all processes."""
-    parts = (make_actor.env_factory, *_functions(make_actor.policy_factory))
-    names = {getattr(part, "__module__", type(part).__module__) for part in parts}
-    return {name for name in names if name != "__main__" and name in sys.modules}
-
-
-def _functions(recipe: object) -> Iterator[object]:
-    """The function of a recipe, and those of all recipes among its arguments."""
-    if not isinstance(recipe, partial):
-        yield recipe
-        return
-    yield recipe.func
-    for each in (*recipe.args, *recipe.keywords.values()):
-        if isinstance(each, partial):
-            yield from _functions(each)

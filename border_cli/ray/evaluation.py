@@ -44,10 +44,10 @@ from border_cli.ray.remote import (
     log_what_is_printed,
     total_cpus,
 )
-from border_cli.ray.travel import modules_of_recipe, travelling
+from border_cli.ray.travel import travelling
 from border_cli.system.child import READY, Pipe
 from border_cli.system.shared_memory import SharedArrays
-from border_cli.system.start import pack, unpack
+from border_cli.system.start import modules_of_recipe, pack, unpack
 
 SETTING: Final = "evaluator.where=ray"
 ADDRESS: Final = "evaluator.address"

@@ -46,11 +46,11 @@ from border_cli.ray.channel import (
 from border_cli.ray.config import RayConfig
 from border_cli.ray.connection import ClusterSettings, refuse_without_ray, unanswered
 from border_cli.ray.nodes import Needs
-from border_cli.ray.travel import modules_of_recipe, travelling
+from border_cli.ray.travel import travelling
 from border_cli.settings.run import AUTO, StartMethod
 from border_cli.system.child_process import ChildProcess
 from border_cli.system.shared_memory import WakePipe, fence
-from border_cli.system.start import pack, start_context, wait_for
+from border_cli.system.start import modules_of_recipe, pack, start_context, wait_for
 
 log = logging.getLogger(__name__)
 

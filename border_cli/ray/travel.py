@@ -7,11 +7,8 @@ packages. Ray packs them. A Ray that is started here needs nothing.
 
 from __future__ import annotations
 
-import io
-import pickle
 import sys
 import sysconfig
-import types
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,19 +18,6 @@ from border_cli.errors import ClusterRefused
 # What Ray leaves out of the folders that travel, besides what their `.gitignore` names.
 EXCLUDED = ("outputs", "multirun", "node_modules", "__pycache__", "venv", ".?*")
 INSTALLED = {"site-packages", "dist-packages"}
-
-
-def modules_of_recipe(parts: Any) -> set[str]:
-    """The modules whose classes and functions these parts refer to when they are pickled."""
-    found: set[str] = set()
-
-    class Finder(pickle.Pickler):
-        def persistent_id(self, each: Any) -> None:
-            if isinstance(each, type | types.FunctionType):
-                found.add(each.__module__)
-
-    Finder(io.BytesIO()).dump(parts)
-    return found
 
 
 def travelling(names: Iterable[str]) -> list[str]:

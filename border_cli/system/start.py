@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import multiprocessing
 import os
 import pickle
 import signal
 import threading
+import types
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
@@ -119,6 +121,19 @@ def pack(setting: str, imports: Sequence[str], parts: Any) -> bytes:
             f"{setting} needs parts that can be pickled, such as classes and functions at "
             f"module level: {error}"
         ) from error
+
+
+def modules_of_recipe(parts: Any) -> set[str]:
+    """The modules whose classes and functions these parts refer to when they are pickled."""
+    found: set[str] = set()
+
+    class Finder(pickle.Pickler):
+        def persistent_id(self, each: Any) -> None:
+            if isinstance(each, type | types.FunctionType):
+                found.add(each.__module__)
+
+    Finder(io.BytesIO()).dump(parts)
+    return found
 
 
 def unpack(packed: bytes) -> Any:

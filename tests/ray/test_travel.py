@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from border_cli.errors import ClusterRefused
-from border_cli.ray.travel import modules_of_recipe, travelling
+from border_cli.ray.travel import travelling
+from border_cli.system.start import modules_of_recipe
 
 
 @pytest.fixture
