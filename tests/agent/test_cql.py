@@ -116,16 +116,14 @@ def test_a_weight_without_a_gap_stays_as_it_is():
 
 @pytest.mark.parametrize(("old", "new"), [(0.5, None), (None, 0.5)])
 def test_a_weight_that_one_of_two_runs_learned_is_that_of_the_settings(
-    old: float | None, new: float | None, caplog: pytest.LogCaptureFixture
+    old: float | None, new: float | None
 ):
     before = cql(1, conservative_gap=old, conservative_weight=3.0)
     after = cql(2, conservative_gap=new, conservative_weight=2.0)
     before.update(batch(0))
-    with caplog.at_level("INFO"):
-        after.load_weights(before.state_dict())
+    after.load_weights(before.state_dict())
     assert after.conservative().item() == pytest.approx(2)
     assert torch.equal(after.critic.mlp.weights[0], before.critic.mlp.weights[0])
-    assert "agent.conservative_gap starts at its configured value" in caplog.text
     match = r"saved state does not fit agent=cql: agent\.conservative_gap: "
     with pytest.raises(CheckpointError, match=match):
         after.load_state_dict(before.state_dict())
