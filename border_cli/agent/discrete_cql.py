@@ -2,7 +2,9 @@
 
 Kumar, Zhou, Tucker and Levine 2020, "Conservative Q-learning for offline reinforcement learning",
 CQL(H), equation 4: actions in general shall be worth less than those of the data. `cql.py` has it
-for continuous actions.
+for continuous actions. The equation has half the square of the TD error, as `loss=huber` up to an
+error of 1; `loss=mse` has the whole square, so that a `conservative_weight` counts half as much
+beside it.
 """
 
 from __future__ import annotations
