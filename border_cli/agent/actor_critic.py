@@ -10,11 +10,10 @@ import torch.nn.functional as F  # noqa: N812 - as all of torch's users call it
 from numpy.typing import NDArray
 from torch import Tensor
 
-from border_cli.agent.action_space import action_bounds
+from border_cli.agent.action_space import action_outputs
 from border_cli.agent.config import ActorCriticConfig
 from border_cli.agent.torch_agent import TorchAgent, gradient_step
 from border_cli.core.spaces import DiscreteSpace, EnvSpec
-from border_cli.nn.distributions import StochasticNetwork
 from border_cli.nn.ensemble import Critics
 from border_cli.nn.network import Network, polyak_update, target_of, without_gradient
 from border_cli.nn.tensor_batch import TensorBatch
@@ -56,7 +55,7 @@ class ActorCritic(Generic[N]):
         critics_norm = config.layer_norm or config.critic_layer_norm
         self.critic = Critics(
             replace(architecture, layer_norm=critics_norm),
-            action_size(agent.spec),
+            action_outputs(agent.spec, agent.name),
             config.num_critics,
             generator,
             outputs=critic_outputs,
@@ -65,9 +64,6 @@ class ActorCritic(Generic[N]):
         ).to(agent.device)
         self.critic_target = target_of(self.critic)
         self.frozen_critic = without_gradient(self.critic)
-        self._clamp = (
-            self.actor.clamp_parameters if isinstance(self.actor, StochasticNetwork) else None
-        )
         self._tau = config.tau
         self._polyak_pair = list(self.critic_target.parameters()), list(self.critic.parameters())
         self.actor_optimizer = agent.make_optimizer(
@@ -92,22 +88,12 @@ class ActorCritic(Generic[N]):
     def update_actor(self, loss: Tensor) -> dict[str, Tensor]:
         """One gradient step of the actor, and its metrics."""
         metrics = gradient_step(self.actor_optimizer, loss, "loss_actor", "grad_norm_actor")
-        if self._clamp is not None:
-            self._clamp()
+        self.actor.clamp_parameters()
         return metrics
 
     def update_target(self) -> None:
         """Moves the target critics by `tau`."""
         polyak_update(*self._polyak_pair, self._tau)
-
-
-def action_size(spec: EnvSpec) -> int:
-    """Numbers per action as critics take it: those of a Box, or one-hot of a Discrete space."""
-    if isinstance(spec.action, DiscreteSpace):
-        return spec.action.n
-    bounds = action_bounds(spec.action)
-    assert bounds is not None, "the agent refuses other spaces first"
-    return bounds.size
 
 
 def critic_action(batch: TensorBatch, spec: EnvSpec) -> Tensor:

@@ -21,7 +21,7 @@ exploration are for small problems: docs/agents.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import abstractmethod
 from functools import partial
 from typing import ClassVar, TypeAlias
 
@@ -44,7 +44,6 @@ from border_cli.nn.value_network import ValueNetwork
 
 DIAGNOSTICS_INTERVAL = 100  # updates
 
-MakeNetwork: TypeAlias = Callable[[torch.Generator], LearnedNetwork]  # weights of the generator's
 Noises: TypeAlias = tuple[tuple[Tensor, ...], ...]  # what each forward pass has beside features
 
 
@@ -90,25 +89,18 @@ class ValueAgent(TorchAgent):
     """Owns Q, Q_target and the optimizer; learns Q by gradient steps on a TD loss.
 
     A loss comes with its derivative by the outputs; `Network.backward` carries it to the weights.
-    A subclass makes the network, and sets `td_loss` or has a `td` of its own. The learner's thread
-    calls everything.
+    A subclass makes the `network`, and sets `td_loss` or has a `td` of its own. The learner's
+    thread calls everything.
     """
 
     targets = {"target": "online"}  # noqa: RUF012 - read-only, and a ClassVar in the base
     config: ValueConfig
     td_loss: TDLoss
 
-    def __init__(
-        self,
-        config: ValueConfig,
-        *,
-        spec: EnvSpec,
-        device: str,
-        seed: int,
-        make_network: MakeNetwork,
-    ) -> None:
+    def __init__(self, config: ValueConfig, *, spec: EnvSpec, device: str, seed: int) -> None:
+        self.num_actions = num_discrete_actions(spec, self.name)
         super().__init__(config, spec=spec, device=device, seed=seed)
-        self.online = make_network(self.init_generator).to(self.device)
+        self.online = self.network().to(self.device)
         self.target = target_of(self.online)
         self._polyak_pair = list(self.target.parameters()), list(self.online.parameters())
         self.optimizer = self.make_optimizer(
@@ -117,6 +109,10 @@ class ValueAgent(TorchAgent):
         self.register_state(online=self.online, target=self.target, optimizer=self.optimizer)
         self.register_acting(network=self.online)
         self._td = self.compiled(self.td)
+
+    @abstractmethod
+    def network(self) -> LearnedNetwork:
+        """Q, with weights of the agent's generator."""
 
     def learn(self, batch: TensorBatch) -> Update:
         """Algorithm 1: a gradient step on the TD loss, then the target network."""
@@ -156,14 +152,7 @@ class Dqn(ValueAgent):
     config: DqnConfig
 
     def __init__(self, config: DqnConfig, *, spec: EnvSpec, device: str, seed: int) -> None:
-        self.num_actions = num_discrete_actions(spec, self.name)
-        super().__init__(
-            config,
-            spec=spec,
-            device=device,
-            seed=seed,
-            make_network=_network(config, spec, self.num_actions),
-        )
+        super().__init__(config, spec=spec, device=device, seed=seed)
         atoms = None
         self.td_loss = partial(td_loss, loss=config.loss)
         if config.categorical:
@@ -177,6 +166,20 @@ class Dqn(ValueAgent):
                 atoms=atoms,
             )
         self._support = SupportCheck(config.v_min, config.v_max)
+
+    def network(self) -> LearnedNetwork:
+        config = self.config
+        if config.plain:
+            outputs = self.num_actions * config.num_atoms
+            return Network(self.architecture, outputs, self.init_generator)
+        return ValueNetwork(
+            self.architecture,
+            self.num_actions,
+            self.init_generator,
+            atoms=config.num_atoms,
+            dueling=config.dueling,
+            noisy_std=config.noisy_std if config.noisy else None,
+        )
 
     @property
     def policy_factory(self) -> PolicyFactory:
@@ -202,18 +205,3 @@ class Dqn(ValueAgent):
 
     def diagnostics(self, found: TDResult, batch: TensorBatch) -> dict[str, Tensor]:
         return {} if found.target is None else self._support.check(found.target, batch.discount)
-
-
-def _network(config: DqnConfig, spec: EnvSpec, num_actions: int) -> MakeNetwork:
-    """How to make the network of these settings."""
-    architecture = config.architecture(spec.observation)
-    if config.plain:
-        return partial(Network, architecture, num_actions * config.num_atoms)
-    return partial(
-        ValueNetwork,
-        architecture,
-        num_actions,
-        atoms=config.num_atoms,
-        dueling=config.dueling,
-        noisy_std=config.noisy_std if config.noisy else None,
-    )

@@ -20,7 +20,6 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from border_cli.agent.action_space import num_discrete_actions
 from border_cli.agent.config import IqnConfig
 from border_cli.agent.dqn import Noises, ValueAgent
 from border_cli.agent.policies import QPolicy
@@ -99,20 +98,12 @@ class Iqn(ValueAgent):
     target: QuantileNetwork
 
     def __init__(self, config: IqnConfig, *, spec: EnvSpec, device: str, seed: int) -> None:
-        self.num_actions = num_discrete_actions(spec, self.name)
-        super().__init__(
-            config,
-            spec=spec,
-            device=device,
-            seed=seed,
-            make_network=partial(
-                QuantileNetwork,
-                config.architecture(spec.observation),
-                config.embedding_size,
-                self.num_actions,
-            ),
-        )
+        super().__init__(config, spec=spec, device=device, seed=seed)
         self._acting_fractions = torch.tensor([config.fractions], device=self.device)  # [1, K]
+
+    def network(self) -> QuantileNetwork:
+        size = self.config.embedding_size
+        return QuantileNetwork(self.architecture, size, self.num_actions, self.init_generator)
 
     @property
     def policy_factory(self) -> PolicyFactory:

@@ -22,13 +22,12 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from border_cli.agent.action_space import num_discrete_actions
 from border_cli.agent.config import QrdqnConfig
 from border_cli.agent.dqn import ValueAgent
 from border_cli.agent.policies import QPolicy
 from border_cli.core.interfaces import PolicyFactory
 from border_cli.core.spaces import EnvSpec
-from border_cli.nn.network import Network
+from border_cli.nn.network import LearnedNetwork, Network
 from border_cli.nn.tensor_batch import TDResult, TensorBatch, by_outputs, of_action
 
 
@@ -108,24 +107,17 @@ class Qrdqn(ValueAgent):
     config: QrdqnConfig
 
     def __init__(self, config: QrdqnConfig, *, spec: EnvSpec, device: str, seed: int) -> None:
-        self.num_actions = num_discrete_actions(spec, self.name)
-        super().__init__(
-            config,
-            spec=spec,
-            device=device,
-            seed=seed,
-            make_network=partial(
-                Network,
-                config.architecture(spec.observation),
-                self.num_actions * config.num_quantiles,
-            ),
-        )
+        super().__init__(config, spec=spec, device=device, seed=seed)
         self.td_loss = partial(
             td_loss,
             fractions=torch.tensor(config.fractions, device=self.device),
             shares=torch.tensor(config.shares, device=self.device),
             kappa=config.kappa,
         )
+
+    def network(self) -> LearnedNetwork:
+        outputs = self.num_actions * self.config.num_quantiles
+        return Network(self.architecture, outputs, self.init_generator)
 
     @property
     def policy_factory(self) -> PolicyFactory:
