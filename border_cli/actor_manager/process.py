@@ -131,14 +131,10 @@ class ProcessActorManager(ActorManager):
         self._stopped = False
 
     def __enter__(self) -> Self:
-        try:
-            self._packed = pack("actor_manager=process", self._make_actor.imports, self._make_actor)
-            modules = modules_of_recipe(self._make_actor) - {"__main__"}  # worth importing once
-            self._context = start_context(self.config.start_method, [__name__, *sorted(modules)])
-            self._supervisor.start()
-        except BaseException:  # no `with` block begins, so nothing else would clean up
-            self.stop()
-            raise
+        self._packed = pack("actor_manager=process", self._make_actor.imports, self._make_actor)
+        modules = modules_of_recipe(self._make_actor) - {"__main__"}  # worth importing once
+        self._context = start_context(self.config.start_method, [__name__, *sorted(modules)])
+        self._supervisor.start()
         return self
 
     def _start_incarnation(self, actor_id: int, incarnation: int) -> ChildProcess:

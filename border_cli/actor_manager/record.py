@@ -138,7 +138,6 @@ class SavedActors:
             saved = {each["actor_id"]: SavedActor.load(each) for each in state["actors"]}
             samples, first = int(state["samples"]), int(state["first"])
             removed = [saved[each] for each in sorted(saved) if each >= num_actors]
-            _log_dropped([each for each in removed if each.state is not None])
             return cls(
                 actors=[saved.get(i, _fresh(i)) for i in range(num_actors)],
                 samples=samples,
@@ -176,12 +175,3 @@ class SavedActors:
 
 def _fresh(actor_id: int) -> SavedActor:
     return SavedActor(stats=ActorStats(actor_id=actor_id))
-
-
-def _log_dropped(actors: Sequence[SavedActor]) -> None:
-    if actors:
-        rows = sum(rows_in_proxy(each.state) for each in actors)
-        log.info(
-            "dropped %s of the saved run with %s not yet sent: actor_manager.num_actors is "
-            "smaller now", counted(len(actors), "actor"), counted(rows, "sample"),
-        )  # fmt: skip

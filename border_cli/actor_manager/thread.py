@@ -116,13 +116,8 @@ class ThreadActorManager(LocalActorManager):
     def __enter__(self) -> Self:
         self._interval_before_s = sys.getswitchinterval()
         sys.setswitchinterval(min(SWITCH_INTERVAL_S, self._interval_before_s))
-        try:
-            for thread in self._threads:
-                thread.start()
-        except BaseException:  # no `with` block begins, so nothing else would end those that run
-            self.stop()
-            sys.setswitchinterval(self._interval_before_s)
-            raise
+        for thread in self._threads:
+            thread.start()
         return self
 
     def __exit__(

@@ -177,23 +177,12 @@ class Worker:
 
     def saved_exactly(self) -> SavedActor:
         """Its counters with its state, between two steps; for the thread that owns it."""
-        state = self._state_now()
+        state = self._state if self._actor is None else self._actor.state_dict()
         if state is None:
             return self.saved(self.sent)
         return self.record.saved(
             self._counted(self.sent), self._begun, budget=self.budget, state=state
         )
-
-    def _state_now(self) -> State | None:
-        if self._actor is None:
-            return self._state
-        try:
-            return self._actor.state_dict()
-        except Exception:  # saving must never end a run
-            log.exception(
-                "could not save %s: a resumed run starts it from scratch", self.heartbeat.name
-            )
-            return None
 
 
 class LocalActorManager(ActorManager):

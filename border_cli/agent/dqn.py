@@ -158,6 +158,7 @@ class Dqn(ValueAgent):
         if config.categorical:
             atoms = torch.linspace(config.v_min, config.v_max, config.num_atoms, device=self.device)
             self.td_loss = partial(c51.td_loss, atoms=atoms)
+            self._support = SupportCheck(config.v_min, config.v_max)
         if config.conservative_weight:
             self.td_loss = partial(
                 discrete_cql.td_loss,
@@ -165,7 +166,6 @@ class Dqn(ValueAgent):
                 weight=config.conservative_weight,
                 atoms=atoms,
             )
-        self._support = SupportCheck(config.v_min, config.v_max)
 
     def network(self) -> LearnedNetwork:
         config = self.config

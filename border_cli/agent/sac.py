@@ -6,14 +6,15 @@ actor-critic algorithms and applications", Algorithm 1. conf/agent/redq.yaml mak
 2021, "Randomized ensembled double Q-learning: learning fast without a model", Algorithm 1;
 conf/agent/droq.yaml Hiraoka et al. 2022, "Dropout Q-functions for doubly efficient reinforcement
 learning", Algorithm 2.
-Deviations: of a replay buffer with priorities, the weights of the rows scale the losses of the actor
-and of the entropy coefficient as well as that of the critics. Deviations of REDQ and DroQ: the target entropy is minus the number of action dimensions, as in SAC,
-where the authors of both set it by environment (`target_entropy`: Hopper -1, Walker2d and
-HalfCheetah -3, Ant -4, Humanoid -2). Weights begin as those of torch.nn.Linear, the authors' as
-Xavier's uniform ones with biases of 0. The squared error is halved, as in SAC, which leaves Adam's
-steps as they are. The actor is updated after the critics, as in Algorithm 1 of SAC; in the
-authors' code of REDQ before it. DroQ's `dropout` is 0.01 everywhere, as in one of the authors' two
-codes; the other has 0.0001 for Hopper, 0.005 for Walker2d and 0.1 for Humanoid.
+Deviations: of a replay buffer with priorities, the weights of the rows scale the losses of the
+actor and of the entropy coefficient as well as that of the critics. Deviations of REDQ and DroQ:
+the target entropy is minus the number of action dimensions, as in SAC, where the authors of both
+set it by environment (`target_entropy`: Hopper -1, Walker2d and HalfCheetah -3, Ant -4, Humanoid
+-2). Weights begin as those of torch.nn.Linear, the authors' as Xavier's uniform ones with biases of
+0. The squared error is halved, as in SAC, which leaves Adam's steps as they are. The actor is
+updated after the critics, as in Algorithm 1 of SAC; in the authors' code of REDQ before it. DroQ's
+`dropout` is 0.01 everywhere, as in one of the authors' two codes; the other has 0.0001 for Hopper,
+0.005 for Walker2d and 0.1 for Humanoid.
 """
 
 from __future__ import annotations

@@ -126,12 +126,11 @@ class Adam(Optimizer):
         *,
         learning_rate: float,
         max_grad_norm: float | None = None,
-        beta_1: float = BETA_1,
         epsilon: float = EPSILON,
     ) -> None:
         self._max_grad_norm = max_grad_norm
         self._settings: dict[str, Any] = {
-            **{"lr": learning_rate, "beta1": beta_1, "beta2": BETA_2, "eps": epsilon},
+            **{"lr": learning_rate, "beta1": BETA_1, "beta2": BETA_2, "eps": epsilon},
             **{"weight_decay": 0.0, "amsgrad": False, "maximize": False},
         }
         self.parameters = list(parameters)

@@ -336,7 +336,6 @@ class _Listener:
         self._child: ChildProcess | None = None
         self._thread: threading.Thread | None = None
         self._news = threading.Event()
-        self.ready = False
         self.closing = False
         self.crash: Exception | None = None
         self.joined: ClusterSettings | None = None

@@ -118,10 +118,6 @@ class PrioritizedReplayBuffer(RingReplayBuffer):
         if self._minima:
             self._minima.set(index, priority)
 
-    def priorities(self, index: NDArray[np.int64]) -> NDArray[np.float64]:
-        """The priorities of these slots, for inspection. [M]"""
-        return self._sums.get(index)
-
     @property
     def nbytes(self) -> int:
         minima = self._minima.nbytes if self._minima else 0

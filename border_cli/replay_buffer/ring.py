@@ -214,11 +214,13 @@ class Ring:
         They count as stored when the last has come: without all of them the ring is an empty one.
         """
         self._require_form(blocks)
-        state, end = self._awaited, first + len(blocks[0])
-        if state is not None and first < (oldest := state.rows_pushed - state.size):
-            blocks, first = [each[oldest - first :] for each in blocks], oldest
-        expected = self._restored == first and end <= self.pushed
-        if state is None or state.rows_pushed != self.pushed or not expected:
+        state = self._awaited
+        assert state is not None, "restore() comes first"
+        # Those before were overwritten before the state was taken.
+        skipped = max(0, state.rows_pushed - state.size - first)
+        blocks, first = [each[skipped:] for each in blocks], first + skipped
+        end = first + len(blocks[0])
+        if first != self._restored or end > self.pushed:
             raise CheckpointError(f"rows {first} to {end} are not the next saved ones")
         slot = (state.position - (self.pushed - first)) % self.capacity
         before_end = min(end - first, self.capacity - slot)

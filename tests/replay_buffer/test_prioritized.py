@@ -32,19 +32,19 @@ def with_errors(buffer, spec, make_rows, errors):
 def test_a_priority_is_the_error_plus_epsilon_to_the_power_of_alpha(spec, make_rows):
     buffer = with_errors(buffer_of(spec, 4, alpha=0.5), spec, make_rows, [4.0, -9.0, 0.0])
     expected = [(4 + EPSILON) ** 0.5, (9 + EPSILON) ** 0.5, 0.001]  # sqrt(1e-6) = 0.001
-    np.testing.assert_allclose(buffer.priorities(slots(0, 1, 2)), expected, rtol=1e-12)
+    np.testing.assert_allclose(buffer._sums.get(slots(0, 1, 2)), expected, rtol=1e-12)
 
 
 def test_new_rows_get_the_largest_priority_seen_so_far(spec, make_rows):
     buffer = buffer_of(spec, 4, alpha=1.0)
     buffer.push(make_rows(spec, 0, 2))
-    np.testing.assert_array_equal(buffer.priorities(slots(0, 1, 2, 3)), [1, 1, 0, 0])
+    np.testing.assert_array_equal(buffer._sums.get(slots(0, 1, 2, 3)), [1, 1, 0, 0])
     buffer.update_priorities(slots(0, 1), np.array([8.0, 0.5]))
     buffer.update_priorities(slots(0, 1), np.array([0.25, 0.5]))  # 8 is gone but was seen
     buffer.push(make_rows(spec, 2, 5))  # wraps: slots 2, 3 and 0
     largest = 8 + EPSILON
     np.testing.assert_allclose(
-        buffer.priorities(slots(0, 1, 2, 3)), [largest, 0.5 + EPSILON, largest, largest]
+        buffer._sums.get(slots(0, 1, 2, 3)), [largest, 0.5 + EPSILON, largest, largest]
     )
     assert buffer.max_priority == pytest.approx(largest)
 
@@ -128,15 +128,15 @@ def test_an_error_that_is_no_number_is_refused_by_name_and_changes_nothing(
     spec, make_rows, bad, alpha
 ):
     buffer = with_errors(buffer_of(spec, 4, alpha=alpha), spec, make_rows, [1.0, 2.0, 3.0])
-    before = buffer.priorities(np.arange(4)), buffer.max_priority
+    before = buffer._sums.get(np.arange(4)), buffer.max_priority
     message = rf"td_error is {bad} in row 1 of the batch \(slot 2 of .*\), update 2"
     with pytest.raises(NotFinite, match=message):
         buffer.update_priorities(slots(0, 2), np.array([9.0, bad], np.float32))
-    np.testing.assert_array_equal(buffer.priorities(np.arange(4)), before[0])
+    np.testing.assert_array_equal(buffer._sums.get(np.arange(4)), before[0])
     assert (buffer.max_priority, buffer.updates) == (before[1], 1)
 
 
 def test_of_a_row_sampled_twice_the_last_error_counts(spec, make_rows):
     buffer = with_errors(buffer_of(spec, 2, alpha=1.0), spec, make_rows, [1.0, 1.0])
     buffer.update_priorities(slots(0, 0), np.array([5.0, 2.0]))
-    np.testing.assert_allclose(buffer.priorities(slots(0, 1)), [2 + EPSILON, 1 + EPSILON])
+    np.testing.assert_allclose(buffer._sums.get(slots(0, 1)), [2 + EPSILON, 1 + EPSILON])
