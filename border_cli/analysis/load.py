@@ -157,12 +157,13 @@ def find_runs(paths: Iterable[Path]) -> list[Path]:
         if not path.is_dir():
             what = f"{path} is not a directory" if path.exists() else f"no such directory: {path}"
             raise CheckpointError(what)
-        for folder in _runs_below(path):
+        for folder in runs_below(path):
             found.setdefault(os.path.realpath(folder), Path(folder))
     return list(found.values())
 
 
-def _runs_below(path: Path) -> Iterator[str]:
+def runs_below(path: Path) -> Iterator[str]:
+    """The run directories in and below a folder."""
     for folder, subfolders, _ in os.walk(path):
         own = SETTINGS.parent.name in subfolders and (Path(folder) / SETTINGS).is_file()
         if own:

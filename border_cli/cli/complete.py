@@ -1,47 +1,58 @@
 """`-sc`: how a shell learns to ask when Tab is pressed, and what it is offered: flags, groups with
-their options, and settings. Where nothing is offered the shell completes names of files."""
+their options, settings, and run directories. Where nothing is offered the shell completes names of
+files.
+
+A Tab waits for each module that is imported: Hydra, for the settings of a choice alone.
+"""
 
 from __future__ import annotations
 
 import os
 import re
 import shlex
+import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
-from hydra.core.object_type import ObjectType
-from hydra.types import RunMode
-from omegaconf import OmegaConf
-
 from border_cli.cli.flags import FLAGS, Arguments, read_arguments
-from border_cli.config.compose import Composer, composing
 from border_cli.errors import BorderError, ConfigError
 from border_cli.words import unknown
 
-HIDDEN_GROUPS = ("schema", "hydra")
-# bash replaces what follows the last `=` alone, and zsh must quote the brackets of a list.
+NO_SETTINGS = ("defaults", "option")  # keys of files that nobody types
+OF_RUNS = ("resume", "init_from", "run_dir")  # settings whose values are directories of runs
+OTHERS = ("border-eval", "border-plot", "border-record", "border-runs")
+ALL = " ".join(("border-train", *OTHERS))
+# Whichever command is completed, the border-train beside it answers. bash replaces what follows the
+# last `=` alone, and zsh must quote the brackets of a list.
 SCRIPTS = {
-    "bash": """\
-_border_train() {
+    "bash": f"""\
+_border_train() {{
   local IFS=$'\\n'
-  COMPREPLY=($(COMP_LINE=${COMP_LINE:0:COMP_POINT} "$1" -sc query=bash 2>/dev/null))
-  [[ ${COMP_WORDS[COMP_CWORD]} == = || $3 == = ]] && COMPREPLY=("${COMPREPLY[@]#*=}")
-}
-complete -o nospace -o default -F _border_train border-train""",
-    "zsh": """\
-(( $+functions[compdef] )) || { autoload -Uz compinit && compinit }
-_border_train() {
-  local line="${(j: :)words[1,CURRENT-1]} $PREFIX"
-  local -a found=("${(@f)$(COMP_LINE=$line $words[1] -sc query=zsh 2>/dev/null)}")
-  compadd -S '' -- ${found:#} || { compset -P '*='; _files }
-}
-compdef _border_train border-train""",
-    "fish": """\
+  local line=${{COMP_LINE:0:COMP_POINT}} train=${{1%border-*}}border-train
+  COMPREPLY=($(COMP_LINE=$line "$train" -sc query=bash 2>/dev/null))
+  [[ ${{COMP_WORDS[COMP_CWORD]}} == = || $3 == = ]] && COMPREPLY=("${{COMPREPLY[@]#*=}}")
+}}
+complete -o nospace -o default -F _border_train {ALL}""",
+    "zsh": f"""\
+(( $+functions[compdef] )) || {{ autoload -Uz compinit && compinit }}
+_border_train() {{
+  local line="${{(j: :)words[1,CURRENT-1]}} $PREFIX" train=${{words[1]%border-*}}border-train
+  local -a found=("${{(@f)$(COMP_LINE=$line $train -sc query=zsh 2>/dev/null)}}")
+  compadd -S '' -- ${{found:#}} || {{ compset -P '*='; _files }}
+}}
+compdef _border_train {ALL}""",
+    "fish": f"""\
 function _border_train
-  env COMP_LINE=(commandline -cp) (commandline -cpo)[1] -sc query=fish 2>/dev/null
+  set -l train (string replace -r 'border-[a-z]+$' border-train (commandline -cpo)[1])
+  env COMP_LINE=(commandline -cp) $train -sc query=fish 2>/dev/null
 end
-complete -c border-train -a '(_border_train)'""",
+for each in {ALL}
+  complete -c $each -a '(_border_train)'
+end""",
 }
 
 
@@ -53,8 +64,11 @@ def complete(overrides: Sequence[str]) -> None:
     elif command == "install":
         raise ConfigError(f"-sc: {unknown('shell', shell, list(SCRIPTS))}")
     elif command == "query":
-        before, word = _words(os.environ.get("COMP_LINE", ""))
-        sys.stdout.write("\n".join(offered(before[1:], word)) + "\n")
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends it without a word
+        (name, *before), word = _words(os.environ.get("COMP_LINE", ""))
+        other = Path(name).name
+        found = of_another(other, before, word) if other in OTHERS else offered(before, word)
+        sys.stdout.write("\n".join(found) + "\n")
     else:
         raise ConfigError("-sc takes one of install=SHELL, query=SHELL")
 
@@ -66,21 +80,25 @@ def _words(line: str) -> tuple[list[str], str]:
             *before, word = shlex.split(f"{line}x{closing}")
         except ValueError:  # a quote is open
             continue
-        return before, word[:-1]
-    return [], ""
+        return before or [""], word[:-1]
+    return [""], ""
 
 
 def offered(before: Sequence[str], word: str) -> list[str]:
-    """Continuations of the word under the cursor, each up to the next dot or equals sign; of a list
-    or a sweep, those of its last entry. A Tab never prints a refusal."""
+    """Continuations of the word under the cursor, each up to the next dot or equals sign, or slash;
+    of a list or a sweep, those of its last entry. A Tab never prints a refusal."""
+    if before[-1:] == ["--from"]:
+        return runs_from(word)
     if word.startswith("-"):
         names = [flag.split()[0] for left, _ in FLAGS for flag in left.split(",")]
         return [each for each in names if each.startswith(word)]
     key, equals, value = word.partition("=")
+    if equals and key in OF_RUNS:
+        return [f"{key}={each}" for each in runs_from(value)]
     entry = re.split(r"[\[,]", value)[-1]
     begun = f"{key}{equals}{entry}"
     try:
-        names = list(_names(read_arguments(before)))
+        names = list(_names(read_arguments(before), begun))
     except BorderError:
         return []
     steps = (
@@ -89,8 +107,37 @@ def offered(before: Sequence[str], word: str) -> list[str]:
     return sorted({f"{word}{step[0]}" for step in steps if step})
 
 
-def _names(arguments: Arguments) -> Iterator[str]:
-    """`agent=dqn` for each option of each group, and `agent.gamma=` for each setting."""
+def _names(arguments: Arguments, begun: str) -> Iterator[str]:
+    """`agent=dqn` for each option of a group, `agent=` and `agent.` for each group, `seed=` and
+    `agent.gamma=` for each setting, as far as they may continue what is typed."""
+    from border_cli.cli.overview import config_folders, options_in
+    from border_cli.registry import GROUPS
+    from border_cli.settings.run import SECTIONS, RunConfig
+
+    group, equals, _ = begun.partition("=")
+    if equals:
+        for folder in config_folders(arguments.config_dirs):
+            yield from (f"{group}={option}" for option in options_in(folder, group))
+    elif "." in begun:
+        yield from _of_choices(arguments, merged=begun.startswith("hydra."))
+    else:
+        for folder in config_folders(arguments.config_dirs):
+            groups = (each.name for each in folder.iterdir() if each.is_dir())
+            yield from (f"{each}=" for each in groups if each[0] not in "._")
+        yield from (f"{name}." for name in (*GROUPS, *SECTIONS, "hydra"))
+        yield from (f"{each.name}=" for each in fields(RunConfig) if "meaning" in each.metadata)
+
+
+def _of_choices(arguments: Arguments, *, merged: bool) -> Iterator[str]:
+    """The settings of what is chosen: those of its files and schemas, which take less time than
+    all of them `merged`, as Hydra's own must be."""
+    from hydra.types import RunMode
+    from omegaconf import OmegaConf
+
+    from border_cli.config.compose import composing
+    from border_cli.config.composition import import_named
+    from border_cli.config.overrides import is_sweep
+
     with composing(
         arguments.overrides,
         config_dirs=arguments.config_dirs,
@@ -98,22 +145,55 @@ def _names(arguments: Arguments) -> Iterator[str]:
         origin=arguments.origin,
         multirun=arguments.multirun,
     ) as (composer, overrides):
-        yield from _options(composer)
-        config = composer.composition(overrides, RunMode.MULTIRUN).config
-        settings: Any = OmegaConf.to_container(config, resolve=False)
-        yield from _settings(settings)
-
-
-def _options(composer: Composer) -> Iterator[str]:
-    with composer.opened() as files:
-        for group in files.options("", ObjectType.GROUP):
-            if group not in HIDDEN_GROUPS:
-                yield from (f"{group}={option}" for option in files.options(group))
+        contents: list[tuple[str, Any]] = []
+        fixed = [each for each in overrides if not is_sweep(each)]
+        if merged:
+            contents = [("", composer.composition(fixed, RunMode.MULTIRUN).config)]
+        else:
+            with composer.opened() as files:
+                import_named(files, composer.config_name, fixed, ())
+                files.find_parts(composer.config_name, fixed)
+                found = [(part.package, files.served(part.path)) for part in files.parts]
+            contents = [(package, each.config) for package, each in found if each]
+        for package, content in contents:
+            plain: Any = OmegaConf.to_container(content, resolve=False)
+            yield from _settings(plain, f"{package}." if package else "")
 
 
 def _settings(config: Mapping[Any, Any], place: str = "") -> Iterator[str]:
     for key, value in config.items():
         if isinstance(value, dict) and value:
             yield from _settings(value, f"{place}{key}.")
-        else:
+        elif key not in NO_SETTINGS:
             yield f"{place}{key}="
+
+
+def of_another(command: str, before: Sequence[str], word: str) -> list[str]:
+    """Of a command but border-train: what begins a line of its --help, and run directories."""
+    text = import_module(f"border_cli.cli.{command.removeprefix('border-')}").HELP
+    flags = re.findall(r"(?<![\w-])--[a-z-]+", text)
+    if word.startswith("-"):
+        return sorted({each for each in flags if each.startswith(word)})
+    if before and before[-1] in flags:  # which may take a file
+        return []
+    names = re.findall(r"^  ([a-z]+(?:=|(?=  )))", text, re.MULTILINE)
+    return [*(each for each in names if each.startswith(word)), *runs_from(word)]
+
+
+def runs_from(word: str) -> list[str]:
+    """Run directories that begin like this, each up to the next slash. Where no folder is typed
+    yet, only outputs, runs and sweeps of the current one are searched."""
+    from border_cli.analysis.load import runs_below
+    from border_cli.system.files import SETTINGS, SWEEP_JSON
+
+    head, slash, name = word.rpartition("/")
+    found = []
+    for folder in Path(f"{head}{slash}").expanduser().glob("*"):
+        ours = folder.name == "outputs" or any(
+            (folder / each).is_file() for each in (SETTINGS, SWEEP_JSON)
+        )
+        if folder.name.startswith(name) and (slash or ours):
+            first = next(runs_below(folder), None)
+            end = "" if first == str(folder) else "/"
+            found += [f"{head}{slash}{folder.name}{end}"] if first else []
+    return sorted(found)

@@ -56,7 +56,7 @@ _DEFAULT = re.compile(r"^\s*- (?:optional )?(\w+): (.+)$", re.MULTILINE)
 
 def overview(config_dirs: Sequence[str]) -> str:
     """The text of `border-train --help`."""
-    folders = _folders(config_dirs)
+    folders = config_folders(config_dirs)
     parts = [
         ABOUT,
         "GROUPS and their options (* is the default)\n" + _groups(folders),
@@ -69,7 +69,7 @@ def overview(config_dirs: Sequence[str]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _folders(config_dirs: Sequence[str]) -> list[Traversable]:
+def config_folders(config_dirs: Sequence[str]) -> list[Traversable]:
     """The configuration folders of the user and of plug-ins, then ours."""
     return [*map(opened, user_folders(config_dirs)), importlib.resources.files(OURS)]
 
@@ -79,12 +79,12 @@ def _groups(folders: Sequence[Traversable]) -> str:
     rows = []
     for group, default in _DEFAULT.findall(primary):
         chosen = re.findall(r"\w+", default)
-        names = sorted({name for folder in folders for name in _options(folder, group)})
+        names = sorted({name for folder in folders for name in options_in(folder, group)})
         rows.append((group, ", ".join(f"{name}*" if name in chosen else name for name in names)))
     return _table(rows)
 
 
-def _options(folder: Traversable, group: str) -> list[str]:
+def options_in(folder: Traversable, group: str) -> list[str]:
     there = folder.joinpath(group)
     if not there.is_dir():
         return []

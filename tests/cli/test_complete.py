@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
-from border_cli.cli.complete import offered
+import pytest
+
+from border_cli.cli.complete import of_another, offered
+from border_cli.system.files import SETTINGS
 
 
 def test_groups_options_and_settings(folder: Path) -> None:
@@ -33,3 +38,60 @@ def test_a_list_and_a_sweep_complete_their_last_entry(folder: Path) -> None:
     assert folder
     assert offered([], "recorder=[jsonl,c") == ["recorder=[jsonl,console"]
     assert offered([], "agent=dqn,sa") == ["agent=dqn,sac"]
+
+
+def test_settings_of_a_choice_are_those_of_its_files(folder: Path) -> None:
+    assert folder
+    assert offered(["agent=sac"], "agent.crit") == [
+        "agent.critic_layer_norm=",
+        "agent.critic_learning_rate=",
+    ]
+    assert offered(["agent=rainbow"], "replay_buffer.al") == ["replay_buffer.alpha="]
+    assert offered([], "replay_buffer.al") == []
+    assert offered([], "hydra.sweep.d") == ["hydra.sweep.dir="]
+    assert offered(["no=such", "--flag"], "agent.") == []
+
+
+@pytest.mark.parametrize("command", ["border-eval", "border-plot", "border-record", "border-runs"])
+def test_run_directories_are_offered_a_folder_at_a_time(folder: Path, command: str) -> None:
+    for run in ("outputs/dqn/1", "outputs/dqn/2", "mine"):
+        (folder / run / SETTINGS).parent.mkdir(parents=True)
+        (folder / run / SETTINGS).touch()
+    (folder / "outputs/empty").mkdir()
+    (folder / "sources/outputs").mkdir(parents=True)
+    for typed, found in (
+        ("mi", ["mine"]),
+        ("out", ["outputs/"]),
+        ("outputs/", ["outputs/dqn/"]),
+        ("./outputs/dqn/", ["./outputs/dqn/1", "./outputs/dqn/2"]),
+        ("outputs/dqn/1/", []),
+        ("none/", []),
+    ):
+        assert offered([], f"resume={typed}") == [f"resume={each}" for each in found]
+        assert offered(["--from"], typed) == found
+        assert of_another(command, [], typed) == found
+
+
+def test_the_other_commands_complete_what_their_help_lists(folder: Path) -> None:
+    assert folder
+    assert of_another("border-eval", ["RUN"], "ch") == ["checkpoint="]
+    assert of_another("border-runs", [], "pr") == ["prune"]
+    assert of_another("border-runs", [], "--s") == ["--sort"]
+    assert of_another("border-plot", ["S", "--out"], "") == []
+
+
+def test_no_tab_waits_for_hydra_unless_settings_of_a_choice_are_asked_for(folder: Path) -> None:
+    words = ["", "agent=", "see", "resume=", "--re"]
+    said = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import sys; from border_cli.cli.complete import offered\n"
+            f"print([bool(offered([], each)) for each in {words}], 'hydra' in sys.modules)",
+        ],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert said == "[True, True, True, False, True] False\n"
