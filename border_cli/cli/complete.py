@@ -2,7 +2,8 @@
 their options, settings, and run directories. Where nothing is offered the shell completes names of
 files.
 
-A Tab waits for each module that is imported: Hydra, for the settings of a choice alone.
+A Tab waits for every import: Hydra is imported by the settings of a choice alone, and what lists
+options and runs by the functions that do so.
 """
 
 from __future__ import annotations
