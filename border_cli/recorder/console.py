@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 
 from rich.console import Console, RenderableType
-from rich.live import Live
 
 from border_cli.core.output import Progress, Recorder, RecordStep, RunInfo
 from border_cli.core.types import Metrics
 from border_cli.recorder import figures
 from border_cli.recorder.config import ConsoleConfig
+from border_cli.recorder.live_area import LiveArea
 from border_cli.recorder.panel import ENDED, RunView, line, panel
 from border_cli.recorder.panel_line import panel_line
 from border_cli.recorder.terminal import make_console, say
@@ -29,7 +29,7 @@ class ConsoleRecorder(Recorder):
         self._line_interval_s = config.line_interval_s
         self._console = console or make_console()
         self._view = RunView(info)
-        self._live: Live | None = None
+        self._live: LiveArea | None = None
         self._drawn_s = -math.inf
         self._drawn_phase = ""
         self._line_due_s: float | None = None
@@ -57,9 +57,8 @@ class ConsoleRecorder(Recorder):
         self._shows = False
         self._view.phase = ENDED
         if self._live is not None:
-            panel_line.live = False
-            self._live.update(self._panel())
-            self._live.stop()  # draws once more, and gives the terminal back
+            self._live.draw(self._panel())
+            self._live.close()
         elif self._line_due_s is not None and self._line_step != self._view.step:
             self._say_line()
 
@@ -69,12 +68,8 @@ class ConsoleRecorder(Recorder):
             return
         self._drawn_s, self._drawn_phase = now_s, phase
         if self._live is None:
-            self._live = Live(console=self._console, auto_refresh=False)
-            self._live.start()
-            panel_line.live = True
-        panel_line.drawing = True
-        self._live.update(self._panel(), refresh=True)
-        panel_line.drawing = False
+            self._live = LiveArea(self._console)
+        self._live.draw(self._panel())
 
     def _panel(self) -> RenderableType:
         return panel(self._view, _memory(), notice=panel_line.text)

@@ -17,7 +17,6 @@ from border_cli.core.output import Progress, RecordStep, RunInfo
 from border_cli.core.types import Metrics
 from border_cli.recorder import figures
 
-MAX_WIDTH = 100
 STYLES = {"best eval": "bold green", "last eval": "bold"}  # of values, by their labels
 ENDED = "ended"  # the last phase: nothing is left of any budget then
 HINT = "Ctrl-C stops the run and saves a checkpoint"
@@ -155,7 +154,6 @@ def panel(view: RunView, memory: str, *, notice: str = "") -> RenderableType:
         title=title,
         title_align="left",
         border_style="dim",
-        width=MAX_WIDTH,  # at most: a narrower terminal has a narrower panel
     )
     if view.phase == ENDED and not notice:
         return frame

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.live import Live
 from rich.text import Text
 
 from border_cli.launch.closing import result_line
 from border_cli.recorder import figures, terminal
+from border_cli.recorder.live_area import LiveArea
 from border_cli.recorder.panel_line import panel_line
 from border_cli.run.status import read_run
 
@@ -48,22 +48,18 @@ class SweepPanel:
         self._quiet = quiet
         self._console = terminal.make_console()
         self._counts: Counter[str] = Counter()
-        self._live: Live | None = None
+        self._live: LiveArea | None = None
         self._began_s = self._shown_s = time.monotonic()
 
     def __enter__(self) -> SweepPanel:
         panel_line.clear()
-        console = self._console
-        if not self._quiet and console.is_interactive:
-            self._live = Live(console=console, auto_refresh=False, transient=True)
-            self._live.start()
-            panel_line.live = True
+        if not self._quiet and self._console.is_interactive:
+            self._live = LiveArea(self._console, transient=True)
         return self
 
     def __exit__(self, *rest: object) -> None:
         if self._live is not None:
-            panel_line.live = False
-            self._live.stop()
+            self._live.close()
 
     def ended(self, view: JobView, status: str, score: float | None, reason: str) -> None:
         """Says how a job ended, at once."""
@@ -95,9 +91,7 @@ class SweepPanel:
         if self._live is None:
             terminal.say(self._console, self._line(running, num_waiting))
             return
-        panel_line.drawing = True
-        self._live.update(self._table(running, num_waiting), refresh=True)
-        panel_line.drawing = False
+        self._live.draw(self._table(running, num_waiting))
 
     def _summary(self, num_running: int, num_waiting: int) -> str:
         failed = sum(n for status, n in self._counts.items() if status not in STYLES)

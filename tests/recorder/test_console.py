@@ -15,7 +15,7 @@ from border_cli.recorder.config import ConsoleConfig
 from border_cli.recorder.console import ConsoleRecorder
 from border_cli.recorder.terminal import ConsoleHandler
 
-HIDE_CURSOR, SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
+HIDE_CURSOR, SHOW_CURSOR, CURSOR_UP = "\x1b[?25l", "\x1b[?25h", "\x1b[1A"
 
 
 def info(*, quiet: bool = False) -> RunInfo:
@@ -80,6 +80,19 @@ def test_the_panel_is_drawn_again_only_after_half_a_second_of_the_run_or_in_a_ne
         lengths.append(len(output(console)) > before)
     shown.close()
     assert lengths == [True, False, True, False, True]
+
+
+def test_a_panel_that_a_narrower_terminal_has_wrapped_is_erased_whole() -> None:
+    console = terminal(width=100)
+    shown = recorder(console)
+    shown.show(progress(1.0))
+    before = len(output(console))
+    console.width = 60
+    shown.show(progress(2.0))
+    drawn = output(console)[before:]
+    shown.close()
+    # 10 rows of 100 cells are 20 of 60, and the hint is one of both
+    assert drawn[: drawn.index("╭")].count(CURSOR_UP) == 20
 
 
 def test_close_gives_the_terminal_back_and_leaves_the_last_state() -> None:
