@@ -91,9 +91,11 @@ class ActorCrashed(RunFailed):
         self.actor_id = actor_id
         self.why_no_more = why_no_more
         self.first_traceback = first_traceback
-        what = first_traceback.strip().rpartition("\n")[2]
+        *_, last_frame = first_traceback.split('\n  File "')
+        lines = last_frame.strip().splitlines() or [""]
+        error = next((each for each in lines[1:] if not each.startswith(" ")), lines[-1])
         super().__init__(
-            f"actor {actor_id} failed, first with {what}; {why_no_more}",
+            f"actor {actor_id} failed, first with {error}; {why_no_more}",
             f". Its first failure:\n{first_traceback}",
         )
 

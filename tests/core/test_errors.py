@@ -37,7 +37,10 @@ def test_every_expected_failure_has_its_exit_status(error: BorderError, status: 
 
 
 def test_a_crash_shows_its_first_failure_in_its_first_line() -> None:
-    text = "Traceback (most recent call last):\n  …\nValueError: mine\n"
+    text = (
+        'Traceback (most recent call last):\n  File "mine.py", line 3, in step\n    …\n'
+        "ValueError: mine\nand more of it\n"
+    )
     first_line, *rest = str(ActorCrashed(2, "no restart is left", text)).splitlines()
     assert first_line.startswith("actor 2 failed, first with ValueError: mine; no restart is left")
     assert "ValueError: mine" in rest
