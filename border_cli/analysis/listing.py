@@ -45,10 +45,9 @@ class Row:
     """One run of a list, or one job of a sweep that has no run."""
 
     folder: Path
-    values: Mapping[str, Any]  # by the names of columns; duration and age are in seconds
+    values: Mapping[str, Any]  # by column, in the listed sweep also its job; times in seconds
     settings: Mapping[str, Any]  # of a job that has no run what was typed for it
     run: Run | None = None
-    job: int | None = None  # its number in the listed sweep
     swept: Mapping[str, str | None] = field(default_factory=dict)  # of such a job
 
     def value(self, key: str) -> Any:

@@ -162,13 +162,13 @@ def _jobs(root: Path, rows: dict[str, Row]) -> Iterator[Row]:
     for job in sorted(plan.jobs, key=lambda each: each.number):
         folder = root / job.folder
         row = rows.pop(os.path.realpath(folder), None) or row_of_job(folder, job.values)
-        yield replace(row, job=job.number, swept={key: job.values.get(key) for key in plan.swept})
+        swept = {key: job.values.get(key) for key in plan.swept}
+        yield replace(row, values={"job": job.number, **row.values}, swept=swept)
 
 
 def document(row: Row) -> dict[str, Any]:
     """A run as JSON: the values of the list and all settings."""
     return {
-        **({} if row.job is None else {"job": row.job}),
         **{f"{key}_s" if key in SPANS else key: value for key, value in row.values.items()},
         "settings": dict(row.settings),
     }
@@ -206,47 +206,45 @@ def table(rows: Sequence[Row], width: int | None) -> list[str]:
     if width is not None and _width(columns) > width:
         with suppress(ValueError):  # nothing is common to all
             parent = os.path.commonpath([row.folder.parent for row in rows]) or "."
-            relative = [os.path.relpath(row.folder, parent) for row in rows]
-            columns["folder"] = _aligned("folder", "run directory", relative)
+            columns["folder"][1:] = [os.path.relpath(row.folder, parent) for row in rows]
             notes = [f"run directories are relative to {parent}"]
         swept = {key for row in rows for key in row.swept}  # which goes last
         less = sorted(LESS_IMPORTANT, key=lambda each: each in swept)
         taken = []
         while less and _width(columns) > width:
-            taken.append(columns.pop(less.pop(0))[0].strip())
+            taken.append(columns.pop(less.pop(0))[0])
         notes += [f"no room for {', '.join(taken)}"] if taken else []
-    return [*("  ".join(line).rstrip() for line in zip(*columns.values(), strict=True)), *notes]
+    aligned = []
+    for key, texts in columns.items():
+        align = str.rjust if key in TO_THE_RIGHT else str.ljust
+        longest = max(map(len, texts))
+        aligned.append([align(each, longest) for each in texts])
+    return [*("  ".join(line).rstrip() for line in zip(*aligned, strict=True)), *notes]
 
 
 def _columns(rows: Sequence[Row]) -> dict[str, list[str]]:
     """Titles and texts; of a sweep also its jobs, and what is swept."""
     found: dict[str, list[str]] = {}
-    if any(row.job is not None for row in rows):
-        found["job"] = _aligned("job", "job", [plain(row.job) for row in rows])
+    if any("job" in row.values for row in rows):
+        found["job"] = ["job", *(plain(row.value("job")) for row in rows)]
     swept = dict.fromkeys(key for row in rows for key in row.swept if key not in COLUMNS)
     for key, (title, text) in COLUMNS.items():
         for each in swept if key == "best" else ():
-            found[each] = _aligned(each, each, [plain(row.swept.get(each)) for row in rows])
-        found[key] = _aligned(key, title, [text(row.value(key)) for row in rows])
+            found[each] = [each, *(plain(row.swept.get(each)) for row in rows)]
+        found[key] = [title, *(text(row.value(key)) for row in rows)]
     return found
 
 
-def _aligned(key: str, title: str, texts: Sequence[str]) -> list[str]:
-    width = max(map(len, [title, *texts]))
-    align = str.rjust if key in TO_THE_RIGHT else str.ljust
-    return [align(each, width) for each in [title, *texts]]
-
-
 def _width(columns: Mapping[str, Sequence[str]]) -> int:
-    return sum(len(texts[0]) + 2 for texts in columns.values()) - 2
+    return sum(max(map(len, texts)) + 2 for texts in columns.values()) - 2
 
 
 def _reasons(rows: Sequence[Row]) -> list[str]:
     """The reasons of jobs of a sweep that failed."""
     lines = [
-        f"job {row.job} {row.value('status')}: {row.value('reason') or 'no run.json'}"
+        f"job {row.value('job')} {row.value('status')}: {row.value('reason') or 'no run.json'}"
         for row in rows
-        if row.job is not None and row.value("status") not in UNREMARKABLE
+        if "job" in row.values and row.value("status") not in UNREMARKABLE
     ]
     more = [f"… and {len(lines) - MOST_LISTED} more"] if len(lines) > MOST_LISTED else []
     return lines[:MOST_LISTED] + more
@@ -256,7 +254,7 @@ def _numbers(rows: Sequence[Row]) -> str:
     """`12 runs: 10 done, 2 failed`."""
     by_status = Counter(str(row.value("status")) for row in rows)
     each = ", ".join(f"{count:,} {status}" for status, count in by_status.most_common())
-    noun = "job" if all(row.job is not None for row in rows) else "run"
+    noun = "job" if all("job" in row.values for row in rows) else "run"
     return f"{counted(len(rows), noun)}: {each}"
 
 
