@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
 from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -37,7 +36,6 @@ LEAST_INCHES = 2.0  # width of one of several panels
 MOST_COLUMNS = 3
 NAME_CHARACTERS = 46  # of a line in the legend
 CHARACTERS_PER_INCH = 12
-MARGIN = 0.05  # of the height
 DPI = 150
 UNDATED = {"svg": ("Date", "Creator"), "pdf": ("CreationDate", "Creator", "Producer")}
 STYLE: dict[Any, Any] = {
@@ -121,25 +119,27 @@ def _plain(text: str) -> str:
 
 
 def _draw_panel(axes: Axes, panel: Panel, report: Report) -> dict[str, Line2D]:
-    handles = {}
+    """The lines of the groups. Seeds set the limits of the axes, and intervals do not, which are
+    wide where seeds are few; up to three groups show their seeds."""
+    numbers = {curve.group: report.groups.index(curve.group) for curve in panel.curves}
     for curve in panel.curves:
-        number = report.groups.index(curve.group)
-        few = len(panel.curves) <= 3  # single seeds would bury more curves than that
-        for run in curve.runs if few and len(curve.runs) > 1 else ():
-            axes.plot(run.x, run.y, COLORS[number % len(COLORS)], lw=0.4, alpha=0.35)
-        handles[curve.group] = _draw_band(axes, curve.x, curve.y, number)
-    every = np.concatenate([run.y for curve in panel.curves for run in curve.runs])
-    room = MARGIN * ((every.max() - every.min()) or abs(every.max()) or 1.0)
+        color = COLORS[numbers[curve.group] % len(COLORS)]
+        for run in curve.runs:
+            axes.plot(run.x, run.y, color, lw=0.4, alpha=0.35, visible=len(panel.curves) <= 3)
+    axes.autoscale_view()
+    axes.autoscale(enable=False)
     axes.set(
         title=_plain(panel.env),
         xlabel=X_NAMES[report.x_name],
         ylabel=_plain(f"{report.y_name}, {STATS[report.stat]}"),
-        ylim=(every.min() - room, every.max() + room),  # intervals of few seeds must not stretch
     )
     if report.x_name != "time_s":
         axes.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10], integer=True))
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-    return handles
+    return {
+        curve.group: _draw_band(axes, curve.x, curve.y, numbers[curve.group])
+        for curve in panel.curves
+    }
 
 
 def _draw_band(axes: Axes, x: Any, y: Estimate, number: int) -> Line2D:
