@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from border_cli.analysis.curves import ALL, STATS, THRESHOLDS, X_NAMES, Report
+from border_cli.analysis.curves import ALL, STATS, X_NAMES, Report
 from border_cli.analysis.statistics import Estimate
 
 NOTHING = "–"
@@ -113,17 +113,7 @@ def markdown(report: Report) -> str:
     parts = [
         f"{each.title}: {each.note}.\n\n{_pipes(each.head, each.rows)}" for each in sections(report)
     ]
-    if report.profiles:
-        heading = "Performance profile: share of runs above a normalised score."
-        parts.append(f"{heading}\n\n{_profile(report)}")
     return "\n".join([*parts, *(f"Warning: {each}.\n" for each in report.warnings)])
-
-
-def _profile(report: Report) -> str:
-    head = ["score", *(each.group for each in report.profiles)]
-    columns = [report.profiles[0].thresholds, *(each.shares.mid for each in report.profiles)]
-    tenths = np.column_stack(columns)[:: (THRESHOLDS - 1) // 10]
-    return _pipes(head, ([f"{value:.2f}" for value in row] for row in tenths.tolist()))
 
 
 def _pipes(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

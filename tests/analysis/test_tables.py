@@ -61,12 +61,10 @@ def test_markdown_has_the_final_scores_and_escapes_names() -> None:
     assert "| c | a\\|b | 1.00 [1.00, 1.00] | 2, 2 |" in text
 
 
-def test_several_environments_have_a_column_and_a_profile() -> None:
+def test_several_environments_have_a_column_and_a_row_for_all() -> None:
     text = tables.markdown(a_report(envs=("pendulum", "acrobot")))
     assert "| env | agent |" in text
     assert "| all (normalised) | c | 4 | – | – | – | 10.50 [10.00, 11.00] | 250 env steps |" in text
-    assert "| score | a\\|b | c |" in text
-    assert "| 10.00 | 0.00 | 0.50 |" in text
 
 
 def test_csv_files_hold_exact_numbers() -> None:
