@@ -10,29 +10,14 @@ from typing import Any
 import numpy as np
 
 from border_cli.api import load_agent
-from border_cli.core.interfaces import Agent
-from border_cli.core.types import PAST_SCHEDULES, Snapshot
+from border_cli.core.types import PAST_SCHEDULES
 from border_cli.errors import ConfigError
 from border_cli.launch.effective import EffectiveSettings
 from border_cli.launch.play import RANDOM, Player, Recorded, random_agent, split_episodes
 from border_cli.recorder import figures, terminal
-from border_cli.run.finding import find_checkpoint
 from border_cli.words import setting, shell_command
 
 OFFLINE_AGENT = "iql"  # learns from any data; what to try first
-
-
-def loaded(
-    run_dir: Path, effective: EffectiveSettings, name: str, *, trust: bool
-) -> tuple[Agent, Snapshot]:
-    """An agent, and its weights with the exploration that it had when it was saved."""
-    if name == RANDOM:
-        agent = random_agent(effective)
-        return agent, agent.snapshot()
-    _, agent, counters = load_agent(run_dir, name, trust=trust)
-    explored = effective.config.init_from is not None or not effective.has_actors
-    env_steps = PAST_SCHEDULES if explored else int(counters["env_steps"])
-    return agent, agent.snapshot(env_steps=env_steps)
 
 
 def players(
@@ -45,17 +30,19 @@ def players(
 ) -> list[Player]:
     """The policies, of names and weights, with their episodes; refuses those that the run does not
     have."""
-    names = [name for name, _ in policies]
-    for name in names:
-        if name != RANDOM:
-            find_checkpoint(run_dir, name)
     counts = split_episodes(episodes, [weight for _, weight in policies])
-    none = [name for name, count in zip(names, counts, strict=True) if not count]
+    none = [name for (name, _), count in zip(policies, counts, strict=True) if not count]
     if none:
         raise ConfigError(f"episodes={episodes} leave none for {', '.join(none)}")
     found = []
-    for name, count in zip(names, counts, strict=True):
-        agent, snapshot = loaded(run_dir, effective, name, trust=trust)
+    for (name, _), count in zip(policies, counts, strict=True):
+        if name == RANDOM:
+            agent, env_steps = random_agent(effective), 0
+        else:
+            _, agent, counters = load_agent(run_dir, name, trust=trust)
+            explored = effective.config.init_from is not None or not effective.has_actors
+            env_steps = PAST_SCHEDULES if explored else int(counters["env_steps"])
+        snapshot = agent.snapshot(env_steps=env_steps)  # explores as it did when it was saved
         found.append(Player(name=name, episodes=count, agent=agent, snapshot=snapshot))
     return found
 
