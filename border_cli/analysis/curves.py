@@ -16,6 +16,7 @@ from border_cli.analysis.statistics import (
     Scores,
     Statistic,
     bootstrap,
+    improvement,
     improvement_estimate,
     iqm,
     iqm_over_seeds,
@@ -233,18 +234,15 @@ def _improvements(
 ) -> Iterator[Improvement]:
     """Probabilities for every two groups, the better one first, on the environments of both."""
     last = {(each.env, curve.group): curve.last for each in panels for curve in each.curves}
-    for group, other in combinations(groups, 2):
-        shared = [env for env, _ in panels if {(env, group), (env, other)} <= last.keys()]
+    for pair in combinations(groups, 2):
+        shared = [env for env, _ in panels if all((env, group) in last for group in pair)]
         if not shared:
             continue
-        ours, theirs = ([last[env, name] for env in shared] for name in (group, other))
-        seeds = sum(map(len, ours)), sum(map(len, theirs))
-        found = improvement_estimate(ours, theirs, rng)
-        if found.mid >= 0.5:
-            yield Improvement(group, other, found, seeds)
-        else:
-            turned = Estimate(1 - found.mid, 1 - found.high, 1 - found.low)
-            yield Improvement(other, group, turned, seeds[::-1])
+        scores = {group: [last[env, group] for env in shared] for group in pair}
+        better, worse = pair if improvement(*scores.values()) >= 0.5 else pair[::-1]
+        found = improvement_estimate(scores[better], scores[worse], rng)
+        seeds = sum(map(len, scores[better])), sum(map(len, scores[worse]))
+        yield Improvement(better, worse, found, seeds)
 
 
 def _profiles(everywhere: Mapping[str, Scores], rng: np.random.Generator) -> Iterator[Profile]:

@@ -131,8 +131,7 @@ def csv_text(report: Report, kind: str) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     for row in CSV[kind](report):
-        plain = [each.item() if isinstance(each, np.ndarray | np.generic) else each for each in row]
-        writer.writerow("" if value != value else value for value in plain)
+        writer.writerow(["" if value != value else value for value in row])
     return text.getvalue()
 
 

@@ -93,10 +93,9 @@ def read_request(typed: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--reference", action="append", type=_reference, default=[])
     parser.add_argument("--csv", choices=("curves", "scores", "improvement", "profile"))
     asked = parser.parse_intermixed_args(typed)
-    if asked.csv and not any(each.suffix.lower() == ".csv" for each in asked.out):
-        raise ConfigError("--csv needs an --out that ends in .csv")
-    if asked.size and not any(each.suffix.lower() in DRAWN for each in asked.out):
-        raise ConfigError(f"--size needs an --out that ends in one of {', '.join(DRAWN)}")
+    for option, suffixes in (("csv", (".csv",)), ("size", DRAWN)):
+        if vars(asked)[option] and not any(each.suffix.lower() in suffixes for each in asked.out):
+            raise ConfigError(f"--{option} needs an --out that ends in {' or '.join(suffixes)}")
     return asked
 
 
@@ -175,7 +174,6 @@ def _runs(asked: argparse.Namespace) -> tuple[list[Run], list[str]]:
     drawn = [run for run in met if asked.failed or run.status != "failed"]
     if not drawn:
         raise CheckpointError(f"{counted(len(met), 'run')}, all failed; --failed shows them")
-    if len(drawn) == len(met):
-        return drawn, []
     failed = counted(len(met) - len(drawn), "failed run")
-    return drawn, [f"{failed} left out; --failed shows them"]
+    notes = [f"{failed} left out; --failed shows them"] if len(drawn) < len(met) else []
+    return drawn, notes

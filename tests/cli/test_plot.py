@@ -108,7 +108,7 @@ def test_without_the_extra_a_picture_is_refused_with_the_pip_line(
         ("--bye=agent", "unrecognized arguments: --bye=agent"),
         ("--out=curves.eps", "--out must end in one of .*, got 'curves.eps'"),
         ("--size=6", "--size must be WIDTHxHEIGHT in inches, such as 6x4, got '6'"),
-        ("--size=6x4", "--size needs an --out that ends in one of .png, .svg, .pdf, .html"),
+        ("--size=6x4", "--size needs an --out that ends in .png or .svg or .pdf or .html"),
         ("--reference=cartpole", "--reference must be ENV=RANDOM:EXPERT"),
         ("--reference=cartpole=5:5", "the lower one first"),
         ("--csv=scores", "--csv needs an --out that ends in .csv"),
