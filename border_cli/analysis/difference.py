@@ -19,10 +19,9 @@ def differences(first: Row, second: Row) -> dict[str, Differing]:
 
 
 def _facts(row: Row) -> dict[str, Mapping[str, Any]]:
-    assert row.run is not None
     facts = row.run.facts
     return {
-        "settings": row.settings,
+        "settings": row.run.labels,
         "versions": facts.get("versions") or {},
         "commit": facts.get("git") or {},
         "machine": facts.get("machine") or {},

@@ -6,10 +6,9 @@ import json
 import operator
 import re
 import shlex
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -42,17 +41,19 @@ _MEASURED = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One run of a list, or one job of a sweep that has no run."""
+    """One run of a list, or one job of a sweep that has not begun."""
 
-    folder: Path
+    run: Run
     values: Mapping[str, Any]  # by column, in the listed sweep also its job; times in seconds
-    settings: Mapping[str, Any]  # of a job that has no run what was typed for it
-    run: Run | None = None
-    swept: Mapping[str, str | None] = field(default_factory=dict)  # of such a job
+    swept: Mapping[str, str | None] = field(default_factory=dict)  # what was typed for such a job
+
+    @property
+    def folder(self) -> Path:
+        return self.run.folder
 
     def value(self, key: str) -> Any:
         """The value of a column or a setting; None where the run has none."""
-        return self.values[key] if key in self.values else self.settings.get(key)
+        return self.values[key] if key in self.values else self.run.labels.get(key)
 
 
 def row_of(run: Run, now_s: float) -> Row:
@@ -78,19 +79,7 @@ def row_of(run: Run, now_s: float) -> Row:
     }
     if values["duration"] is None:
         values |= _newest(run.folder)
-    return Row(folder=run.folder, run=run, values=values, settings=facts.get("settings", {}))
-
-
-def row_of_job(folder: Path, typed: Mapping[str, str]) -> Row:
-    """A job of a sweep that has no run directory yet, or none that can be read."""
-    row = row_of(Run(folder), time.time())
-    seed = typed.get("seed", "")
-    told = {
-        "agent": typed.get("agent"),
-        "env": typed.get("env"),
-        "seed": int(seed) if seed.isdecimal() else None,
-    }
-    return replace(row, values={**row.values, **told}, settings=typed, run=None)
+    return Row(run=run, values=values)
 
 
 def _newest(folder: Path) -> dict[str, Any]:
@@ -186,7 +175,7 @@ def ordered(rows: Sequence[Row], key: str) -> list[Row]:
 
 def _refuse_unknown(key: str, rows: Sequence[Row]) -> None:
     columns = rows[0].values if rows else [key]
-    settings = dict.fromkeys(name for row in rows for name in row.settings)
+    settings = dict.fromkeys(name for row in rows for name in row.run.labels)
     if key not in columns and key not in settings:
         raise ConfigError(
             f"unknown key {key!r}{did_you_mean(key, [*columns, *settings])} (choose from "

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
@@ -33,10 +33,14 @@ _OWN_FOLDER = re.compile("|".join(RUN.folders))  # of a run, without runs in it
 
 
 class Run:
-    """One run directory. What is asked for is read then, and kept; nothing follows the run."""
+    """One run directory. What is asked for is read then, and kept; nothing follows the run.
 
-    def __init__(self, folder: Path) -> None:
+    `typed` are the settings of a job of a sweep that has not begun.
+    """
+
+    def __init__(self, folder: Path, typed: Mapping[str, Any] | None = None) -> None:
         self.folder = folder
+        self._typed = typed or {}
 
     def __repr__(self) -> str:
         return f"<Run {self.folder}: {self.status}>"
@@ -66,28 +70,29 @@ class Run:
         """
         if "settings" not in self.facts:
             raise CheckpointError(f"{self.folder / RUN_JSON} has no settings")
-        return self._labels
+        return self.labels
 
     @property
-    def _labels(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.facts.get("settings", {})
+    def labels(self) -> dict[str, Any]:
+        """All that is known of the settings; empty where that is nothing."""
+        found: dict[str, Any] = self.facts.get("settings", self._typed)
         return found
 
     @property
     def agent(self) -> str | None:
         """The option of `agent=` that was typed, such as `droq`."""
-        agent: str | None = self._labels.get("agent")
+        agent: str | None = self.labels.get("agent")
         return agent
 
     @property
     def env(self) -> str | None:
         """The option of `env=` that was typed, or the `env.id`."""
-        chosen: str | None = self._labels.get("env")
-        return self._labels.get("env.id") if chosen in (None, "gym") else chosen
+        chosen: str | None = self.labels.get("env")
+        return self.labels.get("env.id") if chosen in (None, "gym") else chosen
 
     @property
     def seed(self) -> int | None:
-        seed: int | None = self._labels.get("seed")
+        seed: int | None = self.labels.get("seed")
         return seed
 
     def metric(

@@ -170,10 +170,8 @@ def _runs(asked: argparse.Namespace) -> tuple[list[Run], list[str]]:
     rows = where([row_of(run, time.time()) for run in runs], asked.where)
     if not rows:
         raise CheckpointError(f"none of {counted(len(runs), 'run')} meets {asked.where}")
-    met = [row.run for row in rows if row.run is not None]
-    drawn = [run for run in met if asked.failed or run.status != "failed"]
+    drawn = [row.run for row in rows if asked.failed or row.run.status != "failed"]
     if not drawn:
-        raise CheckpointError(f"{counted(len(met), 'run')}, all failed; --failed shows them")
-    failed = counted(len(met) - len(drawn), "failed run")
-    notes = [f"{failed} left out; --failed shows them"] if len(drawn) < len(met) else []
-    return drawn, notes
+        raise CheckpointError(f"{counted(len(rows), 'run')}, all failed; --failed shows them")
+    failed = counted(len(rows) - len(drawn), "failed run")
+    return drawn, [f"{failed} left out; --failed shows them"] if len(drawn) < len(rows) else []

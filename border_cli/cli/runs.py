@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from border_cli.analysis.difference import differences
-from border_cli.analysis.listing import SPANS, Row, ordered, row_of, row_of_job, where
+from border_cli.analysis.listing import SPANS, Row, ordered, row_of, where
 from border_cli.analysis.load import Run, find_runs
 from border_cli.cli.flags import Parser
 from border_cli.cli.plain_command import plain_command, until_nobody_reads
@@ -29,6 +29,7 @@ from border_cli.launch.startup import not_collecting
 from border_cli.messages import say
 from border_cli.recorder import figures
 from border_cli.run.sweep_folder import read_sweep
+from border_cli.system.files import SETTINGS
 from border_cli.words import counted, visible
 
 OUTPUTS = Path("outputs")  # where runs are written by default
@@ -113,7 +114,7 @@ def _remove(chosen: str, asked: argparse.Namespace) -> None:
     if not asked.paths:
         raise ConfigError(f"{chosen}: name run directories, or directories with runs below")
     rows = where(rows_of(asked.paths), asked.where)
-    folders = [row.folder for row in rows if row.run is not None]
+    folders = [row.folder for row in rows if (row.folder / SETTINGS).is_file()]
     if chosen == "rm":
         remove_runs(folders, asked.paths, agreed=asked.yes)
     else:
@@ -161,22 +162,33 @@ def _jobs(root: Path, rows: dict[str, Row]) -> Iterator[Row]:
         return
     for job in sorted(plan.jobs, key=lambda each: each.number):
         folder = root / job.folder
-        row = rows.pop(os.path.realpath(folder), None) or row_of_job(folder, job.values)
+        row = rows.pop(os.path.realpath(folder), None)
+        row = row or row_of(Run(folder, {key: _typed(job.values[key]) for key in job.values}), 0.0)
         swept = {key: job.values.get(key) for key in plan.swept}
         yield replace(row, values={"job": job.number, **row.values}, swept=swept)
+
+
+def _typed(value: str) -> Any:
+    """A value of an override, as the settings of a run have it."""
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value
 
 
 def document(row: Row) -> dict[str, Any]:
     """A run as JSON: the values of the list and all settings."""
     return {
         **{f"{key}_s" if key in SPANS else key: value for key, value in row.values.items()},
-        "settings": dict(row.settings),
+        "settings": dict(row.run.labels),
     }
 
 
 def plain(value: Any) -> str:
-    """A text or a number as it is."""
-    return figures.UNKNOWN if value is None else str(value)
+    """A text or a number as it is, and other values as they are typed."""
+    if value is None:
+        return figures.UNKNOWN
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 # Their keys, titles and texts, in the order of the table; numbers are set to the right.
@@ -283,7 +295,7 @@ def _diff(asked: argparse.Namespace) -> None:
 def _shown(kind: str, key: str, value: Any) -> str:
     if kind == "results" and value is not None and key in COLUMNS:
         return COLUMNS[key][1](value)
-    return value if isinstance(value, str) else json.dumps(value)
+    return "null" if value is None else plain(value)
 
 
 if __name__ == "__main__":
