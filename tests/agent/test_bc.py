@@ -119,12 +119,6 @@ def test_a_distribution_has_the_mean_and_deviation_of_the_data():
     np.testing.assert_allclose(spread[1, 1], before[1].std(axis=0)[1], atol=0.01)
 
 
-def test_norms_are_told_where_the_gradient_is_clipped():
-    metrics = bc(counted(), max_grad_norm=1e-3).update(batch(0, actions=3)).metrics
-    assert float(metrics["grad_norm"]) > 1e-3
-    assert set(bc(counted()).update(batch(0, actions=3)).metrics) == {"loss"}
-
-
 def test_it_has_no_errors_to_rank_rows_by():
     update = bc(spec()).update(batch(0))
     with pytest.raises(RunFailed, match="returned no TD errors"):

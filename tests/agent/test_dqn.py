@@ -74,10 +74,6 @@ def test_an_update_counts_and_reports(spec, make_batch):
     assert float(update.metrics["loss"]) == pytest.approx((batch.weight * huber).mean(), rel=1e-5)
 
 
-def test_without_clipping_there_is_no_norm_to_report(spec, make_batch):
-    assert set(dqn(spec, max_grad_norm=None).update(make_batch(0)).metrics) == {"loss", "q_mean"}
-
-
 def test_td_errors_stay_when_the_buffer_reuses_the_arrays_of_the_batch(spec, make_batch):
     agent, batch = dqn(spec), make_batch(0)
     update = agent.update(batch)

@@ -19,14 +19,12 @@ from quantiles import (
     RISKS,
     RISKY,
     drawn_rows,
-    numeric_gradient,
     trained,
     values_and_actions,
 )
+from slopes import slope
 
-from border_cli.agent.config import IqnConfig, QrdqnConfig
-from border_cli.agent.dqn import ValueAgent
-from border_cli.agent.iqn import Iqn
+from border_cli.agent.config import QrdqnConfig
 from border_cli.agent.qrdqn import Qrdqn, distance, quantile_regression, td_loss
 from border_cli.core.spaces import EnvSpec
 from border_cli.errors import ConfigError
@@ -71,19 +69,12 @@ def test_one_row_by_hand():
 @pytest.mark.parametrize("kappa", [0.0, 0.4, 1.0])
 def test_the_slope_is_the_derivative_of_the_loss(kappa: float):
     quantiles, fractions, target, weight = draw(1)
-    found = quantile_regression(quantiles, fractions, target, weight, kappa)
-    step = 1e-7
-    for b in range(B):
-        for n in range(N):
-            losses = []
-            for sign in (1, -1):
-                moved = quantiles.clone()
-                moved[b, n] += sign * step
-                losses.append(
-                    quantile_regression(moved, fractions, target, weight, kappa).loss.item()
-                )
-            by_hand = (losses[0] - losses[1]) / (2 * step)
-            assert found.grad_output[b, n].item() == pytest.approx(by_hand, rel=1e-6, abs=1e-9)
+
+    def found() -> Any:
+        return quantile_regression(quantiles, fractions, target, weight, kappa)
+
+    numeric = slope(lambda: found().loss, quantiles)
+    np.testing.assert_allclose(found().grad_output, numeric, rtol=1e-6, atol=1e-9)
 
 
 def test_the_distance_of_a_row_is_the_mean_over_all_pairs():
@@ -145,7 +136,7 @@ def test_the_gradient_is_that_of_finite_differences(double: bool):
         return td_of(online, target, batch, formula, double=double)[1].metrics["loss"]
 
     # The target depends on no weight here: with `double` the choice would not move anyway.
-    numeric = numeric_gradient(loss, list(online.parameters()))
+    numeric = np.concatenate([slope(loss, each).ravel() for each in online.parameters()])
     flat = torch.cat([each.reshape(-1) for each in gradient])
     np.testing.assert_allclose(flat, numeric, rtol=1e-6, atol=1e-8)
 
@@ -238,20 +229,3 @@ def test_a_range_without_width_is_refused(low: float):
         ConfigError, match=r"agent\.risk_high must be above agent\.risk_low=0\.[56]"
     ):
         QrdqnConfig(risk_low=low, risk_high=0.5)
-
-
-each_agent = pytest.mark.parametrize("name", ["iqn", "qrdqn"])
-
-
-def made(name: str, spec: EnvSpec, **settings: Any) -> ValueAgent:
-    where: dict[str, Any] = {"spec": spec, "device": "cpu", "seed": 0}
-    if name == "iqn":
-        return Iqn(IqnConfig(hidden=[9, 4], **settings), **where)
-    return Qrdqn(QrdqnConfig(hidden=[9, 4], num_quantiles=4, **settings), **where)
-
-
-@each_agent
-def test_every_metric_has_its_name(name: str, spec, make_batch):
-    assert set(made(name, spec).update(make_batch(0)).metrics) == {"loss", "q_mean", "grad_norm"}
-    unclipped = made(name, spec, max_grad_norm=None).update(make_batch(0))
-    assert "grad_norm" not in unclipped.metrics

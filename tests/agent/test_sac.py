@@ -12,7 +12,7 @@ import pytest
 import torch
 from boxes import reals
 from continuous import batch, counted, spec
-from soft_agents import KINDS, agent_of, sac
+from soft_agents import sac
 from states import same
 from torch import Tensor
 
@@ -130,16 +130,6 @@ def test_the_command_line_in_a_file_makes_the_updates_that_an_improvement_is_del
     config = compose(*line.removeprefix("# border-train ").split())
     assert isinstance(config.agent, SacConfig)
     assert config.trainer.samples_per_opt_step == 1 / config.agent.policy_delay == 0.05
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_priorities_are_the_mean_error_of_the_critics_of_each_row(kind: str):
-    agent = agent_of(kind)
-    given = batch(0)
-    found = agent.update(given).td_error()
-    assert found.shape == (8,)
-    assert (found > 0).all()
-    assert np.isfinite(found).all()
 
 
 @pytest.mark.parametrize(

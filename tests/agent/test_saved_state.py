@@ -256,6 +256,24 @@ def test_twenty_updates_saved_and_twenty_more_are_forty(kind: str, tmp_path: Pat
 
 
 @each_kind
+def test_an_update_tells_norms_where_gradients_are_clipped_and_errors_that_stay(kind: str):
+    unclipped, clipped = (agent_of(kind, 1, max_grad_norm=norm) for norm in (None, 1e-3))
+    assert not any("grad_norm" in name for name in unclipped.update(rows(kind, 0)).metrics)
+    update = clipped.update(rows(kind, 0))
+    metrics = {name: float(each) for name, each in update.metrics.items()}
+    assert np.isfinite(list(metrics.values())).all()
+    norms = [each for name, each in metrics.items() if "grad_norm" in name]
+    assert norms
+    assert min(norms) > 1e-3
+    if ranks_rows(kind):
+        errors = update.td_error()
+        before = errors.copy()
+        clipped.update(rows(kind, 1))
+        assert (errors.shape, errors.dtype) == ((8,), np.float32)
+        assert update.td_error().tobytes() == before.tobytes()
+
+
+@each_kind
 def test_updates_with_onednn_are_those_with_mkl(kind: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(matmul, "WORTHWHILE", 0)  # as small as these are
     agents = [agent_of(kind, 1, matmul=Matmul(each)) for each in ("mkl", "onednn")]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from managers import Built, accounted, count, receive, snapshot, start, until
+from managers import Built, accounted, count, receive, receive_until_crash, snapshot, start, until
 from remote_fakes import BUILDING, Life, TellingPolicyFactory, complain, die, fail, rank
 
 from border_cli import compose, resume, train
@@ -84,14 +84,8 @@ def test_an_environment_that_always_fails_ends_the_run_with_its_traceback(tmp_pa
     lives = [Life(deed=fail, at=BUILDING)] * 9
     built = Built("ray", lives=lives, folder=tmp_path, num_actors=1)
 
-    def run() -> None:
-        with built.manager as manager:
-            start(manager)
-            while True:
-                manager.receive(5.0)
-
     with pytest.raises(ActorCrashed, match="the simulator broke at step 0") as caught:
-        run()
+        receive_until_crash(built)
     assert "remote_fakes.py" in caught.value.first_traceback
 
 

@@ -7,23 +7,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from boxes import pixels
+from buffers import buffer_of, copy_rows
 from sampling import sampled
 
 from border_cli.core.rows import concatenate
-from border_cli.core.spaces import BoxSpace
 from border_cli.core.types import Step
 from border_cli.errors import CheckpointError, ConfigError
-from border_cli.replay_buffer.config import (
-    DatasetConfig,
-    Normalize,
-    PrioritizedConfig,
-    UniformConfig,
-)
+from border_cli.replay_buffer.config import DatasetConfig, UniformConfig
 from border_cli.replay_buffer.dataset import DatasetReplayBuffer
 from border_cli.replay_buffer.frame_store import reserved_frames
 from border_cli.replay_buffer.frames import FrameRing
-from border_cli.replay_buffer.prioritized import PrioritizedReplayBuffer
-from border_cli.replay_buffer.uniform import UniformReplayBuffer, stores_frames
+from border_cli.replay_buffer.uniform import stores_frames
 from border_cli.step_processor.config import NStepConfig
 from border_cli.step_processor.n_step import NStep
 
@@ -33,9 +28,7 @@ FIELDS = ("index", "weight", "obs", "action", "reward", "discount", "next_obs")
 
 @pytest.fixture
 def stack_spec(spec):
-    shape = (DEPTH, *FRAME)
-    box = BoxSpace(shape=shape, dtype="uint8", low=np.zeros(shape), high=np.full(shape, 255))
-    return replace(spec, id="stacks", observation=box, stacked=True)
+    return replace(spec, id="stacks", observation=pixels(DEPTH, *FRAME), stacked=True)
 
 
 class Streams:
@@ -88,17 +81,6 @@ class Streams:
         )
 
 
-def buffer_of(kind, spec, capacity, *, frames, seed=0):
-    rng = np.random.default_rng(seed)
-    if kind == "uniform":
-        config = UniformConfig(capacity=capacity, frames=frames)
-        return UniformReplayBuffer(config, spec=spec, rng=rng)
-    config = PrioritizedConfig(
-        capacity=capacity, frames=frames, normalize=Normalize(kind), n_opts_final=50
-    )
-    return PrioritizedReplayBuffer(config, spec=spec, rng=rng)
-
-
 def require_same_samples(buffers, chance, batch_size=16):
     ours, theirs = (each.sample(batch_size) for each in buffers)
     for name in FIELDS:
@@ -112,13 +94,9 @@ def require_same_samples(buffers, chance, batch_size=16):
 
 
 def resumed(source, target, chance):
-    """Through the same door as a checkpoint, in chunks of random sizes."""
+    """Through the same door as a checkpoint, in chunks of a random size."""
     target.load_state_dict(source.state_dict())
-    frozen = source.ring.freeze(0, chunk_nbytes=int(chance.integers(1, 10_000)))
-    at = frozen.first
-    while (chunk := frozen.take()) is not None:
-        target.load_rows(at, chunk)
-        at += len(chunk[-1])
+    copy_rows(source, target, int(chance.integers(1, 10_000)))
     return target
 
 

@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from boxes import reals
+from buffers import copy_rows
 from numpy.typing import NDArray
 
 from border_cli.core.interfaces import GoalRewards
 from border_cli.core.rows import concatenate
-from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, EnvSpec
+from border_cli.core.spaces import DictSpace, DiscreteSpace, EnvSpec
 from border_cli.core.types import Step, Transitions
 from border_cli.errors import RunFailed
 from border_cli.replay_buffer.config import HindsightConfig, Strategy
@@ -23,17 +25,12 @@ from border_cli.step_processor.n_step import NStep
 GAMMA = 0.9
 
 
-def box(*shape: int) -> BoxSpace:
-    bound = np.full(shape, np.inf, np.float32)
-    return BoxSpace(shape=shape, dtype="float32", low=-bound, high=bound)
-
-
 def spec_of(**parts: Any) -> EnvSpec:
     space = DictSpace(parts)
     return EnvSpec(id="Goals-v0", observation=space, action=DiscreteSpace(2), max_episode_steps=9)
 
 
-SPEC = spec_of(observation=box(2), achieved_goal=box(1), desired_goal=box(1))
+SPEC = spec_of(observation=reals(2), achieved_goal=reals(1), desired_goal=reals(1))
 
 
 class Near(GoalRewards):
@@ -273,12 +270,8 @@ def test_rows_without_an_episode_are_refused() -> None:
 def restored(buffer: Any, **settings: Any) -> Any:
     """Another buffer with its state and rows, as a checkpoint brings them back."""
     other = buffer_of(buffer.capacity, seed=99, **settings)
-    frozen = buffer.ring.freeze(0, chunk_nbytes=1000)
     other.load_state_dict(buffer.state_dict())
-    first = frozen.first
-    while (blocks := frozen.take()) is not None:
-        other.load_rows(first, blocks)
-        first += len(blocks[0])
+    copy_rows(buffer, other, 1000)
     return other
 
 

@@ -4,23 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from buffers import buffer_of, copy_rows
 from sampling import sampled
 
 from border_cli.core.types import leaves
 from border_cli.errors import CheckpointError
-from border_cli.replay_buffer.config import Normalize, PrioritizedConfig, UniformConfig
-from border_cli.replay_buffer.prioritized import PrioritizedReplayBuffer
-from border_cli.replay_buffer.uniform import UniformReplayBuffer
 
 KINDS = ["uniform", "batch", "buffer"]
-
-
-def buffer_of(kind, spec, capacity, seed=0):
-    rng = np.random.default_rng(seed)
-    if kind == "uniform":
-        return UniformReplayBuffer(UniformConfig(capacity=capacity), spec=spec, rng=rng)
-    config = PrioritizedConfig(capacity=capacity, normalize=Normalize(kind), n_opts_final=50)
-    return PrioritizedReplayBuffer(config, spec=spec, rng=rng)
 
 
 class History:
@@ -52,15 +42,6 @@ class History:
                 ours, theirs = getattr(batches[0], name), getattr(other, name)
                 for one, two in zip(leaves(ours), leaves(theirs), strict=True):
                     assert one.tobytes() == two.tobytes(), name
-
-
-def copy_rows(source, target, chunk_nbytes):
-    """Through the same door as a checkpoint."""
-    frozen = source.ring.freeze(0, chunk_nbytes=chunk_nbytes)
-    first = frozen.first
-    while (blocks := frozen.take()) is not None:
-        target.load_rows(first, blocks)
-        first += len(blocks[0])
 
 
 def trees(buffer):

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from boxes import pixels
 
 from border_cli.core.rows import storage_nbytes
-from border_cli.core.spaces import BoxSpace, EnvSpec
+from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Transitions, leaves
 from border_cli.errors import RunFailed
 from border_cli.replay_buffer.ring import Ring
@@ -91,8 +92,7 @@ def test_sampling_from_nothing_says_what_is_missing(spec):
 
 @pytest.mark.parametrize("shape", [(3,), (2, 2)])
 def test_columns_lie_where_tensors_can_view_them(spec, make_rows, shape):
-    pixels = BoxSpace(shape=shape, dtype="uint8", low=np.zeros(shape), high=np.ones(shape))
-    spec = replace(spec, observation=pixels)
+    spec = replace(spec, observation=pixels(*shape))
     assert storage_nbytes(spec, 1) == 24  # 8 + 4 + 4 and twice 3 or 4, to a multiple of 8
     ring = Ring(spec, 4)
     ring.push(make_rows(spec, 0, 4))

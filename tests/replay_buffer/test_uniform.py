@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from buffers import buffer_of
 
 from border_cli.replay_buffer.config import UniformConfig
 from border_cli.replay_buffer.uniform import UniformReplayBuffer
 
 
-def buffer_of(spec, capacity, seed=0):
-    config = UniformConfig(capacity=capacity)
-    return UniformReplayBuffer(config, spec=spec, rng=np.random.default_rng(seed))
-
-
 def test_each_sampled_row_is_a_whole_stored_row(spec, make_rows):
-    buffer = buffer_of(spec, 50)
+    buffer = buffer_of("uniform", spec, 50)
     buffer.push(make_rows(spec, 0, 80))
     batch = buffer.sample(32)
     numbers = batch.action
@@ -30,7 +26,7 @@ def test_each_sampled_row_is_a_whole_stored_row(spec, make_rows):
 
 
 def test_every_stored_row_is_drawn_equally_often_and_no_other(spec, make_rows):
-    buffer = buffer_of(spec, 100)
+    buffer = buffer_of("uniform", spec, 100)
     buffer.push(make_rows(spec, 0, 10))
     drawn = np.concatenate([buffer.sample(1000).index.copy() for _ in range(20)])
     counts = np.bincount(drawn)
@@ -50,6 +46,6 @@ def test_the_greatest_chance_means_the_last_row(spec, make_rows, rows):
 
 
 def test_a_batch_may_be_larger_than_what_is_stored(spec, make_rows):
-    buffer = buffer_of(spec, 1)
+    buffer = buffer_of("uniform", spec, 1)
     buffer.push(make_rows(spec, 6, 7))
     np.testing.assert_array_equal(buffer.sample(5).action, [6, 6, 6, 6, 6])

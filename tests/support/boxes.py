@@ -47,3 +47,16 @@ def drawn(space: Space, rows: int, seed: int = 3) -> Any:
             return {
                 key: drawn(part, rows, seed + i) for i, (key, part) in enumerate(spaces.items())
             }
+
+
+def numbered(space: Space, numbers: Any) -> Any:
+    """Values of which row k is full of numbers[k], as far as its type goes."""
+    match space:
+        case BoxSpace(shape=shape, dtype=dtype):
+            column = numbers.reshape(-1, *(1 for _ in shape))
+            return np.broadcast_to(column, (len(numbers), *shape)).astype(dtype)
+        case MultiDiscreteSpace(nvec=nvec):
+            return np.repeat(numbers[:, None], len(nvec), axis=1)
+        case DictSpace(spaces=spaces):
+            return {key: numbered(part, numbers) for key, part in spaces.items()}
+    return numbers

@@ -6,36 +6,31 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from boxes import numbered, pixels, reals
 from numpy.typing import NDArray
 
 from border_cli.actor_manager.actor import Message
 from border_cli.actor_manager.shared_channel import SharedChannel
-from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, EnvSpec
-from border_cli.core.types import Array, Episode, Experience, Transitions, leaves
+from border_cli.core.spaces import DictSpace, DiscreteSpace, EnvSpec
+from border_cli.core.types import Episode, Experience, Transitions, leaves
 from border_cli.system.shared_memory import WakePipe
-
-
-def _box(shape: tuple[int, ...], dtype: str) -> BoxSpace:
-    low, high = (0, 255) if dtype == "uint8" else (-1e9, 1e9)
-    return BoxSpace(shape, dtype, np.full(shape, low, dtype), np.full(shape, high, dtype))
-
 
 SPECS = {
     "vector": EnvSpec(
         id="vector",
-        observation=_box((3,), "float32"),
+        observation=reals(3),
         action=DiscreteSpace(2),
         max_episode_steps=None,
     ),
     "image": EnvSpec(
         id="image",
-        observation=_box((2, 24, 24), "uint8"),  # more bytes than a packed row takes
-        action=_box((2,), "float32"),
+        observation=pixels(2, 24, 24),  # more bytes than a packed row takes
+        action=reals(2),
         max_episode_steps=None,
     ),
     "dict": EnvSpec(
         id="dict",
-        observation=DictSpace({"place": _box((3,), "float32"), "picture": _box((40, 40), "uint8")}),
+        observation=DictSpace({"place": reals(3), "picture": pixels(40, 40)}),
         action=DiscreteSpace(4),
         max_episode_steps=None,
     ),
@@ -49,35 +44,15 @@ def channel_of(spec_name: str, *, capacity: int, returns: bool = False) -> Share
     )
 
 
-def _numbered(numbers: NDArray[np.int64], shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
-    """[M, *shape]: row k is full of k, modulo 251 where a byte must hold it."""
-    values = numbers % 251 if dtype == "uint8" else numbers
-    return np.broadcast_to(
-        values.reshape(-1, *[1] * len(shape)), (len(numbers), *shape)
-    ).astype(dtype)  # fmt: skip
-
-
 def rows_of(spec_name: str, first: int, last: int) -> Transitions:
     """Rows first … last - 1."""
     spec, numbers = SPECS[spec_name], np.arange(first, last)
-
-    def observation(offset: int) -> Array:
-        space = spec.observation
-        if isinstance(space, DictSpace):
-            return {
-                key: _numbered(numbers + offset, part.shape, part.dtype)
-                for key, part in space.spaces.items()
-            }
-        assert isinstance(space, BoxSpace)
-        return _numbered(numbers + offset, space.shape, space.dtype)
-
-    action = spec.action
     return Transitions(
-        obs=observation(0),
-        action=_numbered(numbers, (2,), "float32") if isinstance(action, BoxSpace) else numbers,
+        obs=numbered(spec.observation, numbers),
+        action=numbered(spec.action, numbers),
         reward=numbers.astype(np.float32) / 2,
         discount=numbers.astype(np.float32) / 4,
-        next_obs=observation(1),
+        next_obs=numbered(spec.observation, numbers + 1),
     )
 
 

@@ -98,19 +98,3 @@ def drawn_rows(seed: int, rows: int, inputs: int, actions: int) -> TensorBatch:
         "weight": rng.random((rows, 1)),
     }
     return TensorBatch(**{name: torch.from_numpy(array) for name, array in arrays.items()})
-
-
-def numeric_gradient(loss: Callable[[], torch.Tensor], weights: list[torch.Tensor]) -> list[float]:
-    """Of the loss by every single weight, by central differences."""
-    step, found = 1e-6, []
-    for weight in weights:
-        flat = weight.detach().view(-1)
-        for i in range(len(flat)):
-            before = flat[i].item()
-            sides = []
-            for side in (before + step, before - step):
-                flat[i] = side
-                sides.append(loss().item())
-            flat[i] = before
-            found.append((sides[0] - sides[1]) / (2 * step))
-    return found

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from boxes import numbered, numbers, pixels
 
 from border_cli.core.interfaces import Evaluation
 from border_cli.core.output import RunState
-from border_cli.core.spaces import BoxSpace, DiscreteSpace, EnvSpec
+from border_cli.core.spaces import DiscreteSpace, EnvSpec
 from border_cli.core.timing import MonotonicClock
 from border_cli.core.types import Transitions
 from border_cli.replay_buffer.config import PrioritizedConfig, UniformConfig
@@ -27,25 +28,19 @@ SIDE = 20  # of an image; two of them are blocks of their own
 
 
 def spec_of(*, images: bool = False) -> EnvSpec:
-    shape = (SIDE, SIDE, 3) if images else (4,)
-    box = BoxSpace(
-        shape, "uint8" if images else "float32", low=np.zeros(shape), high=np.ones(shape)
-    )
-    return EnvSpec(id="saves", observation=box, action=DiscreteSpace(9), max_episode_steps=None)
+    seen = pixels(SIDE, SIDE, 3) if images else numbers(4)
+    return EnvSpec(id="saves", observation=seen, action=DiscreteSpace(9), max_episode_steps=None)
 
 
 def rows(spec: EnvSpec, first: int, end: int) -> Transitions:
     """Row n: reward n, action n, both observations n everywhere (as far as their type goes)."""
-    numbers = np.arange(first, end)
-    space = spec.observation
-    assert isinstance(space, BoxSpace)
-    column = numbers.reshape(-1, *(1 for _ in space.shape))
-    obs = np.broadcast_to(column, (len(numbers), *space.shape)).astype(space.dtype)
+    count = np.arange(first, end)
+    obs = numbered(spec.observation, count)
     return Transitions(
         obs=obs,
-        action=numbers,
-        reward=numbers.astype(np.float32),
-        discount=np.ones(len(numbers), np.float32),
+        action=count,
+        reward=count.astype(np.float32),
+        discount=np.ones(len(count), np.float32),
         next_obs=obs,
     )
 

@@ -15,10 +15,11 @@ def assert_slopes(loss: Callable[[], Tensor], parameters: Sequence[Tensor]) -> N
     """Holds autograd's gradient of the loss by each parameter (float64) against differences."""
     exact = torch.autograd.grad(loss(), parameters)
     for ours, each in zip(exact, parameters, strict=True):
-        np.testing.assert_allclose(ours.numpy(), _slope(loss, each), rtol=1e-6, atol=1e-8)
+        np.testing.assert_allclose(ours.numpy(), slope(loss, each), rtol=1e-6, atol=1e-8)
 
 
-def _slope(loss: Callable[[], Tensor], parameter: Tensor) -> np.ndarray:
+def slope(loss: Callable[[], Tensor], parameter: Tensor) -> np.ndarray:
+    """Central differences of the loss by each number (float64) of the parameter."""
     flat, found = parameter.data.view(-1), np.zeros(parameter.numel())
     for i in range(len(flat)):
         before = float(flat[i])

@@ -171,6 +171,16 @@ def test_the_order_is_evaluate_then_best_then_record_then_save() -> None:
     assert events[:4] == ["evaluate", "best", "record", "save"]
 
 
+def test_a_score_must_be_reached_in_a_row_to_end_the_run() -> None:
+    built = BuiltTrainer(
+        evaluator=ScriptedEvaluator([9.0, 1.0, 9.0, 9.0]), max_opt_steps=1_000, eval_interval=10,
+        stop_at_score=9.0, stop_evals=2,
+    )  # fmt: skip
+    built.train()
+    assert built.trainer.counters.opt_steps == 40
+    assert len(built.evaluator.policies) == 4  # the last one was just made
+
+
 def test_the_last_evaluation_and_the_last_window_are_written_and_marked() -> None:
     built = BuiltTrainer(max_opt_steps=25, eval_interval=10, record_interval=10)
     built.train()
