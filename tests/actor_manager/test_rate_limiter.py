@@ -61,17 +61,35 @@ def test_what_is_given_back_can_be_granted_again_and_a_debt_cannot() -> None:
     assert limiter.try_acquire(10) == 1
 
 
+class Acquiring:
+    """Actors that have begun to wait for 100 samples each."""
+
+    def __init__(self, limiter: RateLimiter, number: int) -> None:
+        self.granted: list[int] = []
+        self.threads = [
+            threading.Thread(target=lambda: self.granted.append(limiter.acquire(100)), daemon=True)
+            for _ in range(number)
+        ]
+        for thread in self.threads:
+            thread.start()
+        while limiter.waiting < number:
+            threading.Event().wait(0.001)
+
+    def join(self, timeout_s: float = 5) -> list[int]:
+        """What they were granted."""
+        for thread in self.threads:
+            thread.join(timeout_s)
+        return sorted(self.granted)
+
+
 def test_a_waiting_actor_is_woken_for_a_burst_not_for_a_sample() -> None:
     limiter = RateLimiter(burst=10)
-    granted: list[int] = []
-    thread = threading.Thread(target=lambda: granted.append(limiter.acquire(100)), daemon=True)
-    thread.start()
+    actors = Acquiring(limiter, 1)
     for permitted in (1, 5, 9):
         limiter.permit(permitted)
-    assert not granted  # it cannot have been served, whenever it looked
+    assert not actors.granted  # it cannot have been served, whenever it looked
     limiter.permit(12)
-    thread.join(5)
-    assert granted == [12]
+    assert actors.join() == [12]
 
 
 def test_closing_ends_the_waits() -> None:
@@ -95,52 +113,28 @@ def test_closing_ends_the_waits() -> None:
 def test_while_the_learner_waits_one_sample_is_worth_waking_for() -> None:
     limiter = RateLimiter(burst=10)
     limiter.permit(1)
-    granted: list[int] = []
-    thread = threading.Thread(target=lambda: granted.append(limiter.acquire(100)), daemon=True)
-    thread.start()
+    actors = Acquiring(limiter, 1)
     limiter.set_urgent(True)
-    thread.join(5)
-    assert granted == [1]
+    assert actors.join() == [1]
 
 
 def test_actors_that_wait_share_what_becomes_free() -> None:
     limiter = RateLimiter(burst=10)
-    granted: list[int] = []
-    threads = [
-        threading.Thread(target=lambda: granted.append(limiter.acquire(100)), daemon=True)
-        for _ in range(4)
-    ]
-    for thread in threads:
-        thread.start()
-    while limiter.waiting < 4:
-        threading.Event().wait(0.001)
+    actors = Acquiring(limiter, 4)
     assert limiter.try_acquire(5) == 0  # those who wait come first
     limiter.permit(40)
-    for thread in threads:
-        thread.join(0.2)
+    actors.join(0.2)
     limiter.permit(60)
-    for thread in threads:
-        thread.join(5)
-    assert sorted(granted)[0] >= 10
+    assert actors.join()[0] >= 10
 
 
 def test_what_is_left_of_a_permission_that_no_longer_grows_is_granted() -> None:
     # less than a burst, and the learner that could be urgent about it does not wait
     limiter = RateLimiter(burst=100)
-    granted: list[int] = []
-    threads = [
-        threading.Thread(target=lambda: granted.append(limiter.acquire(100))) for _ in range(2)
-    ]
-    for thread in threads:
-        thread.start()
-    while limiter.waiting < 2:
-        threading.Event().wait(0.001)
+    actors = Acquiring(limiter, 2)
     limiter.permit(75)
     limiter.permit(75)
-    for thread in threads:
-        thread.join(5)
-    limiter.close()  # ends what still waits
-    assert sorted(granted) == [37, 38]
+    assert actors.join() == [37, 38]
 
 
 def test_what_was_granted_before_a_resume_counts() -> None:

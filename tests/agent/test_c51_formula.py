@@ -129,20 +129,6 @@ def test_mass_counts_as_beyond_where_it_would_come_to_rest_well_beyond():
     assert left == pytest.approx(0.5 * 0.1 + 0 + 1 * 1)
 
 
-def test_mass_beyond_is_that_of_brute_force():
-    rng = np.random.default_rng(0)
-    rows, atoms = 200, np.linspace(-2, 4, N)
-    reward, discount = rng.normal(0, 3, rows), 0.9 * rng.integers(0, 2, rows)
-    mass = rng.dirichlet(np.ones(N), rows)
-    expected = 0.0
-    for r, d, p in zip(reward, discount, mass, strict=True):
-        at_rest = r / (1 - d)
-        expected += sum(p[k] for k in range(N) if r + d * atoms[k] > 4 and at_rest > 4 + 0.3)
-    target, left = target_of(reward, discount, mass, atoms)
-    assert float(mass_beyond(target, left, 4.0, 0.3)[0]) == pytest.approx(expected / rows)
-    assert 0.05 < expected / rows < 0.95
-
-
 @pytest.mark.parametrize(("low", "high", "reward"), [(0, 100, 1.0), (-100, 0, -1.0)])
 @pytest.mark.parametrize("steps", [1, 3])
 def test_values_at_the_bound_of_all_returns_are_within(low, high, reward, steps, caplog):

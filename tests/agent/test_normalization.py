@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 from boxes import pixels, reals
-from discounted import running_returns
 from gymnasium.wrappers import NormalizeReward
 from gymnasium.wrappers.utils import RunningMeanStd
 
@@ -197,27 +196,6 @@ def divisor_of(values: Any) -> float:
             numbers = torch.tensor([[moments.mean], [moments.squares]], dtype=torch.float64)
             statistics.merge(moments.count, *numbers)
     return reward_divisor(statistics)
-
-
-def returns_of(kind: str) -> Any:
-    """2,000 steps of one environment, in episodes of 20."""
-    reward = np.ones((2_000, 1))
-    if kind == "large":
-        reward = np.random.default_rng(0).normal(0, 1e4, reward.shape)
-    elif kind == "sparse":  # one episode in ten pays at its end
-        reward[:] = 0
-        reward[199::200] = 1
-    ended = np.zeros(reward.shape, bool)
-    ended[19::20] = True
-    return running_returns(reward, ended, 0.99)
-
-
-@pytest.mark.parametrize("kind", ["constant", "sparse", "large"])
-def test_rewards_are_divided_by_the_deviation_of_discounted_returns(kind: str):
-    values = returns_of(kind)[:, 0]
-    assert divisor_of(values) == pytest.approx(np.sqrt(values.var() + 1e-8), rel=1e-9)
-    least, most = {"constant": (0.1, 0.3), "sparse": (10, 20), "large": (2e-5, 1e-4)}[kind]
-    assert least < 1 / divisor_of(values) < most
 
 
 def test_a_stream_without_ends_is_divided_as_gymnasium_divides_it():

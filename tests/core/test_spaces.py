@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from boxes import numbers, pixels
 
 from border_cli.core.spaces import (
-    BoxSpace,
     DictSpace,
     DiscreteSpace,
     MultiDiscreteSpace,
@@ -15,9 +15,7 @@ from border_cli.core.spaces import (
     row_nbytes,
 )
 
-PIXELS = BoxSpace((2, 3), "uint8", np.zeros((2, 3), np.uint8), np.full((2, 3), 255, np.uint8))
-POINT = BoxSpace((4,), "float32", np.zeros(4, np.float32), np.ones(4, np.float32))
-SCALAR = BoxSpace((), "float32", np.zeros((), np.float32), np.ones((), np.float32))
+PIXELS, POINT, SCALAR = pixels(2, 3), numbers(4), numbers()
 
 LEAVES = [
     (PIXELS, (5, 2, 3), "uint8", 6),

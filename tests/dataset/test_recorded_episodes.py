@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from boxes import box
 
-from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, EnvSpec
+from border_cli.core.spaces import DictSpace, DiscreteSpace, EnvSpec
 from border_cli.dataset import recorded_episodes as module
 from border_cli.dataset.recorded_episodes import Checksum, RecordedEpisode, grouped, parallel_steps
 from border_cli.step_processor.config import NStepConfig
@@ -16,7 +17,7 @@ from border_cli.step_processor.n_step import NStep
 
 SPEC = EnvSpec(
     id="numbers",
-    observation=BoxSpace((1,), "float32", np.zeros(1), np.full(1, 1e9)),
+    observation=box((1,), high=1e9),
     action=DiscreteSpace(100),
     max_episode_steps=None,
 )

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 import reaching
+from boxes import reals
 
-from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, EnvSpec
+from border_cli.core.spaces import DictSpace, DiscreteSpace, EnvSpec
 from border_cli.env.config import GymConfig
 from border_cli.env.goals import GymGoalRewards, refuse_no_goals
 from border_cli.env.gym import GymEnvFactory
@@ -127,11 +128,6 @@ def test_names_that_are_no_names_of_metrics_are_refused(name: str) -> None:
         GymConfig(info_metrics=[name])
 
 
-def box(*shape: int) -> BoxSpace:
-    bound = np.full(shape, np.inf, np.float32)
-    return BoxSpace(shape=shape, dtype="float32", low=-bound, high=bound)
-
-
 def spec_of(**parts: Any) -> EnvSpec:
     return EnvSpec(
         id="Goals-v0",
@@ -147,13 +143,13 @@ def spec_of(**parts: Any) -> EnvSpec:
         (
             EnvSpec(
                 id="Plain-v0",
-                observation=box(3),
+                observation=reals(3),
                 action=DiscreteSpace(2),
                 max_episode_steps=None,
             ),
             r"of env\.id=Plain-v0 have no achieved_goal and no desired_goal\. Use replay_buffer=un",
         ),
-        (spec_of(achieved_goal=box(1)), r"of env\.id=Goals-v0 have no desired_goal\."),
+        (spec_of(achieved_goal=reals(1)), r"of env\.id=Goals-v0 have no desired_goal\."),
     ],
 )
 def test_observations_without_goals_are_refused(spec: EnvSpec, said: str) -> None:

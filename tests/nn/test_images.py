@@ -145,18 +145,6 @@ def test_the_size_is_that_of_the_rows(
     assert (built.size, rows.shape, rows.dtype) == (size, (2, size), torch.float32)
 
 
-def test_sums_of_ones_worked_by_hand():
-    network = NatureCnn((1, 36, 36), generator())
-    with torch.no_grad():
-        for each in network.convolutions:
-            each.weight.fill_(1)
-            each.bias.zero_()
-    # White pixels count 1. 8 x 8 of them; 4 x 4 x 32 of these sums; 3 x 3 x 64 of those.
-    expected = 64 * (64 * 16 * 32) * 1.0 * 9
-    rows = network(torch.full((1, 1, 36, 36), 255, dtype=torch.uint8))
-    torch.testing.assert_close(rows, torch.full((1, 64), expected))
-
-
 def test_the_greatest_pixels_of_an_even_side_are_sought_from_its_first_pixel_on():
     image = torch.arange(16.0).reshape(1, 1, 4, 4)
     assert pooled(image).tolist() == [[[[10, 11], [14, 15]]]]
@@ -224,43 +212,6 @@ def test_gradients_lie_in_memory_as_the_weights_do(network: type[Network]):
     parameters = list(built.parameters())
     for each, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
         assert gradient.stride() == each.stride()
-
-
-def seen_by(side: int, pixel: tuple[int, int]) -> list[list[float]]:
-    """A single white pixel through a ResNet that does nothing but pool: 3 times at every second."""
-    network = ImpalaResNet((1, side, side), torch.Generator()).requires_grad_(False)
-    for each in network.parameters():
-        each.zero_()
-    for section in network.sections:
-        section.convolution.weight[0, 0, 1, 1] = 1  # the pixel itself
-    image = torch.zeros((1, 1, side, side), dtype=torch.uint8)
-    image[0, 0, *pixel] = 255
-    channels = network(image).reshape(32, 2, 2)
-    assert not channels[1:].any()
-    return np.round(channels[0].numpy(), 5).tolist()
-
-
-@pytest.mark.parametrize(
-    ("side", "pixel", "expected"),
-    [
-        # 16 -> 8 -> 4 -> 2: each window begins where it stands, so the first of two sees pixels
-        # 0 to 2 + 4 + 8 = 14, the second 8 to 15
-        (16, (7, 7), [[1, 0], [0, 0]]),
-        (16, (14, 14), [[1, 1], [1, 1]]),
-        (16, (15, 14), [[0, 0], [1, 1]]),
-        (16, (15, 15), [[0, 0], [0, 1]]),
-        # 9 -> 5 -> 3 -> 2: each begins one before, so the first sees 0 to 1 + 2 + 4 = 7, the
-        # second 1 to 8
-        (9, (0, 0), [[1, 0], [0, 0]]),
-        (9, (1, 0), [[1, 0], [1, 0]]),
-        (9, (4, 4), [[1, 1], [1, 1]]),
-        (9, (8, 7), [[0, 0], [1, 1]]),
-    ],
-)
-def test_what_each_pooled_pixel_sees(
-    side: int, pixel: tuple[int, int], expected: list[list[float]]
-):
-    assert seen_by(side, pixel) == expected
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from border_cli.nn import matmul
 from border_cli.nn.architecture import Architecture
-from border_cli.nn.dense import deltas, forward, gradient_of, linear
+from border_cli.nn.dense import linear
 from border_cli.nn.device import learner_thread
 from border_cli.nn.ensemble import Critics
 from border_cli.nn.matmul import (
@@ -177,20 +177,6 @@ def test_only_the_gradients_that_are_asked_for_are_computed(calls: list[tuple[in
     rows.requires_grad_()
     linear(rows, weight.detach(), torch.ones(256), ONE_DNN).square().sum().backward()
     assert len(calls) == 2
-
-
-def test_the_written_out_gradient_is_that_of_autograd(calls: list[tuple[int, ...]]) -> None:
-    made = Network(ARCHITECTURE, 3, generator())
-    rows, grad_output = normal(ROWS, 17), normal(ROWS, 3, seed=1)
-    layers = made.mlp.memory
-    with torch.no_grad():
-        inputs = forward(layers, rows, ONE_DNN)
-        by_sums = deltas(layers, inputs, grad_output, ONE_DNN)
-        found = gradient_of(by_sums, inputs, ONE_DNN)
-    assert len(calls) == 3
-    wanted = torch.autograd.grad(made(rows), list(made.parameters()), grad_output)
-    for ours, theirs in zip(found, wanted, strict=True):
-        torch.testing.assert_close(ours, theirs, atol=2e-5, rtol=1e-4)
 
 
 @pytest.mark.gpu

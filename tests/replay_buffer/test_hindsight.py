@@ -15,12 +15,10 @@ from numpy.typing import NDArray
 from border_cli.core.interfaces import GoalRewards
 from border_cli.core.rows import concatenate
 from border_cli.core.spaces import DictSpace, DiscreteSpace, EnvSpec
-from border_cli.core.types import Step, Transitions
+from border_cli.core.types import Transitions
 from border_cli.errors import RunFailed
 from border_cli.replay_buffer.config import HindsightConfig, Strategy
 from border_cli.replay_buffer.hindsight import HindsightReplayBuffer
-from border_cli.step_processor.config import NStepConfig
-from border_cli.step_processor.n_step import NStep
 
 GAMMA = 0.9
 
@@ -203,54 +201,6 @@ def test_rewards_are_computed_for_the_new_goal_and_ends_follow_it(ends: bool) ->
     np.testing.assert_array_equal(
         buffer.rows(np.arange(10)).reward, np.full(10, -7)
     )  # what is stored stays
-
-
-def test_episodes_that_stand_at_the_same_observation_never_lend_each_other_goals() -> None:
-    """A random walk on a line with one start and one goal, which 20 steps truncate: at each turn
-    several of its 16 environments stand at the same place."""
-    rng, count = np.random.default_rng(0), 16
-    processor = NStep(NStepConfig(), gamma=GAMMA, num_envs=count)
-    buffer = buffer_of(capacity=3_000, strategy=Strategy.future)
-    place, begun = np.zeros(count), np.arange(count)  # [N]  begun: number of the true episode
-    step_of = np.zeros(count, np.int64)
-    true_episode, true_step = [], []
-    for _ in range(400):
-        after = place + rng.choice([-1, 1], count)
-        truncated = step_of == 19
-        rows = processor.process(walked(place, after, truncated))
-        buffer.push(rows)
-        true_episode += begun.tolist()
-        true_step += step_of.tolist()
-        place, step_of = np.where(truncated, 0, after), np.where(truncated, 0, step_of + 1)
-        begun[truncated] = begun.max() + 1 + np.arange(truncated.sum())
-    drawn = rng.integers(len(buffer), size=1_000_000)
-    slots = buffer._drawn(drawn, rng.random(len(drawn)))
-    numbers = len(true_episode) - 1 - (buffer.ring.position - 1 - np.arange(3_000)) % 3_000
-    episode, step = np.array(true_episode)[numbers], np.array(true_step)[numbers]
-    np.testing.assert_array_equal(episode[drawn], episode[slots])
-    assert (step[slots] >= step[drawn]).all()
-    assert (step[slots] > step[drawn]).mean() > 0.5
-
-
-def walked(place: NDArray[Any], after: NDArray[Any], truncated: NDArray[np.bool_]) -> Step:
-    def observed(at: NDArray[Any]) -> dict[str, NDArray[Any]]:
-        column = at.astype(np.float32)[:, None]
-        return {
-            "observation": np.repeat(column, 2, axis=1),
-            "achieved_goal": column,
-            "desired_goal": np.full_like(column, 5),
-        }
-
-    count = len(place)
-    return Step(
-        obs=observed(place),
-        action=np.zeros(count, np.int64),
-        reward=np.zeros(count, np.float32),
-        terminated=np.zeros(count, np.bool_),
-        truncated=truncated,
-        next_obs=observed(after),
-        act_obs=observed(np.where(truncated, 0, after)),
-    )
 
 
 def test_an_episode_whose_rows_were_overwritten_goes_on_from_those_that_are_left() -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
+from boxes import box
 from numpy.typing import NDArray
 
 from border_cli.core.interfaces import (
@@ -24,7 +25,7 @@ from border_cli.core.interfaces import (
 )
 from border_cli.core.output import Progress, Recorder, RecordStep, RunState, SaveReport
 from border_cli.core.rows import columns_of, transitions_of
-from border_cli.core.spaces import BoxSpace, DiscreteSpace, EnvSpec
+from border_cli.core.spaces import DiscreteSpace, EnvSpec
 from border_cli.core.types import (
     Array,
     Batch,
@@ -41,7 +42,7 @@ from border_cli.core.types import (
 
 SPEC = EnvSpec(
     id="Counting",
-    observation=BoxSpace((1,), "float32", np.zeros(1, np.float32), np.full(1, 1e9, np.float32)),
+    observation=box((1,), high=1e9),
     action=DiscreteSpace(2),
     max_episode_steps=None,
 )

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from boxes import box, reals
 from fakes import FakeAgent, ListBuffer
 
 from border_cli.core.returns import Moments
-from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, Space
+from border_cli.core.spaces import DictSpace, DiscreteSpace, Space
 from border_cli.core.types import Array, Experience, Transitions
 from border_cli.errors import NotFinite
 from border_cli.trainer.intake import Intake
@@ -19,12 +20,8 @@ Log = pytest.LogCaptureFixture
 INF = np.inf
 
 
-def box(low: list[float], high: list[float]) -> BoxSpace:
-    return BoxSpace((len(low),), "float32", np.array(low, np.float32), np.array(high, np.float32))
-
-
-HALF_BOUNDED = box([-1, -INF], [1, INF])
-NAMED = DictSpace({"room": DiscreteSpace(4), "place": HALF_BOUNDED, "free": box([-INF], [INF])})
+HALF_BOUNDED = box((2,), low=[-1, -INF], high=[1, INF])
+NAMED = DictSpace({"room": DiscreteSpace(4), "place": HALF_BOUNDED, "free": reals(1)})
 
 
 class Watching(FakeAgent):
@@ -143,8 +140,7 @@ def test_rewards_and_actions_that_are_not_finite_are_refused(column: str) -> Non
 
 
 def test_pixels_are_not_looked_at() -> None:
-    low, high = np.zeros((2, 2), np.uint8), np.full((2, 2), 100, np.uint8)
-    taken = Taken(BoxSpace((2, 2), "uint8", low, high))
+    taken = Taken(box((2, 2), "uint8", high=100))
     pixels = np.full((1, 2, 2), 200, np.uint8)
     taken.take(pixels, pixels, 1)
     assert taken.counters.out_of_bounds == 0
