@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import re
 import signal
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -129,14 +127,6 @@ class Wrong(Calm):
         return tuple((dict(zip(names, answer, strict=True)) | self.what).values())
 
 
-class Generous(Calm):
-    """A reward that float32 holds and whose loss it does not."""
-
-    def step(self, action: Any) -> Answer:
-        observation, _, *rest = super().step(action)
-        return (observation, 3e38, *rest)
-
-
 class Blocks(Calm):
     """Waits for ever; the file `marker` says that it does."""
 
@@ -168,22 +158,6 @@ class Leaves(Calm):
 
     def go_wrong(self, answer: Answer) -> Answer:
         os._exit(0)
-        return answer
-
-
-class Quits(Calm):
-    """Takes itself for the whole program."""
-
-    def go_wrong(self, answer: Answer) -> Answer:
-        del answer
-        sys.exit(0)
-
-
-class Faults(Calm):
-    """Reads where there is no memory."""
-
-    def go_wrong(self, answer: Answer) -> Answer:
-        ctypes.string_at(0)
         return answer
 
 
@@ -258,7 +232,7 @@ class Named(FromOne):
 
 
 for _each in (
-    Calm, Raises, Undefined, Wrong, Generous, Blocks, Holds, Leaves, Quits, Faults,
-    Signals, NeedsFile, Shows, FromOne, Named, Greedy, Vast,
+    Calm, Raises, Undefined, Wrong, Blocks, Holds, Leaves, Signals, NeedsFile, Shows, FromOne,
+    Named, Greedy, Vast,
 ):  # fmt: skip
     gym.register(f"{_each.__name__}-v0", _each)

@@ -152,13 +152,6 @@ class Wider(Endless):
         self.single_observation_space = spaces.Box(0, 1, (1,), np.float64)
 
 
-class Lacking(Endless):
-    """Needs a package that is not there."""
-
-    def __init__(self, num_envs: int) -> None:
-        raise ModuleNotFoundError("no", name="no_such_package_of_ours")
-
-
 gym.register("border/Climb-v1", entry_point=Climb, vector_entry_point=gymnasiums_own)
 gym.register(
     "border/ClimbLimited-v1",
@@ -166,15 +159,5 @@ gym.register(
     vector_entry_point=gymnasiums_own,
     max_episode_steps=2,
 )
-for vector in (
-    *(
-        Endless,
-        Unlimited,
-        Tipping,
-        Bounded,
-        Silent,
-        Wider,
-        Lacking,
-    ),
-):
+for vector in (Endless, Unlimited, Tipping, Bounded, Silent, Wider):
     gym.register(f"border/{vector.__name__}-v1", entry_point=Alone, vector_entry_point=vector)
