@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import pickle
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from acting import acting
 from continuous import HALF, MIDDLE, batch, counted, data_set, spec
 from oracle import of_rlax
 from slopes import assert_slopes
@@ -68,8 +68,7 @@ def trained(env: EnvSpec, data: Batch, updates: int, **settings: Any) -> tuple[B
     agent = bc(env, **settings)
     for _ in range(updates):
         agent.update(data)
-    policy = pickle.loads(pickle.dumps(agent.policy_factory))(np.random.default_rng(0))
-    policy.load_snapshot(agent.snapshot())
+    policy = acting(agent)
     return agent, policy
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import pickle
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from acting import acting as acting_of
 from boxes import numbers
 from continuous import HALF, LOW, MIDDLE, batch, spec
 from soft_agents import KINDS, agent_of
@@ -105,10 +105,7 @@ def test_the_policy_acts_as_the_actor_of_the_agent(kind: str, settings: dict[str
     agent = agent_of(kind, **settings)
     for seed in range(5):
         agent.update(batch(seed))
-    factory = pickle.loads(pickle.dumps(agent.policy_factory))
-    acting = factory(np.random.default_rng(0), None)
-    acting.load_snapshot(agent.snapshot())
-    obs = batch(9).obs
+    acting, obs = acting_of(agent), batch(9).obs
     with torch.no_grad():
         mean, log_std = split(agent.actor(torch.from_numpy(obs)))
     wanted = MIDDLE + HALF * torch.tanh(mean).numpy()
@@ -152,15 +149,13 @@ def test_a_restored_policy_explores_as_the_one_that_went_on(make: Any, warm_up: 
 
 def test_numpy_acts_as_torch_computes():
     made = Awac(AwacConfig(hidden=[8, 6], batch_size=8), spec=spec(), device="cpu", seed=1)
-    acting = pickle.loads(pickle.dumps(made.policy_factory))(np.random.default_rng(0), None)
     for seed in range(5):
         made.update(batch(seed))
-    acting.load_snapshot(made.snapshot())
-    obs = batch(7).obs
+    policy, obs = acting_of(made), batch(7).obs
     with torch.no_grad():
         mean = made.actor(torch.from_numpy(obs)).numpy()
-    np.testing.assert_allclose(acting.act(obs, explore=False), MIDDLE + HALF * mean, rtol=1e-5)
-    assert acting.act(obs, explore=False).dtype == np.float32
+    np.testing.assert_allclose(policy.act(obs, explore=False), MIDDLE + HALF * mean, rtol=1e-5)
+    assert policy.act(obs, explore=False).dtype == np.float32
 
 
 def test_samples_have_the_learned_mean_and_deviation_in_the_units_of_the_environment():

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from acting import acting
 from quantiles import CHAIN_VALUES, LINKS, batch_of, spec_of
 from sampling import chosen, sampled
 
 from border_cli.agent.config import DqnConfig, Loss
 from border_cli.agent.dqn import Dqn
-from border_cli.agent.policies import QPolicy
 from border_cli.core.spaces import DiscreteSpace, EnvSpec
 
 RISKY = batch_of(
@@ -45,9 +45,7 @@ FORMS: dict[str, dict[str, Any]] = {
 
 def values(agent: Dqn, states: int) -> np.ndarray:
     """What a policy acts on where it does not explore."""
-    policy = agent.policy_factory(np.random.default_rng(0))
-    assert isinstance(policy, QPolicy)
-    policy.load_snapshot(agent.snapshot())
+    policy = acting(agent)
     return policy.values(policy.network(np.arange(states)))
 
 
@@ -64,8 +62,7 @@ def test_known_values_are_found(problem: str, form: str):
         agent.update(rows)
     np.testing.assert_allclose(values(agent, len(known)), known, atol=0.01)
 
-    policy = agent.policy_factory(np.random.default_rng(0))
-    policy.load_snapshot(agent.snapshot())
+    policy = acting(agent)
     best = np.argmax(known, axis=1)
     assert policy.act(np.arange(1), explore=False)[0] == best[0]
 

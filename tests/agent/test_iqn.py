@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import pickle
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from acting import acting
 from boxes import numbers
 from oracle import of_rlax, transitions_of, weighted_mean
 from quantiles import (
@@ -151,9 +151,7 @@ def test_a_gamble_is_taken_by_its_mean_and_left_by_its_worst_quarter(risk_high, 
 def test_acting_in_numpy_takes_the_mean_over_the_range_of_what_torch_gives(spec, low, high):
     settings = {"risk_low": low, "risk_high": high, "num_quantiles_acting": 5}
     agent = iqn(spec, 3, **settings)
-    policy = pickle.loads(pickle.dumps(agent.policy_factory))(np.random.default_rng(0))
-    snapshot = agent.snapshot()
-    policy.load_snapshot(snapshot)
+    policy = acting(agent)
     obs = np.random.default_rng(1).standard_normal((300, 3)).astype(np.float32)
     fractions = low + (high - low) * torch.tensor([[0.1, 0.3, 0.5, 0.7, 0.9]])
     with torch.no_grad():

@@ -9,6 +9,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from acting import acting
 from boxes import pixels, reals
 from gymnasium.wrappers import NormalizeReward
 from gymnasium.wrappers.utils import RunningMeanStd
@@ -90,8 +91,7 @@ def test_actors_normalise_as_the_learner_does(spec, make_batch):
     assert abs(float(features.std()) - 1) < 0.1
     with torch.no_grad():
         q = agent.online(features).numpy()
-    policy = agent.policy_factory(np.random.default_rng(0))
-    policy.load_snapshot(agent.snapshot())
+    policy = acting(agent)
     action = policy.act(batch.obs, explore=False)
     np.testing.assert_allclose(q[np.arange(200), action], q.max(1), atol=1e-5)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import pickle
 import subprocess
 import sys
 from functools import partial
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from acting import acting
 from boxes import box, numbers, reals
 from states import reread, same
 
@@ -251,12 +251,6 @@ def dqn(spec: Any, seed: int = 1, **settings: Any) -> Dqn:
     return Dqn(config, spec=spec, device="cpu", seed=seed)
 
 
-def acting(agent: Dqn, seed: int = 0, constant: float | None = None, **snapshot: Any) -> Any:
-    policy = agent.policy_factory(np.random.default_rng(seed), constant)
-    policy.load_snapshot(agent.snapshot(**snapshot))
-    return policy
-
-
 @pytest.mark.parametrize(
     "form",
     [
@@ -341,8 +335,7 @@ def test_a_restored_noisy_policy_explores_as_the_one_that_went_on(spec, rows: in
 
 def test_the_factory_of_a_noisy_policy_can_be_sent_to_another_process(spec):
     agent = dqn(spec, dueling=True, num_atoms=5, **NOISY)
-    policy = pickle.loads(pickle.dumps(agent.policy_factory))(np.random.default_rng(0))
-    policy.load_snapshot(agent.snapshot())
+    policy = acting(agent)
     assert policy.act(MANY, explore=True).shape == (300,)
 
 

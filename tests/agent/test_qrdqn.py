@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import pickle
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from acting import acting
 from boxes import numbers
 from networks import td_of
 from oracle import of_rlax, transitions_of, weighted_mean
@@ -201,9 +201,7 @@ def test_kappa_moves_the_quantiles_of_a_gamble_to_where_its_loss_is_lowest():
 def test_acting_in_numpy_takes_the_mean_over_the_range_of_what_torch_gives(spec, low, high, hidden):
     settings = {"risk_low": low, "risk_high": high, "num_quantiles": 5, "hidden": hidden}
     agent = qrdqn(spec, 3, **settings)
-    policy = pickle.loads(pickle.dumps(agent.policy_factory))(np.random.default_rng(0))
-    snapshot = agent.snapshot()
-    policy.load_snapshot(snapshot)
+    policy = acting(agent)
     obs = np.random.default_rng(1).standard_normal((300, 3)).astype(np.float32)
     with torch.no_grad():
         quantiles = agent.online(torch.from_numpy(obs)).view(300, 2, 5).numpy()

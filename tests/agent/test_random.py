@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pickle
-
 import numpy as np
 import pytest
 import torch
+from acting import acting
 
 from border_cli.agent.config import RandomConfig
 from border_cli.core.interfaces import Agent
@@ -48,8 +47,7 @@ def test_the_count_is_restored(spec, make_batch):
 
 def test_its_policy_acts_at_random_in_evaluation_too(spec):
     agent = random_agent(spec)
-    policy = pickle.loads(pickle.dumps(agent.policy_factory))(np.random.default_rng(0), 0.1)
-    policy.load_snapshot(agent.snapshot())
+    policy = acting(agent, constant=0.1)
     action = policy.act(np.zeros((2_000, 3)), explore=False)
     assert action.mean() == pytest.approx(0.5, abs=0.06)
 

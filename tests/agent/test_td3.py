@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import pickle
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from acting import acting
 from boxes import pixels
 from continuous import HALF, MIDDLE, batch, counted, grid, of_every_action, spec
 
@@ -56,8 +56,7 @@ def test_the_value_and_the_best_action_of_a_loop_are_found():
     with torch.no_grad():
         value = agent.critic(torch.zeros(1, 3), torch.tensor(PEAK[None], dtype=torch.float32))
     np.testing.assert_allclose(value.flatten().numpy(), 2.0, atol=0.01)
-    policy = agent.policy_factory(np.random.default_rng(0))
-    policy.load_snapshot(agent.snapshot())
+    policy = acting(agent)
     action = (policy.act(np.zeros((1, 3), np.float32), explore=False) - MIDDLE) / HALF
     np.testing.assert_allclose(action, PEAK[None], atol=0.03)
 
@@ -69,17 +68,15 @@ def test_the_policy_acts_as_the_actor_does_and_crosses_to_another_process():
     obs = batch(9).obs
     with torch.no_grad():
         expected = MIDDLE + HALF * np.tanh(agent.actor(torch.from_numpy(obs)).numpy())
-    factory = pickle.loads(pickle.dumps(agent.policy_factory))
-    policy = factory(np.random.default_rng(0))
-    policy.load_snapshot(agent.snapshot())
-    np.testing.assert_allclose(policy.act(obs, explore=False), expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(
+        acting(agent).act(obs, explore=False), expected, rtol=1e-5, atol=1e-5
+    )
 
 
 def test_the_settings_of_noise_reach_the_policy():
     def deviation(**settings: Any) -> float:
         agent = td3(final_bound=1e-6, **settings)
-        policy = agent.policy_factory(np.random.default_rng(0))
-        policy.load_snapshot(agent.snapshot())
+        policy = acting(agent)
         steps = [policy.act(np.zeros((50, 3), np.float32), explore=True) for _ in range(60)]
         return float(np.std((np.stack(steps)[30:] - MIDDLE) / HALF))
 

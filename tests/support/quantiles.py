@@ -12,10 +12,10 @@ Chain: three states, action 1 moves on and ends behind the last with reward 1, a
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import torch
+from acting import acting
 from numpy.typing import NDArray
 
 from border_cli.agent.dqn import ValueAgent
@@ -78,8 +78,7 @@ def trained(
 
 def values_and_actions(agent: ValueAgent, states: int) -> tuple[NDArray[np.float32], list[int]]:
     """What the agent's policy sees of every state, [states, actions], and does there."""
-    policy: Any = agent.policy_factory(np.random.default_rng(0))
-    policy.load_snapshot(agent.snapshot())
+    policy = acting(agent)
     every = np.arange(states)
     return policy.network(every), policy.act(every, explore=False).tolist()
 
