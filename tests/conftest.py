@@ -8,7 +8,7 @@ import multiprocessing
 import os
 import sys
 import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,8 @@ import absl.logging
 import leftovers
 import pytest
 from xdist.scheduler import WorkStealingScheduling
+
+from border_cli.registry import GROUPS, NETWORKS, register_builtin
 
 GRACE_S = 5.0
 
@@ -75,3 +77,33 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         handler.close()
     root.handlers[:] = before
     root.setLevel(level)
+
+
+@pytest.fixture
+def write(folder: Path) -> Callable[[str, str], Path]:
+    """Writes a file of the user."""
+
+    def _write(name: str, text: str) -> Path:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return _write
+
+
+@pytest.fixture
+def own_modules(folder: Path) -> Iterator[None]:
+    """Modules of the folder can be imported; what they register is gone afterwards."""
+    register_builtin()
+    before = {group: dict(registry._entries) for group, registry in GROUPS.items()}
+    networks = dict(NETWORKS._targets)
+    modules = set(sys.modules)
+    sys.path.append(str(folder))
+    yield
+    for group, registry in GROUPS.items():
+        registry._entries = before[group]
+    NETWORKS._targets = networks
+    for name in set(sys.modules) - modules:
+        if str(folder) in str(getattr(sys.modules[name], "__file__", "")):
+            del sys.modules[name]
