@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from commands import train_status
 
 from border_cli.cli.train import main
 from border_cli.config.job import Job
@@ -50,9 +51,7 @@ def refusal(folder: Path, capsys: Capture) -> Callable[..., str]:
 
     def _refusal(*argv: str) -> str:
         before = sorted(folder.rglob("*"))
-        with pytest.raises(SystemExit) as left:
-            main(argv, run_job=Jobs())
-        assert left.value.code == 2
+        assert train_status(*argv) == 2
         assert sorted(folder.rglob("*")) == before
         said = capsys.readouterr().err
         assert said.startswith("border-train: ")
