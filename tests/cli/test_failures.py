@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from commands import Command, facts_of, full_disk, sweep_rows, train_status
+from commands import Command, facts_of, full_disk, rows_of, sweep_rows, train_status
 from sampling import sampled
 
-from border_cli.registry import GROUPS, register_builtin
 from border_cli.run.finding import steps_saved
 
 Capture = pytest.CaptureFixture[str]
@@ -31,28 +29,6 @@ SMALL = (
     "actor_manager.join_timeout_s=0.5",
 )
 SERIAL = (*SMALL[:-1], "actor_manager=serial")
-BAD_AGENT = """\
-from dataclasses import dataclass
-
-from border_cli.agent.config import DqnConfig
-from border_cli.agent.dqn import Dqn
-from border_cli.registry import AGENTS
-
-
-@dataclass(kw_only=True)
-class BadConfig(DqnConfig):
-    message: str = ""
-
-
-class Bad(Dqn):
-    def update(self, batch):
-        if self.opt_steps == 20:
-            raise ValueError(self.config.message) if self.config.message else AssertionError
-        return super().update(batch)
-
-
-AGENTS.register("bad", BadConfig, "bad_agent:Bad")
-"""
 BAD_RECORDER = """\
 from dataclasses import dataclass
 
@@ -81,26 +57,6 @@ RECORDERS.register("bad", BadConfig, "bad_recorder:BadRecorder")
 """
 
 
-@pytest.fixture
-def plug_ins(folder: Path) -> Iterator[None]:
-    """A bad agent and a bad recorder of the user; the registry is restored afterwards."""
-    register_builtin()
-    before = {group: dict(registry._entries) for group, registry in GROUPS.items()}
-    for group, package, source in (
-        ("agent", "agent", BAD_AGENT),
-        ("recorder", "recorder.bad", BAD_RECORDER),
-    ):
-        (folder / f"bad_{group}.py").write_text(source)
-        (folder / "conf" / group).mkdir(parents=True)
-        (folder / "conf" / group / "bad.yaml").write_text(
-            f"# @package {package}\ndefaults: [/schema/{group}/bad@_here_, _self_]\n"
-        )
-    yield
-    for group, registry in GROUPS.items():
-        registry._entries = before[group]
-        sys.modules.pop(f"bad_{group}", None)
-
-
 def test_a_quiet_run_that_fails_says_why_on_standard_error(folder: Path, capfd: Capture) -> None:
     argv = (*SERIAL, "env.id=Raises-v0", "env.kwargs.at=300", "actor_manager.num_actors=1")
     assert train_status(*argv, "quiet=true") == 1
@@ -110,10 +66,13 @@ def test_a_quiet_run_that_fails_says_why_on_standard_error(folder: Path, capfd: 
     assert "error: actor 0 failed, first with RuntimeError: the simulator exploded" in err
 
 
-@pytest.mark.usefixtures("plug_ins")
+@pytest.mark.usefixtures("own_modules")
 def test_a_recorder_that_fails_is_switched_off_and_the_run_continues(
-    folder: Path, capfd: Capture
+    folder: Path, capfd: Capture, write: Callable[[str, str], Path]
 ) -> None:
+    write("bad_recorder.py", BAD_RECORDER)
+    package = "# @package recorder.bad\n"
+    write("conf/recorder/bad.yaml", f"{package}defaults: [/schema/recorder/bad@_here_, _self_]\n")
     chosen = ("-cd", "conf", "recorder=[jsonl,bad]", "env.id=Calm-v0")
     own = ("imports=[unruly,bad_recorder]", "trainer.max_opt_steps=300")
     assert train_status(*SMALL[1:], *chosen, *own) == 0
@@ -123,8 +82,7 @@ def test_a_recorder_that_fails_is_switched_off_and_the_run_continues(
     assert facts["status"] == "done"
     assert facts["recorders_switched_off"] == {"BadRecorder": reason}
     assert "error: BadRecorder failed and is switched off; training continues without it" in out
-    assert f"warning: recorders switched off: {{'BadRecorder': '{reason}'}}" in out
-    assert '"opt_steps": 300' in (folder / "run" / "metrics.jsonl").read_text()
+    assert rows_of(folder / "run")[-1]["opt_steps"] == 300
 
 
 def test_an_env_that_raises_ends_the_run_with_its_traceback_and_a_checkpoint(
@@ -134,18 +92,14 @@ def test_an_env_that_raises_ends_the_run_with_its_traceback_and_a_checkpoint(
     assert train_status(*argv) == 1
     said = capsys.readouterr().out
     message = "RuntimeError: the simulator exploded after 300 steps"
-    first = next(line for line in said.splitlines() if "the simulator exploded" in line)
     spent = "no restarts are left (actor_manager.max_restarts=0)"
-    assert f"error: actor 0 failed, first with {message}; {spent}" in first
-    assert 'raise RuntimeError(f"the simulator exploded after {self.steps} steps")' in said
+    assert f"error: actor 0 failed, first with {message}; {spent}" in said
     assert said.count("Traceback (most recent call last)") == 1
     facts = facts_of(folder / "run")
     assert facts["status"] == "failed"
     assert facts["exit_reason"].startswith("actor 0 failed, first with Runtime")
     assert message in facts["traceback"]
-    assert facts["env_steps"] <= 299
     assert steps_saved(folder / "run") == [facts["opt_steps"]]
-    assert "run directory  run" in said
 
 
 def test_a_nan_observation_is_named_with_its_actor_and_sample(
@@ -159,8 +113,6 @@ def test_a_nan_observation_is_named_with_its_actor_and_sample(
     assert "is not finite: [0.5, nan, 0.5]" in said
     assert "Traceback" not in said
     facts = facts_of(folder / "run")
-    assert facts["status"] == "failed"
-    assert facts["exit_reason"].startswith("next observation of actor 0")
     # its messages have 10 rows and the tenth is refused; the first update comes with sample 50
     assert (facts["samples_total"], facts["opt_steps"]) == (90, 41)
     # one that falls due while another is being written is left out
@@ -190,18 +142,14 @@ def test_a_step_that_does_not_fit_ends_the_run_in_one_message_and_without_a_rest
     assert "restart" not in said
     assert "Traceback" not in said
     facts = facts_of(folder / "run")
-    assert facts["status"] == "failed"
     assert facts["exit_reason"].startswith("actor 0, after 99 env steps: env.id=Wrong-v0: ")
     assert 90 <= facts["samples_total"] <= 99
     assert steps_saved(folder / "run") == [facts["opt_steps"]]
 
 
-@pytest.mark.parametrize("manager", sampled(["serial", "thread", "process"], every=3))
-def test_a_run_goes_on_from_before_the_step_that_did_not_fit(
-    folder: Path, capsys: Capture, manager: str
-) -> None:
+def test_a_run_goes_on_from_before_the_step_that_did_not_fit(folder: Path, capsys: Capture) -> None:
     """Its environment is another one by then, whose own 100th step is not reached."""
-    argv = (*SMALL[:-1], f"actor_manager={manager}", "actor_manager.num_actors=1")
+    argv = (*SERIAL, "actor_manager.num_actors=1")
     assert train_status(*argv, "env.id=Wrong-v0", "env.kwargs.at=100", *ROOMS) == 1
     said = capsys.readouterr().out
     assert "env.id=Wrong-v0: the observation 5 does not fit Discrete(5): 5 is out of bounds" in said
@@ -243,28 +191,6 @@ def test_observations_beyond_their_bounds_are_said_once_and_counted_past_a_resum
     assert facts_of(folder / "run")["out_of_bounds"] == 2  # once as next_obs, once as obs
     assert train_status("resume=run", "trainer.max_opt_steps=90") == 0
     assert facts_of(folder / "run")["out_of_bounds"] == 2
-
-
-@pytest.mark.parametrize(
-    ("typed", "said"),
-    sampled(
-        [
-            (["env=cartpole", "env.kwargs.suton=1"], "unexpected keyword argument 'suton'"),
-            (["env.id=Pendulum-v1"], "Pendulum-v1"),
-            (["-m", "seed=0,1", "env=cartpole", "env.kwargs.suton=1"], "argument 'suton'"),
-        ],
-        every=2,
-    ),
-)
-def test_what_only_the_components_can_refuse_leaves_no_folder(
-    folder: Path, capsys: Capture, typed: list[str], said: str
-) -> None:
-    assert train_status(*typed, "run_dir=run") == 2
-    error = capsys.readouterr().err
-    assert error.startswith("border-train: ")
-    assert said in error
-    assert "Traceback" not in error
-    assert list(folder.iterdir()) == []
 
 
 # In a thread the actor alone hangs; in the two others it is the learner itself.
@@ -318,13 +244,10 @@ def test_an_env_that_blocks_ends_the_run_with_the_line_that_blocks(
 def test_a_learner_that_hangs_ends_the_sweep_with_its_table(blocked: dict[str, Ended]) -> None:
     ended = blocked["sweep"]
     row, other = sweep_rows(ended.folder / "run")
-    assert (row["env.kwargs.at"], row["status"]) == ("60", "failed")
-    assert other["status"] == "not started"
+    assert (row["status"], other["status"]) == ("failed", "not started")
     assert row["reason"].startswith("no step for 3 s")
-    table = ended.said[ended.said.rindex(" job ") :]
-    assert "0 of 2 jobs done\n" in table
-    assert f"sweep directory  {ended.folder / 'run'}\n" in table
-    assert table.endswith("resume=auto\n")  # the command that goes on
+    assert "0 of 2 jobs done\n" in ended.said
+    assert ended.said.endswith("resume=auto\n")  # the command that goes on
 
 
 def test_a_full_disk_does_not_end_a_run(folder: Path, capsys: Capture) -> None:
@@ -337,15 +260,8 @@ def test_a_full_disk_does_not_end_a_run(folder: Path, capsys: Capture) -> None:
     assert "error: JsonlRecorder could not write ([Errno 27] File too large)" in first
     facts = facts_of(folder / "run")
     assert (facts["status"], facts["opt_steps"]) == ("done", 100)
-    # the best model of the only evaluation and the last checkpoint, and those of 20, 40, …, 100
-    # that were not skipped because another was being tried
-    assert 2 <= facts["save_failures"] <= 2 + 2 * 5
-    assert facts["recorder_failures"] > 20
-    warned = [line for line in first.splitlines() if line.startswith("warning: ")]
-    assert [line for line in warned if "skipped" not in line] == [
-        f"warning: save failures: {facts['save_failures']}",
-        f"warning: recorder failures: {facts['recorder_failures']}",
-    ]
+    assert facts["save_failures"] >= 2  # the best model of the only evaluation, the last checkpoint
+    assert f"warning: save failures: {facts['save_failures']}\n" in first
+    assert f"warning: recorder failures: {facts['recorder_failures']}\n" in first
     assert "border-eval" not in last  # there is no model to evaluate
-    assert steps_saved(folder / "run") == []
     assert not [each for each in (folder / "run" / "checkpoints").rglob("*") if each.is_file()]
