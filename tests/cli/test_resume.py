@@ -23,6 +23,7 @@ from border_cli.config.resolved import resolved_yaml, write_resolved
 from border_cli.config.saved import load_resolved
 from border_cli.launch import closing
 from border_cli.launch.job import Outcome, train_job
+from border_cli.launch.jobs import Found, finished
 from border_cli.run.status import RunLock
 from border_cli.system.files import write_json
 
