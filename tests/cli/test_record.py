@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import signal
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import commands
-import gymnasium as gym
 import minari
 import numpy as np
 import pytest
+import unruly
 from commands import QUICK, facts_of, record_status, train_status
 from datasets import datasets_in
 from sampling import sampled
@@ -74,25 +73,20 @@ def test_plain_minari_reads_it_and_every_episode_comes_again(
     said = recorded(capsys, run_dir, "dataset=my/pole-v0", "episodes=20", "explore=true")
     (policy,) = said["policies"]
     dataset = minari.load_dataset("my/pole-v0")
-    assert (dataset.total_episodes, dataset.total_steps) == (20, said["steps"])
+    assert dataset.total_steps == said["steps"]
     env = dataset.recover_environment()
     seeds = [each["seed"] for each in dataset.storage.get_episode_metadata(range(20))]
     assert len(set(seeds)) == 20
     for episode, seed, score in zip(dataset, seeds, policy["returns"], strict=True):
-        obs, _ = env.reset(seed=seed)
-        np.testing.assert_array_equal(episode.observations[0], obs)
-        terminated = truncated = False
-        for t, action in enumerate(episode.actions):
-            obs, reward, terminated, truncated, _ = env.step(action)
-            np.testing.assert_array_equal(episode.observations[t + 1], obs)
-            assert reward == episode.rewards[t]
-        assert terminated == episode.terminations[-1]
-        assert truncated or terminated
-        assert not episode.terminations[:-1].any()
-        assert not episode.truncations[:-1].any()
-        assert episode.terminations[-1] != episode.truncations[-1]
-        assert episode.rewards.sum() == score
-        assert len(episode.observations) == len(episode.actions) + 1
+        first, _ = env.reset(seed=seed)
+        steps = [env.step(action) for action in episode.actions]
+        obs, rewards, terminated, truncated, _ = zip(*steps, strict=True)
+        np.testing.assert_array_equal(episode.observations, [first, *obs])
+        np.testing.assert_array_equal(episode.rewards, rewards)
+        np.testing.assert_array_equal(episode.terminations, terminated)
+        np.testing.assert_array_equal(episode.truncations, truncated)
+        assert terminated[-1] or truncated[-1]
+        assert sum(rewards) == score
     env.close()
 
 
@@ -105,10 +99,7 @@ def test_what_is_said_of_a_data_set_is_in_its_metadata(
     assert metadata["ref_max_score"] == said["ref_max_score"] == facts_of(run_dir)["best_score"]
     assert 15 < metadata["ref_min_score"] == said["ref_min_score"] < 30  # 22 in the long run
     assert metadata["algorithm_name"] == "dqn"
-    assert metadata["code_permalink"].startswith("border-cli==")
-    assert metadata["run_name"] == "dqn_cartpole"
     assert metadata["description"].endswith("from the run dqn_cartpole: 4 by best")
-    assert not metadata["jpeg_encoding"]
     other = recorded(capsys, run_dir, "dataset=my/pole-v1", "episodes=2", "seed=9")
     assert other["ref_min_score"] == said["ref_min_score"]
     assert minari.list_local_datasets().keys() == {"my/pole-v0", "my/pole-v1"}
@@ -122,7 +113,6 @@ def test_a_mixture_is_shared_evenly_or_by_weight(
     said = recorded(capsys, run_dir, "dataset=a-v0", "episodes=8", "policy=[best, 80,random]")
     counts = [(each["policy"], len(each["returns"])) for each in said["policies"]]
     assert counts == [("best", 3), ("80", 3), ("random", 2)]
-    assert [each["opt_steps"] for each in said["policies"]][1:] == [80, None]
     dataset = minari.load_dataset("a-v0")
     played = [each["policy"] for each in dataset.storage.get_episode_metadata(range(8))]
     assert played == ["best"] * 3 + ["80"] * 3 + ["random"] * 2
@@ -206,31 +196,24 @@ def test_what_is_not_understood_is_refused_and_nothing_is_written(
     assert not [*datasets.rglob("*.hdf5")]
 
 
-def test_an_environment_that_fails_leaves_no_half_data_set(folder: Path, datasets: Path) -> None:
+def test_an_environment_that_fails_leaves_no_half_data_set(
+    datasets: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The environment of the run raises in its second round of episodes."""
-    (folder / "fragile.py").write_text(
-        "import gymnasium as gym, numpy as np\n"
-        "class Fragile(gym.Env):\n"
-        "    observation_space = gym.spaces.Box(0, 1, (1,))\n"
-        "    action_space = gym.spaces.Discrete(2)\n"
-        "    error = None\n"
-        "    def reset(self, seed=None, options=None):\n"
-        "        self.count = 0\n"
-        "        if Fragile.error is not None and seed % 7 == 3: raise Fragile.error\n"
-        "        return np.zeros(1, np.float32), {}\n"
-        "    def step(self, action):\n"
-        "        self.count += 1\n"
-        "        return np.zeros(1, np.float32), 1.0, self.count == 3, False, {}\n"
-        "gym.register('Fragile-v0', Fragile)\n"
-    )
-    own = ("imports=[fragile]", "env.id=Fragile-v0", "run_dir=own", "recorder=none")
+    own = ("imports=[unruly]", "env.id=Calm-v0", "run_dir=own", "recorder=none")
     assert train_status(*own, *QUICK, "quiet=true") == 0
-    sys.modules["fragile"].Fragile.error = RuntimeError("broken")  # type: ignore[attr-defined]
+    resets = iter(range(16 + 8))  # of 16 environments at once
+
+    def reset(env: unruly.Calm, **options: Any) -> Any:
+        if next(resets, None) is None:
+            raise RuntimeError("broken")
+        return genuine(env, **options)
+
+    genuine = unruly.Calm.reset
+    monkeypatch.setattr(unruly.Calm, "reset", reset)
     with pytest.raises(RuntimeError, match="broken"):
         record_status("own", "dataset=my/own-v0", "episodes=64")
     assert not [*datasets.rglob("*.hdf5")]
-    gym.registry.pop("Fragile-v0")
-    sys.modules.pop("fragile")
 
 
 @pytest.mark.slow
