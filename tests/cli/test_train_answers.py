@@ -13,7 +13,6 @@ import pytest
 from sampling import sampled
 
 from border_cli import __version__
-from border_cli.agent.config import RandomConfig
 from border_cli.cli.train import main
 
 Capture = pytest.CaptureFixture[str]
@@ -26,15 +25,12 @@ def test_what_is_shown_is_what_a_run_saves_and_runs_again(
     choices = ("env=acrobot", "agent=random", "recorder=none", "seed=4")
     main([*choices, "--cfg", "job", "--resolve"])
     shown = capsys.readouterr().out
-    first = ran(*choices, "run_dir=a")
+    ran(*choices, "run_dir=a")
     assert (folder / "a" / ".hydra" / "resolved.yaml").read_text() == shown
     (folder / "frozen.yaml").write_text(shown)
-    again = ran("-cd", ".", "-cn", "frozen")
-    run_dir = again.jobs[0].folder
+    run_dir = ran("-cd", ".", "-cn", "frozen").jobs[0].folder
     assert (run_dir / ".hydra" / "resolved.yaml").read_text() == shown
-    assert isinstance(again.configs[0].agent, RandomConfig)
     assert run_dir.parent.name == "random_acrobot"
-    assert first.configs[0].seed == 4
     swept = ran("seed=1,2", "-cn", "frozen.yaml", "-m", "-cd", ".")
     assert [each.seed for each in swept.configs] == [1, 2]
 
