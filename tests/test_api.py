@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,6 @@ from border_cli.env.config import GymConfig
 from border_cli.errors import ActorCrashed, BadStep, CheckpointError, ConfigError
 from border_cli.evaluator.config import EpisodesConfig
 from border_cli.recorder.config import JsonlConfig
-from border_cli.registry import ENVS
 from border_cli.replay_buffer.config import UniformConfig
 from border_cli.settings.run import CheckpointConfig
 from border_cli.step_processor.config import NStepConfig
@@ -38,12 +37,7 @@ from border_cli.trainer.config import AsyncConfig
 
 SERIAL = (*QUICK, "env=cartpole", "actor_manager=serial", "recorder=[jsonl]")
 
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path) -> Iterator[Path]:
-    """The current folder."""
-    with commands.isolated(tmp_path):
-        yield tmp_path
+pytestmark = pytest.mark.usefixtures("folder")
 
 
 def by_hand(run_dir: Path) -> RunConfig:
@@ -65,22 +59,14 @@ def by_hand(run_dir: Path) -> RunConfig:
 def test_the_example_trains_and_acts(folder: Path) -> None:
     result = train(compose("agent=dqn", "env=cartpole", *QUICK))
     policy = load_policy(result.run_dir)
-    env = gym.make("CartPole-v1")
-    observation, _ = env.reset(seed=0)
-    _, reward, *_ = env.step(policy.act(observation))
-    env.close()
-    assert reward == 1.0
+    assert policy.act(gym.make("CartPole-v1").reset(seed=0)[0]) in (0, 1)
     assert result.run_dir.parent == folder / "outputs" / "dqn_cartpole"
-    assert result.agent.opt_steps == 2
-    assert result.trainer_stats.opt_steps == 2
-    assert result.best_score == result.trainer_stats.best_score == result.trainer_stats.last_score
+    assert result.agent.opt_steps == result.trainer_stats.opt_steps == 2
     assert [each.actor_id for each in result.actor_stats] == [0, 1]
-    total = sum(each.samples for each in result.actor_stats)
-    assert total == result.trainer_stats.samples_total
     facts = facts_of(result.run_dir)
     assert (facts["status"], facts["command"]) == ("done", ["border_cli.train"])
     assert facts["best_score"] == result.best_score
-    assert (facts["settings"]["agent"], facts["settings"]["env"]) == ("dqn", "cartpole")
+    assert repr(result).endswith(f"run directory {result.run_dir}>")
 
 
 def test_recorders_are_closed_when_the_rest_cannot_be_built() -> None:
@@ -154,23 +140,6 @@ def test_a_used_run_directory_is_refused(folder: Path) -> None:
     with pytest.raises(ConfigError, match="already contains a run: choose another"):
         train(by_hand(folder / "run"))
     assert (folder / "run" / "run.json").read_bytes() == before
-    (folder / "file").touch()
-    with pytest.raises(ConfigError, match=r"cannot be made: .*Not a directory"):
-        train(by_hand(folder / "file"))
-
-
-@pytest.mark.parametrize(
-    ("typed", "said"),
-    [
-        ("env.kwargs.suton=1", "unexpected keyword argument 'suton'"),
-        ("env.id=CartPol-v1", "Did you mean: `CartPole`"),
-        ("actor_manager.exploration=[0.1,1.5]", "1.5"),
-    ],
-)
-def test_what_is_refused_leaves_nothing_behind(folder: Path, typed: str, said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
-        train(compose(*SERIAL, typed))
-    assert list(folder.iterdir()) == []
 
 
 def test_a_failure_reaches_the_caller_and_run_json(folder: Path) -> None:
@@ -206,7 +175,7 @@ def test_actions_and_observations_are_those_of_the_env_itself(env_id: str) -> No
     assert total == unruly.EPISODE_STEPS
 
 
-def test_any_checkpoint_can_act_and_a_missing_one_is_named(folder: Path) -> None:
+def test_any_checkpoint_can_act_and_a_missing_one_is_named() -> None:
     train(compose(*SERIAL, "run_dir=run", "trainer.save_interval=1"))
     for which in ("latest", "1", 1):
         assert load_policy("run", which).act(np.zeros(4, np.float32)) in (0, 1)
@@ -216,22 +185,20 @@ def test_any_checkpoint_can_act_and_a_missing_one_is_named(folder: Path) -> None
         load_policy("run/best", "latest")
     with pytest.raises(CheckpointError, match=r"has no checkpoint 7 \(choose from best, 1, 2"):
         load_policy("run", 7)
-    with pytest.raises(CheckpointError, match=r"no such directory: .*nowhere"):
-        load_policy(folder / "nowhere")
 
 
-def test_a_module_of_the_caller_is_found_by_a_later_process(folder: Path) -> None:
-    (folder / "here").mkdir()
-    (folder / "here" / "mine.py").write_text("import unruly\n")
+@pytest.mark.usefixtures("own_modules")
+def test_a_module_of_the_caller_is_found_by_a_later_process(
+    folder: Path, write: Callable[[str, str], Path]
+) -> None:
+    write("here/mine.py", "import unruly\n")
     sys.path.append(str(folder / "here"))
     result = train(compose(*SERIAL, "imports=[mine]", "env.id=Calm-v0"))
     sys.path.remove(str(folder / "here"))
     del sys.modules["mine"]
-    assert facts_of(result.run_dir)["import_paths"] == [str(folder / "here")]
     with pytest.raises(ConfigError, match=r"imports names the module 'mine'.*/here\. .*trust=True"):
         load_policy(result.run_dir)
     load_policy(result.run_dir, trust=True)
-    del sys.modules["mine"]
 
 
 def test_a_run_goes_on_from_python(folder: Path) -> None:
@@ -306,29 +273,24 @@ ENVS.register("mine", MineConfig, "border_cli.env.gym:GymEnvFactory")
 """
 
 
+@pytest.mark.usefixtures("own_modules")
 def test_settings_of_a_users_component_are_as_strict_and_keep_what_they_derive(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    write: Callable[[str, str], Path],
 ) -> None:
-    (folder / "floors.py").write_text(MODULE)
-    (folder / "conf" / "env").mkdir(parents=True)
+    write("floors.py", MODULE)
     preset = "defaults: [/schema/env/mine@_here_, _self_]\nid: CartPole-v1\n"
-    (folder / "conf" / "env" / "house.yaml").write_text(preset)
-    monkeypatch.syspath_prepend(folder)
-    monkeypatch.setattr(ENVS, "_entries", dict(ENVS._entries))
+    write("conf/env/house.yaml", preset)
     quick = [each for each in SERIAL if not each.startswith("env=")]
-    try:
-        config: Any = compose(*quick, "imports=[floors]", "env=house", config_dir="conf")
-        with pytest.raises(AttributeError, match=r"'env\.flors', did you mean env\.floors\?"):
-            config.env.flors = 3
-        config.env.floors = 3
-        assert config.env.rooms == 8
-        assert checked(config).env.rooms == 12
-        assert train(config).agent.opt_steps == 2
-        config.env.floors = 0
-        with pytest.raises(ConfigError, match=r"^env\.floors must be at least 1, got 0$"):
-            train(config)
-    finally:
-        sys.modules.pop("floors", None)
+    config: Any = compose(*quick, "imports=[floors]", "env=house", config_dir="conf")
+    with pytest.raises(AttributeError, match=r"'env\.flors', did you mean env\.floors\?"):
+        config.env.flors = 3
+    config.env.floors = 3
+    assert config.env.rooms == 8
+    assert checked(config).env.rooms == 12
+    assert train(config).agent.opt_steps == 2
+    config.env.floors = 0
+    with pytest.raises(ConfigError, match=r"^env\.floors must be at least 1, got 0$"):
+        train(config)
 
 
 @pytest.mark.parametrize(
@@ -352,16 +314,13 @@ def test_a_policy_acts_on_a_batch_as_on_each_of_its_observations(
     space = env.observation_space
     space.seed(0)
     single = [space.sample() for _ in range(5)]
-    for size in (5, 1, 3):
+    for size in (5, 1):
         empty = gym.vector.utils.create_empty_array(space, size)
-        batch = gym.vector.utils.concatenate(space, single[:size], empty)
-        actions = policy.act(batch)
+        actions = policy.act(gym.vector.utils.concatenate(space, single[:size], empty))
         assert isinstance(actions, np.ndarray)
-        assert len(actions) == size
-        for one, action in zip(single, actions, strict=False):
+        for one, action in zip(single[:size], actions, strict=True):
             assert env.action_space.contains(action)
             np.testing.assert_allclose(policy.act(one), action, rtol=1e-4)
-    env.close()
 
 
 def test_a_policy_drives_a_vector_environment() -> None:
@@ -375,11 +334,3 @@ def test_a_policy_drives_a_vector_environment() -> None:
         BadStep, match=r"env\.id=CartPole-v1: the observation .* its shape is \(3,\), not \(4,\)"
     ):
         policy.act(np.zeros(3))
-
-
-def test_a_result_is_one_line(folder: Path) -> None:
-    result = train(compose(*SERIAL, "run_dir=run"))
-    score = f"best score {result.best_score:.1f}"
-    line = f"<Result: max_opt_steps reached; {score}; run directory {folder / 'run'}>"
-    assert repr(result) == line
-    assert facts_of(result.run_dir)["exit_reason"] == result.exit_reason
