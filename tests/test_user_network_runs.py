@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import commands
@@ -11,7 +10,6 @@ import numpy as np
 import pytest
 
 from border_cli import compose, load_policy, resume, train
-from border_cli.registry import NETWORKS
 
 NETS = """
 from torch import nn
@@ -44,15 +42,10 @@ OWN = (
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path) -> Iterator[Path]:
-    """The current folder, with a module of a network."""
-    before = dict(NETWORKS._targets)
-    (tmp_path / "runs_nets.py").write_text(NETS)
-    with commands.isolated(tmp_path) as patch:
-        patch.syspath_prepend(tmp_path)
-        yield tmp_path
-    sys.modules.pop("runs_nets", None)  # it registers when it is imported
-    NETWORKS._targets = before
+def network(own_modules: None, write: Callable[[str, str], Path]) -> None:
+    """A module of a network in the current folder."""
+    assert own_modules is None
+    write("runs_nets.py", NETS)
 
 
 def trains(agent: str, env: str, actors: str, *more: str) -> None:
