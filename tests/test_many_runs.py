@@ -3,34 +3,23 @@
 from __future__ import annotations
 
 import gc
-import logging
 import os
 import signal
 import threading
-import time
-from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import commands
 import leftovers
 import numpy as np
 import pytest
 from commands import QUICK
 
 from border_cli import compose, train
-from border_cli.api import Result
-
-log = logging.getLogger(__name__)
 
 KILLS = 200
 
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path) -> Iterator[Path]:
-    """The current folder."""
-    with commands.isolated(tmp_path):
-        yield tmp_path
+pytestmark = pytest.mark.usefixtures("folder")
 
 
 @pytest.mark.long
@@ -61,7 +50,6 @@ class Killer:
 
     def __init__(self, seed: int, *, most: int) -> None:
         self.killed = 0
-        self.began_s = self.ended_s = 0.0
         self._rng = np.random.default_rng(seed)
         self._most = most
         self._ended = threading.Event()
@@ -80,13 +68,9 @@ class Killer:
             alive = sorted(pid for pid in leftovers.processes() if leftovers.is_alive(pid))
             if not alive:
                 continue
-            self.began_s = self.began_s or time.monotonic()
-            try:
+            with suppress(ProcessLookupError):  # it ended in the meantime
                 os.kill(alive[self._rng.integers(len(alive))], signal.SIGKILL)
-            except ProcessLookupError:  # it ended in the meantime
-                continue
-            self.killed += 1
-            self.ended_s = time.monotonic()
+                self.killed += 1
 
 
 @pytest.mark.long
@@ -98,11 +82,8 @@ def test_two_hundred_kills_of_actors_lose_no_count_no_memory_and_not_the_task() 
         *("actor_manager.num_actors=4", "actor_manager.max_restarts=1000"),
         *("trainer.stop_at_score=null", "trainer.max_opt_steps=30_000", "run_dir=chaos"),
     )
-    began_s = time.monotonic()
     with Killer(0, most=KILLS) as killer:
         result = train(config)
-    report(result, killer, time.monotonic() - began_s)
-
     assert killer.killed == KILLS
     trainer, actors = result.trainer_stats, result.actor_stats
     assert trainer.opt_steps == 30_000
@@ -119,15 +100,3 @@ def test_two_hundred_kills_of_actors_lose_no_count_no_memory_and_not_the_task() 
     assert result.best_score >= 475
     gc.collect()
     assert (leftovers.segments(), set(Path("/dev/shm").iterdir())) == segments
-
-
-def report(result: Result, killer: Killer, wall_s: float) -> None:
-    trainer, actors = result.trainer_stats, result.actor_stats
-    log.warning(
-        "%d kills within %.1f s of a run of %.1f s; %d restarts; %d env steps, %d samples, %d lost;"
-        " %.0f updates/s; best score %.1f at %s",
-        killer.killed, killer.ended_s - killer.began_s, wall_s, sum(a.restarts for a in actors),
-        sum(a.env_steps for a in actors), trainer.samples_total,
-        sum(a.lost_samples for a in actors), trainer.opt_per_sec, result.best_score,
-        trainer.best_opt_steps,
-    )  # fmt: skip
