@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,8 @@ CONTINUOUS = {
     *("bc", "awac", "iql", "cql", "td3_bc"),
 }
 BOTH = {"random"}
+
+pytestmark = pytest.mark.usefixtures("folder")
 SMALL = (
     *("agent.batch_size=16", "agent.hidden=[16,16]"),
     *("trainer.warmup_period=50", "trainer.record_interval=10", "trainer.sync_interval=10"),
@@ -58,25 +59,11 @@ def test_agents_say_which_action_spaces_they_take(agent: str) -> None:
     assert takes == {space for space, taken in spaces.items() if taken}
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path) -> Iterator[Path]:
-    """The current folder."""
-    with commands.isolated(tmp_path):
-        yield tmp_path
-
-
 def settings(agent: str, env: str, backend: str, *more: str, device: str = "cpu") -> list[str]:
     actors = ["trainer=sync"] if backend == "sync" else [f"actor_manager={backend}"]
     small = [each for each in SMALL if agent != "random" or not each.startswith("agent.hidden")]
-    return [
-        f"agent={agent}",
-        f"env.id={env}",
-        *actors,
-        *small,
-        f"device={device}",
-        "run_dir=run",
-        *more,
-    ]
+    chosen = [f"agent={agent}", f"env.id={env}", f"device={device}", "run_dir=run"]
+    return [*chosen, *actors, *small, *more]
 
 
 def trains_and_goes_on(

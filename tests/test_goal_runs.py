@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import commands
 import pytest
 import reaching
 from commands import QUICK, eval_status, facts_of, train_status
@@ -20,12 +18,7 @@ from border_cli.recorder.read import read_metrics
 Capture = pytest.CaptureFixture[str]
 GOALS = ("agent=sac", "imports=[reaching]", "replay_buffer=hindsight")
 
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path) -> Iterator[Path]:
-    """The current folder."""
-    with commands.isolated(tmp_path):
-        yield tmp_path
+pytestmark = pytest.mark.usefixtures("folder")
 
 
 def trained(*more: str, env: str = "Reach", updates: int = 60) -> list[dict[str, Any]]:
