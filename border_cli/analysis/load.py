@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 POSITIONS = ("opt_steps", "env_steps", "time_s")  # of a row of metrics
 NEAR = 0.9  # from here on a misspelt metric; two that are recorded apart are less alike
 _NUMBER = re.compile(r"(\d+)")
-_OWN_FOLDER = re.compile("|".join(RUN.folders))  # of a run, without runs in it
+# Of a run, without runs in it.
+_OWN_FOLDER = re.compile("|".join(name for name, each in RUN.items() if not isinstance(each, str)))
 
 
 class Run:

@@ -10,9 +10,8 @@ import logging
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from border_cli.errors import ConfigError, reachable
 from border_cli.system.files import SETTINGS
@@ -24,72 +23,60 @@ Kind = Literal["file", "folder", "link"]
 TORN = re.compile(r"\.(.+)\.[0-9a-f]{8}\.tmp")  # left by a process that is killed as it writes
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """The names that are ours in one folder, as patterns; all else there is not."""
+# The names that are ours in one folder, as patterns, and what each stands for: a file, a link, or a
+# folder with such names in it. All else there is not ours.
+Layout: TypeAlias = "Mapping[str, Literal['file', 'link'] | Layout]"
 
-    files: str = ""
-    links: str = ""
-    folders: Mapping[str, Layout] = field(default_factory=dict)
-
-    def kind_of(self, name: str) -> Kind | None:
-        """The kind of entry that a name of ours stands for; None where the name is not ours."""
-        torn = TORN.fullmatch(name)
-        name = torn[1] if torn else name
-        if self.folder_named(name) is not None:
-            return "folder"
-        if re.fullmatch(self.files, name):
-            return "file"
-        return "link" if re.fullmatch(self.links, name) else None
-
-    def folder_named(self, name: str) -> Layout | None:
-        """The names that are ours in a folder of that name; None where the folder itself is not."""
-        found = (each for pattern, each in self.folders.items() if re.fullmatch(pattern, name))
-        return next(found, None)
-
-
-_SAVED = r"agent\.pt|(state|score|manifest)\.json|arrays\.npz"
-_CHUNK = r"rows-\d{10,}-\d{10,}-[0-9a-f]{8}\.npy"
 STEPS = r"(best-)?\d{10,}"  # folders of checkpoints
 
-CHECKPOINT = Layout(files=_SAVED)
-REPLAY = Layout(files=_CHUNK)
-CHECKPOINTS = Layout(
-    links="latest",
-    folders={rf"{STEPS}|\.{STEPS}\.partial": CHECKPOINT, "replay": REPLAY},
-)
-EVENT_FILE = r"events\.out\.tfevents\.\d+\..*\.border"
-RECORD = r"(config|overrides|resolved)\.yaml"
-HYDRA = Layout(
-    files=RECORD,
-    folders={r"resume-\d+": Layout(files=rf"{RECORD}|resolved-before\.yaml|command\.txt")},
-)
-FILMS = Layout(files=r"\d{10,}\.gif")
-RUN = Layout(
-    files=r"run\.(json|lock)|job\.(json|yaml)|metrics\.jsonl|border-train\.log"
-    rf"|output\.log|{EVENT_FILE}",
-    links="best",
-    folders={"checkpoints": CHECKPOINTS, "videos": FILMS, r"\.hydra": HYDRA},
-)
-SWEEP = Layout(files=r"sweep\.(json|csv|stop)|study\.db")
-RUN_OR_SWEEP = replace(RUN, files=f"{RUN.files}|{SWEEP.files}")
+CHECKPOINT: Layout = {r"agent\.pt|(state|score|manifest)\.json|arrays\.npz": "file"}
+REPLAY: Layout = {r"rows-\d{10,}-\d{10,}-[0-9a-f]{8}\.npy": "file"}
+CHECKPOINTS: Layout = {
+    "latest": "link",
+    rf"{STEPS}|\.{STEPS}\.partial": CHECKPOINT,
+    "replay": REPLAY,
+}
+RECORD: Layout = {r"(config|overrides|resolved)\.yaml": "file"}
+HYDRA: Layout = {
+    **RECORD,
+    r"resume-\d+": {**RECORD, r"resolved-before\.yaml|command\.txt": "file"},
+}
+FILMS: Layout = {r"\d{10,}\.gif": "file"}
+RUN: Layout = {
+    r"run\.(json|lock)|job\.(json|yaml)|metrics\.jsonl|(border-train|output)\.log": "file",
+    r"events\.out\.tfevents\.\d+\..*\.border": "file",
+    "best": "link",
+    "checkpoints": CHECKPOINTS,
+    "videos": FILMS,
+    r"\.hydra": HYDRA,
+}
+SWEEP: Layout = {r"sweep\.(json|csv|stop)|study\.db": "file"}
 
 
 # What stays where a run starts over.
 KEPT = ("run.lock", "border-train.log", "output.log", "job.json", "job.yaml")
 
 
+def meaning_of(name: str, layout: Layout) -> Literal["file", "link"] | Layout | None:
+    """What a name of ours stands for; None where the name is not ours."""
+    torn = TORN.fullmatch(name)
+    name = torn[1] if torn else name
+    return next((each for pattern, each in layout.items() if re.fullmatch(pattern, name)), None)
+
+
 def entries_of_ours(folder: Path, layout: Layout = RUN) -> Iterator[tuple[os.DirEntry[str], Kind]]:
     """All that has a name of ours, and what it should be; links are not followed."""
     with os.scandir(folder) as entries:
         for entry in entries:
-            kind = layout.kind_of(entry.name)
-            if kind is None:
+            meaning = meaning_of(entry.name, layout)
+            if meaning is None:
                 continue
-            yield entry, kind
-            inner = layout.folder_named(entry.name)
-            if inner is not None and entry.is_dir(follow_symlinks=False):
-                yield from entries_of_ours(Path(entry.path), inner)
+            if isinstance(meaning, str):
+                yield entry, meaning
+                continue
+            yield entry, "folder"
+            if entry.is_dir(follow_symlinks=False):
+                yield from entries_of_ours(Path(entry.path), meaning)
 
 
 def partial_of(place: Path) -> Path:
@@ -105,7 +92,7 @@ def refuse_foreign(run_dir: Path) -> None:
     if not run_dir.is_dir():
         return
     with reachable(ConfigError):
-        for entry, kind in entries_of_ours(run_dir, RUN_OR_SWEEP):
+        for entry, kind in entries_of_ours(run_dir, {**RUN, **SWEEP}):
             if entry.is_symlink() and kind != "link":
                 raise ConfigError(
                     f"{entry.path} is a link to {Path(entry.path).resolve()}, and a run writes and "
