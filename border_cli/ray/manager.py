@@ -366,7 +366,8 @@ class _Listener:
             self.crash = child.refusal
         if self.crash is None and not self.closing:
             reason = why or "its process exited unexpectedly"
-            gone = self.joined is not None and unanswered(self.joined.address, LOOK_AGAIN_S)
+            address = self.joined.address if self.joined else None
+            gone = unanswered(address, LOOK_AGAIN_S) if address else None
             what = "the head node of the Ray cluster is gone" if gone else "the Ray broker failed"
             self.crash = RunFailed(
                 f"{what}: {gone or reason.strip().rpartition(chr(10))[2]}", f"\n{reason}"
