@@ -2,7 +2,7 @@
 
 The backward pass through ReLU is written out, because autograd's bookkeeping costs more in networks
 this small than the pass itself: an update of DQN takes 1.4 times as long with it. Where autograd
-computes what stands around such layers, they are one node of its graph (`passed`).
+computes what stands around such layers, they are one node of its graph (`relu_layers`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Layer(NamedTuple):
     bias: Tensor  # [outputs]
 
 
-def forward(layers: Sequence[Layer], rows: Tensor, products: Products) -> list[Tensor]:
+def forward_pass(layers: Sequence[Layer], rows: Tensor, products: Products) -> list[Tensor]:
     """The inputs of each layer, and last the outputs of the network. [B, inputs] …, [B, outputs]
 
     ReLU stands between the layers; autograd is left out.
@@ -57,7 +57,7 @@ def deltas(
 ) -> list[Tensor]:
     """The derivative of the loss by the sums of each layer, before their ReLU. [B, outputs] …
 
-    `inputs` are those of `forward`, and `grad_output` is the derivative by the outputs.
+    `inputs` are those of `forward_pass`, and `grad_output` is the derivative by the outputs.
     """
     found = [grad_output]
     for (weight, _), given in zip(layers[:0:-1], inputs[len(layers) - 1 : 0 : -1], strict=True):
@@ -74,12 +74,12 @@ def gradient_of(deltas: Sequence[Tensor], inputs: Sequence[Tensor], products: Pr
     return tuple(gradient)
 
 
-class _Passed(torch.autograd.Function):
+class _ReluLayers(torch.autograd.Function):
     """Dense layers with ReLU between them as one node of autograd's graph."""
 
     @staticmethod
     def forward(ctx: Any, products: Products, rows: Tensor, *parameters: Tensor) -> Tensor:
-        *ctx.inputs, outputs = forward(_paired(parameters), rows, products)
+        *ctx.inputs, outputs = forward_pass(_paired(parameters), rows, products)
         ctx.save_for_backward(*parameters)
         ctx.products = products
         return outputs
@@ -100,13 +100,13 @@ def _paired(parameters: Sequence[Tensor]) -> list[Layer]:
     return [Layer(*pair) for pair in zip(parameters[::2], parameters[1::2], strict=True)]
 
 
-def passed(layers: Sequence[Layer], rows: Tensor, products: Products) -> Tensor:
+def relu_layers(layers: Sequence[Layer], rows: Tensor, products: Products) -> Tensor:
     """Dense layers with ReLU between them, with autograd. [B, inputs] -> [B, outputs]
 
     Of the weights and biases all have a gradient, or none.
     """
     parameters = [each for layer in layers for each in layer]
-    result: Tensor = _Passed.apply(products, rows, *parameters)  # type: ignore[no-untyped-call]
+    result: Tensor = _ReluLayers.apply(products, rows, *parameters)  # type: ignore[no-untyped-call]
     return result
 
 
@@ -115,7 +115,7 @@ def linear(rows: Tensor, weight: Tensor, bias: Tensor, products: Products) -> Te
     if products is not MKL:
         flat = rows.flatten(0, -2)
         if products.suit(flat, weight.t()):
-            result = passed([Layer(weight, bias)], flat, products)
+            result = relu_layers([Layer(weight, bias)], flat, products)
             return result.view(*rows.shape[:-1], len(weight))
     return F.linear(rows, weight, bias)
 
@@ -207,14 +207,14 @@ class Mlp(nn.Module):
         )
         self._activate = ACTIVATIONS[architecture.activation]
         relu = architecture.activation == Activation.relu and not architecture.layer_norm
-        self.plain = relu and noisy_std is None and outputs is not None  # as `forward` above has it
+        self.plain = relu and noisy_std is None and outputs is not None  # as `forward_pass` has it
         self.memory = tuple(Layer(each.weight, each.bias) for each in layers)
 
     def forward(self, rows: Tensor, noises: Sequence[Tensor] = ()) -> Tensor:
         """[B, inputs] -> [B, outputs]; `noises` of one noisy layer after the other."""
         suit = self.products.suit
         if self.plain and rows.dim() == 2 and any(suit(rows, each.t()) for each, _ in self.memory):
-            return passed(self.memory, rows, self.products)
+            return relu_layers(self.memory, rows, self.products)
         rows = self.trunk(rows, noises)
         last = self._hidden
         return rows if last == len(self.layers) else self.layers[last](rows, *noises[last:])

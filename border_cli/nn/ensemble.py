@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from border_cli.nn.architecture import LAYER_NORM_EPSILON, Architecture
-from border_cli.nn.dense import ACTIVATIONS, Layer, deltas, forward
+from border_cli.nn.dense import ACTIVATIONS, Layer, deltas, forward_pass
 from border_cli.nn.features import FeatureTensors
 from border_cli.nn.matmul import Products, products_of
 from border_cli.nn.network import copied_with, torso_of
@@ -77,7 +77,7 @@ class EnsembleMlp(nn.Module):
             [_of(each, members) for each in kind] for kind in (self.weights, self.biases)
         )
         if self._plain and dropout_masks is None and self._suit(hidden, weights):
-            return passed(hidden, weights, biases, self._products)
+            return relu_ensemble(hidden, weights, biases, self._products)
         for i, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
             hidden = self._layer(hidden, weight, bias)
             if i == len(weights) - 1:
@@ -94,7 +94,7 @@ class EnsembleMlp(nn.Module):
     def _layer(self, rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         """[E, B, inputs] -> [E, B, outputs]"""
         if self._suit(rows, [weight]):
-            return passed(rows, [weight], [bias], self._products)
+            return relu_ensemble(rows, [weight], [bias], self._products)
         # Added in place: torch.baddbmm copies the bias to every row first, 5 % of its time.
         return torch.bmm(rows, weight).add_(bias)
 
@@ -112,14 +112,16 @@ class EnsembleMlp(nn.Module):
         ]
 
 
-class _Passed(torch.autograd.Function):
+class _ReluEnsemble(torch.autograd.Function):
     """Dense layers with ReLU between them, of one member after the other, as one node of autograd's
     graph: on AMD two of oneDNN's products take half the time of MKL's batched one."""
 
     @staticmethod
     def forward(ctx: Any, products: Products, rows: Tensor, *parameters: Tensor) -> Tensor:
         networks = _networks(parameters)
-        passes = [forward(*each, products) for each in zip(networks, rows.unbind(), strict=True)]
+        passes = [
+            forward_pass(*each, products) for each in zip(networks, rows.unbind(), strict=True)
+        ]
         ctx.inputs = [each[:-1] for each in passes]
         ctx.save_for_backward(*parameters)
         ctx.products = products
@@ -156,12 +158,12 @@ def _networks(parameters: Sequence[Tensor]) -> list[list[Layer]]:
     return [list(each) for each in zip(*layers, strict=True)]
 
 
-def passed(
+def relu_ensemble(
     rows: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor], products: Products
 ) -> Tensor:
     """Dense layers with ReLU between them, with autograd. [E, B, inputs] -> [E, B, outputs]"""
     parameters = [each for layer in zip(weights, biases, strict=True) for each in layer]
-    result: Tensor = _Passed.apply(products, rows, *parameters)  # type: ignore[no-untyped-call]
+    result: Tensor = _ReluEnsemble.apply(products, rows, *parameters)  # type: ignore[no-untyped-call]
     return result
 
 

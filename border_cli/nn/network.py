@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from border_cli.nn.architecture import Architecture
-from border_cli.nn.dense import Gradient, Mlp, deltas, forward, gradient_of
+from border_cli.nn.dense import Gradient, Mlp, deltas, forward_pass, gradient_of
 from border_cli.nn.features import FeatureTensors, Torso
 
 M = TypeVar("M", bound=nn.Module)
@@ -85,7 +85,7 @@ class Network(LearnedNetwork):
         if torch.is_grad_enabled():  # the block is spared where it is off: it takes 3 µs
             with torch.no_grad():
                 return self.keeping(*given)
-        inputs = forward(self._layers, given[0], self._products)
+        inputs = forward_pass(self._layers, given[0], self._products)
         return inputs[-1], inputs
 
     def backward(self, kept: Kept, grad_output: Tensor) -> Gradient:
