@@ -163,7 +163,8 @@ def _jobs(root: Path, rows: dict[str, Row]) -> Iterator[Row]:
     for job in sorted(plan.jobs, key=lambda each: each.number):
         folder = root / job.folder
         row = rows.pop(os.path.realpath(folder), None)
-        row = row or row_of(Run(folder, {key: _typed(job.values[key]) for key in job.values}), 0.0)
+        typed = {key: _typed(value) for key, value in job.values.items()}
+        row = row or row_of(Run(folder, typed), time.time())
         swept = {key: job.values.get(key) for key in plan.swept}
         yield replace(row, values={"job": job.number, **row.values}, swept=swept)
 
