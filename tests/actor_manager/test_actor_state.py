@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import copy
-from typing import Any, ClassVar
+from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import pytest
-from gymnasium import spaces
 from sampling import sampled
 from states import reread, same
+from walks import Walk
 
 from border_cli.actor_manager.actor import Actor, ActorFactory, Message
 from border_cli.actor_manager.config import SerialConfig
@@ -27,37 +26,6 @@ from border_cli.step_processor.config import NStepConfig
 from border_cli.step_processor.n_step import NStep
 
 N_BUFFER = 40
-
-
-class Drift(gym.Env[Any, Any]):
-    """A Dict observation, actions of any kind, and episodes of some 15 steps."""
-
-    observation_space = spaces.Dict(
-        place=spaces.Box(-np.inf, np.inf, (2,), np.float64), count=spaces.Discrete(1000)
-    )
-
-    closed: ClassVar[list[gym.Env[Any, Any]]] = []
-
-    def __init__(self, vector: bool = False) -> None:
-        self.action_space = spaces.Box(-1, 1, (2,)) if vector else spaces.Discrete(3)
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        super().reset(seed=seed, options=options)
-        self.place, self.t = self.np_random.normal(size=2), 0
-        return {"place": self.place, "count": self.t}, {}
-
-    def step(self, action: Any) -> Any:
-        self.t += 1
-        self.place = self.place + self.np_random.normal(size=2) + 0.1 * np.sum(action)
-        far = bool(np.abs(self.place).max() > 5)
-        obs = {"place": self.place, "count": self.t}
-        return obs, float(self.place[0]), far, self.t == 25, {}
-
-    def close(self) -> None:
-        self.closed.append(self)
-
-
-gym.register("border/Drift-v0", entry_point=Drift)
 
 
 class Made:
@@ -119,14 +87,14 @@ def running(actor: Actor) -> list[int]:
 
 
 CART_POLE = {"id": "CartPole-v1", "vectorization": "sync"}
-DRIFT = {"id": "border/Drift-v0"}
+DRIFT = {"id": "border/Walk-v0", "kwargs": {"named": True}, "max_episode_steps": 25}
 RECIPES: dict[str, Any] = {
     "cart_pole": (CART_POLE, {}),
     "softmax": (CART_POLE, {"exploration": "softmax"}),
     "dict": (DRIFT, {}),
     "one_step": (DRIFT, {"n_steps": 1}),
     "random": (DRIFT, {"learns": False}),
-    "vector": ({**DRIFT, "kwargs": {"vector": True}}, {"learns": False}),
+    "vector": ({**DRIFT, "kwargs": {"named": True, "action": "vector"}}, {"learns": False}),
 }
 
 
@@ -193,7 +161,7 @@ def test_a_state_that_lacks_a_part_is_refused_and_the_environment_closed(lost):
     actor, _ = made.actor()
     state = actor.state_dict()
     del state[lost]
-    closed = len(Drift.closed)
+    closed = Walk.closings
     with pytest.raises(CheckpointError, match=rf"state of an actor .*KeyError.*{lost}"):
         made.actor(state)
-    assert len(Drift.closed) == closed + 1
+    assert Walk.closings == closed + 1

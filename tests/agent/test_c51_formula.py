@@ -16,29 +16,6 @@ from border_cli.agent.c51 import project, td_loss
 from border_cli.agent.support import CHECKS, SupportCheck, mass_beyond
 from border_cli.nn.tensor_batch import TargetDistribution, TensorBatch
 
-ROWS, ACTIONS, N = 12, 3, 7
-ATOMS = torch.linspace(-2, 4, N, dtype=torch.float64)
-
-
-def normal(rng: torch.Generator, *shape: int) -> torch.Tensor:
-    return 2 * torch.randn(shape, generator=rng, dtype=torch.float64)
-
-
-def draw(seed: int) -> tuple[dict[str, torch.Tensor], TensorBatch]:
-    """Logits of three networks, and rows to go with them, some at the end of an episode."""
-    rng = torch.Generator().manual_seed(seed)
-    names = ("outputs", "next_outputs", "next_outputs_online")
-    logits = {name: normal(rng, ROWS, ACTIONS * N) for name in names}
-    batch = TensorBatch(
-        obs=torch.zeros(0),
-        action=torch.randint(ACTIONS, (ROWS, 1), generator=rng),
-        reward=normal(rng, ROWS, 1),
-        discount=0.9 * torch.randint(3, (ROWS, 1), generator=rng).clamp(max=1).double(),
-        next_obs=torch.zeros(0),
-        weight=torch.rand(ROWS, 1, generator=rng, dtype=torch.float64),
-    )
-    return logits, batch
-
 
 def test_projections_are_those_of_rlax():
     case = of_rlax("projection")
@@ -69,19 +46,21 @@ def test_the_loss_is_that_of_rlax(double: bool):
 @pytest.mark.parametrize("alpha", [0.0, 0.6])
 def test_the_slope_is_the_derivative_of_the_loss(alpha: float):
     """By finite differences, of the loss and of the conservative part beside it."""
-    logits, batch = draw(2)
-    formula = partial(td_loss, atoms=ATOMS)
+    case = of_rlax("c51")
+    outputs, q_next = case["outputs"].flatten(1), case["next"].flatten(1)
+    batch, atoms = transitions_of(case), case["atoms"]
+    formula = partial(td_loss, atoms=atoms)
     if alpha:
-        formula = partial(discrete_cql.td_loss, td_loss=formula, weight=alpha, atoms=ATOMS)
+        formula = partial(discrete_cql.td_loss, td_loss=formula, weight=alpha, atoms=atoms)
 
     def found() -> Any:
-        return formula(logits["outputs"], logits["next_outputs"], None, batch)
+        return formula(outputs, q_next, None, batch)
 
     def total() -> torch.Tensor:
         metrics = found().metrics
         return metrics["loss"] + alpha * metrics.get("conservative_gap", 0)
 
-    numeric = slope(total, logits["outputs"])
+    numeric = slope(total, outputs)
     np.testing.assert_allclose(found().grad_output, numeric, rtol=1e-6, atol=1e-9)
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from boxes import box
 from continuous import batch, data_set
-from offline_agents import cql, critic, dense, double, in_double, smallest
+from offline_agents import cql, critic, double, in_double, sampled, smallest
 from slopes import assert_slopes
 from soft_agents import sac
 
@@ -50,14 +50,6 @@ def drawn() -> CriticNoise:
     return CriticNoise(*map(double, parts))
 
 
-def sampled(agent: Cql, obs: np.ndarray, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Actions of the actor, and their log-density by the change of variables."""
-    mean, log_std = np.split(dense(agent.actor, obs), 2, axis=1)
-    before = mean + np.exp(log_std) * noise
-    log = -0.5 * noise**2 - log_std - 0.5 * np.log(2 * np.pi) - np.log(1 - np.tanh(before) ** 2)
-    return np.tanh(before), log.sum(axis=1)
-
-
 @pytest.mark.parametrize("backup", [False, True])
 def test_the_loss_of_the_critics_is_that_of_the_paper(backup: bool):
     agent, rows = in_double(cql(conservative_weight=0.7, backup_entropy=backup))
@@ -65,7 +57,7 @@ def test_the_loss_of_the_critics_is_that_of_the_paper(backup: bool):
     found = agent.critic_loss(rows, given, torch.tensor(alpha, dtype=torch.float64))
     obs, next_obs, action = (each.numpy() for each in (rows.obs, rows.next_obs, rows.action))
     weight = rows.weight.numpy()[:, 0]
-    next_action, log = sampled(agent, next_obs, given.next_action.numpy())
+    next_action, log = sampled(agent.actor, next_obs, given.next_action.numpy())
     value = smallest(agent.critic_target, next_obs, next_action) - backup * alpha * log
     y = rows.reward.numpy()[:, 0] + rows.discount.numpy()[:, 0] * value
     expected, gaps = 0.0, []
@@ -74,8 +66,8 @@ def test_the_loss_of_the_critics_is_that_of_the_paper(backup: bool):
         total = np.zeros(8)
         for n in range(3):
             part = slice(8 * n, 8 * n + 8)
-            here, log_here = sampled(agent, obs, given.here.numpy()[part])
-            there, log_there = sampled(agent, next_obs, given.there.numpy()[part])
+            here, log_here = sampled(agent.actor, obs, given.here.numpy()[part])
+            there, log_there = sampled(agent.actor, next_obs, given.there.numpy()[part])
             anywhere = 2 * given.uniform.numpy()[n] - 1
             total += np.exp(critic(agent.critic, member, obs, anywhere)) / 0.25
             total += np.exp(critic(agent.critic, member, obs, here) - log_here)

@@ -45,11 +45,6 @@ def network(seed: int) -> QuantileNetwork:
     return QuantileNetwork(architecture, 3, ACTIONS, torch.Generator().manual_seed(seed)).double()
 
 
-def drawn_fractions() -> tuple[torch.Tensor, torch.Tensor]:
-    rng = np.random.default_rng(5)
-    return torch.from_numpy(rng.random((ROWS, 4))), torch.from_numpy(rng.random((ROWS, 3)))
-
-
 def iqn(spec: EnvSpec, seed: int = 0, **settings: Any) -> Iqn:
     return Iqn(IqnConfig(**{"hidden": [9, 4], **settings}), spec=spec, device="cpu", seed=seed)
 
@@ -93,11 +88,11 @@ def test_the_priority_of_a_row_is_how_far_its_quantiles_are_from_those_of_its_ta
 
 
 def test_the_gradient_is_that_of_finite_differences():
-    batch, (drawn, for_target) = drawn_rows(1, ROWS, INPUTS, ACTIONS), drawn_fractions()
+    batch, drawn = drawn_rows(1, ROWS, INPUTS, ACTIONS), of_rlax("iqn")["fractions"]
     online, target = network(2), target_of(network(3))
 
     def found() -> Any:
-        return iqn_td(online, target, batch, drawn, for_target, ACTING, double=False, kappa=0.7)
+        return iqn_td(online, target, batch, drawn, drawn, ACTING, double=False, kappa=0.7)
 
     kept, result = found()
     gradient = online.backward(kept, result.grad_output)

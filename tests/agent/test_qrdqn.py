@@ -32,16 +32,6 @@ from border_cli.nn.architecture import Architecture
 from border_cli.nn.network import Network, target_of
 from border_cli.nn.tensor_batch import TensorBatch
 
-B, N, TARGETS = 5, 4, 3
-
-
-def draw(seed: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Quantiles, fractions, targets and weights of rows, in double precision."""
-    rng = np.random.default_rng(seed)
-    shapes = (B, N), (B, N), (B, TARGETS), (B, 1)
-    quantiles, fractions, target, weight = (torch.from_numpy(rng.random(each)) for each in shapes)
-    return quantiles * 4, fractions, target * 4, weight
-
 
 def row(*values: float) -> torch.Tensor:
     return torch.tensor([values], dtype=torch.float64)
@@ -50,9 +40,9 @@ def row(*values: float) -> torch.Tensor:
 @pytest.mark.parametrize("kappa", [0.0, 0.3, 1.0, 2.5])
 def test_the_loss_is_that_of_rlax_divided_by_kappa(kappa: float):
     case = of_rlax("quantile_regression")
-    quantiles, fractions, target = (case[name] for name in ("quantiles", "fractions", "target"))
-    weight, expected = case["weight"][:, None], weighted_mean(case, f"loss {kappa}") / (kappa or 1)
-    found = quantile_regression(quantiles, fractions, target, weight, kappa)
+    given = case["quantiles"], case["fractions"], case["target"], case["weight"][:, None]
+    expected = weighted_mean(case, f"loss {kappa}") / (kappa or 1)
+    found = quantile_regression(*given, kappa)
     assert found.loss.item() == pytest.approx(expected, rel=1e-12)
 
 
@@ -68,12 +58,13 @@ def test_one_row_by_hand():
 
 @pytest.mark.parametrize("kappa", [0.0, 0.4, 1.0])
 def test_the_slope_is_the_derivative_of_the_loss(kappa: float):
-    quantiles, fractions, target, weight = draw(1)
+    case = of_rlax("quantile_regression")
+    given = case["quantiles"], case["fractions"], case["target"], case["weight"][:, None]
 
     def found() -> Any:
-        return quantile_regression(quantiles, fractions, target, weight, kappa)
+        return quantile_regression(*given, kappa)
 
-    numeric = slope(lambda: found().loss, quantiles)
+    numeric = slope(lambda: found().loss, given[0])
     np.testing.assert_allclose(found().grad_output, numeric, rtol=1e-6, atol=1e-9)
 
 

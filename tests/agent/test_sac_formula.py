@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from offline_agents import critic, dense, double, in_double
+from offline_agents import critic, double, in_double, sampled
 from slopes import assert_slopes
 from soft_agents import KINDS, agent_of, sac
-from torch import Tensor, nn
+from torch import Tensor
 
 from border_cli.agent.config import SacConfig
 from border_cli.agent.sac import (
@@ -45,14 +45,6 @@ def test_the_actor_weighs_entropy_against_value():
     # (1 (0.3 - 2) + 0.5 (0.9 + 1)) / 2
     assert found.loss.item() == pytest.approx(-0.375, rel=1e-12)
     assert torch.equal(found.log_prob, log_prob)
-
-
-def sampled(actor: nn.Module, obs: Any, noise: Any) -> tuple[Any, Any]:
-    """Actions and their log-density, by the change of variables in numpy."""
-    mean, log_std = np.split(dense(actor, obs), 2, axis=1)
-    before = mean + np.exp(log_std) * noise
-    log = -0.5 * noise**2 - log_std - 0.5 * np.log(2 * np.pi) - np.log(1 - np.tanh(before) ** 2)
-    return np.tanh(before), log.sum(axis=1)
 
 
 def normal(seed: int) -> Tensor:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from continuous import spec
-from offline_agents import assert_critics, dense, in_double, smallest
+from offline_agents import assert_critics, dense, double, in_double, smallest
 from oracle import of_rlax
 from slopes import assert_slopes
 
@@ -22,30 +22,6 @@ def td3(seed: int = 0, **settings: Any) -> Td3:
     return Td3(Td3Config(**{**small, **settings}), spec=spec(), device="cpu", seed=seed)
 
 
-def tensors(seed: int, rows: int = 5) -> TensorBatch:
-    """Features, actions of -1 to 1 and the rest, in float64."""
-    draw = torch.Generator().manual_seed(seed)
-
-    def normal(*shape: int) -> torch.Tensor:
-        return torch.randn(shape, generator=draw, dtype=torch.float64)
-
-    return TensorBatch(
-        obs=normal(rows, 3),
-        action=torch.tanh(normal(rows, 2)),
-        reward=normal(rows, 1),
-        discount=torch.full((rows, 1), 0.9, dtype=torch.float64),
-        next_obs=normal(rows, 3),
-        weight=normal(rows, 1).square(),
-    )
-
-
-def in_double_precision(agent: Td3) -> Td3:
-    for module in (agent.actor, agent.critic, agent.actor_target, agent.critic_target):
-        module.double()
-    agent.first_critic = agent.critic.first_critic()
-    return agent
-
-
 def test_noise_on_target_actions_is_cut_twice():
     """0.2 n is cut to -0.5 … 0.5 and the sum to -1 … 1."""
     action = torch.tensor([[0.3, 0.9, -0.9, 0.0]], dtype=torch.float64)
@@ -57,26 +33,25 @@ def test_noise_on_target_actions_is_cut_twice():
 
 def test_the_target_is_the_reward_and_the_smaller_of_the_next_values():
     """1 + 0.9 * min(5, 4) = 4.6; at an end -2."""
-    rows = tensors(0, rows=2)._replace(
-        reward=torch.tensor([[1.0], [-2.0]], dtype=torch.float64),
-        discount=torch.tensor([[0.9], [0.0]], dtype=torch.float64),
-    )
-    q_next = torch.tensor([[[5.0], [7.0]], [[4.0], [8.0]]], dtype=torch.float64)  # [E, B, 1]
+    nothing = torch.zeros(2, 1)
+    reward, discount = double([[1.0], [-2.0]]), double([[0.9], [0.0]])
+    rows = TensorBatch(nothing, nothing, reward, discount, nothing, nothing)
+    q_next = double([[[5.0], [7.0]], [[4.0], [8.0]]])  # [E, B, 1]
     np.testing.assert_allclose(td_target(rows, q_next).numpy(), [[4.6], [-2.0]], rtol=1e-12)
 
 
 @pytest.mark.parametrize("num_critics", [1, 2])
 def test_gradients_are_finite_differences(num_critics: int):
-    agent = in_double_precision(td3(hidden=[4], num_critics=num_critics, activation="tanh"))
-    rows = tensors(1)
-    noise = torch.full((5, 2), 0.4, dtype=torch.float64)
+    agent, rows = in_double(td3(hidden=[4], num_critics=num_critics, activation="tanh"))
+    noise = torch.full((8, 2), 0.4, dtype=torch.float64)
     assert_slopes(lambda: agent.critic_loss(rows, noise).loss, list(agent.critic.parameters()))
     assert_slopes(lambda: agent.actor_loss(rows), list(agent.actor.parameters()))
 
 
 def test_the_actor_climbs_along_the_deterministic_policy_gradient():
     """rlax's loss has the gradient -dQ/da by each action, of which ours is the weighted mean."""
-    agent, rows, case = in_double_precision(td3(2)), tensors(3, rows=6), of_rlax("td3")
+    agent, rows = in_double(td3(2))
+    rows, case = TensorBatch(*(each[:6] for each in rows)), of_rlax("td3")
     parameters = list(agent.actor.parameters())
     action = torch.tanh(agent.actor(rows.obs))  # [B, A]
     agent.first_critic = lambda _, action: (case["dq_da"] * action).sum(1, keepdim=True)[None]

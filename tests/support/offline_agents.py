@@ -97,6 +97,14 @@ def critic(critics: nn.Module, member: int, obs: Any, action: Any) -> Any:
     return rows[:, 0]
 
 
+def sampled(actor: nn.Module, obs: Any, noise: Any) -> tuple[Any, Any]:
+    """Actions of a squashed Gaussian and their log-density, by the change of variables."""
+    mean, log_std = np.split(dense(actor, obs), 2, axis=1)
+    before = mean + np.exp(log_std) * noise
+    log = -0.5 * noise**2 - log_std - 0.5 * np.log(2 * np.pi) - np.log(1 - np.tanh(before) ** 2)
+    return np.tanh(before), log.sum(axis=1)
+
+
 def smallest(critics: nn.Module, obs: Any, action: Any) -> Any:
     """min over two critics. [B]"""
     return np.minimum(*(critic(critics, member, obs, action) for member in range(2)))
