@@ -93,7 +93,8 @@ class ActorCrashed(RunFailed):
         self.first_traceback = first_traceback
         *_, last_frame = first_traceback.split('\n  File "')
         lines = last_frame.strip().splitlines() or [""]
-        error = next((each for each in lines[1:] if not each.startswith(" ")), lines[-1])
+        said = (each for each in lines[1:] if each and not each.startswith(" "))
+        error = next(said, lines[-1])
         super().__init__(
             f"actor {actor_id} failed, first with {error}; {why_no_more}",
             f". Its first failure:\n{first_traceback}",

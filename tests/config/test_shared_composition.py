@@ -16,7 +16,8 @@ def both_ways(*typed: str) -> tuple[list[Job], list[Job]]:
     composer = Composer()
     terms = composer.sweep_terms([FIXED, *typed])
     assert terms.jobs is not None
-    alone = [composer.job(each, number) for number, each in enumerate(terms.jobs)]
+    of_all = [each for each in (FIXED, *typed) if each.startswith("hydra.")]
+    alone = [composer.job([*of_all, *each], number) for number, each in enumerate(terms.jobs)]
     return composer.jobs(terms.jobs, terms), alone
 
 
