@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from acting import acting
+from acting import policy_of
 from continuous import HALF, MIDDLE, batch, counted, data_set, spec
 from oracle import of_rlax
 from slopes import assert_slopes
@@ -68,7 +68,7 @@ def trained(env: EnvSpec, data: Batch, updates: int, **settings: Any) -> tuple[B
     agent = bc(env, **settings)
     for _ in range(updates):
         agent.update(data)
-    policy = acting(agent)
+    policy = policy_of(agent)
     return agent, policy
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from acting import acting as acting_of
+from acting import policy_of
 from boxes import numbers
 from continuous import HALF, LOW, MIDDLE, batch, spec
 from soft_agents import KINDS, agent_of
@@ -105,7 +105,7 @@ def test_the_policy_acts_as_the_actor_of_the_agent(kind: str, settings: dict[str
     agent = agent_of(kind, **settings)
     for seed in range(5):
         agent.update(batch(seed))
-    acting, obs = acting_of(agent), batch(9).obs
+    acting, obs = policy_of(agent), batch(9).obs
     with torch.no_grad():
         mean, log_std = split(agent.actor(torch.from_numpy(obs)))
     wanted = MIDDLE + HALF * torch.tanh(mean).numpy()
@@ -151,7 +151,7 @@ def test_numpy_acts_as_torch_computes():
     made = Awac(AwacConfig(hidden=[8, 6], batch_size=8), spec=spec(), device="cpu", seed=1)
     for seed in range(5):
         made.update(batch(seed))
-    policy, obs = acting_of(made), batch(7).obs
+    policy, obs = policy_of(made), batch(7).obs
     with torch.no_grad():
         mean = made.actor(torch.from_numpy(obs)).numpy()
     np.testing.assert_allclose(policy.act(obs, explore=False), MIDDLE + HALF * mean, rtol=1e-5)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from acting import acting
+from acting import policy_of
 from quantiles import CHAIN_VALUES, LINKS, batch_of, spec_of
 from sampling import chosen, sampled
 
@@ -45,7 +45,7 @@ FORMS: dict[str, dict[str, Any]] = {
 
 def values(agent: Dqn, states: int) -> np.ndarray:
     """What a policy acts on where it does not explore."""
-    policy = acting(agent)
+    policy = policy_of(agent)
     return policy.values(policy.network(np.arange(states)))
 
 
@@ -62,7 +62,7 @@ def test_known_values_are_found(problem: str, form: str):
         agent.update(rows)
     np.testing.assert_allclose(values(agent, len(known)), known, atol=0.01)
 
-    policy = acting(agent)
+    policy = policy_of(agent)
     best = np.argmax(known, axis=1)
     assert policy.act(np.arange(1), explore=False)[0] == best[0]
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from acting import acting
+from acting import policy_of
 from boxes import numbers
 from oracle import of_rlax, transitions_of, weighted_mean
 from quantiles import (
@@ -146,7 +146,7 @@ def test_a_gamble_is_taken_by_its_mean_and_left_by_its_worst_quarter(risk_high, 
 def test_acting_in_numpy_takes_the_mean_over_the_range_of_what_torch_gives(spec, low, high):
     settings = {"risk_low": low, "risk_high": high, "num_quantiles_acting": 5}
     agent = iqn(spec, 3, **settings)
-    policy = acting(agent)
+    policy = policy_of(agent)
     obs = np.random.default_rng(1).standard_normal((300, 3)).astype(np.float32)
     fractions = low + (high - low) * torch.tensor([[0.1, 0.3, 0.5, 0.7, 0.9]])
     with torch.no_grad():

@@ -9,7 +9,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
-from acting import acting
+from acting import policy_of
 from boxes import pixels, reals
 from gymnasium.wrappers import NormalizeReward
 from gymnasium.wrappers.utils import RunningMeanStd
@@ -91,7 +91,7 @@ def test_actors_normalise_as_the_learner_does(spec, make_batch):
     assert abs(float(features.std()) - 1) < 0.1
     with torch.no_grad():
         q = agent.online(features).numpy()
-    policy = acting(agent)
+    policy = policy_of(agent)
     action = policy.act(batch.obs, explore=False)
     np.testing.assert_allclose(q[np.arange(200), action], q.max(1), atol=1e-5)
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from acting import acting
+from acting import policy_of
 from boxes import box, numbers, reals
 from states import reread, same
 
@@ -264,7 +264,7 @@ def dqn(spec: Any, seed: int = 1, **settings: Any) -> Dqn:
 def test_a_policy_takes_the_actions_of_the_torch_network(spec, form: dict[str, Any]):
     """To float tolerance: where two values are as good as equal, either action is right."""
     agent = dqn(spec, **form)
-    policy = acting(agent)
+    policy = policy_of(agent)
     action = policy.act(MANY, explore=False)
     alone = [int(policy.act(MANY[i : i + 1], explore=False)[0]) for i in range(len(MANY))]
     with torch.no_grad():
@@ -291,7 +291,7 @@ def test_the_value_of_atoms_is_their_mean_however_large_the_logits():
 
 
 def test_noisy_weights_explore_and_means_evaluate(spec):
-    policy = acting(dqn(spec, noisy_std=2.0, **NOISY))
+    policy = policy_of(dqn(spec, noisy_std=2.0, **NOISY))
     one = np.repeat(MANY[:1], 500, axis=0)
     still = policy.act(one, explore=False)
     assert (still == still[0]).all()
@@ -302,25 +302,27 @@ def test_noisy_weights_explore_and_means_evaluate(spec):
 
 
 def test_in_warm_up_a_noisy_policy_takes_any_action(spec):
-    taken = acting(dqn(spec, **NOISY), warm_up=True).act(np.repeat(MANY, 10, axis=0), explore=True)
+    taken = policy_of(dqn(spec, **NOISY), warm_up=True).act(
+        np.repeat(MANY, 10, axis=0), explore=True
+    )
     assert taken.mean() == pytest.approx(0.5, abs=0.04)
 
 
 def test_epsilon_and_noise_can_explore_together(spec):
-    policy = acting(dqn(spec, noisy=True, noisy_std=1e-6, epsilon_steps=1), env_steps=5)
+    policy = policy_of(dqn(spec, noisy=True, noisy_std=1e-6, epsilon_steps=1), env_steps=5)
     off = policy.act(MANY, explore=True) != policy.act(MANY, explore=False)
     assert 0 < off.mean() < 0.1  # epsilon_final / 2
 
 
 def test_a_constant_of_an_actor_is_refused_where_there_is_nothing_to_replace(spec):
     with pytest.raises(ConfigError, match=r"actor_manager\.exploration must be null.*got 0\.4"):
-        acting(dqn(spec, **NOISY), constant=0.4)
+        policy_of(dqn(spec, **NOISY), constant=0.4)
 
 
 @pytest.mark.parametrize("rows", [1, 3])
 def test_a_restored_noisy_policy_explores_as_the_one_that_went_on(spec, rows: int):
     agent = dqn(spec, noisy_std=2.0, dueling=True, num_atoms=5, **NOISY)
-    policy, restored = acting(agent, seed=1), acting(agent, seed=2)
+    policy, restored = policy_of(agent, seed=1), policy_of(agent, seed=2)
 
     def act(which: Any, steps: int) -> list[Any]:
         return [which.act(MANY[i : i + rows], explore=True) for i in range(steps)]
@@ -335,7 +337,7 @@ def test_a_restored_noisy_policy_explores_as_the_one_that_went_on(spec, rows: in
 
 def test_the_factory_of_a_noisy_policy_can_be_sent_to_another_process(spec):
     agent = dqn(spec, dueling=True, num_atoms=5, **NOISY)
-    policy = acting(agent)
+    policy = policy_of(agent)
     assert policy.act(MANY, explore=True).shape == (300,)
 
 

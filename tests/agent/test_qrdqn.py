@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from acting import acting
+from acting import policy_of
 from boxes import numbers
 from networks import td_of
 from oracle import of_rlax, transitions_of, weighted_mean
@@ -192,7 +192,7 @@ def test_kappa_moves_the_quantiles_of_a_gamble_to_where_its_loss_is_lowest():
 def test_acting_in_numpy_takes_the_mean_over_the_range_of_what_torch_gives(spec, low, high, hidden):
     settings = {"risk_low": low, "risk_high": high, "num_quantiles": 5, "hidden": hidden}
     agent = qrdqn(spec, 3, **settings)
-    policy = acting(agent)
+    policy = policy_of(agent)
     obs = np.random.default_rng(1).standard_normal((300, 3)).astype(np.float32)
     with torch.no_grad():
         quantiles = agent.online(torch.from_numpy(obs)).view(300, 2, 5).numpy()

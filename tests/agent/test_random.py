@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from acting import acting
+from acting import policy_of
 
 from border_cli.agent.config import RandomConfig
 from border_cli.core.interfaces import Agent
@@ -47,7 +47,7 @@ def test_the_count_is_restored(spec, make_batch):
 
 def test_its_policy_acts_at_random_in_evaluation_too(spec):
     agent = random_agent(spec)
-    policy = acting(agent, constant=0.1)
+    policy = policy_of(agent, constant=0.1)
     action = policy.act(np.zeros((2_000, 3)), explore=False)
     assert action.mean() == pytest.approx(0.5, abs=0.06)
 

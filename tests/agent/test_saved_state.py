@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from acting import acting
+from acting import policy_of
 from boxes import box, reals
 from compilers import needs_compiler
 from continuous import batch, counted, spec
@@ -380,7 +380,7 @@ def test_images_beside_numbers_are_learned_from_acted_on_and_saved(
     other.load_state_dict(agent.state_dict())
     actions = []
     for each in (agent, other):
-        policy = acting(each)
+        policy = policy_of(each)
         actions.append(policy.act(given.obs, explore=True))
     assert actions[0].shape == given.action.shape
     assert actions[0].tobytes() == actions[1].tobytes()

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from acting import acting
+from acting import policy_of
 from boxes import pixels
 from continuous import HALF, MIDDLE, batch, counted, grid, of_every_action, spec
 
@@ -56,7 +56,7 @@ def test_the_value_and_the_best_action_of_a_loop_are_found():
     with torch.no_grad():
         value = agent.critic(torch.zeros(1, 3), torch.tensor(PEAK[None], dtype=torch.float32))
     np.testing.assert_allclose(value.flatten().numpy(), 2.0, atol=0.01)
-    policy = acting(agent)
+    policy = policy_of(agent)
     action = (policy.act(np.zeros((1, 3), np.float32), explore=False) - MIDDLE) / HALF
     np.testing.assert_allclose(action, PEAK[None], atol=0.03)
 
@@ -69,14 +69,14 @@ def test_the_policy_acts_as_the_actor_does_and_crosses_to_another_process():
     with torch.no_grad():
         expected = MIDDLE + HALF * np.tanh(agent.actor(torch.from_numpy(obs)).numpy())
     np.testing.assert_allclose(
-        acting(agent).act(obs, explore=False), expected, rtol=1e-5, atol=1e-5
+        policy_of(agent).act(obs, explore=False), expected, rtol=1e-5, atol=1e-5
     )
 
 
 def test_the_settings_of_noise_reach_the_policy():
     def deviation(**settings: Any) -> float:
         agent = td3(final_bound=1e-6, **settings)
-        policy = acting(agent)
+        policy = policy_of(agent)
         steps = [policy.act(np.zeros((50, 3), np.float32), explore=True) for _ in range(60)]
         return float(np.std((np.stack(steps)[30:] - MIDDLE) / HALF))
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from acting import acting
+from acting import policy_of
 from continuous import HALF, MIDDLE, grid, of_every_action, spec
 from sampling import sampled
 from slopes import assert_slopes
@@ -87,7 +87,7 @@ def learned(alpha: float) -> np.ndarray:
     everything = of_every_action(grid(), 1 + grid()[:, 0] / 2, 0)
     for _ in range(400):
         agent.update(everything)
-    policy = acting(agent)
+    policy = policy_of(agent)
     found = (policy.act(np.zeros((1, 3), np.float32), explore=False) - MIDDLE) / HALF
     return np.asarray(found[0])
 

@@ -10,7 +10,7 @@ import numpy as np
 from border_cli.core.interfaces import Agent
 
 
-def acting(agent: Agent, seed: int = 0, constant: float | None = None, **snapshot: Any) -> Any:
+def policy_of(agent: Agent, seed: int = 0, constant: float | None = None, **snapshot: Any) -> Any:
     """The agent's policy with its weights, as another process has it."""
     policy = pickle.loads(pickle.dumps(agent.policy_factory))(np.random.default_rng(seed), constant)
     policy.load_snapshot(agent.snapshot(**snapshot))

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
-from acting import acting
+from acting import policy_of
 from numpy.typing import NDArray
 
 from border_cli.agent.dqn import ValueAgent
@@ -78,7 +78,7 @@ def trained(
 
 def values_and_actions(agent: ValueAgent, states: int) -> tuple[NDArray[np.float32], list[int]]:
     """What the agent's policy sees of every state, [states, actions], and does there."""
-    policy = acting(agent)
+    policy = policy_of(agent)
     every = np.arange(states)
     return policy.network(every), policy.act(every, explore=False).tolist()
 
