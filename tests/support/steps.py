@@ -25,7 +25,7 @@ def random_steps(
     moved = np.ones(num_envs, np.bool_)
     for t in range(count):
         label = 1000 * t + np.arange(num_envs)
-        ends = (rng.random((2, num_envs)) < 0.08) & moved
+        ends = (rng.random((2, num_envs)) < 0.06) & moved
         reward = np.where(moved, rng.normal(size=num_envs), 1e6).astype(np.float32)
         steps.append(
             Step(
