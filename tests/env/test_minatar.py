@@ -75,6 +75,7 @@ def test_without_the_extra_the_line_that_installs_it_is_given(
 
 
 @installed
+@pytest.mark.slow
 def test_an_unknown_game_is_refused_with_the_nearest() -> None:
     with pytest.raises(ConfigError, match=r"Did you mean: `Breakout`\?"):
         construct(GymConfig(id="MinAtar/Brakout-v1"))
