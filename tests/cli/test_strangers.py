@@ -159,11 +159,6 @@ def test_where_the_users_own_python_finds_a_module_it_is_imported(
     monkeypatch.chdir(folder / "mine")
     assert eval_status(str(run_dir)) == 0
     assert sys.modules[MODULE].__file__ == str(folder / "mine" / f"{MODULE}.py")
-    monkeypatch.chdir(folder)
-    assert eval_status(str(run_dir)) == 0  # imported already
-    del sys.modules[MODULE]
-    monkeypatch.setattr(sys, "path", [*sys.path, str(folder / "mine")])  # as by $PYTHONPATH
-    assert eval_status(str(run_dir)) == 0
 
 
 def test_trust_counts_where_it_is_typed_and_is_saved_nowhere(
@@ -267,19 +262,6 @@ def test_child_processes_look_for_nothing_in_the_current_directory(
     argv = [program, "resume=.", "trainer.max_opt_steps=3"]
     subprocess.run(argv, cwd=run_dir, check=True, timeout=commands.DEADLINE_S)
     assert not mark.exists()
-
-
-def test_a_resume_writes_no_file_that_saved_settings_of_hydra_name(
-    attack: Attack, folder: Path, capsys: Capture
-) -> None:
-    (folder / "precious").write_text("precious")
-    handler = f"{{class: logging.FileHandler, mode: w, filename: '{folder}/precious'}}"
-    run_dir = attack(
-        "seed: 0\n", f"seed: 0\nhydra: {{job_logging: {{handlers: {{x: {handler}}}}}}}\n"
-    )
-    assert train_status(f"resume={run_dir}", "trainer.max_opt_steps=3") == 2
-    assert "Hydra settings (`hydra:`) are not read from a run" in capsys.readouterr().err
-    assert (folder / "precious").read_text() == "precious"
 
 
 def test_what_a_run_names_cannot_steer_the_terminal(
