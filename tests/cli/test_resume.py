@@ -6,7 +6,6 @@ import os
 import shlex
 import shutil
 import signal
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -71,25 +70,7 @@ def test_a_run_is_resumed_by_its_folder_alone_from_anywhere(
     assert job.folder == folder / "a"
     assert resolved_yaml(again.configs[0]) == resolved_yaml(first.configs[0])
     assert again.found == [Found(resumes=True)]
-    assert job.import_paths == ()
     assert list((folder / "elsewhere").iterdir()) == []
-    assert job.overrides == ("resume=../a",)
-
-
-def test_with_trust_modules_are_found_where_the_run_found_them(
-    folder: Path, ran: Ran, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (folder / "mine").mkdir()
-    (folder / "mine" / "module_of_a_run.py").write_text("")
-    monkeypatch.chdir(folder / "mine")
-    first = ran("run_dir=a", "env=cartpole", "imports=[module_of_a_run]")
-    assert first.jobs[0].import_paths == (str(folder / "mine"),)
-    stopped(folder / "mine" / "a", import_paths=[str(folder / "mine")])
-    del sys.modules["module_of_a_run"]
-    sys.path[:] = [each for each in sys.path if each != str(folder / "mine")]
-    monkeypatch.chdir(folder)
-    assert ran("resume=mine/a", "trust=true").configs[0].imports == ["module_of_a_run"]
-    assert "module_of_a_run" in sys.modules
 
 
 def test_what_may_not_change_is_refused_with_the_way_out(
