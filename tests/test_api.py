@@ -242,9 +242,6 @@ def test_settings_changed_after_composing_are_checked_before_anything_is_written
     config.agent.gamma = 5
     with pytest.raises(ConfigError, match=r"^agent\.gamma must be at least 0 and at most 1, got 5"):
         train(config)
-    config.agent.gamma = "high"  # type: ignore[assignment]
-    with pytest.raises(ConfigError, match=r"^agent\.gamma must be a number .*: Value 'high'"):
-        train(config)
     assert list(folder.iterdir()) == []
     config.agent.gamma = np.float32(0.5)  # type: ignore[assignment]
     result = train(config)
@@ -300,7 +297,6 @@ def test_settings_of_a_users_component_are_as_strict_and_keep_what_they_derive(
             ("CartPole-v1", ()),
             ("Pendulum-v1", ("agent=sac",)),
             ("Named-v0", ("imports=[unruly]",)),
-            ("Vast-v0", ("imports=[unruly]", "env.kwargs={parts: 2}")),
         ],
         every=2,
     ),
@@ -310,7 +306,7 @@ def test_a_policy_acts_on_a_batch_as_on_each_of_its_observations(
 ) -> None:
     result = train(compose(*SERIAL, f"env.id={env_id}", *overrides))
     policy = load_policy(result.run_dir)
-    env = gym.make(env_id, **({"parts": 2} if env_id == "Vast-v0" else {}))
+    env = gym.make(env_id)
     space = env.observation_space
     space.seed(0)
     single = [space.sample() for _ in range(5)]
