@@ -133,17 +133,15 @@ def test_every_backend_brings_the_returns_of_every_env_step(backend: str, num_en
         assert found == pytest.approx(expected_of(stats.env_steps, num_envs), rel=1e-9)
 
 
-@pytest.mark.parametrize("backend", ["serial", "thread", "process"])
-def test_where_the_agent_needs_none_nothing_is_brought_or_saved(backend: str) -> None:
-    built = Built(backend, num_actors=1, n_buffer=4)
+def test_where_the_agent_needs_none_nothing_is_brought_or_saved() -> None:
+    built = Built("serial", num_actors=1, n_buffer=4)
     with built.manager as manager:
         manager.publish(snapshot())
         manager.permit(30)
         arrived = receive(manager, 30)
         state = manager.state_dict()["actors"][0]["state"]
     assert not any(each.returns for each in arrived)
-    if backend == "serial":
-        assert state["proxy"].keys() == {"columns", "env_steps", "episodes"}
+    assert state["proxy"].keys() == {"columns", "env_steps", "episodes"}
 
 
 def test_returns_go_on_where_the_actors_stood() -> None:
