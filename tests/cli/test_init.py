@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -51,10 +50,6 @@ def test_every_file_of_the_template_is_written_under_the_name_of_the_directory(
     assert files(made) == expected
     for each in expected:
         assert "my_experiments" not in (made / each).read_text(encoding="utf-8")
-    project = tomllib.loads((made / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert project["entry-points"] == {
-        "border_cli.plugins": {"sorting_robots": "sorting_robots:plugin"}
-    }
     said = capsys.readouterr().out
     assert said.startswith(f"deep/sorting_robots: {len(expected)} files written")
     assert "  cd deep/sorting_robots\n" in said
