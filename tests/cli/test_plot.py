@@ -82,9 +82,8 @@ def test_references_give_normalised_scores_over_environments(
     main([str(tmp_path), *asked, "--csv", "profile", "--out", str(out)])
     lines = capsys.readouterr().out.split("\n")
     # 5, 15, 25 are 0, 50, 100 of cartpole, and 40, 60, 80 of acrobot
-    [overall] = [line.split() for line in lines if line.startswith(" all") and "false" in line]
-    assert overall[:5] == ["all", "(normalised)", "false", "6", "–"]
-    assert overall[7] == "55.00"
+    [overall] = [line for line in lines if line.startswith(" all") and "false" in line]
+    assert " 55.00 " in overall
     assert len(out.read_text(encoding="utf-8").splitlines()) == 1 + 2 * 101
 
 
