@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import pytest
-from datasets import datasets_in, episode, write
 from discounted import described, pooled, running_returns
 from fakes import FakeClock, FakePolicy
 from managers import Built, kept, receive, snapshot
@@ -17,18 +14,13 @@ from remote_fakes import Delayed
 
 from border_cli.actor_manager.actor import Actor, Message, ReplayBufferProxy
 from border_cli.actor_manager.weights import WeightSlot
-from border_cli.config.compose import compose
 from border_cli.core.interfaces import Env
 from border_cli.core.returns import DiscountedReturns, Moments
-from border_cli.core.spaces import BoxSpace, DiscreteSpace, EnvSpec
 from border_cli.core.types import Array, Experience, Step
-from border_cli.launch.build import build_replay_buffer
-from border_cli.launch.effective import effective_settings
 from border_cli.step_processor.config import NStepConfig
 from border_cli.step_processor.n_step import NStep
 
 GAMMA = 0.9
-NUMBERS = "test/numbers-v0"
 
 
 class Playing(Env):
@@ -164,42 +156,6 @@ def test_returns_go_on_where_the_actors_stood() -> None:
     for stats in manager.stats():
         found = pooled(returns_of(arrived, stats.actor_id))
         assert found == pytest.approx(expected_of(stats.env_steps, 3), rel=1e-9)
-
-
-@pytest.fixture
-def datasets(tmp_path: Path) -> Iterator[None]:
-    with datasets_in(tmp_path):
-        yield
-
-
-def numbers_of(*overrides: str, seen: list[Moments]) -> None:
-    """Reads two episodes that pay 1, 2, 3 and 10, 20."""
-    counts, actions = gym.spaces.Box(0.0, 1e6, (1,), np.float64), gym.spaces.Discrete(9)
-    episodes = [
-        episode(np.arange(4.0)[:, None], np.array([0, 1, 2]), [1.0, 2.0, 3.0], terminated=True),
-        episode(np.arange(3.0)[:, None], np.array([3, 4]), [10.0, 20.0]),  # without its end
-    ]
-    write(NUMBERS, episodes, counts, actions)
-    spec = EnvSpec(
-        id="numbers",
-        observation=BoxSpace((1,), "float32", np.zeros(1), np.full(1, 9.0)),
-        action=DiscreteSpace(9),
-        max_episode_steps=None,
-    )
-    config = compose(
-        "agent=iql", "env=cartpole", "~tuned", "trainer=offline",
-        f"replay_buffer.dataset={NUMBERS}", "agent.gamma=0.5", *overrides,
-    )  # fmt: skip
-    build_replay_buffer(effective_settings(config), spec, seen.append)
-
-
-@pytest.mark.usefixtures("datasets")
-@pytest.mark.parametrize("n_steps", [1, 2])
-def test_the_returns_of_a_data_set_are_seen_while_it_is_read(n_steps: int) -> None:
-    seen: list[Moments] = []
-    numbers_of("agent.normalize_reward=true", f"step_processor.n_steps={n_steps}", seen=seen)
-    by_hand = [1, 2 + 0.5, 3 + 1.25, 10, 20 + 5]
-    assert pooled(seen) == pytest.approx(described(by_hand), rel=1e-9)
 
 
 def test_episodes_that_begin_anew_begin_their_returns_at_0() -> None:

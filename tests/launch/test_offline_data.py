@@ -12,10 +12,12 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from datasets import CARTPOLE, datasets_in, episode, write, write_cartpole
+from discounted import described, pooled
 from fakes import FakeAgent
 
 from border_cli.config.compose import compose
 from border_cli.core.interfaces import ReplayBuffer
+from border_cli.core.returns import Moments
 from border_cli.core.spaces import BoxSpace, DiscreteSpace, EnvSpec
 from border_cli.core.types import Transitions
 from border_cli.errors import ConfigError
@@ -50,13 +52,13 @@ def config_of(*overrides: str) -> RunConfig:
     )  # fmt: skip
 
 
-def write_numbers(actions: tuple[int, ...] = (3, 4), **flags: bool) -> None:
-    """One episode that observes 0, 1, 2, …, takes these actions and pays 1, 2, …"""
+def write_numbers(actions: tuple[int, ...] = (3, 4), *, episodes: int = 1, **flags: bool) -> None:
+    """Each episode observes 0, 1, 2, …, takes these actions and pays 1, 2, …"""
     steps = len(actions)
     observations = np.arange(steps + 1.0)[:, None]
     rewards = [float(1 + t) for t in range(steps)]
     one = episode(observations, np.array(actions), rewards, **flags)
-    write(NUMBERS, [one], COUNTS, gym.spaces.Discrete(9))
+    write(NUMBERS, [one] * episodes, COUNTS, gym.spaces.Discrete(9))
 
 
 def rows_of(buffer: ReplayBuffer) -> Transitions:
@@ -82,6 +84,16 @@ def test_a_cut_episode_bootstraps() -> None:
     )
     assert rows.discount.tolist() == [0.5, 0.5]
     assert rows.next_obs[:, 0].tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("n_steps", [1, 2])
+def test_the_returns_of_every_step_are_seen_while_rows_are_read(n_steps: int) -> None:
+    seen: list[Moments] = []
+    write_numbers((3, 4, 5), episodes=2)
+    config = config_of("agent.normalize_reward=true", f"step_processor.n_steps={n_steps}")
+    build_replay_buffer(effective_settings(config), spec_of(), seen.append)
+    by_hand = [1, 2 + 0.5, 3 + 1.25]
+    assert pooled(seen) == pytest.approx(described(2 * by_hand), rel=1e-9)
 
 
 def test_an_agent_is_shown_every_row_once() -> None:
