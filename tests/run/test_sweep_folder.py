@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import csv
-import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
+from written_runs import without_end, write_run
 
 from border_cli.run.status import RunLock
 from border_cli.run.sweep_folder import (
@@ -24,9 +23,6 @@ from border_cli.run.sweep_folder import (
     write_sweep,
 )
 
-DONE = {"status": "done", "exit_reason": "max_opt_steps reached", "best_score": 12.5}
-FINAL = {"final_score": 3.0, "opt_steps": 120, "env_steps": 240, "duration_s": 1.25}
-
 
 def job(number: int, **values: str) -> SweepJob:
     overrides = tuple(f"{key}={value}" for key, value in values.items())
@@ -36,11 +32,6 @@ def job(number: int, **values: str) -> SweepJob:
 def plan(*jobs: SweepJob, swept: str = "seed") -> SweepPlan:
     command = ["border-train", "-m"]
     return SweepPlan(command=command, launcher="basic", swept=[swept], jobs=list(jobs))
-
-
-def write_run(folder: Path, **facts: Any) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "run.json").write_text(json.dumps(facts), encoding="utf-8")
 
 
 def test_what_is_written_is_what_is_read(tmp_path: Path) -> None:
@@ -56,10 +47,10 @@ def test_a_list_of_another_program_is_none(tmp_path: Path, text: str) -> None:
 
 
 def test_every_job_has_a_row_whatever_became_of_it(tmp_path: Path) -> None:
-    write_run(tmp_path / "0", **DONE, **FINAL)
-    write_run(tmp_path / "1", status="failed", exit_reason='Boom: "a, b"', best_score=9.0)
-    write_run(tmp_path / "2", status="running")  # whose process is gone
-    write_run(tmp_path / "3", status="running")
+    write_run(tmp_path / "0")
+    write_run(tmp_path / "1", status="failed")
+    write_run(tmp_path / "2", **without_end())  # its process is gone
+    write_run(tmp_path / "3", **without_end())
     (tmp_path / "4").mkdir()
     (tmp_path / "4/run.lock").touch()
     jobs = plan(*(job(number, seed=str(number)) for number in range(6)))
@@ -67,18 +58,18 @@ def test_every_job_has_a_row_whatever_became_of_it(tmp_path: Path) -> None:
         rows = job_rows(tmp_path, jobs)
     statuses = ["done", "failed", "killed", "running", "lost", "not started"]
     assert [row.status for row in rows] == statuses
-    assert [row.score for row in rows] == [12.5, *[None] * 5]
+    assert [row.score for row in rows] == [200.0, *[None] * 5]
     assert rows[4].reason == "it has begun, but run.json is missing or damaged"
 
 
 def test_the_score_of_a_job_is_its_objective(tmp_path: Path) -> None:
-    write_run(tmp_path / "0", **DONE, **FINAL)
+    write_run(tmp_path / "0")
     last = replace(job(0, seed="1"), objective="last")
-    assert [row.score for row in job_rows(tmp_path, plan(last))] == [3.0]
+    assert [row.score for row in job_rows(tmp_path, plan(last))] == [150.0]
 
 
 def test_the_csv_has_a_column_for_each_swept_key_with_its_value_unescaped(tmp_path: Path) -> None:
-    write_run(tmp_path / "0", **DONE, **FINAL)
+    write_run(tmp_path / "0")
     write_run(tmp_path / "1", status="failed", exit_reason='Boom: "a, b"')
     jobs = plan(job(0, name="a, b", seed="1"), job(1, name='"c"', seed="1"), swept="name")
     rows = list(csv.DictReader(csv_text(jobs, job_rows(tmp_path, jobs)).splitlines()))
@@ -86,7 +77,7 @@ def test_the_csv_has_a_column_for_each_swept_key_with_its_value_unescaped(tmp_pa
     assert [row["reason"] for row in rows] == ["max_opt_steps reached", 'Boom: "a, b"']
     columns = "job,name,status,score,best_score,final_score,opt_steps,env_steps,seconds,reason"
     assert [rows[0][each] for each in columns.split(",")] == [
-        *("0", "a, b", "done", "12.5", "12.5", "3.0", "120", "240", "1.25"),
+        *("0", "a, b", "done", "200.0", "200.0", "150.0", "400", "800", "60.0"),
         "max_opt_steps reached",
     ]
 
