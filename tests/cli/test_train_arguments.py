@@ -47,23 +47,16 @@ def test_a_flag_that_does_not_exist_is_refused(argv: list[str], said: str) -> No
 def test_a_job_gets_typed_settings_and_says_where_they_came_from(
     folder: Path, ran: Callable[..., Any]
 ) -> None:
-    jobs = ran("env=cartpole", "seed=3")
-    (job,) = jobs.jobs
+    (job,) = ran("env=cartpole", "seed=3").jobs
     assert (job.config.env.id, job.config.seed) == ("CartPole-v1", 3)
     assert job.folder.parent == folder / "outputs" / "dqn_cartpole"
-    assert job.overrides == ("env=cartpole", "seed=3")
     assert job.command == ("border-train", "env=cartpole", "seed=3")
     (tuned,) = tuned_files(job.sources)
     assert tuned.endswith("tuned/dqn_cartpole.yaml")
-    assert job.number is None
     assert job.import_paths == ()  # it needs no module but ours
-    assert {"config", "agent", "env", "tuned"} < {source.group for source in job.sources}
     assert load_resolved(job.folder) == job.config
-    assert {each.name for each in (job.folder / ".hydra").iterdir()} == {
-        "config.yaml",
-        "overrides.yaml",
-        "resolved.yaml",
-    }
+    written = {each.name for each in (job.folder / ".hydra").iterdir()}
+    assert written == {"config.yaml", "overrides.yaml", "resolved.yaml"}
 
 
 def test_a_first_file_cannot_ask_for_a_sweep(folder: Path, refusal: Callable[..., str]) -> None:
