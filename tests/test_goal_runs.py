@@ -42,8 +42,6 @@ def test_a_run_records_what_info_says_of_training_and_of_evaluations(backend: st
     assert {0 <= last[f"{group}/distance"] <= 2 for group in ("episode", "eval")} == {True}
     assert {0 <= last[f"{group}/is_success"] <= 1 for group in ("episode", "eval")} == {True}
     assert not [name for name in last if "absent" in name]
-    score = json.loads(Path("run/best/score.json").read_text())
-    assert len(score["info"]["is_success"]) == 2
 
 
 REFUSED = [

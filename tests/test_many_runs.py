@@ -95,8 +95,6 @@ def test_two_hundred_kills_of_actors_lose_no_count_no_memory_and_not_the_task() 
     # the two stores that count a step leaves them one apart.
     in_windows = sum(each.env_steps - each.samples - each.lost_samples for each in actors)
     assert -2 <= in_windows <= 2 * (restarts + len(actors)) + 2
-    ratio = (trainer.samples_total - 500) / 30_000
-    assert ratio == pytest.approx(2.0, rel=0.01)
     assert result.best_score >= 475
     gc.collect()
     assert (leftovers.segments(), set(Path("/dev/shm").iterdir())) == segments
