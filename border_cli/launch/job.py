@@ -25,13 +25,12 @@ from border_cli.errors import (
     CheckpointError,
     Interrupted,
     Stalled,
-    reason_of,
 )
 from border_cli.launch.closing import print_closing, print_tables, result_line
 from border_cli.launch.header import print_header
 from border_cli.launch.jobs import FINISHED, Finished
 from border_cli.launch.monitor import leave, watching
-from border_cli.launch.run import RunOptions, run_job
+from border_cli.launch.run import RunOptions, run_job, status_of
 from border_cli.launch.signals import stopping_on_signals
 from border_cli.launch.summary import Result
 from border_cli.messages import complain
@@ -142,20 +141,17 @@ def _objective(objective: Objective, result: Result) -> float:
 
 def _fail(job: Job, outcome: Outcome, error: BaseException, console: Console) -> None:
     """Notes and logs what ended a job, and prints how to go on from there."""
-    outcome.reason = reason_of(error)
+    outcome.status, outcome.reason = status_of(error)
+    outcome.exit_status = error.exit_status if isinstance(error, BorderError) else 1
+    outcome.threads_left = isinstance(error, ActorHung | Stalled)
     if isinstance(error, Interrupted):
-        outcome.status, outcome.exit_status = "interrupted", error.exit_status
         log.warning("%s", error)
+    elif isinstance(error, Stalled):
+        log.error("the run ended: %s", outcome.reason)  # the watchdog has shown the stacks
+    elif isinstance(error, BorderError):
+        log.error("%s", error)
     else:
-        outcome.status = "failed"
-        outcome.exit_status = error.exit_status if isinstance(error, BorderError) else 1
-        outcome.threads_left = isinstance(error, ActorHung | Stalled)
-        if isinstance(error, Stalled):
-            log.error("the run ended: %s", outcome.reason)  # the watchdog has shown the stacks
-        elif isinstance(error, BorderError):
-            log.error("%s", error)
-        else:
-            log.error("the run failed: %s", outcome.reason, exc_info=error)
+        log.error("the run failed: %s", outcome.reason, exc_info=error)
     if not job.config.quiet:
         intact = not isinstance(error, CheckpointError)
         print_closing(console, job.folder, read_run(job.folder), intact=intact)

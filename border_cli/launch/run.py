@@ -217,7 +217,7 @@ class Run:
         del kind, trace
         try:
             if self._built is not None and not isinstance(error, RunDeleted):
-                status = "done" if error is None else _status_of(error)[0]
+                status = "done" if error is None else status_of(error)[0]
                 best = self._built[1].stats().best_score
                 score = best if math.isfinite(best) else None
                 self._recording.end(RunEnd(status=status, best_score=score))
@@ -277,7 +277,7 @@ class Run:
         learner, options = trainer.post_step.heartbeat, self._options
 
         def on_hung_learner(stalled: Stalled) -> None:
-            self._end(*_status_of(stalled))
+            self._end(*status_of(stalled))
             if options.on_hung_learner is not None:
                 options.on_hung_learner(stalled)
             else:
@@ -324,7 +324,7 @@ class Run:
     def failed(self, error: BaseException) -> None:
         """Notes in `run.json` what ended the run."""
         with suppress(RunDeleted):  # there may be no place for it
-            self._end(*_status_of(error), traceback="".join(traceback.format_exception(error)))
+            self._end(*status_of(error), traceback="".join(traceback.format_exception(error)))
 
     def _end(self, status: str, reason: str, **more: Any) -> None:
         if not self._record.begun:
@@ -361,7 +361,7 @@ def restored_line(effective: EffectiveSettings, saved: Saved) -> str:
     return f"weights, optimiser, replay buffer ({stored})"
 
 
-def _status_of(error: BaseException) -> tuple[str, str]:
+def status_of(error: BaseException) -> tuple[str, str]:
     """Status and reason of a run that this ended."""
     if isinstance(error, Interrupted | KeyboardInterrupt):
         return "interrupted", str(error) or "KeyboardInterrupt"
