@@ -1,5 +1,5 @@
-"""The frame of all commands but border-train: exit statuses and, of border-eval and border-record,
-their arguments (`RUN_DIR key=value … --flag`) and the run that these name.
+"""What all commands but border-train share: --help and, of border-eval and border-record, their
+arguments (`RUN_DIR key=value … --flag`) and the run that these name.
 
 What finds a run is imported by the functions that look for it: no --help waits for it.
 """
@@ -15,17 +15,13 @@ from typing import Any
 
 from border_cli import __version__
 from border_cli.errors import (
-    BorderError,
     CheckpointError,
     ConfigError,
-    Interrupted,
-    reachable,
 )
-from border_cli.launch.signals import EarlySignals, early_signals
-from border_cli.launch.startup import set_up_threads
+from border_cli.launch.signals import EarlySignals
+from border_cli.launch.startup import framed
 from border_cli.messages import complain
 from border_cli.system.files import expanded
-from border_cli.system.foreign import keep_runs_off_path
 from border_cli.words import shortest, unknown
 
 Reader = Callable[[str, str], Any]  # from a key and what is typed behind it to its value
@@ -39,9 +35,7 @@ def plain_command(
     *,
     interrupted: str = "",
 ) -> None:
-    """Runs the command; status 2 for what was refused, 1 for what failed, 130 for Ctrl-C and 143
-    for SIGTERM and SIGHUP. `interrupted` is printed after an interruption.
-    """
+    """Answers --help and --version, or runs the command, see `framed`."""
     typed = list(sys.argv[1:] if argv is None else argv)
     if not typed or {"-h", "--help"} & set(typed):
         sys.stdout.write(help_text)
@@ -49,22 +43,8 @@ def plain_command(
     if "--version" in typed:
         sys.stdout.write(f"border_cli {__version__}\n")
         return
-    set_up_threads()
-    path = list(sys.path)
-    with early_signals() as signals:
-        try:
-            with reachable(CheckpointError):
-                keep_runs_off_path()
-                run(typed, signals)
-        except (KeyboardInterrupt, Interrupted):
-            if interrupted:
-                complain(name, interrupted)
-            sys.exit(signals.exit_status)
-        except BorderError as error:
-            complain(name, error)
-            sys.exit(error.exit_status)
-        finally:
-            sys.path[:] = path
+    with framed(name, CheckpointError, interrupted=interrupted) as signals:
+        run(typed, signals)
 
 
 @contextmanager

@@ -9,12 +9,9 @@ from typing import TYPE_CHECKING
 
 from border_cli import __version__
 from border_cli.cli.flags import Arguments, read_arguments
-from border_cli.errors import BorderError, ConfigError, reachable
+from border_cli.errors import ConfigError
 from border_cli.launch.monitor import monitored
-from border_cli.launch.signals import early_signals
-from border_cli.launch.startup import not_collecting, set_up_threads
-from border_cli.messages import complain
-from border_cli.system.foreign import keep_runs_off_path
+from border_cli.launch.startup import framed, not_collecting
 
 if TYPE_CHECKING:
     from border_cli.cli.job import RunJob
@@ -33,21 +30,8 @@ def main(argv: Sequence[str] | None = None, run_job: RunJob | None = None) -> No
     answer needs them, torch and gymnasium by the job alone.
     """
     typed = list(sys.argv[1:] if argv is None else argv)
-    set_up_threads()
-    path = list(sys.path)
-    with early_signals() as early:
-        try:
-            with not_collecting(), reachable(ConfigError):
-                keep_runs_off_path()
-                _answer(read_arguments(typed), typed, run_job)
-        except BorderError as error:
-            complain("border-train", error)
-            sys.exit(error.exit_status)
-        except KeyboardInterrupt:  # before a job had its own handler, or between two jobs
-            complain("border-train", "interrupted")
-            sys.exit(early.exit_status)
-        finally:
-            sys.path[:] = path
+    with framed("border-train", ConfigError), not_collecting():
+        _answer(read_arguments(typed), typed, run_job)
 
 
 def _answer(arguments: Arguments, typed: list[str], run_job: RunJob | None) -> None:

@@ -1,14 +1,19 @@
-"""Set-up of a command before anything large is imported: libraries' threads, and Python's
-garbage collector, which is kept out of a command's start and of its end."""
+"""The frame of a command, set up before anything large is imported: signals and exit statuses, the
+threads of libraries, and Python's garbage collector, which is kept out of its start and its end."""
 
 from __future__ import annotations
 
 import atexit
 import gc
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from border_cli.errors import BorderError, Interrupted, reachable
+from border_cli.launch.signals import EarlySignals, early_signals
+from border_cli.messages import complain
+from border_cli.system.foreign import keep_runs_off_path
 from border_cli.system.machine import BLAS_VARIABLES
 
 # How often a thread of torch that waits for another checks again before it sleeps. Two threads make
@@ -26,6 +31,32 @@ def set_up_threads() -> None:
         os.environ.setdefault(variable, "1")
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", SPINS)
+
+
+@contextmanager
+def framed(
+    command: str, denied: type[BorderError], *, interrupted: str = "interrupted"
+) -> Iterator[EarlySignals]:
+    """Within the block, a whole command, what is refused or fails ends it with a message and its
+    exit status: 2 for what was refused, 1 for what failed, 130 for Ctrl-C and 143 for SIGTERM and
+    SIGHUP. What the system denies is a `denied`; `interrupted` is the message of an interruption.
+    """
+    set_up_threads()
+    path = list(sys.path)
+    with early_signals() as signals:
+        try:
+            with reachable(denied):
+                keep_runs_off_path()
+                yield signals
+        except (KeyboardInterrupt, Interrupted):
+            if interrupted:
+                complain(command, interrupted)
+            sys.exit(signals.exit_status)
+        except BorderError as error:
+            complain(command, error)
+            sys.exit(error.exit_status)
+        finally:
+            sys.path[:] = path
 
 
 @contextmanager
