@@ -107,6 +107,18 @@ GROUPS: dict[str, Registry] = {
 }
 
 
+def components(config: Any) -> dict[str, Settings]:
+    """What a run has chosen by its places: `agent`, and `recorder.jsonl` of a group of several."""
+    found: dict[str, Settings] = {}
+    for group in GROUPS:
+        chosen = getattr(config, group)
+        if isinstance(chosen, dict):
+            found |= {f"{group}.{name}": each for name, each in chosen.items()}
+        else:
+            found[group] = chosen
+    return found
+
+
 def flat_settings(config: Settings) -> dict[str, Any]:
     """All settings of a run by their dotted names, and of each group the option: `agent`.
 

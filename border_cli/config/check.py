@@ -21,7 +21,7 @@ from border_cli.config.resolved import plain
 from border_cli.config.schemas import run_schema, schema_of
 from border_cli.config.sources import Files, Part
 from border_cli.errors import ConfigError
-from border_cli.registry import GROUPS, RECORDERS
+from border_cli.registry import GROUPS, RECORDERS, components
 from border_cli.settings.base import Settings
 from border_cli.settings.run import RunConfig
 from border_cli.words import shortest
@@ -99,13 +99,8 @@ def checked(config: RunConfig) -> RunConfig:
     YAML, such as 1 to 1.0 and "cpu" to an enum. A wrong type is refused, and ranges and
     combinations are checked again.
     """
-    kinds: dict[str, type[Any]] = {}
-    for group in GROUPS:
-        chosen = getattr(config, group)
-        members = chosen if isinstance(chosen, dict) else {"": chosen}
-        for key, settings in members.items():
-            if isinstance(settings, Settings):
-                kinds[f"{group}.{key}".rstrip(".")] = type(settings)
+    chosen = components(config).items()
+    kinds = {place: type(each) for place, each in chosen if isinstance(each, Settings)}
     try:
         return run_settings(with_types(plain(config), kinds))
     except OmegaConfBaseException as error:

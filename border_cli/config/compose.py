@@ -59,7 +59,8 @@ def compose(
     Hydra's global state is as before, also inside another Hydra app and in threads.
     """
     folders = user_folders([config_dir] if config_dir else [])
-    return Composer(folders, config_name, imports=_of_plugins_here()).job(list(overrides)).config
+    imports = [each.module for each in plugins_here()]
+    return Composer(folders, config_name, imports=imports).job(list(overrides)).config
 
 
 @contextmanager
@@ -148,7 +149,7 @@ def _anew(
             saved = saved_settings(hydra)
     with modules:
         add_current_directory(trust=trust)
-        imports = _of_plugins_here()
+        imports = [each.module for each in plugins_here()]  # elsewhere nothing else leads to them
         composer = Composer(folders, config_name, imports=imports, trust=trust, saved=saved)
         yield composer, overrides
 
@@ -159,12 +160,6 @@ def _saved_among(folders: Sequence[str]) -> Path | None:
     named = (Path(each.removeprefix("file://")) for each in folders)
     found = (each for each in named if each.name == SETTINGS.parent.name)
     return next((each for each in found if (each / SETTINGS.name).is_file()), None)
-
-
-def _of_plugins_here() -> list[str]:
-    """The modules of the current directory's plug-ins: a run remembers them, because elsewhere
-    nothing but its `imports` leads to them."""
-    return [each.module for each in plugins_here()]
 
 
 def resuming_composer(

@@ -121,7 +121,7 @@ def import_named(
             if not part.package and part.file:
                 names += names_in(OmegaConf.select(part.content, "imports"))
     files.lenient = False
-    for override in parsed([each for each in overrides if "imports" in each]):
+    for override in parsed(overrides):
         if override.key_or_group == "imports" and not override.is_sweep_override():
             names += names_in(override.value())
     found = list(dict.fromkeys(names))

@@ -63,9 +63,8 @@ def without_trust(texts: Sequence[str]) -> tuple[list[str], bool]:
     """The overrides without `trust=…`, which is typed for one command and is no setting, and
     whether it was typed as true."""
     trust, rest = False, []
-    for text in texts:
-        override = parsed([text])[0] if "trust" in text else None
-        if override is None or override.key_or_group != TRUST or override.is_delete():
+    for text, override in zip(texts, parsed(texts), strict=True):
+        if override.key_or_group != TRUST or override.is_delete():
             rest.append(text)
             continue
         try:
@@ -77,7 +76,7 @@ def without_trust(texts: Sequence[str]) -> tuple[list[str], bool]:
 
 def run_to_resume(overrides: Sequence[str]) -> Path | None:
     """The RUN_DIR of `resume=RUN_DIR`, absolute; None where nothing or `auto` is typed."""
-    typed = parsed([text for text in overrides if "resume" in text])
+    typed = parsed(overrides)
     named = [each for each in typed if each.key_or_group == "resume" and not each.is_delete()]
     if not named or named[-1].is_sweep_override():
         return None

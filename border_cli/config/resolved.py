@@ -14,8 +14,8 @@ from typing import Any
 
 import yaml  # type: ignore[import-untyped]
 
-from border_cli.registry import GROUPS
-from border_cli.settings.run import RecorderConfig, RunConfig, modules_of_env
+from border_cli.registry import GROUPS, components
+from border_cli.settings.run import RunConfig, modules_of_env
 from border_cli.system.files import SETTINGS, write_text
 
 HEADER = "# All settings of one run. `border-train -cd FOLDER -cn NAME` runs this file again.\n"
@@ -77,15 +77,9 @@ def resolved_yaml(config: RunConfig) -> str:
 
 def _typed_entries(config: RunConfig) -> list[str]:
     entries = []
-    for each in fields(config):
-        chosen = getattr(config, each.name)
-        if each.name not in GROUPS:
-            continue
-        members = chosen if isinstance(chosen, dict) else {"": chosen}
-        for key, settings in members.items():
-            name = GROUPS[each.name].entry_of(settings).name
-            package = f"{each.name}.{key}" if isinstance(settings, RecorderConfig) else each.name
-            entries.append(f"/schema/{each.name}/{name}@{package}")
+    for place, settings in components(config).items():
+        group = place.partition(".")[0]
+        entries.append(f"/schema/{group}/{GROUPS[group].entry_of(settings).name}@{place}")
     return entries
 
 
