@@ -208,7 +208,7 @@ class GoalRewards(ABC):
         """Whether that ends the episode. [M]; None where goals have no influence on that."""
 
     def close(self) -> None:  # noqa: B027 - most keep nothing open
-        """Frees what computing them takes; may be called twice."""
+        """Frees what computing them takes; called once."""
 
 
 class EnvFactory(ABC):

@@ -44,40 +44,36 @@ class GymGoalRewards(GoalRewards):
     """
 
     def __init__(self, env: gym.Env[Any, Any], env_id: str) -> None:
-        self._env: gym.Env[Any, Any] | None = env
+        self._env = env
         self._id = env_id
-        self._reward = self._method("compute_reward")
-        self._terminated = self._method("compute_terminated")
-        if self._reward is None:
+        reward = self._method("compute_reward")
+        if reward is None:
             raise ConfigError(
                 f"replay_buffer=hindsight needs an environment with compute_reward("
                 f"achieved_goal, desired_goal, info), and env.id={env_id} has none. Add it, or "
                 "use replay_buffer=uniform"
             )
+        self._reward, self._terminated = reward, self._method("compute_terminated")
         assert isinstance(env.observation_space, gym.spaces.Dict), "refuse_no_goals() is first"
         self._dtype = env.observation_space["desired_goal"].dtype
-        self._try(env)
+        self._try()
 
     def _method(self, name: str) -> Callable[..., Any] | None:
         """The outermost one, which takes the goals that agents see."""
-        assert self._env is not None
         if not self._env.has_wrapper_attr(name):
             return None
         method: Callable[..., Any] = self._env.get_wrapper_attr(name)
         return method
 
-    def _try(self, env: gym.Env[Any, Any]) -> None:
+    def _try(self) -> None:
         """Calls both with the goals of a first episode; refuses what is not one reward per row."""
-        obs, _ = env.reset(seed=0)
-        achieved, desired = (
-            np.stack([np.asarray(obs[name])] * TRIED) for name in ("achieved_goal", "desired_goal")
-        )
+        obs, _ = self._env.reset(seed=0)
+        achieved, desired = (np.stack([np.asarray(obs[name])] * TRIED) for name in GOALS)
         self.rewards(achieved, desired)
         self.terminated(achieved, desired)
 
     def rewards(self, achieved: NDArray[Any], desired: NDArray[Any]) -> NDArray[np.float32]:
         """Of M pairs of goals. [M]"""
-        assert self._reward is not None
         given = self._reward(self._typed(achieved), self._typed(desired), {})
         try:
             found = REWARDS(given, len(achieved))
@@ -105,6 +101,4 @@ class GymGoalRewards(GoalRewards):
         return goals if self._dtype is None else goals.astype(self._dtype, copy=False)
 
     def close(self) -> None:
-        env, self._env = self._env, None
-        if env is not None:
-            env.close()
+        self._env.close()

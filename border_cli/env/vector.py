@@ -108,7 +108,7 @@ class GymVectorEnv(Env):
 
     def __init__(self, env: Vector, spec: EnvSpec, *, first: int) -> None:
         self.num_envs = env.num_envs
-        self._env: Vector | None = env
+        self._env = env
         self._id = spec.id
         self._limit = spec.max_episode_steps
         self._info_metrics = spec.info_metrics
@@ -119,7 +119,6 @@ class GymVectorEnv(Env):
 
     def reset(self, seed: int) -> Array:
         """Starts N episodes, whatever ran before. [N, …]"""
-        assert self._env is not None, "it is closed"
         with missing_packages(f"env.id={self._id}"):
             # Below 2**31 by far: implementations count on from it and keep it in 32 bits with
             # a sign.
@@ -135,7 +134,6 @@ class GymVectorEnv(Env):
 
     def step(self, action: NDArray[Any]) -> Step:
         """Acts once in each environment that moves; every array of the step is new."""
-        assert self._env is not None, "it is closed"
         obs, moved, count = self._obs, self._moved, self.num_envs
         answer = self._env.step(self._actions(action))
         try:
@@ -194,6 +192,4 @@ class GymVectorEnv(Env):
 
     def close(self) -> None:
         """Frees the environments; may be called twice."""
-        env, self._env = self._env, None
-        if env is not None:
-            env.close()
+        self._env.close()
