@@ -26,7 +26,7 @@ from border_cli.nn.matmul import (
     ONE_DNN,
     Products,
     has_onednn,
-    rule_here,
+    preferred,
     this_processor,
 )
 
@@ -100,7 +100,7 @@ def compare(
         "onednn_us": round(median(onednn), 1),
         "ratio": ratios(torchs, onednn),
         "error": float(f"{(theirs() - ours()).abs().max().item():.1e}"),
-        "auto": f"{rule_here()} ({this_processor().name})",
+        "auto": f"{preferred(this_processor())} ({this_processor().name})",
     }
     emit("matmul", row, line)
 

@@ -16,7 +16,6 @@ from border_cli.errors import CheckpointError
 log = logging.getLogger(__name__)
 
 STATISTICS = {"obs": "normalize_obs", "returns": "normalize_reward"}  # and the settings of each
-MATMUL = "matmul"  # the entry that says with which products a state was computed
 
 
 class Part(Protocol):

@@ -20,7 +20,7 @@ from border_cli.agent.action_space import action_bounds
 from border_cli.agent.augmentation import shifted_batch
 from border_cli.agent.learner_config import LearnerConfig
 from border_cli.agent.normalization import Normalization
-from border_cli.agent.saved_state import MATMUL, Part, SavedState
+from border_cli.agent.saved_state import Part, SavedState
 from border_cli.core.interfaces import Agent
 from border_cli.core.returns import Moments
 from border_cli.core.seeding import derived_seed
@@ -232,7 +232,6 @@ class TorchAgent(Agent):
     def state_dict(self) -> dict[str, Any]:
         state: dict[str, Any] = copied_state(self._tensors())
         state |= {"noise": self.noise_generator.get_state(), "opt_steps": self._opt_steps}
-        state[MATMUL] = str(self.matmul)
         return {**state, **self.config.semantic_settings}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

@@ -17,7 +17,6 @@ import numpy as np
 from border_cli.actor_manager.actor import ActorFactory
 from border_cli.actor_manager.weights import forms_of
 from border_cli.agent.learner_config import LearnerConfig
-from border_cli.agent.saved_state import MATMUL
 from border_cli.agent.torch_agent import TorchAgent
 from border_cli.config.resolved import resolved_yaml
 from border_cli.core.interfaces import (
@@ -52,7 +51,7 @@ from border_cli.evaluator.runner import (
 from border_cli.launch.effective import EffectiveSettings
 from border_cli.launch.trial import try_environments
 from border_cli.nn.device import resolve_device
-from border_cli.nn.matmul import chosen_matmul, matmul_line
+from border_cli.nn.matmul import matmul_line
 from border_cli.nn.saving import load_state, save_state
 from border_cli.nn.unfilled import Unfilled
 from border_cli.registry import (
@@ -96,21 +95,11 @@ def normalizing_wrappers(effective: EffectiveSettings) -> dict[str, str]:
     return normalizing(env.wrappers) if isinstance(env, GymConfig) else {}
 
 
-def build_agent(
-    effective: EffectiveSettings,
-    spec: EnvSpec,
-    *,
-    learns: bool = True,
-    resumed: Mapping[str, Any] | None = None,
-) -> Agent:
-    """The agent with its first weights; one that only acts needs no compiler. One that continues
-    the `resumed` state keeps the products of matrices that this was made with."""
+def build_agent(effective: EffectiveSettings, spec: EnvSpec, *, learns: bool = True) -> Agent:
+    """The agent with its first weights; one that only acts needs no compiler."""
     config, settings = effective.config, effective.config.agent
-    if isinstance(settings, LearnerConfig):
-        saved = None if resumed is None else resumed.get(MATMUL)
-        settings = replace(settings, matmul=chosen_matmul(settings.matmul, saved))
-        if not learns:
-            settings = replace(settings, compile=False)
+    if isinstance(settings, LearnerConfig) and not learns:
+        settings = replace(settings, compile=False)
     agent: Agent = AGENTS.build(
         settings,
         spec=spec,

@@ -183,7 +183,7 @@ class Run:
         if self._saved is None:
             self.agent = build_first_agent(effective, self.spec)
         else:
-            self.agent = build_agent(effective, self.spec, resumed=self._saved.agent)
+            self.agent = build_agent(effective, self.spec)
         self._runner = build_evaluation_runner(
             effective,
             self.agent,

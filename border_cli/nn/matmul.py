@@ -142,16 +142,12 @@ class Processor(NamedTuple):
 
 def this_processor() -> Processor:
     """The processor of this machine."""
-    return Processor(_vendor(), torch.backends.cpu.get_cpu_capability())
-
-
-def _vendor() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
-        return ""
-    found = (line.partition(":")[2].strip() for line in lines if line.startswith("vendor_id"))
-    return next(found, "")
+        lines = []
+    vendors = (line.partition(":")[2].strip() for line in lines if line.startswith("vendor_id"))
+    return Processor(next(vendors, ""), torch.backends.cpu.get_cpu_capability())
 
 
 def has_onednn() -> bool:
@@ -170,16 +166,9 @@ def preferred(processor: Processor) -> Matmul:
 
 
 @cache
-def rule_here() -> Matmul:
-    """The choice of `agent.matmul=auto` on this machine."""
-    return preferred(this_processor())
-
-
-def chosen_matmul(setting: Matmul, saved: str | None = None) -> Matmul:
-    """The products of a run: as set, else as its checkpoint was made, else by the rule."""
-    chosen = setting
-    if chosen == Matmul.auto:
-        chosen = Matmul(saved) if saved in list(Matmul) else rule_here()
+def chosen_matmul(setting: Matmul) -> Matmul:
+    """The products of a run on this machine: as set, else by the rule."""
+    chosen = preferred(this_processor()) if setting == Matmul.auto else setting
     if chosen == Matmul.onednn and not has_onednn():
         log.warning("agent.matmul: torch %s has no oneDNN here; using mkl", torch.__version__)
         return Matmul.mkl
@@ -221,5 +210,4 @@ def matmul_line(setting: Matmul, chosen: Matmul) -> str:
     title = "oneDNN" if chosen == Matmul.onednn else "MKL" if has_mkl else "torch's own"
     if setting != Matmul.auto:
         return f"{title} (agent.matmul={setting})"
-    kept = "" if chosen == rule_here() else "; kept from the checkpoint"
-    return f"{title} (agent.matmul=auto: {this_processor().name}{kept})"
+    return f"{title} (agent.matmul=auto: {this_processor().name})"

@@ -287,7 +287,6 @@ def test_updates_with_onednn_are_those_with_mkl(kind: str, monkeypatch: pytest.M
     agents = [agent_of(kind, 1, matmul=Matmul(each)) for each in ("mkl", "onednn")]
     for agent in agents:
         learn(agent, kind, range(10))
-    assert [agent.state_dict()["matmul"] for agent in agents] == ["mkl", "onednn"]
     assert_close(agents[1], agents[0], atol=1e-4)
 
 

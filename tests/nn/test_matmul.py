@@ -6,13 +6,11 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from boxes import box
-from commands import QUICK, facts_of, isolated, train_status
 from sampling import sampled
 from torch import Tensor, nn
 
@@ -30,6 +28,7 @@ from border_cli.nn.matmul import (
     chosen_matmul,
     has_bfloat16,
     has_onednn,
+    matmul_line,
     preferred,
     products_of,
     rounds_convolutions,
@@ -282,44 +281,27 @@ def on(processor: Processor) -> Iterator[None]:
     """Within the block this machine has another processor."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(matmul, "this_processor", lambda: processor)
-        matmul.rule_here.cache_clear()
+        chosen_matmul.cache_clear()
         try:
             yield
         finally:
-            matmul.rule_here.cache_clear()
+            chosen_matmul.cache_clear()
 
 
-def test_what_is_set_wins_then_the_checkpoint_then_the_rule() -> None:
+def test_what_is_set_wins_over_the_rule() -> None:
     with on(AMD):
         assert chosen_matmul(Matmul.auto) == Matmul.onednn
-        assert chosen_matmul(Matmul.auto, "mkl") == Matmul.mkl
-        assert chosen_matmul(Matmul.mkl, "onednn") == Matmul.mkl
+        assert chosen_matmul(Matmul.mkl) == Matmul.mkl
         assert products_of(ARCHITECTURE) is ONE_DNN
-
-
-@pytest.mark.slow
-def test_a_resumed_run_keeps_its_products_on_another_machine(tmp_path: Path) -> None:
-    def products(*argv: str) -> str:
-        assert train_status(*argv, "quiet=true") == 0
-        return str(facts_of(tmp_path / "run")["matmul"])
-
-    with isolated(tmp_path):
-        with on(AMD):
-            begun = products("env=cartpole", "trainer=sync", *QUICK, "run_dir=run")
-        assert begun == "oneDNN (agent.matmul=auto: AMD, AVX512)"
-        with on(INTEL):
-            kept = products("resume=run", "trainer.max_opt_steps=4")
-            typed = products("resume=run", "trainer.max_opt_steps=6", "agent.matmul=mkl")
-        assert kept == "oneDNN (agent.matmul=auto: Intel, AVX512; kept from the checkpoint)"
-        assert typed.endswith(" (agent.matmul=mkl)")
+        assert matmul_line(Matmul.auto, Matmul.onednn) == "oneDNN (agent.matmul=auto: AMD, AVX512)"
+        assert matmul_line(Matmul.mkl, Matmul.mkl).endswith(" (agent.matmul=mkl)")
 
 
 def test_without_onednn_a_run_says_so_and_goes_on(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(matmul, "has_onednn", lambda: False)
-    with caplog.at_level(logging.WARNING):
-        assert chosen_matmul(Matmul.auto, "onednn") == Matmul.mkl
+    with on(AMD), caplog.at_level(logging.WARNING):
+        assert products_of(replace(ARCHITECTURE, matmul=Matmul.onednn)) is MKL
+        assert preferred(AMD) == Matmul.mkl
     assert "has no oneDNN here; using mkl" in caplog.text
-    assert preferred(AMD) == Matmul.mkl
-    assert products_of(replace(ARCHITECTURE, matmul=Matmul.onednn)) is MKL
