@@ -11,7 +11,6 @@ from border_cli.agent.policies import RandomPolicy
 from border_cli.core.interfaces import Agent, PolicyFactory
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Batch, Snapshot, Update
-from border_cli.errors import CheckpointError
 from border_cli.nn.device import resolve_device
 
 
@@ -58,9 +57,4 @@ class RandomAgent(Agent):
         return {"opt_steps": self._opt_steps}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        try:
-            self._opt_steps = int(state["opt_steps"])
-        except KeyError as error:
-            raise CheckpointError(
-                f"the saved state does not fit agent=random: no {error}"
-            ) from error
+        self._opt_steps = int(state["opt_steps"])

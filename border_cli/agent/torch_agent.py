@@ -238,10 +238,8 @@ class TorchAgent(Agent):
         saved = self._saved(state, "the saved state")
         for name, part in self._parts.items():
             saved.load(part, name)
-        noise, opt_steps = saved.entry("noise"), saved.entry("opt_steps")
-        with saved.fitting("the random generator and the number of updates"):
-            self.noise_generator.set_state(noise)
-            self._opt_steps = int(opt_steps)
+        self.noise_generator.set_state(state["noise"])
+        self._opt_steps = int(state["opt_steps"])
         self._normalization.refresh()
 
     def load_weights(self, state: Mapping[str, Any]) -> None:

@@ -52,8 +52,6 @@ class RayConfig(ActorManagerConfig):
                 self.refuse(
                     "resources", self.resources, f"must have numbers of at least 0 ({name})"
                 )
-        if self.address is not None and not self.address:
-            self.refuse("address", self.address, "must be auto, host:port, ray://host:port or null")
 
     def refuse_missing(self) -> None:
         from border_cli.ray.connection import (

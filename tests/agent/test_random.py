@@ -10,7 +10,7 @@ from acting import policy_of
 from border_cli.agent.config import RandomConfig
 from border_cli.core.interfaces import Agent
 from border_cli.core.spaces import EnvSpec
-from border_cli.errors import CheckpointError, ConfigError, RunFailed
+from border_cli.errors import ConfigError, RunFailed
 from border_cli.registry import AGENTS
 
 
@@ -41,8 +41,6 @@ def test_the_count_is_restored(spec, make_batch):
     agent.update(make_batch(0))
     restored.load_state_dict(agent.state_dict())
     assert restored.opt_steps == 1
-    with pytest.raises(CheckpointError, match="does not fit agent=random"):
-        restored.load_state_dict({})
 
 
 def test_its_policy_acts_at_random_in_evaluation_too(spec):

@@ -117,13 +117,6 @@ def test_weights_learned_on_other_atoms_are_refused(spec):
     dqn(spec, 2, v_max=3.0).load_weights(dqn(spec, 1).state_dict())  # there are no atoms
 
 
-def test_the_generator_of_a_damaged_state_is_named(spec):
-    state = {**dqn(spec, 1).state_dict(), "noise": torch.zeros(3, dtype=torch.uint8)}
-    match = "saved state does not fit agent=dqn: the random generator and the number of updates: "
-    with pytest.raises(CheckpointError, match=match):
-        dqn(spec, 2).load_state_dict(state)
-
-
 def test_an_agent_that_learns_nothing_has_no_weights_to_begin_with(spec):
     agent = RandomAgent(RandomConfig(), spec=spec, device="cpu", seed=0)
     with pytest.raises(CheckpointError, match="RandomAgent has no weights"):

@@ -21,7 +21,6 @@ from border_cli.ray.config import RayConfig
             {"num_actors": "all"},
             r"num_actors must be a whole number of at least 1, or auto, got 'all'",
         ),
-        ({"address": ""}, r"address must be auto, host:port, ray://host:port or null, got ''"),
         ({"resources": {"CPU": -1.0}}, r"resources must have numbers of at least 0 \(CPU\)"),
         ({"exploration": [0.1], "num_actors": "auto"}, r"a list of 64 numbers"),
     ],
