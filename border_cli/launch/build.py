@@ -6,7 +6,7 @@ Parts that few runs have, such as a process for evaluations, are imported by wha
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path

@@ -85,10 +85,11 @@ def read_sweep(root: Path) -> SweepPlan | None:
 
 def job_rows(root: Path, plan: SweepPlan) -> list[JobRow]:
     """Every job of the sweep with what its folder says, in the order of their numbers."""
-    return [_row(root, job) for job in sorted(plan.jobs, key=lambda each: each.number)]
+    return [job_row(root, job) for job in sorted(plan.jobs, key=lambda each: each.number)]
 
 
-def _row(root: Path, job: SweepJob) -> JobRow:
+def job_row(root: Path, job: SweepJob) -> JobRow:
+    """A job of the sweep with what its folder says."""
     folder = root / job.folder
     facts = read_run(folder)
     status = facts.get("status")

@@ -25,6 +25,7 @@ from border_cli.run.sweep_folder import (
     add_job,
     alone,
     clear_stop,
+    job_row,
     job_rows,
     read_sweep,
     write_csv,
@@ -59,17 +60,16 @@ class Sweep:
         self.root = root
         self.quiet = quiet
         self._skipped = skipped
-        entries = [*map(self._entry, jobs), *map(self._entry_of_skipped, skipped)]
+        entries = [self._entry(each, each.config.objective.value) for each in jobs]
+        entries += [self._entry(each) for each in skipped]
         self._jobs = sorted(entries, key=lambda each: each.number)
+        self._known: dict[Path, SweepJob] = {}  # by its folder, each job that was or is begun
         self._command, self._launcher = command, launcher
         self._fixed = in_common([each.overrides for each in self._jobs]) or list(fixed)
 
-    def _entry(self, job: Job) -> SweepJob:
-        folder, objective = str(job.folder.relative_to(self.root)), job.config.objective.value
+    def _entry(self, job: Job | Skipped, objective: str = "best") -> SweepJob:
+        folder = str(job.folder.relative_to(self.root))
         return sweep_job(job.number or 0, job.overrides, folder, objective=objective)
-
-    def _entry_of_skipped(self, job: Skipped) -> SweepJob:
-        return sweep_job(job.number, job.overrides, str(job.folder.relative_to(self.root)))
 
     def begin(self) -> None:
         """Writes `sweep.json`, before any job starts, and says which jobs are left out."""
@@ -84,29 +84,27 @@ class Sweep:
                 fixed=self._fixed,
             )
             write_sweep(self.root, self.plan)
-        numbers = self._numbers()
+        self._known = {self.root / each.folder: each for each in self.plan.jobs}
         for job in self._skipped:
-            self.skip(job._replace(number=numbers[job.folder]))
+            self.skip(job)
 
     def skip(self, job: Skipped) -> None:
         """Records and says that a job is left out."""
         console, command = terminal.make_console(stderr=self.quiet), self.plan.command
-        name = f"job {job.number} ({self.label(job.overrides)})"
+        name = f"job {self._known[job.folder].number} ({self.label(job.overrides)})"
         with suppress(RunInUse):
             record_not_begun(job.folder, command=command, reason=job.reason, status=SKIPPED)
             terminal.say(console, f"{name} is skipped: {job.reason}")
 
-    def _numbers(self) -> dict[Path, int]:
-        return {self.root / each.folder: each.number for each in self.plan.jobs}
-
     def add(self, number: int, overrides: Sequence[str], folder: Path) -> None:
         """Adds a job that a sweeper has invented."""
-        add_job(self.root, sweep_job(number, overrides, str(folder.relative_to(self.root))))
+        job = sweep_job(number, overrides, str(folder.relative_to(self.root)))
+        self._known.setdefault(folder, job)
+        add_job(self.root, job)
 
     def numbered(self, jobs: Sequence[Job]) -> list[Job]:
         """Jobs with their numbers in the table."""
-        numbers = self._numbers()
-        return [replace(job, number=numbers[job.folder]) for job in jobs]
+        return [replace(job, number=self._known[job.folder].number) for job in jobs]
 
     def label(self, overrides: Sequence[str]) -> str:
         """The overrides that tell a job from the others, as key=value."""
@@ -118,9 +116,7 @@ class Sweep:
 
     def row_of(self, folder: Path) -> JobRow:
         """A job as it is now."""
-        plan, name = read_sweep(self.root) or self.plan, str(folder.relative_to(self.root))
-        job = next(each for each in plan.jobs if each.folder == name)
-        return job_rows(self.root, replace(plan, jobs=[job]))[0]
+        return job_row(self.root, self._known[folder])
 
     def finish(self) -> int:
         """Writes `sweep.csv`, prints the table unless the sweep is quiet; returns the exit status

@@ -10,11 +10,8 @@ import hashlib
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from itertools import count
 from pathlib import Path
-
-from hydra.core.override_parser.types import Override
 
 from border_cli.config.overrides import ONE_PER_COMMAND, parsed
 from border_cli.config.resuming import may_change
@@ -23,15 +20,9 @@ from border_cli.run.sweep_folder import SweepJob, SweepPlan, read_sweep, swept_k
 MAX_FOLDER_NAME = 120  # characters; file systems allow 255 bytes
 
 
-@lru_cache(maxsize=4096)
-def read_override(text: str) -> Override:
-    """Hydra's reading of an override; the jobs of a sweep share most of theirs."""
-    return parsed([text])[0]
-
-
 def key_and_value(text: str) -> tuple[str, str]:
     """`env.id` and `a b` of `env.id='a b'`: the value as it is meant, without quotes."""
-    override = read_override(text)
+    (override,) = parsed([text])
     key = override.key_or_group
     if override.is_delete():
         return f"~{key}", ""
