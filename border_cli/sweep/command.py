@@ -83,7 +83,7 @@ def run_sweep(plan: Plan) -> None:
         command=plan.command,
         launcher=launcher,
         fixed=plan.terms.fixed,
-        quiet=plan.quiet,
+        quiet=plan.config.quiet,
     )
     with _launcher(plan, sweep, at_once, elsewhere) as runs:
         collect_from_here()
@@ -161,7 +161,7 @@ def _search(plan: Plan, sweep: Sweep, runs: Launcher) -> None:
             config.hydra.sweeper.max_failure_rate = 1.0
     keep_study(config, sweep.root, resumed=plan.config.resume is not None)
     sweeper = Plugins.instance().instantiate_sweeper(
-        hydra_context=context_of(FolderLoader({}, plan.composer.options)),
+        hydra_context=context_of(FolderLoader({})),
         task_function=proposed,
         config=config,
     )
@@ -182,14 +182,14 @@ class Proposed:
         self._sweep = sweep
         self._runs = runs
         self._places = Places(sweep.root, plan.terms.fixed) if plan.named else None
-        self._before = len(sweep.plan.jobs)  # of earlier commands in the directory
+        self._next = 1 + max((each.number for each in sweep.plan.jobs), default=-1)
 
     def launch(self, batch: Sequence[Sequence[str]], first: int) -> list[JobReturn]:
         """Runs a batch and tells how each job ended; one that is refused has failed."""
         folders, jobs = [], []
-        for number, overrides in enumerate(batch, self._before + first):
-            folder = self._folder(overrides, number)
-            self._sweep.add(number, overrides, folder)
+        for new, overrides in enumerate(batch, self._next + first):
+            folder = self._folder(overrides, new)
+            number = self._sweep.add(new, overrides, folder)
             folders.append(folder)
             try:
                 job = self._checked(list(overrides), number, folder)

@@ -96,11 +96,11 @@ class Sweep:
             record_not_begun(job.folder, command=command, reason=job.reason, status=SKIPPED)
             terminal.say(console, f"{name} is skipped: {job.reason}")
 
-    def add(self, number: int, overrides: Sequence[str], folder: Path) -> None:
-        """Adds a job that a sweeper has invented."""
+    def add(self, number: int, overrides: Sequence[str], folder: Path) -> int:
+        """Adds a job that a sweeper has invented; the number of one that was there stays."""
         job = sweep_job(number, overrides, str(folder.relative_to(self.root)))
-        self._known.setdefault(folder, job)
         add_job(self.root, job)
+        return self._known.setdefault(folder, job).number
 
     def numbered(self, jobs: Sequence[Job]) -> list[Job]:
         """Jobs with their numbers in the table."""
