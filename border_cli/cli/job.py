@@ -110,7 +110,7 @@ def _run_several(
     plan = planned(composer, overrides, command)
     timeouts = [job.config.trainer.stall_timeout_s for job in plan.jobs]
     expect(max(timeouts, default=STALL_TIMEOUT_S))
-    if plan.config.dry_run or any(job.config.dry_run for job in plan.jobs):
+    if plan.config.dry_run:
         from border_cli.cli.dry_run import show
         from border_cli.sweep.skipping import dry_built
 

@@ -15,7 +15,6 @@ from typing import Any
 from hydra.core.config_store import ConfigStore
 from hydra.core.plugins import Plugins
 from hydra.core.utils import JobReturn
-from hydra.errors import HydraException
 from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
@@ -43,8 +42,6 @@ class SweepLauncher(Launcher):
         self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int
     ) -> Sequence[JobReturn]:
         """Runs the jobs; one that fails, or whose process ends, leaves the others alone."""
-        if not hasattr(self._task, "launch"):
-            raise HydraException("this launcher runs the jobs of border-train alone")
         returns: Sequence[JobReturn] = self._task.launch(job_overrides, initial_job_idx)
         return returns
 
@@ -87,12 +84,10 @@ def register() -> None:
 
 
 def _store() -> None:
-    store = ConfigStore.instance()
-    known = store.repo.get("hydra", {}).get("launcher", {})
     for name, settings in (("processes", ProcessesConf), ("ray", RayConf)):
-        stored = known.get(f"{name}.yaml")
-        if stored is None or stored.provider != "border_cli":
-            store.store(group="hydra/launcher", name=name, node=settings, provider="border_cli")
+        ConfigStore.instance().store(
+            group="hydra/launcher", name=name, node=settings, provider="border_cli"
+        )
 
 
 SweepLauncher.__module__ = NAME

@@ -4,7 +4,7 @@ Hydra that a user chose (joblib, submitit, others)."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,7 @@ class InThisProcess:
                 name = f"job {job.number} ({self._sweep.label(job.overrides)})"
                 terminal.say(terminal.make_console(), f"{name}, {place} of {len(jobs)}")
             write_request(job, self._terms)
-            outcome = run(job.folder, in_worker=False, on_hung=self._leave)
+            outcome = run(job.folder, self._leave)
             if outcome.threads_left:
                 self._leave(outcome)
             if outcome.status == "interrupted":
@@ -98,15 +98,10 @@ def work(composed: DictConfig) -> None:
 
 class FolderLoader:
     """A config loader for launchers and sweepers of Hydra's: it loads the configuration of a job,
-    which here is its folder, and lists the options of a group."""
+    which here is its folder."""
 
-    def __init__(
-        self,
-        folders: Mapping[tuple[str, ...], Path],
-        options: Callable[[str], list[str]] | None = None,
-    ) -> None:
+    def __init__(self, folders: Mapping[tuple[str, ...], Path]) -> None:
         self._folders = dict(folders)
-        self._options = options
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _in_worker, (self._folders,)
@@ -121,11 +116,6 @@ class FolderLoader:
             config.hydra.sweep.subdir = folder.name
             config.hydra.overrides.task = list(overrides)
         return config
-
-    def get_group_options(self, group: str, *rest: Any, **more: Any) -> list[str]:
-        """Hydra's entry for globs, as in agent=glob(*)."""
-        del rest, more
-        return self._options(group) if self._options else []
 
 
 def _in_worker(folders: Mapping[tuple[str, ...], Path]) -> FolderLoader:

@@ -46,10 +46,6 @@ class Plan:
         """Whether folders are named by what differs between the jobs, and not by their numbers."""
         return self.config.run_dir is not None and self.terms.own_names
 
-    @property
-    def quiet(self) -> bool:
-        return all(each.config.quiet for each in self.jobs) if self.jobs else self.config.quiet
-
 
 def planned(composer: Composer, overrides: list[str], command: Sequence[str]) -> Plan:
     """The sweep of a command line; raises ConfigError for its first job that is refused."""

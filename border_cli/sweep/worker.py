@@ -1,4 +1,4 @@
-"""A job of a sweep in the process that runs it: `run(folder)`, whichever launcher calls it."""
+"""A job of a sweep in the process that runs it, whichever launcher calls it."""
 
 from __future__ import annotations
 
@@ -27,17 +27,16 @@ from border_cli.system.machine import share_cores
 OUTPUT = "output.log"  # what a job prints whose process is not the command's
 
 
-def run(
-    folder: Path, *, in_worker: bool = True, on_hung: Callable[[Outcome], None] = lambda _: None
-) -> Outcome:
-    """Runs the job of a folder to its end, whatever that is.
+def run(folder: Path, on_hung: Callable[[Outcome], None]) -> Outcome:
+    """Runs the job of a folder to its end, whatever that is, in the process of the command.
 
-    None begins once its sweep is stopped. `on_hung`: see `train_job`.
+    `on_hung`: see `train_job`.
     """
-    return _run(read_request(folder), JobControl(in_worker=in_worker), on_hung)
+    return _run(read_request(folder), JobControl(), on_hung)
 
 
 def _run(request: Request, control: JobControl, on_hung: Callable[[Outcome], None]) -> Outcome:
+    """No job begins once its sweep is stopped."""
     job, root = request.job, Path(request.root)
     stopped = read_stop(root)
     if stopped is not None:
