@@ -27,6 +27,7 @@ ASIDE = ("recorder", "checkpoint")  # groups that do not change what is learned
 MISSING = "–"  # the value of a setting that a run does not have
 
 Reference = tuple[float, float]  # the returns of the random policy and of the expert
+NO_REFERENCES: Mapping[str, Reference] = {}
 
 
 class _Measured(NamedTuple):
@@ -56,7 +57,7 @@ def grouped(
     by: Sequence[str] = (),
     x: str | None = None,
     y: str = SCORE,
-    references: Mapping[str, Reference] | None = None,
+    references: Mapping[str, Reference] = NO_REFERENCES,
 ) -> Grouped:
     """`by`: dotted settings, by default those that differ; `x`: by default env steps, or updates
     where no run has stepped an environment. `references`: returns by environment.
@@ -79,37 +80,34 @@ def grouped(
         raise ConfigError("--x must be opt_steps or time_s: these runs have stepped no environment")
     x = x or ("opt_steps" if offline else "env_steps")
     envs = list(dict.fromkeys(each.env for each in drawn))
-    for env in references or ():
+    for env in references:
         if env not in envs:
             raise ConfigError(f"--reference: {unknown('env', env, envs)}")
-    members: dict[tuple[str, str], list[_Measured]] = {}
+    curves = []
+    members: dict[str, list[Mapping[str, Any]]] = {}
     for each in drawn:
         env = ", ".join(envs) if "env" in by else each.env
-        members.setdefault((_label(each.run.settings, by), env), []).append(each)
-    curves = [
-        _curve(each, group, env, x=x, y=y, references=references or {})
-        for (group, env), seeds in members.items()
-        for each in seeds
-    ]
+        curve = _curve(each, _label(each.run.settings, by), env, x=x, y=y, references=references)
+        curves.append(curve)
+        members.setdefault(f"{curve.group} on {env}", []).append(each.run.settings)
     warnings += _warnings(known, members, y)
     return Grouped(curves=tuple(curves), by=by, x=x, warnings=tuple(warnings))
 
 
 def _warnings(
-    known: Sequence[_Measured], members: Mapping[tuple[str, str], Sequence[_Measured]], y: str
+    known: Sequence[_Measured], members: Mapping[str, Sequence[Mapping[str, Any]]], y: str
 ) -> Iterator[str]:
     """Warnings about runs left out, groups that mix settings, and runs that still run."""
     without = [each.run for each in known if not each.rows]
     if without:
         yield f"{_named(without)} left out: no {y} recorded"
-    for (group, env), seeds in members.items():
-        settings = [each.run.settings for each in seeds]
+    for group, settings in members.items():
         keys = dict.fromkeys(key for each in settings for key in each if _counts(key))
         differing = [key for key in keys if len({_value(each, key) for each in settings}) > 1]
         if differing:
             named = listed(differing, NAMED)
-            yield f"{group} on {env} mixes runs that differ in {named}; add what matters to --by"
-    unfinished = [each.run for each in known if each.run.status in ("running", "starting")]
+            yield f"{group} mixes runs that differ in {named}; add what matters to --by"
+    unfinished = [each.run for each in known if each.run.status == "running"]
     if unfinished:
         yield f"{_named(unfinished)} still running"
 
