@@ -7,6 +7,7 @@ from typing import Any
 
 from border_cli.analysis.listing import Row
 
+FACTS = {"settings": "settings", "versions": "versions", "commit": "git", "machine": "machine"}
 RESULTS = ("status", "reason", "best", "last", "opt_steps", "env_steps", "duration")
 
 Differing = dict[str, tuple[Any, Any]]  # the values of both by key; None where a run has none
@@ -14,19 +15,13 @@ Differing = dict[str, tuple[Any, Any]]  # the values of both by key; None where 
 
 def differences(first: Row, second: Row) -> dict[str, Differing]:
     """The differences by the kind of fact, in the order of interest."""
-    ours, theirs = _facts(first), _facts(second)
-    return {kind: _differing(ours[kind], theirs[kind]) for kind in ours}
-
-
-def _facts(row: Row) -> dict[str, Mapping[str, Any]]:
-    facts = row.run.facts
-    return {
-        "settings": row.run.labels,
-        "versions": facts.get("versions") or {},
-        "commit": facts.get("git") or {},
-        "machine": facts.get("machine") or {},
-        "results": {key: row.value(key) for key in RESULTS},
+    both = first, second
+    found = {
+        kind: _differing(*(row.run.facts.get(fact) or {} for row in both))
+        for kind, fact in FACTS.items()
     }
+    results = ({key: row.value(key) for key in RESULTS} for row in both)
+    return {**found, "results": _differing(*results)}
 
 
 def _differing(first: Mapping[str, Any], second: Mapping[str, Any]) -> Differing:
