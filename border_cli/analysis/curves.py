@@ -163,7 +163,7 @@ def report(
         finals=(*_finals(panels, stat, rng), *_over_envs(runs, everywhere, stat, rng)),
         improvements=tuple(_improvements(panels, groups, rng)),
         profiles=tuple(_profiles(everywhere, rng)),
-        warnings=(*notes, *(line for each in panels for line in _warnings(each, x, hold=hold))),
+        warnings=(*notes, *(line for each in panels for line in _warnings(each, x))),
     )
 
 
@@ -254,7 +254,7 @@ def _profiles(everywhere: Mapping[str, Scores], rng: np.random.Generator) -> Ite
         yield Profile(group, thresholds, bootstrap(profile(thresholds), scores, indices))
 
 
-def _warnings(panel: Panel, x: str, *, hold: bool) -> Iterator[str]:
+def _warnings(panel: Panel, x: str) -> Iterator[str]:
     """Warnings about single seeds and unequal budgets."""
     for curve in panel.curves:
         if len(curve.runs) == 1:
@@ -264,9 +264,8 @@ def _warnings(panel: Panel, x: str, *, hold: bool) -> Iterator[str]:
     short = [run for run in runs if most - run.x[-1] > UNEQUAL * most]
     if short:
         named, least = listed([run.name for run in short], NAMED), min(run.x[-1] for run in short)
-        ends = "its last value is held" if hold else "a curve ends with the first of its runs"
         yield (
             f"unequal budgets on {panel.env}: {least:,.0f} to {most:,.0f} {X_NAMES[x]}, "
-            f"{counted(len(short), 'run')} ended early ({named}); {ends}, and final scores are "
-            "those at each run's own end"
+            f"{counted(len(short), 'run')} ended early ({named}); final scores are those at each "
+            "run's own end"
         )

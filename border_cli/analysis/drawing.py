@@ -110,7 +110,7 @@ def _draw_legend(figure: Figure, handles: Sequence[Line2D], report: Report) -> L
     beside = int(figure.bbox.width / one_column.get_window_extent().width)
     one_column.remove()
     title = _plain(textwrap.fill(", ".join(report.by), characters))
-    return draw(ncols=max(1, min(len(names), beside)), title=title or None)
+    return draw(ncols=max(1, beside), title=title)
 
 
 def _plain(text: str) -> str:

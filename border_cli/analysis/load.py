@@ -93,8 +93,8 @@ class Run:
 
     @property
     def seed(self) -> int | None:
-        seed: int | None = self.labels.get("seed")
-        return seed
+        seed = self.labels.get("seed")
+        return None if seed is None else int(seed)
 
     def metric(
         self, name: str, x: str = "env_steps"
@@ -196,7 +196,7 @@ def _figures(facts: dict[str, Any]) -> dict[str, Any]:
     return {
         name: value
         for name, value in facts.items()
-        if name != "status" and (value is None or isinstance(value, str | int | float))
+        if value is None or isinstance(value, str | int | float)
     }
 
 

@@ -163,18 +163,9 @@ def _jobs(root: Path, rows: dict[str, Row]) -> Iterator[Row]:
     for job in sorted(plan.jobs, key=lambda each: each.number):
         folder = root / job.folder
         row = rows.pop(os.path.realpath(folder), None)
-        typed = {key: _typed(value) for key, value in job.values.items()}
-        row = row or row_of(Run(folder, typed), time.time())
+        row = row or row_of(Run(folder, job.values), time.time())
         swept = {key: job.values.get(key) for key in plan.swept}
         yield replace(row, values={"job": job.number, **row.values}, swept=swept)
-
-
-def _typed(value: str) -> Any:
-    """A value of an override, as the settings of a run have it."""
-    try:
-        return json.loads(value)
-    except ValueError:
-        return value
 
 
 def document(row: Row) -> dict[str, Any]:

@@ -135,7 +135,7 @@ def test_a_sweep_is_listed_by_its_jobs_with_those_that_have_no_run(capsys: Captu
     assert lines[5] == "job 1 failed: ValueError: no"
     assert lines[-1] == "4 jobs: 1 done, 1 failed, 1 lost, 1 not started"
     found = listed(capsys, "sweep", "--where", "status=not* seed=3")
-    assert [(each["job"], each["settings"]["agent.gamma"]) for each in found] == [(3, 0.9)]
+    assert [(each["job"], each["settings"]["agent.gamma"]) for each in found] == [(3, "0.9")]
 
 
 def test_a_difference_names_what_differs(runs: Path, capsys: Capture) -> None:
