@@ -164,12 +164,10 @@ def _runs(asked: argparse.Namespace) -> tuple[list[Run], list[str]]:
     from border_cli.analysis.listing import row_of, where
     from border_cli.analysis.load import load_runs
 
-    runs = load_runs(*asked.paths)
-    if not runs:
-        raise CheckpointError(f"no runs in {', '.join(map(str, asked.paths))}")
-    rows = where([row_of(run, time.time()) for run in runs], asked.where)
+    rows = where([row_of(run, time.time()) for run in load_runs(*asked.paths)], asked.where)
     if not rows:
-        raise CheckpointError(f"none of {counted(len(runs), 'run')} meets {asked.where}")
+        meeting = f" that meet {asked.where}" if asked.where else ""
+        raise CheckpointError(f"no runs in {', '.join(map(str, asked.paths))}{meeting}")
     drawn = [row.run for row in rows if asked.failed or row.run.status != "failed"]
     if not drawn:
         raise CheckpointError(f"{counted(len(rows), 'run')}, all failed; --failed shows them")
