@@ -87,7 +87,7 @@ class TensorboardRecorder(Recorder):
 
     def _append(self, row: bytes) -> None:
         if self._head:
-            step = self._last_step + 1  # past what a resume drops
+            step = self._last_step + 1  # at which this attempt begins
             text = text_pb("settings", self._text)
             page = Event(wall_time=self._wall_time_s(), step=step, summary=text)
             row = self._head + record(page) + row
