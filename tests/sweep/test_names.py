@@ -23,12 +23,7 @@ from border_cli.sweep.plan import planned
 BASE = ("env=cartpole", "run_dir=S")
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current folder."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("BORDER_CONFIG_PATH", raising=False)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("folder")
 
 
 def jobs_of(*typed: str) -> list[tuple[list[str], str]]:
