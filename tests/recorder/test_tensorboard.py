@@ -101,18 +101,16 @@ def test_numbers_that_are_not_finite_are_kept(tmp_path: Path) -> None:
     assert scalars(tmp_path, "train/huge") == [(1, math.inf)]  # past the range of 32 bits
 
 
-def test_rows_that_a_full_disk_does_not_take_leave_the_others_whole(tmp_path: Path) -> None:
+def test_a_file_whose_head_does_not_fit_on_the_disk_begins_with_the_next_row(
+    tmp_path: Path,
+) -> None:
     recorder = TensorboardRecorder(TensorboardConfig(), info=info(tmp_path))
     with full_disk(70), pytest.raises(OSError, match="File too large"):  # in the head of the file
         recorder.write(step(1), {"train/loss": 1.0})
     recorder.write(step(2), {"train/loss": 1.0})
-    (path,) = tmp_path.iterdir()
-    with full_disk(path.stat().st_size + 5), pytest.raises(OSError, match="File too large"):
-        recorder.write(step(3), {"train/loss": 1.0})
-    recorder.write(step(4), {"train/loss": 1.0})
     recorder.close()
     recorder.close()
-    assert scalars(tmp_path, "train/loss") == [(2, 1.0), (4, 1.0)]
+    assert scalars(tmp_path, "train/loss") == [(2, 1.0)]
     assert events(tmp_path)[0].file_version == "brain.Event:2"
 
 
