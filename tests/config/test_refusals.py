@@ -141,15 +141,12 @@ def test_a_value_assigned_in_python_is_checked_before_a_run(
     sampled(
         [
             ("agent.gamma", 1, 1.0),
-            ("agent.gamma", np.float32(0.5), 0.5),
             ("agent.learning_rate", "1e-3", 0.001),
-            ("agent.batch_size", np.int64(5), 5),
             ("agent.hidden", (3, np.int64(4)), [3, 4]),
             ("agent.double", np.bool_(True), True),
             ("device", "cpu", Device.cpu),
             ("run_dir", Path("runs") / "1", "runs/1"),
             ("name", "a${b}", "a${b}"),
-            ("env.kwargs.text", "${seed}", "${seed}"),
             ("env.kwargs.scale", np.float64(2.5), 2.5),
         ],
         every=4,
