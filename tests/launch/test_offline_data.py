@@ -147,16 +147,17 @@ def test_what_cannot_be_learned_from_is_refused_with_its_place(
 
 def test_an_action_that_the_environment_cannot_take_is_refused() -> None:
     space = gym.spaces.Box(-10.0, 10.0, (1,))
-    columns = np.zeros((4, 1)), np.array([[2.0], [2.0001], [-2.0]]), [1.0] * 3
-    write(NUMBERS, [episode(*columns)], COUNTS, space)
     action = BoxSpace((1,), "float32", np.full(1, -2.0), np.full(1, 2.0))
     spec = replace(spec_of(), action=action)
-    check_dataset(effective_settings(config_of()), spec)  # as if rounded
-    columns[1][1] = 2.01
-    write("test/wide-v0", [episode(*columns)], COUNTS, space)
-    said = r"actions: values between .* \(allowed: \[-2.0\] to \[2.0\]\)"
-    with pytest.raises(ConfigError, match=said):
-        check_dataset(effective_settings(config_of("replay_buffer.dataset=test/wide-v0")), spec)
+
+    def check(name: str, largest: float) -> None:
+        actions = np.array([[2.0], [largest], [-2.0]])
+        write(name, [episode(np.zeros((4, 1)), actions, [1.0] * 3)], COUNTS, space)
+        check_dataset(effective_settings(config_of(f"replay_buffer.dataset={name}")), spec)
+
+    check("test/rounded-v0", 2.0001)
+    with pytest.raises(ConfigError, match=r"actions: values between .*: \[-2.0\] to \[2.0\]"):
+        check("test/wide-v0", 2.01)
 
 
 def test_a_damaged_file_is_refused_in_the_rehearsal(datasets: Path) -> None:
