@@ -8,93 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 from discounted import described, pooled, running_returns
-from fakes import FakeClock, FakePolicy
+from fakes import CountingEnv, FakeClock, FakePolicy
 from managers import Built, kept, receive, snapshot
 from remote_fakes import Delayed
 
-from border_cli.actor_manager.actor import Actor, Message, ReplayBufferProxy
+from border_cli.actor_manager.actor import Actor, ReplayBufferProxy
 from border_cli.actor_manager.weights import WeightSlot
 from border_cli.core.interfaces import Env
 from border_cli.core.returns import DiscountedReturns, Moments
-from border_cli.core.types import Array, Experience, Step
-from border_cli.step_processor.config import NStepConfig
-from border_cli.step_processor.n_step import NStep
+from border_cli.core.types import Experience
 
 GAMMA = 0.9
-
-
-class Playing(Env):
-    """Plays steps that were drawn before."""
-
-    def __init__(self, steps: Sequence[Step]) -> None:
-        self.num_envs = len(steps[0].reward)
-        self._steps = iter(steps)
-
-    def reset(self, seed: int) -> Array:
-        del seed
-        return np.zeros((self.num_envs, 1), np.float32)
-
-    def step(self, action: Any) -> Step:
-        return next(self._steps)._replace(action=action)
-
-    def close(self) -> None:
-        pass
-
-
-def drawn(num_envs: int, *, count: int = 200) -> list[Step]:
-    """Steps with ends of both kinds, also at once."""
-    rng = np.random.default_rng(num_envs)
-    obs = np.zeros((num_envs, 1), np.float32)
-    return [
-        Step(
-            obs=obs,
-            action=np.zeros(num_envs, np.int64),
-            reward=rng.normal(1, 3, num_envs).astype(np.float32),
-            terminated=rng.random(num_envs) < 0.08,
-            truncated=rng.random(num_envs) < 0.08,
-            next_obs=obs,
-            act_obs=obs,
-        )
-        for _ in range(count)
-    ]
-
-
-@pytest.mark.parametrize("num_envs", [1, 2, 5])
-@pytest.mark.parametrize("n_steps", [1, 3])
-def test_a_message_has_the_returns_of_exactly_its_env_steps(n_steps: int, num_envs: int) -> None:
-    steps, sent = drawn(num_envs), []
-    weights = WeightSlot()
-    weights.publish(snapshot())
-
-    def send(message: Message) -> float:
-        sent.append(message.experience())
-        return 0.0
-
-    returns = DiscountedReturns(GAMMA, num_envs)
-    actor = Actor(
-        env=Playing(steps),
-        env_seed=0,
-        policy=FakePolicy(),
-        step_processor=NStep(NStepConfig(n_steps=n_steps), gamma=GAMMA, num_envs=num_envs),
-        proxy=ReplayBufferProxy(0, 7, send, FakeClock(), returns),
-        weights=weights,
-        clock=FakeClock(),
-    )
-    for _ in steps:
-        actor.step()
-    actor.flush()
-    expected = running_returns(
-        np.array([step.reward for step in steps]),
-        np.array([step.terminated | step.truncated for step in steps]),
-        GAMMA,
-    )
-    told = 0
-    for message in sent:
-        values = expected.ravel()[told : told + message.env_steps]
-        assert pooled(message.returns) == pytest.approx(described(values), rel=1e-6, abs=1e-6)
-        told += message.env_steps
-    assert told == expected.size
-    assert len(sent) > 20
 
 
 def returns_of(arrived: Sequence[Experience], actor_id: int) -> list[Moments]:
@@ -158,12 +82,18 @@ def test_returns_go_on_where_the_actors_stood() -> None:
         assert found == pytest.approx(expected_of(stats.env_steps, 3), rel=1e-9)
 
 
+class Forgetful(CountingEnv):
+    """Keeps nothing, so that all of its episodes begin anew."""
+
+    resume = Env.resume
+
+
 def test_episodes_that_begin_anew_begin_their_returns_at_0() -> None:
-    """Of an actor whose environments, which keep nothing, all begin anew; what was not sent is."""
+    """And what was not sent yet is sent."""
     made = DiscountedReturns(GAMMA, 2)
     returns = {"running": np.array([5.0, 6.0]), "untaken": np.array([5.0])}
     Actor(
-        env=Playing(drawn(2)),
+        env=Forgetful(num_envs=2),
         env_seed=0,
         policy=FakePolicy(),
         step_processor=Delayed(),
