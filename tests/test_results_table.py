@@ -33,7 +33,6 @@ def test_what_rows_refer_to_is_there() -> None:
         if isinstance(row, Peer):
             assert isinstance(ROWS[row.of], Run)
         if isinstance(row, Run):
-            assert source is None or isinstance(source.row, Recording)
             named = (row.bar.above, row.bar.near, row.bar.not_below)
             assert {each for each in named if each} <= ROWS.keys()
 
