@@ -100,17 +100,17 @@ def test_a_training_leaves_everything_that_a_run_directory_has(kind: str, tmp_pa
 
 
 class Recording(ListRecorder):
-    """Counts its closings, keeps how the run ended, and acts at a given row."""
+    """Counts its closings, keeps how the run ended, and acts at its second row."""
 
     ended: RunEnd | None = None
 
-    def __init__(self, at_row: int = -1, act: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, act: Callable[[], None] = lambda: None) -> None:
         super().__init__()
-        self.closings, self._at_row, self._act = 0, at_row, act
+        self.closings, self._act = 0, act
 
     def write(self, step: RecordStep, metrics: Metrics, *, final: bool = False) -> None:
         super().write(step, metrics, final=final)
-        if len(self.rows) == self._at_row:
+        if len(self.rows) == 2:
             self._act()
 
     def end(self, ended: RunEnd) -> None:
@@ -124,7 +124,7 @@ class Recording(ListRecorder):
 @pytest.mark.parametrize("kind", TRAINERS)
 def test_an_interrupted_run_saves_and_says_so(kind: str, tmp_path: Path) -> None:
     stop = StopFlag()
-    recorder = Recording(2, lambda: stop.request(Interrupted(signal.SIGINT)))
+    recorder = Recording(lambda: stop.request(Interrupted(signal.SIGINT)))
     with pytest.raises(Interrupted, match="stopped by SIGINT"):
         trained(make_config(kind), tmp_path, recorders=[recorder], stop=stop)
     told = facts(tmp_path)
