@@ -174,10 +174,8 @@ class Lucky(Evaluator):
     ("threshold", "rounds", "played", "score"),
     [
         (500.0, 3, (500.0, 500.0, 440.0), 480.0),  # luck that the third round did not share
-        (500.0, 1, (500.0, 500.0), 500.0),
         (450.0, 3, (500.0, 500.0, 440.0, 400.0), 460.0),  # still enough, and all were played
         (500.1, 3, (500.0,), 500.0),
-        (500.0, 0, (500.0,), 500.0),
         (None, 3, (500.0,), 500.0),
     ],
 )
