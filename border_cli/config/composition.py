@@ -94,7 +94,6 @@ def compose_files(
     files: Files, config_name: str, overrides: Sequence[str], imports: Sequence[str], mode: RunMode
 ) -> Composition:
     """Composes files whose modules are imported."""
-    files.forget_made()
     files.find_parts(config_name, overrides)
     add_tuned(files)
     drop_weaker_limits(files, parsed(overrides))
@@ -115,7 +114,6 @@ def import_named(
     names = list(own)
     files.lenient = True
     with suppress(*check.REFUSED):
-        files.forget_made()
         files.find_parts(config_name, overrides)
         for part in files.parts:
             if not part.package and part.file:

@@ -87,10 +87,6 @@ class Files:
         self.loader = loader
         self._sources = list(loader.get_sources())
 
-    def forget_made(self) -> None:
-        """Leaves what stands for files from the start, for another composition."""
-        self.made = dict(self._given)
-
     def read(self, path: str) -> ConfigResult | None:
         """A file as it is written, its defaults list included; copy it before it is changed."""
         if path in self.made:
@@ -154,7 +150,11 @@ class Files:
         return [each.path for each in self._sources if each.provider not in hidden]
 
     def find_parts(self, config_name: str, overrides: Sequence[str]) -> Mapping[str, Any]:
-        """Finds the files that take part, as `parts`; returns the options that were chosen."""
+        """Finds the files that take part, as `parts`; returns the options that were chosen.
+
+        What an earlier composition made is forgotten.
+        """
+        self.made = dict(self._given)
         asked = (config_name, *overrides)
         if self._listed is None or self._listed[0] != asked:
             self.parts = []
