@@ -11,7 +11,7 @@ import numpy as np
 from border_cli.actor_manager.weights import ArrayForms, WeightSource
 from border_cli.core.interfaces import Env, EnvFactory, Policy, PolicyFactory, StepProcessor
 from border_cli.core.returns import DiscountedReturns, Moments
-from border_cli.core.rows import columns_of, concatenate, transitions_of
+from border_cli.core.rows import columns_of, concatenate, copied_rows, transitions_of
 from border_cli.core.seeding import ActorStream, Branch, derived_seed, generator
 from border_cli.core.timing import ACTOR_SECTIONS, Clock, MonotonicClock
 from border_cli.core.types import Array, Beat, Episode, Experience, State, Step, Transitions
@@ -87,8 +87,7 @@ class Message:
 
 def copied(message: Experience) -> Experience:
     """The message with its transitions in memory of their own."""
-    columns = {name: column.copy() for name, column in columns_of(message.transitions).items()}
-    return replace(message, transitions=Transitions(**transitions_of(columns)))
+    return replace(message, transitions=copied_rows(message.transitions))
 
 
 Send: TypeAlias = Callable[[Message], float]  # returns the seconds that it waited for space

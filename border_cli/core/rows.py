@@ -137,3 +137,10 @@ class Rows:
     def parts(self) -> dict[str, Any]:
         """The fields of `Transitions`, as views."""
         return transitions_of(self.columns)
+
+
+def copied_rows(rows: Transitions) -> Transitions:
+    """The rows in memory of their own. [M]"""
+    return Transitions(
+        **transitions_of({name: column.copy() for name, column in columns_of(rows).items()})
+    )

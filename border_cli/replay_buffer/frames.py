@@ -136,23 +136,11 @@ class FrameRing(Ring):
             self._drawn = np.empty((2, len(index), *self._shape), np.uint8)
             self._drawn_slots = np.empty((2, len(index), self._shape[0]), np.intp)
             self._batch = replace(inner, obs=self._drawn[0], next_obs=self._drawn[1])
-        self._read(inner, self._drawn_slots, self._drawn)
+        for slots, column in zip(self._drawn_slots, (inner.obs, inner.next_obs), strict=True):
+            np.copyto(slots, column)  # type: ignore[arg-type]  # no dict: these are slots
+        stacks = self._drawn.reshape(-1, self._frames.frame_nbytes)
+        self._frames.read(self._drawn_slots.reshape(-1), stacks)
         return self._batch
-
-    def read(self, index: NDArray[np.integer[Any]]) -> Transitions:
-        rows = super().read(index)
-        stacks = np.empty((2, len(index), *self._shape), np.uint8)
-        self._read(rows, np.empty((2, len(index), self._shape[0]), np.intp), stacks)
-        return replace(rows, obs=stacks[0], next_obs=stacks[1])
-
-    def _read(
-        self, rows: Batch | Transitions, slots: NDArray[np.intp], stacks: NDArray[np.uint8]
-    ) -> None:
-        """Copies `obs` and `next_obs` of rows with slots, which it writes to `slots` first.
-        [2, B, k], [2, B, k, H, W]"""
-        for of_one, column in zip(slots, (rows.obs, rows.next_obs), strict=True):
-            np.copyto(of_one, column)  # type: ignore[arg-type]  # no dict: these are slots
-        self._frames.read(slots.reshape(-1), stacks.reshape(-1, self._frames.frame_nbytes))
 
     def _frozen_rows(self, **place: int) -> FrozenStacks:
         return FrozenStacks(self._rows.blocks, self._frames, self._entry, **place)

@@ -168,15 +168,6 @@ class Ring:
             block.take(index, out=sampled, mode="clip")
         return reused.batch
 
-    def read(self, index: NDArray[np.integer[Any]]) -> Transitions:
-        """Copies of the rows in these slots. [M]; raises IndexError where nothing is stored."""
-        if index.size and not (index.min() >= 0 and index.max() < self.stored):
-            raise IndexError(f"slots 0 to {self.stored - 1} are filled, got {index}")
-        copy = Rows.empty(self._spec, len(index))
-        for block, chosen in zip(self._all.blocks, copy.blocks, strict=True):
-            chosen[:] = block[index]
-        return Transitions(**copy.parts())
-
     def freeze(self, first: int, *, chunk_nbytes: int = CHUNK_NBYTES) -> FrozenSlots:
         """The stored rows from number `first` on; ends what an earlier call froze."""
         if self._frozen:

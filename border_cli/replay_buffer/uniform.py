@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.core.interfaces import FrozenRows, ReplayBuffer
+from border_cli.core.rows import copied_rows
 from border_cli.core.seeding import restore_generator
 from border_cli.core.spaces import BoxSpace, EnvSpec, Space
 from border_cli.core.types import Batch, State, Transitions
@@ -89,7 +90,16 @@ class RingReplayBuffer(ReplayBuffer):
 
     def rows(self, index: NDArray[np.int64]) -> Transitions:
         """Copies of the rows in these slots, for inspection. [M]"""
-        return self.ring.read(index)
+        batch = self.ring.gather(index)
+        return copied_rows(
+            Transitions(
+                obs=batch.obs,
+                action=batch.action,
+                reward=batch.reward,
+                discount=batch.discount,
+                next_obs=batch.next_obs,
+            )
+        )
 
     def __len__(self) -> int:
         return self.ring.stored

@@ -119,7 +119,6 @@ def test_sampled_rows_belong_to_their_index(dict_spec, make_rows):
     np.testing.assert_array_equal(batch.index, numbers % 40)
     np.testing.assert_array_equal(batch.obs["level"], numbers)
     np.testing.assert_array_equal(batch.next_obs["screen"][:, 0, 0], numbers + 1)
-    np.testing.assert_array_equal(buffer.rows(batch.index).reward, batch.reward)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])

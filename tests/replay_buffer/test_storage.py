@@ -17,7 +17,7 @@ from border_cli.replay_buffer.ring import Ring
 
 def numbers_in(ring: Ring) -> list[int]:
     """The numbers of the stored rows, slot by slot."""
-    return (ring.read(np.arange(ring.size)).reward / 2).astype(int).tolist()
+    return (ring.gather(np.arange(ring.size)).reward / 2).astype(int).tolist()
 
 
 def assert_same(got: Transitions, expected: Transitions) -> None:
@@ -35,7 +35,7 @@ def test_every_column_comes_back_as_it_was_pushed(kind, request, make_rows):
     spec: EnvSpec = request.getfixturevalue(kind)
     ring = Ring(spec, 8)
     ring.push(make_rows(spec, 0, 5))
-    assert_same(ring.read(np.array([3, 4])), make_rows(spec, 3, 5))
+    assert_same(ring.gather(np.array([3, 4])), make_rows(spec, 3, 5))
     batch = ring.gather(np.array([0, 1, 2, 3]))
     assert_same(batch, make_rows(spec, 0, 4))
     np.testing.assert_array_equal(batch.index, [0, 1, 2, 3])
@@ -70,7 +70,7 @@ def test_pushed_arrays_are_copied(spec, make_rows):
     rows.reward[:] = -1
     rows.obs[:] = -1
     assert numbers_in(ring) == [0, 1]
-    np.testing.assert_array_equal(ring.read(np.array([1])).obs, np.ones((1, 4)))
+    np.testing.assert_array_equal(ring.gather(np.array([1])).obs, np.ones((1, 4)))
 
 
 def test_a_batch_is_valid_until_the_next_one_of_its_size(spec, make_rows):
