@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 import math
 import textwrap
-import warnings
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -32,10 +31,11 @@ MARKS = 7  # markers on one curve
 GOLDEN = 0.618034  # shares of the distance between markers that never come close to each other
 PANEL_INCHES = (4.8, 3.6)
 ALONE_INCHES = 6.0  # width of a panel beside which there is none
-LEAST_INCHES = 2.0  # width of one of several panels
+LEAST_INCHES = (2.0, 1.5)  # of a panel with its labels, where a size is asked for
 MOST_COLUMNS = 3
 NAME_CHARACTERS = 46  # of a line in the legend
-CHARACTERS_PER_INCH = 12
+CHARACTERS_PER_INCH = 15
+LINE_CHARACTERS = 9  # as wide as the line in front of a name
 DPI = 150
 UNDATED = {"svg": ("Date", "Creator"), "pdf": ("CreationDate", "Creator", "Producer")}
 STYLE: dict[Any, Any] = {
@@ -47,9 +47,12 @@ STYLE: dict[Any, Any] = {
     "figure.dpi": DPI,
     "font.size": 9,
     "grid.alpha": 0.3,
-    "legend.borderpad": 1.0,  # half of legend.columnspacing: so the widths of columns add up
+    "legend.borderpad": 0.8,
+    "legend.columnspacing": 1.6,  # twice the pad: so the widths of columns add up
+    "legend.fontsize": "small",
     "legend.frameon": False,
     "legend.handlelength": 4.0,
+    "legend.labelspacing": 0.4,
     "path.simplify": False,
     "pdf.fonttype": 42,  # text that can be searched and edited
     "svg.fonttype": "none",
@@ -65,16 +68,9 @@ def drawn(report: Report, kind: str, size: Inches | None = None) -> bytes:
     Raises `ConfigError` where `size` leaves no room for the curves.
     """
     made = io.BytesIO()
-    undated: dict[str, Any] = dict.fromkeys(UNDATED.get(kind, ()))
-    # Whatever the user's matplotlibrc says
-    with style.context(["default", STYLE]), warnings.catch_warnings():
-        warnings.filterwarnings("error", "constrained_layout not applied")
-        try:
-            picture(report, size).savefig(made, format=kind, metadata=undated)
-        except UserWarning as error:
-            raise ConfigError(
-                f"--size has no room for the curves beside their names: {error}"
-            ) from error
+    with style.context(["default", STYLE]):  # whatever the user's matplotlibrc says
+        undated: dict[str, Any] = dict.fromkeys(UNDATED.get(kind, ()))
+        picture(report, size).savefig(made, format=kind, metadata=undated)
     return made.getvalue()
 
 
@@ -83,7 +79,7 @@ def picture(report: Report, size: Inches | None = None) -> Figure:
     count = len(report.panels) + bool(report.profiles)
     columns = 2 if count == 4 else min(count, MOST_COLUMNS)
     if size is not None:
-        columns = max(1, min(columns, int(size[0] / LEAST_INCHES)))
+        columns = max(1, min(columns, int(size[0] / LEAST_INCHES[0])))
     rows = math.ceil(count / columns)
     default = max(ALONE_INCHES, PANEL_INCHES[0] * columns), PANEL_INCHES[1] * rows
     figure = Figure(figsize=size or default, layout="constrained")
@@ -96,14 +92,23 @@ def picture(report: Report, size: Inches | None = None) -> Figure:
     for empty in axes[count:]:
         empty.set_axis_off()
     legend = _draw_legend(figure, [handles[group] for group in report.groups], report)
+    legend_inches = legend.get_window_extent().height / figure.dpi
+    least = LEAST_INCHES[0], LEAST_INCHES[1] * rows + legend_inches
     if size is None:
-        figure.set_figheight(default[1] + legend.get_window_extent().height / figure.dpi)
+        figure.set_figheight(default[1] + legend_inches)
+    elif size[0] < least[0] or size[1] < least[1]:
+        raise ConfigError(
+            f"--size has no room for the curves beside their names: give at least {least[0]:g} by "
+            f"{math.ceil(least[1] * 10) / 10:g} inches"
+        )
     return figure
 
 
 def _draw_legend(figure: Figure, handles: Sequence[Line2D], report: Report) -> Legend:
     """Names below the panels, in as many columns as the figure is wide enough for."""
-    characters = min(NAME_CHARACTERS, int(figure.get_figwidth() * CHARACTERS_PER_INCH) - 6)
+    characters = min(
+        NAME_CHARACTERS, int(figure.get_figwidth() * CHARACTERS_PER_INCH) - LINE_CHARACTERS
+    )
     names = [_plain(textwrap.fill(group, characters)) for group in report.groups]
     draw = partial(figure.legend, handles, names, loc="outside lower center")
     one_column = draw()
