@@ -103,8 +103,10 @@ class FolderLoader:
     def __init__(self, folders: Mapping[tuple[str, ...], Path]) -> None:
         self._folders = dict(folders)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _in_worker, (self._folders,)
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """In another process nobody has told Hydra of our launchers yet."""
+        register()
+        self.__dict__ = state
 
     def load_sweep_config(self, master: DictConfig, overrides: list[str]) -> DictConfig:
         """Hydra's entry for a job."""
@@ -116,12 +118,6 @@ class FolderLoader:
             config.hydra.sweep.subdir = folder.name
             config.hydra.overrides.task = list(overrides)
         return config
-
-
-def _in_worker(folders: Mapping[tuple[str, ...], Path]) -> FolderLoader:
-    """The loader in another process, where nobody has told Hydra of our launchers yet."""
-    register()
-    return FolderLoader(folders)
 
 
 class _Silent:
