@@ -76,15 +76,7 @@ def run_sweep(plan: Plan) -> None:
     plan, needs = dry_built(plan)
     refuse_unmet(needs)
     at_once = elsewhere.at_once(len(plan.jobs)) if elsewhere else _at_once(plan, needs)
-    sweep = Sweep(
-        plan.terms.root,
-        plan.jobs,
-        plan.skipped,
-        command=plan.command,
-        launcher=launcher,
-        fixed=plan.terms.fixed,
-        quiet=plan.config.quiet,
-    )
+    sweep = Sweep(plan)
     with _launcher(plan, sweep, at_once, elsewhere) as runs:
         collect_from_here()
         sweep.begin()

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from border_cli.config.job import Job
+from border_cli.config.overrides import ONE_PER_COMMAND
 from border_cli.launch.closing import resume_sweep
 from border_cli.recorder import terminal
 from border_cli.run.status import SKIPPED, RunInUse, record_not_begun, running
@@ -32,8 +33,8 @@ from border_cli.run.sweep_folder import (
     write_stop,
     write_sweep,
 )
-from border_cli.sweep.names import in_common, label, sweep_job, sweep_plan
-from border_cli.sweep.plan import Skipped
+from border_cli.sweep.names import in_common, key_and_value, sweep_job, sweep_plan
+from border_cli.sweep.plan import Plan, Skipped
 from border_cli.system.files import SWEEP_JSON
 from border_cli.words import counted
 
@@ -45,27 +46,14 @@ class Sweep:
 
     plan: SweepPlan  # of all jobs of the directory
 
-    def __init__(
-        self,
-        root: Path,
-        jobs: Sequence[Job],
-        skipped: Sequence[Skipped] = (),
-        *,
-        command: Sequence[str],
-        launcher: str,
-        fixed: Sequence[str],
-        quiet: bool,
-    ) -> None:
-        """`jobs`: none where a sweeper invents them as it goes. `fixed`: overrides of all."""
-        self.root = root
-        self.quiet = quiet
-        self._skipped = skipped
-        entries = [self._entry(each, each.config.objective.value) for each in jobs]
-        entries += [self._entry(each) for each in skipped]
+    def __init__(self, planned: Plan) -> None:
+        self.root, self.quiet = planned.terms.root, planned.config.quiet
+        self._planned = planned
+        entries = [self._entry(each, each.config.objective.value) for each in planned.jobs]
+        entries += [self._entry(each) for each in planned.skipped]
         self._jobs = sorted(entries, key=lambda each: each.number)
         self._known: dict[Path, SweepJob] = {}  # by its folder, each job that was or is begun
-        self._command, self._launcher = command, launcher
-        self._fixed = in_common([each.overrides for each in self._jobs]) or list(fixed)
+        self._common = in_common([each.overrides for each in self._jobs]) or planned.terms.fixed
 
     def _entry(self, job: Job | Skipped, objective: str = "best") -> SweepJob:
         folder = str(job.folder.relative_to(self.root))
@@ -79,13 +67,13 @@ class Sweep:
             self.plan = sweep_plan(
                 self._jobs,
                 read_sweep(self.root),
-                command=self._command,
-                launcher=self._launcher,
-                fixed=self._fixed,
+                command=self._planned.command,
+                launcher=self._planned.terms.launcher,
+                common=self._common,
             )
             write_sweep(self.root, self.plan)
         self._known = {self.root / each.folder: each for each in self.plan.jobs}
-        for job in self._skipped:
+        for job in self._planned.skipped:
             self.skip(job)
 
     def skip(self, job: Skipped) -> None:
@@ -108,7 +96,9 @@ class Sweep:
 
     def label(self, overrides: Sequence[str]) -> str:
         """The overrides that tell a job from the others, as key=value."""
-        return label(overrides, self._fixed)
+        shared = set(map(key_and_value, self._common))
+        pairs = (pair for pair in map(key_and_value, overrides) if pair not in shared)
+        return " ".join(f"{key}={value}" for key, value in pairs if key not in ONE_PER_COMMAND)
 
     def rows(self) -> list[JobRow]:
         """All jobs of the directory as they are now."""

@@ -83,13 +83,6 @@ def _named(overrides: str) -> str:
     return f"{name}-{hashlib.sha256(overrides.encode()).hexdigest()[:8]}"
 
 
-def label(overrides: Sequence[str], common: Sequence[str]) -> str:
-    """The overrides that tell a job from the others, as key=value."""
-    shared = set(map(key_and_value, common))
-    pairs = (pair for pair in map(key_and_value, overrides) if pair not in shared)
-    return " ".join(f"{key}={value}" for key, value in pairs if key not in ONE_PER_COMMAND)
-
-
 def sweep_job(
     number: int, overrides: Sequence[str], folder: str, *, objective: str = "best"
 ) -> SweepJob:
@@ -110,20 +103,19 @@ def sweep_plan(
     *,
     command: Sequence[str],
     launcher: str,
-    fixed: Sequence[str] = (),
+    common: Sequence[str],
 ) -> SweepPlan:
     """The plan of these jobs and of those of earlier sweeps in the same directory, which keep their
-    numbers. `fixed`: overrides of every job, where the jobs are not known yet."""
-    known = {each.folder: each for each in before.jobs} if before else {}
-    new = count(1 + max((each.number for each in known.values()), default=-1))
-    numbers = [known[job.folder].number if job.folder in known else next(new) for job in jobs]
-    ours = {job.folder: replace(job, number=n) for job, n in zip(jobs, numbers, strict=True)}
-    every = list((known | ours).values())
-    common = in_common([each.overrides for each in jobs]) or list(fixed)
+    numbers. `common`: overrides of all of these."""
+    every = {each.folder: each for each in before.jobs} if before else {}
+    new = count(1 + max((each.number for each in every.values()), default=-1))
+    for job in jobs:
+        number = every[job.folder].number if job.folder in every else next(new)
+        every[job.folder] = replace(job, number=number)
     return SweepPlan(
         command=list(command),
         launcher=launcher,
-        swept=swept_keys(every),
-        common=before.common if before else common,
-        jobs=every,
+        swept=swept_keys(list(every.values())),
+        common=before.common if before else list(common),
+        jobs=list(every.values()),
     )

@@ -40,9 +40,12 @@ def folders(*typed: str) -> list[str]:
 
 def note(*typed: str) -> SweepPlan:
     """What the command leaves, as far as the folders of later ones depend on it."""
-    listed = [sweep_job(number, *job) for number, job in enumerate(jobs_of(*typed))]
+    jobs = jobs_of(*typed)
+    listed = [sweep_job(number, *job) for number, job in enumerate(jobs)]
     before = read_sweep(Path("S"))
-    made = sweep_plan(listed, command=["border-train"], launcher="basic", before=before)
+    common = in_common([overrides for overrides, _ in jobs])
+    command = ["border-train"]
+    made = sweep_plan(listed, before, command=command, launcher="basic", common=common)
     write_sweep(Path("S"), made)
     return made
 
@@ -96,7 +99,9 @@ def test_a_limit_of_all_jobs_is_no_part_of_a_name_when_it_grows() -> None:
 
 def test_a_sweep_that_was_numbered_is_continued_by_its_folder() -> None:
     jobs = [sweep_job(n, ["env=cartpole", f"seed={n}"], str(n)) for n in (0, 1)]
-    write_sweep(Path("S"), sweep_plan(jobs, command=["border-train"], launcher="basic"))
+    common = ["env=cartpole"]
+    made = sweep_plan(jobs, command=["border-train"], launcher="basic", common=common)
+    write_sweep(Path("S"), made)
     assert folders("seed=1,0,2", "resume=auto") == ["1", "0", "seed-2"]
 
 

@@ -22,9 +22,9 @@ from commands import (
 )
 
 from border_cli.config.compose import Composer
-from border_cli.config.job import Job
 from border_cli.run.sweep_folder import job_rows, read_sweep
 from border_cli.sweep.listing import Sweep
+from border_cli.sweep.plan import planned
 from border_cli.system.files import write_json
 
 Capture = pytest.CaptureFixture[str]
@@ -202,9 +202,8 @@ def test_a_quiet_sweep_prints_no_table_and_leaks_nothing_into_its_next_job(
 
 def sweep_of(root: Path, seed: int) -> Sweep:
     """A sweep with one job."""
-    config = Composer().job(["env=cartpole"]).config
-    job = Job(folder=root / f"seed-{seed}", config=config, overrides=(f"seed={seed}",), number=0)
-    return Sweep(root, [job], command=["border-train"], launcher="basic", fixed=[], quiet=True)
+    typed = ["env=cartpole", f"seed={seed}", f"run_dir={root}", "resume=auto", "quiet=true"]
+    return Sweep(planned(Composer(), typed, ["border-train"]))
 
 
 def test_sweeps_that_begin_in_one_moment_are_both_in_the_list_of_the_directory(
@@ -215,21 +214,21 @@ def test_sweeps_that_begin_in_one_moment_are_both_in_the_list_of_the_directory(
         each.begin()
     plan = read_sweep(tmp_path)
     assert plan is not None
-    assert [each.folder for each in plan.jobs] == ["seed-1", "seed-2"]
+    assert [each.values["seed"] for each in plan.jobs] == ["1", "2"]
 
 
 def test_a_sweep_whose_directory_was_deleted_meanwhile_has_failed(
     tmp_path: Path, capsys: Capture
 ) -> None:
-    root = tmp_path / "S"
+    root, job = tmp_path / "S", tmp_path / "S/env-cartpole__seed-0"
     sweep = sweep_of(root, 0)
     sweep.begin()
-    (root / "seed-0").mkdir()
-    write_json(root / "seed-0" / "run.json", {"status": "done"})
+    job.mkdir()
+    write_json(job / "run.json", {"status": "done"})
     assert sweep.finish() == 0
     shutil.rmtree(root)
-    (root / "seed-0").mkdir(parents=True)  # as a run makes its own again
-    write_json(root / "seed-0" / "run.json", {"status": "done"})
+    job.mkdir(parents=True)  # as a run makes its own again
+    write_json(job / "run.json", {"status": "done"})
     assert sweep.finish() == 1
     assert "sweep.json was deleted" in capsys.readouterr().out
 
