@@ -120,7 +120,7 @@ def _names(arguments: Arguments, begun: str) -> Iterator[str]:
         for folder in config_folders(arguments.config_dirs):
             yield from (f"{group}={option}" for option in options_in(folder, group))
     elif "." in begun:
-        yield from _of_choices(arguments, merged=begun.startswith("hydra."))
+        yield from _of_choices(arguments)
     else:
         for folder in config_folders(arguments.config_dirs):
             groups = (each.name for each in folder.iterdir() if each.is_dir())
@@ -129,36 +129,35 @@ def _names(arguments: Arguments, begun: str) -> Iterator[str]:
         yield from (f"{each.name}=" for each in fields(RunConfig) if "meaning" in each.metadata)
 
 
-def _of_choices(arguments: Arguments, *, merged: bool) -> Iterator[str]:
-    """The settings of what is chosen: those of its files and schemas, which take less time than
-    all of them `merged`, as Hydra's own must be."""
-    from hydra.types import RunMode
+def _of_choices(arguments: Arguments) -> Iterator[str]:
+    """The settings of what is chosen, as files and schemas have them: to merge these takes time."""
+    from hydra.core.config_store import ConfigStore
     from omegaconf import OmegaConf
 
     from border_cli.config.compose import composing
     from border_cli.config.composition import import_named
     from border_cli.config.overrides import is_sweep
 
-    with composing(
-        arguments.overrides,
-        config_dirs=arguments.config_dirs,
-        config_name=arguments.config_name,
-        origin=arguments.origin,
-        multirun=arguments.multirun,
-    ) as (composer, overrides):
-        contents: list[tuple[str, Any]] = []
+    with (
+        composing(
+            arguments.overrides,
+            config_dirs=arguments.config_dirs,
+            config_name=arguments.config_name,
+            origin=arguments.origin,
+            multirun=arguments.multirun,
+        ) as (composer, overrides),
+        composer.opened() as files,
+    ):
         fixed = [each for each in overrides if not is_sweep(each)]
-        if merged:
-            contents = [("", composer.composition(fixed, RunMode.MULTIRUN).config)]
-        else:
-            with composer.opened() as files:
-                import_named(files, composer.config_name, fixed, ())
-                files.find_parts(composer.config_name, fixed)
-                found = [(part.package, files.served(part.path)) for part in files.parts]
-            contents = [(package, each.config) for package, each in found if each]
-        for package, content in contents:
+        import_named(files, composer.config_name, fixed, ())
+        files.find_parts(composer.config_name, fixed)
+        for part in files.parts:
+            found = files.served(part.path)  # or a schema of Hydra's own
+            content = (
+                found.config if found else ConfigStore.instance().load(f"{part.path}.yaml").node
+            )
             plain: Any = OmegaConf.to_container(content, resolve=False)
-            yield from _settings(plain, f"{package}." if package else "")
+            yield from _settings(plain, f"{part.package}." if part.package else "")
 
 
 def _settings(config: Mapping[Any, Any], place: str = "") -> Iterator[str]:
