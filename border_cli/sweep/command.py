@@ -31,7 +31,7 @@ from border_cli.launch.needs import Needs, refuse_unmet
 from border_cli.launch.startup import collect_from_here
 from border_cli.registry import JOB_LAUNCHERS
 from border_cli.run.status import RunInUse, record_not_begun
-from border_cli.run.sweep_folder import DONE, JobRow, read_stop
+from border_cli.run.sweep_folder import DONE, JobRow
 from border_cli.settings.run import OnError, RunConfig
 from border_cli.sweep.launchers import (
     FolderLoader,
@@ -191,7 +191,7 @@ class Proposed:
             with suppress(ConfigError):  # a run is there: the sweeper is told how that one ended
                 look(job)
                 jobs.append(job)
-        if jobs and read_stop(self._sweep.root) is None:
+        if jobs:
             self._runs.launch(jobs)
         return [
             self._returned(list(overrides), self._sweep.row_of(folder))

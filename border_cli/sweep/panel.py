@@ -89,7 +89,7 @@ class SweepPanel:
             return
         self._shown_s = now_s
         if self._live is None:
-            terminal.say(self._console, self._line(running, num_waiting))
+            terminal.say(self._console, self._summary(len(running), num_waiting))
             return
         self._live.draw(self._table(running, num_waiting))
 
@@ -103,10 +103,6 @@ class SweepPanel:
             figures.duration(time.monotonic() - self._began_s),
         ]
         return "  ".join(filter(None, counts))
-
-    def _line(self, running: Sequence[JobView], num_waiting: int) -> str:
-        each = [f"{job.number}: {' '.join(_row(job)[0:3:2])}" for job in running]
-        return "; ".join([self._summary(len(running), num_waiting), *each])
 
     def _table(self, running: Sequence[JobView], num_waiting: int) -> RenderableType:
         table = terminal.make_table("job")

@@ -38,7 +38,7 @@ class Plan:
     config: RunConfig  # of its first job, or of all that a sweeper will invent
     jobs: list[Job]  # none where a sweeper invents them
     skipped: list[Skipped]  # jobs of the same grid
-    finished: dict[Path, Finished]  # jobs of which nothing is left to do
+    finished: dict[Path, Finished | None]  # of each job, where nothing is left to do
     command: tuple[str, ...]  # as typed
 
     @property
@@ -62,14 +62,13 @@ def planned(composer: Composer, overrides: list[str], command: Sequence[str]) ->
     else:
         jobs, skipped = _jobs(composer, terms, terms.jobs, command)
         config = jobs[0].config
-    found = {job.folder: look(job).finished for job in jobs}
     return Plan(
         composer=composer,
         terms=terms,
         config=config,
         jobs=jobs,
         skipped=skipped,
-        finished={folder: end for folder, end in found.items() if end is not None},
+        finished={job.folder: look(job).finished for job in jobs},
         command=tuple(command),
     )
 

@@ -105,9 +105,9 @@ class InProcesses:
         terms: Terms,
         *,
         at_once: int,
-        finished: Mapping[Path, Finished],
+        finished: Mapping[Path, Finished | None],
     ) -> None:
-        """`start` starts the process of a job. `finished`: jobs of which nothing is left to do."""
+        """`start` starts the process of a job. `finished`: see `Plan`."""
         self._start_process = start
         self._sweep = sweep
         self._terms = terms

@@ -64,8 +64,7 @@ def run_for_a_launcher(folder: str) -> None:
     """A worker of one of Hydra's launchers, which may run several jobs one after another."""
     set_up_threads()
     request = read_request(Path(folder))
-    if request.at_once > 1:
-        share_cores(request.at_once, request.cores)
+    share_cores(request.at_once, request.cores)
     if not request.scheduled and request.host == platform.node():
         end_with(request.pid)
     control = JobControl(in_worker=True, sweep=Path(request.root))
@@ -79,7 +78,6 @@ def run_for_a_launcher(folder: str) -> None:
 
 def _print_into(folder: Path) -> None:
     """Sends all that this process prints to a file of the job from now on."""
-    folder.mkdir(parents=True, exist_ok=True)
     file = os.open(folder / OUTPUT, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     _print_to(file, file)
     os.close(file)
