@@ -29,7 +29,7 @@ from border_cli.agent.config import (
 )
 from border_cli.core.interfaces import ReplayBuffer
 from border_cli.core.output import Progress, Recorder, RecordStep
-from border_cli.core.stop import SaveFlag, StopFlag
+from border_cli.core.stop import StopFlag
 from border_cli.core.types import Metrics
 from border_cli.env.config import GymConfig, Vectorization
 from border_cli.errors import CheckpointError, Interrupted, RunDeleted
@@ -426,15 +426,6 @@ def test_without_its_rows_a_run_fills_its_replay_buffer_again_first(tmp_path: Pa
     result = trained(config_of("thread", checkpoint=settings), tmp_path / "run", resume=True)
     assert result.trainer_stats.opt_steps == WHOLE
     assert result.trainer_stats.samples_total >= first.trainer_stats.samples_total + 100 + 200
-
-
-def test_a_signal_has_a_checkpoint_written_and_the_run_goes_on(tmp_path: Path) -> None:
-    save = SaveFlag()
-    save.request()
-    config = config_of("thread", trainer={"save_interval": 0})
-    result = trained(config, tmp_path / "run", save=save)
-    assert result.trainer_stats.saves == 2  # that one and the last one
-    assert not save.requested
 
 
 def test_a_damaged_checkpoint_is_named_and_the_one_before_it_taken(
