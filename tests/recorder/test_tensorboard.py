@@ -23,7 +23,6 @@ from border_cli.core.output import RecordStep, RunEnd, RunInfo
 from border_cli.errors import CheckpointError
 from border_cli.recorder.config import StepAxis, TensorboardConfig
 from border_cli.recorder.tensorboard import TensorboardRecorder, event_files
-from border_cli.registry import RECORDERS
 
 ABOVE_FLOAT32 = 16_777_217  # the first integer that 32-bit floats cannot hold
 
@@ -52,16 +51,6 @@ def scalars(run_dir: Path, tag: str) -> list[tuple[int, float]]:
 def events(run_dir: Path) -> list[Any]:
     (path,) = run_dir.glob("*tfevents*")
     return [Event.FromString(raw) for raw in RawEventFileLoader(str(path)).Load()]
-
-
-def test_tensorboard_reads_every_scalar_of_every_row(tmp_path: Path) -> None:
-    recorder = RECORDERS.build(TensorboardConfig(), info=info(tmp_path), console=None)
-    for opt_steps in range(300):
-        recorder.write(step(opt_steps), {"train/loss": opt_steps / 2, "eval/return": -1.0})
-    recorder.close()
-
-    assert scalars(tmp_path, "train/loss") == [(each, each / 2) for each in range(300)]
-    assert scalars(tmp_path, "eval/return") == [(each, -1.0) for each in range(300)]
 
 
 @pytest.mark.parametrize(
