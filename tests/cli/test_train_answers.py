@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from sampling import sampled
 
-from border_cli import __version__
 from border_cli.cli.train import main
 
 Capture = pytest.CaptureFixture[str]
@@ -126,14 +125,3 @@ def test_an_answer_without_training_imports_no_torch(
     assert done.returncode == status, done.stderr
     assert "Traceback" not in done.stderr
     assert not list(tmp_path.iterdir())
-
-
-def test_the_package_is_the_command(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "border_cli", "--version"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout == f"border_cli {__version__}\n"
