@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from saves import SmallRun, counters, evaluation_of
 
@@ -119,14 +118,6 @@ def test_records_are_synced_before_the_manifest(
     files = case.run_dir / "metrics.jsonl", case.folder / "0000000010" / "manifest.json"
     records, manifest = (each.stat().st_ino for each in files)
     assert synced.index(records) < synced.index(manifest)
-
-
-def test_chunks_are_plain_arrays_that_numpy_reads(case: SmallRun) -> None:
-    case.save(10, push=30)
-    (path,) = (case.folder / "replay").iterdir()
-    chunk = np.load(path, allow_pickle=False)
-    np.testing.assert_array_equal(chunk["reward"], np.arange(30))
-    np.testing.assert_array_equal(chunk["obs"][:, 2], np.arange(30))
 
 
 class SlowDisk:
