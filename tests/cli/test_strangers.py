@@ -136,16 +136,12 @@ def test_the_run_directory_never_counts_whatever_leads_to_it(
     (folder / "link").symlink_to(run_dir)
     monkeypatch.setattr(sys, "path", ["", str(folder / "link"), *sys.path])
     assert eval_status("theirs") == 2
+    attack(after=f"imports: [as_a_package.{MODULE}]", name="as_a_package")
+    assert eval_status("as_a_package") == 2
     for place in (run_dir, run_dir / "checkpoints"):
         monkeypatch.chdir(place)
         for way in ("border-eval", "load_policy", "resume=auto"):
             assert WAYS[way](run_dir) == 2
-    assert not mark.exists()
-
-
-def test_as_a_package_of_the_folder_around_it_does_not_count(attack: Attack, mark: Path) -> None:
-    attack(after=f"imports: [theirs.{MODULE}]")
-    assert eval_status("theirs") == 2
     assert not mark.exists()
 
 
