@@ -47,7 +47,7 @@ class CheckpointStore:
         self._folders = folders
         self._saves_rows = replay_buffer
         self._clock = clock
-        self._thread = WritingThread("checkpoints")
+        self._thread = WritingThread()
         self._chunks: tuple[Chunk, ...] = ()  # of the newest; the learner reads it while not busy
         self._late_best: Callable[[], None] | None = None  # not on the disk yet
         self._deleted: RunDeleted | None = None  # what ends the run
@@ -152,8 +152,7 @@ class WritingThread:
     process. Each method may be called by the thread that hands work over.
     """
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def __init__(self) -> None:
         self._changed = threading.Condition()
         self._waiting: dict[str, Work] = {}  # by slot, in the order in which they were handed over
         self._doing: str | None = None  # the slot of the work in progress
@@ -167,7 +166,7 @@ class WritingThread:
                 return False
             self._waiting[slot] = work
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+                self._thread = threading.Thread(target=self._run, name="checkpoints", daemon=True)
                 self._thread.start()
             self._changed.notify_all()
         return True
@@ -195,16 +194,14 @@ class WritingThread:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        while (work := self._next()) is not None:
+        while True:
+            with self._changed:
+                self._doing = None
+                self._changed.notify_all()
+                self._changed.wait_for(lambda: self._waiting or self._closed)
+                if not self._waiting:
+                    return
+                self._doing = next(iter(self._waiting))
+                work = self._waiting.pop(self._doing)
             work()
             del work  # so that nothing refers to what it wrote
-
-    def _next(self) -> Work | None:
-        with self._changed:
-            self._doing = None
-            self._changed.notify_all()
-            self._changed.wait_for(lambda: self._waiting or self._closed)
-            if not self._waiting:
-                return None
-            self._doing = next(iter(self._waiting))
-            return self._waiting.pop(self._doing)
