@@ -58,13 +58,6 @@ class EnvSpec:
     info_metrics: tuple[str, ...] = ()  # what is recorded of the `info` of each episode's last step
     human_scores: tuple[float, float] | None = None  # published, of random actions and a human
 
-    def human_normalized(self, score: float) -> float | None:
-        """The score where that of random actions is 0 and that of a human 100."""
-        if self.human_scores is None:
-            return None
-        low, high = self.human_scores
-        return 100 * (score - low) / (high - low)
-
 
 def _leaf_layout(space: LeafSpace) -> tuple[tuple[int, ...], str]:
     match space:

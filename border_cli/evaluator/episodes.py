@@ -56,11 +56,13 @@ def evaluation_of(
         "eval/length": float(np.mean(lengths)),
         **{f"eval/{name}": float(np.mean(values)) for name, values in info.items()},
     }
-    scaled = {
-        "eval/normalized_score": config.normalized(score),
-        "eval/human_normalized": spec.human_normalized(score),
+    references = {  # the scores that are 0 and 100 (Fu et al. 2020, "D4RL")
+        "eval/normalized_score": (config.ref_min_score, config.ref_max_score),
+        "eval/human_normalized": spec.human_scores or (None, None),
     }
-    metrics |= {name: value for name, value in scaled.items() if value is not None}
+    for name, (low, high) in references.items():
+        if low is not None and high is not None:
+            metrics[name] = 100 * (score - low) / (high - low)
     return Evaluation(
         score=score, returns=tuple(returns), lengths=tuple(lengths), metrics=metrics, info=info
     )

@@ -343,15 +343,6 @@ class EvaluatorConfig(GroupConfig, path="evaluator"):
         if low is not None and high is not None and high <= low:
             self.refuse("ref_max_score", high, f"must be above ref_min_score ({low:g})")
 
-    def normalized(self, score: float) -> float | None:
-        """The score on a scale where the references are 0 and 100 (Fu et al. 2020, "D4RL").
-
-        None where there are no references.
-        """
-        if self.ref_min_score is None or self.ref_max_score is None:
-            return None
-        return 100 * (score - self.ref_min_score) / (self.ref_max_score - self.ref_min_score)
-
 
 @dataclass(kw_only=True)
 class RecorderConfig(Settings, path="recorder"):

@@ -293,7 +293,7 @@ def test_every_evaluation_begins_without_what_the_policy_kept_of_the_one_before(
     assert case.policy.forgot == [[0, 1, 2]] * 2
 
 
-def test_a_score_is_held_against_the_published_ones_of_random_actions_and_a_human() -> None:
+def test_a_score_is_held_against_published_ones_and_against_its_references() -> None:
     spec = EnvSpec(
         id="atari/pong",
         observation=DiscreteSpace(1),
@@ -306,3 +306,8 @@ def test_a_score_is_held_against_the_published_ones_of_random_actions_and_a_huma
     assert found.metrics["eval/human_normalized"] == pytest.approx(50)
     unknown = evaluation_of(EpisodesConfig(), replace(spec, human_scores=None), *episodes)
     assert "eval/human_normalized" not in unknown.metrics
+    assert "eval/normalized_score" not in unknown.metrics
+    references = EpisodesConfig(ref_min_score=-200.0, ref_max_score=0.0)
+    for score, normalized in ((-200.0, 0), (-150.0, 25), (0.0, 100), (20.0, 110)):
+        found = evaluation_of(references, spec, [score], [9], {})
+        assert found.metrics["eval/normalized_score"] == normalized

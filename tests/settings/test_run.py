@@ -119,9 +119,3 @@ def test_reference_scores_come_in_pairs_and_in_order(
 ) -> None:
     with pytest.raises(ConfigError, match=said):
         EvaluatorConfig(ref_min_score=low, ref_max_score=high)
-
-
-def test_a_score_is_normalized_between_its_references() -> None:
-    config = EvaluatorConfig(ref_min_score=-200.0, ref_max_score=0.0)
-    assert [config.normalized(each) for each in (-200.0, -150.0, 0.0, 20.0)] == [0, 25, 100, 110]
-    assert EvaluatorConfig().normalized(3.0) is None
