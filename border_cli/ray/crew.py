@@ -1,4 +1,4 @@
-"""Pieces of work done by workers on a Ray cluster; a piece whose worker is lost is done again.
+"""Pieces of work done by workers on a Ray cluster.
 
 A worker answers within about a second, either with its result or with `GOING`, and is then called
 again: while they answer, the process of the crew is seen to move. Ray is imported by the functions
@@ -7,24 +7,23 @@ that use it, as `connection.py` says.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from border_cli.errors import BadStep, RunFailed
 from border_cli.ray.remote import why
 from border_cli.system.machine import BLAS_VARIABLES
-from border_cli.words import counted
-
-log = logging.getLogger(__name__)
 
 GOING: Final = "going"  # the answer of a worker that has not finished its piece
-MAX_TRIES = 3  # of one piece
 LOOK_S = 0.2
 
 
+class WorkerLost(Exception):
+    """The process or the node of a worker is gone."""
+
+
 class Crew:
-    """One worker for each piece, as Ray actors; one thread owns it.
+    """So many workers, as Ray actors; one thread owns it.
 
     A worker has `take(piece, common)` and `go_on()`, which return a result or `GOING`.
     """
@@ -34,6 +33,7 @@ class Crew:
         worker: type[Any],
         arguments: Sequence[Any],
         *,
+        size: int,
         name: str,
         options: Mapping[str, Any],
         beat: Callable[[], object],
@@ -43,54 +43,38 @@ class Crew:
         import ray
 
         self._ray = ray
-        self._worker: Any = ray.remote(worker)
-        self._arguments = arguments
-        self._name = name
         # One thread each, as everywhere: others add numbers up in another order.
         threads = {"env_vars": dict.fromkeys(BLAS_VARIABLES, "1")}
-        spread = {"scheduling_strategy": "SPREAD", "runtime_env": threads}
-        self._options = {"max_restarts": 0, "max_task_retries": 0, **spread, **options}
+        spread = {"scheduling_strategy": "SPREAD", "runtime_env": threads, **options}
+        made: Any = ray.remote(worker)
+        self._workers = [
+            made.options(name=f"{name}-{number}", **spread).remote(*arguments)
+            for number in range(size)
+        ]
         self._beat = beat
-        self._workers: dict[int, Any] = {}  # by the number of their piece
-        self._started = 0
 
     def run(self, pieces: Sequence[Any], common: Any) -> list[Any]:
-        """The results, in the order of the pieces. `common` travels once to each node.
+        """The results, one piece for each worker. `common` travels once to each node.
 
-        Raises RunFailed for a piece that no worker survives.
+        Raises WorkerLost, after which nothing more can be run.
         """
         common = self._ray.put(common)
-        tries = [0] * len(pieces)
+        given = zip(self._workers, pieces, strict=True)
+        calls = {
+            worker.take.remote(piece, common): number
+            for number, (worker, piece) in enumerate(given)
+        }
         results: dict[int, Any] = {}
-
-        def take(number: int) -> Any:
-            if number not in self._workers:
-                self._workers[number] = self._start()
-            return self._workers[number].take.remote(pieces[number], common)
-
-        calls = {take(number): number for number in range(len(pieces))}
         while calls:
             ready, _ = self._ray.wait(list(calls), num_returns=1, timeout=LOOK_S)
             for call in ready:
-                number = calls.pop(call)
-                try:
-                    answer = self._answer(call)
-                except self._ray.exceptions.RayError as error:
-                    tries[number] += 1
-                    self._lose(number, why(error), tries[number])
-                    calls[take(number)] = number
-                    continue
+                number, answer = calls.pop(call), self._answer(call)
                 self._beat()
                 if isinstance(answer, str) and answer == GOING:
                     calls[self._workers[number].go_on.remote()] = number
                 else:
                     results[number] = answer
         return [results[number] for number in range(len(pieces))]
-
-    def _start(self) -> Any:
-        name = f"{self._name}-{self._started}"
-        self._started += 1
-        return self._worker.options(name=name, **self._options).remote(*self._arguments)
 
     def _answer(self, call: Any) -> Any:
         try:
@@ -99,15 +83,10 @@ class Crew:
             if isinstance(error.cause, BadStep):
                 raise error.cause from None
             raise RunFailed(why(error)) from error
-
-    def _lose(self, number: int, reason: str, tries: int) -> None:
-        self._ray.kill(self._workers.pop(number))
-        if tries >= MAX_TRIES:
-            raise RunFailed(f"{counted(MAX_TRIES, 'worker')} were lost: {reason}")
-        log.warning("a worker on the cluster is lost, its work is done again: %s", reason)
+        except self._ray.exceptions.RayError as error:
+            raise WorkerLost(why(error)) from error
 
     def close(self) -> None:
         """Ends the workers."""
-        for worker in self._workers.values():
+        for worker in self._workers:
             self._ray.kill(worker)
-        self._workers.clear()

@@ -8,6 +8,7 @@ a local evaluation to the bit, on processors of one kind.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -36,7 +37,7 @@ from border_cli.ray.connection import (
     refuse_unreachable,
     refuse_without_ray,
 )
-from border_cli.ray.crew import GOING, Crew
+from border_cli.ray.crew import GOING, Crew, WorkerLost
 from border_cli.ray.nodes import Needs, check_nodes, options_of
 from border_cli.ray.remote import (
     add_import_path,
@@ -48,6 +49,8 @@ from border_cli.ray.travel import travelling
 from border_cli.system.child import READY, Pipe
 from border_cli.system.shared_memory import SharedArrays
 from border_cli.system.start import modules_of_recipe, pack, unpack
+
+log = logging.getLogger(__name__)
 
 SETTING: Final = "evaluator.where=ray"
 ADDRESS: Final = "evaluator.address"
@@ -299,6 +302,7 @@ def run(
         crew = Crew(
             EpisodePlayer,
             (players, import_path()),
+            size=size,
             name=name,
             options=options,
             beat=heartbeat.beat,
@@ -313,4 +317,8 @@ def run(
                 except EOFError:
                     return
                 evaluator.load_snapshot(snapshot)
-                pipe.send(DONE, confirmation.evaluated(evaluator, policy, snapshot))
+                try:
+                    pipe.send(DONE, confirmation.evaluated(evaluator, policy, snapshot))
+                except WorkerLost as error:  # the runner starts another process
+                    log.warning("a worker on the cluster is lost: %s", error)
+                    return

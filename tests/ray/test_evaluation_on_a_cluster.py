@@ -54,7 +54,9 @@ def test_episodes_on_a_cluster_are_those_of_this_machine_until_one_raises_though
             runner.submit(run.snapshot)
             assert runner.wait() == expected
             assert not (tmp_path / "deadly").exists()
-        assert caplog.text.count("a worker on the cluster is lost, its work is done again") == 1
+        assert (
+            caplog.text.count("a worker on the cluster is lost: its worker process has died") == 1
+        )
         (tmp_path / "deadly").write_text("raise")
         runner.submit(run.snapshot)
         with pytest.raises(RunFailed, match=r"evaluation failed: .*the pendulum is stuck"):
