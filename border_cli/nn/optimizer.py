@@ -35,10 +35,7 @@ class Optimizer(ABC):
     parameters: list[Tensor]
 
     def minimize(self, loss: Tensor) -> Tensor | None:
-        """One step along the gradient of `loss`, which is asked for by these parameters alone.
-
-        Returns what `step` does.
-        """
+        """One step along the gradient of `loss` by these parameters; returns what `step` does."""
         return self.step(torch.autograd.grad(loss, self.parameters))
 
     @abstractmethod
