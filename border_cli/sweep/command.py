@@ -173,14 +173,14 @@ class Proposed:
         self._plan = plan
         self._sweep = sweep
         self._runs = runs
-        self._places = Places(sweep.root, plan.terms.fixed) if plan.named else None
+        self._places = Places(sweep.root, plan.terms.fixed, named=plan.named)
         self._next = 1 + max((each.number for each in sweep.plan.jobs), default=-1)
 
     def launch(self, batch: Sequence[Sequence[str]], first: int) -> list[JobReturn]:
         """Runs a batch and tells how each job ended; one that is refused has failed."""
         folders, jobs = [], []
         for new, overrides in enumerate(batch, self._next + first):
-            folder = self._folder(overrides, new)
+            folder = self._places.folder_of(overrides, new)
             number = self._sweep.add(new, overrides, folder)
             folders.append(folder)
             try:
@@ -197,11 +197,6 @@ class Proposed:
             self._returned(list(overrides), self._sweep.row_of(folder))
             for overrides, folder in zip(batch, folders, strict=True)
         ]
-
-    def _folder(self, overrides: Sequence[str], number: int) -> Path:
-        if self._places is None:
-            return self._sweep.root / str(number)
-        return self._places.folder_of(overrides)
 
     def _checked(self, overrides: list[str], number: int, folder: Path) -> Job:
         terms = self._plan.terms

@@ -41,17 +41,17 @@ def in_common(jobs: Sequence[Sequence[str]]) -> list[str]:
 
 
 class Places:
-    """The folders of jobs in a directory of the user's choice: where they were before, or named by
-    the overrides that tell them from the others.
+    """The folders of jobs: where they were before, or named by their numbers or, in a directory of
+    the user's choice, by the overrides that tell them from the others.
 
     An override that all jobs of the first sweep share is no part of a name; nor is a setting of
     theirs that may change when a run is resumed, whatever its value is now.
     """
 
-    def __init__(self, root: Path, common: Sequence[str]) -> None:
+    def __init__(self, root: Path, common: Sequence[str], *, named: bool) -> None:
         """`common`: overrides of all jobs, where none were here before."""
         before = read_sweep(root)
-        self._root = root
+        self._root, self._named = root, named
         self._common = {key_and_value(each) for each in (before.common if before else common)}
         self._free = {key for key, _ in self._common if may_change(key)}
         jobs = before.jobs if before else []
@@ -67,8 +67,10 @@ class Places:
             and pair[0] not in ONE_PER_COMMAND
         )
 
-    def folder_of(self, overrides: Sequence[str]) -> Path:
+    def folder_of(self, overrides: Sequence[str], number: int) -> Path:
         """The folder of a job."""
+        if not self._named:
+            return self._root / str(number)
         identity = self._identity(overrides)
         name = self._known.get(identity) or _named(",".join(sorted(identity)))
         return self._root / name

@@ -82,13 +82,13 @@ def _jobs(
     if not jobs:
         raise refused[0]
     jobs = [replace(job, command=tuple(command)) for job in jobs]
-    folders = {number: terms.root / str(number) for number in refused}
-    if jobs[0].config.run_dir is not None and terms.own_names:
-        places = Places(terms.root, in_common(grid))
-        jobs = [replace(job, folder=places.folder_of(job.overrides)) for job in jobs]
-        folders = {number: places.folder_of(grid[number]) for number in refused}
+    named = jobs[0].config.run_dir is not None
+    places = Places(terms.root, in_common(grid), named=named and terms.own_names)
+    if terms.own_names:
+        folders = [places.folder_of(job.overrides, job.number or 0) for job in jobs]
+        jobs = [replace(job, folder=each) for job, each in zip(jobs, folders, strict=True)]
     check_jobs(composer, jobs)
     return jobs, [
-        Skipped(number, tuple(grid[number]), folders[number], reason_of(error))
-        for number, error in refused.items()
+        Skipped(each, tuple(grid[each]), places.folder_of(grid[each], each), reason_of(error))
+        for each, error in refused.items()
     ]

@@ -82,7 +82,7 @@ def test_a_later_command_finds_its_jobs_and_names_what_is_new() -> None:
     assert folders(*again, "seed=2,1") == ["seed-2", "seed-1"]
     assert folders(*again, "seed=0") == ["seed-0"]
     assert folders(*again, "seed=0", "agent.gamma=0.5,0.6") == [
-        Places(Path("new"), []).folder_of(["seed=0", f"agent.gamma={gamma}"]).name
+        Places(Path("new"), [], named=True).folder_of(["seed=0", f"agent.gamma={gamma}"], 0).name
         for gamma in (0.5, 0.6)
     ]
 
