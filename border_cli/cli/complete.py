@@ -136,6 +136,7 @@ def _of_choices(arguments: Arguments) -> Iterator[str]:
 
     from border_cli.config.compose import composing
     from border_cli.config.composition import import_named
+    from border_cli.config.explain import explained
     from border_cli.config.overrides import is_sweep
 
     with (
@@ -150,7 +151,8 @@ def _of_choices(arguments: Arguments) -> Iterator[str]:
     ):
         fixed = [each for each in overrides if not is_sweep(each)]
         import_named(files, composer.config_name, fixed, ())
-        files.find_parts(composer.config_name, fixed)
+        with explained(files, composer.config_name, fixed):
+            files.find_parts(composer.config_name, fixed)
         for part in files.parts:
             found = files.served(part.path)  # or a schema of Hydra's own
             content = (
@@ -187,12 +189,11 @@ def runs_from(word: str) -> list[str]:
     from border_cli.system.files import SETTINGS, SWEEP_JSON
 
     head, slash, name = word.rpartition("/")
-    found = []
-    for folder in Path(f"{head}{slash}").expanduser().glob("*"):
-        ours = folder.name == "outputs" or any(
-            (folder / each).is_file() for each in (SETTINGS, SWEEP_JSON)
-        )
-        if folder.name.startswith(name) and (slash or ours):
+    place, found = Path(f"{head}{slash}").expanduser(), []
+    marked = [each for mark in (SETTINGS, SWEEP_JSON) for each in place.glob(f"*/{mark}")]
+    ours = {place / each.relative_to(place).parts[0] for each in marked}
+    for folder in place.glob("*") if slash else {*ours, Path("outputs")}:
+        if folder.name.startswith(name):
             first = next(runs_below(folder), None)
             end = "" if first == str(folder) else "/"
             found += [f"{head}{slash}{folder.name}{end}"] if first else []

@@ -50,6 +50,7 @@ def test_settings_of_a_choice_are_those_of_its_files(folder: Path) -> None:
     assert offered([], "replay_buffer.al") == []
     assert offered([], "hydra.sweep.d") == ["hydra.sweep.dir="]
     assert offered(["no=such", "--flag"], "agent.") == []
+    assert offered(["agent=dqqn"], "agent.") == []
 
 
 @pytest.mark.parametrize("command", ["border-eval", "border-plot", "border-record", "border-runs"])
