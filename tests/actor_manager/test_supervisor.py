@@ -74,7 +74,7 @@ def test_a_process_that_cannot_be_started_is_a_failed_life(
 
     one = watched(cannot, most_restarts=5)
     one.supervisor.start()
-    until(lambda: all(handle.restarts.made for handle in one.handles))
+    until(lambda: all(handle.due_s for handle in one.handles))
     assert one.supervisor.crash is None
     assert [handle.due_s for handle in one.handles] == [0.1, 0.1]
     assert {handle.waiting_for for handle in one.handles} == {"its restart"}
