@@ -30,7 +30,7 @@ class SerialActorManager(LocalActorManager):
         clock: Clock,
         order: Sequence[int] | None = None,
     ) -> None:
-        super().__init__(config, make_actor=make_actor, send=self._send, clock=clock)
+        super().__init__(config, make_actor=make_actor, clock=clock)
         self._order = order
         self._messages: list[Experience] = []
         self._first = 0  # actor id, or how many turns of the order were taken

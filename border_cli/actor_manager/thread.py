@@ -10,7 +10,7 @@ from collections import deque
 from types import TracebackType
 from typing import Self
 
-from border_cli.actor_manager.actor import Actor, ActorFactory, Message, Send
+from border_cli.actor_manager.actor import ActorFactory, Message
 from border_cli.actor_manager.config import ThreadConfig
 from border_cli.actor_manager.rate_limiter import Closed
 from border_cli.actor_manager.worker import LocalActorManager, Worker
@@ -100,7 +100,7 @@ class ThreadActorManager(LocalActorManager):
     config: ThreadConfig
 
     def __init__(self, config: ThreadConfig, *, make_actor: ActorFactory, clock: Clock) -> None:
-        super().__init__(config, make_actor=make_actor, send=self._send, clock=clock)
+        super().__init__(config, make_actor=make_actor, clock=clock)
         self._channel = Channel(MESSAGES_PER_ACTOR * config.num_actors)
         self._received = [0] * config.num_actors  # samples of this attempt
         self._failing = threading.Lock()
@@ -132,18 +132,6 @@ class ThreadActorManager(LocalActorManager):
             self._raise_crash()
             if self._hung:
                 raise self._hung
-
-    def _make(
-        self,
-        make_actor: ActorFactory,
-        send: Send,
-        actor_id: int,
-        incarnation: int,
-        saved: State | None,
-    ) -> Actor:
-        actor = super()._make(make_actor, send, actor_id, incarnation, saved)
-        actor.bind_thread()
-        return actor
 
     def _run(self, worker: Worker) -> None:
         """The thread of one actor."""

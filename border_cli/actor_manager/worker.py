@@ -6,12 +6,12 @@ import logging
 import sys
 import threading
 import traceback
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
-from border_cli.actor_manager.actor import BLOCKED, Actor, ActorFactory, Send
+from border_cli.actor_manager.actor import BLOCKED, Actor, ActorFactory, Message
 from border_cli.actor_manager.rate_limiter import RateLimiter
 from border_cli.actor_manager.record import ActorRecord, SavedActor, SavedActors, rows_in_proxy
 from border_cli.actor_manager.restarts import Restarts
@@ -189,40 +189,36 @@ class LocalActorManager(ActorManager):
     """Owns the rate limiter, the weight slot and one worker per actor; subclasses call these."""
 
     def __init__(
-        self, config: ActorManagerConfig, *, make_actor: ActorFactory, send: Send, clock: Clock
+        self, config: ActorManagerConfig, *, make_actor: ActorFactory, clock: Clock
     ) -> None:
         self.config = config
+        self._make_actor = make_actor
         self._limiter = RateLimiter(burst=config.n_buffer)
         self._weights = WeightSlot()
         self._clock = clock
         self._saved = SavedActors.fresh(config.num_actors)  # with which this attempt begins
         self._workers = [
-            Worker(
-                actor_id,
-                partial(self._make, make_actor, send),
-                max_restarts=config.max_restarts,
-                clock=clock,
-            )
+            Worker(actor_id, self._make, max_restarts=config.max_restarts, clock=clock)
             for actor_id in range(config.num_actors)
         ]
 
-    def _make(
-        self,
-        make_actor: ActorFactory,
-        send: Send,
-        actor_id: int,
-        incarnation: int,
-        saved: State | None,
-    ) -> Actor:
-        return make_actor(
+    @abstractmethod
+    def _send(self, message: Message) -> float:
+        """Hands a message to the learner; returns the seconds that it waited for space."""
+
+    def _make(self, actor_id: int, incarnation: int, saved: State | None) -> Actor:
+        actor = self._make_actor(
             self.config,
             actor_id,
             incarnation,
-            send=send,
+            send=self._send,
             weights=self._weights,
             saved=saved,
             beat=self._workers[actor_id].heartbeat.beat,
         )
+        if not self.reproducible:  # then it has a thread of its own
+            actor.bind_thread()
+        return actor
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         saved = SavedActors.load(state, self.config.num_actors)
