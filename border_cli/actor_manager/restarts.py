@@ -13,7 +13,7 @@ import re
 from pathlib import Path
 from typing import NoReturn, TypeAlias
 
-from border_cli.errors import ActorCrashed
+from border_cli.errors import ActorCrashed, RunFailed
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +44,15 @@ def origin(text: str) -> Origin | None:
     lines = [(frame[1], frame[2]) for frame in frames]
     others = [each for each in lines if not each[0].startswith(_OURS)]
     return raised[1], tuple(others or lines)
+
+
+def as_failure(error: BaseException, who: str) -> RunFailed:
+    """For which the run ends: the error, or that it came from there."""
+    if isinstance(error, RunFailed):
+        return error
+    failure = RunFailed(f"{who} failed: {error!r}")
+    failure.__cause__ = error
+    return failure
 
 
 class Restarts:

@@ -16,7 +16,7 @@ from dataclasses import replace
 from multiprocessing.connection import wait
 
 from border_cli.actor_manager.record import ActorRecord, SavedActor
-from border_cli.actor_manager.restarts import Restarts
+from border_cli.actor_manager.restarts import Restarts, as_failure
 from border_cli.actor_manager.shared_channel import (
     BEATS,
     CLOSING,
@@ -202,11 +202,7 @@ class Supervisor:
             self._end(handle)
 
     def _fail(self, error: BaseException) -> None:
-        if not isinstance(error, RunFailed):
-            failure = RunFailed(f"the actor supervisor failed: {error!r}")
-            failure.__cause__ = error
-            error = failure
-        self.crash = self.crash or error
+        self.crash = self.crash or as_failure(error, "the actor supervisor")
         self._closing = True
         for handle in self._handles:
             handle.channel.learner[CLOSING] = 1

@@ -13,6 +13,7 @@ from typing import Self
 from border_cli.actor_manager.actor import ActorFactory, Message
 from border_cli.actor_manager.config import ThreadConfig
 from border_cli.actor_manager.rate_limiter import Closed
+from border_cli.actor_manager.restarts import as_failure
 from border_cli.actor_manager.worker import LocalActorManager, Worker
 from border_cli.core.interfaces import ActorStats
 from border_cli.core.timing import Clock
@@ -145,7 +146,7 @@ class ThreadActorManager(LocalActorManager):
             pass  # the learner needs no more samples
         except BaseException as error:  # every death must reach the learner
             with self._failing:
-                self._crash = self._crash or _as_failure(error)
+                self._crash = self._crash or as_failure(error, "an actor thread")
             self._limiter.close()
         finally:
             worker.close()
@@ -246,11 +247,3 @@ class ThreadActorManager(LocalActorManager):
 
     def gauges(self) -> Metrics:
         return {"async/queue_fill": self._channel.fill}
-
-
-def _as_failure(error: BaseException) -> RunFailed:
-    if isinstance(error, RunFailed):
-        return error
-    failure = RunFailed(f"an actor thread failed: {error!r}")
-    failure.__cause__ = error
-    return failure
