@@ -89,16 +89,11 @@ def test_what_may_not_change_is_refused_with_the_way_out(
 
 
 def test_settings_may_change_where_nothing_was_saved(folder: Path, ran: Ran) -> None:
-    ran("run_dir=a", "env=cartpole")
+    assert ran("run_dir=a", "env=cartpole", "resume=auto").found == [Found()]
     write_json(folder / "a" / "run.json", {"status": "failed"})
     again = ran("run_dir=a", "env=cartpole", "resume=auto", "agent.gamma=0.5")
     assert again.found == [Found()]
     assert load_resolved(folder / "a").agent.gamma == 0.5
-
-
-def test_auto_starts_where_there_is_nothing(folder: Path, ran: Ran) -> None:
-    assert ran("run_dir=a", "env=cartpole", "resume=auto").found == [Found()]
-    assert (folder / "a" / ".hydra" / "overrides.yaml").is_file()
 
 
 def test_a_run_that_is_running_is_refused(folder: Path, ran: Ran, refusal: Refusal) -> None:
