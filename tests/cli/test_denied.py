@@ -11,8 +11,6 @@ from pathlib import Path
 import pytest
 from commands import QUICK, UNPRIVILEGED, Command
 
-Capture = pytest.CaptureFixture[str]
-
 TRAIN = ("env=cartpole", *QUICK)
 EVAL, RECORD = "border_cli.cli.eval", "border_cli.cli.record"
 
