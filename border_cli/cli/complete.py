@@ -134,9 +134,9 @@ def _of_choices(arguments: Arguments) -> Iterator[str]:
     from hydra.core.config_store import ConfigStore
     from omegaconf import OmegaConf
 
+    from border_cli.config.check import explained
     from border_cli.config.compose import composing
     from border_cli.config.composition import import_named
-    from border_cli.config.explain import explained
     from border_cli.config.overrides import is_sweep
 
     with (

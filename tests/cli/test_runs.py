@@ -118,7 +118,8 @@ def sweep(folder: Path) -> Path:
     """A sweep over `agent.gamma` and the seed: done, failed, lost and not started."""
     root = folder / "sweep"
     jobs = [sweep_job(n, ["agent.gamma=0.9", f"seed={n}"], str(n)) for n in range(4)]
-    write_sweep(root, sweep_plan(jobs, command=["border-train", "-m"], launcher="basic"))
+    command = ["border-train", "-m"]
+    write_sweep(root, sweep_plan(jobs, command=command, launcher="basic", common=[]))
     write_run(root / "0", {"agent.gamma": 0.9})
     write_run(root / "1", status="failed", exit_reason="ValueError: no", best_score=None)
     (root / "2").mkdir()

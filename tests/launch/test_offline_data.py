@@ -181,10 +181,14 @@ def test_a_missing_package_is_said_with_the_line_that_installs_it(
 
 
 def test_references_are_those_of_the_settings_else_of_the_data_set() -> None:
+    def references(*typed: str) -> tuple[float | None, float | None]:
+        settings = effective_settings(config_of(*typed)).evaluator
+        return settings.ref_min_score, settings.ref_max_score
+
     write_numbers()
-    assert effective_settings(config_of()).evaluator.normalized(5.0) is None
+    assert references() == (None, None)
     write_cartpole(CARTPOLE, ref_min_score=20.0, ref_max_score=120.0)
     own = f"replay_buffer.dataset={CARTPOLE}"
-    assert effective_settings(config_of(own)).evaluator.normalized(70.0) == 50.0
-    given = config_of(own, "evaluator.ref_min_score=0", "evaluator.ref_max_score=140")
-    assert effective_settings(given).evaluator.normalized(140.0) == 100.0
+    assert references(own) == (20.0, 120.0)
+    given = ("evaluator.ref_min_score=0", "evaluator.ref_max_score=140")
+    assert references(own, *given) == (0.0, 140.0)

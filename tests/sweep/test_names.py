@@ -30,8 +30,8 @@ def jobs_of(*typed: str) -> list[tuple[list[str], str]]:
     """Overrides and folder of each."""
     jobs = Composer().sweep_terms([*BASE, *typed]).jobs
     assert jobs is not None
-    places = Places(Path("S"), in_common(jobs))
-    return [(overrides, places.folder_of(overrides).name) for overrides in jobs]
+    places = Places(Path("S"), in_common(jobs), named=True)
+    return [(overrides, places.folder_of(overrides, 0).name) for overrides in jobs]
 
 
 def folders(*typed: str) -> list[str]:
