@@ -86,10 +86,14 @@ def remove_run(run_dir: Path) -> bool:
 
 
 def remove_sweep(root: Path) -> bool:
-    """Removes what a sweep wrote beside its jobs; False where the directory is not empty then, or
-    where `sweep.json` is not from border_cli."""
-    if root.is_symlink() or read_sweep(root) is None:
+    """Removes what a sweep wrote beside its jobs, and the records of jobs that did not begin; False
+    where the directory is not empty then, or where `sweep.json` is not from border_cli."""
+    plan = read_sweep(root)
+    if root.is_symlink() or plan is None:
         return False
+    for folder in {root / Path(job.folder).name for job in plan.jobs}:
+        if read_run(folder):
+            remove_run(folder)
     _remove_files(root, SWEEP)
     return _rmdir(root)
 

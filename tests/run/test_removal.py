@@ -21,8 +21,8 @@ from border_cli.run.removal import (
     remove_sweep,
     surplus_of,
 )
-from border_cli.run.status import RunLock
-from border_cli.run.sweep_folder import SweepPlan, write_sweep
+from border_cli.run.status import SKIPPED, RunLock, record_not_begun
+from border_cli.run.sweep_folder import SweepJob, SweepPlan, write_sweep
 
 MakeRun = Callable[..., SmallRun]
 
@@ -121,7 +121,9 @@ def test_a_run_that_another_host_may_be_running_is_left_to_that(tmp_path: Path) 
 
 def test_the_files_of_a_sweep_go_and_what_is_beside_them_stays(tmp_path: Path) -> None:
     def written() -> None:
-        write_sweep(tmp_path, SweepPlan(command=[], launcher="basic", swept=[]))
+        jobs = [SweepJob(number=n, overrides=(), folder=str(n)) for n in range(2)]
+        write_sweep(tmp_path, SweepPlan(command=[], launcher="basic", swept=[], jobs=jobs))
+        record_not_begun(tmp_path / "1", command=[], reason="refused", status=SKIPPED)
         for name in ("sweep.csv", "sweep.stop"):
             (tmp_path / name).touch()
 
