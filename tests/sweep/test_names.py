@@ -132,7 +132,7 @@ def test_a_link_in_the_directory_of_a_sweep_refuses_it_whoever_names_its_jobs(
 
 
 def named(*overrides: str) -> str:
-    return Places(Path("nowhere"), []).folder_of(overrides).name
+    return Places(Path("nowhere"), [], named=True).folder_of(overrides, 0).name
 
 
 def test_jobs_are_named_by_their_overrides_in_a_folder_of_their_own() -> None:
