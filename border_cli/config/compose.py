@@ -1,8 +1,7 @@
-"""From overrides and files to checked jobs: where settings begin, what they are made of, and the
-jobs of a sweep. Hydra's global state is as before afterwards.
+"""From overrides and files to a checked job: where settings begin, and what they are made of.
 
-What reads other runs is imported by those functions alone that `--from` and `resume` call, and
-what sweeps have by theirs.
+Hydra's global state is as before afterwards. What reads other runs is imported by those functions
+alone that `--from` and `resume` call.
 """
 
 from __future__ import annotations
@@ -10,18 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.utils import setup_globals
 from hydra.plugins.config_source import ConfigResult
 from hydra.types import RunMode
 from omegaconf import OmegaConf
 
-from border_cli.config.check import REFUSED, explained
+from border_cli.config.check import explained
 from border_cli.config.composition import (
     Composition,
-    as_typed,
     compose_files,
     import_named,
     register_resolvers,
@@ -31,7 +28,6 @@ from border_cli.config.overrides import (
     is_sweep,
     normalized,
     parsed,
-    refuse_swept,
     refuse_unmeant,
     run_to_resume,
     without_trust,
@@ -45,7 +41,6 @@ from border_cli.system.files import SETTINGS
 
 if TYPE_CHECKING:
     from border_cli.config.saved import Saved
-    from border_cli.config.sweep import SweepTerms
 
 setup_globals()
 register_resolvers()
@@ -207,13 +202,14 @@ class Composer:
     def job(self, overrides: Sequence[str], number: int | None = None) -> Job:
         """Composes and checks one job; a number says which one of a sweep."""
         with self.opened() as files:
-            return self._job(files, overrides, number)
+            return self.job_of(files, overrides, number)
 
-    def _job(
+    def job_of(
         self, files: Files, overrides: Sequence[str], number: int | None, root: Path | None = None
     ) -> Job:
+        """One job from files that are open; `root` is the directory of its sweep."""
         typed = normalized(overrides)
-        imports = self._import(files, typed)
+        imports = self.import_for(files, typed)
         with explained(files, self.config_name, typed):
             refuse_unmeant(files, parsed(typed))
             made = compose_files(files, self.config_name, typed, imports, RunMode.RUN)
@@ -224,128 +220,26 @@ class Composer:
     def composition(self, overrides: Sequence[str], mode: RunMode = RunMode.RUN) -> Composition:
         """Merged settings that are not checked; of a sweep, its own: what is swept is left out."""
         with self.opened() as files:
-            return self._composition(files, normalized(overrides), mode)
+            return self.composition_of(files, normalized(overrides), mode)
 
     @contextmanager
     def answering(self, overrides: Sequence[str]) -> Iterator[None]:
         """Within the block Hydra's own commands answer with these settings, which are checked."""
         with self.opened() as files:
-            self._job(files, overrides, None)
+            self.job_of(files, overrides, None)
             yield
 
-    def _composition(self, files: Files, overrides: Sequence[str], mode: RunMode) -> Composition:
-        imports = self._import(files, [each for each in overrides if not is_sweep(each)])
+    def composition_of(self, files: Files, overrides: Sequence[str], mode: RunMode) -> Composition:
+        """Merged settings from files that are open."""
+        imports = self.import_for(files, [each for each in overrides if not is_sweep(each)])
         with explained(files, self.config_name, overrides):
             return compose_files(files, self.config_name, overrides, imports, mode)
 
-    def _import(self, files: Files, overrides: Sequence[str]) -> list[str]:
+    def import_for(self, files: Files, overrides: Sequence[str]) -> list[str]:
+        """Imports the modules that these settings name, and returns their names."""
         return import_named(files, self.config_name, overrides, self._imports)
 
     def options(self, group: str) -> list[str]:
         """All that a group offers."""
         with self.opened() as files:
             return files.options(group)
-
-    def sweep_terms(
-        self, overrides: Sequence[str], default_launcher: str | None = None
-    ) -> SweepTerms:
-        """The jobs of a sweep, its launcher and its directory.
-
-        `default_launcher` is taken where no file and no override chooses one.
-        """
-        from border_cli.config.sweep import LAUNCHER
-
-        typed = normalized(overrides)
-        refuse_swept(typed)
-        with self.opened() as files:
-            imports = self._import(files, [each for each in typed if not is_sweep(each)])
-            with explained(files, self.config_name, typed):
-                chosen = files.find_parts(self.config_name, typed)
-                if default_launcher and LAUNCHER not in chosen:
-                    typed = [f"{LAUNCHER}={default_launcher}", *typed]
-                mode = RunMode.MULTIRUN
-                made = compose_files(files, self.config_name, typed, imports, mode)
-                return _terms(made, files)
-
-    def jobs(
-        self,
-        batch: Sequence[Sequence[str]],
-        terms: SweepTerms,
-        first: int = 0,
-        refused: dict[int, ConfigError] | None = None,
-    ) -> list[Job]:
-        """The jobs of a sweep, checked, numbered from `first`.
-
-        Where there is a `refused`, it takes the refusals by the jobs' numbers, and the other jobs
-        are returned; else the first one raises.
-
-        Jobs that differ in plain values alone share one composition, to which the values are
-        applied by Hydra's rules. One that is refused this way is composed alone, so that its
-        refusal is the usual one.
-        """
-        shared: dict[tuple[str, ...], Composition | None] = {}
-        of_hydra, jobs = as_typed(terms.config.hydra.overrides.hydra), []
-        with self.opened() as files:
-            for number, overrides in enumerate(batch, first):
-                typed = [*of_hydra, *overrides]
-                try:
-                    jobs.append(self._one_of(files, typed, number, terms.root, shared))
-                except ConfigError as error:
-                    if refused is None:
-                        raise
-                    refused[number] = error
-        return jobs
-
-    def _one_of(
-        self,
-        files: Files,
-        overrides: Sequence[str],
-        number: int,
-        root: Path,
-        shared: dict[tuple[str, ...], Composition | None],
-    ) -> Job:
-        from border_cli.config.sweep import is_plain
-
-        typed = parsed(normalized(overrides))
-        values = [each for each in typed if is_plain(each, files)]
-        rest = tuple(str(each.input_line) for each in typed if each not in values)
-        try:
-            if rest not in shared:
-                shared[rest] = None
-                shared[rest] = self._composition(files, rest, RunMode.RUN).shared()
-            base = shared[rest]
-            if base is not None:
-                return base.with_values(typed, values).job(number, root, trust=self.trust)
-        except REFUSED:
-            pass  # refused once more below, with all that is known of it
-        return self._job(files, overrides, number, root)
-
-
-def _terms(made: Composition, files: Files) -> SweepTerms:
-    from border_cli.config.sweep import (
-        BASIC_SWEEPER,
-        LAUNCHER,
-        NUMBER,
-        SweepTerms,
-        failed_value,
-        grid,
-    )
-
-    hydra = made.config.hydra
-    task, jobs = as_typed(hydra.overrides.task), None
-    if hydra.sweeper.get("_target_") == BASIC_SWEEPER:
-        params = [f"{key}={value}" for key, value in (hydra.sweeper.params or {}).items()]
-        parser = OverridesParser.create(config_loader=files.loader)
-        jobs = grid(parser.parse_overrides([*params, *task]))
-    settings: Any = OmegaConf.to_container(hydra.launcher, resolve=True)
-    return SweepTerms(
-        jobs=jobs,
-        skip_invalid=OmegaConf.select(made.config, "sweep.skip_invalid") is True,
-        fixed=[each for each in task if not is_sweep(each)],
-        launcher=str(hydra.runtime.choices.get(LAUNCHER)),
-        launcher_settings={str(key): value for key, value in settings.items()},
-        root=Path(hydra.sweep.dir).absolute(),
-        failed_value=failed_value(hydra.sweeper),
-        config=made.config,
-        own_names=hydra.sweep._get_node("subdir")._value() == NUMBER,
-    )

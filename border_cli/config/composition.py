@@ -3,7 +3,6 @@ added, and Hydra merges them; what comes out is checked and becomes a Job."""
 
 from __future__ import annotations
 
-import pickle
 import re
 from collections.abc import Sequence
 from contextlib import suppress
@@ -13,7 +12,6 @@ from typing import Any
 
 import omegaconf
 from hydra.core.hydra_config import HydraConfig
-from hydra.core.override_parser.types import Override
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 
@@ -36,25 +34,6 @@ class Composition:
     config: DictConfig
     parts: Sequence[Part]
     imports: Sequence[str]  # modules that files and overrides name
-    pickled: bytes = b""  # the configuration, where it is copied for many jobs
-    sources: tuple[Source, ...] = ()  # of those jobs, which are all from the same files
-
-    def shared(self) -> Composition:
-        """This composition for many jobs: to unpickle one is faster than a deep copy."""
-        return replace(self, pickled=pickle.dumps(self.config), sources=_sources(self.parts))
-
-    def with_values(self, overrides: Sequence[Override], values: Sequence[Override]) -> Composition:
-        """A copy for a job with these overrides, of which only the values are not merged yet."""
-        config: DictConfig = pickle.loads(self.pickled)
-        for each in values:
-            OmegaConf.update(config, each.key_or_group, each.value(), merge=True)
-        typed = [each for each in overrides if not each.is_hydra_override()]
-        job = config.hydra.job
-        with open_dict(config.hydra):
-            config.hydra.overrides.task = [each.input_line for each in typed]
-            if not OmegaConf.is_interpolation(job, "override_dirname"):  # as it is in Hydra 1.4
-                job.override_dirname = _dirname(typed, job.config.override_dirname)
-        return replace(self, config=config)
 
     def job(self, number: int | None, root: Path | None, *, trust: bool) -> Job:
         """The job, checked. `number`: within a sweep, whose directory is `root`, or as its own
@@ -77,17 +56,11 @@ class Composition:
             config=made,
             overrides=tuple(as_typed(hydra.overrides.task)),
             number=number,
-            sources=self.sources or _sources(self.parts),
+            sources=_sources(self.parts),
             record=record,
             import_paths=tuple(homes(modules_of(made))),
             trust=trust,
         )
-
-
-def _dirname(typed: Sequence[Override], how: DictConfig) -> str:
-    """Hydra's name of a job by its overrides."""
-    lines = [str(each.input_line) for each in typed if each.key_or_group not in how.exclude_keys]
-    return str(how.item_sep).join(sorted(lines)).replace("=", how.kv_sep)
 
 
 def compose_files(

@@ -22,10 +22,6 @@ from border_cli.words import unknown
 
 OPTIONAL_GROUPS = (TUNED, "experiment")
 TRUST = "trust"  # see `without_trust`
-ONE_PER_COMMAND = (
-    *("run_dir", "resume", "imports", "quiet", "dry_run", "statistics"),
-    *("sweep.on_error", "sweep.skip_invalid"),
-)
 
 
 def parsed(texts: Sequence[str]) -> list[Override]:
@@ -89,13 +85,6 @@ def run_to_resume(overrides: Sequence[str]) -> Path | None:
 def is_sweep(text: str) -> bool:
     """Whether an override names several values, as only `-m` may."""
     return any(each.is_sweep_override() for each in parsed([text]))
-
-
-def refuse_swept(texts: Sequence[str]) -> None:
-    """Refuses several values of what there is only one of in a command."""
-    for override in parsed(texts):
-        if override.is_sweep_override() and override.key_or_group in ONE_PER_COMMAND:
-            raise ConfigError(f"{override.input_line}: {override.key_or_group} takes one value")
 
 
 def refuse_unmeant(files: Files, overrides: Sequence[Override]) -> None:

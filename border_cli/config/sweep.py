@@ -1,21 +1,34 @@
-"""How the jobs of a sweep come about and are run, as its configuration says."""
+"""The jobs of a sweep: how they come about and are run, as its configuration says, and how they are
+composed and checked."""
 
 from __future__ import annotations
 
 import itertools
 import math
+import pickle
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
-from omegaconf import DictConfig
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf, open_dict
 
+from border_cli.config.check import REFUSED, explained
+from border_cli.config.compose import Composer
+from border_cli.config.composition import Composition, as_typed, compose_files
+from border_cli.config.job import Job
+from border_cli.config.overrides import is_sweep, normalized, parsed
 from border_cli.config.sources import Files
 from border_cli.config.tuned import LIMITS
 from border_cli.errors import ConfigError
 
+ONE_PER_COMMAND = (
+    *("run_dir", "resume", "imports", "quiet", "dry_run", "statistics"),
+    *("sweep.on_error", "sweep.skip_invalid"),
+)
 LAUNCHER = "hydra/launcher"
 NUMBER = "${hydra:job.num}"  # the sub-folder of a job, unless a user chose another
 BASIC_SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"  # its name in settings
@@ -34,6 +47,55 @@ class SweepTerms:
     failed_value: float | None  # what the sweeper is told of a failed job; None: an exception
     config: DictConfig  # the composition of the sweep itself, for Hydra's plug-ins
     own_names: bool  # the sub-folder of a job is named by us
+
+
+def sweep_terms(
+    composer: Composer, overrides: Sequence[str], default_launcher: str | None = None
+) -> SweepTerms:
+    """The jobs of a sweep, its launcher and its directory.
+
+    `default_launcher` is taken where no file and no override chooses one.
+    """
+    typed = normalized(overrides)
+    refuse_swept(typed)
+    with composer.opened() as files:
+        imports = composer.import_for(files, [each for each in typed if not is_sweep(each)])
+        with explained(files, composer.config_name, typed):
+            chosen = files.find_parts(composer.config_name, typed)
+            if default_launcher and LAUNCHER not in chosen:
+                typed = [f"{LAUNCHER}={default_launcher}", *typed]
+            mode = RunMode.MULTIRUN
+            made = compose_files(files, composer.config_name, typed, imports, mode)
+            return _terms(made, files)
+
+
+def _terms(made: Composition, files: Files) -> SweepTerms:
+    """The terms in the composition of the sweep itself."""
+    hydra = made.config.hydra
+    task, jobs = as_typed(hydra.overrides.task), None
+    if hydra.sweeper.get("_target_") == BASIC_SWEEPER:
+        params = [f"{key}={value}" for key, value in (hydra.sweeper.params or {}).items()]
+        parser = OverridesParser.create(config_loader=files.loader)
+        jobs = grid(parser.parse_overrides([*params, *task]))
+    settings: Any = OmegaConf.to_container(hydra.launcher, resolve=True)
+    return SweepTerms(
+        jobs=jobs,
+        skip_invalid=OmegaConf.select(made.config, "sweep.skip_invalid") is True,
+        fixed=[each for each in task if not is_sweep(each)],
+        launcher=str(hydra.runtime.choices.get(LAUNCHER)),
+        launcher_settings={str(key): value for key, value in settings.items()},
+        root=Path(hydra.sweep.dir).absolute(),
+        failed_value=failed_value(hydra.sweeper),
+        config=made.config,
+        own_names=hydra.sweep._get_node("subdir")._value() == NUMBER,
+    )
+
+
+def refuse_swept(texts: Sequence[str]) -> None:
+    """Refuses several values of what there is only one of in a command."""
+    for override in parsed(texts):
+        if override.is_sweep_override() and override.key_or_group in ONE_PER_COMMAND:
+            raise ConfigError(f"{override.input_line}: {override.key_or_group} takes one value")
 
 
 def grid(overrides: Sequence[Override]) -> list[list[str]]:
@@ -79,3 +141,88 @@ def is_plain(override: Override, files: Files) -> bool:
         or "${" in str(override.input_line)
         or files.group_exists(override.key_or_group)
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Base:
+    """What jobs that differ in plain values alone share: to unpickle a configuration is faster than
+    to copy it."""
+
+    composition: Composition
+    pickled: bytes
+
+    def with_values(self, overrides: Sequence[Override], values: Sequence[Override]) -> Composition:
+        """A copy for a job with these overrides, of which only the values are not merged yet."""
+        config: DictConfig = pickle.loads(self.pickled)
+        for each in values:
+            OmegaConf.update(config, each.key_or_group, each.value(), merge=True)
+        typed = [each for each in overrides if not each.is_hydra_override()]
+        job = config.hydra.job
+        with open_dict(config.hydra):
+            config.hydra.overrides.task = [each.input_line for each in typed]
+            if not OmegaConf.is_interpolation(job, "override_dirname"):  # as it is in Hydra 1.4
+                job.override_dirname = _dirname(typed, job.config.override_dirname)
+        return replace(self.composition, config=config)
+
+
+def _dirname(typed: Sequence[Override], how: DictConfig) -> str:
+    """Hydra's name of a job by its overrides."""
+    lines = [str(each.input_line) for each in typed if each.key_or_group not in how.exclude_keys]
+    return str(how.item_sep).join(sorted(lines)).replace("=", how.kv_sep)
+
+
+Bases: TypeAlias = dict[tuple[str, ...], _Base | None]  # by all other overrides
+
+
+def jobs_of(
+    composer: Composer,
+    batch: Sequence[Sequence[str]],
+    terms: SweepTerms,
+    first: int = 0,
+    refused: dict[int, ConfigError] | None = None,
+) -> list[Job]:
+    """The jobs of a sweep, checked, numbered from `first`.
+
+    Where there is a `refused`, it takes the refusals by the jobs' numbers, and the other jobs
+    are returned; else the first one raises.
+
+    Jobs that differ in plain values alone share one composition, to which the values are
+    applied by Hydra's rules. One that is refused this way is composed alone, so that its
+    refusal is the usual one.
+    """
+    shared: Bases = {}
+    of_hydra, jobs = as_typed(terms.config.hydra.overrides.hydra), []
+    with composer.opened() as files:
+        for number, overrides in enumerate(batch, first):
+            typed = [*of_hydra, *overrides]
+            try:
+                jobs.append(_one_of(composer, files, typed, number, terms.root, shared))
+            except ConfigError as error:
+                if refused is None:
+                    raise
+                refused[number] = error
+    return jobs
+
+
+def _one_of(
+    composer: Composer,
+    files: Files,
+    overrides: Sequence[str],
+    number: int,
+    root: Path,
+    shared: Bases,
+) -> Job:
+    typed = parsed(normalized(overrides))
+    values = [each for each in typed if is_plain(each, files)]
+    rest = tuple(str(each.input_line) for each in typed if each not in values)
+    try:
+        if rest not in shared:
+            shared[rest] = None
+            made = composer.composition_of(files, rest, RunMode.RUN)
+            shared[rest] = _Base(made, pickle.dumps(made.config))
+        base = shared[rest]
+        if base is not None:
+            return base.with_values(typed, values).job(number, root, trust=composer.trust)
+    except REFUSED:
+        pass  # refused once more below, with all that is known of it
+    return composer.job_of(files, overrides, number, root)

@@ -22,6 +22,7 @@ from hydra.core.utils import JobReturn, JobStatus
 from omegaconf import open_dict
 
 from border_cli.config.job import Job
+from border_cli.config.sweep import jobs_of
 from border_cli.errors import ConfigError, RunFailed, reason_of
 from border_cli.hydra_plugin import SWEEP_LAUNCHER
 from border_cli.launch.build import computes_on_cuda
@@ -200,7 +201,7 @@ class Proposed:
 
     def _checked(self, overrides: list[str], number: int, folder: Path) -> Job:
         terms = self._plan.terms
-        (job,) = self._plan.composer.jobs([overrides], terms, number)
+        (job,) = jobs_of(self._plan.composer, [overrides], terms, number)
         job = replace(job, folder=folder, command=self._plan.command)
         if terms.skip_invalid:
             needs_of([job])

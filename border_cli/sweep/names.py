@@ -13,8 +13,9 @@ from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
-from border_cli.config.overrides import ONE_PER_COMMAND, parsed
+from border_cli.config.overrides import parsed
 from border_cli.config.resuming import may_change
+from border_cli.config.sweep import ONE_PER_COMMAND
 from border_cli.run.sweep_folder import SweepJob, SweepPlan, read_sweep, swept_keys
 
 MAX_FOLDER_NAME = 120  # characters; file systems allow 255 bytes

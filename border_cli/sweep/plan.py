@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from border_cli.config.compose import Composer
 from border_cli.config.job import Job
-from border_cli.config.sweep import SweepTerms
+from border_cli.config.sweep import SweepTerms, jobs_of, sweep_terms
 from border_cli.errors import ConfigError, reason_of
 from border_cli.launch.jobs import Finished, check_jobs, look
 from border_cli.run.layout import refuse_foreign
@@ -49,7 +49,7 @@ class Plan:
 
 def planned(composer: Composer, overrides: list[str], command: Sequence[str]) -> Plan:
     """The sweep of a command line; raises ConfigError for its first job that is refused."""
-    terms = composer.sweep_terms(overrides, OUR_LAUNCHER if usable_cores() > 1 else None)
+    terms = sweep_terms(composer, overrides, OUR_LAUNCHER if usable_cores() > 1 else None)
     refuse_foreign(terms.root)
     if terms.jobs is None:
         jobs, skipped = list[Job](), list[Skipped]()
@@ -78,7 +78,7 @@ def _jobs(
 ) -> tuple[list[Job], list[Skipped]]:
     """The jobs of a grid, in their folders, and those that are left out."""
     refused: dict[int, ConfigError] = {}
-    jobs = composer.jobs(grid, terms, refused=refused if terms.skip_invalid else None)
+    jobs = jobs_of(composer, grid, terms, refused=refused if terms.skip_invalid else None)
     if not jobs:
         raise refused[0]
     jobs = [replace(job, command=tuple(command)) for job in jobs]

@@ -15,6 +15,7 @@ from hydra.version import VersionBase
 from border_cli.agent.config import DqnConfig
 from border_cli.config.compose import Composer, compose
 from border_cli.config.composition import either
+from border_cli.config.sweep import sweep_terms
 from border_cli.env.config import GymConfig
 from border_cli.settings.run import Device
 
@@ -56,7 +57,7 @@ def test_interpolations_reach_hydra_and_other_settings() -> None:
 
 def test_jobs_of_a_sweep_know_their_number() -> None:
     composer = Composer()
-    jobs = composer.sweep_terms(["env=cartpole,acrobot", "seed=${hydra:job.num}"]).jobs
+    jobs = sweep_terms(composer, ["env=cartpole,acrobot", "seed=${hydra:job.num}"]).jobs
     assert jobs is not None
     configs = [composer.job(job, number).config for number, job in enumerate(jobs)]
     assert [(each.env.id, each.seed) for each in configs] == [("CartPole-v1", 0), ("Acrobot-v1", 1)]

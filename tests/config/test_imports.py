@@ -11,6 +11,7 @@ import pytest
 from border_cli.config.compose import Composer, compose
 from border_cli.config.resolved import resolved_yaml, write_resolved
 from border_cli.config.saved import load_resolved
+from border_cli.config.sweep import sweep_terms
 from border_cli.errors import ConfigError
 
 Write = Callable[[str, str], Path]
@@ -57,7 +58,7 @@ def test_in_a_swept_experiment(mine: str, folder: Path, write: Write) -> None:
     )
     write("experiment/y.yaml", f"{header}seed: 2\n")
     composer = Composer([f"file://{folder}"])
-    jobs = composer.sweep_terms(["experiment=x,y"]).jobs
+    jobs = sweep_terms(composer, ["experiment=x,y"]).jobs
     assert jobs is not None
     configs = [composer.job(job, number).config for number, job in enumerate(jobs)]
     assert [each.imports for each in configs] == [[mine], []]

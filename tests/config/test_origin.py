@@ -13,6 +13,7 @@ from commands import QUICK, isolated, train_status
 from border_cli.analysis.load import load_runs
 from border_cli.config.compose import compose, composing
 from border_cli.config.resolved import resolved_yaml, write_resolved
+from border_cli.config.sweep import sweep_terms
 from border_cli.errors import BorderError
 from border_cli.replay_buffer.config import PrioritizedConfig
 from border_cli.settings.run import RunConfig
@@ -85,7 +86,7 @@ def test_a_sweep_starts_from_a_run(first: Callable[..., RunConfig]) -> None:
     first(*FIRST)
     typed = ["agent=dqn,rainbow", "seed=1,2"]
     with composing(typed, origin="first", multirun=True) as (composer, overrides):
-        jobs = composer.sweep_terms(overrides).jobs
+        jobs = sweep_terms(composer, overrides).jobs
         assert jobs is not None
         assert len(jobs) == 4
         last = composer.job(jobs[-1], 3).config

@@ -16,6 +16,7 @@ from sampling import sampled
 from border_cli.config.compose import Composer, compose, resuming_composer
 from border_cli.config.resolved import resolved_yaml, write_resolved
 from border_cli.config.saved import load_resolved, read_saved
+from border_cli.config.sweep import sweep_terms
 from border_cli.env.config import GymConfig
 from border_cli.errors import ConfigError
 from border_cli.replay_buffer.config import PrioritizedConfig
@@ -69,7 +70,7 @@ def test_a_saved_config_takes_values_and_sweeps_and_no_other_component(
 ) -> None:
     write("frozen.yaml", resolved_yaml(composed("env=cartpole")))
     composer = Composer([f"file://{folder}"], "frozen")
-    assert composer.sweep_terms(["seed=1,2", "agent.gamma=0.5"]).jobs == [
+    assert sweep_terms(composer, ["seed=1,2", "agent.gamma=0.5"]).jobs == [
         ["seed=1", "agent.gamma=0.5"],
         ["seed=2", "agent.gamma=0.5"],
     ]

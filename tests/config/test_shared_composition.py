@@ -7,6 +7,7 @@ from sampling import sampled
 
 from border_cli.config.compose import Composer
 from border_cli.config.job import Job
+from border_cli.config.sweep import jobs_of, sweep_terms
 from border_cli.errors import ConfigError
 
 FIXED = "hydra.sweep.dir=out"  # without the time of day
@@ -14,11 +15,11 @@ FIXED = "hydra.sweep.dir=out"  # without the time of day
 
 def both_ways(*typed: str) -> tuple[list[Job], list[Job]]:
     composer = Composer()
-    terms = composer.sweep_terms([FIXED, *typed])
+    terms = sweep_terms(composer, [FIXED, *typed])
     assert terms.jobs is not None
     of_all = [each for each in (FIXED, *typed) if each.startswith("hydra.")]
     alone = [composer.job([*of_all, *each], number) for number, each in enumerate(terms.jobs)]
-    return composer.jobs(terms.jobs, terms), alone
+    return jobs_of(composer, terms.jobs, terms), alone
 
 
 @pytest.mark.parametrize(
@@ -69,10 +70,10 @@ def test_the_jobs_of_every_shipped_agent_are_equal_both_ways() -> None:
 )
 def test_a_refusal_is_that_of_the_job_alone(value: str, message: str) -> None:
     composer = Composer()
-    terms = composer.sweep_terms([FIXED, "env=cartpole", value])
+    terms = sweep_terms(composer, [FIXED, "env=cartpole", value])
     jobs = terms.jobs or []
     with pytest.raises(ConfigError, match=message) as shared:
-        composer.jobs(jobs, terms)
+        jobs_of(composer, jobs, terms)
     with pytest.raises(ConfigError, match=message) as alone:
         [composer.job(each, number) for number, each in enumerate(jobs)]
     assert str(shared.value) == str(alone.value)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from border_cli.config.compose import Composer
+from border_cli.config.sweep import sweep_terms
 from border_cli.errors import ConfigError
 from border_cli.run.sweep_folder import SweepPlan, read_sweep, write_sweep
 from border_cli.sweep.names import (
@@ -28,7 +29,7 @@ pytestmark = pytest.mark.usefixtures("folder")
 
 def jobs_of(*typed: str) -> list[tuple[list[str], str]]:
     """Overrides and folder of each."""
-    jobs = Composer().sweep_terms([*BASE, *typed]).jobs
+    jobs = sweep_terms(Composer(), [*BASE, *typed]).jobs
     assert jobs is not None
     places = Places(Path("S"), in_common(jobs), named=True)
     return [(overrides, places.folder_of(overrides, 0).name) for overrides in jobs]
