@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from border_cli.config.job import Job
-from border_cli.config.overrides import ONE_PER_COMMAND
+from border_cli.config.sweep import ONE_PER_COMMAND
 from border_cli.launch.closing import resume_sweep
 from border_cli.recorder import terminal
 from border_cli.run.status import SKIPPED, RunInUse, record_not_begun, running
