@@ -21,6 +21,8 @@ from border_cli.run.status import read_run
 DRAW_EVERY_S = 0.5
 SAY_EVERY_S = 30.0  # where there is no terminal
 HINT = "Ctrl-C saves all running jobs"
+FIGURES = ("updates", "done", "score", "best", "updates/s", "left")
+NARROW, FEW = 80, ("done", "best", "left")  # columns of a terminal that has no room for more
 STYLES = {"done": "green", "interrupted": "yellow", "in use": "yellow"}
 
 
@@ -106,13 +108,21 @@ class SweepPanel:
 
     def _table(self, running: Sequence[JobView], num_waiting: int) -> RenderableType:
         table = terminal.make_table("job")
-        table.add_column("", no_wrap=True, overflow="ellipsis", ratio=1)
+        table.columns[0].no_wrap = True
+        table.add_column("", ratio=1)  # the one that becomes narrower
         table.add_column("status", no_wrap=True)
-        for name in ("updates", "done", "score", "best", "updates/s", "left"):
+        shown = FEW if self._console.width < NARROW else FIGURES
+        for name in shown:
             table.add_column(name, justify="right", no_wrap=True)
         room = max(1, self._console.height - 6)
         for job in running[:room]:
-            table.add_row(str(job.number), Text(job.label), *_row(job))
+            status, cells = _row(job)
+            table.add_row(
+                str(job.number),
+                Text(job.label, no_wrap=True, overflow="ellipsis"),
+                status,
+                *(cells.get(name, "") for name in shown),
+            )
         more = [Text(f"and {len(running) - room} more", style="dim")] if len(running) > room else []
         below = panel_line.text
         last = Text(
@@ -124,18 +134,17 @@ class SweepPanel:
         return Group(table, *more, last)
 
 
-def _row(job: JobView) -> list[str]:
-    """Status, updates, share that is done, score, best score, updates per second, time left."""
+def _row(job: JobView) -> tuple[str, dict[str, str]]:
+    """The status of a job, and its figures, none of which are there while it is starting."""
     found = job.progress
     if not found:
-        return ["waiting for a node" if job.waits else "starting", *[""] * 6]
+        return "waiting for a node" if job.waits else "starting", {}
     fraction = found["fraction"]
-    return [
-        found["phase"],
-        figures.count(found["opt_steps"]),
-        "" if fraction is None else figures.percent(fraction),
-        figures.score(found["score"]),
-        figures.score(found["best"]),
-        figures.rate(found["updates_per_sec"]),
-        figures.duration(found["left_s"]),
-    ]
+    return found["phase"], {
+        "updates": figures.count(found["opt_steps"]),
+        "done": "" if fraction is None else figures.percent(fraction),
+        "score": figures.score(found["score"]),
+        "best": figures.score(found["best"]),
+        "updates/s": figures.rate(found["updates_per_sec"]),
+        "left": figures.duration(found["left_s"]),
+    }
