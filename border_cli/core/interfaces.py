@@ -410,11 +410,12 @@ class ActorManager(ABC):
 
     @abstractmethod
     def publish(self, snapshot: Snapshot) -> None:
-        """Makes these the newest weights; the first call lets the actors begin."""
+        """Makes these the newest weights; called once before the first `permit`."""
 
     @abstractmethod
     def permit(self, samples_total: float) -> None:
-        """Lets the actors make samples until there are so many in all; never takes back."""
+        """Lets the actors make samples until there are so many in all; never takes back. They begin
+        with the first call."""
 
     @abstractmethod
     def receive(self, timeout_s: float = 0.0) -> list[Experience]:

@@ -1,4 +1,6 @@
-"""The values that travel between the parts. All are frozen; arrays in them are never written again.
+"""The values that travel between the parts: frozen but for `Transitions`, which nobody changes.
+
+Arrays in them are never written again; those of a `Batch` are, by the next `sample`.
 
 Shapes: M transitions, B sampled transitions, N environments of one actor, A action dimensions.
 """
