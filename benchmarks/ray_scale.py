@@ -287,7 +287,7 @@ class FixedLeases(LeaseSettings):
 
 def simulate(recipe: SimulatedRecipe, pipe: Pipe) -> None:
     """The broker's process, with actors of its own in place of Ray's."""
-    transport = SimulatedTransport(recipe.simulated, recipe.ring.pipe.wake)
+    transport = SimulatedTransport(recipe.simulated, recipe.channel.pipe.wake)
     broker = Broker(recipe, transport, MonotonicClock(), room=recipe.simulated.actors)
     pipe.send(READY)
     broker.run()
@@ -310,7 +310,7 @@ class SimulatedManager(RayActorManager):
             incarnations=[0] * self.config.most_actors,
             samples=0,
             log_level=logging.WARNING,
-            ring=self._ring,
+            channel=self._channel,
             weights=self._weights,
             simulated=self.simulated,
         )
