@@ -84,10 +84,12 @@ def register() -> None:
 
 
 def _store() -> None:
+    store = ConfigStore.instance()
+    known = store.repo.get("hydra", {}).get("launcher", {})
     for name, settings in (("processes", ProcessesConf), ("ray", RayConf)):
-        ConfigStore.instance().store(
-            group="hydra/launcher", name=name, node=settings, provider="border_cli"
-        )
+        stored = known.get(f"{name}.yaml")
+        if stored is None or stored.provider != "border_cli":  # else Hydra 1.4 warns
+            store.store(group="hydra/launcher", name=name, node=settings, provider="border_cli")
 
 
 SweepLauncher.__module__ = NAME
