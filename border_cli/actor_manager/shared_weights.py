@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,13 +25,16 @@ CACHE_LINE: Final = 64  # bytes
 
 
 def packed(snapshot: Snapshot) -> NDArray[np.uint8]:
-    """All of it as one array, for other processes, which act with it where it lies."""
+    """All of it as one array, for other processes, which act with it where it lies.
+
+    Matrices are stored by column, as `x.dot(weight.T)` reads them.
+    """
     numbers = np.array([snapshot.opt_steps, snapshot.env_steps, snapshot.warm_up], np.int64)
     arrays = [numbers, *snapshot.arrays.values()]
     places, size = _places([(each.dtype, each.shape) for each in arrays])
     memory = np.zeros(size, np.uint8)
     for array, place in zip(arrays, places, strict=True):
-        memory[place] = array.ravel().view(np.uint8)
+        memory[place] = array.ravel(order="F" if array.ndim == 2 else "C").view(np.uint8)
     return memory
 
 
@@ -40,7 +43,8 @@ def unpacked(memory: NDArray[np.uint8], forms: ArrayForms) -> Snapshot:
     all_forms: list[Form] = [(np.dtype(np.int64), (3,)), *forms.values()]
     found: list[NDArray[Any]] = []
     for (dtype, shape), place in zip(all_forms, _places(all_forms)[0], strict=True):
-        found.append(memory[place].view(dtype).reshape(shape))
+        order: Literal["F", "C"] = "F" if len(shape) == 2 else "C"
+        found.append(memory[place].view(dtype).reshape(shape, order=order))
     opt_steps, env_steps, warm_up = found[0].tolist()
     return Snapshot(
         opt_steps=opt_steps,
