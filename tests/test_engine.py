@@ -40,6 +40,7 @@ def test_a_plain_run_loads_no_room_of_the_edge(tmp_path: Path) -> None:
 @pytest.fixture
 def pool_engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Registers it as `imports` would, for this test alone."""
+    registry.register_builtin()  # once in a process
     for name in ("ACTOR_MANAGERS", "EVALUATION_RUNNERS", "JOB_LAUNCHERS"):
         known = getattr(registry, name)
         kept = "_entries" if name == "ACTOR_MANAGERS" else "_targets"
