@@ -19,11 +19,7 @@ from border_cli.config.search_path import homes, import_modules, user_folders
 from border_cli.core.interfaces import Agent, Evaluator, Policy, Translator
 from border_cli.core.output import Recorders
 from border_cli.errors import CheckpointError, ConfigError, reachable
-from border_cli.launch.build import (
-    build_agent,
-    env_factory,
-    evaluation_policy,
-)
+from border_cli.launch.build import build_agent, env_factory, evaluation_policy
 from border_cli.launch.dry_build import needs_of
 from border_cli.launch.effective import EffectiveSettings, effective_settings
 from border_cli.launch.jobs import refuse_unwritable

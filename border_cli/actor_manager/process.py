@@ -19,11 +19,7 @@ from border_cli.actor_manager.actor_process import Recipe, run
 from border_cli.actor_manager.config import ProcessConfig
 from border_cli.actor_manager.message_ring import MessageReader
 from border_cli.actor_manager.record import SavedActors
-from border_cli.actor_manager.shared_channel import (
-    CLOSING,
-    LEARNER_WAITS,
-    SharedChannel,
-)
+from border_cli.actor_manager.shared_channel import CLOSING, LEARNER_WAITS, SharedChannel
 from border_cli.actor_manager.shared_rate_limiter import SharedRateLimiter
 from border_cli.actor_manager.shared_weights import SharedWeightSlot
 from border_cli.actor_manager.supervisor import ActorHandle, Supervisor

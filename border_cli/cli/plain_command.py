@@ -14,10 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from border_cli import __version__
-from border_cli.errors import (
-    CheckpointError,
-    ConfigError,
-)
+from border_cli.errors import CheckpointError, ConfigError
 from border_cli.launch.signals import EarlySignals
 from border_cli.launch.startup import framed
 from border_cli.messages import complain

@@ -32,12 +32,7 @@ from border_cli.env.answers import (
 from border_cli.env.config import GymConfig
 from border_cli.env.construct import construct, missing_packages
 from border_cli.env.episode_state import replay, require_same_row, stacked
-from border_cli.env.gym_spaces import (
-    action_reader,
-    action_space,
-    allocator,
-    observation_space,
-)
+from border_cli.env.gym_spaces import action_reader, action_space, allocator, observation_space
 from border_cli.env.pictures import choose_renderer, drawn_frame
 from border_cli.errors import BadStep
 

@@ -18,12 +18,7 @@ from border_cli.core.types import Array, leaves, map_array
 from border_cli.env.answers import Values, as_array, copied, observations
 from border_cli.env.config import GymConfig
 from border_cli.env.construct import construct
-from border_cli.env.gym_spaces import (
-    action_reader,
-    action_space,
-    batch_of,
-    observation_space,
-)
+from border_cli.env.gym_spaces import action_reader, action_space, batch_of, observation_space
 from border_cli.errors import BadStep
 
 

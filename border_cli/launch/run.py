@@ -18,11 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from border_cli.config.job import Job
-from border_cli.core.interfaces import (
-    ActorStats,
-    Agent,
-    Evaluator,
-)
+from border_cli.core.interfaces import ActorStats, Agent, Evaluator
 from border_cli.core.output import FILE_ONLY, Recorders, RunEnd
 from border_cli.core.seeding import derived_seeds
 from border_cli.core.spaces import EnvSpec

@@ -23,11 +23,7 @@ from border_cli.core.interfaces import ActorManager, Env, Evaluation, Evaluator,
 from border_cli.core.stop import StopFlag
 from border_cli.core.types import Array, Snapshot, State, map_array, num_rows
 from border_cli.errors import BadStep, RunFailed
-from border_cli.evaluator.background_runner import (
-    DONE,
-    BackgroundEvaluationRunner,
-    SharedHeartbeat,
-)
+from border_cli.evaluator.background_runner import DONE, BackgroundEvaluationRunner, SharedHeartbeat
 from border_cli.evaluator.config import EpisodesConfig
 from border_cli.evaluator.episodes import Play, joined
 from border_cli.evaluator.runner import Confirmation, EpisodesRecipe, EvaluationParts
@@ -39,12 +35,7 @@ from border_cli.ray.connection import (
 )
 from border_cli.ray.crew import GOING, Crew, WorkerLost
 from border_cli.ray.nodes import Needs, check_nodes, options_of
-from border_cli.ray.remote import (
-    add_import_path,
-    import_path,
-    log_what_is_printed,
-    total_cpus,
-)
+from border_cli.ray.remote import add_import_path, import_path, log_what_is_printed, total_cpus
 from border_cli.ray.travel import travelling
 from border_cli.system.child import READY, Pipe
 from border_cli.system.shared_memory import SharedArrays

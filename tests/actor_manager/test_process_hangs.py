@@ -7,11 +7,7 @@ from pathlib import Path
 
 import pytest
 from managers import Built, kept, receive, start, until
-from remote_fakes import (
-    Life,
-    hang,
-    hang_in_c,
-)
+from remote_fakes import Life, hang, hang_in_c
 from sampling import sampled
 
 from border_cli.errors import ActorCrashed

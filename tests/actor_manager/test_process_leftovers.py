@@ -11,10 +11,7 @@ from pathlib import Path
 import leftovers
 import pytest
 from managers import Built, receive, start
-from remote_fakes import (
-    Life,
-    die,
-)
+from remote_fakes import Life, die
 
 
 @pytest.mark.slow

@@ -9,10 +9,7 @@ import leftovers
 import numpy as np
 import pytest
 from managers import Built, accounted, kept, receive, start, until
-from remote_fakes import (
-    Life,
-    fail,
-)
+from remote_fakes import Life, fail
 
 from border_cli.actor_manager.shared_channel import SPACE, WAITS
 from border_cli.core.types import Experience

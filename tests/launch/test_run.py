@@ -29,11 +29,7 @@ from border_cli.replay_buffer.config import UniformConfig
 from border_cli.run.finding import find_checkpoint, steps_saved
 from border_cli.run.manifest import verify
 from border_cli.run.sweep_folder import write_stop
-from border_cli.settings.run import (
-    CheckpointConfig,
-    RunConfig,
-    TrainerConfig,
-)
+from border_cli.settings.run import CheckpointConfig, RunConfig, TrainerConfig
 from border_cli.step_processor.config import NStepConfig
 from border_cli.trainer.config import AsyncConfig, SyncConfig
 

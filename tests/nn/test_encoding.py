@@ -6,11 +6,7 @@ import numpy as np
 import pytest
 from boxes import box
 
-from border_cli.core.spaces import (
-    DictSpace,
-    DiscreteSpace,
-    MultiDiscreteSpace,
-)
+from border_cli.core.spaces import DictSpace, DiscreteSpace, MultiDiscreteSpace
 from border_cli.nn.encoding import encode, encoded_size
 
 

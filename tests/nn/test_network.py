@@ -15,11 +15,7 @@ from torch import nn
 from border_cli.agent.normalization import RunningStatistics
 from border_cli.core.spaces import DictSpace, DiscreteSpace, Space
 from border_cli.errors import ConfigError
-from border_cli.nn.architecture import (
-    CONVOLUTIONS,
-    Activation,
-    Architecture,
-)
+from border_cli.nn.architecture import CONVOLUTIONS, Activation, Architecture
 from border_cli.nn.dense import Mlp
 from border_cli.nn.encoding import encode, encoded_size
 from border_cli.nn.features import Features, Torso

@@ -9,12 +9,7 @@ import pytest
 from commands import isolated, train_status
 
 from border_cli.errors import ClusterRefused
-from border_cli.ray.connection import (
-    ClusterSettings,
-    _explained,
-    refuse_unreachable,
-    unanswered,
-)
+from border_cli.ray.connection import ClusterSettings, _explained, refuse_unreachable, unanswered
 
 RAY = ("actor_manager=ray",)
 

@@ -12,11 +12,7 @@ import threading
 import pytest
 from rich.console import Console
 
-from border_cli.recorder.terminal import (
-    ConsoleHandler,
-    make_console,
-    time_tree,
-)
+from border_cli.recorder.terminal import ConsoleHandler, make_console, time_tree
 
 LONG_PATH = "/home/[somebody]/" + "a-folder/" * 20 + ":smile: 12"
 

@@ -7,10 +7,7 @@ import pytest
 
 from border_cli.errors import NotFinite
 from border_cli.replay_buffer.config import Normalize, PrioritizedConfig
-from border_cli.replay_buffer.prioritized import (
-    EPSILON,
-    PrioritizedReplayBuffer,
-)
+from border_cli.replay_buffer.prioritized import EPSILON, PrioritizedReplayBuffer
 
 
 def buffer_of(spec, capacity, *, seed=0, **settings):

@@ -17,12 +17,7 @@ from border_cli.evaluator.runner import (
     InlineEvaluationRunner,
     PolicyRecipe,
 )
-from border_cli.launch.build import (
-    build_evaluator,
-    build_first_agent,
-    env_factory,
-    episodes_recipe,
-)
+from border_cli.launch.build import build_evaluator, build_first_agent, env_factory, episodes_recipe
 from border_cli.launch.effective import EffectiveSettings, effective_settings
 from border_cli.ray.evaluation import ClusterEvaluationRunner
 
