@@ -64,7 +64,7 @@ class RayTransport(Transport):
 
     def publish(self, weights: NDArray[np.uint8]) -> None:
         """Calls from now on take these weights."""
-        self._weights = weights if weights.nbytes <= INLINE_NBYTES else ray.put(weights)
+        self._weights = weights
 
     def start(self, actor_id: int, incarnation: int) -> None:
         options = {**self._options, "name": self._name(actor_id, incarnation)}
@@ -75,9 +75,17 @@ class RayTransport(Transport):
 
     def call(self, actor_id: int, lease: int, samples: int, version: int | None) -> None:
         incarnation, handle = self._running[actor_id]
-        weights = None if version is None else self._weights
+        weights = None if version is None else self._newest_weights()
         call = handle.act.remote(samples, self._within_s, version, weights)
         self._follow(call, Kind.RETURNED, actor_id, incarnation, lease)
+
+    def _newest_weights(self) -> Any:
+        """They themselves, or a reference to them, put by the first call that takes them: many
+        versions are replaced before."""
+        weights = self._weights
+        if isinstance(weights, np.ndarray) and weights.nbytes > INLINE_NBYTES:
+            self._weights = ray.put(weights)
+        return self._weights
 
     def close(self, actor_id: int) -> None:
         incarnation, handle = self._running[actor_id]
