@@ -14,7 +14,8 @@ from sampling import sampled
 from border_cli import compose, load_policy, resume, train
 
 AGENTS = sorted(file.stem for file in (Path(__file__).parents[1] / "conf" / "agent").glob("*.yaml"))
-DISCRETE = {"dqn", "rainbow", "der", "discrete_cql", "qrdqn", "iqn", "bc", "awac", "iql"}
+DISCRETE = {"dqn", "rainbow", "der", "discrete_cql", "qrdqn", "iqn", "discrete_sac"}
+DISCRETE |= {"bc", "awac", "iql"}
 CONTINUOUS = {
     *("sac", "redq", "droq", "tqc", "td3", "ddpg"),
     *("bc", "awac", "iql", "cql", "td3_bc"),
@@ -55,7 +56,8 @@ def beside() -> list[tuple[str, str, str]]:
 @pytest.mark.parametrize("agent", sampled([*AGENTS], every=8))
 def test_agents_say_which_action_spaces_they_take(agent: str) -> None:
     takes = {*compose(f"agent={agent}").agent.actions}
-    spaces = {"Discrete": agent in DISCRETE | BOTH, "Box": agent in CONTINUOUS | BOTH}
+    discrete = agent in DISCRETE | BOTH
+    spaces = {"Discrete": discrete, "MultiDiscrete": discrete, "Box": agent in CONTINUOUS | BOTH}
     assert takes == {space for space, taken in spaces.items() if taken}
 
 

@@ -19,6 +19,8 @@ from border_cli.core.spaces import (
 from border_cli.errors import ConfigError
 from border_cli.registry import AGENTS
 
+ANY_CHOICE = "a Discrete, MultiDiscrete, MultiBinary or "  # what some agents take beside a Box
+
 
 def name_of(space: LeafSpace) -> str:
     """`Box(-1, 1, (3,), float32)`, `Discrete(2)` or `MultiDiscrete([2, 3])`."""
@@ -32,14 +34,78 @@ def name_of(space: LeafSpace) -> str:
             return f"MultiDiscrete({list(nvec)})"
 
 
-def num_discrete_actions(spec: EnvSpec, agent: str) -> int:
-    """The number of actions; refuses an environment without Discrete actions."""
-    if not isinstance(spec.action, DiscreteSpace):
+def components_of(space: LeafSpace) -> tuple[int, ...] | None:
+    """The number of choices of each component of an action; of a Discrete space one component.
+
+    None of a Box.
+    """
+    match space:
+        case DiscreteSpace(n=n):
+            return (n,)
+        case MultiDiscreteSpace(nvec=nvec):
+            return nvec
+        case _:
+            return None
+
+
+def discrete_components(spec: EnvSpec, agent: str) -> tuple[int, ...]:
+    """The number of choices of each component; refuses an environment with other actions."""
+    nvec = components_of(spec.action)
+    if nvec is None:
         raise ConfigError(
-            f"agent={agent} needs a Discrete action space; "
+            f"agent={agent} needs a Discrete, MultiDiscrete or MultiBinary action space; "
             f"env.id={spec.id} has {name_of(spec.action)}{_remedy(spec.action)}"
         )
-    return spec.action.n
+    return nvec
+
+
+class DiscreteActions:
+    """The actions of a Discrete space; or all joint ones of a MultiDiscrete space, numbered.
+
+    The last component counts fastest, as in numpy's order of axes. Never written to.
+    """
+
+    def __init__(self, space: LeafSpace) -> None:
+        nvec = components_of(space)
+        assert nvec is not None, "discrete_actions() refuses others"
+        self.space, self.nvec = space, nvec
+        self.n = prod(nvec)
+        self.joint: NDArray[np.int64] | None = None  # [n, K] the choices of each joint action
+        if isinstance(space, MultiDiscreteSpace):
+            self.joint = np.stack(np.unravel_index(np.arange(self.n), nvec), axis=1)
+
+    def to_env(self, index: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The environment's actions of these numbers. [N] -> [N] or [N, K]"""
+        return index if self.joint is None else self.joint[index]
+
+    @property
+    def strides(self) -> list[int]:
+        """By which the choices of an action add up to its number. [K]"""
+        return [prod(self.nvec[k + 1 :]) for k in range(len(self.nvec))]
+
+    def joint_mask(self, mask: Any) -> Any:
+        """The joint actions of which each choice is allowed; of numpy or torch. [N, S] -> [N, n]
+
+        S = sum(nvec): the masks of the components side by side.
+        """
+        if self.joint is None:
+            return mask
+        offsets = np.cumsum((0, *self.nvec[:-1]))  # [K]
+        return mask[:, self.joint + offsets].all(2)
+
+
+def discrete_actions(spec: EnvSpec, agent: str, max_joint_actions: int) -> DiscreteActions:
+    """The actions as an agent numbers them; refuses an environment that has too many or others."""
+    nvec = discrete_components(spec, agent)
+    n = prod(nvec)
+    if isinstance(spec.action, MultiDiscreteSpace) and n > max_joint_actions:
+        raise ConfigError(
+            f"agent={agent} learns a value for each joint action, and {name_of(spec.action)} of "
+            f"env.id={spec.id} has {n:,} of them, more than agent.max_joint_actions="
+            f"{max_joint_actions}. Raise it, or use agent=discrete_sac, bc, awac or iql, which "
+            "choose each component by itself"
+        )
+    return DiscreteActions(spec.action)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +163,9 @@ def bounded_actions(spec: EnvSpec, agent: str, *, also: str = "") -> ActionBound
 
 
 def action_outputs(spec: EnvSpec, agent: str) -> int:
-    """One number per Discrete action, or per dimension of a Box; refuses what is neither."""
-    if isinstance(spec.action, DiscreteSpace):
-        return spec.action.n
-    return bounded_actions(spec, agent, also="a Discrete or ").size
+    """One number per choice of each component, or per dimension of a Box; refuses all else."""
+    nvec = components_of(spec.action)
+    return bounded_actions(spec, agent, also=ANY_CHOICE).size if nvec is None else sum(nvec)
 
 
 def _remedy(space: LeafSpace) -> str:
@@ -109,7 +174,7 @@ def _remedy(space: LeafSpace) -> str:
         case DiscreteSpace():
             return f". Agents for Discrete actions: {_agents_for('Discrete')}"
         case MultiDiscreteSpace():
-            return ". Only agent=random takes MultiDiscrete actions"
+            return f". Agents for MultiDiscrete actions: {_agents_for('MultiDiscrete')}"
         case BoxSpace() if action_bounds(space) is not None:
             return f". Agents for Box actions: {_agents_for('Box')}"
         case BoxSpace(dtype=dtype) if not np.issubdtype(dtype, np.floating):

@@ -6,14 +6,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Generic, NamedTuple, TypeVar
 
-import torch.nn.functional as F  # noqa: N812 - as all of torch's users call it
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from border_cli.agent.action_space import action_outputs
+from border_cli.agent.action_space import action_outputs, components_of
 from border_cli.agent.config import ActorCriticConfig
 from border_cli.agent.torch_agent import TorchAgent, gradient_step
-from border_cli.core.spaces import DiscreteSpace, EnvSpec
+from border_cli.core.spaces import EnvSpec
+from border_cli.nn.choices import Choices
 from border_cli.nn.ensemble import Critics
 from border_cli.nn.network import Network, polyak_update, target_of, without_gradient
 from border_cli.nn.tensor_batch import TensorBatch
@@ -42,12 +43,16 @@ class ActorCritic(Generic[N]):
         config: ActorCriticConfig,
         *,
         actor_outputs: int,
-        actor_network: type[N],
+        actor_network: Callable[..., N],
+        action_size: int | None = None,
         critic_outputs: int = 1,
         dropout: float = 0.0,
         final_bound: float | None = None,
     ) -> None:
-        """`actor_outputs` numbers per observation, `critic_outputs` per critic and action."""
+        """`actor_outputs` numbers per observation, `critic_outputs` per critic and action.
+
+        Critics take `action_size` numbers of an action; None: one-hot, or those of a Box.
+        """
         architecture, generator = agent.architecture, agent.init_generator
         self.actor = actor_network(
             architecture, actor_outputs, generator, final_bound=final_bound
@@ -55,7 +60,7 @@ class ActorCritic(Generic[N]):
         critics_norm = config.layer_norm or config.critic_layer_norm
         self.critic = Critics(
             replace(architecture, layer_norm=critics_norm),
-            action_outputs(agent.spec, agent.name),
+            action_outputs(agent.spec, agent.name) if action_size is None else action_size,
             config.num_critics,
             generator,
             outputs=critic_outputs,
@@ -96,11 +101,15 @@ class ActorCritic(Generic[N]):
         polyak_update(*self._polyak_pair, self._tau)
 
 
-def critic_action(batch: TensorBatch, spec: EnvSpec) -> Tensor:
-    """The actions of a batch as critics take them. [B, action_size]"""
-    if isinstance(spec.action, DiscreteSpace):
-        return F.one_hot(batch.action.squeeze(1), spec.action.n).float()
-    return batch.action
+def choices_of(spec: EnvSpec, device: torch.device) -> Choices | None:
+    """The components of Discrete or MultiDiscrete actions; None of a Box."""
+    nvec = components_of(spec.action)
+    return None if nvec is None else Choices(nvec, device)
+
+
+def critic_action(batch: TensorBatch, choices: Choices | None) -> Tensor:
+    """The actions of a batch as critics take them: one-hot, or of a Box. [B, action_size]"""
+    return batch.action if choices is None else choices.one_hot(batch.action)
 
 
 def squared_loss(error: Tensor, weight: Tensor) -> Tensor:

@@ -107,6 +107,34 @@ class SacConfig(SoftConfig):
 
 
 @dataclass(kw_only=True)
+class DiscreteSacConfig(SoftConfig):
+    """Soft actor-critic for discrete actions."""
+
+    actions: ClassVar[tuple[str, ...]] = ("Discrete", "MultiDiscrete")
+
+    target_entropy: float | None = setting(
+        None,
+        "target entropy of a learned ent_coef, in nats; null: target_entropy_scale times the "
+        "largest entropy",
+    )
+    target_entropy_scale: float = setting(
+        0.3,
+        "target entropy of a learned ent_coef as a share of the largest, that of equally likely "
+        "actions; 0.98 in the paper, close to uniform",
+        low=0,
+        high=1,
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.ent_coef is not None:
+            allowed = "needs a learned ent_coef (agent.ent_coef=null)"
+            self.refuse_beside(["target_entropy_scale"], allowed)
+        if self.target_entropy is not None:
+            self.refuse_beside(["target_entropy_scale"], "needs agent.target_entropy=null")
+
+
+@dataclass(kw_only=True)
 class TqcConfig(SoftConfig):
     """Truncated quantile critics."""
 
@@ -216,6 +244,8 @@ class Td3BcConfig(Td3Config):
 @dataclass(kw_only=True)
 class AwacConfig(ActorCriticConfig):
     """Advantage-weighted actor-critic."""
+
+    actions: ClassVar[tuple[str, ...]] = ("Discrete", "MultiDiscrete", "Box")
 
     inv_lambda: float = setting(
         3.0,

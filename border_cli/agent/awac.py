@@ -16,7 +16,8 @@ cut to the bounds before critics value them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import ClassVar
 
 import torch
@@ -26,6 +27,7 @@ from border_cli.agent.action_space import action_outputs
 from border_cli.agent.actor_critic import (
     ActorCritic,
     CriticLoss,
+    choices_of,
     critic_action,
     mean_abs_error,
     squared_loss,
@@ -34,8 +36,9 @@ from border_cli.agent.config import AwacConfig
 from border_cli.agent.continuous_policies import stochastic_policy
 from border_cli.agent.torch_agent import TorchAgent
 from border_cli.core.interfaces import PolicyFactory
-from border_cli.core.spaces import DiscreteSpace, EnvSpec
+from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Update
+from border_cli.nn.choices import Choices
 from border_cli.nn.distributions import CategoricalNetwork, GaussianNetwork, StochasticNetwork
 from border_cli.nn.tensor_batch import TensorBatch
 
@@ -75,9 +78,9 @@ def weighted_cloning(
     return cloning_loss(actor.log_prob(outputs, batch.action), weights, batch.weight)
 
 
-def stochastic_network(spec: EnvSpec) -> type[StochasticNetwork]:
-    """The actor's network: a distribution over Discrete or Box actions."""
-    return CategoricalNetwork if isinstance(spec.action, DiscreteSpace) else GaussianNetwork
+def stochastic_network(choices: Choices | None) -> Callable[..., StochasticNetwork]:
+    """The actor's network: a distribution over choices, or over the actions of a Box."""
+    return GaussianNetwork if choices is None else partial(CategoricalNetwork, choices=choices)
 
 
 class Awac(TorchAgent):
@@ -90,11 +93,12 @@ class Awac(TorchAgent):
     def __init__(self, config: AwacConfig, *, spec: EnvSpec, device: str, seed: int) -> None:
         self._action_size = action_outputs(spec, self.name)
         super().__init__(config, spec=spec, device=device, seed=seed)
+        self.choices = choices_of(spec, self.device)
         self.networks = ActorCritic(
             self,
             config,
             actor_outputs=self._action_size,
-            actor_network=stochastic_network(spec),
+            actor_network=stochastic_network(self.choices),
         )
         self.actor, self.critic = self.networks.actor, self.networks.critic
         self.critic_target = self.networks.critic_target
@@ -118,7 +122,7 @@ class Awac(TorchAgent):
             next_action = self.actor.sample(self.actor(batch.next_obs), noise)  # [B, A]
             q_next = self.critic_target(batch.next_obs, next_action).amin(dim=0)  # [B, 1]
             y = torch.addcmul(batch.reward, batch.discount, q_next)
-        q = self.critic(batch.obs, critic_action(batch, self.spec))  # [E, B, 1]
+        q = self.critic(batch.obs, critic_action(batch, self.choices))  # [E, B, 1]
         return CriticLoss(squared_loss(q - y, batch.weight), q.detach(), y, {})
 
     def actor_loss(self, batch: TensorBatch, q: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
@@ -131,9 +135,8 @@ class Awac(TorchAgent):
 
     def action_noise(self, rows: int) -> Tensor:
         """The random numbers of one `actor.sample`. [B, A]"""
-        if isinstance(self.spec.action, DiscreteSpace):
-            return self.uniform(rows, self._action_size)
-        return self.normal(rows, self._action_size)
+        draw = self.normal if self.choices is None else self.uniform
+        return draw(rows, self._action_size)
 
     @property
     def policy_factory(self) -> PolicyFactory:

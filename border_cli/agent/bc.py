@@ -7,30 +7,45 @@ maximum likelihood: cross entropy of Discrete actions, and of continuous ones th
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - as all of torch's users call it
 from torch import Tensor
 
-from border_cli.agent.action_space import bounded_actions, name_of
+from border_cli.agent.action_space import (
+    ANY_CHOICE,
+    action_outputs,
+    bounded_actions,
+    components_of,
+    name_of,
+)
 from border_cli.agent.config import BcConfig
 from border_cli.agent.continuous_policies import DeterministicPolicy, GaussianPolicy
 from border_cli.agent.policies import CategoricalPolicy
 from border_cli.agent.torch_agent import TorchAgent, gradient_step
 from border_cli.core.interfaces import PolicyFactory
-from border_cli.core.spaces import DiscreteSpace, EnvSpec
+from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Update
 from border_cli.errors import ConfigError
 from border_cli.nn import distributions
+from border_cli.nn.choices import Choices
 from border_cli.nn.network import Network
 from border_cli.nn.tensor_batch import TensorBatch
+
+Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]  # of outputs and actions, both [B, …]
 
 
 def choice_loss(outputs: Tensor, action: Tensor) -> Tensor:
     """-log softmax(logits)[a]. [B, num_actions], [B, 1] -> []"""
     return F.cross_entropy(outputs, action.squeeze(1))
+
+
+def choices_loss(outputs: Tensor, action: Tensor, choices: Choices) -> Tensor:
+    """The sum of the losses above over the components of an action. [B, S], [B, K] -> []"""
+    return -choices.log_prob(outputs, action).mean()
 
 
 def square_loss(outputs: Tensor, action: Tensor) -> Tensor:
@@ -50,14 +65,14 @@ class Bc(TorchAgent):
     config: BcConfig
 
     def __init__(self, config: BcConfig, *, spec: EnvSpec, device: str, seed: int) -> None:
-        discrete = isinstance(spec.action, DiscreteSpace)
-        if discrete and config.stochastic:
+        nvec = components_of(spec.action)
+        if nvec is not None and config.stochastic:
             raise ConfigError(
-                "agent.stochastic must be false for Discrete actions, whose probabilities are "
+                "agent.stochastic must be false for discrete actions, whose probabilities are "
                 f"always learned (env.id={spec.id} has {name_of(spec.action)})"
             )
         self._bounds_of_actions = (
-            None if discrete else bounded_actions(spec, self.name, also="a Discrete or ")
+            None if nvec is not None else bounded_actions(spec, self.name, also=ANY_CHOICE)
         )
         super().__init__(config, spec=spec, device=device, seed=seed)
         self.actor = Network(self.architecture, self._outputs(), self.init_generator)
@@ -65,15 +80,18 @@ class Bc(TorchAgent):
         self.optimizer = self.make_optimizer(self.actor, config.learning_rate, config.max_grad_norm)
         self.register_state(actor=self.actor, optimizer=self.optimizer)
         self.register_acting(network=self.actor)
-        continuous_loss = likelihood_loss if config.stochastic else square_loss
-        self._loss_of = choice_loss if discrete else continuous_loss
+        self._loss_of: Loss = likelihood_loss if config.stochastic else square_loss
+        if nvec is not None:
+            choices = Choices(nvec, self.device)
+            self._loss_of = (
+                choice_loss if choices.is_single else partial(choices_loss, choices=choices)
+            )
         self._loss = self.compiled(self.loss)
 
     def _outputs(self) -> int:
         """Outputs of the network per observation."""
         if self._bounds_of_actions is None:
-            assert isinstance(self.spec.action, DiscreteSpace)
-            return self.spec.action.n
+            return action_outputs(self.spec, self.name)
         return self._bounds_of_actions.size * (2 if self.config.stochastic else 1)
 
     @property
@@ -81,9 +99,8 @@ class Bc(TorchAgent):
         network = self.acting_network()
         bounds = self._bounds_of_actions
         if bounds is None:
-            return partial(
-                CategoricalPolicy, network=network, num_actions=self._outputs(), agent=self.name
-            )
+            space = self.spec.action
+            return partial(CategoricalPolicy, network=network, space=space, agent=self.name)
         if self.config.stochastic:
             return partial(GaussianPolicy, network=network, bounds=bounds, agent=self.name)
         return partial(DeterministicPolicy, network=network, bounds=bounds)

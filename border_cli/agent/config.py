@@ -10,6 +10,7 @@ from border_cli.agent.actor_critic_config import (
     ActorCritics,
     AwacConfig,
     CqlConfig,
+    DiscreteSacConfig,
     IqlConfig,
     Noise,
     SacConfig,
@@ -36,6 +37,7 @@ __all__ = [
     "AwacConfig",
     "BcConfig",
     "CqlConfig",
+    "DiscreteSacConfig",
     "DqnConfig",
     "Exploration",
     "IqlConfig",
@@ -60,6 +62,7 @@ class RandomConfig(AgentConfig):
     """Uniformly random actions, no learning: a baseline, and a quick test of an environment."""
 
     gives_priorities: ClassVar[bool] = False
+    actions: ClassVar[tuple[str, ...]] = ("Discrete", "MultiDiscrete", "Box")
 
 
 @dataclass(kw_only=True)
@@ -67,6 +70,7 @@ class BcConfig(LearnerConfig):
     """Behaviour cloning: imitates the actions in the data."""
 
     gives_priorities: ClassVar[bool] = False
+    actions: ClassVar[tuple[str, ...]] = ("Discrete", "MultiDiscrete", "Box")
 
     batch_size: int = setting(256, "transitions per update", low=1)
     learning_rate: float = setting(3e-4, "learning rate", above=0)
@@ -87,6 +91,7 @@ class BcConfig(LearnerConfig):
 
 AGENTS.register("awac", AwacConfig, "border_cli.agent.awac:Awac")
 AGENTS.register("cql", CqlConfig, "border_cli.agent.cql:Cql")
+AGENTS.register("discrete_sac", DiscreteSacConfig, "border_cli.agent.discrete_sac:DiscreteSac")
 AGENTS.register(
     "dqn", DqnConfig, "border_cli.agent.dqn:Dqn", presets=("der", "discrete_cql", "rainbow")
 )

@@ -13,7 +13,7 @@ from border_cli.agent.action_space import ActionBounds, action_bounds
 from border_cli.agent.actor_critic_config import Noise
 from border_cli.agent.policies import CategoricalPolicy, NetworkPolicy, refuse_exploration
 from border_cli.core.interfaces import PolicyFactory
-from border_cli.core.spaces import DiscreteSpace, EnvSpec
+from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Snapshot, State
 from border_cli.nn.architecture import SQUASHED_LOG_STD_MAX, SQUASHED_LOG_STD_MIN
 from border_cli.nn.numpy_network import MakeActing
@@ -84,11 +84,10 @@ class ClippedGaussianPolicy(NetworkPolicy):
 
 
 def stochastic_policy(spec: EnvSpec, network: MakeActing, agent: str) -> PolicyFactory:
-    """Samples of a learned distribution over Discrete actions, or over those of a Box."""
-    if isinstance(spec.action, DiscreteSpace):
-        return partial(CategoricalPolicy, network=network, num_actions=spec.action.n, agent=agent)
+    """Samples of a learned distribution over the choices of an action, or over those of a Box."""
     bounds = action_bounds(spec.action)
-    assert bounds is not None, "the agent refuses other spaces first"
+    if bounds is None:
+        return partial(CategoricalPolicy, network=network, space=spec.action, agent=agent)
     return partial(ClippedGaussianPolicy, network=network, bounds=bounds, agent=agent)
 
 

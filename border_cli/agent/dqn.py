@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 
 from border_cli.agent import c51, discrete_cql
-from border_cli.agent.action_space import num_discrete_actions
+from border_cli.agent.action_space import discrete_actions
 from border_cli.agent.config import DqnConfig, Loss, ValueConfig
 from border_cli.agent.policies import QPolicy
 from border_cli.agent.support import SupportCheck
@@ -98,8 +98,12 @@ class ValueAgent(TorchAgent):
     td_loss: TDLoss
 
     def __init__(self, config: ValueConfig, *, spec: EnvSpec, device: str, seed: int) -> None:
-        self.num_actions = num_discrete_actions(spec, self.name)
+        self.actions = discrete_actions(spec, self.name, config.max_joint_actions)
+        self.num_actions = self.actions.n
         super().__init__(config, spec=spec, device=device, seed=seed)
+        self._strides = None  # [K] of joint actions
+        if self.actions.joint is not None:
+            self._strides = torch.tensor(self.actions.strides, device=self.device)
         self.online = self.network().to(self.device)
         self.target = target_of(self.online)
         self._polyak_pair = list(self.target.parameters()), list(self.online.parameters())
@@ -116,6 +120,9 @@ class ValueAgent(TorchAgent):
 
     def learn(self, batch: TensorBatch) -> Update:
         """Algorithm 1: a gradient step on the TD loss, then the target network."""
+        if self._strides is not None:
+            joint = (batch.action * self._strides).sum(dim=1, keepdim=True)  # [B, 1]
+            batch = batch._replace(action=joint)
         kept, found = self._td(batch, self.noises(batch))
         grad_norm = self.optimizer.step(self.online.backward(kept, found.grad_output))
         if self.opt_steps % self.config.target_interval == 0:
@@ -192,7 +199,7 @@ class Dqn(ValueAgent):
             QPolicy,
             config,
             network=network,
-            num_actions=self.num_actions,
+            actions=self.actions,
             atoms=atoms,
             noisy=config.noisy,
         )

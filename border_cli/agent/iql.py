@@ -24,6 +24,7 @@ from border_cli.agent.action_space import action_outputs
 from border_cli.agent.actor_critic import (
     ActorCritic,
     CriticLoss,
+    choices_of,
     critic_action,
     mean_abs_error,
     squared_loss,
@@ -61,11 +62,12 @@ class Iql(TorchAgent):
     def __init__(self, config: IqlConfig, *, spec: EnvSpec, device: str, seed: int) -> None:
         self._action_size = action_outputs(spec, self.name)
         super().__init__(config, spec=spec, device=device, seed=seed)
+        self.choices = choices_of(spec, self.device)
         self.networks = ActorCritic(
             self,
             config,
             actor_outputs=self._action_size,
-            actor_network=stochastic_network(spec),
+            actor_network=stochastic_network(self.choices),
         )
         self.actor, self.critic = self.networks.actor, self.networks.critic
         self.critic_target = self.networks.critic_target
@@ -80,7 +82,7 @@ class Iql(TorchAgent):
 
     def learn(self, batch: TensorBatch) -> Update:
         """Algorithm 1: V, then the actor, then the critics and their targets."""
-        action = critic_action(batch, self.spec)
+        action = critic_action(batch, self.choices)
         value = self._value_loss(batch, action)
         metrics = gradient_step(self.value_optimizer, value.loss, "loss_value", "grad_norm_value")
         metrics |= self.networks.update_actor(self._actor_loss(batch, value.advantage))

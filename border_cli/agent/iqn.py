@@ -111,7 +111,7 @@ class Iqn(ValueAgent):
             QPolicy,
             self.config,
             network=self.acting_network(NumpyQuantileNetwork, fractions=self.config.fractions),
-            num_actions=self.num_actions,
+            actions=self.actions,
         )
 
     def td(self, batch: TensorBatch, noises: Noises) -> tuple[Kept, TDResult]:

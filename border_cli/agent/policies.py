@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from border_cli.agent.action_space import DiscreteActions
 from border_cli.agent.value_config import Exploration, ValueConfig
 from border_cli.core.interfaces import Policy
 from border_cli.core.seeding import restore_generator
@@ -27,11 +28,6 @@ BLOCK = 1024  # random numbers drawn at once
 def linear(start: float, final: float, progress: float) -> float:
     """From `start` to `final` as progress goes from 0 to 1, and `final` from there on."""
     return start + (final - start) * min(progress, 1.0)
-
-
-def uniform(num_actions: int, rows: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Any action, equally often."""
-    return rng.integers(num_actions, size=rows)
 
 
 def greedy(q: NDArray[np.floating[Any]]) -> NDArray[np.int64]:
@@ -104,6 +100,17 @@ def draw_from_box(space: BoxSpace, rows: int, rng: np.random.Generator) -> NDArr
     return draws.astype(np.float32)
 
 
+def random_actions(space: LeafSpace, rows: int, rng: np.random.Generator) -> NDArray[Any]:
+    """Any actions of the space, equally often.  [rows] or [rows, …]"""
+    match space:
+        case DiscreteSpace(n=n):
+            return rng.integers(n, size=rows)
+        case MultiDiscreteSpace(nvec=nvec):
+            return rng.integers(nvec, size=(rows, len(nvec)))
+        case BoxSpace():
+            return draw_from_box(space, rows, rng)
+
+
 class RandomPolicy(Policy):
     """Draws from the action space, exploring or not."""
 
@@ -120,14 +127,7 @@ class RandomPolicy(Policy):
         """Nothing of a snapshot matters here."""
 
     def act(self, obs: Array, *, explore: bool) -> NDArray[Any]:  # noqa: ARG002 - never greedy
-        rows = num_rows(obs)
-        match self._space:
-            case DiscreteSpace(n=n):
-                return self._rng.integers(n, size=rows)
-            case MultiDiscreteSpace(nvec=nvec):
-                return self._rng.integers(nvec, size=(rows, len(nvec)))
-            case BoxSpace():
-                return draw_from_box(self._space, rows, self._rng)
+        return random_actions(self._space, num_rows(obs), self._rng)
 
     def state_dict(self) -> State:
         return {"generator": self._rng.bit_generator.state}
@@ -160,14 +160,8 @@ class NetworkPolicy(Policy):
 
     def act(self, obs: Array, *, explore: bool) -> NDArray[Any]:
         if explore and self._warm_up:
-            return self._random_action(num_rows(obs))
+            return random_actions(self._actions, num_rows(obs), self.rng)
         return self.choose(self.network(obs), explore=explore)
-
-    def _random_action(self, rows: int) -> NDArray[Any]:
-        if isinstance(self._actions, BoxSpace):
-            return draw_from_box(self._actions, rows, self.rng)
-        assert isinstance(self._actions, DiscreteSpace)
-        return uniform(self._actions.n, rows, self.rng)
 
     def bind_thread(self) -> None:
         self.network.bind_thread()
@@ -194,11 +188,12 @@ class QPolicy(NetworkPolicy):
         exploration: float | None = None,
         *,
         network: MakeActing,
-        num_actions: int,
+        actions: DiscreteActions,
         atoms: tuple[float, float, int] | None = None,
         noisy: bool = False,
     ) -> None:
-        super().__init__(rng, network=network, actions=DiscreteSpace(num_actions))
+        super().__init__(rng, network=network, actions=actions.space)
+        self._to_env = actions.to_env
         self._config = config
         self._constant = exploration
         self._atoms = None if atoms is None else np.linspace(*atoms, dtype=np.float32)
@@ -236,7 +231,10 @@ class QPolicy(NetworkPolicy):
         return q
 
     def choose(self, outputs: NDArray[np.float32], *, explore: bool) -> NDArray[Any]:
-        q = self.values(outputs)  # [N, num_actions]
+        return self._to_env(self._chosen(self.values(outputs), explore=explore))
+
+    def _chosen(self, q: NDArray[np.float32], *, explore: bool) -> NDArray[np.int64]:
+        """The numbers of the actions. [N, num_actions] -> [N]"""
         if not explore or self._config.exploration == Exploration.greedy:
             return greedy(q)
         if self._softmax:
@@ -272,6 +270,7 @@ def refuse_exploration(exploration: float | None, agent: str) -> None:
 class CategoricalPolicy(NetworkPolicy):
     """Draws from the softmax of the logits to explore; else takes the most likely action.
 
+    Of a MultiDiscrete space, whose components' logits lie side by side, each component by itself.
     `agent` is its name, for the refusal of `exploration`.
     """
 
@@ -281,11 +280,20 @@ class CategoricalPolicy(NetworkPolicy):
         exploration: float | None = None,
         *,
         network: MakeActing,
-        num_actions: int,
+        space: LeafSpace,
         agent: str,
     ) -> None:
         refuse_exploration(exploration, agent)
-        super().__init__(rng, network=network, actions=DiscreteSpace(num_actions))
+        super().__init__(rng, network=network, actions=space)
+        self._ends: NDArray[np.int64] | None = None  # [K - 1] of the components' logits
+        if isinstance(space, MultiDiscreteSpace):
+            self._ends = np.cumsum(space.nvec)[:-1]
 
     def choose(self, outputs: NDArray[np.float32], *, explore: bool) -> NDArray[Any]:
-        return softmax(outputs, 1.0, self.rng) if explore else greedy(outputs)
+        if self._ends is None:
+            return self._chosen(outputs, explore=explore)
+        parts = np.split(outputs, self._ends, axis=1)
+        return np.stack([self._chosen(part, explore=explore) for part in parts], axis=1)
+
+    def _chosen(self, logits: NDArray[np.float32], *, explore: bool) -> NDArray[np.int64]:
+        return softmax(logits, 1.0, self.rng) if explore else greedy(logits)

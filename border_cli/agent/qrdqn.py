@@ -125,5 +125,5 @@ class Qrdqn(ValueAgent):
             QPolicy,
             self.config,
             network=self.acting_network(shares=self.config.shares),
-            num_actions=self.num_actions,
+            actions=self.actions,
         )

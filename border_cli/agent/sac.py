@@ -104,7 +104,8 @@ class EntropyCoefficient(Coefficient):
 
     setting: ClassVar[str] = "agent.ent_coef"
 
-    def __init__(self, config: SoftConfig, action_size: int, device: torch.device) -> None:
+    def __init__(self, config: SoftConfig, target_entropy: float, device: torch.device) -> None:
+        """`target_entropy` in nats; `config.target_entropy` replaces it."""
         super().__init__(
             config.ent_coef_init if config.ent_coef is None else config.ent_coef,
             learned=config.ent_coef is None,
@@ -112,7 +113,7 @@ class EntropyCoefficient(Coefficient):
             device=device,
         )
         target = config.target_entropy
-        self.target = -float(action_size) if target is None else target
+        self.target = target_entropy if target is None else target
 
     def step(self, log_prob: Tensor, weight: Tensor) -> None:
         """One gradient step: alpha grows where entropy falls short. [B, 1], [B, 1]"""
@@ -154,7 +155,7 @@ class SoftActorCritic(TorchAgent):
         self.actor, self.critic = self.networks.actor, self.networks.critic
         self.critic_target = self.networks.critic_target
         self.frozen_critic = self.networks.frozen_critic
-        self.ent_coef = EntropyCoefficient(config, size, self.device)
+        self.ent_coef = EntropyCoefficient(config, -float(size), self.device)
         self.register_state(ent_coef=self.ent_coef, ent_coef_optimizer=self.ent_coef.optimizer)
         self._critic_loss = self.compiled(self.critic_loss)
         self._actor_loss = self.compiled(self.actor_loss)

@@ -23,7 +23,7 @@ class Exploration(StrEnum):
 class ValueConfig(LearnerConfig):
     """Settings that every agent with action values has."""
 
-    actions: ClassVar[tuple[str, ...]] = ("Discrete",)
+    actions: ClassVar[tuple[str, ...]] = ("Discrete", "MultiDiscrete")
 
     double: bool = setting(True, "double Q-learning: the online network chooses the next action")
     learning_rate: float = setting(5e-4, "learning rate", above=0)
@@ -49,6 +49,14 @@ class ValueConfig(LearnerConfig):
     )
     temperature: float = setting(
         1.0, "softmax temperature: P(a) ~ exp(Q(a) / temperature)", above=0
+    )
+
+    max_joint_actions: int = setting(
+        1024,
+        "joint actions of a MultiDiscrete or MultiBinary space, the product of their choices, up "
+        "to which the agent learns a value for each of them; more are rejected",
+        low=1,
+        takes_memory=True,
     )
 
     def __post_init__(self) -> None:

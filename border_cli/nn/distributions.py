@@ -21,6 +21,7 @@ from border_cli.nn.architecture import (
     SQUASHED_LOG_STD_MIN,
     Architecture,
 )
+from border_cli.nn.choices import Choices
 from border_cli.nn.features import FeatureTensors
 from border_cli.nn.network import Network
 
@@ -64,21 +65,12 @@ def gaussian_log_prob(mean: Tensor, log_std: Tensor, action: Tensor) -> Tensor:
     return normal_log_density(standardised, log_std).sum(dim=1, keepdim=True)
 
 
-def gumbel_max(logits: Tensor, uniform: Tensor) -> Tensor:
-    """An action of probability softmax(logits), one-hot, by one uniform number for each.
-
-    The highest of logits + Gumbel noise has this distribution. [B, n], [B, n] -> [B, n]
-    """
-    best = (logits - torch.log(-torch.log(uniform))).argmax(dim=1, keepdim=True)
-    return torch.zeros_like(logits).scatter_(1, best, 1.0)
-
-
 class StochasticNetwork(Network, ABC):
     """From features to what describes a distribution over actions."""
 
     @abstractmethod
     def log_prob(self, outputs: Tensor, action: Tensor) -> Tensor:
-        """Of actions as a batch has them. [B, outputs], [B, A] or [B, 1] -> [B, 1]"""
+        """Of actions as a batch has them. [B, outputs], [B, A] or [B, K] -> [B, 1]"""
 
     @abstractmethod
     def sample(self, outputs: Tensor, noise: Tensor) -> Tensor:
@@ -119,10 +111,22 @@ class GaussianNetwork(StochasticNetwork):
 
 
 class CategoricalNetwork(StochasticNetwork):
-    """The logits of every action of a Discrete space."""
+    """The logits of every choice of a Discrete or MultiDiscrete space."""
+
+    def __init__(
+        self,
+        architecture: Architecture,
+        outputs: int,
+        generator: torch.Generator,
+        *,
+        choices: Choices,
+        final_bound: float | None = None,
+    ) -> None:
+        super().__init__(architecture, outputs, generator, final_bound=final_bound)
+        self._choices = choices
 
     def log_prob(self, outputs: Tensor, action: Tensor) -> Tensor:
-        return torch.log_softmax(outputs, dim=1).gather(1, action)
+        return self._choices.log_prob(outputs, action)
 
     def sample(self, outputs: Tensor, noise: Tensor) -> Tensor:
-        return gumbel_max(outputs, noise)
+        return self._choices.sample(outputs, noise)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from acting import policy_of
+from boxes import reals
 from continuous import HALF, MIDDLE, batch, counted, data_set, spec
 from oracle import of_rlax
 from slopes import assert_slopes
@@ -18,7 +19,7 @@ from border_cli.agent.continuous_policies import DeterministicPolicy, GaussianPo
 from border_cli.agent.policies import CategoricalPolicy
 from border_cli.config.compose import compose
 from border_cli.core.interfaces import Policy
-from border_cli.core.spaces import EnvSpec, MultiDiscreteSpace
+from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Batch
 from border_cli.errors import ConfigError, RunFailed
 
@@ -132,9 +133,9 @@ def test_it_has_no_errors_to_rank_rows_by():
         (counted(), {"stochastic": True}, r"agent\.stochastic must be false.*Discrete\(3\)"),
         (spec(), {"normalize_reward": True}, r"agent\.normalize_reward must be false"),
         (
-            EnvSpec("Many-v0", spec().observation, MultiDiscreteSpace((2, 3)), None),
+            EnvSpec("Free-v0", spec().observation, reals(2), None),
             {},
-            r"agent=bc needs a Discrete or a Box .*MultiDiscrete",
+            r"agent=bc needs a Discrete, MultiDiscrete, MultiBinary or a Box .*finite bounds.*Free",
         ),
     ],
 )

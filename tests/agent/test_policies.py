@@ -15,6 +15,7 @@ from acting import policy_of
 from boxes import box, numbers, reals
 from states import reread, same
 
+from border_cli.agent.action_space import DiscreteActions
 from border_cli.agent.config import DqnConfig, Exploration
 from border_cli.agent.dqn import Dqn
 from border_cli.agent.policies import (
@@ -25,7 +26,6 @@ from border_cli.agent.policies import (
     greedy,
     linear,
     softmax,
-    uniform,
 )
 from border_cli.core.interfaces import Policy
 from border_cli.core.spaces import DiscreteSpace, EnvSpec, LeafSpace, MultiDiscreteSpace
@@ -57,10 +57,6 @@ def test_a_linear_schedule_falls_to_its_end_and_stays():
 
 def test_greedy_takes_the_first_of_equal_values():
     assert greedy(np.array([[1, 2, 2], [3, 0, 3]], np.float32)).tolist() == [1, 0]
-
-
-def test_uniform_takes_every_action_equally_often():
-    assert shares(uniform(4, DRAWS, rng()), 4) == pytest.approx([0.25] * 4, abs=0.015)
 
 
 def test_epsilon_greedy_takes_the_best_action_unless_it_explores_all():
@@ -144,7 +140,8 @@ def snapshot(q: list[float], env_steps: int = 0, warm_up: bool = False) -> Snaps
 
 def policy(constant: float | None = None, seed: int = 0, **settings: Any) -> QPolicy:
     rng = np.random.default_rng(seed)
-    return QPolicy(DqnConfig(**settings), rng, constant, network=LINEAR, num_actions=2)
+    two = DiscreteActions(DiscreteSpace(2))
+    return QPolicy(DqnConfig(**settings), rng, constant, network=LINEAR, actions=two)
 
 
 def share_of_1(acting: QPolicy, newest: Snapshot) -> float:
@@ -349,7 +346,7 @@ def by_logits(exploration: float | None = None, seed: int = 0) -> CategoricalPol
         np.random.default_rng(seed),
         exploration,
         network=LINEAR,
-        num_actions=3,
+        space=DiscreteSpace(3),
         agent="bc",
     )
     acting.load_snapshot(snapshot(LOGITS))
@@ -446,7 +443,8 @@ OF_BOX = partial(NumpyNetwork, Architecture(BOX, hidden=()))
 def q_policy(exploration: str, seed: int) -> QPolicy:
     settings: dict[str, Any] = {"temperature": 2.0} if exploration == "softmax" else {}
     config = DqnConfig(exploration=exploration, **settings)  # type: ignore[arg-type]
-    return QPolicy(config, np.random.default_rng(seed), 0.6, network=OF_BOX, num_actions=3)
+    three = DiscreteActions(DiscreteSpace(3))
+    return QPolicy(config, np.random.default_rng(seed), 0.6, network=OF_BOX, actions=three)
 
 
 def of_box(warm_up: bool) -> Snapshot:

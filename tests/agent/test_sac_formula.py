@@ -107,24 +107,23 @@ def test_the_weight_of_entropy_grows_where_entropy_falls_short():
     """Adam's first step is the learning rate against the sign of the gradient."""
     config = SacConfig(ent_coef_init=0.5, ent_coef_learning_rate=0.1, target_entropy=-1.5)
     for log_prob, sign in ((2.0, 1), (1.0, -1)):
-        weight = EntropyCoefficient(config, 2, torch.device("cpu"))
+        weight = EntropyCoefficient(config, -2.0, torch.device("cpu"))
         assert weight().item() == pytest.approx(0.5)
         weight.step(torch.full((4, 1), log_prob), torch.ones(4, 1))
         assert weight().item() == pytest.approx(0.5 * math.exp(0.1 * sign), rel=1e-5)
     # A row that weighs more than all others together says where it goes.
-    weight = EntropyCoefficient(config, 2, torch.device("cpu"))
+    weight = EntropyCoefficient(config, -2.0, torch.device("cpu"))
     weight.step(torch.tensor([[1.0], [1.0], [2.0]]), torch.tensor([[0.1], [0.1], [0.9]]))
     assert weight().item() > 0.5
 
 
 def test_entropy_is_asked_for_by_the_number_of_dimensions_unless_it_is_said():
-    cpu = torch.device("cpu")
-    assert EntropyCoefficient(SacConfig(), 6, cpu).target == -6
-    assert EntropyCoefficient(SacConfig(target_entropy=0.0), 6, cpu).target == 0
+    assert sac().ent_coef.target == -2
+    assert sac(target_entropy=0.0).ent_coef.target == 0
 
 
 @pytest.mark.parametrize("ent_coef", [0.0, 0.2])
 def test_a_weight_of_entropy_that_is_set_stays(ent_coef: float):
-    weight = EntropyCoefficient(SacConfig(ent_coef=ent_coef), 2, torch.device("cpu"))
+    weight = EntropyCoefficient(SacConfig(ent_coef=ent_coef), -2.0, torch.device("cpu"))
     weight.step(torch.ones(4, 1), torch.ones(4, 1))
     assert weight().item() == pytest.approx(ent_coef)

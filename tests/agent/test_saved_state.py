@@ -167,6 +167,7 @@ KINDS: dict[str, tuple[str, bool, dict[str, Any]]] = {
         {"conservative_weight": 1.0, "target_interval": 7, "tau": 1.0, **NORMALISED},
     ),
     "qrdqn": ("qrdqn", True, {"num_quantiles": 5, **FOLLOWED}),
+    "discrete_sac": ("discrete_sac", True, {"policy_delay": 3, "tau": 0.3}),
     "iqn": ("iqn", True, {"double": True, **FOLLOWED}),
     "sac": ("sac", False, NORMALISED),
     "redq": ("sac", False, {"num_critics": 4, "subset": 2, "policy_delay": 3}),
