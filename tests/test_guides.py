@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import shlex
 import subprocess
 import sys
 from pathlib import Path
 
+import gymnasium as gym
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).parent.parent
@@ -96,6 +99,17 @@ def test_the_files_and_commands_of_the_guides_work(tmp_path: Path) -> None:
         "dqn_corridor",
         "dqn_my_envs-Corridor-v0",
     ]
+
+
+def test_the_wrapper_for_actions_without_bounds_gives_them_some(tmp_path: Path) -> None:
+    save_files(tmp_path)
+    bounded = runpy.run_path(str(tmp_path / "my_wrappers.py"))["Bounded"]
+    free = gym.spaces.Box(-np.inf, np.inf, (1,))
+    env = gym.wrappers.TransformAction(gym.make("Pendulum-v1"), lambda action: action, free)
+    wrapped = bounded(env, low=-2, high=2)
+    assert wrapped.action_space == gym.spaces.Box(-2, 2, (1,))
+    wrapped.reset(seed=0)
+    wrapped.step(np.array([2.0], np.float32))
 
 
 @pytest.mark.slow

@@ -184,9 +184,10 @@ def _remedy(space: LeafSpace) -> str:
             )
         case _:
             return (
-                ". Give each action finite bounds, low below high, in the environment or by a "
-                "TransformAction wrapper there. RescaleAction cannot rescale infinite bounds, and "
-                "ClipAction removes bounds: leave it out, agents never exceed them"
+                ". Give each action finite bounds, low below high: in the environment, or by "
+                "'env.wrappers=[{my_wrappers\\:Bounded: {low: -1, high: 1}}]' with the class of "
+                "docs/components.md, a TransformAction. RescaleAction cannot rescale infinite "
+                "bounds, and ClipAction removes bounds: leave it out, agents never exceed them"
             )
 
 

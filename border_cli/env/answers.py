@@ -50,6 +50,8 @@ def _bounds(space: Any) -> tuple[Any, Any]:
         return int(space.start), int(space.start + space.n - 1)
     if isinstance(space, spaces.MultiDiscrete):
         return space.start, space.start + space.nvec - 1
+    if isinstance(space, spaces.MultiBinary):
+        return 0, 1
     return space.low, space.high
 
 
@@ -68,7 +70,7 @@ def as_array(given: Any) -> NDArray[Any] | None:
 
 
 class Values:
-    """Accepts values of one Box, Discrete or MultiDiscrete; integers become counted from 0.
+    """Accepts values of one Box or of whole numbers, which become counted from 0.
 
     Real spaces take any real numbers, integer spaces integers within their bounds. Arrays of one
     number each are numbers.
@@ -129,7 +131,7 @@ class Values:
     def _counted(self, values: NDArray[Any], lead: tuple[int, ...]) -> NDArray[Any]:
         if self._is_choice:
             return np.asarray(values - self._low)
-        if isinstance(self._space, spaces.MultiDiscrete):
+        if isinstance(self._space, spaces.MultiDiscrete | spaces.MultiBinary):
             return np.asarray(values - self._low).reshape(*lead, -1)
         return values
 

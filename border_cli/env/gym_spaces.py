@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeAlias
@@ -23,7 +24,7 @@ from border_cli.core.spaces import (
 from border_cli.core.types import Array
 from border_cli.errors import ConfigError
 
-LEAVES = "Box, Discrete, MultiDiscrete"
+LEAVES = "Box, Discrete, MultiDiscrete, MultiBinary"
 FLATTEN = "; env.wrappers=[FlattenObservation] turns it into a Box"
 
 # [N] or [N, A] of a policy -> N actions as the environments want them.
@@ -71,6 +72,8 @@ def _leaf(space: gym.Space[Any]) -> LeafSpace | None:
             return DiscreteSpace(int(space.n))
         case spaces.MultiDiscrete():
             return MultiDiscreteSpace(tuple(int(n) for n in space.nvec.ravel()))
+        case spaces.MultiBinary():
+            return MultiDiscreteSpace((2,) * math.prod(space.shape))
         case _:
             return None
 

@@ -23,6 +23,7 @@ PIXELS = spaces.Box(0, 255, (2, 2), np.uint8)
 DIGITS = spaces.Box(np.array([0, -3], np.int8), np.array([9, 3], np.int8), dtype=np.int8)
 CHOICE = spaces.Discrete(3, start=-1)
 CHOICES = spaces.MultiDiscrete([[2, 3]], start=[[5, 0]])
+SWITCHES = spaces.MultiBinary([2, 1])
 NAMED = spaces.Dict(place=REAL, room=spaces.Discrete(4))
 
 
@@ -43,6 +44,7 @@ def written(space: gym.Space[Any], value: Any) -> Array:
         (spaces.Box(0, 2**64 - 1, (1,), np.uint64), [2**64 - 1], [2**64 - 1]),
         (CHOICE, np.uint8(1), 2),
         (CHOICES, np.array([[6, 2]], np.uint8), [1, 2]),
+        (SWITCHES, np.array([[True], [False]]), [1, 0]),
     ],
 )
 def test_numbers_of_any_type_that_fit_become_a_row(space: Any, value: Any, row: Any) -> None:
@@ -67,6 +69,7 @@ def test_numbers_of_any_type_that_fit_become_a_row(space: Any, value: Any, row: 
         (DIGITS, np.array([0, -4], np.int8), r"-4 at \[1\] is out of bounds$"),
         (CHOICE, 1.0, "expected integers, got float64"),
         (CHOICE, 2, r"the observation 2 does not fit Discrete.* 2 is out of bounds$"),
+        (SWITCHES, np.array([[0], [2]], np.int8), r"2 at \[1, 0\] is out of bounds$"),
         (CHOICES, np.array([[6, -1]]), r"-1 at \[0, 1\] is out of bounds$"),
         (CHOICES, np.array([[2**63 + 5, 0]], np.uint64), r"9223372036854775813 at \[0, 0\] is out"),
         (NAMED, {"place": np.zeros(2)}, r"must be a dict of \['place', 'room'\], got \['place'\]$"),

@@ -74,6 +74,8 @@ def test_named_parts_keep_the_order_of_the_space(spaced):
         (spaces.Discrete(3, start=1), DiscreteSpace(3), [2], 3),
         (spaces.MultiDiscrete([3, 4], start=[5, 0]), MultiDiscreteSpace((3, 4)), [[2, 3]], [7, 3]),
         (spaces.MultiDiscrete([[2], [2]]), MultiDiscreteSpace((2, 2)), [[0, 1]], [[0], [1]]),
+        (spaces.MultiBinary(3), MultiDiscreteSpace((2, 2, 2)), [[0, 1, 1]], [0, 1, 1]),
+        (spaces.MultiBinary([2, 1]), MultiDiscreteSpace((2, 2)), [[0, 1]], [[0], [1]]),
     ],
 )
 def test_integer_actions_reach_the_environment_in_its_own_counting(
@@ -114,15 +116,17 @@ REMEDY = r"; env\.wrappers=\[FlattenObservation\] turns it into a Box"
     ],
 )
 def test_an_unsupported_observation_space_is_refused_with_its_name(spaced, space, named, remedy):
-    end = rf" is not supported; supported: Box, Discrete, MultiDiscrete and Dict of these{remedy}$"
+    end = (
+        " is not supported; supported: Box, Discrete, MultiDiscrete, MultiBinary and Dict of these"
+    )
     spaced.spaces = (space, FLAG)
     factory = GymEnvFactory(GymConfig(id="border/Spaced-v1"))
-    with pytest.raises(ConfigError, match=rf"^env\.id=border/Spaced-v1: .*{named}.*{end}"):
+    with pytest.raises(ConfigError, match=rf"^env\.id=border/Spaced-v1: .*{named}.*{end}{remedy}$"):
         assert factory.spec
 
 
 def test_an_unsupported_action_space_is_refused_with_its_name(spaced):
-    end = "is not supported; supported: Box, Discrete, MultiDiscrete$"
+    end = "is not supported; supported: Box, Discrete, MultiDiscrete, MultiBinary$"
     spaced.spaces = (FLAG, spaces.Dict(a=FLAG))
     with pytest.raises(ConfigError, match=rf"Spaced-v1: action space Dict\(.* {end}"):
         assert GymEnvFactory(GymConfig(id="border/Spaced-v1")).spec

@@ -24,6 +24,7 @@ SPACES: dict[str, spaces.Space[Any]] = {
     "float64": spaces.Box(-1, 1, (2, 3), np.float64),
     "choice": spaces.Discrete(5),
     "choices": spaces.MultiDiscrete([3, 4], start=[1, -1]),
+    "switches": spaces.MultiBinary([2, 3]),
     "named": spaces.Dict({"b": spaces.Discrete(3, start=1), "a": spaces.Box(0, 1, (2,))}),
 }
 
