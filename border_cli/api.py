@@ -20,7 +20,7 @@ from border_cli.core.interfaces import Agent, Evaluator, Policy, Translator
 from border_cli.core.output import Recorders
 from border_cli.errors import CheckpointError, ConfigError, reachable
 from border_cli.launch.build import build_agent, env_factory, evaluation_policy
-from border_cli.launch.dry_build import needs_of
+from border_cli.launch.dry_build import dry_built
 from border_cli.launch.effective import EffectiveSettings, effective_settings
 from border_cli.launch.jobs import refuse_unwritable
 from border_cli.launch.needs import refuse_unmet
@@ -71,9 +71,10 @@ def train(
         import_paths=tuple(homes(modules_of(config))),
     )
     refuse_unwritable(job.folder)
-    refuse_unmet(needs_of([job]))
+    built = dry_built([job])
+    refuse_unmet(built.needs)
     options = RunOptions(recorders=recorders, evaluator=evaluator, finished_too=True)
-    ended = run_job(job, options)
+    ended = run_job(built.jobs[0], options)
     assert isinstance(ended, Result)
     return ended
 

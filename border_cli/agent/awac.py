@@ -40,7 +40,7 @@ from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Update
 from border_cli.nn.choices import Choices
 from border_cli.nn.distributions import CategoricalNetwork, GaussianNetwork, StochasticNetwork
-from border_cli.nn.tensor_batch import TensorBatch
+from border_cli.nn.tensor_batch import TensorBatch, masked
 
 
 def advantage_weights(
@@ -119,7 +119,8 @@ class Awac(TorchAgent):
     def critic_loss(self, batch: TensorBatch, noise: Tensor) -> CriticLoss:
         """The squared TD errors of all critics: y = r + d min_i Q_target_i(s', a'), a' ~ pi."""
         with torch.no_grad():
-            next_action = self.actor.sample(self.actor(batch.next_obs), noise)  # [B, A]
+            outputs = masked(self.actor(batch.next_obs), batch.next_mask)
+            next_action = self.actor.sample(outputs, noise)  # [B, A]
             q_next = self.critic_target(batch.next_obs, next_action).amin(dim=0)  # [B, 1]
             y = torch.addcmul(batch.reward, batch.discount, q_next)
         q = self.critic(batch.obs, critic_action(batch, self.choices))  # [E, B, 1]
@@ -127,7 +128,7 @@ class Awac(TorchAgent):
 
     def actor_loss(self, batch: TensorBatch, q: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         """Weighted cloning by A(s, a) = Q(s, a) - Q(s, a'), a' ~ pi, and A. [B, 1] -> [], [B, 1]"""
-        outputs = self.actor(batch.obs)
+        outputs = masked(self.actor(batch.obs), batch.mask)
         with torch.no_grad():
             sampled = self.actor.sample(outputs, noise)  # [B, A]
             advantage = q - self.critic(batch.obs, sampled).amin(dim=0)  # [B, 1]

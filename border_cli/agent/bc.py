@@ -24,7 +24,7 @@ from border_cli.agent.action_space import (
 )
 from border_cli.agent.config import BcConfig
 from border_cli.agent.continuous_policies import DeterministicPolicy, GaussianPolicy
-from border_cli.agent.policies import CategoricalPolicy
+from border_cli.agent.policies import categorical_policy
 from border_cli.agent.torch_agent import TorchAgent, gradient_step
 from border_cli.core.interfaces import PolicyFactory
 from border_cli.core.spaces import EnvSpec
@@ -33,7 +33,7 @@ from border_cli.errors import ConfigError
 from border_cli.nn import distributions
 from border_cli.nn.choices import Choices
 from border_cli.nn.network import Network
-from border_cli.nn.tensor_batch import TensorBatch
+from border_cli.nn.tensor_batch import TensorBatch, masked
 
 Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]  # of outputs and actions, both [B, …]
 
@@ -99,15 +99,15 @@ class Bc(TorchAgent):
         network = self.acting_network()
         bounds = self._bounds_of_actions
         if bounds is None:
-            space = self.spec.action
-            return partial(CategoricalPolicy, network=network, space=space, agent=self.name)
+            kind, space = categorical_policy(self.spec), self.spec.action
+            return partial(kind, network=network, space=space, agent=self.name)
         if self.config.stochastic:
             return partial(GaussianPolicy, network=network, bounds=bounds, agent=self.name)
         return partial(DeterministicPolicy, network=network, bounds=bounds)
 
     def loss(self, batch: TensorBatch) -> Tensor:
         """The loss of the network on the actions of the data. []"""
-        return self._loss_of(self.actor(batch.obs), batch.action)
+        return self._loss_of(masked(self.actor(batch.obs), batch.mask), batch.action)
 
     def learn(self, batch: TensorBatch) -> Update:
         loss = self._loss(batch)

@@ -15,6 +15,7 @@ from border_cli.nn.tensor_batch import (
     TDResult,
     TensorBatch,
     by_outputs,
+    masked,
     of_action,
 )
 
@@ -45,7 +46,8 @@ def target_distribution(
     """
     next_probabilities = next_logits.softmax(2)
     online = next_probabilities if next_logits_online is None else next_logits_online.softmax(2)
-    best = (online @ atoms).argmax(dim=1, keepdim=True)  # [B, 1]
+    means = masked(online @ atoms, batch.next_mask)  # [B, num_actions]
+    best = means.argmax(dim=1, keepdim=True)  # [B, 1]
     positions = torch.addcmul(batch.reward, batch.discount, atoms)  # [B, N]
     return TargetDistribution(positions, of_action(next_probabilities, best))
 

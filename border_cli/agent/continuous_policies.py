@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from border_cli.agent.action_space import ActionBounds, action_bounds
 from border_cli.agent.actor_critic_config import Noise
-from border_cli.agent.policies import CategoricalPolicy, NetworkPolicy, refuse_exploration
+from border_cli.agent.policies import NetworkPolicy, categorical_policy, refuse_exploration
 from border_cli.core.interfaces import PolicyFactory
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Snapshot, State
@@ -87,7 +87,8 @@ def stochastic_policy(spec: EnvSpec, network: MakeActing, agent: str) -> PolicyF
     """Samples of a learned distribution over the choices of an action, or over those of a Box."""
     bounds = action_bounds(spec.action)
     if bounds is None:
-        return partial(CategoricalPolicy, network=network, space=spec.action, agent=agent)
+        kind = categorical_policy(spec)
+        return partial(kind, network=network, space=spec.action, agent=agent)
     return partial(ClippedGaussianPolicy, network=network, bounds=bounds, agent=agent)
 
 

@@ -12,11 +12,17 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from border_cli.nn.tensor_batch import TDLoss, TDResult, TensorBatch
+from border_cli.nn.tensor_batch import TDLoss, TDResult, TensorBatch, masked
 
 
-def conservative_gap(q: Tensor, action: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean of weight * (logsumexp Q(s, ·) - Q(s, a)), its derivative by Q. [], [B, num_actions]"""
+def conservative_gap(
+    q: Tensor, action: Tensor, weight: Tensor, mask: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Mean of weight * (logsumexp Q(s, ·) - Q(s, a)) over valid actions, its derivative by Q.
+
+    [B, num_actions] -> [], [B, num_actions]
+    """
+    q = masked(q, mask)
     row_weight = weight / len(q)  # [B, 1]
     gap = torch.sum(row_weight * (q.logsumexp(1, keepdim=True) - q.gather(1, action)))
     return gap, (row_weight * q.softmax(1)).scatter_add_(1, action, -row_weight)
@@ -38,11 +44,11 @@ def td_loss(
     """
     found = td_loss(outputs, next_outputs, next_outputs_online, batch)
     if atoms is None:
-        gap, grad = conservative_gap(outputs, batch.action, batch.weight)
+        gap, grad = conservative_gap(outputs, batch.action, batch.weight, batch.mask)
     else:
         p = outputs.view(len(outputs), -1, len(atoms)).softmax(2)
         q = p @ atoms  # [B, num_actions]
-        gap, grad_q = conservative_gap(q, batch.action, batch.weight)
+        gap, grad_q = conservative_gap(q, batch.action, batch.weight, batch.mask)
         grad = (grad_q[:, :, None] * p * (atoms - q[:, :, None])).flatten(1)
     return found._replace(
         grad_output=torch.add(found.grad_output, grad, alpha=weight),

@@ -41,7 +41,7 @@ from border_cli.core.types import Update
 from border_cli.nn.choices import Choices
 from border_cli.nn.features import FeatureTensors
 from border_cli.nn.network import Network
-from border_cli.nn.tensor_batch import TensorBatch
+from border_cli.nn.tensor_batch import TensorBatch, masked
 
 LOWEST = -1e4  # instead of the logarithm of 0, which times 0 is no number
 
@@ -129,7 +129,7 @@ class DiscreteSac(TorchAgent):
     def critic_loss(self, batch: TensorBatch, ent_coef: Tensor) -> CriticLoss:
         """The squared TD errors of all critics: y = r + d V(s'), where d is 0 if s' is terminal."""
         with torch.no_grad():
-            chances = self.chances(batch.next_obs)
+            chances = self.chances(batch.next_obs, batch.next_mask)
             q_next = self.critic_target(batch.next_obs, None)  # [E, B, S]
             q_next = smallest(q_next, chances, is_single=self.choices.is_single)
             value = soft_value(q_next, chances, ent_coef)  # [B, 1]
@@ -144,16 +144,16 @@ class DiscreteSac(TorchAgent):
 
     def actor_loss(self, batch: TensorBatch, ent_coef: Tensor) -> ActorLoss:
         """E[pi(s)^T (alpha log pi(s) - Q(s))], equation 12."""
-        chances = self.chances(batch.obs)
+        chances = self.chances(batch.obs, batch.mask)
         with torch.no_grad():
             q = self.frozen_critic(batch.obs, None)  # [E, B, S]
             q = smallest(q, chances, is_single=self.choices.is_single)
         loss = -(batch.weight * soft_value(q, chances, ent_coef)).mean()
         return ActorLoss(loss, -chances.entropy.detach())
 
-    def chances(self, features: FeatureTensors) -> Chances:
-        """The distribution of the actor. [B, …] -> [B, S]"""
-        log = self.choices.log_softmax(self.actor(features)).clamp(min=LOWEST)
+    def chances(self, features: FeatureTensors, mask: Tensor | None) -> Chances:
+        """The distribution of the actor over valid choices. [B, …], [B, S] -> [B, S]"""
+        log = self.choices.log_softmax(masked(self.actor(features), mask)).clamp(min=LOWEST)
         return Chances(log.exp(), log)
 
     @property

@@ -31,7 +31,7 @@ from torch import Tensor
 from border_cli.agent import c51, discrete_cql
 from border_cli.agent.action_space import discrete_actions
 from border_cli.agent.config import DqnConfig, Loss, ValueConfig
-from border_cli.agent.policies import QPolicy
+from border_cli.agent.policies import q_policy
 from border_cli.agent.support import SupportCheck
 from border_cli.agent.torch_agent import TorchAgent, norm_metric
 from border_cli.core.interfaces import PolicyFactory
@@ -39,7 +39,7 @@ from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Update
 from border_cli.nn.network import Kept, LearnedNetwork, Network, polyak_update, target_of
 from border_cli.nn.numpy_network import NumpyValueNetwork
-from border_cli.nn.tensor_batch import TDLoss, TDResult, TensorBatch
+from border_cli.nn.tensor_batch import TDLoss, TDResult, TensorBatch, masked
 from border_cli.nn.value_network import ValueNetwork
 
 DIAGNOSTICS_INTERVAL = 100  # updates
@@ -54,9 +54,10 @@ def td_target(batch: TensorBatch, q_next: Tensor, q_next_online: Tensor | None) 
     chooses the next action, y = r + d Q_target(s', argmax_a' Q(s', a')).
     """
     if q_next_online is None:
-        value = q_next.amax(dim=1, keepdim=True)  # [B, 1]
+        value = masked(q_next, batch.next_mask).amax(dim=1, keepdim=True)  # [B, 1]
     else:
-        value = q_next.gather(1, q_next_online.argmax(dim=1, keepdim=True))  # [B, 1]
+        best = masked(q_next_online, batch.next_mask).argmax(dim=1, keepdim=True)  # [B, 1]
+        value = q_next.gather(1, best)  # [B, 1]
     return torch.addcmul(batch.reward, batch.discount, value)
 
 
@@ -121,8 +122,7 @@ class ValueAgent(TorchAgent):
     def learn(self, batch: TensorBatch) -> Update:
         """Algorithm 1: a gradient step on the TD loss, then the target network."""
         if self._strides is not None:
-            joint = (batch.action * self._strides).sum(dim=1, keepdim=True)  # [B, 1]
-            batch = batch._replace(action=joint)
+            batch = self._numbered(batch, self._strides)
         kept, found = self._td(batch, self.noises(batch))
         grad_norm = self.optimizer.step(self.online.backward(kept, found.grad_output))
         if self.opt_steps % self.config.target_interval == 0:
@@ -132,6 +132,13 @@ class ValueAgent(TorchAgent):
             metrics |= self.diagnostics(found, batch)
         td_error = found.td_error  # the rest of the result need not live as long
         return Update(metrics=metrics, td_error=lambda: td_error.squeeze(1).cpu().numpy())
+
+    def _numbered(self, batch: TensorBatch, strides: Tensor) -> TensorBatch:
+        """Joint actions by their numbers, and the masks of all of them."""
+        masks = (batch.mask, batch.next_mask)
+        mask, next_mask = (None if each is None else self.actions.joint_mask(each) for each in masks)
+        action = (batch.action * strides).sum(dim=1, keepdim=True)  # [B, 1]
+        return batch._replace(action=action, mask=mask, next_mask=next_mask)
 
     def td(self, batch: TensorBatch, noises: Noises) -> tuple[Kept, TDResult]:
         """The TD loss of the batch, and what the backward pass needs; draws nothing itself."""
@@ -196,7 +203,7 @@ class Dqn(ValueAgent):
             network = self.acting_network(NumpyValueNetwork, atoms=config.num_atoms)
         atoms = (config.v_min, config.v_max, config.num_atoms) if config.categorical else None
         return partial(
-            QPolicy,
+            q_policy(self.spec),
             config,
             network=network,
             actions=self.actions,

@@ -37,7 +37,7 @@ from border_cli.core.interfaces import PolicyFactory
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Update
 from border_cli.nn.network import Network
-from border_cli.nn.tensor_batch import TensorBatch
+from border_cli.nn.tensor_batch import TensorBatch, masked
 
 
 class ValueLoss(NamedTuple):
@@ -102,7 +102,8 @@ class Iql(TorchAgent):
 
     def actor_loss(self, batch: TensorBatch, advantage: Tensor) -> Tensor:
         """Equation 7: clones what did better than V(s). [B, 1] -> []"""
-        return weighted_cloning(self.actor, self.actor(batch.obs), batch, advantage, self.config)
+        outputs = masked(self.actor(batch.obs), batch.mask)
+        return weighted_cloning(self.actor, outputs, batch, advantage, self.config)
 
     def critic_loss(self, batch: TensorBatch, action: Tensor) -> CriticLoss:
         """Equation 6: y = r + d V(s'), where d is 0 if s' is terminal."""

@@ -22,14 +22,14 @@ from torch import Tensor
 
 from border_cli.agent.config import IqnConfig
 from border_cli.agent.dqn import Noises, ValueAgent
-from border_cli.agent.policies import QPolicy
+from border_cli.agent.policies import q_policy
 from border_cli.agent.qrdqn import distance, quantile_regression, quantile_target
 from border_cli.core.interfaces import PolicyFactory
 from border_cli.core.spaces import EnvSpec
 from border_cli.nn.network import Kept
 from border_cli.nn.numpy_network import NumpyQuantileNetwork
 from border_cli.nn.quantile_network import QuantileNetwork
-from border_cli.nn.tensor_batch import TDResult, TensorBatch
+from border_cli.nn.tensor_batch import TDResult, TensorBatch, masked
 
 
 def target_quantiles(
@@ -51,7 +51,7 @@ def target_quantiles(
         means = online.means(online.embedded(batch.next_obs), acting)  # [B, num_actions]
     else:
         means = target.means(rows, acting)
-    best = means.argmax(dim=1, keepdim=True)  # [B, 1]
+    best = masked(means, batch.next_mask).argmax(dim=1, keepdim=True)  # [B, 1]
     quantiles = target.quantiles(rows, fractions)  # [B, N', num_actions]
     return quantile_target(batch, of_action(quantiles, best))
 
@@ -108,7 +108,7 @@ class Iqn(ValueAgent):
     @property
     def policy_factory(self) -> PolicyFactory:
         return partial(
-            QPolicy,
+            q_policy(self.spec),
             self.config,
             network=self.acting_network(NumpyQuantileNetwork, fractions=self.config.fractions),
             actions=self.actions,

@@ -130,10 +130,11 @@ class LearnerConfig(AgentConfig):
 
     def architecture(self, observation: Space) -> Architecture:
         """The form of the networks for these observations."""
+        from border_cli.core.spaces import without_mask
         from border_cli.nn.architecture import Architecture
 
         return Architecture(
-            observation=observation,
+            observation=without_mask(observation),
             kind=self.network,
             hidden=tuple(self.hidden),
             activation=self.activation,

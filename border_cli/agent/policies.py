@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,15 @@ from border_cli.agent.action_space import DiscreteActions
 from border_cli.agent.value_config import Exploration, ValueConfig
 from border_cli.core.interfaces import Policy
 from border_cli.core.seeding import restore_generator
-from border_cli.core.spaces import BoxSpace, DiscreteSpace, LeafSpace, MultiDiscreteSpace
+from border_cli.core.spaces import (
+    BoxSpace,
+    DiscreteSpace,
+    EnvSpec,
+    LeafSpace,
+    MultiDiscreteSpace,
+    has_masks,
+    split_mask,
+)
 from border_cli.core.types import Array, Snapshot, State, num_rows
 from border_cli.errors import ConfigError
 from border_cli.nn.numpy_network import MakeActing
@@ -28,6 +36,11 @@ BLOCK = 1024  # random numbers drawn at once
 def linear(start: float, final: float, progress: float) -> float:
     """From `start` to `final` as progress goes from 0 to 1, and `final` from there on."""
     return start + (final - start) * min(progress, 1.0)
+
+
+def masked(values: NDArray[np.floating[Any]], mask: NDArray[np.bool_]) -> NDArray[np.float32]:
+    """-inf for what is invalid. [N, n]"""
+    return np.where(mask, values, np.float32(-np.inf))
 
 
 def greedy(q: NDArray[np.floating[Any]]) -> NDArray[np.int64]:
@@ -48,7 +61,7 @@ class EpsilonGreedy:
 
     def __call__(self, q: NDArray[np.float32], epsilon: float) -> NDArray[np.int64]:
         action = greedy(q)
-        rows, num_actions = q.shape
+        rows = len(q)
         draws = self._draws
         if len(draws) < rows:
             draws += self._rng.random(max(rows, BLOCK)).tolist()
@@ -57,8 +70,12 @@ class EpsilonGreedy:
             # Below epsilon, draw / epsilon is uniform again and says which action. It is below 1
             # by at least 2**-53, so its product with a whole number rounds to below that number.
             if draw < epsilon:
-                action[i] = int(draw / epsilon * num_actions)
+                action[i] = self._any(q[i], draw / epsilon)
         return action
+
+    def _any(self, q: NDArray[np.float32], share: float) -> int:
+        """The action at this share, below 1, of all of them."""
+        return int(share * len(q))
 
     def state_dict(self) -> State:
         """The numbers drawn and not used; the generator is its owner's."""
@@ -67,6 +84,14 @@ class EpsilonGreedy:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores what `state_dict` gave."""
         self._draws = state["draws"].tolist()
+
+
+class MaskedEpsilonGreedy(EpsilonGreedy):
+    """Any valid action in place of any: those of a value above -inf."""
+
+    def _any(self, q: NDArray[np.float32], share: float) -> int:
+        valid = np.flatnonzero(q > -np.inf)
+        return int(valid[int(share * len(valid))])
 
 
 def softmax(
@@ -111,6 +136,17 @@ def random_actions(space: LeafSpace, rows: int, rng: np.random.Generator) -> NDA
             return draw_from_box(space, rows, rng)
 
 
+def valid_actions(
+    space: LeafSpace, mask: NDArray[np.bool_], rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """Any valid actions of the space, equally often.  [N, S] -> [N] or [N, K]"""
+    draws = np.where(mask, rng.random(mask.shape), -1.0)
+    if not isinstance(space, MultiDiscreteSpace):
+        return greedy(draws)
+    parts = np.split(draws, np.cumsum(space.nvec)[:-1], axis=1)
+    return np.stack([greedy(part) for part in parts], axis=1)
+
+
 class RandomPolicy(Policy):
     """Draws from the action space, exploring or not."""
 
@@ -119,14 +155,19 @@ class RandomPolicy(Policy):
         space: LeafSpace,
         rng: np.random.Generator,
         exploration: float | None = None,  # noqa: ARG002 - cannot act more randomly than it does
+        *,
+        masked: bool = False,
     ) -> None:
         self._space = space
         self._rng = rng
+        self._masked = masked
 
     def load_snapshot(self, snapshot: Snapshot) -> None:
         """Nothing of a snapshot matters here."""
 
     def act(self, obs: Array, *, explore: bool) -> NDArray[Any]:  # noqa: ARG002 - never greedy
+        if self._masked:
+            return valid_actions(self._space, split_mask(obs)[1], self._rng)
         return random_actions(self._space, num_rows(obs), self._rng)
 
     def state_dict(self) -> State:
@@ -160,8 +201,11 @@ class NetworkPolicy(Policy):
 
     def act(self, obs: Array, *, explore: bool) -> NDArray[Any]:
         if explore and self._warm_up:
-            return random_actions(self._actions, num_rows(obs), self.rng)
+            return self._random_actions(num_rows(obs))
         return self.choose(self.network(obs), explore=explore)
+
+    def _random_actions(self, rows: int) -> NDArray[Any]:
+        return random_actions(self._actions, rows, self.rng)
 
     def bind_thread(self) -> None:
         self.network.bind_thread()
@@ -173,6 +217,22 @@ class NetworkPolicy(Policy):
         restore_generator(self.rng, state["generator"])
 
 
+class MaskedPolicy(NetworkPolicy):
+    """Takes the mask out of the observations before the network sees them; a base beside another.
+
+    [N, n] are the valid actions of the observations that are acted on.
+    """
+
+    _mask: NDArray[np.bool_]
+
+    def act(self, obs: Array, *, explore: bool) -> NDArray[Any]:
+        seen, self._mask = split_mask(obs)
+        return super().act(seen, explore=explore)
+
+    def _random_actions(self, rows: int) -> NDArray[Any]:  # noqa: ARG002
+        return valid_actions(self._actions, self._mask, self.rng)
+
+
 class QPolicy(NetworkPolicy):
     """Greedy in Q(s, ·), or exploring as the agent's settings say.
 
@@ -180,6 +240,8 @@ class QPolicy(NetworkPolicy):
     v_min, v_max and their number, the network puts out logits of distributions, whose means are
     the values. If `noisy`, the weights are so while it explores.
     """
+
+    epsilon_greedy: ClassVar[type[EpsilonGreedy]] = EpsilonGreedy
 
     def __init__(
         self,
@@ -193,13 +255,13 @@ class QPolicy(NetworkPolicy):
         noisy: bool = False,
     ) -> None:
         super().__init__(rng, network=network, actions=actions.space)
-        self._to_env = actions.to_env
+        self._numbered = actions
         self._config = config
         self._constant = exploration
         self._atoms = None if atoms is None else np.linspace(*atoms, dtype=np.float32)
         self._noisy = noisy
         self._softmax = config.exploration == Exploration.softmax
-        self._epsilon_greedy = EpsilonGreedy(rng)
+        self._epsilon_greedy = self.epsilon_greedy(rng)
         if exploration is not None and config.exploration == Exploration.greedy:
             raise ConfigError(
                 "actor_manager.exploration must be null with agent.exploration=greedy, which has "
@@ -231,7 +293,7 @@ class QPolicy(NetworkPolicy):
         return q
 
     def choose(self, outputs: NDArray[np.float32], *, explore: bool) -> NDArray[Any]:
-        return self._to_env(self._chosen(self.values(outputs), explore=explore))
+        return self._numbered.to_env(self._chosen(self.values(outputs), explore=explore))
 
     def _chosen(self, q: NDArray[np.float32], *, explore: bool) -> NDArray[np.int64]:
         """The numbers of the actions. [N, num_actions] -> [N]"""
@@ -256,6 +318,20 @@ class QPolicy(NetworkPolicy):
         if self._softmax:
             return config.temperature
         return linear(config.epsilon_start, config.epsilon_final, env_steps / config.epsilon_steps)
+
+
+class MaskedQPolicy(MaskedPolicy, QPolicy):
+    """Valid actions only, by the mask in the observation."""
+
+    epsilon_greedy = MaskedEpsilonGreedy
+
+    def values(self, outputs: NDArray[np.float32]) -> NDArray[np.float32]:
+        return masked(super().values(outputs), self._numbered.joint_mask(self._mask))
+
+
+def q_policy(spec: EnvSpec) -> type[QPolicy]:
+    """The policy of a Q-function in this environment."""
+    return MaskedQPolicy if has_masks(spec.observation) else QPolicy
 
 
 def refuse_exploration(exploration: float | None, agent: str) -> None:
@@ -297,3 +373,15 @@ class CategoricalPolicy(NetworkPolicy):
 
     def _chosen(self, logits: NDArray[np.float32], *, explore: bool) -> NDArray[np.int64]:
         return softmax(logits, 1.0, self.rng) if explore else greedy(logits)
+
+
+class MaskedCategoricalPolicy(MaskedPolicy, CategoricalPolicy):
+    """Valid actions only, by the mask in the observation."""
+
+    def choose(self, outputs: NDArray[np.float32], *, explore: bool) -> NDArray[Any]:
+        return super().choose(masked(outputs, self._mask), explore=explore)
+
+
+def categorical_policy(spec: EnvSpec) -> type[CategoricalPolicy]:
+    """The policy of logits in this environment."""
+    return MaskedCategoricalPolicy if has_masks(spec.observation) else CategoricalPolicy

@@ -24,11 +24,11 @@ from torch import Tensor
 
 from border_cli.agent.config import QrdqnConfig
 from border_cli.agent.dqn import ValueAgent
-from border_cli.agent.policies import QPolicy
+from border_cli.agent.policies import q_policy
 from border_cli.core.interfaces import PolicyFactory
 from border_cli.core.spaces import EnvSpec
 from border_cli.nn.network import LearnedNetwork, Network
-from border_cli.nn.tensor_batch import TDResult, TensorBatch, by_outputs, of_action
+from border_cli.nn.tensor_batch import TDResult, TensorBatch, by_outputs, masked, of_action
 
 
 class Regression(NamedTuple):
@@ -88,7 +88,8 @@ def td_loss(
     """
     shape = len(outputs), -1, len(fractions)  # [B, num_actions, N]
     chosen_by = (next_outputs if next_outputs_online is None else next_outputs_online).view(shape)
-    best = (chosen_by @ shares).argmax(dim=1, keepdim=True)  # [B, 1]
+    means = masked(chosen_by @ shares, batch.next_mask)  # [B, num_actions]
+    best = means.argmax(dim=1, keepdim=True)  # [B, 1]
     y = quantile_target(batch, of_action(next_outputs.view(shape), best))  # [B, N]
     quantiles = outputs.view(shape)
     of_a = of_action(quantiles, batch.action)  # [B, N]
@@ -122,7 +123,7 @@ class Qrdqn(ValueAgent):
     @property
     def policy_factory(self) -> PolicyFactory:
         return partial(
-            QPolicy,
+            q_policy(self.spec),
             self.config,
             network=self.acting_network(shares=self.config.shares),
             actions=self.actions,

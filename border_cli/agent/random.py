@@ -9,7 +9,7 @@ from typing import Any
 from border_cli.agent.config import RandomConfig
 from border_cli.agent.policies import RandomPolicy
 from border_cli.core.interfaces import Agent, PolicyFactory
-from border_cli.core.spaces import EnvSpec
+from border_cli.core.spaces import EnvSpec, has_masks
 from border_cli.core.types import Batch, Snapshot, Update
 from border_cli.nn.device import resolve_device
 
@@ -28,7 +28,7 @@ class RandomAgent(Agent):
         seed: int,  # noqa: ARG002 - there are no weights; a policy brings its own generator
     ) -> None:
         self.config = config
-        self._actions = spec.action
+        self._spec = spec
         self._device = resolve_device(device)  # refuses a missing GPU, as every agent does
         self._opt_steps = 0
 
@@ -43,7 +43,7 @@ class RandomAgent(Agent):
 
     @property
     def policy_factory(self) -> PolicyFactory:
-        return partial(RandomPolicy, self._actions)
+        return partial(RandomPolicy, self._spec.action, masked=has_masks(self._spec.observation))
 
     def update(self, batch: Batch) -> Update:
         del batch

@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, ParamSpec, TypeVar
 
@@ -24,7 +25,7 @@ from border_cli.agent.saved_state import Part, SavedState
 from border_cli.core.interfaces import Agent
 from border_cli.core.returns import Moments
 from border_cli.core.seeding import derived_seed
-from border_cli.core.spaces import EnvSpec
+from border_cli.core.spaces import EnvSpec, has_masks, split_mask
 from border_cli.core.types import Batch, Snapshot, Transitions, Update
 from border_cli.nn.device import learner_thread, resolve_device
 from border_cli.nn.matmul import BFLOAT16, chosen_matmul, products_of
@@ -88,7 +89,10 @@ class TorchAgent(Agent):
         self.observes = self._normalization.observes
         self._prepares = self._bounds is not None or self._normalization.changes_batches
         self._acting = nn.ModuleDict({"features": self.features})
-        self._batches = TensorBatches(self._device, own_memory=config.compile)
+        self._has_masks = has_masks(spec.observation)
+        self._batches = TensorBatches(
+            self._device, own_memory=config.compile, has_masks=self._has_masks
+        )
 
     def register_state(self, **parts: Part) -> None:
         """Names what a checkpoint holds: modules and optimizers."""
@@ -179,6 +183,8 @@ class TorchAgent(Agent):
         return middle.to(self._device), half.to(self._device)
 
     def observe(self, transitions: Transitions) -> None:
+        if self._has_masks:
+            transitions = replace(transitions, obs=split_mask(transitions.obs)[0])
         self._normalization.see(transitions)
 
     def observe_returns(self, returns: Moments) -> None:

@@ -25,7 +25,7 @@ def show(jobs: Sequence[Job]) -> None:
     known: Tried = []
     for job in jobs:
         effective = effective_settings(job.config)
-        spec, agent = dry_build(effective, known)
+        effective, spec, agent = dry_build(effective, known)
         needs.append(training_needs(effective, spec, agent, job_name(job)))
         if job.number is not None:
             needed = size(needs[-1].nbytes)

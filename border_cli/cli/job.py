@@ -79,11 +79,13 @@ def _run_one(composer: Composer, job: Job, run_job: RunJob | None) -> None:
     if run_job is not None:
         run_job(job)
         return
-    from border_cli.launch.dry_build import needs_of
+    from border_cli.launch.dry_build import dry_built
     from border_cli.launch.job import leave_now, train_job
     from border_cli.launch.needs import refuse_unmet
 
-    refuse_unmet(needs_of([job]))
+    built = dry_built([job])
+    refuse_unmet(built.needs)
+    [job] = built.jobs
     collect_from_here()
     outcome = train_job(job, on_hung=lambda each: leave_now(each.exit_status))
     if outcome.threads_left:

@@ -119,6 +119,8 @@ class Change:
             assert isinstance(self.before, list)
             assert isinstance(self.after, list)
             return set(self.before) <= set(self.after)
+        if self.key == "env.action_mask" and self.after is None:
+            return True  # found anew as the environment is tried, before the run goes on
         return may_change(self.key)
 
 

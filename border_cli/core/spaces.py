@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.core.types import Array
+
+ACTION_MASK: Final = "action_mask"  # part of an observation: which actions are valid
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,7 @@ class DictSpace:
     """Named parts; order of the keys is the order of concatenation."""
 
     spaces: dict[str, BoxSpace | DiscreteSpace | MultiDiscreteSpace]
+    masked: bool = False  # whether its `action_mask`, uint8 [n], says which actions are valid
 
 
 LeafSpace: TypeAlias = BoxSpace | DiscreteSpace | MultiDiscreteSpace
@@ -79,6 +82,26 @@ def allocate(space: Space, rows: int) -> Array:
 def _allocate_leaf(space: LeafSpace, rows: int) -> NDArray[Any]:
     shape, dtype = _leaf_layout(space)
     return np.empty((rows, *shape), dtype=dtype)
+
+
+def has_masks(space: Space) -> bool:
+    """Whether observations say which actions are valid."""
+    return isinstance(space, DictSpace) and space.masked
+
+
+def without_mask(space: Space) -> Space:
+    """The observations that networks see: all but the action mask; one part alone is itself."""
+    if not isinstance(space, DictSpace) or not space.masked:
+        return space
+    rest = {key: part for key, part in space.spaces.items() if key != ACTION_MASK}
+    return DictSpace(rest) if len(rest) > 1 else next(iter(rest.values()))
+
+
+def split_mask(obs: Array) -> tuple[Array, NDArray[np.bool_]]:
+    """Masked observations as networks see them, and their masks, both views. [N, …], [N, n]"""
+    assert isinstance(obs, dict), "see `has_masks`"
+    rest = {key: part for key, part in obs.items() if key != ACTION_MASK}
+    return rest if len(rest) > 1 else next(iter(rest.values())), obs[ACTION_MASK].view(np.bool_)
 
 
 def row_nbytes(space: Space) -> int:

@@ -45,6 +45,13 @@ class GymConfig(EnvConfig):
         "numbers in info to record as episode/NAME and eval/NAME: those of an episode's last step; "
         "is_success is always recorded where present",
     )
+    action_mask: bool | None = setting(
+        None,
+        'whether the environment says which actions are valid, in info["action_mask"] or in a '
+        "part action_mask of a Dict observation; null: found as the environment is tried "
+        "(env.probe); true: required; false: masks in info are ignored, and a part is one like any "
+        "other",
+    )
     vectorization: Vectorization = setting(
         Vectorization.auto,
         "how an actor steps several environments: auto uses the environment's own vector "

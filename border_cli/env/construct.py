@@ -1,5 +1,5 @@
 """One Gymnasium environment inside its wrappers, from its settings: the id is looked up,
-and packages that are missing are named."""
+and packages that are missing are named. Action masks are imported by an environment with some."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from gymnasium import wrappers as gym_wrappers
 from gymnasium.envs import registration
 
 from border_cli.env.config import GymConfig
+from border_cli.env.gym_spaces import may_have_masks
 from border_cli.errors import ConfigError, MissingPackage
 from border_cli.system.foreign import refuse_standard
 from border_cli.words import unknown
@@ -65,7 +66,14 @@ def construction(config: GymConfig) -> Iterator[None]:
 def construct(config: GymConfig, render: str | None = None) -> gym.Env[Any, Any]:
     """A new environment inside its wrappers, not reset. Waits while another one is constructed."""
     with construction(config):
-        return apply_wrappers(_construct_unwrapped(config, render), config.wrappers)
+        env = apply_wrappers(_construct_unwrapped(config, render), config.wrappers)
+        if config.action_mask is False:
+            return env
+        if not config.action_mask and not may_have_masks(env.observation_space):
+            return env
+        from border_cli.env.masks import with_masks
+
+        return with_masks(env, config)
 
 
 def time_limit(config: GymConfig, env: gym.Env[Any, Any]) -> int | None:

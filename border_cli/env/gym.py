@@ -1,20 +1,20 @@
 """The recipe of Gymnasium environments.
 
-Rewards of other goals, vector implementations and what translates for a caller's own environment
-are imported by the methods that make them.
+Rewards of other goals, vector implementations, action masks and what translates for a caller's own
+environment are imported by the methods that need them.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 import gymnasium as gym
 
 from border_cli.core.interfaces import Env, EnvFactory, GoalRewards, Translator
-from border_cli.core.spaces import EnvSpec
+from border_cli.core.spaces import ACTION_MASK, EnvSpec, has_masks
 from border_cli.core.types import Beat
 from border_cli.env.config import GymConfig, Vectorization
 from border_cli.env.construct import (
@@ -26,8 +26,39 @@ from border_cli.env.construct import (
 )
 from border_cli.env.gym_env import GymEnv
 from border_cli.env.gym_spaces import action_space, observation_space
+from border_cli.errors import BadStep
 
 log = logging.getLogger(__name__)
+
+
+class MaskFinder(gym.Wrapper[Any, Any, Any, Any]):
+    """Looks for action masks in the `info` of `reset`; once there are some, `step` does nothing.
+
+    Whoever tries the environment acts without them and could take an invalid action.
+    """
+
+    found = False
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        answer: Any = self.env.reset(seed=seed, options=options)
+        info = answer[1] if isinstance(answer, tuple) and len(answer) == 2 else None
+        if isinstance(info, Mapping) and ACTION_MASK in info:
+            self.found = self._is_mask(info[ACTION_MASK])
+            self._obs = answer[0]
+        return answer
+
+    def _is_mask(self, given: Any) -> bool:
+        from border_cli.env.masks import reader_of
+
+        try:
+            reader_of(self.env.action_space)(given)
+        except BadStep as error:
+            log.warning("%s is ignored: %s", self.env, error)
+            return False
+        return True
+
+    def step(self, action: Any) -> Any:
+        return (self._obs, 0.0, False, False, {}) if self.found else self.env.step(action)
 
 
 class GymEnvFactory(EnvFactory):
@@ -72,10 +103,23 @@ class GymEnvFactory(EnvFactory):
     def trials(self) -> Iterator[Env]:
         one = GymEnv(replace(self.config, num_envs=1), training=True)
         self._spec = self._spec_of(one.single)
+        finder = self._finder(one)
         yield one
+        if finder is not None and finder.found:
+            self.config = replace(self.config, action_mask=True)
+            one = GymEnv(replace(self.config, num_envs=1), training=True)
+            self._spec = self._spec_of(one.single)
+            yield one
         own = self._make_vector(first=0)
         if own is not None:
             yield own
+
+    def _finder(self, one: GymEnv) -> MaskFinder | None:
+        """Looks for action masks as the environment is played; None where it is known."""
+        known = self.config.action_mask is not None or has_masks(self.spec.observation)
+        if known or isinstance(one.single.action_space, gym.spaces.Box):
+            return None
+        return one.wrap_single(MaskFinder)
 
     def _make_vector(self, first: int) -> Env | None:
         """The environment's own vector implementation; None where it is not to be used."""

@@ -7,8 +7,8 @@ episode that ends is followed by the next one within the same step.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 import gymnasium as gym
 import numpy as np
@@ -37,7 +37,7 @@ from border_cli.env.pictures import choose_renderer, drawn_frame
 from border_cli.errors import BadStep
 
 log = logging.getLogger(__name__)
-
+W = TypeVar("W")
 
 TIDY_EVERY = 1024  # steps after which actions of episodes that are over are dropped
 
@@ -85,6 +85,12 @@ class GymEnv(Env):
         """The first environment, as Gymnasium made it."""
         env: gym.Env[Any, Any] = self._envs[0]
         return env
+
+    def wrap_single(self, wrapper: Callable[[Any], W]) -> W:
+        """Puts the first environment into a wrapper that changes no space."""
+        wrapped = wrapper(self._envs[0])
+        self._envs[0] = wrapped
+        return wrapped
 
     @property
     def frames_per_s(self) -> float:  # type: ignore[override]

@@ -13,6 +13,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from border_cli.core.spaces import (
+    ACTION_MASK,
     BoxSpace,
     DictSpace,
     DiscreteSpace,
@@ -33,6 +34,15 @@ ActionReader: TypeAlias = Callable[[NDArray[Any]], Sequence[Any]]
 Batcher: TypeAlias = Callable[[NDArray[Any]], NDArray[Any]]
 
 
+class MaskedDict(spaces.Dict):
+    """Observations whose `action_mask` says which actions are valid (`env/masks.py`)."""
+
+
+def may_have_masks(space: gym.Space[Any]) -> bool:
+    """Whether observations have a part of that name."""
+    return isinstance(space, spaces.Dict) and ACTION_MASK in space.spaces
+
+
 def observation_space(space: gym.Space[Any], env_id: str, remedy: str = FLATTEN) -> Space:
     """Our name for an observation space; an unsupported one is refused with its own name, and with
     the `remedy` where flattened it is numbers."""
@@ -48,7 +58,7 @@ def observation_space(space: gym.Space[Any], env_id: str, remedy: str = FLATTEN)
                 f"supported: {LEAVES} and Dict of these{remedy if space.is_np_flattenable else ''}"
             )
         found[key] = leaf
-    return DictSpace(found) if named else found[""]
+    return DictSpace(found, masked=isinstance(space, MaskedDict)) if named else found[""]
 
 
 def action_space(space: gym.Space[Any], env_id: str) -> LeafSpace:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from border_cli.core.interfaces import Env
 from border_cli.core.seeding import derived_seed
-from border_cli.core.spaces import EnvSpec
+from border_cli.core.spaces import EnvSpec, has_masks
 from border_cli.core.types import Array, Episode, Step
 from border_cli.env.answers import (
     REWARD,
@@ -57,6 +57,8 @@ def construct_vector(config: GymConfig, spec_of_single: Callable[[], EnvSpec]) -
         if config.wrappers or entry.additional_wrappers:
             raise NoVectorEnv("wrappers apply to single environments only")
         spec = spec_of_single()
+        if has_masks(spec.observation):
+            raise NoVectorEnv("action masks are read from single environments only")
         if spec.max_episode_steps is None and _own_limit(entry.vector_entry_point) is not None:
             raise NoVectorEnv("it truncates episodes, unlike a single environment")
         entry.max_episode_steps = spec.max_episode_steps

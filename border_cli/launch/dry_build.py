@@ -15,12 +15,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from border_cli.config.job import Job
 from border_cli.core.interfaces import Agent
 from border_cli.core.seeding import Branch, derived_seed, generator
-from border_cli.core.spaces import EnvSpec
+from border_cli.core.spaces import EnvSpec, has_masks
+from border_cli.env.config import GymConfig
 from border_cli.errors import ConfigError, ProbeFailed
 from border_cli.launch.build import (
     build_dry_agent,
@@ -42,38 +43,68 @@ from border_cli.system.machine import memory_for
 Tried: TypeAlias = list[tuple[EnvConfig, EnvSpec]]
 
 
-def needs_of(jobs: Sequence[Job], refused: dict[int, ConfigError] | None = None) -> list[Needs]:
-    """Memory that jobs need, counted from dry builds, in which components refuse what only they can
-    judge; jobs with the same components share one.
+class DryBuilt(NamedTuple):
+    """What dry builds of jobs have found."""
+
+    jobs: list[Job]  # with action masks, where environments give them
+    needs: list[Needs]  # of memory, of all jobs that differ in their components
+
+
+def dry_built(jobs: Sequence[Job], refused: dict[int, ConfigError] | None = None) -> DryBuilt:
+    """Dry builds, in which components refuse what only they can judge; jobs with the same
+    components share one. Jobs that are refused are left out.
 
     Where there is a `refused`, it takes the refusals of a sweep by the jobs' numbers; else the
     first one raises. A job whose environment fails as it is tried fails by itself, and needs
     nothing.
     """
-    made: dict[str, Needs | None] = {}
+    made: dict[str, tuple[Needs | None, bool]] = {}
     known: Tried = []
+    kept: list[Job] = []
     for job in jobs:
         try:
             effective = effective_settings(job.config)
             like = _built_from(effective)
             if like not in made:
-                made[like] = _needs(job, effective, known)
+                made[like] = _built(job, effective, known)
+            kept.append(_asking_for_masks(job) if made[like][1] else job)
         except ConfigError as error:
             if refused is None or job.number is None:
                 raise
             refused[job.number] = error
-    return [each for each in made.values() if each is not None]
+    return DryBuilt(kept, [needs for needs, _ in made.values() if needs is not None])
 
 
-def _needs(job: Job, effective: EffectiveSettings, known: Tried) -> Needs | None:
-    """Memory of one job; None for one of a sweep whose environment fails as it is tried."""
+def _built(job: Job, effective: EffectiveSettings, known: Tried) -> tuple[Needs | None, bool]:
+    """Memory of one job, and whether its environment has action masks; no memory for one of a sweep
+    whose environment fails as it is tried."""
     try:
-        spec, agent = dry_build(effective, known)
+        effective, spec, agent = dry_build(effective, known)
     except ProbeFailed:
         if job.number is None:
             raise
-        return None
-    return training_needs(effective, spec, agent, job_name(job))
+        return None, False
+    return training_needs(effective, spec, agent, job_name(job)), has_masks(spec.observation)
+
+
+def looked_for_masks(job: Job, known: Tried) -> Job:
+    """A job that was not built dry, asking for the action masks of its environment if it has
+    some; one that fails as it is tried fails by itself."""
+    effective = effective_settings(job.config)
+    if not effective.env.probe:
+        return job
+    try:
+        spec = _try(effective.env, job.config.trainer.stall_timeout_s, known)
+    except ProbeFailed:
+        return job
+    return _asking_for_masks(job) if has_masks(spec.observation) else job
+
+
+def _asking_for_masks(job: Job) -> Job:
+    env = job.config.env
+    if not isinstance(env, GymConfig) or env.action_mask:
+        return job
+    return replace(job, config=replace(job.config, env=replace(env, action_mask=True)))
 
 
 def _built_from(effective: EffectiveSettings) -> str:
@@ -84,10 +115,13 @@ def _built_from(effective: EffectiveSettings) -> str:
     return repr((built, more, type(trainer), trainer.stall_timeout_s, config.resume))
 
 
-def dry_build(effective: EffectiveSettings, known: Tried) -> tuple[EnvSpec, Agent]:
+def dry_build(
+    effective: EffectiveSettings, known: Tried
+) -> tuple[EffectiveSettings, EnvSpec, Agent]:
     """Tries the environments, and builds what is cheap: agent and policies.
 
-    Returns the agent and what it was built for, to be counted and dropped. Raises ClusterRefused
+    Returns the settings with what was found of action masks, the agent and what it was built for,
+    to be counted and dropped. Raises ClusterRefused
     where nothing answers at the address of a cluster, ConfigError for what only the components
     themselves can refuse, ProbeFailed where an environment failed as it was tried, and
     CheckpointError where `init_from` does not fit.
@@ -97,7 +131,7 @@ def dry_build(effective: EffectiveSettings, known: Tried) -> tuple[EnvSpec, Agen
     effective.config.evaluator.refuse_missing()
     what = "the run does not fit in memory"
     with memory_for(what, effective.memory_settings(), ConfigError):
-        spec = _try_environments(effective, known)
+        effective, spec = _try_environments(effective, known)
         if effective.config.resume is None:
             agent = build_first_agent(effective, spec, build_dry_agent)
         else:  # the weights that it began with may be gone, and are not needed
@@ -105,14 +139,17 @@ def dry_build(effective: EffectiveSettings, known: Tried) -> tuple[EnvSpec, Agen
         actors = range(effective.num_actors)
         for exploration in {effective.actors.exploration_of(i) for i in actors}:
             agent.policy_factory(generator(effective.config.seed), exploration)
-        return spec, agent
+        return effective, spec, agent
 
 
-def _try_environments(effective: EffectiveSettings, known: Tried) -> EnvSpec:
+def _try_environments(
+    effective: EffectiveSettings, known: Tried
+) -> tuple[EffectiveSettings, EnvSpec]:
     """All that the run has, and its data set against them."""
     config, timeout_s = effective.config, effective.config.trainer.stall_timeout_s
     env_factory(effective)  # refuses a run without an environment
     spec = _try(effective.env, timeout_s, known)
+    effective = _with_masks(effective, spec)
     if isinstance(config.replay_buffer, DatasetConfig):
         from border_cli.launch.offline_data import check_dataset
 
@@ -123,11 +160,35 @@ def _try_environments(effective: EffectiveSettings, known: Tried) -> EnvSpec:
         goal_rewards.close()
     if config.evaluator.env:
         try:
-            _try(replace(effective.evaluation_env, num_envs=1), timeout_s, known)
+            other = _try(replace(effective.evaluation_env, num_envs=1), timeout_s, known)
         except ConfigError as error:
             raise type(error)(f"evaluator.env: {error}") from error
+        _refuse_other_masks(spec, other)
     _check_film(effective)
-    return spec
+    return effective, spec
+
+
+def _with_masks(effective: EffectiveSettings, spec: EnvSpec) -> EffectiveSettings:
+    """The settings that ask for the action masks that were found as the environment was tried."""
+    env = effective.config.env
+    if not has_masks(spec.observation) or not isinstance(env, GymConfig) or env.action_mask:
+        return effective
+    return effective_settings(replace(effective.config, env=replace(env, action_mask=True)))
+
+
+def _refuse_other_masks(spec: EnvSpec, other: EnvSpec) -> None:
+    """Raises ConfigError where evaluations have action masks and the training none, or none where
+    it has some."""
+    if has_masks(spec.observation) != has_masks(other.observation):
+        some, none = (
+            ("evaluation", "training")
+            if has_masks(other.observation)
+            else ("training", "evaluation")
+        )
+        raise ConfigError(
+            f"evaluator.env: the {some} environment has action masks and the {none} environment "
+            "has none; env.action_mask=false ignores them"
+        )
 
 
 def _try(settings: EnvConfig, timeout_s: float, known: Tried) -> EnvSpec:

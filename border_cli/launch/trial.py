@@ -17,7 +17,7 @@ from types import FrameType
 from border_cli.agent.policies import RandomPolicy
 from border_cli.core.interfaces import Env, EnvFactory
 from border_cli.core.seeding import Branch, derived_seed, generator
-from border_cli.core.spaces import EnvSpec
+from border_cli.core.spaces import EnvSpec, has_masks
 from border_cli.errors import BorderError, ConfigError, ProbeFailed
 from border_cli.launch.signals import interrupt
 from border_cli.system.machine import failed_allocation
@@ -41,7 +41,8 @@ Calls = Callable[[str], AbstractContextManager[None]]  # the block of a call, by
 def play(env: Env, spec: EnvSpec, calls: Calls) -> None:
     """A few steps between two resets; `env` is closed whatever comes of it."""
     # The same for every run: what is learned from does not depend on it, nor it on that.
-    policy = RandomPolicy(spec.action, generator(0, Branch.PROBE))
+    masked = has_masks(spec.observation)
+    policy = RandomPolicy(spec.action, generator(0, Branch.PROBE), masked=masked)
     try:
         with calls("reset"):
             obs = env.reset(derived_seed(0, Branch.PROBE, 0))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from border_cli.core.spaces import EnvSpec, allocate
+from border_cli.core.spaces import EnvSpec, allocate, split_mask
 from border_cli.core.types import Array, Batch, map_array
 from border_cli.nn.features import TensorObs
 
@@ -23,6 +24,8 @@ class TensorBatch(NamedTuple):
     discount: Tensor  # [B, 1]
     next_obs: TensorObs  # [B, …]
     weight: Tensor  # [B, 1]
+    mask: Tensor | None = None  # [B, n] bool: the valid actions in s; None: all are
+    next_mask: Tensor | None = None  # [B, n] … and in s'
 
 
 class TargetDistribution(NamedTuple):
@@ -54,8 +57,10 @@ class TensorBatches:
     always the same, as a compiled update wants it.
     """
 
-    def __init__(self, device: torch.device, *, own_memory: bool) -> None:
+    def __init__(self, device: torch.device, *, own_memory: bool, has_masks: bool = False) -> None:
+        """`has_masks`: see `core.spaces.has_masks`."""
         self._device = device
+        self._to_tensors = _shared_masked if has_masks else _shared
         self._own_memory = own_memory or device.type != "cpu"
         self._batch: Batch | None = None  # whose arrays the tensors are
 
@@ -63,7 +68,7 @@ class TensorBatches:
         """The batch as tensors."""
         if batch is not self._batch:
             self._batch = batch
-            self._shared = _shared(batch)
+            self._shared = self._to_tensors(batch)
             self._own = self._like(self._shared) if self._own_memory else self._shared
         if self._own_memory:
             torch._foreach_copy_(_leaves(self._own), _leaves(self._shared), non_blocking=True)
@@ -73,10 +78,10 @@ class TensorBatches:
         def empty(values: Tensor) -> Tensor:
             return torch.empty(values.shape, dtype=values.dtype, device=self._device)
 
-        def empty_obs(obs: TensorObs) -> TensorObs:
+        def empty_obs(obs: TensorObs | None) -> TensorObs | None:
             if isinstance(obs, dict):
                 return {key: empty(part) for key, part in obs.items()}
-            return empty(obs)
+            return None if obs is None else empty(obs)
 
         return TensorBatch(*(empty_obs(each) for each in shared))  # type: ignore[arg-type]
 
@@ -133,8 +138,23 @@ def _shared(batch: Batch) -> TensorBatch:
     return TensorBatch(obs, action, reward, discount, next_obs, weight)
 
 
+def _shared_masked(batch: Batch) -> TensorBatch:
+    """Tensors that are the arrays of the batch, the masks apart from what networks see."""
+    obs, mask = split_mask(batch.obs)
+    next_obs, next_mask = split_mask(batch.next_obs)
+    return _shared(replace(batch, obs=obs, next_obs=next_obs))._replace(
+        mask=torch.from_numpy(mask), next_mask=torch.from_numpy(next_mask)
+    )
+
+
+def masked(values: Tensor, mask: Tensor | None) -> Tensor:
+    """-inf for what is invalid; the values themselves where there is no mask. [B, n]"""
+    return values if mask is None else values.masked_fill(~mask, -torch.inf)
+
+
 def _leaves(batch: TensorBatch) -> list[Tensor]:
     leaves: list[Tensor] = []
     for each in batch:
-        leaves += each.values() if isinstance(each, dict) else [each]
+        if each is not None:
+            leaves += each.values() if isinstance(each, dict) else [each]
     return leaves

@@ -26,7 +26,8 @@ from border_cli.config.sweep import jobs_of
 from border_cli.errors import ConfigError, RunFailed, reason_of
 from border_cli.hydra_plugin import SWEEP_LAUNCHER
 from border_cli.launch.build import computes_on_cuda
-from border_cli.launch.dry_build import needs_of
+from border_cli.launch.dry_build import Tried, looked_for_masks
+from border_cli.launch.dry_build import dry_built as built_dry
 from border_cli.launch.jobs import look
 from border_cli.launch.needs import Needs, refuse_unmet
 from border_cli.launch.startup import collect_from_here
@@ -174,6 +175,7 @@ class Proposed:
         self._plan = plan
         self._sweep = sweep
         self._runs = runs
+        self._tried: Tried = []
         self._places = Places(sweep.root, plan.terms.fixed, named=plan.named)
         self._next = 1 + max((each.number for each in sweep.plan.jobs), default=-1)
 
@@ -204,8 +206,9 @@ class Proposed:
         (job,) = jobs_of(self._plan.composer, [overrides], terms, number)
         job = replace(job, folder=folder, command=self._plan.command)
         if terms.skip_invalid:
-            needs_of([job])
-        return job
+            [job] = built_dry([job]).jobs
+            return job
+        return looked_for_masks(job, self._tried)
 
     def _refused(self, job: Skipped) -> None:
         """Says so in the folder of the job."""
