@@ -136,7 +136,9 @@ class ValueAgent(TorchAgent):
     def _numbered(self, batch: TensorBatch, strides: Tensor) -> TensorBatch:
         """Joint actions by their numbers, and the masks of all of them."""
         masks = (batch.mask, batch.next_mask)
-        mask, next_mask = (None if each is None else self.actions.joint_mask(each) for each in masks)
+        mask, next_mask = (
+            None if each is None else self.actions.joint_mask(each) for each in masks
+        )
         action = (batch.action * strides).sum(dim=1, keepdim=True)  # [B, 1]
         return batch._replace(action=action, mask=mask, next_mask=next_mask)
 
