@@ -243,6 +243,10 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
         "serial",
         {"replay_buffer": DatasetConfig(dataset=CARTPOLE, capacity=1_000)},
     ),
+    "sync, a share of a data set": (
+        "sync",
+        {"replay_buffer": UniformConfig(dataset=CARTPOLE, dataset_share=0.3, capacity=150)},
+    ),
     "td3, noise that lasts": (
         "serial",
         {
@@ -297,7 +301,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
 
 USUAL = {  # of those, what runs by default
     *("sync", "serial, three environments each", "offline"),
-    "td3, noise that lasts",
+    *("sync, a share of a data set", "td3, noise that lasts"),
 }
 
 

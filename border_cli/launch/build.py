@@ -67,7 +67,7 @@ from border_cli.registry import (
     TRAINERS,
     flat_settings,
 )
-from border_cli.replay_buffer.config import DatasetConfig, HindsightConfig
+from border_cli.replay_buffer.config import HindsightConfig
 from border_cli.run.checkpoint import CheckpointStore
 from border_cli.run.finding import find_weights, read_model
 from border_cli.run.folders import CheckpointFolders
@@ -403,10 +403,10 @@ def build_replay_buffer(
     config, settings = effective.config, effective.config.replay_buffer
     rng = generator(config.seed, Branch.REPLAY_BUFFER)
     more: dict[str, Any] = {}
-    if isinstance(settings, DatasetConfig):
-        from border_cli.launch.offline_data import dataset_parts
+    if effective.dataset is not None:
+        from border_cli.launch.offline_data import dataset_rows
 
-        more = dataset_parts(effective, spec, see_returns)
+        more = {"dataset": dataset_rows(effective, spec, see_returns)}
     if goal_rewards is not None:
         more = {"goal_rewards": goal_rewards, "gamma": config.agent.gamma}
     buffer: ReplayBuffer = REPLAY_BUFFERS.build(settings, spec=spec, rng=rng, **more)

@@ -150,7 +150,7 @@ def _try_environments(
     env_factory(effective)  # refuses a run without an environment
     spec = _try(effective.env, timeout_s, known)
     effective = _with_masks(effective, spec)
-    if isinstance(config.replay_buffer, DatasetConfig):
+    if effective.dataset is not None or isinstance(config.replay_buffer, DatasetConfig):
         from border_cli.launch.offline_data import check_dataset
 
         check_dataset(effective, spec)

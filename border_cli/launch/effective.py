@@ -12,7 +12,7 @@ from border_cli.core.spaces import EnvSpec
 from border_cli.errors import BorderError, ConfigError
 from border_cli.evaluator.config import LOCAL, EpisodesConfig
 from border_cli.registry import ACTOR_MANAGERS, REPLAY_BUFFERS
-from border_cli.replay_buffer.config import DatasetConfig
+from border_cli.replay_buffer.config import DatasetConfig, RingConfig, rows_of_share
 from border_cli.settings.run import ActorManagerConfig, EnvConfig, EvaluatorConfig, RunConfig
 from border_cli.system.machine import available_cores
 
@@ -36,6 +36,7 @@ class EffectiveSettings:
     env: EnvConfig  # of the actors; stepped one by one in a bit-reproducible run
     slack: int  # samples that actors may be ahead of the replay ratio
     dataset: str | None  # id of the data set that the run learns from
+    dataset_share: float | None  # of each batch; None: nothing says how many of its transitions
 
     @property
     def actor_threads(self) -> bool:
@@ -112,12 +113,7 @@ def effective_settings(config: RunConfig) -> EffectiveSettings:
     Raises ConfigError where the settings of the actors are of no registered type, where evaluations
     cannot be where they are asked for, and where there is nothing to learn from.
     """
-    has_actors, replay_buffer = not config.trainer.offline, config.replay_buffer
-    if not has_actors and not isinstance(replay_buffer, DatasetConfig):
-        chosen = REPLAY_BUFFERS.entry_of(replay_buffer).name
-        raise ConfigError(
-            f"trainer=offline needs replay_buffer=dataset, got replay_buffer={chosen}"
-        )
+    has_actors, dataset = not config.trainer.offline, _dataset_of(config)
     actors = config.actor_manager
     if config.trainer.synchronous or not has_actors:
         actors = _serial(actors)
@@ -134,8 +130,43 @@ def effective_settings(config: RunConfig) -> EffectiveSettings:
         in_learner_thread=actors.in_learner_thread,
         env=env,
         slack=_slack(config.actor_manager),
-        dataset=replay_buffer.dataset if isinstance(replay_buffer, DatasetConfig) else None,
+        dataset=dataset,
+        dataset_share=_share_of(config),
     )
+
+
+def _dataset_of(config: RunConfig) -> str | None:
+    """The id of the data set; raises ConfigError where there must be one."""
+    buffer, offline = config.replay_buffer, config.trainer.offline
+    dataset = buffer.dataset if isinstance(buffer, RingConfig) else None
+    if offline and dataset is None and not isinstance(buffer, DatasetConfig):
+        chosen = REPLAY_BUFFERS.entry_of(buffer).name
+        raise ConfigError(
+            f"trainer=offline needs replay_buffer=dataset, or {DATASET}=ID beside another one, got "
+            f"replay_buffer={chosen}"
+        )
+    return dataset
+
+
+def _share_of(config: RunConfig) -> float | None:
+    """The share of the data set in each batch; raises ConfigError where a batch would not have both
+    kinds of transitions."""
+    buffer, batch_size = config.replay_buffer, config.agent.batch_size
+    if not isinstance(buffer, RingConfig) or buffer.dataset_share is None:
+        return None
+    share = buffer.dataset_share
+    if buffer.dataset is None:
+        buffer.refuse("dataset_share", share, f"needs {DATASET}, the id of a data set")
+    if config.trainer.offline:
+        buffer.refuse("dataset_share", share, "must be null with trainer=offline: no actors")
+    if not 0 < rows_of_share(share, batch_size) < batch_size:
+        buffer.refuse(
+            "dataset_share",
+            share,
+            f"must leave at least 1 of agent.batch_size={batch_size} transitions to the data set "
+            "and to actors",
+        )
+    return share
 
 
 def _refuse_elsewhere(config: RunConfig, actors: ActorManagerConfig) -> None:

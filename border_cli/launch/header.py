@@ -23,6 +23,7 @@ from border_cli.launch.effective import EffectiveSettings
 from border_cli.launch.run import Run, restored_line
 from border_cli.recorder import terminal
 from border_cli.registry import TRAINERS
+from border_cli.replay_buffer.config import rows_of_share
 from border_cli.system.machine import available_cores
 from border_cli.words import counted
 
@@ -133,6 +134,10 @@ def _data_lines(effective: EffectiveSettings) -> list[tuple[str, str]]:
 
     episodes, steps = counts_of(effective.dataset)
     told = f"{counted(episodes, 'episode')}, {counted(steps, 'step')}"
+    if effective.dataset_share is not None:
+        batch_size = effective.config.agent.batch_size
+        rows = rows_of_share(effective.dataset_share, batch_size)
+        told += f", {rows} of the {batch_size} transitions of each batch"
     return [("data set", f"{effective.dataset}, {told}")]
 
 

@@ -32,6 +32,7 @@ from border_cli.env.translate import action_rows, observation_rows, spaces_of
 from border_cli.errors import BadStep, ConfigError
 from border_cli.launch.effective import DATASET, EffectiveSettings
 from border_cli.registry import STEP_PROCESSORS
+from border_cli.replay_buffer.dataset import DatasetRows
 
 OBSERVED = 4096  # steps per call of `observe_returns`
 SeeReturns: TypeAlias = Callable[[Moments], None]
@@ -44,18 +45,19 @@ def check_dataset(effective: EffectiveSettings, spec: EnvSpec) -> None:
     next(_episodes(recording, spec), None)  # whether there is data at all
 
 
-def dataset_parts(
+def dataset_rows(
     effective: EffectiveSettings, spec: EnvSpec, see_returns: SeeReturns | None
-) -> dict[str, Any]:
-    """Arguments of `replay_buffer=dataset` besides its settings."""
-    dataset = refuse_unknown(DATASET, effective.dataset)
-    checksum = Checksum()
-    return {
-        "steps": counts_of(dataset)[1],
-        "rows": dataset_transitions(effective, Recording(dataset), spec, checksum, see_returns),
-        "checksum": checksum,
-        "grows": effective.has_actors,
-    }
+) -> DatasetRows:
+    """The transitions of the data set for the replay buffer, which reads them."""
+    dataset, checksum = refuse_unknown(DATASET, effective.dataset), Checksum()
+    return DatasetRows(
+        id=dataset,
+        rows=dataset_transitions(effective, Recording(dataset), spec, checksum, see_returns),
+        steps=counts_of(dataset)[1],
+        checksum=checksum,
+        grows=effective.has_actors,
+        share=effective.dataset_share,
+    )
 
 
 def dataset_transitions(

@@ -29,6 +29,25 @@ class RingConfig(ReplayBufferConfig):
         "Transitions are the same",
         takes_memory=True,
     )
+    dataset: str | None = setting(
+        None,
+        "id of a Minari data set, such as my/cartpole-medium-v0, whose transitions are sampled "
+        "besides those of actors and never overwritten; border-record creates one from a run; "
+        "null: none",
+    )
+    dataset_share: float | None = setting(
+        None,
+        "share of each batch that is drawn from the data set, rounded to whole transitions; the "
+        "rest comes from actors (Ball et al. 2023, RLPD: 0.5). null: both are drawn from as one "
+        "set",
+        above=0,
+        high=1,
+    )
+
+
+def rows_of_share(share: float, batch_size: int) -> int:
+    """How many transitions of a batch come from the data set."""
+    return round(share * batch_size)
 
 
 @dataclass(kw_only=True)
@@ -58,13 +77,9 @@ class PrioritizedConfig(RingConfig):
 
 
 @dataclass(kw_only=True)
-class DatasetConfig(RingConfig):
-    """Transitions of a Minari data set, plus those from actors; all have equal probability."""
+class DatasetConfig(UniformConfig):
+    """Uniform replay that needs a data set: the transitions of actors, if any, are added to it."""
 
-    dataset: str | None = setting(
-        None,
-        "id of the data set, such as my/cartpole-medium-v0; border-record creates one from a run",
-    )
     capacity: int = setting(
         100_000,
         "maximum number of transitions from actors, in addition to the data set, which is never "
@@ -113,7 +128,7 @@ REPLAY_BUFFERS.register(
     "uniform", UniformConfig, "border_cli.replay_buffer.uniform:UniformReplayBuffer"
 )
 REPLAY_BUFFERS.register(
-    "dataset", DatasetConfig, "border_cli.replay_buffer.dataset:DatasetReplayBuffer"
+    "dataset", DatasetConfig, "border_cli.replay_buffer.uniform:UniformReplayBuffer"
 )
 REPLAY_BUFFERS.register(
     "prioritized", PrioritizedConfig, "border_cli.replay_buffer.prioritized:PrioritizedReplayBuffer"

@@ -1,74 +1,59 @@
-"""Replay of a data set, and of what actors add to it; every row equally likely."""
+"""The transitions of a data set in a replay buffer: in front of those of actors, and they stay.
+
+Ball, Smith, Kostrikov and Levine 2023, "Efficient online reinforcement learning with offline data",
+Algorithm 1: half of each batch is of the data set, whatever its size (`share`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass
 
-import numpy as np
-
-from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import State, Transitions
 from border_cli.errors import CheckpointError, ConfigError
-from border_cli.replay_buffer.config import DatasetConfig
-from border_cli.replay_buffer.uniform import UniformReplayBuffer
+from border_cli.replay_buffer.config import rows_of_share
+from border_cli.replay_buffer.ring import Ring
 
 
-class DatasetReplayBuffer(UniformReplayBuffer):
-    """Owns the rows of the data set, which stay, the newest rows of actors, and its generator; only
-    the learner's thread calls it.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetRows:
+    """Transitions of a data set, which are read once, when they are stored.
 
-    A state names the data set, with a checksum, and holds none of its rows: they are read again.
-    The rows of actors are numbered and saved as in any replay buffer.
+    A checkpoint names the data set, with a checksum, and holds none of its rows: they are read
+    again.
     """
 
-    def __init__(
-        self,
-        config: DatasetConfig,
-        *,
-        spec: EnvSpec,
-        rng: np.random.Generator,
-        rows: Iterable[Transitions],
-        steps: int,
-        checksum: object,
-        grows: bool,
-    ) -> None:
-        """`rows` has at most `steps`. `checksum` is read once all rows are. `grows`: actors will
-        add rows."""
-        # Without actors a ring of a single row stays empty, which no other code need know.
-        ring = config if grows else replace(config, capacity=1)
-        super().__init__(ring, spec=spec, rng=rng, most_fixed=steps)
-        self.config = config
-        self._grows = grows
+    id: str
+    rows: Iterable[Transitions]
+    steps: int  # rows at most
+    checksum: object  # its text is that of all rows, once they were read
+    grows: bool  # actors will add rows
+    share: float | None  # of each batch; None: all rows are one set
+
+    def store(self, ring: Ring) -> None:
+        """Reads the rows into a ring that has space for them; raises ConfigError where there are
+        none, or more than there should be."""
         try:
-            self.ring.fix(rows)
+            ring.fix(self.rows)
         except ValueError as error:
-            raise ConfigError(
-                f"data set {config.dataset} does not match its metadata: {error}"
-            ) from error
-        if not self.ring.fixed:
-            raise ConfigError(f"data set {config.dataset} contains no transitions")
-        self._fingerprint: State = {
-            "id": config.dataset,
-            "rows": self.ring.fixed,
-            "checksum": str(checksum),
-        }
+            raise ConfigError(f"data set {self.id} does not match its metadata: {error}") from error
+        if not ring.fixed:
+            raise ConfigError(f"data set {self.id} contains no transitions")
 
-    @property
-    def capacity(self) -> int:
-        return super().capacity if self._grows else self.ring.fixed
+    def count_of(self, batch_size: int) -> int:
+        """How many rows of a batch are of the data set; only where it has a share."""
+        assert self.share is not None
+        return rows_of_share(self.share, batch_size)
 
-    def state_dict(self) -> State:
-        return {**super().state_dict(), "dataset": dict(self._fingerprint)}
+    def state(self, ring: Ring) -> State:
+        """What tells the stored rows from those of other data sets."""
+        return {"id": self.id, "rows": ring.fixed, "checksum": str(self.checksum)}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Raises `CheckpointError` where the data set is another one than it was."""
-        saved = state["dataset"]
-        for name, now in self._fingerprint.items():
+    def require_same(self, saved: Mapping[str, object], ring: Ring) -> None:
+        """Raises CheckpointError where the data set is another one than it was."""
+        for name, now in self.state(ring).items():
             if saved[name] != now:
                 raise CheckpointError(
-                    f"data set {self._fingerprint['id']} is not the one the run was trained on: "
-                    f"{name} {now}, expected {saved[name]}"
+                    f"data set {self.id} is not the one the run was trained on: {name} {now}, "
+                    f"expected {saved[name]}"
                 )
-        super().load_state_dict(state)

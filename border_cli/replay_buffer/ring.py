@@ -149,9 +149,9 @@ class Ring:
                 )
         return columns
 
-    def require_rows(self, batch_size: int) -> None:
-        """Raises `RunFailed` where nothing is stored."""
-        if self.stored == 0:
+    def require_rows(self, batch_size: int, *, of_actors: bool = False) -> None:
+        """Raises `RunFailed` where nothing is stored, or nothing but rows that stay."""
+        if (self.size if of_actors else self.stored) == 0:
             raise RunFailed(
                 f"cannot sample {batch_size} transitions: the replay buffer is empty "
                 "(trainer.warmup_period sets how many are collected first)"

@@ -1,6 +1,7 @@
 """A ring of transitions, each equally likely to be sampled (Lin 1992).
 
-The ring that stores frames once is imported by the buffer of stacked images.
+The ring that stores frames once is imported by the buffer of stacked images, and data sets by the
+runs that have one.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,9 @@ from border_cli.errors import ConfigError
 from border_cli.replay_buffer.config import RingConfig
 from border_cli.replay_buffer.ring import Ring, RingState
 from border_cli.settings.run import ReplayBufferConfig
+
+if TYPE_CHECKING:
+    from border_cli.replay_buffer.dataset import DatasetRows
 
 BLOCK = 32  # batches whose chances are drawn at once: one call of the generator for all
 
@@ -75,13 +79,19 @@ class RingReplayBuffer(ReplayBuffer):
         *,
         spec: EnvSpec,
         rng: np.random.Generator,
-        most_fixed: int = 0,
         frames: bool = False,
+        dataset: DatasetRows | None = None,
     ) -> None:
         """`frames`: stores each frame of stacked images once (`stores_frames` says whether)."""
         ring = _frame_ring() if frames else Ring
-        self.ring = ring(spec, capacity, most_fixed=most_fixed)
+        self._dataset = dataset
         self._rng = rng
+        if dataset is None:
+            self.ring = ring(spec, capacity)
+            return
+        # Without actors a ring of a single row stays empty, which no other code need know.
+        self.ring = ring(spec, capacity if dataset.grows else 1, most_fixed=dataset.steps)
+        dataset.store(self.ring)
 
     @classmethod
     def row_nbytes(cls, config: ReplayBufferConfig, spec: EnvSpec) -> int:
@@ -106,7 +116,8 @@ class RingReplayBuffer(ReplayBuffer):
 
     @property
     def capacity(self) -> int:
-        return self.ring.fixed + self.ring.capacity
+        grows = self._dataset is None or self._dataset.grows
+        return self.ring.fixed + (self.ring.capacity if grows else 0)
 
     @property
     def nbytes(self) -> int:
@@ -116,9 +127,15 @@ class RingReplayBuffer(ReplayBuffer):
         return self.ring.freeze(first)
 
     def state_dict(self) -> State:
-        return {**asdict(self.ring.state), "generator": self._rng.bit_generator.state}
+        state = {**asdict(self.ring.state), "generator": self._rng.bit_generator.state}
+        if self._dataset is not None:
+            state["dataset"] = self._dataset.state(self.ring)
+        return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Raises `CheckpointError` where the data set is another one than it was."""
+        if self._dataset is not None:
+            self._dataset.require_same(state["dataset"], self.ring)
         numbers = {each.name: state[each.name] for each in fields(RingState)}
         self.ring.restore(RingState(**numbers))
         restore_generator(self._rng, state["generator"])
@@ -140,15 +157,16 @@ class UniformReplayBuffer(RingReplayBuffer):
         *,
         spec: EnvSpec,
         rng: np.random.Generator,
-        most_fixed: int = 0,
+        dataset: DatasetRows | None = None,
     ) -> None:
         super().__init__(
             config.capacity,
             spec=spec,
             rng=rng,
-            most_fixed=most_fixed,
             frames=stores_frames(config, spec),
+            dataset=dataset,
         )
+        self._shared = dataset is not None and dataset.share is not None
         self._chances: Iterator[NDArray[np.float64]] = iter(())  # each [B]
         self._index = np.empty(0, np.int64)  # [B]
 
@@ -161,7 +179,7 @@ class UniformReplayBuffer(RingReplayBuffer):
 
     def _draw(self, batch_size: int) -> NDArray[np.int64]:
         """The slots of the next batch, in an array that the next draw overwrites. [B]"""
-        self.ring.require_rows(batch_size)
+        self.ring.require_rows(batch_size, of_actors=self._shared)
         if len(self._index) != batch_size:
             self._chances, self._index = iter(()), np.empty(batch_size, np.int64)
         chance = next(self._chances, None)
@@ -170,8 +188,19 @@ class UniformReplayBuffer(RingReplayBuffer):
             chance = next(self._chances)
         # The size is the one of now, so what was pushed since the draw is as likely as all else. A
         # product never rounds up to the size, and no slot is off its share by more than 2**-53.
-        np.multiply(chance, self.ring.stored, out=self._index, casting="unsafe")
+        if self._shared:
+            self._place_shares(chance)
+        else:
+            np.multiply(chance, self.ring.stored, out=self._index, casting="unsafe")
         return self._index
+
+    def _place_shares(self, chance: NDArray[np.float64]) -> None:
+        """Slots of the data set first, then as many of actors as are left. [B]"""
+        assert self._dataset is not None
+        fixed, count = self.ring.fixed, self._dataset.count_of(len(chance))
+        np.multiply(chance[:count], fixed, out=self._index[:count], casting="unsafe")
+        np.multiply(chance[count:], self.ring.size, out=self._index[count:], casting="unsafe")
+        self._index[count:] += fixed
 
     def state_dict(self) -> State:
         drawn = list(self._chances)

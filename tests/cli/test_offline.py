@@ -101,6 +101,38 @@ def test_it_continues_online_with_both_kinds_of_rows(datasets: Path, capsys: Cap
     assert (published["warm_up"], published["env_steps"]) == (False, PAST_SCHEDULES)
 
 
+def test_half_of_each_batch_is_of_a_data_set_named_beside_the_usual_buffer(
+    datasets: Path, capsys: Capture
+) -> None:
+    online = (
+        *("env=cartpole", "~tuned", "run_dir=run", *QUICK, "recorder=none", "agent.batch_size=9"),
+        *("replay_buffer.dataset=my/pole-v0", "replay_buffer.dataset_share=0.4"),
+    )
+    assert train_status(*online) == 0
+    steps, said = steps_of("my/pole-v0", datasets), capsys.readouterr().out
+    counts = f"my/pole-v0, 5 episodes, {steps} steps, 4 of the 9 transitions of each batch"
+    assert f"data set       {counts}\n" in said
+    assert facts_of(Path("run"))["opt_steps"] > 0
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        (["replay_buffer.dataset_share=0.5"], "needs replay_buffer.dataset, the id of a data set"),
+        (["replay_buffer.dataset_share=0.01"], "at least 1 of agent.batch_size=9 transitions"),
+        (["replay_buffer.dataset_share=1"], "at least 1 of agent.batch_size=9 transitions"),
+        (["replay_buffer.dataset_share=0"], "must be above 0"),
+        (["replay_buffer=hindsight"], "unknown setting 'replay_buffer.dataset'"),
+    ],
+)
+def test_a_share_that_leaves_one_part_out_is_refused(
+    typed: list[str], said: str, refusal: Callable[..., str]
+) -> None:
+    base = ["env=cartpole", "~tuned", "agent.batch_size=9"]
+    dataset = [] if "needs" in said else ["replay_buffer.dataset=my/pole-v0"]
+    assert said in refusal(*base, *dataset, *typed)
+
+
 @pytest.mark.parametrize(
     ("typed", "said"),
     sampled(
@@ -109,6 +141,7 @@ def test_it_continues_online_with_both_kinds_of_rows(datasets: Path, capsys: Cap
             (["replay_buffer.dataset=my/pol-v0"], "did you mean my/pole-v0? Data sets in "),
             (["env=acrobot"], "has observations float32 [4], but env.id=Acrobot-v1 has "),
             (["replay_buffer=uniform"], "needs replay_buffer=dataset"),
+            (["replay_buffer.dataset_share=0.5"], "must be null with trainer=offline"),
             (
                 ["trainer.max_opt_steps=null", "trainer.max_env_steps=9"],
                 "set trainer.max_opt_steps, got 9",

@@ -10,38 +10,37 @@ import pytest
 
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Transitions
-from border_cli.errors import CheckpointError, ConfigError
+from border_cli.errors import CheckpointError, ConfigError, RunFailed
 from border_cli.replay_buffer.config import DatasetConfig
-from border_cli.replay_buffer.dataset import DatasetReplayBuffer
+from border_cli.replay_buffer.dataset import DatasetRows
+from border_cli.replay_buffer.uniform import UniformReplayBuffer
 
 MakeRows = Callable[..., Transitions]
 
 
 @pytest.fixture
-def build(spec: EnvSpec, make_rows: MakeRows) -> Callable[..., DatasetReplayBuffer]:
+def build(spec: EnvSpec, make_rows: MakeRows) -> Callable[..., UniformReplayBuffer]:
     """One with the rows 0 … 4 of a data set, in two parts, and room for 3 more."""
 
     def _build(
         *, seed: int = 0, capacity: int = 3, grows: bool = True, steps: int = 5, **other: Any
-    ) -> DatasetReplayBuffer:
+    ) -> UniformReplayBuffer:
         parts = [make_rows(spec, 0, 2), make_rows(spec, 2, 5)]
-        settings: dict[str, Any] = {"rows": parts, "checksum": "abc"} | other
-        return DatasetReplayBuffer(
-            DatasetConfig(dataset="my/numbers-v0", capacity=capacity),
+        settings: dict[str, Any] = {"rows": parts, "checksum": "abc", "share": None} | other
+        return UniformReplayBuffer(
+            DatasetConfig(capacity=capacity),
             spec=spec,
             rng=np.random.default_rng(seed),
-            steps=steps,
-            grows=grows,
-            **settings,
+            dataset=DatasetRows(id="my/numbers-v0", steps=steps, grows=grows, **settings),
         )
 
     return _build
 
 
-Build = Callable[..., DatasetReplayBuffer]
+Build = Callable[..., UniformReplayBuffer]
 
 
-def numbers(buffer: DatasetReplayBuffer) -> list[int]:
+def numbers(buffer: UniformReplayBuffer) -> list[int]:
     """Which rows it has, in the order of its slots."""
     found = buffer.rows(np.arange(len(buffer)))
     assert isinstance(found.obs, np.ndarray)
@@ -74,6 +73,31 @@ def test_every_row_is_equally_likely(build: Build, spec: EnvSpec, make_rows: Mak
     assert (np.abs(counts - 10_000) < 5 * 93).all()
 
 
+def test_a_share_of_each_batch_is_of_the_data_set_and_the_rest_of_actors(
+    build: Build, spec: EnvSpec, make_rows: MakeRows
+) -> None:
+    buffer = build(share=0.3, capacity=2)
+    buffer.push(make_rows(spec, 5, 7))
+    drawn = []
+    for _ in range(2_000):
+        batch = buffer.sample(9)  # 2.7 of 9 are 3
+        np.testing.assert_array_equal(batch.index, batch.action)
+        np.testing.assert_array_equal(batch.index < 5, [True] * 3 + [False] * 6)
+        drawn.append(batch.action.copy())
+    counts = np.bincount(np.concatenate(drawn), minlength=7)
+    # 6,000 draws of 5 rows, with a standard deviation of 31, and 12,000 of 2 rows, of 55
+    assert (np.abs(counts[:5] - 1_200) < 5 * 31).all()
+    assert (np.abs(counts[5:] - 6_000) < 5 * 55).all()
+
+
+def test_a_share_waits_for_rows_of_actors(build: Build, spec: EnvSpec, make_rows: MakeRows) -> None:
+    buffer = build(share=0.5)
+    with pytest.raises(RunFailed, match="the replay buffer is empty"):
+        buffer.sample(4)
+    buffer.push(make_rows(spec, 9, 10))
+    assert (buffer.sample(4).action == 9).tolist() == [False, False, True, True]
+
+
 def test_all_columns_of_a_sample_are_of_its_rows(build: Build) -> None:
     batch = build().sample(64)
     number = batch.action
@@ -91,10 +115,11 @@ def test_without_actors_it_is_full_of_the_data_set(build: Build) -> None:
     assert buffer.nbytes == 6 * 48  # one more than there are
 
 
+@pytest.mark.parametrize("share", [None, 0.5])
 def test_a_state_has_no_row_of_the_data_set_and_goes_on_to_the_bit(
-    build: Build, spec: EnvSpec, make_rows: MakeRows
+    build: Build, spec: EnvSpec, make_rows: MakeRows, share: float | None
 ) -> None:
-    buffer = build()
+    buffer = build(share=share)
     buffer.push(make_rows(spec, 100, 105))
     buffer.sample(4)
     state = buffer.state_dict()
@@ -104,7 +129,7 @@ def test_a_state_has_no_row_of_the_data_set_and_goes_on_to_the_bit(
     assert blocks is not None
     expected = [buffer.sample(4).action.tolist() for _ in range(40)]
 
-    other = build(seed=9)
+    other = build(seed=9, share=share)
     other.load_state_dict(state)
     assert numbers(other) == [0, 1, 2, 3, 4]
     other.load_rows(2, blocks)

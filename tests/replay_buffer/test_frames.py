@@ -15,10 +15,10 @@ from border_cli.core.rows import concatenate
 from border_cli.core.types import Step
 from border_cli.errors import CheckpointError, ConfigError
 from border_cli.replay_buffer.config import DatasetConfig, UniformConfig
-from border_cli.replay_buffer.dataset import DatasetReplayBuffer
+from border_cli.replay_buffer.dataset import DatasetRows
 from border_cli.replay_buffer.frame_store import reserved_frames
 from border_cli.replay_buffer.frames import FrameRing
-from border_cli.replay_buffer.uniform import stores_frames
+from border_cli.replay_buffer.uniform import UniformReplayBuffer, stores_frames
 from border_cli.step_processor.config import NStepConfig
 from border_cli.step_processor.n_step import NStep
 
@@ -223,14 +223,14 @@ def test_rows_of_a_data_set_stay_and_those_of_actors_pass(stack_spec):
     fixed = concatenate([streams.message(12) for _ in range(10)])
 
     def made(frames):
-        return DatasetReplayBuffer(
-            DatasetConfig(capacity=20, dataset="a/b-v0", frames=frames),
+        dataset = DatasetRows(
+            id="a/b-v0", rows=[fixed], steps=len(fixed), checksum="x", grows=True, share=None
+        )
+        return UniformReplayBuffer(
+            DatasetConfig(capacity=20, frames=frames),
             spec=stack_spec,
             rng=np.random.default_rng(0),
-            rows=[fixed],
-            steps=len(fixed),
-            checksum="x",
-            grows=True,
+            dataset=dataset,
         )
 
     buffers = [made(None), made(False)]
