@@ -50,6 +50,7 @@ from border_cli.registry import register_builtin
 from border_cli.replay_buffer.config import (
     DatasetConfig,
     HindsightConfig,
+    Normalize,
     PrioritizedConfig,
     UniformConfig,
 )
@@ -247,6 +248,15 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
         "sync",
         {"replay_buffer": UniformConfig(dataset=CARTPOLE, dataset_share=0.3, capacity=150)},
     ),
+    "sync, prioritized, a share of a data set": (
+        "sync",
+        {
+            "replay_buffer": PrioritizedConfig(
+                dataset=CARTPOLE, dataset_share=0.3, capacity=150, normalize=Normalize.buffer
+            )
+        },
+    ),
+    "offline, prioritized": ("offline", {"replay_buffer": PrioritizedConfig(dataset=CARTPOLE)}),
     "td3, noise that lasts": (
         "serial",
         {
@@ -301,7 +311,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
 
 USUAL = {  # of those, what runs by default
     *("sync", "serial, three environments each", "offline"),
-    *("sync, a share of a data set", "td3, noise that lasts"),
+    *("sync, prioritized, a share of a data set", "td3, noise that lasts"),
 }
 
 

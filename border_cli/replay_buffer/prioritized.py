@@ -1,13 +1,15 @@
 """Prioritized experience replay, proportional variant.
 
-Schaul, Quan, Antonoglou and Silver 2016, "Prioritized experience replay", Algorithm 1.
+Schaul, Quan, Antonoglou and Silver 2016, "Prioritized experience replay", Algorithm 1. The rows of
+a data set have priorities like all others, 1 before they are first drawn. Priorities in two parts
+are imported by the run of whose batches a data set has a share.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +18,13 @@ from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Batch, State, Transitions
 from border_cli.errors import NotFinite
 from border_cli.replay_buffer.config import Normalize, PrioritizedConfig
-from border_cli.replay_buffer.sum_tree import MinTree, SumTree
+from border_cli.replay_buffer.sum_tree import Priorities
 from border_cli.replay_buffer.uniform import RingReplayBuffer, stores_frames
 from border_cli.settings.run import ReplayBufferConfig
+
+if TYPE_CHECKING:
+    from border_cli.replay_buffer.dataset import DatasetRows
+    from border_cli.replay_buffer.shared_priorities import SharedPriorities
 
 PRIORITY_NBYTES = 8  # float64
 EPSILON = 1e-6  # keeps rows without an error within reach
@@ -44,17 +50,43 @@ class PrioritizedReplayBuffer(RingReplayBuffer):
     """
 
     def __init__(
-        self, config: PrioritizedConfig, *, spec: EnvSpec, rng: np.random.Generator
+        self,
+        config: PrioritizedConfig,
+        *,
+        spec: EnvSpec,
+        rng: np.random.Generator,
+        dataset: DatasetRows | None = None,
     ) -> None:
-        super().__init__(config.capacity, spec=spec, rng=rng, frames=stores_frames(config, spec))
+        super().__init__(
+            config.capacity,
+            spec=spec,
+            rng=rng,
+            frames=stores_frames(config, spec),
+            dataset=dataset,
+        )
         self.config = config
         self.updates = 0  # calls of `update_priorities`; beta follows it, or the run
         self._done = 0.0  # share of the run
         self.max_priority = 1.0  # seen so far
-        self._sums = SumTree(config.capacity)
-        in_buffer = config.normalize == Normalize.buffer
-        self._minima = MinTree(config.capacity) if in_buffer else None
+        self._priorities = self._new_priorities()
         self._loaded = np.empty(0)  # priorities of rows that are not restored yet
+
+    def _new_priorities(self) -> Priorities | SharedPriorities:
+        """One for each row of the data set, none for others yet."""
+        ring, minimum = self.ring, self.config.normalize == Normalize.buffer
+        priorities: Priorities | SharedPriorities
+        if self._shared:
+            from border_cli.replay_buffer.shared_priorities import SharedPriorities
+
+            assert self._dataset is not None
+            priorities = SharedPriorities(
+                ring.fixed, ring.capacity, minimum=minimum, count_of=self._dataset.count_of
+            )
+        else:
+            priorities = Priorities(ring.fixed + ring.capacity, minimum=minimum)
+        if ring.fixed:
+            priorities.load(np.full(ring.fixed, self.max_priority))
+        return priorities
 
     @classmethod
     def row_nbytes(cls, config: ReplayBufferConfig, spec: EnvSpec) -> int:
@@ -79,24 +111,20 @@ class PrioritizedReplayBuffer(RingReplayBuffer):
         return (1 - done) * self.config.beta_0 + done * self.config.beta_final
 
     def push(self, transitions: Transitions) -> None:
+        fixed = self.ring.fixed
         for start, end in self.ring.push(transitions):
-            self._sums.fill(start, end, self.max_priority)
-            if self._minima:
-                self._minima.fill(start, end, self.max_priority)
+            self._priorities.fill(fixed + start, fixed + end, self.max_priority)
 
     def sample(self, batch_size: int) -> Batch:
-        """Draws one row from each of B equal slices of the total priority.
+        """Draws one row from each of B equal slices of the total priority; of a data set with a
+        share, and of all else, as many as they have rows in the batch.
 
         Raises `RunFailed` while empty.
         """
-        self.ring.require_rows(batch_size)
-        slice_mass = self._sums.total / batch_size
-        mass = (np.arange(batch_size) + self._rng.random(batch_size)) * slice_mass  # [B]
-        index = self._sums.find(mass)
+        self.ring.require_rows(batch_size, of_actors=self._shared)
+        index = self._priorities.draw(self._rng.random(batch_size))
         batch = self.ring.gather(index)
-        priority = self._sums.get(index)  # [B]
-        smallest = self._minima.smallest if self._minima else float(priority.min())
-        batch.weight[:] = importance_weights(priority, smallest, self.beta)
+        batch.weight[:] = importance_weights(*self._priorities.drawn(index), self.beta)
         return batch
 
     def update_priorities(self, index: NDArray[np.int64], td_error: NDArray[Any]) -> None:
@@ -114,19 +142,18 @@ class PrioritizedReplayBuffer(RingReplayBuffer):
         priority = (error + EPSILON) ** self.config.alpha
         self.updates += 1
         self.max_priority = max(self.max_priority, float(priority[largest]))
-        self._sums.set(index, priority)
-        if self._minima:
-            self._minima.set(index, priority)
+        self._priorities.set(index, priority)
 
     @property
     def nbytes(self) -> int:
-        minima = self._minima.nbytes if self._minima else 0
-        return super().nbytes + self._sums.nbytes + minima
+        return super().nbytes + self._priorities.nbytes
 
     def state_dict(self) -> State:
         return {
             **super().state_dict(),
-            "priorities": self._sums.first(len(self)),  # [rows stored], in the order of the slots
+            "priorities": self._priorities.first(
+                len(self)
+            ),  # [rows stored], in the order of the slots
             "updates": self.updates,
             "max_priority": self.max_priority,
         }
@@ -134,15 +161,9 @@ class PrioritizedReplayBuffer(RingReplayBuffer):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         super().load_state_dict(state)
         self.updates, self.max_priority = state["updates"], state["max_priority"]
-        self._set_all_priorities(np.empty(0))
         self._loaded = state["priorities"]
+        self._priorities.load(self._loaded[: self.ring.fixed])
 
     def _rows_restored(self) -> None:
-        self._set_all_priorities(self._loaded)
+        self._priorities.load(self._loaded)
         self._loaded = np.empty(0)
-
-    def _set_all_priorities(self, priorities: NDArray[np.float64]) -> None:
-        # Every parent depends on its leaves alone, so the trees are the same as before, to the bit.
-        self._sums.load(priorities)
-        if self._minima:
-            self._minima.load(priorities)

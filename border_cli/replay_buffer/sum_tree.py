@@ -125,6 +125,51 @@ class SumTree(BlockTree):
         return node
 
 
+class Priorities:
+    """The priorities of slots, which are drawn in proportion, and the smallest one."""
+
+    def __init__(self, capacity: int, *, minimum: bool) -> None:
+        """`minimum`: knows the smallest of all, else that of a batch."""
+        self.sums = SumTree(capacity)
+        self.minima = MinTree(capacity) if minimum else None
+        self._trees: list[BlockTree] = [self.sums, *([self.minima] if self.minima else [])]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all trees."""
+        return sum(each.nbytes for each in self._trees)
+
+    def fill(self, start: int, end: int, value: float) -> None:
+        """Sets the priorities of these slots, at least one, to the same number."""
+        for each in self._trees:
+            each.fill(start, end, value)
+
+    def set(self, index: NDArray[np.int64], value: NDArray[np.float64]) -> None:
+        """Replaces the priorities of slots. [B], [B]"""
+        for each in self._trees:
+            each.set(index, value)
+
+    def first(self, count: int) -> NDArray[np.float64]:
+        """Copies of the first priorities. [count]"""
+        return self.sums.first(count)
+
+    def load(self, values: NDArray[np.float64]) -> None:
+        """Replaces all priorities: these from slot 0 on, and none behind them. [M]"""
+        # Every parent depends on its leaves alone, so the trees are the same as before, to the bit.
+        for each in self._trees:
+            each.load(values)
+
+    def draw(self, chance: NDArray[np.float64]) -> NDArray[np.int64]:
+        """One slot from each of B equal slices of the total, by numbers in 0 … 1. [B]"""
+        slice_mass = self.sums.total / len(chance)
+        return self.sums.find((np.arange(len(chance)) + chance) * slice_mass)
+
+    def drawn(self, index: NDArray[np.int64]) -> tuple[NDArray[np.float64], float]:
+        """The priorities of a batch up to a common factor, and the smallest one. [B]"""
+        priority = self.sums.get(index)
+        return priority, self.minima.smallest if self.minima else float(priority.min())
+
+
 class _Descent:
     """One step down for B nodes at once, and the arrays it needs."""
 

@@ -85,6 +85,7 @@ class RingReplayBuffer(ReplayBuffer):
         """`frames`: stores each frame of stacked images once (`stores_frames` says whether)."""
         ring = _frame_ring() if frames else Ring
         self._dataset = dataset
+        self._shared = dataset is not None and dataset.share is not None  # each batch
         self._rng = rng
         if dataset is None:
             self.ring = ring(spec, capacity)
@@ -166,7 +167,6 @@ class UniformReplayBuffer(RingReplayBuffer):
             frames=stores_frames(config, spec),
             dataset=dataset,
         )
-        self._shared = dataset is not None and dataset.share is not None
         self._chances: Iterator[NDArray[np.float64]] = iter(())  # each [B]
         self._index = np.empty(0, np.int64)  # [B]
 

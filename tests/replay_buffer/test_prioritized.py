@@ -7,6 +7,7 @@ import pytest
 
 from border_cli.errors import NotFinite
 from border_cli.replay_buffer.config import Normalize, PrioritizedConfig
+from border_cli.replay_buffer.dataset import DatasetRows
 from border_cli.replay_buffer.prioritized import EPSILON, PrioritizedReplayBuffer
 
 
@@ -29,19 +30,19 @@ def with_errors(buffer, spec, make_rows, errors):
 def test_a_priority_is_the_error_plus_epsilon_to_the_power_of_alpha(spec, make_rows):
     buffer = with_errors(buffer_of(spec, 4, alpha=0.5), spec, make_rows, [4.0, -9.0, 0.0])
     expected = [(4 + EPSILON) ** 0.5, (9 + EPSILON) ** 0.5, 0.001]  # sqrt(1e-6) = 0.001
-    np.testing.assert_allclose(buffer._sums.get(slots(0, 1, 2)), expected, rtol=1e-12)
+    np.testing.assert_allclose(buffer._priorities.sums.get(slots(0, 1, 2)), expected, rtol=1e-12)
 
 
 def test_new_rows_get_the_largest_priority_seen_so_far(spec, make_rows):
     buffer = buffer_of(spec, 4, alpha=1.0)
     buffer.push(make_rows(spec, 0, 2))
-    np.testing.assert_array_equal(buffer._sums.get(slots(0, 1, 2, 3)), [1, 1, 0, 0])
+    np.testing.assert_array_equal(buffer._priorities.sums.get(slots(0, 1, 2, 3)), [1, 1, 0, 0])
     buffer.update_priorities(slots(0, 1), np.array([8.0, 0.5]))
     buffer.update_priorities(slots(0, 1), np.array([0.25, 0.5]))  # 8 is gone but was seen
     buffer.push(make_rows(spec, 2, 5))  # wraps: slots 2, 3 and 0
     largest = 8 + EPSILON
     np.testing.assert_allclose(
-        buffer._sums.get(slots(0, 1, 2, 3)), [largest, 0.5 + EPSILON, largest, largest]
+        buffer._priorities.sums.get(slots(0, 1, 2, 3)), [largest, 0.5 + EPSILON, largest, largest]
     )
     assert buffer.max_priority == pytest.approx(largest)
 
@@ -124,15 +125,95 @@ def test_an_error_that_is_no_number_is_refused_by_name_and_changes_nothing(
     spec, make_rows, bad, alpha
 ):
     buffer = with_errors(buffer_of(spec, 4, alpha=alpha), spec, make_rows, [1.0, 2.0, 3.0])
-    before = buffer._sums.get(np.arange(4)), buffer.max_priority
+    before = buffer._priorities.sums.get(np.arange(4)), buffer.max_priority
     message = rf"td_error is {bad} in row 1 of the batch \(slot 2 of .*\), update 2"
     with pytest.raises(NotFinite, match=message):
         buffer.update_priorities(slots(0, 2), np.array([9.0, bad], np.float32))
-    np.testing.assert_array_equal(buffer._sums.get(np.arange(4)), before[0])
+    np.testing.assert_array_equal(buffer._priorities.sums.get(np.arange(4)), before[0])
     assert (buffer.max_priority, buffer.updates) == (before[1], 1)
 
 
 def test_of_a_row_sampled_twice_the_last_error_counts(spec, make_rows):
     buffer = with_errors(buffer_of(spec, 2, alpha=1.0), spec, make_rows, [1.0, 1.0])
     buffer.update_priorities(slots(0, 0), np.array([5.0, 2.0]))
-    np.testing.assert_allclose(buffer._sums.get(slots(0, 1)), [2 + EPSILON, 1 + EPSILON])
+    np.testing.assert_allclose(buffer._priorities.sums.get(slots(0, 1)), [2 + EPSILON, 1 + EPSILON])
+
+
+def with_dataset(spec, make_rows, *, share, fixed=3, grows=True, **settings):
+    """Rows 0 … fixed-1 of a data set, and space for 4 of actors."""
+    dataset = DatasetRows(
+        id="my/numbers-v0", rows=[make_rows(spec, 0, fixed)], steps=9, checksum="abc",
+        grows=grows, share=share,
+    )  # fmt: skip
+    config = PrioritizedConfig(capacity=4, alpha=1.0, beta_0=1.0, **settings)
+    rng = np.random.default_rng(0)
+    return PrioritizedReplayBuffer(config, spec=spec, rng=rng, dataset=dataset)
+
+
+MIXED = np.array([1.0, 2.0, 5.0, 2.0, 6.0])  # priorities of 3 rows of a data set and 2 of actors
+
+
+@pytest.mark.parametrize("normalize", list(Normalize))
+def test_each_part_of_a_mixed_batch_is_drawn_and_weighed_by_its_own_priorities(
+    spec, make_rows, normalize
+):
+    buffer = with_dataset(spec, make_rows, share=0.5, normalize=normalize)
+    buffer.push(make_rows(spec, 3, 5))
+    buffer.update_priorities(slots(4, 0, 2, 3, 1), MIXED[[4, 0, 2, 3, 1]] - EPSILON)
+    for _ in range(20):
+        batch = buffer.sample(8)
+        np.testing.assert_array_equal(batch.action, batch.index)
+        # Both totals are 8, in 4 slices of 2; rows end at 1, 3 and 8, and at 2 and 8.
+        np.testing.assert_array_equal(batch.index[2:], [2, 2, 3, 4, 4, 4])
+        assert set(batch.index[:2]) <= {0, 1, 2}
+        # 1 / (N p / sum p), with N and the sum of each part
+        by_hand = np.array([8 / 3, 4 / 3, 8 / 15, 2.0, 2 / 3])
+        largest = by_hand[batch.index].max() if normalize is Normalize.batch else 8 / 3
+        np.testing.assert_allclose(batch.weight, by_hand[batch.index] / largest, rtol=1e-6)
+
+
+def test_without_a_share_a_data_set_and_other_rows_have_one_total(spec, make_rows):
+    buffer = with_dataset(spec, make_rows, share=None)
+    buffer.push(make_rows(spec, 3, 5))
+    buffer.update_priorities(slots(0, 1, 2, 3, 4), MIXED - EPSILON)
+    for _ in range(20):
+        batch = buffer.sample(8)  # slices of 2; rows end at 1, 3, 8, 10 and 16
+        np.testing.assert_array_equal(batch.index[2:], [2, 2, 3, 4, 4, 4])
+        drawn = MIXED[batch.index]
+        np.testing.assert_allclose(batch.weight, drawn.min() / drawn, rtol=1e-6)
+
+
+def test_without_actors_a_data_set_has_priorities(spec, make_rows):
+    buffer = with_dataset(spec, make_rows, share=None, grows=False)
+    np.testing.assert_array_equal(np.sort(buffer.sample(3).index), [0, 1, 2])  # all alike at first
+    buffer.update_priorities(slots(0, 1, 2), np.array([1.0, 2.0, 1.0]) - EPSILON)
+    for _ in range(20):
+        np.testing.assert_array_equal(buffer.sample(4).index, [0, 1, 1, 2])
+
+
+@pytest.mark.parametrize("share", [None, 0.5])
+@pytest.mark.parametrize("with_rows", [True, False])
+def test_priorities_of_a_data_set_come_back_with_or_without_other_rows(
+    spec, make_rows, share, with_rows
+):
+    def played(buffer):
+        drawn = []
+        for turn in range(30):
+            batch = buffer.sample(6)
+            drawn.append((batch.index.tolist(), batch.weight.tolist()))
+            buffer.update_priorities(batch.index, np.sin(batch.index + turn))
+        return drawn
+
+    original, other = (with_dataset(spec, make_rows, share=share) for _ in range(2))
+    original.push(make_rows(spec, 3, 9))  # wraps
+    played(original)
+    state, blocks = original.state_dict(), original.freeze(0).take()
+    other.load_state_dict(state)
+    if with_rows:
+        other.load_rows(2, blocks)
+        assert played(other) == played(original)
+        return
+    np.testing.assert_array_equal(other._priorities.first(3), state["priorities"][:3])
+    assert len(other) == 3
+    other.push(make_rows(spec, 9, 13))
+    played(other)

@@ -47,8 +47,7 @@ class History:
 def trees(buffer):
     if not buffer.uses_priorities:
         return []
-    each = [buffer._sums, *([buffer._minima] if buffer._minima else [])]
-    return [level.tobytes() for tree in each for level in tree._levels]
+    return [level.tobytes() for tree in buffer._priorities._trees for level in tree._levels]
 
 
 @pytest.mark.parametrize("kind", KINDS)
