@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from border_cli.agent.learner_config import LearnerConfig
 from border_cli.settings.base import setting
+from border_cli.settings.schedule import ENV_STEPS, UPDATES
 
 
 class ActorCritics(StrEnum):
@@ -29,9 +30,13 @@ class ActorCriticConfig(LearnerConfig):
     """Settings that every agent with an actor and an ensemble of critics has."""
 
     batch_size: int = setting(256, "transitions per update", low=1)
-    learning_rate: float = setting(3e-4, "learning rate of the actor", above=0)
-    critic_learning_rate: float | None = setting(
-        None, "learning rate of the critics; null: learning_rate", above=0
+    learning_rate: Any = setting(3e-4, "learning rate of the actor", above=0, counter=UPDATES)
+    critic_learning_rate: Any = setting(
+        None,
+        "learning rate of the critics; null: learning_rate",
+        above=0,
+        counter=UPDATES,
+        nullable=True,
     )
     max_grad_norm: float | None = setting(
         None, "clips the norm of each gradient to this value; null: no clipping", above=0
@@ -65,8 +70,12 @@ class SoftConfig(ActorCriticConfig):
         None, "entropy coefficient, in units of reward; null: learned", low=0
     )
     ent_coef_init: float = setting(1.0, "initial value of a learned ent_coef", above=0)
-    ent_coef_learning_rate: float | None = setting(
-        None, "Adam's learning rate of a learned ent_coef; null: learning_rate", above=0
+    ent_coef_learning_rate: Any = setting(
+        None,
+        "Adam's learning rate of a learned ent_coef; null: learning_rate",
+        above=0,
+        counter=UPDATES,
+        nullable=True,
     )
     target_entropy: float | None = setting(
         None,
@@ -157,9 +166,13 @@ class TqcConfig(SoftConfig):
 class CqlConfig(SoftConfig):
     """Conservative Q-learning for continuous actions; learning rates of the authors' code."""
 
-    learning_rate: float = setting(1e-4, "learning rate of the actor", above=0)
-    critic_learning_rate: float | None = setting(
-        3e-4, "learning rate of the critics; null: learning_rate", above=0
+    learning_rate: Any = setting(1e-4, "learning rate of the actor", above=0, counter=UPDATES)
+    critic_learning_rate: Any = setting(
+        3e-4,
+        "learning rate of the critics; null: learning_rate",
+        above=0,
+        counter=UPDATES,
+        nullable=True,
     )
     conservative_weight: float = setting(
         5.0,
@@ -210,10 +223,11 @@ class Td3Config(ActorCriticConfig):
         "exploration noise: gaussian, or ornstein_uhlenbeck, which is correlated over the steps "
         "of an episode",
     )
-    noise_std: float = setting(
+    noise_std: Any = setting(
         0.1,
         "standard deviation of the noise drawn at each step, for actions scaled to -1 to 1",
         low=0,
+        counter=ENV_STEPS,
     )
     final_bound: float | None = setting(
         None,
@@ -276,8 +290,12 @@ class IqlConfig(AwacConfig):
         "maximum",
         above=0,
     )
-    value_learning_rate: float | None = setting(
-        None, "learning rate of V(s); null: learning_rate", above=0
+    value_learning_rate: Any = setting(
+        None,
+        "learning rate of V(s); null: learning_rate",
+        above=0,
+        counter=UPDATES,
+        nullable=True,
     )
 
     def __post_init__(self) -> None:

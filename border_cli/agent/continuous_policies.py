@@ -17,6 +17,7 @@ from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Snapshot, State
 from border_cli.nn.architecture import SQUASHED_LOG_STD_MAX, SQUASHED_LOG_STD_MIN
 from border_cli.nn.numpy_network import MakeActing
+from border_cli.settings.schedule import Schedule, value_at
 
 REVERSION = np.float32(0.15)  # share of Ornstein-Uhlenbeck noise that every step takes away
 
@@ -108,13 +109,18 @@ class DeterministicPolicy(NetworkPolicy):
         network: MakeActing,
         bounds: ActionBounds,
         noise: Noise = Noise.gaussian,
-        noise_std: float = 0.0,
+        noise_std: float | Schedule = 0.0,
     ) -> None:
         super().__init__(rng, network=network, actions=bounds.space)
         self._bounds = bounds
-        self._std = np.float32(noise_std if exploration is None else exploration)
+        self._schedule = noise_std if exploration is None else exploration
+        self._std = np.float32(value_at(self._schedule, 0))
         self._ornstein_uhlenbeck = noise == Noise.ornstein_uhlenbeck
         self._last = np.zeros((0, bounds.size), np.float32)  # [N, A] noise; no rows: none yet
+
+    def load_snapshot(self, snapshot: Snapshot) -> None:
+        super().load_snapshot(snapshot)
+        self._std = np.float32(value_at(self._schedule, snapshot.env_steps))
 
     def choose(self, outputs: NDArray[np.float32], *, explore: bool) -> NDArray[Any]:
         action: NDArray[np.float32] = np.tanh(outputs)  # [N, A]

@@ -5,8 +5,7 @@ The form of the networks, which takes numpy along, is imported by the method tha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -112,14 +111,6 @@ class LearnerConfig(AgentConfig):
     @property
     def needs_returns(self) -> bool:
         return self.normalize_reward
-
-    def refuse_beside(self, unused: Sequence[str], allowed: str) -> None:
-        """Raises ConfigError for the first of these settings that is not at its default."""
-        defaults = {each.name: each.default for each in fields(self)}
-        for name in unused:
-            value = getattr(self, name)
-            if value != defaults[name]:
-                self.refuse(name, value, allowed)
 
     @property
     def semantic_settings(self) -> dict[str, str | float]:

@@ -29,13 +29,9 @@ from border_cli.core.spaces import (
 from border_cli.core.types import Array, Snapshot, State, num_rows
 from border_cli.errors import ConfigError
 from border_cli.nn.numpy_network import MakeActing
+from border_cli.settings.schedule import value_at
 
 BLOCK = 1024  # random numbers drawn at once
-
-
-def linear(start: float, final: float, progress: float) -> float:
-    """From `start` to `final` as progress goes from 0 to 1, and `final` from there on."""
-    return start + (final - start) * min(progress, 1.0)
 
 
 def masked(values: NDArray[np.floating[Any]], mask: NDArray[np.bool_]) -> NDArray[np.float32]:
@@ -257,7 +253,7 @@ class QPolicy(NetworkPolicy):
         super().__init__(rng, network=network, actions=actions.space)
         self._numbered = actions
         self._config = config
-        self._constant = exploration
+        self._schedule = config.exploration_schedule if exploration is None else exploration
         self._atoms = None if atoms is None else np.linspace(*atoms, dtype=np.float32)
         self._noisy = noisy
         self._softmax = config.exploration == Exploration.softmax
@@ -272,11 +268,11 @@ class QPolicy(NetworkPolicy):
                 "actor_manager.exploration must be at most 1 with "
                 f"agent.exploration=epsilon_greedy, got {exploration!r}"
             )
-        self._exploration = self._exploration_at(0)
+        self._exploration = value_at(self._schedule, 0)
 
     def load_snapshot(self, snapshot: Snapshot) -> None:
         super().load_snapshot(snapshot)
-        self._exploration = self._exploration_at(snapshot.env_steps)
+        self._exploration = value_at(self._schedule, snapshot.env_steps)
 
     def act(self, obs: Array, *, explore: bool) -> NDArray[Any]:
         if self._noisy:
@@ -309,15 +305,6 @@ class QPolicy(NetworkPolicy):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         super().load_state_dict(state)
         self._epsilon_greedy.load_state_dict(state)
-
-    def _exploration_at(self, env_steps: int) -> float:
-        """Epsilon or temperature."""
-        config = self._config
-        if self._constant is not None:
-            return self._constant
-        if self._softmax:
-            return config.temperature
-        return linear(config.epsilon_start, config.epsilon_final, env_steps / config.epsilon_steps)
 
 
 class MaskedQPolicy(MaskedPolicy, QPolicy):

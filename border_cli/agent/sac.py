@@ -43,6 +43,7 @@ from border_cli.nn.features import FeatureTensors
 from border_cli.nn.network import Network
 from border_cli.nn.optimizer import Adam
 from border_cli.nn.tensor_batch import TensorBatch
+from border_cli.settings.schedule import schedule_of
 
 
 def soft_target(batch: TensorBatch, q_next: Tensor, log_prob: Tensor, ent_coef: Tensor) -> Tensor:
@@ -80,14 +81,19 @@ class Coefficient(OptionalPart):
     log: Tensor  # []
 
     def __init__(
-        self, first: float, *, learned: bool, learning_rate: float, device: torch.device
+        self,
+        first: float,
+        *,
+        learned: bool,
+        learning_rate: float | Mapping[str, Any],
+        device: torch.device,
     ) -> None:
         super().__init__()
         self.learned = learned
         log = math.log(first) if first > 0 else -math.inf
         self.register_buffer("log", torch.tensor(log), persistent=learned)
         self.to(device)
-        self.optimizer = Adam([self.log], learning_rate=learning_rate)
+        self.optimizer = Adam([self.log], learning_rate=schedule_of(learning_rate))
 
     def forward(self) -> Tensor:
         """Above 0, or 0 where the settings say so. []"""

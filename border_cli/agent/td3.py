@@ -29,6 +29,7 @@ from border_cli.core.types import Update
 from border_cli.nn.features import FeatureTensors
 from border_cli.nn.network import Network, polyak_update, target_of
 from border_cli.nn.tensor_batch import TensorBatch
+from border_cli.settings.schedule import schedule_of
 
 
 def smoothed(action: Tensor, noise: Tensor, *, std: float, clip: float) -> Tensor:
@@ -109,7 +110,7 @@ class Td3(TorchAgent):
             network=self.acting_network(),
             bounds=self._action_bounds,
             noise=self.config.noise,
-            noise_std=self.config.noise_std,
+            noise_std=schedule_of(self.config.noise_std),
         )
 
     @property

@@ -34,6 +34,7 @@ from border_cli.nn.optimizer import EPSILON, Optimizer, make_optimizer
 from border_cli.nn.saving import copied_arrays, copied_state, first_not_finite
 from border_cli.nn.tensor_batch import TensorBatch, TensorBatches, empty_batch
 from border_cli.settings.run import MatmulPrecision
+from border_cli.settings.schedule import Schedule, schedule_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -84,6 +85,7 @@ class TorchAgent(Agent):
                 "takes",
             )
         self._opt_steps = 0
+        self._scheduled: list[tuple[Optimizer, Schedule]] = []
         statistics = self._normalization.part
         self._parts: dict[str, Part] = {} if statistics is None else {"statistics": statistics}
         self.observes = self._normalization.observes
@@ -97,6 +99,9 @@ class TorchAgent(Agent):
     def register_state(self, **parts: Part) -> None:
         """Names what a checkpoint holds: modules and optimizers."""
         self._parts |= parts
+        for part in parts.values():
+            if isinstance(part, Optimizer) and isinstance(part.learning_rate, Schedule):
+                self._scheduled.append((part, part.learning_rate))
 
     def register_acting(self, **modules: nn.Module) -> None:
         """Names what snapshots hold, apart from how observations are normalised."""
@@ -105,7 +110,7 @@ class TorchAgent(Agent):
     def make_optimizer(
         self,
         network: nn.Module,
-        learning_rate: float,
+        learning_rate: float | Mapping[str, Any],
         max_grad_norm: float | None,
         *,
         epsilon: float = EPSILON,
@@ -115,7 +120,7 @@ class TorchAgent(Agent):
             self.config.optimizer,
             self.config.optimizer_kwargs,
             network.parameters(),
-            learning_rate=learning_rate,
+            learning_rate=schedule_of(learning_rate),
             max_grad_norm=max_grad_norm,
             epsilon=epsilon,
         )
@@ -161,6 +166,8 @@ class TorchAgent(Agent):
         """
 
     def update(self, batch: Batch) -> Update:
+        for optimizer, learning_rate in self._scheduled:
+            optimizer.set_learning_rate(learning_rate.at(self._opt_steps))
         self._opt_steps += 1
         tensors = self._batches.of(batch)
         return self.learn(self._prepared(tensors) if self._prepares else tensors)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from border_cli.agent.learner_config import LearnerConfig, Loss
 from border_cli.settings.base import setting
+from border_cli.settings.schedule import ENV_STEPS, UPDATES, Schedule, schedule_of
 
 
 class Exploration(StrEnum):
@@ -26,7 +27,7 @@ class ValueConfig(LearnerConfig):
     actions: ClassVar[tuple[str, ...]] = ("Discrete", "MultiDiscrete")
 
     double: bool = setting(True, "double Q-learning: the online network chooses the next action")
-    learning_rate: float = setting(5e-4, "learning rate", above=0)
+    learning_rate: Any = setting(5e-4, "learning rate", above=0, counter=UPDATES)
     adam_epsilon: float = setting(1e-8, "Adam epsilon; up to 0.01 / 32 in the papers", above=0)
     max_grad_norm: float | None = setting(
         10.0, "clips the gradient norm to this value; null: no clipping", above=0
@@ -42,13 +43,24 @@ class ValueConfig(LearnerConfig):
         Exploration.epsilon_greedy,
         "epsilon_greedy; softmax over the Q-values; or greedy, for noisy networks",
     )
+    epsilon: Any = setting(
+        None,
+        "probability of a random action; null: linear over epsilon_steps",
+        low=0,
+        high=1,
+        counter=ENV_STEPS,
+        nullable=True,
+    )
     epsilon_start: float = setting(1.0, "epsilon at env step 0", low=0, high=1)
     epsilon_final: float = setting(0.05, "epsilon from env step epsilon_steps on", low=0, high=1)
     epsilon_steps: int = setting(
         10_000, "env steps, summed over all actors, over which epsilon is annealed linearly", low=1
     )
-    temperature: float = setting(
-        1.0, "softmax temperature: P(a) ~ exp(Q(a) / temperature)", above=0
+    temperature: Any = setting(
+        1.0,
+        "softmax temperature: P(a) ~ exp(Q(a) / temperature)",
+        above=0,
+        counter=ENV_STEPS,
     )
 
     max_joint_actions: int = setting(
@@ -63,6 +75,11 @@ class ValueConfig(LearnerConfig):
         super().__post_init__()
         if self.exploration != Exploration.softmax:
             self.refuse_beside(["temperature"], "needs agent.exploration=softmax")
+        if self.exploration != Exploration.epsilon_greedy:
+            self.refuse_beside(["epsilon"], "needs agent.exploration=epsilon_greedy")
+        if self.epsilon is not None:
+            parts = ("epsilon_start", "epsilon_final", "epsilon_steps")
+            self.refuse_beside(parts, "cannot be set together with agent.epsilon")
         if self.exploration == Exploration.greedy and not self.explores_by_weights:
             self.refuse(
                 "exploration",
@@ -70,6 +87,17 @@ class ValueConfig(LearnerConfig):
                 "does not explore without noisy networks (allowed: epsilon_greedy, softmax; or "
                 "greedy with agent=dqn agent.noisy=true)",
             )
+
+    @property
+    def exploration_schedule(self) -> float | Schedule:
+        """Epsilon, or the temperature of softmax."""
+        if self.exploration == Exploration.softmax:
+            return schedule_of(self.temperature)
+        if self.epsilon is not None:
+            return schedule_of(self.epsilon)
+        return Schedule(
+            initial=self.epsilon_start, final=self.epsilon_final, steps=self.epsilon_steps
+        )
 
     @property
     def explores_by_weights(self) -> bool:

@@ -16,6 +16,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from border_cli.config import check
+from border_cli.config.alternatives import drop_weaker_alternatives
 from border_cli.config.job import Job, Source
 from border_cli.config.overrides import parsed
 from border_cli.config.resolved import modules_of, yaml_text
@@ -70,6 +71,7 @@ def compose_files(
     files.find_parts(config_name, overrides)
     add_tuned(files)
     drop_weaker_limits(files, parsed(overrides))
+    drop_weaker_alternatives(files, parsed(overrides))
     config = files.loader.load_configuration(
         config_name, list(overrides), mode, validate_sweep_overrides=mode == RunMode.RUN
     )

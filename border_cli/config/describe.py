@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import textwrap
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
@@ -40,8 +40,10 @@ def values_of(kind: type[Any], name: str) -> str:
 
 
 def bounds_of(kind: type[Any], name: str) -> str:
-    """The range of a number, or nothing."""
-    return str(_metadata(kind, name).get("range") or "")
+    """The range of a number, and what a schedule in its place follows; or nothing."""
+    metadata = _metadata(kind, name)
+    bounds, counter = str(metadata.get("range") or ""), metadata.get("counter")
+    return f"{bounds}, or a schedule over {counter}" if counter else bounds
 
 
 def meaning_of(kind: type[Any], name: str) -> str:
@@ -135,6 +137,8 @@ def shown(value: object) -> str:
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, list):
         return f"[{', '.join(map(shown, value))}]"
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{key}: {shown(each)}' for key, each in value.items())}}}"
     if isinstance(value, Enum):
         return value.name
     return type(value).__name__ if is_dataclass(value) else str(value)

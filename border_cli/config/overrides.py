@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from functools import lru_cache
 from pathlib import Path
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
+from hydra.core.override_parser.types import Override, OverrideType
 from hydra.errors import HydraException
 from omegaconf import BooleanNode
 from omegaconf.errors import OmegaConfBaseException
@@ -45,14 +46,26 @@ def _parsed(text: str) -> Override:
 
 
 def normalized(texts: Sequence[str]) -> list[str]:
-    """Takes `imports=my_envs` as a list of one name."""
+    """Takes `imports=my_envs` as a list of one name, and a key of a schedule as one to add where
+    it is not there: `agent.learning_rate.final=0`."""
     result = []
     for text, override in zip(texts, parsed(texts), strict=True):
         single = override.key_or_group == "imports" and not override.is_sweep_override()
         if single and isinstance(override.value(), str):
             text = f"imports=[{override.get_value_string()}]"
+        elif override.type is OverrideType.CHANGE and _is_of_schedule(override.key_or_group):
+            text = f"++{text}"
         result.append(text)
     return result
+
+
+def _is_of_schedule(key: str) -> bool:
+    """Whether a key lies below a setting that may be a schedule."""
+    group, _, rest = key.partition(".")
+    name, dot, _ = rest.partition(".")
+    kinds = [entry.config_type for entry in GROUPS[group]] if dot and group in GROUPS else []
+    named = [each for kind in kinds for each in fields(kind) if each.name == name]
+    return any(each.metadata.get("counter") for each in named)
 
 
 def without_trust(texts: Sequence[str]) -> tuple[list[str], bool]:

@@ -16,6 +16,7 @@ from hydra.core.override_parser.types import Override
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 
+from border_cli.config.alternatives import BOTH_WAYS
 from border_cli.config.check import REFUSED, explained
 from border_cli.config.compose import Composer
 from border_cli.config.composition import Composition, as_typed, compose_files
@@ -136,7 +137,7 @@ def is_plain(override: Override, files: Files) -> bool:
         or override.is_force_add()
         or override.package is not None
         or override.is_hydra_override()
-        or override.key_or_group in (*LIMITS, "imports", "trainer")
+        or override.key_or_group in (*LIMITS, *BOTH_WAYS, "imports", "trainer")
         or isinstance(override.value(), dict)
         or "${" in str(override.input_line)
         or files.group_exists(override.key_or_group)

@@ -72,6 +72,7 @@ from border_cli.run.checkpoint import CheckpointStore
 from border_cli.run.finding import find_weights, read_model
 from border_cli.run.folders import CheckpointFolders
 from border_cli.settings.run import EnvConfig, RunConfig, modules_of_env
+from border_cli.settings.schedule import schedule_of
 from border_cli.trainer.post_step import LearnerParts
 from border_cli.trainer.trainer import Trainer
 from border_cli.words import counted
@@ -97,7 +98,7 @@ def normalizing_wrappers(effective: EffectiveSettings) -> dict[str, str]:
 
 def build_agent(effective: EffectiveSettings, spec: EnvSpec, *, learns: bool = True) -> Agent:
     """The agent with its first weights; one that only acts needs no compiler."""
-    config, settings = effective.config, effective.config.agent
+    config, settings = effective.config, effective.agent
     if isinstance(settings, LearnerConfig) and not learns:
         settings = replace(settings, compile=False)
     agent: Agent = AGENTS.build(
@@ -400,7 +401,7 @@ def build_replay_buffer(
     `see_returns` is given the running discounted returns of the data set, if the agent needs them;
     `goal_rewards` is what `build_goal_rewards` gave.
     """
-    config, settings = effective.config, effective.config.replay_buffer
+    config, settings = effective.config, effective.replay_buffer
     rng = generator(config.seed, Branch.REPLAY_BUFFER)
     more: dict[str, Any] = {}
     if effective.dataset is not None:
@@ -431,5 +432,9 @@ def build_trainer(effective: EffectiveSettings, parts: LearnerParts, spec: EnvSp
         batch_size=config.agent.batch_size,
         slack=effective.slack,
         spec=spec,
+        schedules={
+            name.partition(".")[2]: (counter, schedule_of(schedule))
+            for name, (counter, schedule) in effective.schedules.items()
+        },
     )
     return trainer

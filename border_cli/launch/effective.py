@@ -3,6 +3,7 @@ where evaluations run, and torch's threads. Data sets are imported by the run th
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
@@ -13,7 +14,15 @@ from border_cli.errors import BorderError, ConfigError
 from border_cli.evaluator.config import LOCAL, EpisodesConfig
 from border_cli.registry import ACTOR_MANAGERS, REPLAY_BUFFERS
 from border_cli.replay_buffer.config import DatasetConfig, RingConfig, rows_of_share
-from border_cli.settings.run import ActorManagerConfig, EnvConfig, EvaluatorConfig, RunConfig
+from border_cli.settings.run import (
+    ActorManagerConfig,
+    AgentConfig,
+    EnvConfig,
+    EvaluatorConfig,
+    ReplayBufferConfig,
+    RunConfig,
+)
+from border_cli.settings.schedule import UPDATES
 from border_cli.system.machine import available_cores
 
 DATASET = "replay_buffer.dataset"  # the setting, as messages name it
@@ -28,6 +37,8 @@ class EffectiveSettings:
     """
 
     config: RunConfig  # as the user set them
+    agent: AgentConfig  # with the steps of its schedules
+    replay_buffer: ReplayBufferConfig  # … of its own
     has_actors: bool  # False: the run learns from a data set alone
     num_actors: int  # 0 without actors
     actors: ActorManagerConfig  # trainer=sync and offline: serial, with n_buffer 1
@@ -54,6 +65,16 @@ class EffectiveSettings:
             return False
         images = agent.architecture(spec.observation).images.values()
         return any(each.network != "minatar_cnn" for each in images)
+
+    @property
+    def schedules(self) -> dict[str, tuple[str, Mapping[str, Any]]]:
+        """All schedules that the run follows, by their typed names, each with its counter."""
+        return {
+            f"{settings.path}.{name}": (counter, schedule)
+            for settings in (self.agent, self.replay_buffer)
+            for name, (counter, schedule) in settings.schedules.items()
+            if counter == UPDATES or self.has_actors
+        }
 
     @property
     def video_interval(self) -> int:
@@ -123,6 +144,8 @@ def effective_settings(config: RunConfig) -> EffectiveSettings:
     env = env.one_by_one() if actors.in_learner_thread else env
     return EffectiveSettings(
         config=config,
+        agent=config.trainer.with_steps(config.agent),
+        replay_buffer=config.trainer.with_steps(config.replay_buffer),
         has_actors=has_actors,
         num_actors=num_actors,
         actors=actors,

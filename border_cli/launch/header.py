@@ -24,6 +24,7 @@ from border_cli.launch.run import Run, restored_line
 from border_cli.recorder import terminal
 from border_cli.registry import TRAINERS
 from border_cli.replay_buffer.config import rows_of_share
+from border_cli.settings.schedule import in_words
 from border_cli.system.machine import available_cores
 from border_cli.words import counted
 
@@ -62,6 +63,7 @@ def header_lines(
         ("env", f"{spec.id}, observes {_space(spec.observation)}, acts {_space(spec.action)}"),
         *encoders_of(agent),
         ("trainer", trainer_line(effective)),
+        *schedule_lines(effective),
         ("actors", actors_line(effective)),
         ("device", f"{agent.device_name}, {threads}, {cores}"),
         *matmul_of_agent(effective, agent),
@@ -112,6 +114,15 @@ def trainer_line(effective: EffectiveSettings) -> str:
     if not effective.has_actors:
         pace = "from the data set only"
     return f"{TRAINERS.entry_of(trainer).name}, {pace}, until {' or '.join(until)}"
+
+
+def schedule_lines(effective: EffectiveSettings) -> list[tuple[str, str]]:
+    """The settings that change in the course of the run, if there are any."""
+    lines = [
+        f"{name} {in_words(schedule, counter)}"
+        for name, (counter, schedule) in effective.schedules.items()
+    ]
+    return [("schedules", "\n".join(lines))] if lines else []
 
 
 def actors_line(effective: EffectiveSettings) -> str:

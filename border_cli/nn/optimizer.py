@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from border_cli.errors import ConfigError
+from border_cli.settings.schedule import Schedule, value_at
 from border_cli.words import unknown
 
 BETA_1 = 0.9
@@ -33,6 +34,7 @@ class Optimizer(ABC):
     """Moves parameters; the learner's thread owns it."""
 
     parameters: list[Tensor]
+    learning_rate: float | Schedule  # as the settings have it
 
     def minimize(self, loss: Tensor) -> Tensor | None:
         """One step along the gradient of `loss` by these parameters; returns what `step` does."""
@@ -44,6 +46,10 @@ class Optimizer(ABC):
 
         Returns the norm before clipping, or None where nothing is clipped.
         """
+
+    @abstractmethod
+    def set_learning_rate(self, value: float) -> None:
+        """Takes a learning rate for the steps that follow."""
 
     @abstractmethod
     def state_dict(self) -> Mapping[str, Any]:
@@ -59,7 +65,7 @@ def make_optimizer(
     kwargs: Mapping[str, Any],
     parameters: Iterable[Tensor],
     *,
-    learning_rate: float,
+    learning_rate: float | Schedule,
     max_grad_norm: float | None = None,
     epsilon: float = EPSILON,
 ) -> Optimizer:
@@ -74,7 +80,7 @@ def make_optimizer(
             leaves, learning_rate=learning_rate, max_grad_norm=max_grad_norm, epsilon=epsilon
         )
     kind = _of_torch(name)
-    arguments = {"lr": learning_rate, **kwargs}
+    arguments = {"lr": value_at(learning_rate, 0), **kwargs}
     if epsilon != EPSILON:
         if "eps" not in inspect.signature(kind).parameters:
             raise ConfigError(
@@ -90,7 +96,7 @@ def make_optimizer(
             f"agent.optimizer={name} with agent.optimizer_kwargs {dict(kwargs)} is not accepted by "
             f"torch.optim.{name}: {error} (accepted: {', '.join(accepted)})"
         ) from error
-    return TorchOptimizer(made, leaves, max_grad_norm=max_grad_norm)
+    return TorchOptimizer(made, leaves, learning_rate=learning_rate, max_grad_norm=max_grad_norm)
 
 
 def _of_torch(name: str) -> Any:
@@ -121,13 +127,14 @@ class Adam(Optimizer):
         self,
         parameters: Iterable[Tensor],
         *,
-        learning_rate: float,
+        learning_rate: float | Schedule,
         max_grad_norm: float | None = None,
         epsilon: float = EPSILON,
     ) -> None:
         self._max_grad_norm = max_grad_norm
+        self.learning_rate = learning_rate
         self._settings: dict[str, Any] = {
-            **{"lr": learning_rate, "beta1": BETA_1, "beta2": BETA_2, "eps": epsilon},
+            **{"lr": value_at(learning_rate, 0), "beta1": BETA_1, "beta2": BETA_2, "eps": epsilon},
             **{"weight_decay": 0.0, "amsgrad": False, "maximize": False},
         }
         self.parameters = list(parameters)
@@ -152,6 +159,10 @@ class Adam(Optimizer):
         torch.autograd.graph.increment_version(self._memory)  # which the kernel leaves alone
         return norm
 
+    def set_learning_rate(self, value: float) -> None:
+        """As `Optimizer` has it."""
+        self._settings["lr"] = value
+
     def state_dict(self) -> dict[str, list[Tensor]]:
         """The averages and counters themselves, not copies."""
         return {"means": self._means, "squares": self._squares, "steps": self._steps}
@@ -171,10 +182,12 @@ class TorchOptimizer(Optimizer):
         optimizer: torch.optim.Optimizer,
         parameters: list[Tensor],
         *,
+        learning_rate: float | Schedule,
         max_grad_norm: float | None,
     ) -> None:
         self._optimizer = optimizer
         self.parameters = parameters
+        self.learning_rate = learning_rate
         self._max_grad_norm = max_grad_norm
 
     def step(self, gradient: tuple[Tensor, ...]) -> Tensor | None:
@@ -189,6 +202,11 @@ class TorchOptimizer(Optimizer):
         self._optimizer.step()
         self._optimizer.zero_grad()
         return norm
+
+    def set_learning_rate(self, value: float) -> None:
+        """As `Optimizer` has it."""
+        for group in self._optimizer.param_groups:
+            group["lr"] = value
 
     def state_dict(self) -> dict[str, Any]:
         """Torch's own: itself and not copies."""

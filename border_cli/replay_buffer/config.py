@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from border_cli.registry import REPLAY_BUFFERS
 from border_cli.settings.base import setting
 from border_cli.settings.run import ReplayBufferConfig
+from border_cli.settings.schedule import UPDATES, Schedule, schedule_of
 
 
 class Normalize(StrEnum):
@@ -62,6 +63,14 @@ class PrioritizedConfig(RingConfig):
     prioritizes: ClassVar[bool] = True
 
     alpha: float = setting(0.6, "exponent of the priorities; 0: uniform sampling", low=0, high=1)
+    beta: Any = setting(
+        None,
+        "exponent of the importance weights; null: linear from beta_0 to beta_final",
+        low=0,
+        high=1,
+        counter=UPDATES,
+        nullable=True,
+    )
     beta_0: float = setting(0.4, "initial exponent of the importance weights", low=0, high=1)
     beta_final: float = setting(1.0, "final exponent of the importance weights", low=0, high=1)
     n_opts_final: int | None = setting(
@@ -74,6 +83,19 @@ class PrioritizedConfig(RingConfig):
         Normalize.batch,
         "scales the importance weights to a maximum of 1 in the batch, or over the whole buffer",
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.beta is not None:
+            parts = ("beta_0", "beta_final", "n_opts_final")
+            self.refuse_beside(parts, "cannot be set together with replay_buffer.beta")
+
+    @property
+    def beta_schedule(self) -> float | Schedule:
+        """The exponent over the updates, or over the run."""
+        if self.beta is not None:
+            return schedule_of(self.beta)
+        return Schedule(initial=self.beta_0, final=self.beta_final, steps=self.n_opts_final)
 
 
 @dataclass(kw_only=True)

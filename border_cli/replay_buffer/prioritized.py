@@ -21,6 +21,7 @@ from border_cli.replay_buffer.config import Normalize, PrioritizedConfig
 from border_cli.replay_buffer.sum_tree import Priorities
 from border_cli.replay_buffer.uniform import RingReplayBuffer, stores_frames
 from border_cli.settings.run import ReplayBufferConfig
+from border_cli.settings.schedule import Schedule, value_at
 
 if TYPE_CHECKING:
     from border_cli.replay_buffer.dataset import DatasetRows
@@ -65,6 +66,7 @@ class PrioritizedReplayBuffer(RingReplayBuffer):
             dataset=dataset,
         )
         self.config = config
+        self._beta = config.beta_schedule
         self.updates = 0  # calls of `update_priorities`; beta follows it, or the run
         self._done = 0.0  # share of the run
         self.max_priority = 1.0  # seen so far
@@ -106,9 +108,10 @@ class PrioritizedReplayBuffer(RingReplayBuffer):
     def beta(self) -> float:
         """The exponent of the importance weights of the next sample. Where it ends with the run, a
         resume that raises the limits lowers it."""
-        steps = self.config.n_opts_final
-        done = self._done if steps is None else min(1.0, self.updates / steps)
-        return (1 - done) * self.config.beta_0 + done * self.config.beta_final
+        schedule = self._beta
+        if isinstance(schedule, Schedule) and schedule.steps is None:
+            return schedule.at_share(self._done)
+        return value_at(schedule, self.updates)
 
     def push(self, transitions: Transitions) -> None:
         fixed = self.ring.fixed

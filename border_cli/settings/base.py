@@ -5,12 +5,13 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from enum import Enum
 from typing import Any, ClassVar
 
 from border_cli.errors import ConfigError, UnknownSetting
-from border_cli.words import did_you_mean, nearest
+from border_cli.settings.schedule import SCHEDULE_KEYS, Kind
+from border_cli.words import did_you_mean, nearest, unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +61,20 @@ def setting(
     high: float | None = None,
     takes_memory: bool = False,
     choices: Callable[[], Sequence[str]] | None = None,
+    counter: str | None = None,
+    nullable: bool = False,
 ) -> Any:
     """A dataclass field with its meaning, unit and range; `takes_memory` where memory grows with
     it, so that a refusal for want of memory names it. `choices` gives the allowed names where they
-    are not known before modules of users are imported."""
+    are not known before modules of users are imported. `counter` is what a schedule in the place
+    of the number follows; such a field is of type Any, and null only if `nullable`."""
     metadata = {
         "meaning": meaning,
         "range": Range(low=low, above=above, high=high),
         "takes_memory": takes_memory,
         "choices": choices,
+        "counter": counter,
+        "nullable": nullable,
     }
     if isinstance(default, list | dict):
         return field(default_factory=lambda: copy.deepcopy(default), metadata=metadata)
@@ -105,10 +111,25 @@ class Settings:
     def __post_init__(self) -> None:
         for each in fields(self):
             value = getattr(self, each.name)
-            self._check(each.name, value, each.metadata.get("range", ANY_NUMBER))
+            bounds = each.metadata.get("range", ANY_NUMBER)
+            if each.metadata.get("counter"):
+                value = self._scheduled(each.name, value, bounds, each.metadata["nullable"])
+                setattr(self, each.name, value)
+            self._check(each.name, value, bounds)
             choices = each.metadata.get("choices")
             if choices is not None:
                 self._check_choice(each.name, value, choices())
+
+    @property
+    def schedules(self) -> dict[str, tuple[str, Mapping[str, Any]]]:
+        """The settings that are schedules, by name, each with the counter that it follows."""
+        counters = {each.name: each.metadata.get("counter") for each in fields(self)}
+        values = {name: getattr(self, name) for name in counters}
+        return {
+            name: (counter, values[name])
+            for name, counter in counters.items()
+            if counter and isinstance(values[name], Mapping)
+        }
 
     def _check(self, name: str, value: object, bounds: Range) -> None:
         entries: Sequence[object] = value if isinstance(value, list) else [value]
@@ -119,6 +140,52 @@ class Settings:
             kind = "" if is_finite(entry) else f"a {kind} number "
             where = " in each entry" if isinstance(value, list) else ""
             self.refuse(name, value, f"must be {kind}{bounds}".rstrip() + where)
+
+    def _scheduled(self, name: str, value: object, bounds: Range, nullable: bool) -> object:
+        """A number, or a schedule with all its keys; a limit that a number must stay above is
+        allowed as the final value, which a schedule only comes to."""
+        if value is None and nullable:
+            return None
+        if is_dataclass(value) and not isinstance(value, type):
+            value = asdict(value)
+        if not isinstance(value, Mapping):
+            range_of = f" ({bounds})" if str(bounds) else ""
+            allowed = f"{range_of} or a schedule {{{', '.join(SCHEDULE_KEYS)}}}"
+            return self._number(name, value, allowed)
+        for key in value:
+            if key not in SCHEDULE_KEYS:
+                raise ConfigError(unknown(f"{self.path}.{name} key", key, SCHEDULE_KEYS))
+        for key in ("initial", "final"):
+            if value.get(key) is None:
+                self.refuse(f"{name}.{key}", None, "must be set: a schedule needs both")
+        kind, steps = value.get("kind", Kind.linear), value.get("steps")
+        if kind not in list(Kind):
+            raise ConfigError(
+                f"{self.path}.{name}.kind must be one of {', '.join(Kind)}, got {kind!r}"
+                f"{did_you_mean(str(kind), list(Kind))}"
+            )
+        if steps is not None and (type(steps) is not int or not 1 <= steps <= LARGEST):
+            self.refuse(f"{name}.steps", steps, "must be a whole number of at least 1, or null")
+        initial = self._number(f"{name}.initial", value["initial"])
+        final = self._number(f"{name}.final", value["final"])
+        self._check(f"{name}.initial", initial, bounds)
+        low = bounds.low if bounds.above is None else bounds.above
+        self._check(f"{name}.final", final, Range(low=low, high=bounds.high))
+        for key, each in (("initial", initial), ("final", final)):
+            if kind == Kind.exponential and each <= 0:
+                allowed = "must be above 0 with kind=exponential, which never comes to 0"
+                self.refuse(f"{name}.{key}", each, allowed)
+        return {"initial": initial, "final": final, "kind": str(kind), "steps": steps}
+
+    def _number(self, name: str, value: object, alternative: str = "") -> float:
+        """The value as a number, as OmegaConf reads one of type float."""
+        try:
+            if isinstance(value, bool) or value is None:
+                raise TypeError
+            return float(value)  # type: ignore[arg-type]
+        except (TypeError, ValueError):
+            self.refuse(name, value, f"must be a number{alternative}")
+            raise
 
     def _check_choice(self, name: str, value: object, choices: Sequence[str]) -> None:
         if value not in choices:
@@ -150,6 +217,14 @@ class Settings:
         got = "null" if value is None else repr(value)
         got = got if len(got) <= 200 else f"{got[:50]}…"
         raise ConfigError(f"{where} {allowed}, got {got}")
+
+    def refuse_beside(self, unused: Sequence[str], allowed: str) -> None:
+        """Raises ConfigError for the first of these settings that is not at its default."""
+        defaults = {each.name: each.default for each in fields(self)}
+        for name in unused:
+            value = getattr(self, name)
+            if value != defaults[name]:
+                self.refuse(name, value, allowed)
 
 
 def flat(settings: object, prefix: str = "") -> dict[str, Any]:

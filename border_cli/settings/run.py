@@ -6,15 +6,17 @@ A component's own settings are in its group's `config.py`. Nothing here knows Hy
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from pathlib import PurePath
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 from border_cli.errors import ConfigError
 from border_cli.settings.base import LONGEST_WAIT_S, Settings, setting
+from border_cli.settings.schedule import ENV_STEPS, UPDATES
 from border_cli.words import unknown
 
+S = TypeVar("S", bound=Settings)
 AUTO = "auto"  # of `resume`: starts a run, or resumes the one in run_dir
 
 
@@ -307,6 +309,33 @@ class TrainerConfig(GroupConfig, path="trainer"):
         if self.stop_at_score is not None and self.eval_interval == 0:
             self.refuse("stop_at_score", self.stop_at_score, "needs trainer.eval_interval above 0")
 
+    def steps_of_run(self, counter: str) -> int | None:
+        """How many updates or env steps there are up to the first limit in either; the replay ratio
+        says what one is in the other. None where there is no such limit."""
+        ratio = None if self.offline else self.samples_per_opt_step
+        updates, env_steps = self.max_opt_steps, self.max_env_steps
+        steps: list[float | None] = [updates if counter == UPDATES else env_steps]
+        if counter == UPDATES and env_steps is not None and ratio is not None:
+            steps.append((env_steps - self.warmup_period) / ratio)
+        if counter == ENV_STEPS and updates is not None and ratio is not None:
+            steps.append(self.warmup_period + updates * ratio)
+        known = [each for each in steps if each is not None]
+        return max(1, round(min(known))) if known else None
+
+    def with_steps(self, settings: S) -> S:
+        """Settings whose schedules have steps: those that have none follow the whole run."""
+        given = {}
+        for name, (counter, schedule) in settings.schedules.items():
+            if schedule["steps"] is not None:
+                continue
+            steps = self.steps_of_run(counter)
+            if steps is None:
+                limit = "max_opt_steps" if counter == UPDATES else "max_env_steps"
+                allowed = f"must be set in a run without a limit in {counter} (trainer.{limit})"
+                settings.refuse(f"{name}.steps", None, allowed)
+            given[name] = {**schedule, "steps": steps}
+        return replace(settings, **given) if given else settings
+
 
 @dataclass(kw_only=True)
 class EvaluatorConfig(GroupConfig, path="evaluator"):
@@ -460,6 +489,8 @@ class RunConfig(Settings):
                 f"({_name_of(self.agent)}) has no TD errors "
                 "to prioritize transitions by"
             )
+        for settings in (self.agent, self.replay_buffer):
+            self.trainer.with_steps(settings)
         if self.replay_buffer.one_step:
             self._check_one_step(_name_of(self.replay_buffer))
         capacity = self.replay_buffer.capacity

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from statistics import fmean
-from typing import Any, SupportsFloat
+from typing import Any, SupportsFloat, TypeAlias
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from border_cli.core.output import Checkpoints, Progress, RecordStep
 from border_cli.core.timing import Clock, SharesSince, Timing, summed
 from border_cli.core.types import Episode, Experience, Metrics, State
 from border_cli.errors import NotFinite
+from border_cli.settings.schedule import ENV_STEPS, UPDATES, Schedule
 from border_cli.trainer.recording import Recording
 
 log = logging.getLogger(__name__)
@@ -29,6 +30,8 @@ REMEDY = (
     "nothing has been saved since. A smaller agent.learning_rate or an agent.max_grad_norm often "
     "helps"
 )
+Schedules: TypeAlias = Mapping[str, tuple[str, Schedule]]  # by name, each with its counter
+NO_SCHEDULES: Schedules = {}
 SHOW_EVERY_S = 0.2
 CHECK_EVERY = 100  # updates; reading each one immediately would make every step wait for the device
 
@@ -212,8 +215,10 @@ class Reporting:
         checkpoints: Checkpoints,
         clock: Clock,
         info_metrics: Sequence[str] = (),
+        schedules: Schedules = NO_SCHEDULES,
     ) -> None:
         self.recording = recording
+        self._schedules = schedules
         self._replay_buffer = replay_buffer
         self._actors = actors
         self._checkpoints = checkpoints
@@ -285,7 +290,15 @@ class Reporting:
             metrics = self.window.close(
                 self._clock.now_s(), self._actors.stats(), self.timing.seconds()
             )
-            return metrics | self.updates.means() | self._gauges()
+            return metrics | self.updates.means() | self._gauges() | self._scheduled()
+
+    def _scheduled(self) -> dict[str, float]:
+        """The present values of all schedules."""
+        counts = {UPDATES: self.counters.opt_steps, ENV_STEPS: self.counters.env_steps}
+        return {
+            f"train/{name}": schedule.at(counts[counter])
+            for name, (counter, schedule) in self._schedules.items()
+        }
 
     def _gauges(self) -> dict[str, float]:
         fill = len(self._replay_buffer) / self._replay_buffer.capacity

@@ -15,7 +15,7 @@ from border_cli.settings.run import TrainerConfig
 from border_cli.trainer.evaluating import Scores
 from border_cli.trainer.intake import Intake
 from border_cli.trainer.post_step import LearnerParts, PostStep
-from border_cli.trainer.reporting import Reporting
+from border_cli.trainer.reporting import NO_SCHEDULES, Reporting, Schedules
 from border_cli.words import counted
 
 log = logging.getLogger(__name__)
@@ -74,8 +74,9 @@ class Trainer(ABC):
         batch_size: int,
         slack: int,
         spec: EnvSpec,
+        schedules: Schedules = NO_SCHEDULES,
     ) -> None:
-        """`slack`: samples that actors may be ahead."""
+        """`slack`: samples that actors may be ahead; `schedules` are recorded."""
         self.config = config
         self._agent = parts.agent
         self._replay_buffer = parts.replay_buffer
@@ -100,6 +101,7 @@ class Trainer(ABC):
             checkpoints=parts.checkpoints,
             clock=parts.clock,
             info_metrics=spec.info_metrics,
+            schedules=schedules,
         )
         self.counters = reporting.counters
         self._timing = reporting.timing

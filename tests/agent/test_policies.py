@@ -24,7 +24,6 @@ from border_cli.agent.policies import (
     QPolicy,
     RandomPolicy,
     greedy,
-    linear,
     softmax,
 )
 from border_cli.core.interfaces import Policy
@@ -48,11 +47,6 @@ def rows(*q: float) -> np.ndarray:
 
 def rng() -> np.random.Generator:
     return np.random.default_rng(11)
-
-
-def test_a_linear_schedule_falls_to_its_end_and_stays():
-    values = [linear(1.0, 0.2, progress) for progress in (0, 0.25, 0.5, 1, 7)]
-    assert values == pytest.approx([1.0, 0.8, 0.6, 0.2, 0.2])
 
 
 def test_greedy_takes_the_first_of_equal_values():

@@ -1,0 +1,72 @@
+"""Settings that say one thing in two ways, of which the nearest to the command line counts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import replace
+
+from hydra.core.override_parser.types import Override
+from omegaconf import DictConfig, OmegaConf, open_dict
+
+from border_cli.config.sources import Files, Part
+from border_cli.settings.base import flat
+
+# Each setting, and those that it stands for.
+ALTERNATIVES: Mapping[str, Sequence[str]] = {
+    "agent.epsilon": ("agent.epsilon_start", "agent.epsilon_final", "agent.epsilon_steps"),
+    "replay_buffer.beta": (
+        *("replay_buffer.beta_0", "replay_buffer.beta_final"),
+        "replay_buffer.n_opts_final",
+    ),
+    **{
+        f"trainer.{each}_interval_env_steps": (f"trainer.{each}_interval",)
+        for each in ("eval", "record", "save", "sync")
+    },
+}
+BOTH_WAYS = {*ALTERNATIVES, *(name for names in ALTERNATIVES.values() for name in names)}
+
+
+def drop_weaker_alternatives(files: Files, overrides: Sequence[Override]) -> None:
+    """Serves files without a setting where a nearer file, or the command line, says it in the other
+    way. Both in one place are left to be refused."""
+    single = [each for each in overrides if not (each.is_sweep_override() or each.is_delete())]
+    typed = {name for each in single for name in _set_in(each.value(), each.key_or_group)}
+    written = [
+        (part, _set_in(part.content, part.package)) for part in reversed(files.parts) if part.file
+    ]
+    for name, others in ALTERNATIVES.items():
+        ways = {name}, {*others}
+        counts = _said(typed, ways)
+        for part, found in written:
+            counts = counts or _said(found, ways)
+            if len(counts) == 1:
+                weaker = found & (ways[0] | ways[1]) - counts[0]
+                if weaker:
+                    _drop(files, part, weaker)
+
+
+def _said(found: set[str], ways: Sequence[set[str]]) -> list[set[str]]:
+    """In which of two ways something is said."""
+    return [way for way in ways if way & found]
+
+
+def _set_in(value: object, path: str) -> set[str]:
+    """Which of these settings a file, or what is typed for a path, sets."""
+    if isinstance(value, DictConfig):
+        value = OmegaConf.to_container(value, resolve=False)
+    keys = [key for key, each in flat(value, path).items() if each is not None]
+    return {name for name in BOTH_WAYS for key in keys if f"{key}.".startswith(f"{name}.")}
+
+
+def _drop(files: Files, part: Part, names: set[str]) -> None:
+    found = files.served(part.path)
+    assert found is not None
+    content = deepcopy(found.config)
+    for name in names:
+        folder, _, key = name.removeprefix(f"{part.package}.").rpartition(".")
+        node = OmegaConf.select(content, folder) if folder else content
+        if isinstance(node, DictConfig):
+            with open_dict(node):
+                node.pop(key, None)
+    files.made[part.path] = replace(found, config=content)
