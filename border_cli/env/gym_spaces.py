@@ -43,9 +43,9 @@ def may_have_masks(space: gym.Space[Any]) -> bool:
     return isinstance(space, spaces.Dict) and ACTION_MASK in space.spaces
 
 
-def observation_space(space: gym.Space[Any], env_id: str, remedy: str = FLATTEN) -> Space:
-    """Our name for an observation space; an unsupported one is refused with its own name, and with
-    the `remedy` where flattened it is numbers."""
+def observation_space(space: gym.Space[Any], name: str, setting: str = "env.id") -> Space:
+    """Our name for an observation space; an unsupported one is refused with its own name and that
+    of the setting, and with a remedy where flattened it is numbers."""
     named = isinstance(space, spaces.Dict) and len(space.spaces) > 0
     parts = space.spaces if isinstance(space, spaces.Dict) and named else {"": space}
     found: dict[str, LeafSpace] = {}
@@ -54,19 +54,19 @@ def observation_space(space: gym.Space[Any], env_id: str, remedy: str = FLATTEN)
         if leaf is None:
             where = f" of key {key!r}" if named else ""
             raise ConfigError(
-                f"env.id={env_id}: observation space {part}{where} is not supported; "
-                f"supported: {LEAVES} and Dict of these{remedy if space.is_np_flattenable else ''}"
+                f"{setting}={name}: observation space {part}{where} is not supported; "
+                f"supported: {LEAVES} and Dict of these{FLATTEN if space.is_np_flattenable else ''}"
             )
         found[key] = leaf
     return DictSpace(found, masked=isinstance(space, MaskedDict)) if named else found[""]
 
 
-def action_space(space: gym.Space[Any], env_id: str) -> LeafSpace:
+def action_space(space: gym.Space[Any], name: str, setting: str = "env.id") -> LeafSpace:
     """Our name for an action space; an unsupported one is refused with its own name."""
     leaf = _leaf(space)
     if leaf is None:
         raise ConfigError(
-            f"env.id={env_id}: action space {space} is not supported; supported: {LEAVES}"
+            f"{setting}={name}: action space {space} is not supported; supported: {LEAVES}"
         )
     return leaf
 

@@ -73,9 +73,9 @@ class GymTranslator:
         return self._read_batch(actions)
 
 
-def spaces_of(observation: Any, action: Any, name: str) -> tuple[Space, LeafSpace]:
-    """Our names for the spaces of a recording; unsupported ones are refused."""
-    return observation_space(observation, name, remedy=""), action_space(action, name)
+def spaces_of(observation: Any, action: Any, setting: str, name: str) -> tuple[Space, LeafSpace]:
+    """Our names for the spaces of a recording; unsupported ones are refused with what chose it."""
+    return observation_space(observation, name, setting), action_space(action, name, setting)
 
 
 def observation_rows(space: Any, recorded: Any) -> Array:

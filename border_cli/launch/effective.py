@@ -165,7 +165,7 @@ def _dataset_of(config: RunConfig) -> str | None:
     if offline and dataset is None and not isinstance(buffer, DatasetConfig):
         chosen = REPLAY_BUFFERS.entry_of(buffer).name
         raise ConfigError(
-            f"trainer=offline needs replay_buffer=dataset, or {DATASET}=ID beside another one, got "
+            f"trainer=offline needs replay_buffer=dataset, or {DATASET}=ID with another one, got "
             f"replay_buffer={chosen}"
         )
     return dataset

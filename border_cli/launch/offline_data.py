@@ -5,6 +5,8 @@ step processor turns these into transitions: n-step returns, gamma, and bootstra
 but not at terminations are handled in one place. An episode recorded without its end counts as
 truncated. The dry build compares the spaces with the environment's and checks the first episode;
 later every episode is checked for gaps, non-finite values, and invalid observations and actions.
+Where the environment flattens observations like the recorded ones, these are flattened in the same
+way (`env/flattened.py`).
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import numpy as np
 
 from border_cli.core.interfaces import StepProcessor
 from border_cli.core.returns import DiscountedReturns, Moments
-from border_cli.core.spaces import DictSpace, EnvSpec, LeafSpace, Space
+from border_cli.core.spaces import DictSpace, EnvSpec
 from border_cli.core.types import Step, Transitions
 from border_cli.dataset.minari_files import Recording
 from border_cli.dataset.recorded_episodes import (
@@ -28,6 +30,7 @@ from border_cli.dataset.recorded_episodes import (
     refuse_other_spaces,
 )
 from border_cli.dataset.store import counts_of, refuse_unknown
+from border_cli.env.flattened import flat_space, flattened, flattened_space
 from border_cli.env.translate import action_rows, observation_rows, spaces_of
 from border_cli.errors import BadStep, ConfigError
 from border_cli.launch.effective import DATASET, EffectiveSettings
@@ -41,8 +44,11 @@ SeeReturns: TypeAlias = Callable[[Moments], None]
 def check_dataset(effective: EffectiveSettings, spec: EnvSpec) -> None:
     """Raises ConfigError where the data set is missing, or not one of this environment."""
     recording = Recording(refuse_unknown(DATASET, effective.dataset))
-    refuse_other_spaces(DATASET, recording.id, *_spaces_of(recording), spec)
-    next(_episodes(recording, spec), None)  # whether there is data at all
+    inner = _flattened(effective, recording)
+    observed = recording.observation_space if inner is None else flat_space(inner)
+    spaces = spaces_of(observed, recording.action_space, DATASET, recording.id)
+    refuse_other_spaces(DATASET, recording.id, *spaces, spec)
+    next(_episodes(recording, spec, inner), None)  # whether there is data at all
 
 
 def dataset_rows(
@@ -70,7 +76,8 @@ def dataset_transitions(
     """All transitions of a data set, as the run's own step processor makes them."""
     config = effective.config
     make: type[Any] = STEP_PROCESSORS.load(config.step_processor)
-    episodes = checksum.of_each(_episodes(recording, spec))
+    inner = _flattened(effective, recording)
+    episodes = checksum.of_each(_episodes(recording, spec, inner))
     for group in grouped(episodes, spec):
         processor: StepProcessor = make(
             config.step_processor, gamma=config.agent.gamma, num_envs=len(group)
@@ -99,18 +106,24 @@ def _with_returns(
         see_returns(moments)
 
 
-def _spaces_of(recording: Recording) -> tuple[Space, LeafSpace]:
-    name = f"data set {recording.id}"
-    return spaces_of(recording.observation_space, recording.action_space, name)
+def _flattened(effective: EffectiveSettings, recording: Recording) -> Any:
+    """The space by which observations are flattened; None where they are read as they are."""
+    name = f"{DATASET}={recording.id}"
+    return flattened_space(effective.env, recording.observation_space, name)
 
 
-def _episodes(recording: Recording, spec: EnvSpec) -> Iterator[RecordedEpisode]:
+def _episodes(recording: Recording, spec: EnvSpec, inner: Any) -> Iterator[RecordedEpisode]:
     for raw in recording.episodes():
         if not len(raw.rewards):
             continue
         where = f"data set {recording.id}, episode {raw.number}"
         try:
-            obs = observation_rows(recording.observation_space, raw.observations)
+            if inner is None:
+                obs = observation_rows(recording.observation_space, raw.observations)
+            else:
+                count = len(raw.rewards) + 1
+                flat = flattened(inner, raw.observations, count)
+                obs = observation_rows(flat_space(inner), flat)
             action = action_rows(recording.action_space, raw.actions)
         except BadStep as error:
             raise ConfigError(f"{where}: {error}") from None

@@ -101,17 +101,13 @@ def test_it_continues_online_with_both_kinds_of_rows(datasets: Path, capsys: Cap
     assert (published["warm_up"], published["env_steps"]) == (False, PAST_SCHEDULES)
 
 
-def test_half_of_each_batch_is_of_a_data_set_named_beside_the_usual_buffer(
-    datasets: Path, capsys: Capture
-) -> None:
+def test_a_data_set_has_a_share_of_the_usual_buffers_batches(capsys: Capture) -> None:
     online = (
         *("env=cartpole", "~tuned", "run_dir=run", *QUICK, "recorder=none", "agent.batch_size=9"),
         *("replay_buffer.dataset=my/pole-v0", "replay_buffer.dataset_share=0.4"),
     )
     assert train_status(*online) == 0
-    steps, said = steps_of("my/pole-v0", datasets), capsys.readouterr().out
-    counts = f"my/pole-v0, 5 episodes, {steps} steps, 4 of the 9 transitions of each batch"
-    assert f"data set       {counts}\n" in said
+    assert " steps, 4 of the 9 transitions of each batch\n" in capsys.readouterr().out
     assert facts_of(Path("run"))["opt_steps"] > 0
 
 
@@ -121,7 +117,6 @@ def test_half_of_each_batch_is_of_a_data_set_named_beside_the_usual_buffer(
         (["replay_buffer.dataset_share=0.5"], "needs replay_buffer.dataset, the id of a data set"),
         (["replay_buffer.dataset_share=0.01"], "at least 1 of agent.batch_size=9 transitions"),
         (["replay_buffer.dataset_share=1"], "at least 1 of agent.batch_size=9 transitions"),
-        (["replay_buffer.dataset_share=0"], "must be above 0"),
         (["replay_buffer=hindsight"], "unknown setting 'replay_buffer.dataset'"),
     ],
 )

@@ -64,8 +64,8 @@ def test_recorded_actions_are_those_that_the_environment_got(name: str) -> None:
 
 
 def test_a_space_that_is_not_supported_is_refused_by_name() -> None:
-    with pytest.raises(ConfigError, match=r"data set a-v0: observation space Text.* not supported"):
-        spaces_of(spaces.Text(3), spaces.Discrete(2), "data set a-v0")
+    with pytest.raises(ConfigError, match=r"^dataset=a-v0: observation space Text.* not supported"):
+        spaces_of(spaces.Text(3), spaces.Discrete(2), "dataset", "a-v0")
 
 
 def test_the_parts_of_an_environment_are_gymnasiums_own() -> None:

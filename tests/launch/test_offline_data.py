@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
+import minari
 import numpy as np
 import pytest
 from datasets import CARTPOLE, datasets_in, episode, write, write_cartpole
 from discounted import described, pooled
 from fakes import FakeAgent
+from running import trained
 
 from border_cli.config.compose import compose
 from border_cli.core.interfaces import ReplayBuffer
@@ -21,11 +23,35 @@ from border_cli.core.returns import Moments
 from border_cli.core.spaces import BoxSpace, DiscreteSpace, EnvSpec
 from border_cli.core.types import Transitions
 from border_cli.errors import ConfigError
-from border_cli.launch.build import build_replay_buffer, observe_stored
+from border_cli.launch.build import build_replay_buffer, env_factory, observe_stored
 from border_cli.launch.effective import effective_settings
 from border_cli.launch.offline_data import check_dataset
 from border_cli.settings.run import RunConfig
 
+NESTED = gym.spaces.Dict(
+    place=gym.spaces.Tuple([gym.spaces.Discrete(4, start=1), gym.spaces.Box(-9, 9, (2,))]),
+    inner=gym.spaces.Dict(word=gym.spaces.Text(3), flags=gym.spaces.MultiBinary(2)),
+)
+
+
+class Nested(gym.Env[Any, Any]):
+    """Episodes of four steps, whose observations have parts of every kind."""
+
+    observation_space, action_space = NESTED, gym.spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        del seed, options
+        self.left = 4
+        return NESTED.sample(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        del action
+        self.left -= 1
+        return NESTED.sample(), 1.0, self.left == 0, False, {}
+
+
+gym.register("border/Nested-v0", Nested)
+FLAT = ("env=gym", "env.id=border/Nested-v0", "env.wrappers=[FlattenObservation]")
 COUNTS = gym.spaces.Box(0.0, 1e6, (1,), np.float64)
 NUMBERS = "test/numbers-v0"
 
@@ -192,3 +218,27 @@ def test_references_are_those_of_the_settings_else_of_the_data_set() -> None:
     assert references(own) == (20.0, 120.0)
     given = ("evaluator.ref_min_score=0", "evaluator.ref_max_score=140")
     assert references(own, *given) == (0.0, 140.0)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # Minari would like to know authors
+def test_a_nested_data_set_is_flattened_as_the_environment_flattens(tmp_path: Path) -> None:
+    NESTED.seed(0)
+    env = minari.DataCollector(Nested())
+    observed = [env.reset()[0], *(env.step(0)[0] for _ in range(4))]
+    env.create_dataset(NUMBERS)
+    flat = np.float32([gym.spaces.flatten(NESTED, each) for each in observed])
+    config = config_of(*FLAT, "agent.hidden=[4]", "trainer.max_opt_steps=3", "recorder=none")
+    effective = effective_settings(config)
+    spec = env_factory(effective).spec
+    check_dataset(effective, spec)
+    rows: Any = rows_of(build_replay_buffer(effective, spec))
+    np.testing.assert_array_equal(rows.obs, flat[:-1])
+    np.testing.assert_array_equal(rows.next_obs, flat[1:])
+    assert trained(config, tmp_path / "run").best_score == 4  # it plays there
+
+
+def test_observations_that_the_environment_does_not_flatten_are_refused_by_name() -> None:
+    one = episode(["ab", "a", "b"], np.array([0, 1]), [1.0] * 2)
+    write(NUMBERS, [one], gym.spaces.Text(3), gym.spaces.Discrete(2))
+    with pytest.raises(ConfigError, match=r"Text.* but env.id=border/Nested-v0 flattens Dict\("):
+        check_dataset(effective_settings(config_of(*FLAT)), spec_of())

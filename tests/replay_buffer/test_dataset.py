@@ -77,6 +77,8 @@ def test_a_share_of_each_batch_is_of_the_data_set_and_the_rest_of_actors(
     build: Build, spec: EnvSpec, make_rows: MakeRows
 ) -> None:
     buffer = build(share=0.3, capacity=2)
+    with pytest.raises(RunFailed, match="the replay buffer is empty"):
+        buffer.sample(9)
     buffer.push(make_rows(spec, 5, 7))
     drawn = []
     for _ in range(2_000):
@@ -88,14 +90,6 @@ def test_a_share_of_each_batch_is_of_the_data_set_and_the_rest_of_actors(
     # 6,000 draws of 5 rows, with a standard deviation of 31, and 12,000 of 2 rows, of 55
     assert (np.abs(counts[:5] - 1_200) < 5 * 31).all()
     assert (np.abs(counts[5:] - 6_000) < 5 * 55).all()
-
-
-def test_a_share_waits_for_rows_of_actors(build: Build, spec: EnvSpec, make_rows: MakeRows) -> None:
-    buffer = build(share=0.5)
-    with pytest.raises(RunFailed, match="the replay buffer is empty"):
-        buffer.sample(4)
-    buffer.push(make_rows(spec, 9, 10))
-    assert (buffer.sample(4).action == 9).tolist() == [False, False, True, True]
 
 
 def test_all_columns_of_a_sample_are_of_its_rows(build: Build) -> None:

@@ -139,11 +139,11 @@ def test_of_a_row_sampled_twice_the_last_error_counts(spec, make_rows):
     np.testing.assert_allclose(buffer._priorities.sums.get(slots(0, 1)), [2 + EPSILON, 1 + EPSILON])
 
 
-def with_dataset(spec, make_rows, *, share, fixed=3, grows=True, **settings):
-    """Rows 0 … fixed-1 of a data set, and space for 4 of actors."""
+def with_dataset(spec, make_rows, *, share, **settings):
+    """Rows 0, 1 and 2 of a data set, and space for 4 of actors."""
     dataset = DatasetRows(
-        id="my/numbers-v0", rows=[make_rows(spec, 0, fixed)], steps=9, checksum="abc",
-        grows=grows, share=share,
+        id="my/numbers-v0", rows=[make_rows(spec, 0, 3)], steps=9, checksum="abc",
+        grows=True, share=share,
     )  # fmt: skip
     config = PrioritizedConfig(capacity=4, alpha=1.0, beta_0=1.0, **settings)
     rng = np.random.default_rng(0)
@@ -154,66 +154,45 @@ MIXED = np.array([1.0, 2.0, 5.0, 2.0, 6.0])  # priorities of 3 rows of a data se
 
 
 @pytest.mark.parametrize("normalize", list(Normalize))
-def test_each_part_of_a_mixed_batch_is_drawn_and_weighed_by_its_own_priorities(
-    spec, make_rows, normalize
+@pytest.mark.parametrize(
+    ("share", "weights"),
+    [
+        (0.5, [8 / 3, 8 / 6, 8 / 15, 8 / 4, 8 / 12]),  # 1 / (N p / sum p) of each part
+        (None, [1, 1 / 2, 1 / 5, 1 / 2, 1 / 6]),  # 1 / p
+    ],
+)
+def test_a_batch_with_rows_of_a_data_set_is_drawn_and_weighed_by_hand(
+    spec, make_rows, normalize, share, weights
 ):
-    buffer = with_dataset(spec, make_rows, share=0.5, normalize=normalize)
+    buffer = with_dataset(spec, make_rows, share=share, normalize=normalize)
     buffer.push(make_rows(spec, 3, 5))
     buffer.update_priorities(slots(4, 0, 2, 3, 1), MIXED[[4, 0, 2, 3, 1]] - EPSILON)
     for _ in range(20):
         batch = buffer.sample(8)
         np.testing.assert_array_equal(batch.action, batch.index)
-        # Both totals are 8, in 4 slices of 2; rows end at 1, 3 and 8, and at 2 and 8.
+        # Both parts sum to 8, in 4 slices of 2; rows end at 1, 3 and 8, and at 2 and 8.
         np.testing.assert_array_equal(batch.index[2:], [2, 2, 3, 4, 4, 4])
-        assert set(batch.index[:2]) <= {0, 1, 2}
-        # 1 / (N p / sum p), with N and the sum of each part
-        by_hand = np.array([8 / 3, 4 / 3, 8 / 15, 2.0, 2 / 3])
-        largest = by_hand[batch.index].max() if normalize is Normalize.batch else 8 / 3
-        np.testing.assert_allclose(batch.weight, by_hand[batch.index] / largest, rtol=1e-6)
-
-
-def test_without_a_share_a_data_set_and_other_rows_have_one_total(spec, make_rows):
-    buffer = with_dataset(spec, make_rows, share=None)
-    buffer.push(make_rows(spec, 3, 5))
-    buffer.update_priorities(slots(0, 1, 2, 3, 4), MIXED - EPSILON)
-    for _ in range(20):
-        batch = buffer.sample(8)  # slices of 2; rows end at 1, 3, 8, 10 and 16
-        np.testing.assert_array_equal(batch.index[2:], [2, 2, 3, 4, 4, 4])
-        drawn = MIXED[batch.index]
-        np.testing.assert_allclose(batch.weight, drawn.min() / drawn, rtol=1e-6)
-
-
-def test_without_actors_a_data_set_has_priorities(spec, make_rows):
-    buffer = with_dataset(spec, make_rows, share=None, grows=False)
-    np.testing.assert_array_equal(np.sort(buffer.sample(3).index), [0, 1, 2])  # all alike at first
-    buffer.update_priorities(slots(0, 1, 2), np.array([1.0, 2.0, 1.0]) - EPSILON)
-    for _ in range(20):
-        np.testing.assert_array_equal(buffer.sample(4).index, [0, 1, 1, 2])
+        drawn = np.array(weights)[batch.index]
+        largest = drawn.max() if normalize is Normalize.batch else max(weights)
+        np.testing.assert_allclose(batch.weight, drawn / largest, rtol=1e-6)
 
 
 @pytest.mark.parametrize("share", [None, 0.5])
-@pytest.mark.parametrize("with_rows", [True, False])
-def test_priorities_of_a_data_set_come_back_with_or_without_other_rows(
-    spec, make_rows, share, with_rows
-):
+def test_priorities_of_a_data_set_come_back_with_or_without_other_rows(spec, make_rows, share):
     def played(buffer):
-        drawn = []
-        for turn in range(30):
+        for turn in range(20):
             batch = buffer.sample(6)
-            drawn.append((batch.index.tolist(), batch.weight.tolist()))
             buffer.update_priorities(batch.index, np.sin(batch.index + turn))
-        return drawn
+        return [*buffer._priorities.first(7), *batch.index, *batch.weight]
 
-    original, other = (with_dataset(spec, make_rows, share=share) for _ in range(2))
+    original, other, empty = (with_dataset(spec, make_rows, share=share) for _ in range(3))
     original.push(make_rows(spec, 3, 9))  # wraps
     played(original)
     state, blocks = original.state_dict(), original.freeze(0).take()
     other.load_state_dict(state)
-    if with_rows:
-        other.load_rows(2, blocks)
-        assert played(other) == played(original)
-        return
-    np.testing.assert_array_equal(other._priorities.first(3), state["priorities"][:3])
-    assert len(other) == 3
-    other.push(make_rows(spec, 9, 13))
-    played(other)
+    other.load_rows(2, blocks)
+    empty.load_state_dict(state)
+    np.testing.assert_array_equal(empty._priorities.first(3), state["priorities"][:3])
+    empty.push(make_rows(spec, 9, 12))
+    played(empty)
+    assert played(other) == played(original)
