@@ -11,6 +11,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from border_cli.config.sources import Files, Part
 from border_cli.settings.base import flat
+from border_cli.settings.run import INTERVALS
 
 # Each setting, and those that it stands for.
 ALTERNATIVES: Mapping[str, Sequence[str]] = {
@@ -19,10 +20,7 @@ ALTERNATIVES: Mapping[str, Sequence[str]] = {
         *("replay_buffer.beta_0", "replay_buffer.beta_final"),
         "replay_buffer.n_opts_final",
     ),
-    **{
-        f"trainer.{each}_interval_env_steps": (f"trainer.{each}_interval",)
-        for each in ("eval", "record", "save", "sync")
-    },
+    **{f"trainer.{each}_interval_env_steps": (f"trainer.{each}_interval",) for each in INTERVALS},
 }
 BOTH_WAYS = {*ALTERNATIVES, *(name for names in ALTERNATIVES.values() for name in names)}
 

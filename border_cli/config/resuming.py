@@ -17,7 +17,7 @@ from border_cli.errors import ConfigError
 from border_cli.registry import GROUPS
 from border_cli.run.finding import run_around
 from border_cli.settings.base import flat
-from border_cli.settings.run import RunConfig
+from border_cli.settings.run import INTERVALS, RunConfig
 from border_cli.system.files import SETTINGS, SWEEP_JSON
 from border_cli.words import setting, shortest
 
@@ -26,9 +26,10 @@ MAY_CHANGE = (  # these settings, and all that lies below them
         f"trainer.{name}"
         for name in (
             *("max_opt_steps", "max_env_steps", "max_time_s"),
-            *("stop_at_score", "stop_evals", "stop_confirmations"),
+            *("stop_at_score", "stop_evals", "stop_confirmations", "patience"),
             *("eval_interval", "record_interval", "save_interval", "save_every_s"),
             *("sync_interval", "stall_timeout_s"),
+            *(f"{each}_interval_env_steps" for each in INTERVALS),
         )
     ),
     *("actor_manager", "device", "agent.num_threads", "agent.compile", "agent.matmul"),

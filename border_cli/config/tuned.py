@@ -36,9 +36,9 @@ from border_cli.settings.base import flat
 from border_cli.settings.run import TrainerConfig
 from border_cli.words import shortest
 
-# Each of them is sure to end a run; `trainer.stop_at_score` is not.
+# Each of them is sure to end a run; `trainer.stop_at_score` and `trainer.patience` are not.
 LIMITS = ("trainer.max_opt_steps", "trainer.max_env_steps", "trainer.max_time_s")
-ALL_LIMITS = (*LIMITS, "trainer.stop_at_score")
+ALL_LIMITS = (*LIMITS, "trainer.stop_at_score", "trainer.patience")
 SAMPLES_PER_OPT_STEP = "samples_per_opt_step"
 
 
@@ -115,7 +115,7 @@ def drop_weaker_limits(files: Files, overrides: Sequence[Override]) -> None:
     """Serves limits as null, so that none cuts off a run before one that was asked for.
 
     Limits on the command line replace all others; else those of the last file that sets one
-    replace those before it. A score alone replaces no limit.
+    replace those before it. A score or patience alone replaces no limit.
     """
     typed = [each for each in overrides if not (each.is_sweep_override() or each.is_delete())]
     kept = {limit for each in typed for limit in _limits_in(each.value(), each.key_or_group)}

@@ -109,6 +109,8 @@ def trainer_line(effective: EffectiveSettings) -> str:
     until = [f"{value:,} {what}" for what, value in limits.items() if value is not None]
     if trainer.stop_at_score is not None:
         until.append(f"score {trainer.stop_at_score:g}")
+    if trainer.patience is not None:
+        until.append(f"{counted(trainer.patience, 'evaluation')} without a new best")
     ratio = trainer.samples_per_opt_step
     pace = "free-running" if ratio is None else f"{counted(ratio, 'sample')} per update"
     if not effective.has_actors:

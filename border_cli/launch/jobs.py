@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 RUN_MARKS = ("run.json", ".hydra")
 FINISHED = "done"  # the status of a run that has reached a limit
-_LIMITS = ("max_opt_steps", "max_env_steps", "max_time_s", "stop_at_score")
+_LIMITS = ("max_opt_steps", "max_env_steps", "max_time_s", "stop_at_score", "patience")
 
 
 def check_jobs(composer: Composer, jobs: Sequence[Job]) -> None:

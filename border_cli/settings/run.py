@@ -17,6 +17,7 @@ from border_cli.settings.schedule import ENV_STEPS, UPDATES
 from border_cli.words import unknown
 
 S = TypeVar("S", bound=Settings)
+INTERVALS = ("eval", "record", "save", "sync")  # of the trainer
 AUTO = "auto"  # of `resume`: starts a run, or resumes the one in run_dir
 
 
@@ -237,7 +238,7 @@ class ActorManagerConfig(GroupConfig, path="actor_manager"):
 
 @dataclass(kw_only=True)
 class TrainerConfig(GroupConfig, path="trainer"):
-    """Limits, replay ratio and intervals. Intervals are in updates."""
+    """Limits, replay ratio and intervals."""
 
     offline: ClassVar[bool] = False  # learns from a data set only, without actors
     synchronous: ClassVar[bool] = False  # needs actors that step only within `receive`
@@ -263,6 +264,11 @@ class TrainerConfig(GroupConfig, path="trainer"):
         "episodes, while the mean over all of them still reaches it; that mean is the score",
         low=0,
     )
+    patience: int | None = setting(
+        None,
+        "ends the run after this many evaluations in a row without a new best score; null: never",
+        low=1,
+    )
     warmup_period: int = setting(
         1_000,
         "transitions collected before the first update; actors act at random until then",
@@ -276,11 +282,20 @@ class TrainerConfig(GroupConfig, path="trainer"):
     eval_interval: int = setting(
         1_000, "updates between evaluations; 0: only at the end of the run", low=0
     )
+    eval_interval_env_steps: int | None = setting(
+        None, "env steps between evaluations, in place of eval_interval; null: off", low=1
+    )
     record_interval: int = setting(
         100, "updates between rows of metrics; 0: only at the end of the run", low=0
     )
+    record_interval_env_steps: int | None = setting(
+        None, "env steps between rows of metrics, in place of record_interval; null: off", low=1
+    )
     save_interval: int = setting(
         5_000, "updates between checkpoints; 0: only at the end of the run", low=0
+    )
+    save_interval_env_steps: int | None = setting(
+        None, "env steps between checkpoints, in place of save_interval; null: off", low=1
     )
     save_every_s: float | None = setting(
         None,
@@ -289,6 +304,12 @@ class TrainerConfig(GroupConfig, path="trainer"):
     )
     sync_interval: int = setting(
         20, "updates between copies of the weights to the actors; 0: none after the warm-up", low=0
+    )
+    sync_interval_env_steps: int | None = setting(
+        None,
+        "env steps between copies of the weights to the actors, in place of sync_interval; null: "
+        "off",
+        low=1,
     )
     stall_timeout_s: float = setting(
         60.0,
@@ -299,15 +320,21 @@ class TrainerConfig(GroupConfig, path="trainer"):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        limits = (self.max_opt_steps, self.max_env_steps, self.max_time_s, self.stop_at_score)
-        if all(limit is None for limit in limits):
+        limits = (self.max_opt_steps, self.max_env_steps, self.max_time_s)
+        if all(limit is None for limit in (*limits, self.stop_at_score, self.patience)):
             self.refuse(
                 "max_opt_steps",
                 None,
-                "may be null only if max_env_steps, max_time_s or stop_at_score is set",
+                "may be null only if max_env_steps, max_time_s, stop_at_score or patience is set",
             )
-        if self.stop_at_score is not None and self.eval_interval == 0:
-            self.refuse("stop_at_score", self.stop_at_score, "needs trainer.eval_interval above 0")
+        for name in ("stop_at_score", "patience"):
+            value = getattr(self, name)
+            if value is not None and self.eval_interval == 0:
+                self.refuse(name, value, "needs trainer.eval_interval above 0")
+        for name in INTERVALS:
+            if getattr(self, f"{name}_interval_env_steps") is not None:
+                allowed = f"cannot be set together with trainer.{name}_interval_env_steps"
+                self.refuse_beside([f"{name}_interval"], allowed)
 
     def steps_of_run(self, counter: str) -> int | None:
         """How many updates or env steps there are up to the first limit in either; the replay ratio

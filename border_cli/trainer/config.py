@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from border_cli.registry import TRAINERS
 from border_cli.settings.base import setting
-from border_cli.settings.run import TrainerConfig
+from border_cli.settings.run import INTERVALS, TrainerConfig
 
 
 @dataclass(kw_only=True)
@@ -41,7 +41,12 @@ class OfflineConfig(TrainerConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        others = (self.max_opt_steps, self.max_time_s, self.stop_at_score)
+        for name in INTERVALS:
+            value = getattr(self, f"{name}_interval_env_steps")
+            if value is not None:
+                allowed = "must be null with trainer=offline, which makes no env steps"
+                self.refuse(f"{name}_interval_env_steps", value, allowed)
+        others = (self.max_opt_steps, self.max_time_s, self.stop_at_score, self.patience)
         if self.max_env_steps is not None and all(limit is None for limit in others):
             self.refuse(
                 "max_env_steps",

@@ -27,6 +27,9 @@ class Scores:
     last_opt_steps: int | None = None
     evaluations: int = 0
     in_a_row: int = 0  # newest evaluations that reached the threshold
+    # The best of the evaluations that are counted here: after a resume the best model may be newer.
+    best_counted: float = -math.inf
+    without_best: int = 0  # newest evaluations that were no better than those before
 
     def add(self, score: float, opt_steps: int, threshold: float | None) -> bool:
         """Takes a score; whether it is strictly the best so far (a tie keeps the older)."""
@@ -34,6 +37,8 @@ class Scores:
         self.last, self.last_opt_steps = score, opt_steps
         reached = threshold is not None and score >= threshold
         self.in_a_row = self.in_a_row + 1 if reached else 0
+        self.without_best = 0 if score > self.best_counted else self.without_best + 1
+        self.best_counted = max(score, self.best_counted)
         return self.know_best(score, opt_steps)
 
     def know_best(self, score: float, opt_steps: int) -> bool:
@@ -45,13 +50,16 @@ class Scores:
 
     def state_dict(self) -> State:
         """All of it; no best score is None."""
-        return asdict(self) | {"best": self.best if math.isfinite(self.best) else None}
+        found = asdict(self)
+        return {name: None if each == -math.inf else each for name, each in found.items()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores what `state_dict` gave."""
-        for name, value in state.items():
+        for name, value in {"best_counted": state["best"], **state}.items():
             setattr(self, name, value)
-        self.best = -math.inf if state["best"] is None else float(state["best"])
+        self.best, self.best_counted = (
+            -math.inf if each is None else float(each) for each in (self.best, self.best_counted)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

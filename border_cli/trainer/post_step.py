@@ -16,6 +16,7 @@ from border_cli.errors import CheckpointError
 from border_cli.settings.run import TrainerConfig
 from border_cli.trainer.evaluating import Evaluated, Evaluations
 from border_cli.trainer.intake import Intake
+from border_cli.trainer.intervals import Intervals
 from border_cli.trainer.recording import Recording
 from border_cli.trainer.reporting import Reporting, check_weights
 
@@ -53,7 +54,6 @@ class SaveSchedule:
     """
 
     def __init__(self, config: TrainerConfig, checkpoints: Checkpoints, flag: SaveFlag) -> None:
-        self._interval = config.save_interval
         self._every_s = config.save_every_s
         self._checkpoints = checkpoints
         self._flag = flag
@@ -74,9 +74,9 @@ class SaveSchedule:
         overdue = self._every_s is not None and now_s - self._saved_s >= self._every_s
         return overdue or self._flag.requested
 
-    def is_due(self, opt_steps: int, now_s: float) -> bool:
-        """Whether it is time for one; left out and counted where the disk is not ready."""
-        by_steps = _due(opt_steps, self._interval)
+    def is_due(self, opt_steps: int, now_s: float, *, by_steps: bool) -> bool:
+        """Whether it is time for one, by the interval or else; left out and counted where the disk
+        is not ready."""
         if not (by_steps or self.is_urgent(now_s)):
             return False
         if not self._checkpoints.busy:
@@ -121,10 +121,7 @@ class PostStep:
         self._intake = intake
         self._starts_trained = parts.starts_trained
         self._on_saved = parts.on_saved
-        self._intervals = (
-            *(config.eval_interval, config.save_interval),
-            *(config.record_interval, config.sync_interval),
-        )
+        self._intervals = Intervals(config, reporting.counters)
         self.refill = 0  # samples made once more, because a resume found no transitions
         self._unfinished = False  # what is due at this step is being done
         self._published: Snapshot | None = None  # the newest weights of the actors
@@ -170,10 +167,10 @@ class PostStep:
             self.reporting.updates.check()
         save = False
         polls = self.evaluations.pending and opt_steps % POLL_EVERY == 0
-        ends = any(_due(opt_steps, each) for each in self._intervals)
-        if ends or polls or self.schedule.is_urgent(now_s):
+        if self._intervals.any_due() or polls or self.schedule.is_urgent(now_s):
+            by_steps = self._intervals.is_due("save")
             self._run_due()
-            save = self.schedule.is_due(opt_steps, now_s)
+            save = self.schedule.is_due(opt_steps, now_s, by_steps=by_steps)
         self.reporting.show_if_due("learning", now_s)
         if save:
             self.save()
@@ -184,22 +181,23 @@ class PostStep:
             self._run_due()
 
     def _run_due(self) -> None:
-        config, opt_steps = self.config, self.counters.opt_steps
+        is_due = self._intervals.is_due
         self._checkpoints.check()
         self._unfinished = True
         row: dict[str, float] = {}
-        if _due(opt_steps, config.eval_interval):
+        if is_due("eval"):
             self._submit()
         if self.evaluations.pending:
             with self.timing.section("evaluate"):
                 found = self.evaluations.collect()
             row |= self._metrics_of(found) if found is not None else {}
-        if _due(opt_steps, config.record_interval):
+        if is_due("record"):
             row |= self.reporting.close_window()
         if row:
             self.reporting.write(row)
-        if _due(opt_steps, config.sync_interval):
+        if is_due("sync"):
             self.sync()
+        self._intervals.done()
         self._unfinished = False
 
     def finish(self) -> None:
@@ -310,7 +308,10 @@ class PostStep:
                 "intake": self._intake.state_dict(),
                 "actors": self._actors.state_dict(),
                 "replay_buffer": self._replay_buffer.state_dict(),
-                "trainer": {"refill": self.refill},
+                "trainer": {
+                    "refill": self.refill,
+                    "seen_env_steps": self._intervals.seen_env_steps,
+                },
             },
             replay_buffer=self._replay_buffer,
         )
@@ -323,6 +324,8 @@ class PostStep:
         run = saved.run
         try:
             self.refill = int(run["trainer"]["refill"])
+            before = run["trainer"].get("seen_env_steps", saved.counters["env_steps"])
+            self._intervals.seen_env_steps = int(before)
             self._agent.load_state_dict(saved.agent)
             self._replay_buffer.load_state_dict(run["replay_buffer"])
             if saved.load_rows is not None:
@@ -338,10 +341,6 @@ class PostStep:
             raise CheckpointError(
                 f"the saved state of the run is incompatible with this version: {error!r}"
             ) from error
-
-
-def _due(opt_steps: int, interval: int) -> bool:
-    return interval > 0 and opt_steps % interval == 0
 
 
 def _position(counters: Mapping[str, float]) -> dict[str, float]:

@@ -223,6 +223,8 @@ class Trainer(ABC):
             return "max_time_s"
         if config.stop_at_score is not None and scores.in_a_row >= config.stop_evals:
             return "stop_at_score"
+        if config.patience is not None and scores.without_best >= config.patience:
+            return "patience"
         if config.max_env_steps is None or counters.env_steps < config.max_env_steps:
             return None
         # the updates that the last samples pay for are still made
