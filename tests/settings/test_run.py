@@ -50,6 +50,8 @@ def test_a_score_to_stop_at_needs_evaluations() -> None:
         ConfigError, match=r"trainer\.stop_at_score needs trainer.eval_interval above 0"
     ):
         TrainerConfig(stop_at_score=475.0, eval_interval=0)
+    with pytest.raises(ConfigError, match=r"trainer\.patience needs trainer.eval_interval above 0"):
+        TrainerConfig(patience=3, eval_interval=0)
 
 
 @pytest.mark.parametrize(
