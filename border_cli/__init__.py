@@ -13,10 +13,12 @@ if TYPE_CHECKING:
     from border_cli.analysis.load import load_runs
     from border_cli.api import Result, load_policy, resume, train
     from border_cli.config.compose import compose
+    from border_cli.core.callback import Callback
     from border_cli.settings.run import RunConfig
 
 __version__ = "0.1.0"
 __all__ = [
+    "Callback",
     "Result",
     "RunConfig",
     "__version__",
@@ -28,6 +30,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Callback": "border_cli.core.callback",
     "compose": "border_cli.config.compose",
     "train": "border_cli.api",
     "resume": "border_cli.api",

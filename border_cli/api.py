@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime
@@ -16,6 +17,7 @@ from border_cli.config.resolved import modules_of
 from border_cli.config.resuming import refuse_no_run
 from border_cli.config.saved import load_resolved, modules_of_a_run, opened_run
 from border_cli.config.search_path import homes, import_modules, user_folders
+from border_cli.core.callback import Callback
 from border_cli.core.interfaces import Agent, Evaluator, Policy, Translator
 from border_cli.core.output import Recorders
 from border_cli.errors import CheckpointError, ConfigError, reachable
@@ -33,6 +35,7 @@ from border_cli.run.manifest import read_json
 from border_cli.run.status import import_paths
 from border_cli.settings.run import AUTO, RunConfig
 from border_cli.system.start import refuse_while_imported_by_a_child
+from border_cli.trainer.callbacks import named
 
 log = logging.getLogger(__name__)
 
@@ -43,13 +46,14 @@ def train(
     config: RunConfig,
     *,
     recorders: Recorders | None = None,
+    callbacks: Sequence[Callback] | None = None,
     evaluator: Evaluator | None = None,
 ) -> Result:
     """Trains as `border-train` would, and returns the trained agent with its statistics.
 
-    `recorders` and `evaluator` replace those of the config; an empty list records nothing. The run
-    directory is `config.run_dir`, else a new one below `outputs`; `config.resume` continues the
-    run in one, or with auto starts it. Raises ConfigError before anything is written,
+    `recorders`, `callbacks` and `evaluator` replace those of the config; an empty list records
+    nothing. The run directory is `config.run_dir`, else a new one below `outputs`; `config.resume`
+    continues the run in one, or with auto starts it. Raises ConfigError before anything is written,
     CheckpointError where there is nothing whole to resume from, RunFailed when the run cannot
     continue; blocks until the end.
 
@@ -73,7 +77,12 @@ def train(
     refuse_unwritable(job.folder)
     built = dry_built([job])
     refuse_unmet(built.needs)
-    options = RunOptions(recorders=recorders, evaluator=evaluator, finished_too=True)
+    options = RunOptions(
+        recorders=recorders,
+        callbacks=None if callbacks is None else named(callbacks),
+        evaluator=evaluator,
+        finished_too=True,
+    )
     ended = run_job(built.jobs[0], options)
     assert isinstance(ended, Result)
     return ended
@@ -83,6 +92,7 @@ def resume(
     run_dir: str | Path,
     *overrides: str,
     recorders: Recorders | None = None,
+    callbacks: Sequence[Callback] | None = None,
     evaluator: Evaluator | None = None,
     trust: bool = False,
 ) -> Result:
@@ -98,7 +108,7 @@ def resume(
             composer = resuming_composer(place, overrides, user_folders())
             config = composer.job(list(overrides)).config
         config = replace(config, run_dir=None, resume=str(place))
-        return train(config, recorders=recorders, evaluator=evaluator)
+        return train(config, recorders=recorders, callbacks=callbacks, evaluator=evaluator)
 
 
 def _run_dir(config: RunConfig) -> Path:

@@ -91,6 +91,7 @@ ACTOR_MANAGERS = Registry("actor_manager")
 TRAINERS = Registry("trainer")
 EVALUATORS = Registry("evaluator")
 RECORDERS = Registry("recorder")
+CALLBACKS = Registry("callback")  # users have some, we have none
 
 GROUPS: dict[str, Registry] = {
     registry.group: registry
@@ -103,6 +104,7 @@ GROUPS: dict[str, Registry] = {
         TRAINERS,
         EVALUATORS,
         RECORDERS,
+        CALLBACKS,
     )
 }
 
@@ -192,5 +194,6 @@ ENGINES = ("ray",)  # rooms that run actors, evaluations and jobs in their own w
 
 def register_builtin() -> None:
     """Imports the settings of every group that ships with border_cli; cheap, and free of torch."""
-    for room in (*GROUPS, *ENGINES):
-        importlib.import_module(f"border_cli.{room}.config")
+    for room in [*GROUPS, *ENGINES]:
+        if room != CALLBACKS.group:
+            importlib.import_module(f"border_cli.{room}.config")

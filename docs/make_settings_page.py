@@ -41,7 +41,7 @@ def page() -> str:
         for entry in registry:
             kind = entry.config_type
             own = [name for name in _names(kind) if name not in shared]
-            path = f"recorder.{entry.name}" if group == "recorder" else group
+            path = f"{group}.{entry.name}" if group in ("recorder", "callback") else group
             parts.append(_section(f"`{group}={entry.name}`", path, kind, own))
     return "\n".join(parts)
 

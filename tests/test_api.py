@@ -227,7 +227,7 @@ def test_the_public_names_are_listed_before_any_of_them_is_used() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert done.stdout.splitlines() == [
-        "Result RunConfig __version__ compose load_policy load_runs resume train",
+        "Callback Result RunConfig __version__ compose load_policy load_runs resume train",
         "[]",
     ]
 

@@ -18,7 +18,7 @@ from border_cli.settings.run import RunConfig
 
 # What does not change what is learned.
 APART = {"seed", "name", "run_dir", "resume", "dry_run", "quiet", "imports", "objective"}
-APART |= {"recorder", "checkpoint", "sweep"}
+APART |= {"recorder", "callback", "checkpoint", "sweep"}
 # What does nothing where no actor runs.
 ACTING = ("actor_manager", "trainer.sync_interval")
 ACTING += ("trainer.warmup_period", "trainer.samples_per_opt_step")

@@ -23,7 +23,7 @@ OF_ONE_RUN = {
     *("seed", "name", "quiet", "statistics", "imports", "objective", "device"),
     *(f"trainer.max_{each}" for each in ("opt_steps", "env_steps", "time_s")),
 }
-ASIDE = ("recorder", "checkpoint")  # groups that do not change what is learned
+ASIDE = ("recorder", "callback", "checkpoint")  # groups that do not change what is learned
 MISSING = "–"  # the value of a setting that a run does not have
 
 Reference = tuple[float, float]  # the returns of the random policy and of the expert

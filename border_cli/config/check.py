@@ -18,10 +18,10 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError  # type: ignore[import-untyped]
 
 from border_cli.config.resolved import plain
-from border_cli.config.schemas import run_schema, schema_of
+from border_cli.config.schemas import run_schema, schema_of, takes_several
 from border_cli.config.sources import Files, Part
 from border_cli.errors import ConfigError
-from border_cli.registry import GROUPS, RECORDERS, components
+from border_cli.registry import GROUPS, components
 from border_cli.settings.base import Settings
 from border_cli.settings.run import RunConfig
 from border_cli.words import shortest
@@ -53,7 +53,7 @@ def refuse_untyped(config: DictConfig, parts: Sequence[Part]) -> None:
         if node._is_missing() or node._is_none():
             raise ConfigError(f"no {group} is chosen: {group}=NAME")
         kinds = [entry.config_type for entry in registry]
-        several = group == RECORDERS.group
+        several = takes_several(group)
         members = [node._get_node(key) for key in node] if several else [node]
         misplaced = several and is_dataclass(OmegaConf.get_type(node))
         if misplaced or any(OmegaConf.get_type(member) not in kinds for member in members):

@@ -18,9 +18,10 @@ from yaml import YAMLError  # type: ignore[import-untyped]
 
 from border_cli.config.describe import expected
 from border_cli.config.overrides import OPTIONAL_GROUPS
+from border_cli.config.schemas import takes_several
 from border_cli.config.sources import Files, Part
 from border_cli.errors import ConfigError
-from border_cli.registry import GROUPS, RECORDERS
+from border_cli.registry import GROUPS
 from border_cli.settings.base import flat
 from border_cli.settings.run import SECTIONS, RunConfig
 from border_cli.words import nearest, shortest, unknown
@@ -144,7 +145,7 @@ def refused_value(error: OmegaConfBaseException, kind: Any, path: str) -> str:
 
 def without_schema(group: str, parts: Sequence[Part]) -> str:
     """How a file of a group must begin, where one names no component; else nothing."""
-    header = "the line `# @package recorder.NAME` and " if group == RECORDERS.group else ""
+    header = f"the line `# @package {group}.NAME` and " if takes_several(group) else ""
     typed = {part.package for part in parts if part.path.startswith(f"schema/{group}/")}
     files = [part for part in parts if part.path.startswith(f"{group}/") and part.file]
     bare = [part for part in files if part.package not in typed and {*part.content} - {"defaults"}]

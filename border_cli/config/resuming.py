@@ -35,7 +35,7 @@ MAY_CHANGE = (  # these settings, and all that lies below them
     *("actor_manager", "device", "agent.num_threads", "agent.compile", "agent.matmul"),
     *("evaluator.background", "evaluator.where", "evaluator.address"),
     *("evaluator.num_workers", "evaluator.resources", "env.probe"),
-    *("name", "recorder", "checkpoint", "sweep", "quiet", "statistics", "objective"),
+    *("name", "recorder", "callback", "checkpoint", "sweep", "quiet", "statistics", "objective"),
 )
 OF_ONE_ATTEMPT = ("run_dir", "resume", "init_from", "dry_run")  # no part of the comparison
 _ABSENT = "absent"

@@ -44,7 +44,8 @@ from border_cli.system.files import SETTINGS, read_bytes
 from border_cli.system.foreign import keep_runs_off_path, refuse_standard, run_of
 from border_cli.words import shortest
 
-_ORDER = ("evaluator", "recorder", "env", "agent", "trainer")  # the other groups come before
+# The other groups come before.
+_ORDER = ("evaluator", "recorder", "callback", "env", "agent", "trainer")
 _ENTRY = re.compile(
     r"/schema/(?P<group>\w+)/(?P<component>[^/@\s]+)@(?P<package>(?P=group)(\.[^@\s]+)?)"
 )

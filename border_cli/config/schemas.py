@@ -10,7 +10,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 from omegaconf import DictConfig, OmegaConf
 
 from border_cli.registry import GROUPS
-from border_cli.settings.run import RecorderConfig, RunConfig
+from border_cli.settings.run import RunConfig
 
 SCHEMA = "schema"  # the folder of all schemas
 RUN = "run"
@@ -27,7 +27,7 @@ def group_base(group: str) -> type[Any]:
 
 def takes_several(group: str) -> bool:
     """Whether a run may have several components of a group."""
-    return group in GROUPS and group_base(group) is RecorderConfig
+    return group in GROUPS and get_origin(get_type_hints(RunConfig)[group]) is dict
 
 
 def names_schema(path: str) -> bool:

@@ -66,6 +66,9 @@ class Checkpoints(Protocol):
     def save(self, state: RunState) -> bool:
         """Hands a checkpoint over. False where one is being written: this one is left out."""
 
+    def folder(self, opt_steps: int) -> Path:
+        """Where the checkpoint after so many updates is."""
+
     def check(self) -> None:
         """Raises `RunDeleted` where a save found that files of the run were deleted."""
 

@@ -19,6 +19,7 @@ from border_cli.actor_manager.weights import forms_of
 from border_cli.agent.learner_config import LearnerConfig
 from border_cli.agent.torch_agent import TorchAgent
 from border_cli.config.resolved import resolved_yaml
+from border_cli.core.callback import Callback
 from border_cli.core.interfaces import (
     ActorManager,
     Agent,
@@ -57,6 +58,7 @@ from border_cli.nn.unfilled import Unfilled
 from border_cli.registry import (
     ACTOR_MANAGERS,
     AGENTS,
+    CALLBACKS,
     ENVS,
     EVALUATION_RUNNERS,
     EVALUATORS,
@@ -219,6 +221,11 @@ def build_recorders(
     return built
 
 
+def build_callbacks(config: RunConfig) -> dict[str, Callback]:
+    """The callbacks in the order of the config, by their names there."""
+    return {name: CALLBACKS.build(each) for name, each in config.callback.items()}
+
+
 def run_info(effective: EffectiveSettings, run_dir: Path) -> RunInfo:
     """Facts of the run that recorders are built with."""
     config, trainer = effective.config, effective.config.trainer
@@ -240,7 +247,8 @@ def hyperparameters(config: RunConfig) -> dict[str, bool | float | str]:
 
     Where a run is written, and what it leaves there, is not one of them.
     """
-    kept = {*GROUPS, "seed", "device", "init_from"} - {RECORDERS.group}
+    aside = {RECORDERS.group, CALLBACKS.group}
+    kept = {*GROUPS, "seed", "device", "init_from"} - aside
     return {
         name: value if isinstance(value, bool | int | float) else _in_words(value)
         for name, value in flat_settings(config).items()

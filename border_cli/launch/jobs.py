@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from border_cli.config.job import Job
 from border_cli.config.resolved import begin_attempt, resolved_yaml
 from border_cli.errors import CheckpointError, ConfigError, reachable
-from border_cli.registry import ENVS
+from border_cli.registry import CALLBACKS, ENVS
 from border_cli.run.finding import resumable
 from border_cli.run.layout import refuse_foreign, remove_attempt
 from border_cli.run.status import RunLock, read_run, refuse_running
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 RUN_MARKS = ("run.json", ".hydra")
 FINISHED = "done"  # the status of a run that has reached a limit
+BY_CALLBACK = "callback "  # begins the exit reason of a run that a callback has ended
 _LIMITS = ("max_opt_steps", "max_env_steps", "max_time_s", "stop_at_score", "patience")
 
 
@@ -141,6 +142,7 @@ class Found:
     resumes: bool = False  # from a checkpoint; else the run starts, or starts over
     changed: tuple[str, ...] = ()  # `trainer.max_opt_steps: 10000 -> 20000`
     finished: Finished | None = None
+    goes_on: bool = False  # although it was finished
 
 
 def found_in(run_dir: Path, config: RunConfig, *, trust: bool = False, job: str = "") -> Found:
@@ -173,10 +175,16 @@ def found_in(run_dir: Path, config: RunConfig, *, trust: bool = False, job: str 
         saved = load_resolved(run_dir, trust=trust)
         changed, limits = changes(saved, config), saved.trainer
         refuse_fixed(changed, run_dir, job=job)
-    end = finished(run_dir, config, limits)
+    others = any(each.key.partition(".")[0] == CALLBACKS.group for each in changed)
+    end = finished(run_dir, config, limits, other_callbacks=others)
     if done and end is None and not resumable(run_dir):
         raise CheckpointError(f"{run_dir} is finished, but has no checkpoint to resume from")
-    return Found(resumes=resumes, changed=tuple(map(str, changed)), finished=end)
+    return Found(
+        resumes=resumes,
+        changed=tuple(map(str, changed)),
+        finished=end,
+        goes_on=done and end is None,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,14 +225,20 @@ def attempt(
         yield Attempt(run_dir=run_dir, lock=lock, found=found, record=record, settings=settings)
 
 
-def finished(run_dir: Path, config: RunConfig, saved: TrainerConfig) -> Finished | None:
-    """The end of the run in a folder, unless the limit that ended it has grown since."""
+def finished(
+    run_dir: Path, config: RunConfig, saved: TrainerConfig, *, other_callbacks: bool = False
+) -> Finished | None:
+    """The end of the run in a folder, unless the limit that ended it has grown since, or a callback
+    had ended it and there are others now."""
     facts = read_run(run_dir)
     if facts.get("status") != FINISHED:
         return None
     limit = str(facts.get("exit_reason")).partition(" ")[0]
     ended_by = [limit] if limit in _LIMITS else _LIMITS
+    by_callback = str(facts.get("exit_reason")).startswith(BY_CALLBACK)
     if any(_grew(each, saved, config.trainer) for each in ended_by):
+        return None
+    if by_callback and other_callbacks:
         return None
     score = facts.get("best_score" if config.objective == Objective.best else "final_score")
     with_score = f" with score {score:.10g}" if score is not None else ""
@@ -232,6 +246,8 @@ def finished(run_dir: Path, config: RunConfig, saved: TrainerConfig) -> Finished
     if limit in _LIMITS:
         what = f"{limit}={getattr(saved, limit)} reached"
         more = f"increase trainer.{limit} to continue"
+    elif by_callback:
+        more = "change the callback or increase a limit to continue"
     return Finished(
         float(score) if score is not None else -math.inf,
         f"{shortest(run_dir)} is finished{with_score}: {what}; {more}",

@@ -11,13 +11,14 @@ import logging
 import math
 import signal
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from border_cli.config.job import Job
+from border_cli.core.callback import Callback
 from border_cli.core.interfaces import ActorStats, Agent, Evaluator
 from border_cli.core.output import FILE_ONLY, Recorders, RunEnd
 from border_cli.core.seeding import derived_seeds
@@ -36,6 +37,7 @@ from border_cli.errors import (
 from border_cli.launch.build import (
     build_actors,
     build_agent,
+    build_callbacks,
     build_checkpoints,
     build_evaluation_runner,
     build_evaluator,
@@ -60,6 +62,7 @@ from border_cli.run.checkpoint_files import Resumable, Saved
 from border_cli.run.finding import best_score
 from border_cli.run.status import RunRecord
 from border_cli.system.machine import out_of_memory
+from border_cli.trainer.callbacks import Callbacks
 from border_cli.trainer.post_step import LearnerParts
 from border_cli.trainer.recording import Recording
 from border_cli.trainer.trainer import Trainer
@@ -74,6 +77,7 @@ class RunOptions:
     """Parts of a run that its caller may bring along; each has a default."""
 
     recorders: Recorders | None = None  # None: those of the config
+    callbacks: Mapping[str, Callback] | None = None  # None: those of the config
     evaluator: Evaluator | None = None  # None: that of the config
     console: Any = None  # a rich console for the panel
     stop: StopFlag = field(default_factory=StopFlag)
@@ -130,6 +134,7 @@ class Run:
         self.changed = begun.found.changed  # settings of a run that is resumed
         self.newest: Saved | None = None  # the checkpoint that it is resumed from
         self._resumes = begun.found.resumes
+        self._goes_on = begun.found.goes_on
         self._options = options
         self._clock = MonotonicClock()
         self._lock = begun.lock
@@ -169,6 +174,8 @@ class Run:
             self.newest = self._saved.newest
         self._recording = Recording(self._recorders())
         cleanup.push(self._close_recorders)
+        chosen = options.callbacks
+        self._callbacks = Callbacks(build_callbacks(effective.config) if chosen is None else chosen)
         heartbeat = Heartbeat("evaluation", waiting_for="its turn")
         self.evaluator = options.evaluator or build_evaluator(
             effective, stop=options.stop, heartbeat=heartbeat
@@ -209,14 +216,16 @@ class Run:
         return [*recorders, ProgressRecorder(info, self._record.progress)]
 
     def _close_recorders(self, kind: object, error: BaseException | None, trace: object) -> None:
-        """Tells them how the run ended, if training began; an exit callback."""
+        """Tells them, and callbacks, how the run ended, if training began; an exit callback."""
         del kind, trace
         try:
             if self._built is not None and not isinstance(error, RunDeleted):
                 status = "done" if error is None else status_of(error)[0]
                 best = self._built[1].stats().best_score
                 score = best if math.isfinite(best) else None
-                self._recording.end(RunEnd(status=status, best_score=score))
+                ended = RunEnd(status=status, best_score=score)
+                self._recording.end(ended)
+                self._callbacks.end(ended)
         finally:
             self._recording.close()
 
@@ -244,11 +253,14 @@ class Run:
             save=options.save,
             starts_trained=effective.config.init_from is not None,
             on_saved=self._record.saved,
+            callbacks=self._callbacks,
         )
         trainer = build_trainer(effective, parts, self.spec)
         if self._saved is not None:
             self.newest = _restore(self._saved, trainer, store)
             self._saved = None  # with the weights that were read from the checkpoint
+            if self._goes_on:
+                self._callbacks.go_on()
         self._built = parts, trainer
 
     def train(self) -> Result:
@@ -257,8 +269,12 @@ class Run:
         parts, trainer = self._built
         if self.newest is not None:
             self._begin(self.newest.opt_steps)
+        self._callbacks.begin(run_info(self.effective, self.job.folder))
         actor_stats = self._train(parts, trainer)
-        stats, exit_reason = trainer.stats(), f"{trainer.ended_by} reached"
+        stats, ended_by = trainer.stats(), trainer.ended_by
+        exit_reason = str(ended_by)
+        if ended_by != self._callbacks.stopped_by:
+            exit_reason = f"{ended_by} reached"
         self._end("done", exit_reason)
         return Result(
             agent=parts.agent,

@@ -72,6 +72,9 @@ class CheckpointStore:
         rows = self._freeze(state.replay_buffer) if self._saves_rows else None
         return self._thread.put(CHECKPOINT, lambda: self._write_checkpoint(state, rows))
 
+    def folder(self, opt_steps: int) -> Path:
+        return self._folders.folder(opt_steps)
+
     def _freeze(self, buffer: ReplayBuffer) -> PendingRows:
         frozen = buffer.freeze(self._chunks[-1].end if self._chunks else 0)
         before = tuple(each for each in self._chunks if each.end > frozen.oldest)

@@ -72,6 +72,10 @@ class CheckpointFolders:
         rotate(self._folder, keep=self._keep, milestone_interval=self._milestone_interval)
         return () if replay is None else replay.chunks
 
+    def folder(self, opt_steps: int) -> Path:
+        """The folder of the checkpoint after so many updates."""
+        return self._folder / folder_name(opt_steps)
+
     def _write_rows(self, rows: PendingRows) -> SavedRows:
         """Raises `FileNotFoundError` where one of the files before them is gone."""
         folder = self._folder / FOLDER

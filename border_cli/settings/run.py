@@ -406,6 +406,11 @@ class RecorderConfig(Settings, path="recorder"):
 
 
 @dataclass(kw_only=True)
+class CallbackConfig(Settings, path="callback"):
+    """Base of the callbacks' settings."""
+
+
+@dataclass(kw_only=True)
 class CheckpointConfig(Settings, path="checkpoint"):
     """Which checkpoints are kept, and what they contain."""
 
@@ -497,6 +502,7 @@ class RunConfig(Settings):
     trainer: TrainerConfig
     evaluator: EvaluatorConfig
     recorder: dict[str, RecorderConfig] = field(default_factory=dict)
+    callback: dict[str, CallbackConfig] = field(default_factory=dict)
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
     sweep: SweepConfig = field(default_factory=SweepConfig)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from border_cli.core.interfaces import Agent, ReplayBuffer
 from border_cli.core.spaces import BoxSpace, DictSpace, Space
-from border_cli.core.types import Array, Experience, State
+from border_cli.core.types import Array, Episode, Experience, State
 from border_cli.errors import NotFinite
 from border_cli.trainer.reporting import Counters, Window
 
@@ -71,11 +71,13 @@ class Intake:
         counters: Counters,
         window: Window,
         observation: Space,
+        on_episode: Callable[[Episode], None] | None = None,
     ) -> None:
         self._agent = agent
         self._replay_buffer = replay_buffer
         self._counters = counters
         self._window = window
+        self._on_episode = on_episode
         self._float_parts = _float_parts(observation)
         self._samples_of: Counter[str] = Counter()  # actor id -> samples taken in
 
@@ -105,6 +107,9 @@ class Intake:
             self._counters.samples_total += len(rows)
             self._counters.env_steps += message.env_steps
             self._window.arrived(message)
+        if self._on_episode is not None:  # last: what a callback raises loses no message
+            for episode in [each for message in messages for each in message.episodes]:
+                self._on_episode(episode)
 
     def _check(self, message: Experience) -> None:
         """Refuses a NaN or an infinity, and counts the samples beyond the bounds."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from types import MappingProxyType
 
 from border_cli.core.interfaces import ActorManager, Agent, EvaluationRunner, ReplayBuffer
 from border_cli.core.output import Checkpoints, Resumption, RunState
@@ -14,6 +15,7 @@ from border_cli.core.timing import Clock
 from border_cli.core.types import PAST_SCHEDULES, Metrics, Snapshot, Update
 from border_cli.errors import CheckpointError
 from border_cli.settings.run import TrainerConfig
+from border_cli.trainer.callbacks import Callbacks
 from border_cli.trainer.evaluating import Evaluated, Evaluations
 from border_cli.trainer.intake import Intake
 from border_cli.trainer.intervals import Intervals
@@ -44,6 +46,7 @@ class LearnerParts:
     starts_trained: bool = False
     # Gets the counters of each checkpoint that is begun.
     on_saved: Callable[[Mapping[str, float]], None] = lambda _: None
+    callbacks: Callbacks = field(default_factory=Callbacks)
 
 
 class SaveSchedule:
@@ -121,6 +124,11 @@ class PostStep:
         self._intake = intake
         self._starts_trained = parts.starts_trained
         self._on_saved = parts.on_saved
+        self._callbacks = parts.callbacks
+        self._on_update = parts.callbacks.hook("on_update")
+        self._on_evaluation = parts.callbacks.hook("on_evaluation")
+        self._on_checkpoint = parts.callbacks.hook("on_checkpoint")
+        self._resumed = False  # the checkpoint is not announced yet
         self._intervals = Intervals(config, reporting.counters)
         self.refill = 0  # samples made once more, because a resume found no transitions
         self._unfinished = False  # what is due at this step is being done
@@ -165,6 +173,8 @@ class PostStep:
         opt_steps, now_s = self.counters.opt_steps, self.timing.since_s
         if self.reporting.updates.add(opt_steps, update.metrics):
             self.reporting.updates.check()
+        if self._on_update is not None:
+            self._on_update(self.reporting.step, MappingProxyType(dict(update.metrics)))
         save = False
         polls = self.evaluations.pending and opt_steps % POLL_EVERY == 0
         if self._intervals.any_due() or polls or self.schedule.is_urgent(now_s):
@@ -176,7 +186,9 @@ class PostStep:
             self.save()
 
     def complete(self) -> None:
-        """Does what was due where a run stopped before it was done."""
+        """Does what was due where a run stopped before it was done, or its state was saved."""
+        if self._resumed:
+            self._announce_checkpoint()
         if self._unfinished:
             self._run_due()
 
@@ -251,6 +263,7 @@ class PostStep:
         """What the row of this step records of an evaluation; one of an earlier step has a row of
         its own there."""
         step, evaluation = found
+        self._tell(self._on_evaluation, step, evaluation)
         if evaluation.film is not None:
             self.reporting.film(evaluation.film, step)
         if step.opt_steps == self.counters.opt_steps:
@@ -288,7 +301,23 @@ class PostStep:
             self._save_flag.clear()
             self._saved = _position(state.counters)
             self._on_saved(state.counters)
+            self._announce_checkpoint()
         self.schedule.begin(self._clock.now_s())
+
+    def _announce_checkpoint(self) -> None:
+        """Tells callbacks of the newest checkpoint, once it is on the disk."""
+        if self._on_checkpoint is None:
+            return
+        self.wait_until_written()
+        if self._checkpoints.report.problem is None:
+            folder = self._checkpoints.folder(self.counters.opt_steps)
+            self._tell(self._on_checkpoint, self.reporting.step, folder)
+
+    def _tell(self, hook: Callable[..., None] | None, *what: object) -> None:
+        """Calls a hook that may take its time, where callbacks have it."""
+        if hook is not None:
+            with self.heartbeat.waiting("a callback"):
+                hook(*what)
 
     def _is_saved(self, counters: Mapping[str, float]) -> bool:
         """Whether the newest checkpoint is of this very moment and on the disk."""
@@ -312,6 +341,7 @@ class PostStep:
                     "refill": self.refill,
                     "seen_env_steps": self._intervals.seen_env_steps,
                 },
+                "callbacks": self._callbacks.state_dict(),
             },
             replay_buffer=self._replay_buffer,
         )
@@ -332,10 +362,11 @@ class PostStep:
                 saved.load_rows(self._replay_buffer)
             self._actors.load_state_dict(run["actors"])
             self._intake.load_state_dict(run["intake"])
-            self._unfinished = bool(run["unfinished"])
+            self._unfinished, self._resumed = bool(run["unfinished"]), True
             if run["weights"] is not None:
                 self._published = Snapshot(**run["weights"])
             self.evaluations.load_state_dict(run["evaluating"])
+            self._callbacks.load_state_dict(run.get("callbacks", {}))
             self.reporting.load_state_dict(run, saved.counters)  # last: cuts what was recorded
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise CheckpointError(

@@ -5,13 +5,16 @@ from __future__ import annotations
 import logging
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from border_cli.core.interfaces import ActorStats
 from border_cli.core.output import FILE_ONLY, Resumption, TrainerStats
 from border_cli.core.spaces import EnvSpec
+from border_cli.core.types import Episode
 from border_cli.errors import NotFinite, RunDeleted
 from border_cli.settings.run import TrainerConfig
+from border_cli.trainer.callbacks import Callbacks
 from border_cli.trainer.evaluating import Scores
 from border_cli.trainer.intake import Intake
 from border_cli.trainer.post_step import LearnerParts, PostStep
@@ -60,6 +63,12 @@ class ReplayRatio:
         return ahead if limit is None or ahead < limit else float(limit)
 
 
+def _episode_hook(callbacks: Callbacks, reporting: Reporting) -> Callable[[Episode], None] | None:
+    """Tells callbacks of an episode; None where none of them asks for it."""
+    hook = callbacks.hook("on_episode")
+    return None if hook is None else lambda episode: hook(reporting.step, episode)
+
+
 class Trainer(ABC):
     """Owns agent and replay buffer; every method is called by the learner's thread.
 
@@ -85,8 +94,9 @@ class Trainer(ABC):
         self._checkpoints = parts.checkpoints
         self._batch_size = batch_size
         self._stop = parts.stop
+        self._callbacks = parts.callbacks
         self._warm = False  # the warm-up is over
-        self.ended_by: str | None = None  # the limit that was reached
+        self.ended_by: str | None = None  # the limit that was reached, or `callback NAME: REASON`
         self.replay_ratio = ReplayRatio(
             warmup_period=config.warmup_period,
             samples_per_opt_step=config.samples_per_opt_step,
@@ -111,6 +121,7 @@ class Trainer(ABC):
             counters=reporting.counters,
             window=reporting.window,
             observation=spec.observation,
+            on_episode=_episode_hook(parts.callbacks, reporting),
         )
         self.post_step = PostStep(
             config,
@@ -209,7 +220,7 @@ class Trainer(ABC):
 
     def done(self) -> bool:
         """Whether any limit is reached; then `ended_by` names it."""
-        self.ended_by = self._limit_reached()
+        self.ended_by = self._callbacks.stopped_by or self._limit_reached()
         return self.ended_by is not None
 
     def _limit_reached(self) -> str | None:

@@ -66,7 +66,7 @@ def setting_paths(settings: object, path: str = "") -> Iterator[str]:
     for name, value in members.items():
         here = f"{path}.{name}" if path else name
         yield here
-        if is_dataclass(value) or here == "recorder":
+        if is_dataclass(value) or here in ("recorder", "callback"):
             yield from setting_paths(value, here)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -382,6 +383,9 @@ class MemoryCheckpoints:
             return False
         self.report = replace(self.report, problem=None)
         return True
+
+    def folder(self, opt_steps: int) -> Path:
+        return Path(f"checkpoint-{opt_steps}")
 
     def check(self) -> None:
         pass
