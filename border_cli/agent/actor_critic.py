@@ -59,7 +59,7 @@ class ActorCritic(Generic[N]):
         ).to(agent.device)
         critics_norm = config.layer_norm or config.critic_layer_norm
         self.critic = Critics(
-            replace(architecture, layer_norm=critics_norm),
+            replace(architecture, hidden=config.critic_sizes, layer_norm=critics_norm),
             action_outputs(agent.spec, agent.name) if action_size is None else action_size,
             config.num_critics,
             generator,

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from border_cli.agent.learner_config import LearnerConfig
 from border_cli.settings.base import setting
 from border_cli.settings.schedule import ENV_STEPS, UPDATES
+
+if TYPE_CHECKING:
+    from border_cli.core.spaces import Space
+    from border_cli.nn.architecture import Architecture
 
 
 class ActorCritics(StrEnum):
@@ -41,6 +45,15 @@ class ActorCriticConfig(LearnerConfig):
     max_grad_norm: float | None = setting(
         None, "clips the norm of each gradient to this value; null: no clipping", above=0
     )
+    actor_hidden: list[int] | None = setting(
+        None, "units of each hidden layer of the actor; null: hidden", low=1, takes_memory=True
+    )
+    critic_hidden: list[int] | None = setting(
+        None,
+        "units of each hidden layer of the critics, and of V in iql; null: hidden",
+        low=1,
+        takes_memory=True,
+    )
     num_critics: int = setting(
         2, "number of critics; targets use their minimum", low=1, takes_memory=True
     )
@@ -58,6 +71,16 @@ class ActorCriticConfig(LearnerConfig):
         super().__post_init__()
         if self.critic_layer_norm and self.layer_norm:
             self.refuse("critic_layer_norm", True, "has no effect with agent.layer_norm=true")
+
+    def architecture(self, observation: Space) -> Architecture:
+        """The form of the actor; that of critics has `critic_sizes` and `critic_layer_norm`."""
+        made = super().architecture(observation)
+        return made if self.actor_hidden is None else replace(made, hidden=tuple(self.actor_hidden))
+
+    @property
+    def critic_sizes(self) -> tuple[int, ...]:
+        """Units of each hidden layer of the critics."""
+        return tuple(self.hidden if self.critic_hidden is None else self.critic_hidden)
 
 
 @dataclass(kw_only=True)

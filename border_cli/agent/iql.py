@@ -15,6 +15,7 @@ descend half the squared error, which leaves Adam's steps as they are.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -71,7 +72,8 @@ class Iql(TorchAgent):
         )
         self.actor, self.critic = self.networks.actor, self.networks.critic
         self.critic_target = self.networks.critic_target
-        self.value = Network(self.architecture, 1, self.init_generator).to(self.device)
+        architecture = replace(self.architecture, hidden=config.critic_sizes)
+        self.value = Network(architecture, 1, self.init_generator).to(self.device)
         self.value_optimizer = self.make_optimizer(
             self.value, config.value_learning_rate or config.learning_rate, config.max_grad_norm
         )

@@ -5,10 +5,10 @@ mixture of continuous distributional quantile critics", Algorithm 1: soft actor-
 critics give quantiles of the return, of which targets leave the largest out. The paper has no
 prioritized replay: the priority of a row is how far the quantiles of its target lie from those of
 the critics, the mean over all pairs and all critics, as for the other agents that learn quantiles.
-Deviations: critics have two layers of 256, the authors' three of 512 and an actor of two of 256;
-`hidden` is that of both. `dropped_quantiles` is 2 everywhere, the paper's 5 for Hopper and 0 for
-HalfCheetah. The loss is a sum over critics, in the authors' code a mean, which leaves Adam's steps
-as they are; and there the actor is updated before the critics, here after them.
+Deviations: critics have two layers of 256, the authors' three of 512 (`critic_hidden`).
+`dropped_quantiles` is 2 everywhere, the paper's 5 for Hopper and 0 for HalfCheetah. The loss is a
+sum over critics, in the authors' code a mean, which leaves Adam's steps as they are; and there the
+actor is updated before the critics, here after them.
 """
 
 from __future__ import annotations
