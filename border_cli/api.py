@@ -20,6 +20,7 @@ from border_cli.config.search_path import homes, import_modules, user_folders
 from border_cli.core.callback import Callback
 from border_cli.core.interfaces import Agent, Evaluator, Policy, Translator
 from border_cli.core.output import Recorders
+from border_cli.env.given import MakeEnv, is_local, with_given
 from border_cli.errors import CheckpointError, ConfigError, reachable
 from border_cli.launch.build import build_agent, env_factory, evaluation_policy
 from border_cli.launch.dry_build import dry_built
@@ -48,6 +49,7 @@ def train(
     recorders: Recorders | None = None,
     callbacks: Sequence[Callback] | None = None,
     evaluator: Evaluator | None = None,
+    env: MakeEnv | None = None,
 ) -> Result:
     """Trains as `border-train` would, and returns the trained agent with its statistics.
 
@@ -57,15 +59,20 @@ def train(
     CheckpointError where there is nothing whole to resume from, RunFailed when the run cannot
     continue; blocks until the end.
 
+    `env` is called with `env.kwargs` for each environment, in the place of what `env.id` says. For
+    actors in processes it must be picklable.
+
     The settings are checked again, because a caller may have changed them since `compose`.
     """
     refuse_while_imported_by_a_child()
-    config = checked(config)
+    config = checked(config if env is None else replace(config, env=with_given(config.env, env)))
     if evaluator is not None:  # which runs in this process
         config = replace(config, evaluator=replace(config.evaluator, background=False))
     register_builtin()
     user_folders()  # calls the installed plug-ins, whose components the config may name
     import_modules(config.imports)
+    if is_local(config.env.id):
+        config = _staying_here(config)
     if config.dry_run:
         raise ConfigError("dry_run=true is for the command line; train() does not support it")
     job = Job(
@@ -94,6 +101,7 @@ def resume(
     recorders: Recorders | None = None,
     callbacks: Sequence[Callback] | None = None,
     evaluator: Evaluator | None = None,
+    env: MakeEnv | None = None,
     trust: bool = False,
 ) -> Result:
     """Continues a run, as `border-train resume=RUN_DIR OVERRIDES` would; see `train`.
@@ -108,7 +116,21 @@ def resume(
             composer = resuming_composer(place, overrides, user_folders())
             config = composer.job(list(overrides)).config
         config = replace(config, run_dir=None, resume=str(place))
-        return train(config, recorders=recorders, callbacks=callbacks, evaluator=evaluator)
+        return train(config, recorders=recorders, callbacks=callbacks, evaluator=evaluator, env=env)
+
+
+def _staying_here(config: RunConfig) -> RunConfig:
+    """The settings with which an environment that cannot be pickled stays in this process."""
+    effective = effective_settings(config)
+    asking = "evaluator.background=true" if config.evaluator.background else None
+    if not (effective.in_learner_thread or effective.actor_threads):
+        asking = f"actor_manager={effective.backend}"
+    if asking is not None:
+        raise ConfigError(
+            f"{asking} needs an env that can be pickled, such as a function at the top of a "
+            "module; actor_manager=thread takes any"
+        )
+    return replace(config, evaluator=replace(config.evaluator, background=False))
 
 
 def _run_dir(config: RunConfig) -> Path:
@@ -144,7 +166,11 @@ class LoadedPolicy:
 
 
 def load_policy(
-    run_dir: str | Path, checkpoint: str | int | None = None, *, trust: bool = False
+    run_dir: str | Path,
+    checkpoint: str | int | None = None,
+    *,
+    env: MakeEnv | None = None,
+    trust: bool = False,
 ) -> LoadedPolicy:
     """The policy of a run: its best model, `latest`, or the checkpoint of a number of updates.
 
@@ -158,7 +184,7 @@ def load_policy(
     named = None if checkpoint is None else str(checkpoint)
     place, which = find_run(Path(run_dir).expanduser(), named)
     with opened(place, trust=trust):
-        effective, agent, _ = load_agent(place, which or "best", trust=trust)
+        effective, agent, _ = load_agent(place, which or "best", env=env, trust=trust)
         policy = evaluation_policy(effective, agent)
         return LoadedPolicy(policy, env_factory(effective).translator())
 
@@ -170,11 +196,14 @@ def opened(run_dir: Path, *, trust: bool) -> AbstractContextManager[None]:
 
 @reachable(CheckpointError)
 def load_agent(
-    run_dir: Path, checkpoint: str, *, trust: bool = False
+    run_dir: Path, checkpoint: str, *, env: MakeEnv | None = None, trust: bool = False
 ) -> tuple[EffectiveSettings, Agent, dict[str, Any]]:
     """The settings, the agent and the counters of a run as they were saved."""
     register_builtin()
-    effective = effective_settings(read_config(run_dir, trust=trust))
+    config = read_config(run_dir, trust=trust)
+    if env is not None:
+        config = replace(config, env=with_given(config.env, env))
+    effective = effective_settings(config)
     find_checkpoint(run_dir, checkpoint)  # refused before anything is built
     spec = env_factory(effective).spec
     _, (state, counters) = read_model(

@@ -42,6 +42,7 @@ REGISTERED_BY = {
     ),
     r"dm_control/": "shimmy",
 }
+GIVEN = "python/"  # ids of what a caller in Python gives begin with it, see env/given.py
 MINATAR = "MinAtar"
 MINATAR_GAMES = ("asterix", "breakout", "freeway", "seaquest", "space_invaders")
 
@@ -207,12 +208,12 @@ def _register_minatar() -> None:
 
 
 def registered(env_id: str | None) -> registration.EnvSpec:
-    """Gymnasium's entry for the id; `gym.make` would warn of older versions."""
+    """Gymnasium's entry for the id, or for a class or function `module:name`; `gym.make` would warn
+    of older versions."""
     if env_id is None:
         raise ConfigError("env.id must be set: a Gymnasium id such as CartPole-v1, or module:Id-v0")
     module, _, name = env_id.rpartition(":")
-    if module:
-        import_named(module, f"env.id={env_id}")
+    home = import_named(module, f"env.id={env_id}") if module else None
     if name.startswith(f"{MINATAR}/"):
         if _is_absent("minatar"):
             raise _missing(f"env.id={env_id}", "minatar")
@@ -220,7 +221,16 @@ def registered(env_id: str | None) -> registration.EnvSpec:
     try:
         return gym.spec(_with_version(name))
     except gym.error.Error as error:  # did you mean …?
+        own = getattr(home, name, None)
+        if callable(own):
+            return registration.EnvSpec(name, own)
         refuse_of_other_package(name)
+        if name.startswith(GIVEN):
+            raise ConfigError(
+                f"env.id={env_id} was given to train(env=…) in Python: open the run with "
+                "resume(…, env=…) or load_policy(…, env=…). An environment that is a class or "
+                "function at the top of a module is found by its name"
+            ) from error
         raise ConfigError(
             f"env.id={env_id} is not registered with Gymnasium: {error} If another package "
             f"registers it: imports=[its_module], or env.id=its_module:{name}"

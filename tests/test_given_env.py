@@ -1,0 +1,104 @@
+"""Environments that a caller in Python gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from catch import Catch
+from commands import QUICK, eval_status
+from gymnasium.envs import registration
+
+from border_cli import RunConfig, compose, load_policy, resume, train
+from border_cli.config.saved import load_resolved
+from border_cli.env.construct import GIVEN
+from border_cli.errors import ConfigError
+
+MANAGERS = ("trainer=sync", *(f"actor_manager={each}" for each in ("serial", "thread", "process")))
+OBS = np.zeros((10, 10, 2), bool)
+
+pytestmark = pytest.mark.usefixtures("folder")
+
+
+@pytest.fixture(autouse=True)
+def forgotten() -> Iterator[None]:
+    yield
+    forget()
+
+
+def forget() -> None:
+    """As in a new process."""
+    for env_id in [each for each in registration.registry if each.startswith(GIVEN)]:
+        del registration.registry[env_id]
+
+
+def small(*overrides: str) -> RunConfig:
+    return compose(*QUICK, "agent=dqn", "run_dir=run", "recorder=none", *overrides)
+
+
+def nested(side: int = 10) -> Callable[..., gym.Env[Any, Any]]:
+    return lambda **kwargs: Catch(side=side, **kwargs)
+
+
+def made(**kwargs: Any) -> gym.Env[Any, Any]:
+    return gym.wrappers.TimeLimit(Catch(**kwargs), 5)
+
+
+@pytest.mark.parametrize("manager", [pytest.param(MANAGERS[0]), *(
+    pytest.param(each, marks=pytest.mark.slow) for each in MANAGERS[1:]
+)])  # fmt: skip
+def test_one_of_a_module_is_found_by_its_name_ever_after(manager: str) -> None:
+    train(small(manager, "env.kwargs.dtype=uint8", "env.kwargs.high=255"), env=made)
+    assert load_resolved(Path("run")).env.id == f"{__name__}:made"
+    assert resume("run", "trainer.max_opt_steps=3").agent.opt_steps == 3
+    assert load_policy("run").act(OBS.astype(np.uint8)) in (0, 1, 2)
+    assert eval_status("run", "episodes=1") == 0
+
+
+@pytest.mark.parametrize("manager", [pytest.param(MANAGERS[0]), *(
+    pytest.param(each, marks=pytest.mark.slow) for each in MANAGERS[1:3]
+)])  # fmt: skip
+def test_one_that_only_this_process_knows_is_given_again(manager: str) -> None:
+    result = train(small(manager), env=nested())
+    forget()
+    with pytest.raises(ConfigError, match=r"env\.id=python/lambda was given .* resume\(…, env=…\)"):
+        resume("run", "trainer.max_opt_steps=3")
+    with pytest.raises(ConfigError, match=r"or load_policy\(…, env=…\)"):
+        load_policy("run")
+    assert resume("run", "trainer.max_opt_steps=3", env=nested()).run_dir == result.run_dir
+    forget()
+    assert load_policy("run", env=nested()).act(OBS) in (0, 1, 2)
+
+
+def test_a_class_is_taken_without_the_limit_that_it_is_registered_with() -> None:
+    train(small("trainer=sync"), env=Catch)  # registered as Catch-v0
+    assert load_resolved(Path("run")).env.id == "python/Catch"
+
+
+@pytest.mark.parametrize(
+    ("setting", "named"),
+    [("actor_manager=process",) * 2, ("evaluator.background=true",) * 2],
+)
+def test_one_that_cannot_be_pickled_is_refused_for_other_processes(
+    setting: str, named: str
+) -> None:
+    with pytest.raises(ConfigError, match=rf"{named} needs an env that can be pickled.*=thread"):
+        train(small(setting), env=nested())
+    assert not Path("run").exists()
+
+
+@pytest.mark.parametrize(
+    ("env", "more", "match"),
+    [
+        (Catch(), (), r"env must be a callable .* gymnasium\.Env, got Catch"),
+        (Catch, ("env=atari", "env.game=pong"), r"env=… needs settings of env=gym, got Atari"),
+    ],
+)
+def test_what_makes_no_environment_is_refused(env: Any, more: tuple[str, ...], match: str) -> None:
+    with pytest.raises(ConfigError, match=match):
+        train(small(*more), env=env)
+    assert not Path("run").exists()
