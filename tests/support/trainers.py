@@ -19,11 +19,13 @@ from managers import Built
 from remote_fakes import Life
 
 from border_cli.actor_manager.weights import forms_of
+from border_cli.core.callback import Callback
 from border_cli.core.interfaces import ActorStats, Env, EvaluationRunner
 from border_cli.core.stop import Heartbeat, SaveFlag, StopFlag
 from border_cli.core.timing import Clock
 from border_cli.core.types import Snapshot
 from border_cli.evaluator.runner import InlineEvaluationRunner
+from border_cli.trainer.callbacks import Callbacks, named
 from border_cli.trainer.config import AsyncConfig, SyncConfig
 from border_cli.trainer.post_step import LearnerParts
 from border_cli.trainer.recording import Recording
@@ -43,6 +45,7 @@ class BuiltTrainer:
         runner: EvaluationRunner | None = None,
         checkpoints: MemoryCheckpoints | None = None,
         recorder: ListRecorder | None = None,
+        callbacks: Sequence[Callback] = (),
         clock: Clock | None = None,
         buffer: ListBuffer | None = None,
         make_env: Callable[[int], Env] | None = None,
@@ -90,6 +93,7 @@ class BuiltTrainer:
                 clock=self.clock,
                 stop=self.stop,
                 save=self.save,
+                callbacks=Callbacks(named(callbacks)),
             ),
             batch_size=4,
             slack=2 * num_actors * n_buffer,
