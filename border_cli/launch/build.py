@@ -106,7 +106,7 @@ def build_agent(effective: EffectiveSettings, spec: EnvSpec, *, learns: bool = T
     agent: Agent = AGENTS.build(
         settings,
         spec=spec,
-        device=config.device.value,
+        device=config.device,
         seed=derived_seed(config.seed, Branch.LEARNER),
     )
     return agent
@@ -114,7 +114,7 @@ def build_agent(effective: EffectiveSettings, spec: EnvSpec, *, learns: bool = T
 
 def computes_on_cuda(config: RunConfig) -> bool:
     """Whether the learner has a GPU of this machine."""
-    return resolve_device(config.device.value).type == "cuda"
+    return resolve_device(config.device).type == "cuda"
 
 
 def matmul_of_agent(effective: EffectiveSettings, agent: Agent) -> list[tuple[str, str]]:

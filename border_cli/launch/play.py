@@ -188,7 +188,7 @@ def random_agent(effective: EffectiveSettings) -> Agent:
     config = effective.config
     random = AGENTS.entry(RANDOM).config_type(gamma=config.agent.gamma)
     agent: Agent = AGENTS.build(
-        random, spec=env_factory(effective).spec, device=config.device.value, seed=config.seed
+        random, spec=env_factory(effective).spec, device=config.device, seed=config.seed
     )
     return agent
 

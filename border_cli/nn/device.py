@@ -17,7 +17,6 @@ from contextlib import contextmanager
 import torch
 
 from border_cli.errors import ConfigError
-from border_cli.words import counted
 
 # Where glibc moves by itself once a block of 32 MiB was freed, and then keeps at most.
 LARGEST_BLOCK_NBYTES = 32 * 2**20
@@ -29,30 +28,19 @@ _SETTINGS_OF_USERS = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "MALLO
 
 def resolve_device(name: str) -> torch.device:
     """The device of that name; `auto` is CUDA where there is one, else the CPU."""
+    found = ["cpu"]
+    if torch.cuda.is_available():
+        found += ["cuda", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))]
+    if torch.backends.mps.is_available():
+        found.append("mps")
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise ConfigError(f"device must be auto, cpu or cuda, got {name!r}") from error
-    if device.type not in ("cpu", "cuda"):
-        raise ConfigError(f"device must be auto, cpu or cuda, got {name!r}")
-    if device.type == "cuda":
-        _refuse_missing_gpu(device)
-    return device
-
-
-def _refuse_missing_gpu(device: torch.device) -> None:
-    if not torch.cuda.is_available():
+        return torch.device("cuda" if "cuda" in found else "cpu")
+    if name not in found:
         raise ConfigError(
-            f"device={device} needs a CUDA GPU and a CUDA build of torch; torch "
-            f"{torch.__version__} finds no GPU (allowed: auto, cpu)"
+            f"device={name} is not there for torch {torch.__version__} (allowed: auto, "
+            f"{', '.join(found)}); cuda needs a CUDA GPU and a CUDA build of torch"
         )
-    count = torch.cuda.device_count()
-    if device.index is not None and device.index >= count:
-        raise ConfigError(
-            f"device={device} does not exist: torch finds {counted(count, 'CUDA device')}"
-        )
+    return torch.device(name)
 
 
 @contextmanager

@@ -5,6 +5,7 @@ A component's own settings are in its group's `config.py`. Nothing here knows Hy
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
@@ -19,14 +20,7 @@ from border_cli.words import unknown
 S = TypeVar("S", bound=Settings)
 INTERVALS = ("eval", "record", "save", "sync")  # of the trainer
 AUTO = "auto"  # of `resume`: starts a run, or resumes the one in run_dir
-
-
-class Device(StrEnum):
-    """Where the learner computes."""
-
-    auto = "auto"
-    cpu = "cpu"
-    cuda = "cuda"
+DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?|mps")
 
 
 class Matmul(StrEnum):
@@ -460,7 +454,11 @@ class RunConfig(Settings):
 
     seed: int = setting(0, "seed of the run; all other seeds are derived from it", low=0)
     name: str = setting("run", "name in the default run_dir; <agent>_<env> if composed")
-    device: Device = setting(Device.auto, "device of the learner; auto: CUDA if available")
+    device: str = setting(
+        "auto",
+        "device of the learner: cpu, cuda, cuda:N (the GPU of that number), mps or auto (CUDA if "
+        "available, else cpu)",
+    )
     imports: list[str] = setting(
         [], "Python modules to import first, to register your own components"
     )
@@ -509,6 +507,8 @@ class RunConfig(Settings):
     def __post_init__(self) -> None:
         """Refuses combinations of settings of different groups, all of them here."""
         super().__post_init__()
+        if DEVICE.fullmatch(self.device) is None:
+            self.refuse("device", self.device, "must be auto, cpu, cuda, cuda:N or mps")
         for name in ("run_dir", "resume", "init_from"):
             if getattr(self, name) == "":
                 self.refuse(name, "", "must not be empty; null: none")

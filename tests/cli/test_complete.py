@@ -43,6 +43,7 @@ def test_a_list_and_a_sweep_complete_their_last_entry(folder: Path) -> None:
 def test_settings_of_a_choice_are_those_of_its_files(folder: Path) -> None:
     assert folder
     assert offered(["agent=sac"], "agent.crit") == [
+        "agent.critic_hidden=",
         "agent.critic_layer_norm=",
         "agent.critic_learning_rate=",
     ]

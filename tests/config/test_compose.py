@@ -17,7 +17,6 @@ from border_cli.config.compose import Composer, compose
 from border_cli.config.composition import either
 from border_cli.config.sweep import sweep_terms
 from border_cli.env.config import GymConfig
-from border_cli.settings.run import Device
 
 Write = Callable[[str, str], Path]
 
@@ -26,7 +25,7 @@ def test_names_give_typed_settings() -> None:
     config = compose("agent=dqn", "env=cartpole", "device=cpu", "agent.gamma=0.5")
     assert isinstance(config.agent, DqnConfig)
     assert isinstance(config.env, GymConfig)
-    assert (config.env.id, config.agent.gamma, config.device) == ("CartPole-v1", 0.5, Device.cpu)
+    assert (config.env.id, config.agent.gamma, config.device) == ("CartPole-v1", 0.5, "cpu")
     assert config.name == "dqn_cartpole"
 
 

@@ -15,7 +15,7 @@ from sampling import sampled
 from border_cli.config.check import checked
 from border_cli.config.compose import compose
 from border_cli.errors import ConfigError
-from border_cli.settings.run import Device, RunConfig
+from border_cli.settings.run import RunConfig
 
 Write = Callable[[str, str], Path]
 
@@ -144,7 +144,7 @@ def test_a_value_assigned_in_python_is_checked_before_a_run(
             ("agent.learning_rate", "1e-3", 0.001),
             ("agent.hidden", (3, np.int64(4)), [3, 4]),
             ("agent.double", np.bool_(True), True),
-            ("device", "cpu", Device.cpu),
+            ("device", "cpu", "cpu"),
             ("run_dir", Path("runs") / "1", "runs/1"),
             ("name", "a${b}", "a${b}"),
             ("env.kwargs.scale", np.float64(2.5), 2.5),

@@ -41,8 +41,27 @@ def test_a_missing_gpu_is_refused_by_name(name: str):
 
 @pytest.mark.parametrize("name", ["tpu", "meta", "", "cpu:x"])
 def test_an_unknown_device_is_refused(name: str):
-    with pytest.raises(ConfigError, match="device must be auto, cpu or cuda, got"):
+    with pytest.raises(ConfigError, match=f"device={name} is not there"):
         resolve_device(name)
+
+
+def test_gpus_are_chosen_by_number_and_those_that_are_not_there_refused(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert resolve_device("auto") == torch.device("cuda")
+    assert resolve_device("cuda:1") == torch.device("cuda", 1)
+    with pytest.raises(ConfigError, match=r"cuda:2 .*allowed: auto, cpu, cuda, cuda:0, cuda:1\)"):
+        resolve_device("cuda:2")
+
+
+def test_mps_is_taken_where_torch_has_it(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    with pytest.raises(ConfigError, match="device=mps is not there"):
+        resolve_device("mps")
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    assert resolve_device("mps") == torch.device("mps")
 
 
 def test_a_learner_computes_alone_and_without_denormals_and_leaves_no_trace():
