@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime
@@ -20,6 +20,7 @@ from border_cli.config.search_path import homes, import_modules, user_folders
 from border_cli.core.callback import Callback
 from border_cli.core.interfaces import Agent, Evaluator, Policy, Translator
 from border_cli.core.output import Recorders
+from border_cli.core.spaces import ACTION_MASK
 from border_cli.env.given import MakeEnv, is_local, with_given
 from border_cli.errors import CheckpointError, ConfigError, reachable
 from border_cli.launch.build import build_agent, env_factory, evaluation_policy
@@ -148,7 +149,7 @@ class LoadedPolicy:
         self._policy = policy
         self._translator = translator
 
-    def act(self, obs: Any) -> Any:
+    def act(self, obs: Any, action_mask: Any = None) -> Any:
         """The action for one observation, or N actions for a batch of N observations.
 
         One observation has the shape of the environment's observation space, and the action is as
@@ -156,7 +157,13 @@ class LoadedPolicy:
         Dict observation, and the actions are one array [N, …], as the `step` of a vector
         environment wants them. For a Discrete observation space an integer is one observation and
         [N] is a batch. Raises BadStep for any other shape.
+
+        Where the environment gives its action mask in `info`, it is the `action_mask`, of N
+        observations N of them.
         """
+        if action_mask is not None:
+            parts = obs if isinstance(obs, Mapping) else {"observation": obs}
+            obs = {**parts, ACTION_MASK: action_mask}
         count = self._translator.batch_size(obs)
         if count is None:
             row = self._translator.observation(obs)  # [1, …]

@@ -39,6 +39,17 @@ def masked(values: NDArray[np.floating[Any]], mask: NDArray[np.bool_]) -> NDArra
     return np.where(mask, values, np.float32(-np.inf))
 
 
+def random_valid(
+    space: LeafSpace, mask: NDArray[np.bool_], rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """Any valid actions of the space, equally often. [N, n] -> [N] or [N, A]"""
+    draws = np.where(mask, rng.random(mask.shape), -1.0)
+    if not isinstance(space, MultiDiscreteSpace):
+        return greedy(draws)
+    parts = np.split(draws, np.cumsum(space.nvec)[:-1], axis=1)
+    return np.stack([greedy(part) for part in parts], axis=1)
+
+
 def greedy(q: NDArray[np.floating[Any]]) -> NDArray[np.int64]:
     """The action of the highest value; of equal ones the first."""
     best: NDArray[np.int64] = q.argmax(axis=1)
@@ -132,17 +143,6 @@ def random_actions(space: LeafSpace, rows: int, rng: np.random.Generator) -> NDA
             return draw_from_box(space, rows, rng)
 
 
-def valid_actions(
-    space: LeafSpace, mask: NDArray[np.bool_], rng: np.random.Generator
-) -> NDArray[np.int64]:
-    """Any valid actions of the space, equally often.  [N, S] -> [N] or [N, K]"""
-    draws = np.where(mask, rng.random(mask.shape), -1.0)
-    if not isinstance(space, MultiDiscreteSpace):
-        return greedy(draws)
-    parts = np.split(draws, np.cumsum(space.nvec)[:-1], axis=1)
-    return np.stack([greedy(part) for part in parts], axis=1)
-
-
 class RandomPolicy(Policy):
     """Draws from the action space, exploring or not."""
 
@@ -163,7 +163,7 @@ class RandomPolicy(Policy):
 
     def act(self, obs: Array, *, explore: bool) -> NDArray[Any]:  # noqa: ARG002 - never greedy
         if self._masked:
-            return valid_actions(self._space, split_mask(obs)[1], self._rng)
+            return random_valid(self._space, split_mask(obs)[1], self._rng)
         return random_actions(self._space, num_rows(obs), self._rng)
 
     def state_dict(self) -> State:
@@ -197,11 +197,8 @@ class NetworkPolicy(Policy):
 
     def act(self, obs: Array, *, explore: bool) -> NDArray[Any]:
         if explore and self._warm_up:
-            return self._random_actions(num_rows(obs))
+            return random_actions(self._actions, num_rows(obs), self.rng)
         return self.choose(self.network(obs), explore=explore)
-
-    def _random_actions(self, rows: int) -> NDArray[Any]:
-        return random_actions(self._actions, rows, self.rng)
 
     def bind_thread(self) -> None:
         self.network.bind_thread()
@@ -223,10 +220,9 @@ class MaskedPolicy(NetworkPolicy):
 
     def act(self, obs: Array, *, explore: bool) -> NDArray[Any]:
         seen, self._mask = split_mask(obs)
+        if explore and self._warm_up:
+            return random_valid(self._actions, self._mask, self.rng)
         return super().act(seen, explore=explore)
-
-    def _random_actions(self, rows: int) -> NDArray[Any]:  # noqa: ARG002
-        return valid_actions(self._actions, self._mask, self.rng)
 
 
 class QPolicy(NetworkPolicy):

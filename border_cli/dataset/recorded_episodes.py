@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.core.spaces import (
+    ACTION_MASK,
     BoxSpace,
     DictSpace,
     DiscreteSpace,
@@ -19,6 +20,7 @@ from border_cli.core.spaces import (
     MultiDiscreteSpace,
     Space,
     allocate,
+    has_masks,
     row_nbytes,
 )
 from border_cli.core.types import Array, Step, leaves, map_array, num_rows
@@ -177,6 +179,8 @@ def refuse_damaged(where: str, episode: RecordedEpisode, spec: EnvSpec) -> None:
                 raise ConfigError(f"{where} has {len(leaf)} {name} for {steps} rewards")
             _refuse_not_finite(f"{where}, {name}", leaf)
     _refuse_outside(f"{where}, actions", episode.action, spec.action)
+    if has_masks(spec.observation):
+        _refuse_invalid(f"{where}, actions", episode, spec.action)
 
 
 def _refuse_not_finite(where: str, leaf: NDArray[Any]) -> None:
@@ -186,6 +190,23 @@ def _refuse_not_finite(where: str, leaf: NDArray[Any]) -> None:
     if bad.any():
         step = int(bad.argmax())
         raise ConfigError(f"{where}: step {step} is not finite: {leaf[step].tolist()}")
+
+
+def _refuse_invalid(where: str, episode: RecordedEpisode, space: LeafSpace) -> None:
+    """Actions that their mask excludes have neither a probability nor a value."""
+    assert isinstance(episode.obs, dict)
+    mask = episode.obs[ACTION_MASK]  # [T + 1, n]
+    nvec = space.nvec if isinstance(space, MultiDiscreteSpace) else (0,)
+    columns = episode.action.reshape(len(episode), -1) + np.cumsum((0, *nvec[:-1]))  # [T, A]
+    taken = np.take_along_axis(mask[:-1], columns, axis=1)  # [T, A]
+    bad = np.append((taken != 1).any(axis=1), False) | (mask.max(axis=1) != 1)  # [T + 1]
+    if bad.any():
+        step = int(bad.argmax())
+        action = episode.action[step].tolist() if step < len(episode) else "any"
+        raise ConfigError(
+            f"{where}: step {step} has the {ACTION_MASK} {mask[step].tolist()}, which excludes "
+            f"{action}; env.action_mask=false ignores masks in info"
+        )
 
 
 def _refuse_outside(where: str, action: NDArray[Any], space: LeafSpace) -> None:

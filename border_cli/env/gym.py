@@ -48,10 +48,10 @@ class MaskFinder(gym.Wrapper[Any, Any, Any, Any]):
         return answer
 
     def _is_mask(self, given: Any) -> bool:
-        from border_cli.env.masks import reader_of
+        from border_cli.env.masks import MaskReader
 
         try:
-            reader_of(self.env.action_space)(given)
+            MaskReader(self.env.action_space)(given)
         except BadStep as error:
             log.warning("%s is ignored: %s", self.env, error)
             return False

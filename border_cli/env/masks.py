@@ -35,77 +35,71 @@ from border_cli.errors import BadStep, ConfigError
 Environment = gym.Env[Any, Any]
 
 
-def choices_of(space: gym.Space[Any]) -> int | None:
-    """The length of a mask of these actions; None where there can be none."""
+def choices_of(space: gym.Space[Any]) -> list[int]:
+    """How many values each integer of an action has; none of those without masks."""
     match space:
         case spaces.Discrete():
-            return int(space.n)
+            return [int(space.n)]
         case spaces.MultiDiscrete():
-            return int(space.nvec.sum())
+            return [int(each) for each in space.nvec.ravel()]
         case spaces.MultiBinary():
-            return int(np.prod(space.shape))
+            return [2] * int(np.prod(space.shape))
         case _:
-            return None
+            return []
 
 
 class MaskReader:
     """Accepts masks of one action space; raises `BadStep` for what is none."""
 
-    def __init__(self, space: gym.Space[Any], choices: int) -> None:
-        self._choices = choices
+    def __init__(self, space: gym.Space[Any]) -> None:
+        choices = choices_of(space)
+        self.size = sum(choices)
+        self._first = np.cumsum([0, *choices[:-1]])  # [A]  the number of each integer's 0
         self._is_binary = isinstance(space, spaces.MultiBinary)
-        self.size = 2 * choices if self._is_binary else choices
+        self.given = len(choices) if self._is_binary else self.size  # numbers of a mask
 
     def __call__(self, given: Any) -> NDArray[np.uint8]:
         """1 for a valid action; every bit of MultiBinary actions may be 0. [size]"""
         parts = [as_array(part) for part in (given if isinstance(given, tuple) else (given,))]
-        arrays = [part for part in parts if part is not None and part.dtype.kind in "biuf"]
-        values = np.concatenate([part.ravel() for part in arrays]) if arrays else np.empty(0)
+        arrays = [part.ravel() for part in parts if part is not None and part.dtype.kind in "biuf"]
+        values = np.concatenate([np.empty(0, np.bool_), *arrays])
         valid = values == 1
-        if len(arrays) != len(parts) or len(values) != self._choices or (values[~valid] != 0).any():
-            what = f"must have 0 or 1 for each of {self._choices} actions"
-            raise BadStep(f"the {ACTION_MASK} {what}, got {shown(given)}")
+        if len(arrays) < len(parts) or len(values) != self.given or values[~valid].any():
+            expected = f"0 or 1 for each of {self.given} actions"
+            raise BadStep(f"the {ACTION_MASK} must have {expected}, got {shown(given)}")
         if self._is_binary:
             valid = np.stack([np.ones_like(valid), valid], axis=1).ravel()
         return np.asarray(valid, np.uint8)
 
-
-def reader_of(space: gym.Space[Any]) -> MaskReader:
-    """The reader of the masks of these actions; raises `BadStep` where there can be none."""
-    choices = choices_of(space)
-    if choices is None:
-        raise BadStep(f"{space} has no {ACTION_MASK}")
-    return MaskReader(space, choices)
+    def leaves_a_choice(self, mask: NDArray[np.uint8]) -> bool:
+        """Whether any action is valid."""
+        return bool(np.maximum.reduceat(mask, self._first).all())
 
 
 def with_masks(env: Environment, config: GymConfig) -> Environment:
     """The environment with its masks in the observation, where the settings ask for them or its
     observation has a mask of its actions."""
-    space, choices = env.observation_space, choices_of(env.action_space)
-    by_key = may_have_masks(space)
-    if choices is not None and (not by_key or _is_mask(space[ACTION_MASK], choices)):  # type: ignore[index]
-        return ActionMasks(env, MaskReader(env.action_space, choices), config.max_episode_steps)
-    if not config.action_mask:
-        return env  # a part of the observation as any
-    of = f"of env.id={config.id}"
-    if choices is None:
+    space = env.observation_space
+    part = space[ACTION_MASK] if isinstance(space, spaces.Dict) and may_have_masks(space) else None
+    if choices_of(env.action_space):
+        read = MaskReader(env.action_space)
+        if part is None or (_is_mask(part, read.given) and len(space) > 1):  # type: ignore[arg-type]
+            return ActionMasks(env, read, config.max_episode_steps)
+    if config.action_mask:
         raise ConfigError(
-            f"env.action_mask must not be true without Discrete, MultiDiscrete or MultiBinary "
-            f"actions; those {of} are {env.action_space}"
+            f"env.action_mask must not be true: env.id={config.id} has the actions "
+            f"{env.action_space} and {'no action mask' if part is None else f'a mask {part}'}; "
+            "needed are Discrete, MultiDiscrete or MultiBinary actions, and 0 or 1 for each"
         )
-    raise ConfigError(
-        f"env.action_mask must not be true: the {ACTION_MASK} {of} is "
-        f"{space[ACTION_MASK]}, no 0 or 1 for each of {choices} actions"  # type: ignore[index]
-    )
+    return env  # the part is one as any
 
 
 def _is_mask(space: gym.Space[Any], choices: int) -> bool:
     """Whether a part of an observation can be a mask of so many actions."""
-    if isinstance(space, spaces.MultiBinary):
-        return space.shape == (choices,)
-    if not isinstance(space, spaces.Box) or space.shape != (choices,):
-        return False
-    return bool((space.low == 0).all() and (space.high == 1).all())
+    numbers = isinstance(space, spaces.Box) and bool(
+        (space.low == 0).all() and (space.high == 1).all()
+    )
+    return space.shape == (choices,) and (numbers or isinstance(space, spaces.MultiBinary))
 
 
 class ActionMasks(gym.Wrapper[Any, Any, Any, Any]):
@@ -119,7 +113,6 @@ class ActionMasks(gym.Wrapper[Any, Any, Any, Any]):
         """`limit` is that of the settings, which truncates outside of all wrappers."""
         super().__init__(env)
         self._read, self._limit = read, limit
-        self._all_valid = np.ones(read.size, np.uint8)
         self._by_key = may_have_masks(env.observation_space)
         self._is_plain = not isinstance(env.observation_space, spaces.Dict)
         parts = self._parts(env.observation_space)
@@ -147,28 +140,22 @@ class ActionMasks(gym.Wrapper[Any, Any, Any, Any]):
         return seen, reward, terminated, truncated, info
 
     def _masked(self, observation: Any, info: Any, *, over: bool) -> Any:
-        holder = observation if self._by_key else info
         if not self._is_plain and not isinstance(observation, Mapping):
             return observation  # refused by who reads it
-        if isinstance(holder, Mapping) and ACTION_MASK in holder:
-            mask = self._checked(holder[ACTION_MASK], over=over)
-        elif over:
-            mask = self._all_valid
-        else:
-            where = "observation" if self._by_key else "info"
-            raise BadStep(f"{self._place()}: {where} has no {ACTION_MASK} (env.action_mask)")
+        try:
+            mask = self._mask(observation if self._by_key else info, over=over)
+        except BadStep as error:
+            raise error.within(f"step {self._steps} of an episode") from None
         return {**self._parts(observation), ACTION_MASK: mask}
 
-    def _checked(self, given: Any, *, over: bool) -> NDArray[np.uint8]:
-        try:
-            mask = self._read(given)
-        except BadStep as error:
-            raise error.within(self._place()) from None
-        if mask.any():
-            return mask
-        if not over:
-            raise BadStep(f"{self._place()}: no action is valid, and the episode goes on")
-        return self._all_valid
-
-    def _place(self) -> str:
-        return f"step {self._steps} of an episode"
+    def _mask(self, holder: Any, *, over: bool) -> NDArray[np.uint8]:
+        if isinstance(holder, Mapping) and ACTION_MASK in holder:
+            mask = self._read(holder[ACTION_MASK])
+            if self._read.leaves_a_choice(mask):
+                return mask
+        if over:
+            return np.ones(self._read.size, np.uint8)
+        where = "observation" if self._by_key else "info"
+        raise BadStep(
+            f"the {ACTION_MASK} in {where} is missing or leaves no action (env.action_mask=true)"
+        )

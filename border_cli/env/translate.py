@@ -13,7 +13,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from border_cli.core.spaces import LeafSpace, Space
+from border_cli.core.spaces import ACTION_MASK, LeafSpace, Space, has_masks, split_mask
 from border_cli.core.types import Array, leaves, map_array
 from border_cli.env.answers import Values, as_array, copied, observations
 from border_cli.env.config import GymConfig
@@ -60,9 +60,12 @@ class GymTranslator:
 
     def _rows(self, observation: Any, *count: int) -> Array:
         try:
-            return copied(self._check(observation, *count))
+            rows = copied(self._check(observation, *count))
+            if has_masks(self._space) and not split_mask(rows)[1].any(axis=-1).all():
+                raise BadStep(f"the {ACTION_MASK} leaves no action")
         except BadStep as error:
             raise error.within(f"env.id={self._id}") from None
+        return rows
 
     def action(self, action: NDArray[Any]) -> Any:
         """One row of actions as the environment's `step` wants it."""

@@ -51,8 +51,7 @@ def test_gradients_are_finite_differences(num_critics: int):
 def test_the_actor_climbs_along_the_deterministic_policy_gradient():
     """rlax's loss has the gradient -dQ/da by each action, of which ours is the weighted mean."""
     agent, rows = in_double(td3(2))
-    rows = TensorBatch(*(each[:6] for each in rows if each is not None))
-    case = of_rlax("td3")
+    rows, case = TensorBatch(*(each[:6] for each in rows[:6])), of_rlax("td3")
     parameters = list(agent.actor.parameters())
     action = torch.tanh(agent.actor(rows.obs))  # [B, A]
     agent.first_critic = lambda _, action: (case["dq_da"] * action).sum(1, keepdim=True)[None]

@@ -1,0 +1,129 @@
+"""Action masks in formulas, by hand: what is invalid is neither taken nor bootstrapped from."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from acting import policy_of
+from boxes import box, numbers
+
+from border_cli.agent import c51, dqn, qrdqn
+from border_cli.agent.discrete_cql import conservative_gap
+from border_cli.agent.iqn import target_quantiles
+from border_cli.agent.policies import RandomPolicy
+from border_cli.core.spaces import DictSpace, DiscreteSpace, EnvSpec, MultiDiscreteSpace
+from border_cli.core.types import Batch
+from border_cli.nn.tensor_batch import TensorBatch
+from border_cli.registry import AGENTS, register_builtin
+
+MASK = torch.tensor([[True, False, True]])
+ONES = torch.ones(1, 1)
+NONE = torch.zeros(1, 1)
+# r = 1 and d = 1/2, so that y = 1 + Q(s', a') / 2; action 0 was taken.
+BATCH = TensorBatch(NONE, torch.tensor([[0]]), ONES, ONES / 2, NONE, ONES, MASK, MASK)
+Q_NEXT = torch.tensor([[1.0, 9.0, 3.0]])
+ONLINE = torch.tensor([[7.0, 8.0, 2.0]])
+TARGETS = [(None, 1 + 3 / 2), (ONLINE, 1 + 1 / 2)]  # by the online network a' is 0
+
+
+@pytest.mark.parametrize(("online", "target"), TARGETS)
+def test_targets_of_dqn_leave_invalid_actions_out(online: Any, target: float) -> None:
+    assert dqn.td_target(BATCH, Q_NEXT, online).item() == target
+
+
+@pytest.mark.parametrize(("chosen", "atom"), [(None, 2), ([2, 3, 0], 0)])
+def test_targets_of_c51_leave_invalid_actions_out(chosen: Any, atom: int) -> None:
+    """Each action is surely worth one atom, the invalid one the last."""
+    outputs, online = (
+        None if each is None else 50 * torch.eye(4)[each].flatten()[None]
+        for each in ([0, 3, 2], chosen)
+    )
+    assert outputs is not None
+    found = c51.td_loss(outputs, outputs, online, BATCH, atoms=torch.arange(4.0)).target
+    assert found is not None
+    torch.testing.assert_close(found.probabilities, torch.eye(4)[[atom]])
+
+
+@pytest.mark.parametrize(("online", "target"), TARGETS)
+def test_targets_of_qrdqn_leave_invalid_actions_out(online: Any, target: float) -> None:
+    """The one quantile of an action is its value; that of Q(s, a) is 0, so the error is y."""
+    one = torch.ones(1)
+    settings = {"fractions": one / 2, "shares": one, "kappa": 1.0}
+    found = qrdqn.td_loss(torch.zeros(1, 3), Q_NEXT, online, BATCH, **settings)  # type: ignore[arg-type]
+    assert found.td_error.item() == target
+
+
+@pytest.mark.parametrize(("online", "target"), TARGETS)
+def test_targets_of_iqn_leave_invalid_actions_out(online: Any, target: float) -> None:
+    def network(q: Any) -> Any:
+        parts = {"means": lambda *_: q, "quantiles": lambda *_: q[:, None]}
+        return SimpleNamespace(embedded=lambda obs: obs, **parts)
+
+    double, drawn = online is not None, torch.zeros(1, 1)
+    found = target_quantiles(network(online), network(Q_NEXT), BATCH, drawn, drawn, double=double)
+    assert found.item() == target
+
+
+def test_the_conservative_gap_is_over_valid_actions() -> None:
+    """Of exp Q = 2, e^9 and 3, without the second: log(5 / 2), and softmax 2/5 and 3/5."""
+    q = torch.tensor([[math.log(2), 9.0, math.log(3)]])
+    gap, grad = conservative_gap(q, BATCH.action, BATCH.weight, MASK)
+    assert gap.item() == pytest.approx(math.log(5 / 2))
+    torch.testing.assert_close(grad, torch.tensor([[2 / 5 - 1, 0, 3 / 5]]))
+
+
+def observed(mask: list[int], rows: int) -> Any:
+    """Rows of zeros with this mask."""
+    masks = np.tile(np.array(mask, np.uint8), (rows, 1))
+    return {"action_mask": masks, "observation": np.zeros((rows, 2), np.float32)}
+
+
+def agent_of(name: str, **settings: Any) -> Any:
+    register_builtin()
+    config = AGENTS.entry(name).config_type(hidden=[4], **settings)
+    space = DictSpace({"action_mask": box((3,), "uint8"), "observation": numbers(2)}, masked=True)
+    spec = EnvSpec(id="Masked", observation=space, action=DiscreteSpace(3), max_episode_steps=None)
+    return AGENTS.build(config, spec=spec, device="cpu", seed=0)
+
+
+SOFT = {"exploration": "softmax", "temperature": 100.0}
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [("dqn", {"epsilon_start": 0.6}), ("dqn", {"num_atoms": 3, **SOFT}), ("iqn", SOFT), ("bc", {})],
+)
+@pytest.mark.parametrize("warm_up", [False, True])
+def test_policies_take_every_valid_action_and_no_other(
+    name: str, settings: dict[str, Any], warm_up: bool
+) -> None:
+    policy = policy_of(agent_of(name, **settings), warm_up=warm_up)
+    counts = np.bincount(policy.act(observed([1, 0, 1], 3000), explore=True), minlength=3)
+    assert counts[1] == 0
+    assert counts[[0, 2]].min() > (1380 if warm_up else 300)
+    for only in np.eye(3, dtype=int).tolist():
+        assert (policy.act(observed(only, 5), explore=False) == only.index(1)).all()
+
+
+def test_random_actions_of_several_integers_follow_their_parts_of_the_mask() -> None:
+    policy = RandomPolicy(MultiDiscreteSpace((2, 3)), np.random.default_rng(0), masked=True)
+    found = policy.act(observed([0, 1, 1, 0, 1], 500), explore=True)
+    assert {tuple(each) for each in found.tolist()} == {(1, 0), (1, 2)}
+
+
+@pytest.mark.parametrize("name", ["dqn", "qrdqn", "iqn", "bc", "awac", "iql"])
+def test_nothing_is_learned_of_an_action_that_is_never_valid(name: str) -> None:
+    """The biases of its outputs stay as they were, those of the others do not."""
+    agent = agent_of(name, **({"conservative_weight": 1.0} if name == "dqn" else {}))
+    actor = agent.actor if hasattr(agent, "actor") else agent.online
+    [*_, bias] = [each for key, each in actor.named_parameters() if key.endswith("bias")]
+    before, ones, seen = bias.detach().clone().view(3, -1), np.ones(4, "f4"), observed([1, 0, 1], 4)
+    rows = {"obs": seen, "next_obs": seen, "action": np.array([0, 2, 0, 2])}
+    for _ in range(3):
+        agent.update(Batch(**rows, reward=ones, discount=ones, weight=ones, index=np.arange(4)))
+    assert (bias.detach().view(3, -1) != before).any(1).tolist() == [True, False, True]

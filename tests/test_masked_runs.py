@@ -1,0 +1,128 @@
+"""Runs whose environment raises at an invalid action: nobody ever takes one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from commands import eval_status, train_status
+from masked import PLACES, mask_at
+from sampling import sampled
+
+from border_cli import compose, load_policy, resume, train
+from border_cli.nn.saving import load_state
+
+pytestmark = pytest.mark.usefixtures("folder")
+VALUE = ("dqn", "discrete_cql", "qrdqn", "iqn")
+EPSILON, SOFTMAX = ("agent.epsilon_start=0.5",), ("agent.exploration=softmax",)
+SMALL = (
+    *("imports=[masked]", "~tuned", "run_dir=run", "recorder=[jsonl]", "quiet=true"),
+    *("trainer.warmup_period=30", "trainer.eval_interval=50", "trainer.sync_interval=10"),
+    *("evaluator.num_episodes=2", "actor_manager.n_buffer=5", "replay_buffer.capacity=500"),
+)
+LEARNER = ("agent.hidden=[8]", "agent.batch_size=8")
+
+
+AGENTS = [
+    *(("random", ()), ("bc", ()), ("awac", ()), ("iql", ()), ("rainbow", ())),
+    *((agent, how) for agent in VALUE for how in (EPSILON, SOFTMAX)),
+]
+
+
+def settings(agent: str, *more: str) -> list[str]:
+    learner = () if agent == "random" else LEARNER
+    return [f"agent={agent}", "env.id=masked/Strict-v0", *SMALL, *learner, *more]
+
+
+def trained(agent: str, updates: int, *more: str) -> None:
+    train(compose(*settings(agent, f"trainer.max_opt_steps={updates}", *more)))
+
+
+CASES = [
+    (agent, how, backend, by_key)
+    for number, (agent, how) in enumerate(AGENTS)
+    for backend, by_key in zip(
+        ("serial", "thread", "process"), ("true", "false", str(number % 2 > 0).lower()), strict=True
+    )
+]
+
+
+@pytest.mark.parametrize("updates", [60, pytest.param(5000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("agent", "how", "backend", "by_key"), sampled(CASES, every=9))
+def test_agents_take_valid_actions_only(
+    agent: str, how: tuple[str, ...], backend: str, by_key: str, updates: int
+) -> None:
+    more = (f"actor_manager={backend}", f"+env.kwargs={{by_key: {by_key}}}", *how)
+    trained(agent, updates, *more)
+
+
+@pytest.mark.ray
+def test_actors_of_a_cluster_take_valid_actions_only() -> None:
+    trained("dqn", 60, "actor_manager=ray")
+
+
+@pytest.mark.parametrize("by_key", [False, True])
+def test_a_saved_run_acts_and_is_evaluated_with_its_masks(by_key: bool) -> None:
+    trained("dqn", 40, f"+env.kwargs={{by_key: {str(by_key).lower()}}}", "env.num_envs=2")
+    assert eval_status("run", "checkpoint=latest") == 0
+    policy = load_policy("run", "latest")
+    env = gym.make("masked/Strict-v0", by_key=by_key)
+    (obs, info), over = env.reset(seed=0), False
+    while not over:
+        obs, _, ended, cut, info = env.step(policy.act(obs, info.get("action_mask")))
+        over = ended or cut
+    many = {"observation": np.zeros((4, PLACES), "f4"), "action_mask": np.eye(4, dtype=np.int8)}
+    assert policy.act(many).tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("replay", ["uniform", "prioritized"])
+def test_rows_of_several_steps_have_the_masks_of_both_observations(replay: str) -> None:
+    trained("dqn", 40, "trainer=sync", "step_processor.n_steps=3", f"replay_buffer={replay}")
+    [chunk] = Path("run/checkpoints/replay").glob("*.npy")
+    rows = np.load(chunk)
+    for name in ("obs", "next_obs"):
+        masks = [mask_at(place) for place in rows[f"{name}.observation"].argmax(1)]
+        expected = [mask if mask.any() else np.ones_like(mask) for mask in masks]
+        np.testing.assert_array_equal(rows[f"{name}.action_mask"], expected)
+
+
+def online_of(run_dir: str) -> dict[str, torch.Tensor]:
+    found: dict[str, torch.Tensor] = load_state(Path(run_dir, "checkpoints/latest/agent.pt"))[
+        "online"
+    ]
+    return found
+
+
+def test_a_resumed_run_ends_to_the_bit_as_one_that_never_stopped() -> None:
+    more = ("trainer=sync", "env.num_envs=2")
+    trained("dqn", 80, *more, "run_dir=whole")
+    trained("dqn", 40, *more)
+    resume("run", "trainer.max_opt_steps=80")
+    whole, resumed = (online_of(each) for each in ("whole", "run"))
+    assert all(torch.equal(value, resumed[name]) for name, value in whole.items())
+
+
+def test_a_repeated_command_goes_on_with_the_masks_that_it_found() -> None:
+    command = [*settings("dqn"), "resume=auto"]
+    assert train_status(*command, "trainer.max_opt_steps=10") == 0
+    assert train_status(*command, "trainer.max_opt_steps=20") == 0
+    assert "action_mask: true" in Path("run/.hydra/resolved.yaml").read_text()
+
+
+def test_without_masks_the_network_is_the_same_and_invalid_actions_are_taken() -> None:
+    trained("dqn", 40, "env.id=masked/Lenient-v0", "trainer=sync")
+    trained("dqn", 40, "env.id=masked/Lenient-v0", "env.action_mask=false", "run_dir=without")
+    found, without = (online_of(each) for each in ("run", "without"))
+    assert [each.shape for each in found.values()] == [each.shape for each in without.values()]
+
+
+def test_evaluations_with_other_masks_are_refused(capsys: Any) -> None:
+    status = train_status(
+        *settings("dqn"), "+evaluator.env.action_mask=false", "env.id=masked/Lenient-v0"
+    )
+    assert status == 2
+    assert "evaluator.env: the training environment has action masks" in capsys.readouterr().err
