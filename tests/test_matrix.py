@@ -1,0 +1,86 @@
+"""Every agent with all kinds of actions, replay buffers, step processors and managers it takes.
+
+Buffers of goals and of frames have environments, and tests, of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+
+import commands
+import gymnasium as gym
+import pytest
+from commands import record_status, train_status
+from datasets import datasets_in
+from sampling import sampled
+
+from border_cli import compose, load_policy, train
+from border_cli.registry import AGENTS, register_builtin
+
+UPDATES = 100
+ENVS = {
+    "Discrete": "CartPole-v1",
+    "MultiDiscrete": "border/Levers-v0",
+    "MultiBinary": "border/Switches-v0",
+    "Box": "Pendulum-v1",
+}
+BUFFERS = ("uniform", "prioritized", "dataset")
+WAYS = ("sync", "serial", "thread", "process", "offline")
+SMALL = (
+    *("agent.batch_size=16", "agent.hidden=[16]", "trainer.warmup_period=50", "~tuned"),
+    *("replay_buffer.capacity=400", "env.max_episode_steps=10", "evaluator.num_episodes=1"),
+    *("actor_manager.n_buffer=10", "trainer.sync_interval=10", "recorder=none", "run_dir=run"),
+    *(f"trainer.max_opt_steps={UPDATES}", f"trainer.eval_interval={UPDATES}", "imports=[levers]"),
+)
+
+pytestmark = pytest.mark.usefixtures("folder")
+
+
+def cells() -> list[tuple[str, str, str, int, str]]:
+    """Agent, kind of actions, replay buffer, steps of a transition, way to run."""
+    register_builtin()
+    found = []
+    for entry, name in ((each, name) for each in AGENTS for name in (each.name, *each.presets)):
+        taken = {*entry.config_type.actions}
+        kinds = [kind for kind in ENVS if kind.replace("Binary", "Discrete") in taken]
+        for kind, buffer, steps, way in product(kinds, BUFFERS, (1, 3), WAYS):
+            refused = buffer == "prioritized" and not entry.config_type.gives_priorities
+            if not refused and (way != "offline" or buffer == "dataset"):
+                found.append((name, kind, buffer, steps, way))
+    return found
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A data set of random actions for each of the environments."""
+    folder = tmp_path_factory.mktemp("matrix")
+    with commands.isolated(folder), datasets_in(folder):
+        for kind, env in ENVS.items():
+            small = [each for each in SMALL if not each.startswith("agent.hidden")]
+            random = ("agent=random", f"env.id={env}", *small, "trainer=sync", "quiet=true")
+            assert train_status(*random, f"run_dir={kind}") == 0
+            what = (f"dataset=test/{kind.lower()}-v0", "episodes=20", "policy=random")
+            assert record_status(kind, *what) == 0
+    return folder
+
+
+@pytest.mark.parametrize(("agent", "kind", "buffer", "steps", "way"), sampled(cells(), every=281))
+def test_every_agent_makes_100_updates_with_all_that_it_takes(
+    agent: str, kind: str, buffer: str, steps: int, way: str, recorded: Path
+) -> None:
+    how = f"trainer={way}" if way in ("sync", "offline") else f"actor_manager={way}"
+    chosen = [f"agent={agent}", f"env.id={ENVS[kind]}", f"replay_buffer={buffer}", how]
+    chosen += ["step_processor=n_step", f"step_processor.n_steps={steps}"]
+    if buffer == "dataset":
+        chosen.append(f"replay_buffer.dataset=test/{kind.lower()}-v0")
+    unused = ("agent.hidden",) if agent == "random" else ()
+    if way == "offline":
+        unused += ("trainer.warmup_period", "trainer.sync", "replay_buffer.cap", "actor_manager")
+    small = [each for each in SMALL if not each.startswith(unused)]
+    with datasets_in(recorded):
+        assert train(compose(*chosen, *small)).trainer_stats.opt_steps == UPDATES
+    env = gym.make(ENVS[kind])
+    obs, _ = env.reset(seed=0)
+    assert load_policy("run", "latest").act(obs) in env.action_space
