@@ -122,7 +122,7 @@ class DiscreteSac(TorchAgent):
             actor = self._actor_loss(batch, ent_coef)
             metrics["entropy"] = -actor.log_prob.mean()
             metrics |= self.networks.update_actor(actor.loss)
-            self.ent_coef.step(actor.log_prob, batch.weight)
+            self.ent_coef.step(actor.log_prob, batch.weight, self.target_entropy(batch.mask))
         self.networks.update_target()
         return Update(metrics=metrics, td_error=mean_abs_error(found.q, found.target))
 
@@ -150,6 +150,13 @@ class DiscreteSac(TorchAgent):
             q = smallest(q, chances, is_single=self.choices.is_single)
         loss = -(batch.weight * soft_value(q, chances, ent_coef)).mean()
         return ActorLoss(loss, -chances.entropy.detach())
+
+    def target_entropy(self, mask: Tensor | None) -> Tensor | None:
+        """The share of the largest entropy of the valid choices; None where one number is that of
+        all rows. [B, S] -> [B, 1]"""
+        if mask is None or self.config.target_entropy is not None:
+            return None
+        return self.config.target_entropy_scale * self.choices.largest_entropy(mask)
 
     def chances(self, features: FeatureTensors, mask: Tensor | None) -> Chances:
         """The distribution of the actor over valid choices. [B, …], [B, S] -> [B, S]"""

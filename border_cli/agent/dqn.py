@@ -102,9 +102,7 @@ class ValueAgent(TorchAgent):
         self.actions = discrete_actions(spec, self.name, config.max_joint_actions)
         self.num_actions = self.actions.n
         super().__init__(config, spec=spec, device=device, seed=seed)
-        self._strides = None  # [K] of joint actions
-        if self.actions.joint is not None:
-            self._strides = torch.tensor(self.actions.strides, device=self.device)
+        self._strides = torch.tensor(self.actions.strides, device=self.device)  # [K]
         self.online = self.network().to(self.device)
         self.target = target_of(self.online)
         self._polyak_pair = list(self.target.parameters()), list(self.online.parameters())
@@ -121,8 +119,8 @@ class ValueAgent(TorchAgent):
 
     def learn(self, batch: TensorBatch) -> Update:
         """Algorithm 1: a gradient step on the TD loss, then the target network."""
-        if self._strides is not None:
-            batch = self._numbered(batch, self._strides)
+        if self.actions.joint is not None:
+            batch = self.numbered(batch)
         kept, found = self._td(batch, self.noises(batch))
         grad_norm = self.optimizer.step(self.online.backward(kept, found.grad_output))
         if self.opt_steps % self.config.target_interval == 0:
@@ -133,13 +131,13 @@ class ValueAgent(TorchAgent):
         td_error = found.td_error  # the rest of the result need not live as long
         return Update(metrics=metrics, td_error=lambda: td_error.squeeze(1).cpu().numpy())
 
-    def _numbered(self, batch: TensorBatch, strides: Tensor) -> TensorBatch:
+    def numbered(self, batch: TensorBatch) -> TensorBatch:
         """Joint actions by their numbers, and the masks of all of them."""
         masks = (batch.mask, batch.next_mask)
         mask, next_mask = (
             None if each is None else self.actions.joint_mask(each) for each in masks
         )
-        action = (batch.action * strides).sum(dim=1, keepdim=True)  # [B, 1]
+        action = (batch.action * self._strides).sum(dim=1, keepdim=True)  # [B, 1]
         return batch._replace(action=action, mask=mask, next_mask=next_mask)
 
     def td(self, batch: TensorBatch, noises: Noises) -> tuple[Kept, TDResult]:

@@ -121,10 +121,13 @@ class EntropyCoefficient(Coefficient):
         target = config.target_entropy
         self.target = target_entropy if target is None else target
 
-    def step(self, log_prob: Tensor, weight: Tensor) -> None:
-        """One gradient step: alpha grows where entropy falls short. [B, 1], [B, 1]"""
+    def step(self, log_prob: Tensor, weight: Tensor, target: Tensor | None = None) -> None:
+        """One gradient step: alpha grows where entropy falls short. [B, 1] each
+
+        `target` is that of each row, in the place of one of all.
+        """
         if self.learned:
-            shortfall = (weight * (log_prob + self.target)).mean()
+            shortfall = (weight * (log_prob + (self.target if target is None else target))).mean()
             self.optimizer.step((-shortfall,))
 
 

@@ -158,7 +158,7 @@ def test_soft_values_by_hand_also_where_an_action_is_impossible():
     logits = torch.tensor([[0.0, math.log(3), -math.inf]], requires_grad=True)
     agent = discrete_sac(DiscreteSpace(3))
     agent.actor.forward = lambda _: logits  # type: ignore[method-assign]
-    chances = agent.chances(torch.zeros(1, 3))
+    chances = agent.chances(torch.zeros(1, 3), None)
     value = soft_value(torch.tensor([[4.0, 8.0, 99.0]]), chances, torch.tensor(0.5))
     assert value.item() == pytest.approx(7 + 0.5 * 0.562335, abs=1e-5)
     assert chances.entropy.item() == pytest.approx(0.562335, abs=1e-5)
@@ -201,7 +201,7 @@ def test_a_bandit_of_two_components_gets_its_exact_soft_values():
     for _ in range(400):
         agent.update(batch)
     with torch.no_grad():
-        chances = agent.chances(torch.ones(1, 1)).probability[0].split([2, 3])
+        chances = agent.chances(torch.ones(1, 1), None).probability[0].split([2, 3])
         q = agent.critic(torch.zeros(1, 1), None)[:, 0]  # [E, S]
     for found, pay in zip(chances, pays, strict=True):
         torch.testing.assert_close(found, (torch.tensor(pay) / alpha).softmax(0), rtol=0, atol=0.01)

@@ -14,9 +14,16 @@ from boxes import box, numbers
 
 from border_cli.agent import c51, dqn, qrdqn
 from border_cli.agent.discrete_cql import conservative_gap
+from border_cli.agent.discrete_sac import soft_value
 from border_cli.agent.iqn import target_quantiles
 from border_cli.agent.policies import RandomPolicy
-from border_cli.core.spaces import DictSpace, DiscreteSpace, EnvSpec, MultiDiscreteSpace
+from border_cli.core.spaces import (
+    DictSpace,
+    DiscreteSpace,
+    EnvSpec,
+    LeafSpace,
+    MultiDiscreteSpace,
+)
 from border_cli.core.types import Batch
 from border_cli.nn.tensor_batch import TensorBatch
 from border_cli.registry import AGENTS, register_builtin
@@ -83,11 +90,13 @@ def observed(mask: list[int], rows: int) -> Any:
     return {"action_mask": masks, "observation": np.zeros((rows, 2), np.float32)}
 
 
-def agent_of(name: str, **settings: Any) -> Any:
+def agent_of(name: str, action: LeafSpace = DiscreteSpace(3), **settings: Any) -> Any:  # noqa: B008
     register_builtin()
     config = AGENTS.entry(name).config_type(hidden=[4], **settings)
-    space = DictSpace({"action_mask": box((3,), "uint8"), "observation": numbers(2)}, masked=True)
-    spec = EnvSpec(id="Masked", observation=space, action=DiscreteSpace(3), max_episode_steps=None)
+    size = action.n if isinstance(action, DiscreteSpace) else sum(action.nvec)
+    masks = box((size,), "uint8")
+    space = DictSpace({"action_mask": masks, "observation": numbers(2)}, masked=True)
+    spec = EnvSpec(id="Masked", observation=space, action=action, max_episode_steps=None)
     return AGENTS.build(config, spec=spec, device="cpu", seed=0)
 
 
@@ -110,13 +119,41 @@ def test_policies_take_every_valid_action_and_no_other(
         assert (policy.act(observed(only, 5), explore=False) == only.index(1)).all()
 
 
-def test_random_actions_of_several_integers_follow_their_parts_of_the_mask() -> None:
-    policy = RandomPolicy(MultiDiscreteSpace((2, 3)), np.random.default_rng(0), masked=True)
+@pytest.mark.parametrize("warm_up", [False, True])
+@pytest.mark.parametrize("name", ["random", "dqn", "discrete_sac"])
+def test_several_integers_follow_their_parts_of_the_mask(name: str, warm_up: bool) -> None:
+    space = MultiDiscreteSpace((2, 3))
+    policy: Any = RandomPolicy(space, np.random.default_rng(0), masked=True)
+    if name != "random":
+        policy = policy_of(agent_of(name, space), warm_up=warm_up)
     found = policy.act(observed([0, 1, 1, 0, 1], 500), explore=True)
     assert {tuple(each) for each in found.tolist()} == {(1, 0), (1, 2)}
 
 
-@pytest.mark.parametrize("name", ["dqn", "qrdqn", "iqn", "bc", "awac", "iql"])
+def test_joint_actions_are_masked_as_their_parts_are() -> None:
+    """Of (0, 0), (0, 1), … (1, 2) those with 1, and with 0 or 2; the taken (1, 2) has number 5."""
+    agent = agent_of("dqn", MultiDiscreteSpace((2, 3)))
+    given = BATCH._replace(
+        action=torch.tensor([[1, 2]]), next_mask=torch.tensor([[0, 1, 1, 0, 1]]).bool(), mask=None
+    )
+    found = agent.numbered(given)
+    assert found.action.tolist() == [[5]]
+    assert found.next_mask.tolist() == [[False, False, False, True, False, True]]
+    q_next = torch.tensor([[9.0, 9.0, 9.0, 3.0, 9.0, 1.0]])
+    assert dqn.td_target(found, q_next, None).item() == 1 + 3 / 2
+
+
+def test_soft_values_and_the_entropy_they_aim_at_are_of_valid_actions() -> None:
+    """Of values 1, 9 and 3 by chances 1/2, 0 and 1/2, and log 2 for each 1 of the coefficient."""
+    agent = agent_of("discrete_sac")
+    agent.actor = lambda _: torch.zeros(1, 3)
+    chances = agent.chances(None, MASK)
+    torch.testing.assert_close(chances.probability, torch.tensor([[0.5, 0.0, 0.5]]))
+    assert soft_value(Q_NEXT, chances, 2 * ONES).item() == pytest.approx(2 + 2 * math.log(2))
+    assert agent.target_entropy(MASK).item() == pytest.approx(0.3 * math.log(2))
+
+
+@pytest.mark.parametrize("name", ["dqn", "qrdqn", "iqn", "bc", "awac", "iql", "discrete_sac"])
 def test_nothing_is_learned_of_an_action_that_is_never_valid(name: str) -> None:
     """The biases of its outputs stay as they were, those of the others do not."""
     agent = agent_of(name, **({"conservative_weight": 1.0} if name == "dqn" else {}))
