@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from border_cli.registry import AGENTS, register_builtin
+
 TESTS = Path(__file__).parent
 DOCS = TESTS.parent / "docs"
 README = TESTS.parent / "README.md"
@@ -47,6 +49,25 @@ def test_every_test_that_a_page_names_is_there() -> None:
             if not any(f"def {function}(" in source or not function for source in found):
                 absent.append(f"{page.name}: {named}")
     assert absent == []
+
+
+def test_the_table_of_agents_says_what_each_of_them_takes() -> None:
+    register_builtin()
+    expected = {}
+    for entry in AGENTS:
+        config = entry.config_type
+        many = "joint" if hasattr(config, "max_joint_actions") else "factored"
+        said = [
+            "yes" if "Discrete" in config.actions else "",
+            many if "MultiDiscrete" in config.actions else "",
+            "yes" if "Box" in config.actions else "",
+            "yes" if config.gives_priorities else "",
+        ]
+        expected |= dict.fromkeys((entry.name, *entry.presets), said)
+    table = _text(DOCS / "agents.md").partition("| `agent=` |")[2].partition("\n\n")[0]
+    rows = [[cell.strip() for cell in line.split("|")[1:]] for line in table.splitlines()[2:]]
+    found = {name: row[1:5] for row in rows for name in re.findall(r"`(\w+)`", row[0])}
+    assert found == expected
 
 
 def _text(page: Path) -> str:

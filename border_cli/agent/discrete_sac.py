@@ -2,8 +2,7 @@
 
 Christodoulou 2019, "Soft actor-critic for discrete action settings", Algorithm 1: critics put out
 the values of all actions, and expectations over the actor's actions are exact, where `sac.py`
-samples. Twin critics, of which the smaller value counts, and Polyak averages of them as targets, as
-there.
+samples. Of twin critics the smaller value counts, as there.
 MultiDiscrete actions are factored: a softmax for each component, and critics that are sums over
 components, Q(s, a) = sum_k Q_k(s, a_k) (Tavakoli, Pardo and Kormushev 2018, "Action branching
 architectures for deep reinforcement learning"; Tang et al. 2022, "Leveraging factored action spaces
@@ -12,12 +11,12 @@ exact, too, and the entropies add up. How a critic shares a value out among comp
 so no minimum is taken choice by choice: in each state the critic with the smaller expectation
 counts, with all of its values.
 Deviations: the target entropy is `target_entropy_scale` = 0.3 of the largest, log |A|. The paper's
-0.98 keeps the policy nearly uniform: of two actions, the better one would have a probability of 58
-%, and values would be those of such a policy; CleanRL takes 0.89 for Atari. 0.3 leaves 95 % to the
-better one of two actions. A fixed target is a known weakness of the algorithm (Xu et al. 2021,
-"Target entropy annealing for discrete soft actor-critic"). Adam's epsilon is 1e-8, as in the paper,
-where CleanRL has 1e-4 (`adam_epsilon`). The error is squared and halved, as in `sac.py`, and the
-weights of prioritized rows scale all three losses.
+0.98 keeps the policy nearly uniform: the better of two actions would have a probability of 58 %,
+and values would be those of such a policy. 0.3 gives it 95 %; CleanRL takes 0.89 for Atari. That
+any fixed target suits some tasks badly is known (Xu et al. 2021, "Target entropy annealing for
+discrete soft actor-critic"). Adam's epsilon is torch's 1e-8, where CleanRL has 1e-4
+(`optimizer=Adam optimizer_kwargs.eps=1e-4`). Targets are Polyak averages. The squared error is
+halved, as in `sac.py`, and the weights of prioritized rows scale all three losses.
 """
 
 from __future__ import annotations
