@@ -84,7 +84,7 @@ def test_the_files_and_commands_of_the_guides_work(tmp_path: Path) -> None:
     save_files(tmp_path)
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     shown = [*commands("components.md"), *commands("configs.md")]
-    assert len(shown) == 13
+    assert len(shown) == 14
     for command in [*shown, "border-train -cd conf -cn mine"]:
         done = subprocess.run(
             ["bash", "-c", typed(command)],
