@@ -51,13 +51,14 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("updates", [60, pytest.param(5000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("updates", [40, pytest.param(500, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("agent", "how", "backend", "by_key"), sampled(CASES, every=9))
 def test_agents_take_valid_actions_only(
     agent: str, how: tuple[str, ...], backend: str, by_key: str, updates: int
 ) -> None:
+    """Ten for each update."""
     more = (f"actor_manager={backend}", f"+env.kwargs={{by_key: {by_key}}}", *how)
-    trained(agent, updates, *more)
+    trained(agent, updates, "trainer.samples_per_opt_step=10", *more)
 
 
 @pytest.mark.ray

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ from boxes import box
 from border_cli.core.spaces import DictSpace, DiscreteSpace, EnvSpec
 from border_cli.dataset import recorded_episodes as module
 from border_cli.dataset.recorded_episodes import Checksum, RecordedEpisode, grouped, parallel_steps
+from border_cli.errors import ConfigError
 from border_cli.step_processor.config import NStepConfig
 from border_cli.step_processor.n_step import NStep
 
@@ -138,3 +141,22 @@ def test_a_checksum_depends_on_every_value_and_on_nothing_else() -> None:
         (one, episode(5, [3], truncated=True)),
     ]
     assert len({of(one, other), *(of(*each) for each in changed)}) == 6
+
+
+@pytest.mark.parametrize(
+    ("last", "said"), [([1, 0], ""), ([0, 0], "step 2 has"), ([1, 2], "step 2")]
+)
+@pytest.mark.parametrize("first", [0, 1])
+def test_actions_that_their_mask_excludes_are_refused(last: Any, said: str, first: int) -> None:
+    """Two steps with actions 0 and 1; the first has the mask 1 0."""
+    masks = np.array([[1, 0], [1, 1], last], np.uint8)
+    recorded = replace(
+        episode(0, [0, 0]),
+        obs={"action_mask": masks, "place": np.zeros(3, np.int64)},
+        action=np.array([first, 1]),
+    )
+    space = DictSpace({"action_mask": box((2,), "uint8"), "place": DiscreteSpace(1)}, masked=True)
+    spec = replace(SPEC, observation=space, action=DiscreteSpace(2))
+    expected = r"actions: step 0 has the action_mask \[1, 0\], which excludes 1;" if first else said
+    with pytest.raises(ConfigError, match=expected) if expected else nullcontext():
+        module.refuse_damaged("episode 3", recorded, spec)
