@@ -104,12 +104,9 @@ def test_the_files_and_commands_of_the_guides_work(tmp_path: Path) -> None:
 def test_the_wrapper_for_actions_without_bounds_gives_them_some(tmp_path: Path) -> None:
     save_files(tmp_path)
     bounded = runpy.run_path(str(tmp_path / "my_wrappers.py"))["Bounded"]
-    free = gym.spaces.Box(-np.inf, np.inf, (1,))
-    env = gym.wrappers.TransformAction(gym.make("Pendulum-v1"), lambda action: action, free)
-    wrapped = bounded(env, low=-2, high=2)
-    assert wrapped.action_space == gym.spaces.Box(-2, 2, (1,))
-    wrapped.reset(seed=0)
-    wrapped.step(np.array([2.0], np.float32))
+    env = gym.make("Pendulum-v1")
+    env.action_space = gym.spaces.Box(-np.inf, np.inf, (1,))
+    assert bounded(env, low=-2, high=2).action_space == gym.spaces.Box(-2, 2, (1,))
 
 
 @pytest.mark.slow
