@@ -15,7 +15,7 @@ from border_cli.actor_manager.config import SerialConfig
 from border_cli.agent.config import DqnConfig
 from border_cli.core.stop import StopFlag
 from border_cli.env.config import GymConfig
-from border_cli.errors import ConfigError, Interrupted
+from border_cli.errors import Interrupted
 from border_cli.evaluator.config import EpisodesConfig
 from border_cli.launch.build import build_recorders
 from border_cli.launch.effective import effective_settings
@@ -163,10 +163,3 @@ def test_evaluations_without_a_new_best_end_the_run_and_are_counted_across_a_res
     assert trained(config, tmp_path / "cut", resume=True).trainer_stats.opt_steps == 60
     longer = replace(config, trainer=replace(config.trainer, patience=7))
     assert trained(longer, tmp_path / "cut", resume=True).trainer_stats.opt_steps == 80
-
-
-def test_a_run_that_is_ended_by_time_alone_needs_the_steps() -> None:
-    with pytest.raises(ConfigError, match=r"agent\.learning_rate\.steps must be set in a run"):
-        config_of(
-            {"learning_rate": {"initial": 1, "final": 0}}, {}, max_opt_steps=None, max_time_s=9.0
-        )

@@ -7,7 +7,7 @@ from copy import deepcopy
 from dataclasses import replace
 
 from hydra.core.override_parser.types import Override
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, OmegaConf
 
 from border_cli.config.sources import Files, Part
 from border_cli.settings.base import flat
@@ -28,25 +28,22 @@ BOTH_WAYS = {*ALTERNATIVES, *(name for names in ALTERNATIVES.values() for name i
 def drop_weaker_alternatives(files: Files, overrides: Sequence[Override]) -> None:
     """Serves files without a setting where a nearer file, or the command line, says it in the other
     way. Both in one place are left to be refused."""
-    single = [each for each in overrides if not (each.is_sweep_override() or each.is_delete())]
-    typed = {name for each in single for name in _set_in(each.value(), each.key_or_group)}
+    typed = {
+        name
+        for each in overrides
+        if not (each.is_sweep_override() or each.is_delete())
+        for name in _set_in(each.value(), each.key_or_group)
+    }
     written = [
         (part, _set_in(part.content, part.package)) for part in reversed(files.parts) if part.file
     ]
     for name, others in ALTERNATIVES.items():
-        ways = {name}, {*others}
-        counts = _said(typed, ways)
+        ways, nearer = ({name}, {*others}), typed
         for part, found in written:
-            counts = counts or _said(found, ways)
-            if len(counts) == 1:
-                weaker = found & (ways[0] | ways[1]) - counts[0]
-                if weaker:
-                    _drop(files, part, weaker)
-
-
-def _said(found: set[str], ways: Sequence[set[str]]) -> list[set[str]]:
-    """In which of two ways something is said."""
-    return [way for way in ways if way & found]
+            nearer = nearer if any(way & nearer for way in ways) else found
+            dropped = [way & found for way in ways if not way & nearer]
+            if len(dropped) == 1 and dropped[0]:
+                _drop(files, part, dropped[0])
 
 
 def _set_in(value: object, path: str) -> set[str]:
@@ -54,7 +51,7 @@ def _set_in(value: object, path: str) -> set[str]:
     if isinstance(value, DictConfig):
         value = OmegaConf.to_container(value, resolve=False)
     keys = [key for key, each in flat(value, path).items() if each is not None]
-    return {name for name in BOTH_WAYS for key in keys if f"{key}.".startswith(f"{name}.")}
+    return {".".join(key.split(".")[:2]) for key in keys} & BOTH_WAYS  # of a schedule, its setting
 
 
 def _drop(files: Files, part: Part, names: set[str]) -> None:
@@ -63,8 +60,5 @@ def _drop(files: Files, part: Part, names: set[str]) -> None:
     content = deepcopy(found.config)
     for name in names:
         folder, _, key = name.removeprefix(f"{part.package}.").rpartition(".")
-        node = OmegaConf.select(content, folder) if folder else content
-        if isinstance(node, DictConfig):
-            with open_dict(node):
-                node.pop(key, None)
+        (OmegaConf.select(content, folder) if folder else content).pop(key)
     files.made[part.path] = replace(found, config=content)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from dataclasses import fields
 from functools import lru_cache
 from pathlib import Path
 
@@ -18,11 +18,13 @@ from border_cli.config.sources import TUNED, Files
 from border_cli.errors import ConfigError
 from border_cli.registry import ENVS, GROUPS
 from border_cli.settings.run import AUTO
+from border_cli.settings.schedule import SCHEDULE_KEYS
 from border_cli.system.files import full_path
 from border_cli.words import unknown
 
 OPTIONAL_GROUPS = (TUNED, "experiment")
 TRUST = "trust"  # see `without_trust`
+_OF_SCHEDULE = re.compile(rf"(agent|replay_buffer)\.\w+\.({'|'.join(SCHEDULE_KEYS)})")
 
 
 def parsed(texts: Sequence[str]) -> list[Override]:
@@ -53,19 +55,10 @@ def normalized(texts: Sequence[str]) -> list[str]:
         single = override.key_or_group == "imports" and not override.is_sweep_override()
         if single and isinstance(override.value(), str):
             text = f"imports=[{override.get_value_string()}]"
-        elif override.type is OverrideType.CHANGE and _is_of_schedule(override.key_or_group):
+        elif override.type is OverrideType.CHANGE and _OF_SCHEDULE.fullmatch(override.key_or_group):
             text = f"++{text}"
         result.append(text)
     return result
-
-
-def _is_of_schedule(key: str) -> bool:
-    """Whether a key lies below a setting that may be a schedule."""
-    group, _, rest = key.partition(".")
-    name, dot, _ = rest.partition(".")
-    kinds = [entry.config_type for entry in GROUPS[group]] if dot and group in GROUPS else []
-    named = [each for kind in kinds for each in fields(kind) if each.name == name]
-    return any(each.metadata.get("counter") for each in named)
 
 
 def without_trust(texts: Sequence[str]) -> tuple[list[str], bool]:

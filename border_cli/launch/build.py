@@ -74,7 +74,6 @@ from border_cli.run.checkpoint import CheckpointStore
 from border_cli.run.finding import find_weights, read_model
 from border_cli.run.folders import CheckpointFolders
 from border_cli.settings.run import EnvConfig, RunConfig, modules_of_env
-from border_cli.settings.schedule import schedule_of
 from border_cli.trainer.post_step import LearnerParts
 from border_cli.trainer.trainer import Trainer
 from border_cli.words import counted
@@ -440,9 +439,6 @@ def build_trainer(effective: EffectiveSettings, parts: LearnerParts, spec: EnvSp
         batch_size=config.agent.batch_size,
         slack=effective.slack,
         spec=spec,
-        schedules={
-            name.partition(".")[2]: (counter, schedule_of(schedule))
-            for name, (counter, schedule) in effective.schedules.items()
-        },
+        schedules=effective.schedules,
     )
     return trainer

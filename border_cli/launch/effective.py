@@ -3,7 +3,6 @@ where evaluations run, and torch's threads. Data sets are imported by the run th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
@@ -22,7 +21,7 @@ from border_cli.settings.run import (
     ReplayBufferConfig,
     RunConfig,
 )
-from border_cli.settings.schedule import UPDATES
+from border_cli.settings.schedule import Schedule, make_schedule
 from border_cli.system.machine import available_cores
 
 DATASET = "replay_buffer.dataset"  # the setting, as messages name it
@@ -67,13 +66,12 @@ class EffectiveSettings:
         return any(each.network != "minatar_cnn" for each in images)
 
     @property
-    def schedules(self) -> dict[str, tuple[str, Mapping[str, Any]]]:
+    def schedules(self) -> dict[str, tuple[str, Schedule]]:
         """All schedules that the run follows, by their typed names, each with its counter."""
         return {
-            f"{settings.path}.{name}": (counter, schedule)
+            f"{settings.path}.{name}": (counter, make_schedule(schedule))
             for settings in (self.agent, self.replay_buffer)
             for name, (counter, schedule) in settings.schedules.items()
-            if counter == UPDATES or self.has_actors
         }
 
     @property

@@ -24,7 +24,6 @@ from border_cli.launch.run import Run, restored_line
 from border_cli.recorder import terminal
 from border_cli.registry import TRAINERS
 from border_cli.replay_buffer.config import rows_of_share
-from border_cli.settings.schedule import in_words
 from border_cli.system.machine import available_cores
 from border_cli.words import counted
 
@@ -120,10 +119,7 @@ def trainer_line(effective: EffectiveSettings) -> str:
 
 def schedule_lines(effective: EffectiveSettings) -> list[tuple[str, str]]:
     """The settings that change in the course of the run, if there are any."""
-    lines = [
-        f"{name} {in_words(schedule, counter)}"
-        for name, (counter, schedule) in effective.schedules.items()
-    ]
+    lines = [f"{name} {each} {counter}" for name, (counter, each) in effective.schedules.items()]
     return [("schedules", "\n".join(lines))] if lines else []
 
 

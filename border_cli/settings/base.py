@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
 from typing import Any, ClassVar
 
@@ -112,8 +112,8 @@ class Settings:
         for each in fields(self):
             value = getattr(self, each.name)
             bounds = each.metadata.get("range", ANY_NUMBER)
-            if each.metadata.get("counter"):
-                value = self._scheduled(each.name, value, bounds, each.metadata["nullable"])
+            if each.metadata.get("counter") and not (value is None and each.metadata["nullable"]):
+                value = self._scheduled(each.name, value, bounds)
                 setattr(self, each.name, value)
             self._check(each.name, value, bounds)
             choices = each.metadata.get("choices")
@@ -123,12 +123,11 @@ class Settings:
     @property
     def schedules(self) -> dict[str, tuple[str, Mapping[str, Any]]]:
         """The settings that are schedules, by name, each with the counter that it follows."""
-        counters = {each.name: each.metadata.get("counter") for each in fields(self)}
-        values = {name: getattr(self, name) for name in counters}
         return {
-            name: (counter, values[name])
-            for name, counter in counters.items()
-            if counter and isinstance(values[name], Mapping)
+            each.name: (each.metadata["counter"], value)
+            for each in fields(self)
+            if isinstance(value := getattr(self, each.name), Mapping)
+            and each.metadata.get("counter")
         }
 
     def _check(self, name: str, value: object, bounds: Range) -> None:
@@ -141,48 +140,39 @@ class Settings:
             where = " in each entry" if isinstance(value, list) else ""
             self.refuse(name, value, f"must be {kind}{bounds}".rstrip() + where)
 
-    def _scheduled(self, name: str, value: object, bounds: Range, nullable: bool) -> object:
-        """A number, or a schedule with all its keys; a limit that a number must stay above is
-        allowed as the final value, which a schedule only comes to."""
-        if value is None and nullable:
-            return None
-        if is_dataclass(value) and not isinstance(value, type):
-            value = asdict(value)
+    def _scheduled(self, name: str, value: object, bounds: Range) -> object:
+        """A number, or a schedule with all its keys; the limit that a number must stay above may be
+        the final value, which a schedule only comes to."""
         if not isinstance(value, Mapping):
             range_of = f" ({bounds})" if str(bounds) else ""
-            allowed = f"{range_of} or a schedule {{{', '.join(SCHEDULE_KEYS)}}}"
-            return self._number(name, value, allowed)
-        for key in value:
+            keys = ", ".join(SCHEDULE_KEYS)
+            return self._number(name, value, f"{range_of} or a schedule {{{keys}}}")
+        given = {"kind": Kind.linear, "steps": None, **value}
+        kind, steps = given["kind"], given["steps"]
+        for key in given:
             if key not in SCHEDULE_KEYS:
                 raise ConfigError(unknown(f"{self.path}.{name} key", key, SCHEDULE_KEYS))
-        for key in ("initial", "final"):
-            if value.get(key) is None:
-                self.refuse(f"{name}.{key}", None, "must be set: a schedule needs both")
-        kind, steps = value.get("kind", Kind.linear), value.get("steps")
         if kind not in list(Kind):
             raise ConfigError(
                 f"{self.path}.{name}.kind must be one of {', '.join(Kind)}, got {kind!r}"
-                f"{did_you_mean(str(kind), list(Kind))}"
+                f"{did_you_mean(str(kind), Kind)}"
             )
-        if steps is not None and (type(steps) is not int or not 1 <= steps <= LARGEST):
+        if steps is not None and (type(steps) is not int or steps < 1):
             self.refuse(f"{name}.steps", steps, "must be a whole number of at least 1, or null")
-        initial = self._number(f"{name}.initial", value["initial"])
-        final = self._number(f"{name}.final", value["final"])
-        self._check(f"{name}.initial", initial, bounds)
-        low = bounds.low if bounds.above is None else bounds.above
-        self._check(f"{name}.final", final, Range(low=low, high=bounds.high))
-        for key, each in (("initial", initial), ("final", final)):
-            if kind == Kind.exponential and each <= 0:
-                allowed = "must be above 0 with kind=exponential, which never comes to 0"
-                self.refuse(f"{name}.{key}", each, allowed)
-        return {"initial": initial, "final": final, "kind": str(kind), "steps": steps}
+        closed = bounds if bounds.above is None else Range(low=bounds.above, high=bounds.high)
+        for key, allowed in (("initial", bounds), ("final", closed)):
+            number = self._number(f"{name}.{key}", given.get(key))
+            self._check(f"{name}.{key}", number, allowed)
+            if kind == Kind.exponential and number <= 0:
+                why = "must be above 0 with kind=exponential, which never comes to 0"
+                self.refuse(f"{name}.{key}", number, why)
+            given[key] = number
+        return {key: given[key] for key in SCHEDULE_KEYS} | {"kind": str(kind)}
 
-    def _number(self, name: str, value: object, alternative: str = "") -> float:
-        """The value as a number, as OmegaConf reads one of type float."""
+    def _number(self, name: str, value: Any, alternative: str = "") -> float:
+        """The value as OmegaConf reads one of type float."""
         try:
-            if isinstance(value, bool) or value is None:
-                raise TypeError
-            return float(value)  # type: ignore[arg-type]
+            return float("true or false" if isinstance(value, bool) else value)
         except (TypeError, ValueError):
             self.refuse(name, value, f"must be a number{alternative}")
             raise

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self, TypeVar
 
 from border_cli.errors import ConfigError
 from border_cli.settings.base import LONGEST_WAIT_S, Settings, setting
-from border_cli.settings.schedule import ENV_STEPS, UPDATES
+from border_cli.settings.schedule import UPDATES
 from border_cli.words import unknown
 
 S = TypeVar("S", bound=Settings)
@@ -335,24 +335,21 @@ class TrainerConfig(GroupConfig, path="trainer"):
         says what one is in the other. None where there is no such limit."""
         ratio = None if self.offline else self.samples_per_opt_step
         updates, env_steps = self.max_opt_steps, self.max_env_steps
-        steps: list[float | None] = [updates if counter == UPDATES else env_steps]
-        if counter == UPDATES and env_steps is not None and ratio is not None:
-            steps.append((env_steps - self.warmup_period) / ratio)
-        if counter == ENV_STEPS and updates is not None and ratio is not None:
-            steps.append(self.warmup_period + updates * ratio)
-        known = [each for each in steps if each is not None]
+        found: list[float | None] = [updates if counter == UPDATES else env_steps]
+        if ratio is not None and counter == UPDATES:
+            found.append(env_steps and (env_steps - self.warmup_period) / ratio)
+        elif ratio is not None:
+            found.append(updates and self.warmup_period + updates * ratio)
+        known = [each for each in found if each is not None]
         return max(1, round(min(known))) if known else None
 
     def with_steps(self, settings: S) -> S:
         """Settings whose schedules have steps: those that have none follow the whole run."""
         given = {}
         for name, (counter, schedule) in settings.schedules.items():
-            if schedule["steps"] is not None:
-                continue
-            steps = self.steps_of_run(counter)
+            steps = schedule["steps"] or self.steps_of_run(counter)
             if steps is None:
-                limit = "max_opt_steps" if counter == UPDATES else "max_env_steps"
-                allowed = f"must be set in a run without a limit in {counter} (trainer.{limit})"
+                allowed = f"must be set in a run without a limit in {counter}"
                 settings.refuse(f"{name}.steps", None, allowed)
             given[name] = {**schedule, "steps": steps}
         return replace(settings, **given) if given else settings

@@ -37,6 +37,9 @@ class Schedule:
     kind: Kind = Kind.linear
     steps: int | None = None
 
+    def __str__(self) -> str:
+        return f"{self.kind} from {self.initial:g} to {self.final:g} over {self.steps:,}"
+
     def at(self, count: int) -> float:
         """The value at this count."""
         assert self.steps is not None, "the settings of a run have all steps"
@@ -56,16 +59,11 @@ def value_at(setting: float | Schedule, count: int) -> float:
     return setting.at(count) if isinstance(setting, Schedule) else setting
 
 
-def schedule_of(setting: float | Mapping[str, Any]) -> float | Schedule:
-    """A checked setting as a number or a schedule."""
-    if not isinstance(setting, Mapping):
-        return setting
+def make_schedule(setting: Mapping[str, Any]) -> Schedule:
+    """The schedule of a checked setting."""
     return Schedule(**{**setting, "kind": Kind(setting["kind"])})
 
 
-def in_words(setting: Mapping[str, Any], counter: str) -> str:
-    """`linear from 0.001 to 0 over 5,000 updates`."""
-    return (
-        f"{setting['kind']} from {setting['initial']:g} to {setting['final']:g} over "
-        f"{setting['steps']:,} {counter}"
-    )
+def schedule_of(setting: float | Mapping[str, Any]) -> float | Schedule:
+    """A checked setting as a number or a schedule."""
+    return make_schedule(setting) if isinstance(setting, Mapping) else setting

@@ -14,21 +14,22 @@ class Intervals:
 
     def __init__(self, config: TrainerConfig, counters: Counters) -> None:
         self._counters = counters
-        in_env_steps = {name: getattr(config, f"{name}_interval_env_steps") for name in INTERVALS}
-        self._env_steps = {name: each for name, each in in_env_steps.items() if each is not None}
-        self._updates = {
-            name: getattr(config, f"{name}_interval")
-            for name in INTERVALS
-            if name not in self._env_steps
-        }
+        self._updates: dict[str, int] = {}
+        self._env_steps: dict[str, int] = {}
+        for name in INTERVALS:
+            env_steps = getattr(config, f"{name}_interval_env_steps")
+            if env_steps is None:
+                self._updates[name] = getattr(config, f"{name}_interval")
+            else:
+                self._env_steps[name] = env_steps
         self.seen_env_steps = 0  # when something was due, and done, the last time
 
     def any_due(self) -> bool:
         """Whether anything is due at the end of this update."""
         opt_steps = self._counters.opt_steps
-        if any(_due(opt_steps, each) for each in self._updates.values()):
-            return True
-        return bool(self._env_steps) and any(map(self._crossed, self._env_steps.values()))
+        return any(_due(opt_steps, each) for each in self._updates.values()) or any(
+            map(self._crossed, self._env_steps.values())
+        )
 
     def is_due(self, name: str) -> bool:
         """Whether one of them is due."""

@@ -30,7 +30,7 @@ REMEDY = (
     "nothing has been saved since. A smaller agent.learning_rate or an agent.max_grad_norm often "
     "helps"
 )
-Schedules: TypeAlias = Mapping[str, tuple[str, Schedule]]  # by name, each with its counter
+Schedules: TypeAlias = Mapping[str, tuple[str, Schedule]]  # by typed name, each with its counter
 NO_SCHEDULES: Schedules = {}
 SHOW_EVERY_S = 0.2
 CHECK_EVERY = 100  # updates; reading each one immediately would make every step wait for the device
@@ -296,7 +296,7 @@ class Reporting:
         """The present values of all schedules."""
         counts = {UPDATES: self.counters.opt_steps, ENV_STEPS: self.counters.env_steps}
         return {
-            f"train/{name}": schedule.at(counts[counter])
+            f"train/{name.partition('.')[2]}": schedule.at(counts[counter])
             for name, (counter, schedule) in self._schedules.items()
         }
 

@@ -237,6 +237,25 @@ def test_one_seed_gives_one_agent_and_leaves_the_global_generator_still(kind: st
 
 
 @each_kind
+def test_nothing_is_learned_once_the_learning_rate_has_come_to_zero(kind: str):
+    inherits = {"critic_learning_rate": None} if kind.startswith("cql") else {}
+    rate = {"initial": 0.01, "final": 0.0, "steps": 1}  # 0.01 in the first update, then 0
+    agent = agent_of(kind, 1, learning_rate=rate, **inherits)
+
+    def learned() -> dict[str, Any]:
+        state = agent.state_dict()
+        modules = [each for each in state if "target" not in each and "optimizer" not in each]
+        return bits({each: state[each] for each in modules if isinstance(state[each], dict)})
+
+    before = learned()
+    agent.update(rows(kind, 1))
+    after = learned()
+    for seed in range(4):
+        agent.update(rows(kind, seed))
+    assert learned() == after != before
+
+
+@each_kind
 def test_twenty_updates_saved_and_twenty_more_are_forty(kind: str, tmp_path: Path):
     agent, restored = agent_of(kind, 1), agent_of(kind, 2)
     learn(agent, kind, range(20))

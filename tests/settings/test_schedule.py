@@ -54,18 +54,15 @@ GIVEN = {"initial": 0.5, "final": 0.1}
             r"\.kind must be one of .*, got 'linaer', did you mean linear",
         ),
         (GIVEN | {"knd": "linear"}, r"unknown agent\.epsilon key 'knd', did you mean kind"),
-        ({"final": 0.1}, r"\.initial must be set"),
-        ({"initial": 0.1, "final": None}, r"\.final must be set"),
+        ({"final": 0.1}, r"\.initial must be a number"),
         (GIVEN | {"initial": 1.5}, r"\.initial must be at least 0 and at most 1, got 1\.5"),
         (GIVEN | {"final": -0.1}, r"\.final must be at least 0 and at most 1, got -0\.1"),
         (GIVEN | {"final": math.nan}, r"\.final must be a finite number"),
         (GIVEN | {"final": True}, r"\.final must be a number, got True"),
-        (GIVEN | {"steps": 0}, r"\.steps must be a whole number of at least 1"),
         (GIVEN | {"steps": 10.5}, r"\.steps must be a whole number of at least 1"),
         (GIVEN | {"final": 0, "kind": "exponential"}, r"\.final must be above 0 .* never comes to"),
         ("often", r"must be a number \(at least 0 and at most 1\) or a schedule"),
         (True, r"must be a number .* got True"),
-        ([0.1], r"must be a number .* got \[0\.1\]"),
     ],
 )
 def test_what_is_no_schedule_is_refused_by_its_path(value: Any, message: str) -> None:
@@ -106,7 +103,6 @@ def test_two_ways_to_say_one_thing_are_refused(
         ({"max_opt_steps": 500}, 500, 1100),  # 100 for the warm-up, then 2 per update
         ({"max_opt_steps": None, "max_env_steps": 700}, 300, 700),
         ({"max_opt_steps": 500, "max_env_steps": 700}, 300, 700),  # the first of the two
-        ({"max_opt_steps": 500, "max_env_steps": 9000}, 500, 1100),
         ({"max_opt_steps": 500, "samples_per_opt_step": None}, 500, None),
         ({"max_opt_steps": None, "max_time_s": 9.0}, None, None),
     ],
@@ -121,7 +117,7 @@ def test_without_steps_a_schedule_ends_with_the_run(
 
 def test_a_run_without_a_limit_in_its_counter_needs_the_steps() -> None:
     trainer, agent = OfflineConfig(max_opt_steps=500), DqnConfig(epsilon=GIVEN)
-    with pytest.raises(ConfigError, match=r"agent\.epsilon\.steps must be set .*max_env_steps"):
+    with pytest.raises(ConfigError, match=r"agent\.epsilon\.steps must be set in a run without"):
         trainer.with_steps(agent)
     with_steps = DqnConfig(epsilon=GIVEN | {"steps": 9}, learning_rate=GIVEN)
     assert trainer.with_steps(with_steps).learning_rate["steps"] == 500
