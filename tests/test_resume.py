@@ -244,10 +244,6 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
         "serial",
         {"replay_buffer": DatasetConfig(dataset=CARTPOLE, capacity=1_000)},
     ),
-    "sync, a share of a data set": (
-        "sync",
-        {"replay_buffer": UniformConfig(dataset=CARTPOLE, dataset_share=0.3, capacity=150)},
-    ),
     "sync, prioritized, a share of a data set": (
         "sync",
         {
