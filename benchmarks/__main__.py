@@ -30,6 +30,10 @@ Nor is this, which needs the extras `atari` and `bench`:
 
     python -m benchmarks.atari          Pong: steps/s and updates/s, against ALE, EnvPool and others
 
+Nor is this, which needs a GPU:
+
+    python -m benchmarks.gpu            the tests marked `gpu`; updates/s against plain torch loops
+
 Scores of the agents are a separate table, which takes hours: `python -m benchmarks.results --help`.
 
 Within a part all contenders take turns, and every ratio is computed within a repetition. Each

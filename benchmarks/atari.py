@@ -178,23 +178,15 @@ def _ours(kind: str, seed: int, seconds: float, threads: int) -> float:
         return _settled_rate(lambda: agent.update(buffer.sample(BATCH_SIZE)), seconds)
 
 
-def _nature() -> Any:
-    from torch import nn
-
-    return nn.Sequential(
-        *(nn.Conv2d(4, 32, 8, 4), nn.ReLU(), nn.Conv2d(32, 64, 4, 2), nn.ReLU()),
-        *(nn.Conv2d(64, 64, 3, 1), nn.ReLU(), nn.Flatten(), nn.Linear(3136, 512), nn.ReLU()),
-        nn.Linear(512, ACTIONS),
-    )
-
-
 def _bare(seed: int, seconds: float, threads: int) -> float:
     del threads  # set already
     import torch
     from torch.nn import functional
 
+    from benchmarks.bare_updates import nature
+
     torch.manual_seed(seed)
-    online, target = _nature(), _nature()
+    online, target = nature(ACTIONS), nature(ACTIONS)
     optimizer = torch.optim.Adam(online.parameters(), lr=LEARNING_RATE, fused=True)
     stored, rng = _stored(seed), np.random.default_rng(seed)
 

@@ -32,6 +32,15 @@ def mlp(*sizes: int) -> nn.Sequential:
     return nn.Sequential(*layers[:-1])
 
 
+def nature(actions: int) -> nn.Sequential:
+    """Mnih et al. 2015, on [B, 4, 84, 84] between 0 and 1."""
+    return nn.Sequential(
+        *(nn.Conv2d(4, 32, 8, 4), nn.ReLU(), nn.Conv2d(32, 64, 4, 2), nn.ReLU()),
+        *(nn.Conv2d(64, 64, 3, 1), nn.ReLU(), nn.Flatten(), nn.Linear(3136, 512), nn.ReLU()),
+        nn.Linear(512, actions),
+    )
+
+
 def adam(*modules: nn.Module) -> torch.optim.Adam:
     parameters = [each for module in modules for each in module.parameters()]
     return torch.optim.Adam(parameters, lr=LEARNING_RATE, fused=True)
@@ -51,18 +60,21 @@ def follow(target: nn.Module, online: nn.Module, tau: float = TAU) -> None:
 class Dqn:
     """Huber loss, a hard copy of the target every 500 updates."""
 
-    def __init__(self) -> None:
-        self.q = mlp(OBS, 256, 256, ACTIONS)
+    def __init__(self, q: nn.Module | None = None) -> None:
+        self.q = q or mlp(OBS, 256, 256, ACTIONS)
         self.target = copy.deepcopy(self.q)
         self.optimizer = adam(self.q)
         self.updates = 0
 
-    def update(self, batch: Rows) -> None:
+    def loss(self, batch: Rows) -> Tensor:
         with torch.no_grad():
             q_next = self.target(batch["next_obs"]).max(1, keepdim=True).values
             y = batch["reward"] + batch["discount"] * q_next
         q = self.q(batch["obs"]).gather(1, batch["action"])
-        step(self.optimizer, F.huber_loss(q, y))
+        return F.huber_loss(q, y)
+
+    def update(self, batch: Rows) -> None:
+        step(self.optimizer, self.loss(batch))
         self.updates += 1
         if self.updates % 500 == 0:
             self.target.load_state_dict(self.q.state_dict())
@@ -120,10 +132,10 @@ def chosen(quantiles: Tensor, action: Tensor) -> Tensor:
 class Critics(nn.Module):
     """Two critics one after the other, as most scripts have them."""
 
-    def __init__(self) -> None:
+    def __init__(self, *hidden: int) -> None:
         super().__init__()
-        self.first = mlp(OBS + ACTION_SIZE, 256, 256, 1)
-        self.second = mlp(OBS + ACTION_SIZE, 256, 256, 1)
+        self.first = mlp(OBS + ACTION_SIZE, *(hidden or (256, 256)), 1)
+        self.second = mlp(OBS + ACTION_SIZE, *(hidden or (256, 256)), 1)
 
     def forward(self, obs: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
         rows = torch.cat((obs, action), 1)
@@ -131,15 +143,15 @@ class Critics(nn.Module):
 
 
 def squared(predictions: Iterable[Tensor], y: Tensor) -> Tensor:
-    return sum((F.mse_loss(q, y) for q in predictions), torch.zeros(()))
+    return sum((F.mse_loss(q, y) for q in predictions), torch.zeros((), device=y.device))
 
 
 class Sac:
     """Learned entropy coefficient, two critics."""
 
-    def __init__(self) -> None:
-        self.actor = mlp(OBS, 256, 256, 2 * ACTION_SIZE)
-        self.critic = Critics()
+    def __init__(self, *hidden: int) -> None:
+        self.actor = mlp(OBS, *(hidden or (256, 256)), 2 * ACTION_SIZE)
+        self.critic = Critics(*hidden)
         self.target = copy.deepcopy(self.critic)
         self.log_alpha = nn.Parameter(torch.zeros(1))
         self.actor_optimizer, self.critic_optimizer = adam(self.actor), adam(self.critic)
@@ -153,15 +165,21 @@ class Sac:
         log_prob = normal.log_prob(before) - torch.log(1 - action**2 + 1e-6)
         return action, log_prob.sum(1, keepdim=True)
 
-    def update(self, batch: Rows) -> None:
-        alpha = self.log_alpha.exp().detach()
+    def critic_loss(self, batch: Rows, alpha: Tensor) -> Tensor:
         with torch.no_grad():
             action, log_prob = self.act(batch["next_obs"])
             value = torch.min(*self.target(batch["next_obs"], action)) - alpha * log_prob
             y = batch["reward"] + batch["discount"] * value
-        step(self.critic_optimizer, squared(self.critic(batch["obs"], batch["action"]), y))
+        return squared(self.critic(batch["obs"], batch["action"]), y)
+
+    def actor_loss(self, batch: Rows, alpha: Tensor) -> tuple[Tensor, Tensor]:
         action, log_prob = self.act(batch["obs"])
-        loss = (alpha * log_prob - torch.min(*self.critic(batch["obs"], action))).mean()
+        return (alpha * log_prob - torch.min(*self.critic(batch["obs"], action))).mean(), log_prob
+
+    def update(self, batch: Rows) -> None:
+        alpha = self.log_alpha.exp().detach()
+        step(self.critic_optimizer, self.critic_loss(batch, alpha))
+        loss, log_prob = self.actor_loss(batch, alpha)
         step(self.actor_optimizer, loss)
         step(self.alpha_optimizer, -(self.log_alpha * (log_prob.detach() - ACTION_SIZE)).mean())
         follow(self.target, self.critic)

@@ -1,0 +1,225 @@
+"""The tests that need a GPU, then updates/s there against plain PyTorch loops.
+
+    python -m benchmarks.gpu [--repetitions 3] [--rows dqn_256 …] [--seconds 4] [--device cuda:0]
+
+Rows: DQN at [256, 256] and batch 64, DQN on Atari's frames with the Nature network and batch 32,
+SAC at [256, 256] and [1024, 1024] and batch 256. Contenders of each, which take turns, each in its
+own process: `ours`, `ours_compiled` (`agent.compile=true`: CUDA graphs), `bare` (`bare_updates.py`,
+eager: plain modules, autograd and `torch.optim.Adam(fused=True)`) and `bare_compiled`, whose losses
+go through `torch.compile(mode="reduce-overhead")`, which makes CUDA graphs of both passes. Batches
+are precomputed in the memory of the host, from which every update of every contender takes its own.
+
+Without a GPU there is nothing to measure; `--device cpu` tries the command out.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks import bare_updates
+from benchmarks.isolated import call
+from benchmarks.table import Reading, column, emit, parser, ratios, say, summary, take_turns
+from border_cli.core.spaces import BoxSpace, DiscreteSpace, EnvSpec, allocate
+from border_cli.core.types import Batch
+from border_cli.nn.device import learner_thread
+from border_cli.registry import AGENTS, register_builtin
+
+BATCHES = 64
+SETTLED_S = 1.0  # after the first updates, which compile
+FRAMES = (4, 84, 84)
+COLUMNS = ("obs", "action", "reward", "discount", "next_obs")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """An agent and its networks."""
+
+    agent: str
+    hidden: tuple[int, ...]
+    batch_size: int
+    frames: bool = False
+
+
+ROWS = {
+    "dqn_256": Row(agent="dqn", hidden=(256, 256), batch_size=64),
+    "nature_dqn": Row(agent="dqn", hidden=(512,), batch_size=32, frames=True),
+    "sac_256": Row(agent="sac", hidden=(256, 256), batch_size=256),
+    "sac_1024": Row(agent="sac", hidden=(1024, 1024), batch_size=256),
+}
+CONTENDERS = ("bare", "bare_compiled", "ours", "ours_compiled")
+PLAIN: dict[str, dict[str, Any]] = {  # settings with which ours computes what the bare loop does
+    "dqn": {"double": False, "tau": 1.0, "target_interval": 500},
+    "sac": {},
+}
+
+
+def _box(*shape: int, high: float = 1.0, dtype: str = "float32") -> BoxSpace:
+    low = np.full(shape, 0 if dtype == "uint8" else -high, dtype)
+    return BoxSpace(shape=shape, dtype=dtype, low=low, high=np.full(shape, high, dtype))
+
+
+def spec_of(row: Row) -> EnvSpec:
+    """What the agent observes and does."""
+    obs = _box(*FRAMES, high=255, dtype="uint8") if row.frames else _box(bare_updates.OBS)
+    discrete = row.agent == "dqn"
+    return EnvSpec(
+        id="Bench-v0",
+        observation=obs,
+        action=DiscreteSpace(bare_updates.ACTIONS) if discrete else _box(bare_updates.ACTION_SIZE),
+        max_episode_steps=100,
+    )
+
+
+def batches_of(row: Row, seed: int) -> list[Batch]:
+    """Random transitions."""
+    rng, spec, size = np.random.default_rng(seed), spec_of(row), row.batch_size
+
+    def drawn(space: Any) -> Any:
+        if isinstance(space, DiscreteSpace):
+            return rng.integers(space.n, size=size)
+        high = 255 if row.frames and space is spec.observation else 0.9
+        found = allocate(space, size)
+        found[:] = rng.uniform(0 if high > 1 else -high, high, found.shape)
+        return found
+
+    return [
+        Batch(
+            obs=drawn(spec.observation),
+            action=drawn(spec.action),
+            reward=rng.uniform(-1, 1, size).astype(np.float32),
+            discount=np.full(size, 0.99, np.float32),
+            next_obs=drawn(spec.observation),
+            weight=np.ones(size, np.float32),
+            index=np.arange(size),
+        )
+        for _ in range(BATCHES)
+    ]
+
+
+def _rate(update: Callable[[int], object], device: torch.device, seconds: float) -> Reading:
+    """Updates/s; the clock stops once the device has done all that it was given."""
+
+    def made(seconds: float) -> float:
+        done, began_s = 0, time.perf_counter()
+        while time.perf_counter() < began_s + seconds:
+            for i in range(10):
+                update(done + i)
+            done += 10
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        return done / (time.perf_counter() - began_s)
+
+    made(0.001)
+    made(SETTLED_S)
+    return {"updates_per_s": made(seconds)}
+
+
+def ours(name: str, device: str, seed: int, seconds: float, *, compiled: bool) -> Reading:
+    """Updates/s of our agent."""
+    register_builtin()
+    row, place = ROWS[name], torch.device(device)
+    config = replace(
+        AGENTS.entry(row.agent).config_type(),
+        **PLAIN[row.agent],
+        **{"hidden": list(row.hidden), "batch_size": row.batch_size, "max_grad_norm": None},
+        compile=compiled,
+    )
+    agent = AGENTS.build(config, spec=spec_of(row), device=device, seed=seed)
+    batches = batches_of(row, seed)
+    with agent.learner_thread():
+        return _rate(lambda i: agent.update(batches[i % BATCHES]), place, seconds)
+
+
+def bare(name: str, device: str, seed: int, seconds: float, *, compiled: bool) -> Reading:
+    """Updates/s of a plain loop."""
+    torch.manual_seed(seed)
+    row, place = ROWS[name], torch.device(device)
+    with place:
+        loop = _loop(row)
+    if compiled:
+        mode = "reduce-overhead" if place.type == "cuda" else "default"
+        for loss in ("loss", "critic_loss", "actor_loss"):
+            if hasattr(loop, loss):
+                setattr(loop, loss, torch.compile(getattr(loop, loss), mode=mode))
+    batches = [
+        {key: torch.from_numpy(getattr(each, key)) for key in COLUMNS}
+        for each in batches_of(row, seed)
+    ]
+
+    def update(i: int) -> None:
+        torch.compiler.cudagraph_mark_step_begin()
+        found = {key: each.to(place) for key, each in batches[i % BATCHES].items()}
+        rows = {key: each if each.dim() > 1 else each[:, None] for key, each in found.items()}
+        if row.frames:
+            rows |= {key: rows[key].float() / 255 for key in ("obs", "next_obs")}
+        loop.update(rows)
+
+    with learner_thread(num_threads=1):
+        return _rate(update, place, seconds)
+
+
+def _loop(row: Row) -> Any:
+    if row.agent == "sac":
+        return bare_updates.Sac(*row.hidden)
+    frames = bare_updates.nature(bare_updates.ACTIONS) if row.frames else None
+    return bare_updates.Dqn(frames)
+
+
+def _measure(contender: str, name: str, device: str, seconds: float, seed: int) -> Reading:
+    function, _, compiled = contender.partition("_")
+    reading: Reading = call(
+        f"benchmarks.gpu:{function}",
+        **{"name": name, "device": device, "seed": seed, "seconds": seconds},
+        compiled=bool(compiled),
+    )
+    return reading
+
+
+def gpu_tests() -> dict[str, Any]:
+    """The outcome of the tests that need a GPU."""
+    tests = [sys.executable, "-m", "pytest", "-m", "gpu", "-q", "-p", "no:cacheprovider", "tests"]
+    done = subprocess.run(tests, stdout=subprocess.PIPE, text=True, check=False)
+    sys.stderr.write(done.stdout)
+    return {"status": done.returncode, "summary": (done.stdout.splitlines() or [""])[-1]}
+
+
+def main() -> None:
+    made = parser(__doc__, repetitions=3)
+    made.add_argument("--rows", nargs="+", choices=list(ROWS), default=list(ROWS))
+    made.add_argument("--seconds", type=float, default=4.0, help="per measurement (default: 4)")
+    made.add_argument("--device", default="cuda", help="cuda, cuda:N, or cpu for a try")
+    arguments = made.parse_args()
+    device = torch.device(arguments.device)
+    on_gpu = device.type == "cuda"
+    if on_gpu and not torch.cuda.is_available():
+        say(f"skipped: torch {torch.__version__} finds no CUDA GPU (for a try: --device cpu)")
+        return
+    named = {"device": torch.cuda.get_device_name(device) if on_gpu else str(device)}
+    if on_gpu:
+        emit("gpu", "tests", named | gpu_tests())
+    for name in arguments.rows:
+        contenders = {
+            each: partial(_measure, each, name, arguments.device, arguments.seconds)
+            for each in CONTENDERS
+        }
+        readings = take_turns(contenders, arguments.repetitions)
+        rates = {each: column(found, "updates_per_s") for each, found in readings.items()}
+        line: dict[str, Any] = dict(named)
+        for mine in ("ours", "ours_compiled"):
+            for other in ("bare", "bare_compiled"):
+                line[f"{mine}_to_{other}"] = ratios(rates[mine], rates[other])
+        line |= {each: summary(found)["updates_per_s"] for each, found in readings.items()}
+        emit("gpu", name, line)
+
+
+if __name__ == "__main__":
+    main()
