@@ -70,8 +70,8 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def test_every_agent_makes_100_updates_with_all_that_it_takes(
     agent: str, kind: str, buffer: str, steps: int, way: str, recorded: Path
 ) -> None:
-    how = f"trainer={way}" if way in ("sync", "offline") else f"actor_manager={way}"
-    chosen = [f"agent={agent}", f"env.id={ENVS[kind]}", f"replay_buffer={buffer}", how]
+    how = "trainer" if way in ("sync", "offline") else "actor_manager"
+    chosen = [f"agent={agent}", f"env.id={ENVS[kind]}", f"replay_buffer={buffer}", f"{how}={way}"]
     chosen += ["step_processor=n_step", f"step_processor.n_steps={steps}"]
     if buffer == "dataset":
         chosen.append(f"replay_buffer.dataset=test/{kind.lower()}-v0")

@@ -28,7 +28,7 @@ class Mine(nn.Module):
 
 NETWORKS.register("mine", Mine)
 """
-DISCRETE = ("dqn", "rainbow", "discrete_cql", "qrdqn", "iqn", "bc", "awac", "iql")
+DISCRETE = ("dqn", "rainbow", "discrete_cql", "qrdqn", "iqn", "discrete_sac", "bc", "awac", "iql")
 BOX = ("sac", "droq", "tqc", "td3", "cql", "td3_bc", "awac", "iql", "bc")
 SMALL = (
     *("agent.batch_size=16", "agent.hidden=[16]", "trainer.warmup_period=50"),

@@ -68,7 +68,6 @@ class ValueConfig(LearnerConfig):
         "joint actions of a MultiDiscrete or MultiBinary space, the product of their choices, up "
         "to which the agent learns a value for each of them; more are rejected",
         low=1,
-        takes_memory=True,
     )
 
     def __post_init__(self) -> None:

@@ -34,11 +34,12 @@ class Choices:
         """The logarithm of the probability of each choice. [B, S] -> [B, S]"""
         if self.is_single:
             return logits.log_softmax(1)
-        return torch.cat([each.log_softmax(1) for each in torch.split(logits, self.nvec, 1)], dim=1)
+        parts = logits.split_with_sizes(self.nvec, 1)
+        return torch.cat([each.log_softmax(1) for each in parts], dim=1)
 
     def largest_entropy(self, mask: Tensor) -> Tensor:
         """That of equally likely valid choices, in nats. [B, S] -> [B, 1]"""
-        counts = [each.sum(1, keepdim=True) for each in torch.split(mask, self.nvec, 1)]
+        counts = [each.sum(1, keepdim=True) for each in mask.split_with_sizes(self.nvec, 1)]
         return torch.cat(counts, dim=1).log().sum(dim=1, keepdim=True)
 
     def log_prob(self, logits: Tensor, action: Tensor) -> Tensor:
@@ -50,7 +51,7 @@ class Choices:
         """An action, one-hot, by one uniform number for each choice. [B, S], [B, S] -> [B, S]"""
         if self.is_single:
             return gumbel_max(logits, uniform)
-        parts = (torch.split(each, self.nvec, 1) for each in (logits, uniform))
+        parts = (each.split_with_sizes(self.nvec, 1) for each in (logits, uniform))
         pairs = zip(*parts, strict=True)
         return torch.cat([gumbel_max(*each) for each in pairs], dim=1)
 
