@@ -247,7 +247,7 @@ class QPolicy(NetworkPolicy):
         noisy: bool = False,
     ) -> None:
         super().__init__(rng, network=network, actions=actions.space)
-        self._numbered = actions
+        self._discrete = actions
         self._config = config
         self._schedule = config.exploration_schedule if exploration is None else exploration
         self._atoms = None if atoms is None else np.linspace(*atoms, dtype=np.float32)
@@ -285,7 +285,7 @@ class QPolicy(NetworkPolicy):
         return q
 
     def choose(self, outputs: NDArray[np.float32], *, explore: bool) -> NDArray[Any]:
-        return self._numbered.to_env(self._chosen(self.values(outputs), explore=explore))
+        return self._discrete.to_env(self._chosen(self.values(outputs), explore=explore))
 
     def _chosen(self, q: NDArray[np.float32], *, explore: bool) -> NDArray[np.int64]:
         """The numbers of the actions. [N, num_actions] -> [N]"""
@@ -309,7 +309,7 @@ class MaskedQPolicy(MaskedPolicy, QPolicy):
     epsilon_greedy = MaskedEpsilonGreedy
 
     def values(self, outputs: NDArray[np.float32]) -> NDArray[np.float32]:
-        return masked(super().values(outputs), self._numbered.joint_mask(self._mask))
+        return masked(super().values(outputs), self._discrete.joint_mask(self._mask))
 
 
 def q_policy(spec: EnvSpec) -> type[QPolicy]:
