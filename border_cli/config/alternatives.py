@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
+from typing import Any
 
 from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, OmegaConf
@@ -60,5 +61,6 @@ def _drop(files: Files, part: Part, names: set[str]) -> None:
     content = deepcopy(found.config)
     for name in names:
         folder, _, key = name.removeprefix(f"{part.package}.").rpartition(".")
-        (OmegaConf.select(content, folder) if folder else content).pop(key)
+        node: Any = OmegaConf.select(content, folder) if folder else content
+        node.pop(key)
     files.made[part.path] = replace(found, config=content)
