@@ -2,7 +2,7 @@
 
     python -m benchmarks.gpu [--repetitions 3] [--rows dqn_256 …] [--seconds 4] [--device cuda:0]
 
-Rows: DQN at [256, 256] and batch 64, DQN on Atari's frames with the Nature network and batch 32,
+Rows: DQN at [256, 256] and on Atari's frames with the Nature network, both at batch 64,
 SAC at [256, 256] and [1024, 1024] and batch 256. Contenders of each, which take turns, each in its
 own process: `ours`, `ours_compiled` (`agent.compile=true`: CUDA graphs), `bare` (`bare_updates.py`,
 eager: plain modules, autograd and `torch.optim.Adam(fused=True)`) and `bare_compiled`, whose losses
@@ -28,12 +28,12 @@ import torch
 from benchmarks import bare_updates
 from benchmarks.isolated import call
 from benchmarks.table import Reading, column, emit, parser, ratios, say, summary, take_turns
-from border_cli.core.spaces import BoxSpace, DiscreteSpace, EnvSpec, allocate
+from benchmarks.updates import BATCHES, HARD_TARGET, batches_of, spec_of
+from border_cli.core.spaces import BoxSpace, EnvSpec
 from border_cli.core.types import Batch
 from border_cli.nn.device import learner_thread
 from border_cli.registry import AGENTS, register_builtin
 
-BATCHES = 64
 SETTLED_S = 1.0  # after the first updates, which compile
 FRAMES = (4, 84, 84)
 COLUMNS = ("obs", "action", "reward", "discount", "next_obs")
@@ -45,64 +45,29 @@ class Row:
 
     agent: str
     hidden: tuple[int, ...]
-    batch_size: int
     frames: bool = False
 
 
 ROWS = {
-    "dqn_256": Row(agent="dqn", hidden=(256, 256), batch_size=64),
-    "nature_dqn": Row(agent="dqn", hidden=(512,), batch_size=32, frames=True),
-    "sac_256": Row(agent="sac", hidden=(256, 256), batch_size=256),
-    "sac_1024": Row(agent="sac", hidden=(1024, 1024), batch_size=256),
+    "dqn_256": Row(agent="dqn", hidden=(256, 256)),
+    "nature_dqn": Row(agent="dqn", hidden=(512,), frames=True),
+    "sac_256": Row(agent="sac", hidden=(256, 256)),
+    "sac_1024": Row(agent="sac", hidden=(1024, 1024)),
 }
 CONTENDERS = ("bare", "bare_compiled", "ours", "ours_compiled")
-PLAIN: dict[str, dict[str, Any]] = {  # settings with which ours computes what the bare loop does
-    "dqn": {"double": False, "tau": 1.0, "target_interval": 500},
-    "sac": {},
-}
 
 
-def _box(*shape: int, high: float = 1.0, dtype: str = "float32") -> BoxSpace:
-    low = np.full(shape, 0 if dtype == "uint8" else -high, dtype)
-    return BoxSpace(shape=shape, dtype=dtype, low=low, high=np.full(shape, high, dtype))
-
-
-def spec_of(row: Row) -> EnvSpec:
-    """What the agent observes and does."""
-    obs = _box(*FRAMES, high=255, dtype="uint8") if row.frames else _box(bare_updates.OBS)
-    discrete = row.agent == "dqn"
-    return EnvSpec(
-        id="Bench-v0",
-        observation=obs,
-        action=DiscreteSpace(bare_updates.ACTIONS) if discrete else _box(bare_updates.ACTION_SIZE),
-        max_episode_steps=100,
-    )
-
-
-def batches_of(row: Row, seed: int) -> list[Batch]:
-    """Random transitions."""
-    rng, spec, size = np.random.default_rng(seed), spec_of(row), row.batch_size
-
-    def drawn(space: Any) -> Any:
-        if isinstance(space, DiscreteSpace):
-            return rng.integers(space.n, size=size)
-        high = 255 if row.frames and space is spec.observation else 0.9
-        found = allocate(space, size)
-        found[:] = rng.uniform(0 if high > 1 else -high, high, found.shape)
-        return found
-
-    return [
-        Batch(
-            obs=drawn(spec.observation),
-            action=drawn(spec.action),
-            reward=rng.uniform(-1, 1, size).astype(np.float32),
-            discount=np.full(size, 0.99, np.float32),
-            next_obs=drawn(spec.observation),
-            weight=np.ones(size, np.float32),
-            index=np.arange(size),
-        )
-        for _ in range(BATCHES)
-    ]
+def transitions_of(row: Row, seed: int) -> tuple[EnvSpec, list[Batch]]:
+    """What the agent observes and does, and random transitions of it."""
+    spec, batches = spec_of(row.agent), batches_of(row.agent, seed)
+    if not row.frames:
+        return spec, batches
+    black = np.zeros(FRAMES, np.uint8)
+    box = BoxSpace(shape=FRAMES, dtype="uint8", low=black, high=black + 255)
+    rng, shape = np.random.default_rng(seed), (len(batches[0]), *FRAMES)
+    pixels = [rng.integers(256, size=shape, dtype=np.uint8) for _ in batches]
+    framed = [replace(each, obs=p, next_obs=p) for each, p in zip(batches, pixels, strict=True)]
+    return replace(spec, observation=box), framed
 
 
 def _rate(update: Callable[[int], object], device: torch.device, seconds: float) -> Reading:
@@ -127,14 +92,14 @@ def ours(name: str, device: str, seed: int, seconds: float, *, compiled: bool) -
     """Updates/s of our agent."""
     register_builtin()
     row, place = ROWS[name], torch.device(device)
+    spec, batches = transitions_of(row, seed)
     config = replace(
         AGENTS.entry(row.agent).config_type(),
-        **PLAIN[row.agent],
-        **{"hidden": list(row.hidden), "batch_size": row.batch_size, "max_grad_norm": None},
+        **(HARD_TARGET if row.agent == "dqn" else {}),
+        **{"hidden": list(row.hidden), "batch_size": len(batches[0]), "max_grad_norm": None},
         compile=compiled,
     )
-    agent = AGENTS.build(config, spec=spec_of(row), device=device, seed=seed)
-    batches = batches_of(row, seed)
+    agent = AGENTS.build(config, spec=spec, device=device, seed=seed)
     with agent.learner_thread():
         return _rate(lambda i: agent.update(batches[i % BATCHES]), place, seconds)
 
@@ -152,7 +117,7 @@ def bare(name: str, device: str, seed: int, seconds: float, *, compiled: bool) -
                 setattr(loop, loss, torch.compile(getattr(loop, loss), mode=mode))
     batches = [
         {key: torch.from_numpy(getattr(each, key)) for key in COLUMNS}
-        for each in batches_of(row, seed)
+        for each in transitions_of(row, seed)[1]
     ]
 
     def update(i: int) -> None:

@@ -41,7 +41,7 @@ def _box(size: int) -> BoxSpace:
     return BoxSpace(shape=(size,), dtype="float32", low=low, high=-low)
 
 
-def _spec(name: str) -> EnvSpec:
+def spec_of(name: str) -> EnvSpec:
     discrete = name in DISCRETE
     return EnvSpec(
         id="Bench-v0",
@@ -51,7 +51,7 @@ def _spec(name: str) -> EnvSpec:
     )
 
 
-def _batches(name: str, seed: int) -> list[Batch]:
+def batches_of(name: str, seed: int) -> list[Batch]:
     rng = np.random.default_rng(seed)
     rows = 64 if name in DISCRETE else 256
 
@@ -92,8 +92,8 @@ def ours(name: str, seed: int, seconds: float) -> Reading:
     rows = 64 if name in DISCRETE else 256
     settings = SETTINGS | (HARD_TARGET if name in DISCRETE else {})
     config = replace(entry.config_type(), **settings, batch_size=rows)
-    agent = AGENTS.build(config, spec=_spec(name), device="cpu", seed=seed)
-    batches = _batches(name, seed)
+    agent = AGENTS.build(config, spec=spec_of(name), device="cpu", seed=seed)
+    batches = batches_of(name, seed)
     with agent.learner_thread():
         return _rate(lambda i: agent.update(batches[i % BATCHES]), seconds)
 
@@ -103,7 +103,7 @@ def bare(name: str, seed: int, seconds: float) -> Reading:
     torch.manual_seed(seed)
     loop = (DISCRETE | CONTINUOUS)[name]()
     batches = []
-    for each in _batches(name, seed):
+    for each in batches_of(name, seed):
         columns = {key: getattr(each, key) for key in ("obs", "action", "next_obs")}
         columns |= {key: getattr(each, key) for key in ("reward", "discount")}
         tensors = {key: torch.from_numpy(value) for key, value in columns.items()}

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, SupportsFloat
+from typing import Any
 
 import numpy as np
 import pytest
+from told import Remembers, StopsAt
 from trainers import BuiltTrainer
 
 from border_cli.core.callback import Callback
 from border_cli.core.interfaces import Evaluation
-from border_cli.core.output import RecordStep, Resumption, RunInfo
-from border_cli.core.types import Episode
+from border_cli.core.output import RecordStep, RunInfo
 from border_cli.errors import ConfigError, RunFailed
 from border_cli.trainer.callbacks import Callbacks, named
 
@@ -23,55 +23,16 @@ INFO = RunInfo(
 )  # fmt: skip
 
 
-class Log(Callback):
-    """Remembers what it is told, with the updates of that moment."""
-
-    def __init__(self) -> None:
-        self.told: list[tuple[str, int]] = []
-        self.episodes: list[tuple[int, Episode]] = []
-
-    def on_episode(self, moment: RecordStep, episode: Episode) -> None:
-        self.episodes.append((moment.env_steps, episode))
-
-    def on_update(self, moment: RecordStep, metrics: Mapping[str, SupportsFloat]) -> None:
-        assert float(metrics["loss"]) == pytest.approx(float(metrics["loss"]))
-        self.told.append(("update", moment.opt_steps))
-
-    def on_evaluation(self, moment: RecordStep, evaluation: Evaluation) -> None:
-        assert evaluation.returns
-        self.told.append(("evaluation", moment.opt_steps))
-
-    def on_checkpoint(self, moment: RecordStep, folder: Path) -> None:
-        assert folder.name.endswith(str(moment.opt_steps))
-        self.told.append(("checkpoint", moment.opt_steps))
-
-
 @pytest.mark.parametrize("kind", KINDS, ids="-".join)
 def test_every_trainer_tells_the_same_in_the_same_order(kind: tuple[str, str]) -> None:
-    log = Log()
-    built = BuiltTrainer(
-        *kind, callbacks=[log], max_opt_steps=5, eval_interval=2, save_interval=4
-    )  # fmt: skip
-    built.train()
-    assert log.told == [
+    told = Remembers()
+    BuiltTrainer(*kind, callbacks=[told], max_opt_steps=5, eval_interval=2, save_interval=4).train()
+    assert [(what, opt_steps) for what, opt_steps, *_ in told.told if what != "episode"] == [
         *(("update", 1), ("update", 2), ("evaluation", 2), ("update", 3)),
         *(("update", 4), ("evaluation", 4), ("checkpoint", 4)),
         *(("update", 5), ("checkpoint", 5), ("evaluation", 5)),
     ]
-    steps = [each for each, _ in log.episodes]
-    assert steps == sorted(steps)
-    assert steps[-1] <= built.trainer.counters.env_steps
-    assert {(each.score, each.length) for _, each in log.episodes} == {(10.0, 10)}
-
-
-class StopsAt(Callback):
-    def __init__(self, opt_steps: int) -> None:
-        self._opt_steps = opt_steps
-
-    def on_update(self, moment: RecordStep, metrics: Mapping[str, SupportsFloat]) -> None:
-        del metrics
-        if moment.opt_steps == self._opt_steps:
-            self.stop("it is enough")
+    assert {score for what, *_, score in told.told if what == "episode"} == {10.0}
 
 
 @pytest.mark.parametrize("kind", KINDS, ids="-".join)
@@ -81,30 +42,6 @@ def test_the_update_after_which_one_stops_is_the_last(kind: tuple[str, str]) -> 
     assert built.trainer.counters.opt_steps == built.checkpoints.saved[-1] == 7
     assert built.trainer.ended_by == "callback StopsAt_: it is enough"
     assert not built.stop.requested
-
-
-def resumed(built: BuiltTrainer, callbacks: list[Callback]) -> BuiltTrainer:
-    state = built.checkpoints.states[-1]
-    other = BuiltTrainer("sync", callbacks=callbacks)
-    other.trainer.resume(
-        Resumption(counters=state.counters, run=state.run, agent=state.agent, load_rows=None)
-    )
-    return other
-
-
-def test_a_stop_lasts_as_long_as_its_callback() -> None:
-    built = BuiltTrainer("sync", callbacks=[StopsAt(7)])
-    built.train()
-    assert resumed(built, [StopsAt(7)]).trainer.done()
-    assert not resumed(built, [Log()]).trainer.done()
-
-
-def test_the_checkpoint_that_is_resumed_is_told_of_again() -> None:
-    built = BuiltTrainer("sync", callbacks=[StopsAt(7)])
-    built.train()
-    log = Log()
-    resumed(built, [log]).train()
-    assert log.told[:2] == [("checkpoint", 7), ("update", 8)]
 
 
 class Breaks(Callback):
@@ -165,9 +102,3 @@ class Misspelt(Callback):
 def test_what_nobody_would_call_is_refused(wrong: Any, match: str) -> None:
     with pytest.raises(ConfigError, match=match):
         Callbacks(named([wrong]))
-
-
-def test_hooks_that_nobody_has_are_none_to_call() -> None:
-    callbacks = Callbacks(named([StopsAt(1), Keeps({})]))
-    assert callbacks.hook("on_update") is not None
-    assert callbacks.hook("on_episode") is callbacks.hook("on_checkpoint") is None
