@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from border_cli.agent.learner_config import LearnerConfig
 from border_cli.settings.base import setting
-from border_cli.settings.schedule import ENV_STEPS, UPDATES
+from border_cli.settings.schedule import ENV_STEPS, UPDATES, Scheduled
 
 if TYPE_CHECKING:
     from border_cli.core.spaces import Space
@@ -34,8 +34,8 @@ class ActorCriticConfig(LearnerConfig):
     """Settings that every agent with an actor and an ensemble of critics has."""
 
     batch_size: int = setting(256, "transitions per update", low=1)
-    learning_rate: Any = setting(3e-4, "learning rate of the actor", above=0, counter=UPDATES)
-    critic_learning_rate: Any = setting(
+    learning_rate: Scheduled = setting(3e-4, "learning rate of the actor", above=0, counter=UPDATES)
+    critic_learning_rate: Scheduled = setting(
         None,
         "learning rate of the critics; null: learning_rate",
         above=0,
@@ -93,7 +93,7 @@ class SoftConfig(ActorCriticConfig):
         None, "entropy coefficient, in units of reward; null: learned", low=0
     )
     ent_coef_init: float = setting(1.0, "initial value of a learned ent_coef", above=0)
-    ent_coef_learning_rate: Any = setting(
+    ent_coef_learning_rate: Scheduled = setting(
         None,
         "Adam's learning rate of a learned ent_coef; null: learning_rate",
         above=0,
@@ -189,8 +189,8 @@ class TqcConfig(SoftConfig):
 class CqlConfig(SoftConfig):
     """Conservative Q-learning for continuous actions; learning rates of the authors' code."""
 
-    learning_rate: Any = setting(1e-4, "learning rate of the actor", above=0, counter=UPDATES)
-    critic_learning_rate: Any = setting(
+    learning_rate: Scheduled = setting(1e-4, "learning rate of the actor", above=0, counter=UPDATES)
+    critic_learning_rate: Scheduled = setting(
         3e-4,
         "learning rate of the critics; null: learning_rate",
         above=0,
@@ -246,7 +246,7 @@ class Td3Config(ActorCriticConfig):
         "exploration noise: gaussian, or ornstein_uhlenbeck, which is correlated over the steps "
         "of an episode",
     )
-    noise_std: Any = setting(
+    noise_std: Scheduled = setting(
         0.1,
         "standard deviation of the noise drawn at each step, for actions scaled to -1 to 1",
         low=0,
@@ -313,7 +313,7 @@ class IqlConfig(AwacConfig):
         "maximum",
         above=0,
     )
-    value_learning_rate: Any = setting(
+    value_learning_rate: Scheduled = setting(
         None,
         "learning rate of V(s); null: learning_rate",
         above=0,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from border_cli.agent.actor_critic_config import (
     ActorCriticConfig,
@@ -30,7 +30,7 @@ from border_cli.agent.value_config import (
 from border_cli.registry import AGENTS
 from border_cli.settings.base import setting
 from border_cli.settings.run import AgentConfig, MatmulPrecision
-from border_cli.settings.schedule import UPDATES
+from border_cli.settings.schedule import UPDATES, Scheduled
 
 __all__ = [
     "ActorCriticConfig",
@@ -74,7 +74,7 @@ class BcConfig(LearnerConfig):
     actions: ClassVar[tuple[str, ...]] = ("Discrete", "MultiDiscrete", "Box")
 
     batch_size: int = setting(256, "transitions per update", low=1)
-    learning_rate: Any = setting(3e-4, "learning rate", above=0, counter=UPDATES)
+    learning_rate: Scheduled = setting(3e-4, "learning rate", above=0, counter=UPDATES)
     max_grad_norm: float | None = setting(
         None, "clips the gradient norm to this value; null: no clipping", above=0
     )

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from border_cli.agent.learner_config import LearnerConfig, Loss
 from border_cli.settings.base import setting
-from border_cli.settings.schedule import ENV_STEPS, UPDATES, Schedule, schedule_of
+from border_cli.settings.schedule import ENV_STEPS, UPDATES, Schedule, Scheduled, schedule_of
 
 
 class Exploration(StrEnum):
@@ -27,7 +27,7 @@ class ValueConfig(LearnerConfig):
     actions: ClassVar[tuple[str, ...]] = ("Discrete", "MultiDiscrete")
 
     double: bool = setting(True, "double Q-learning: the online network chooses the next action")
-    learning_rate: Any = setting(5e-4, "learning rate", above=0, counter=UPDATES)
+    learning_rate: Scheduled = setting(5e-4, "learning rate", above=0, counter=UPDATES)
     adam_epsilon: float = setting(1e-8, "Adam epsilon; up to 0.01 / 32 in the papers", above=0)
     max_grad_norm: float | None = setting(
         10.0, "clips the gradient norm to this value; null: no clipping", above=0
@@ -43,7 +43,7 @@ class ValueConfig(LearnerConfig):
         Exploration.epsilon_greedy,
         "epsilon_greedy; softmax over the Q-values; or greedy, for noisy networks",
     )
-    epsilon: Any = setting(
+    epsilon: Scheduled = setting(
         None,
         "probability of a random action; null: linear over epsilon_steps",
         low=0,
@@ -56,7 +56,7 @@ class ValueConfig(LearnerConfig):
     epsilon_steps: int = setting(
         10_000, "env steps, summed over all actors, over which epsilon is annealed linearly", low=1
     )
-    temperature: Any = setting(
+    temperature: Scheduled = setting(
         1.0,
         "softmax temperature: P(a) ~ exp(Q(a) / temperature)",
         above=0,

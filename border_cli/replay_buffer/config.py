@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from border_cli.registry import REPLAY_BUFFERS
 from border_cli.settings.base import setting
 from border_cli.settings.run import ReplayBufferConfig
-from border_cli.settings.schedule import UPDATES, Schedule, schedule_of
+from border_cli.settings.schedule import UPDATES, Schedule, Scheduled, schedule_of
 
 
 class Normalize(StrEnum):
@@ -63,7 +63,7 @@ class PrioritizedConfig(RingConfig):
     prioritizes: ClassVar[bool] = True
 
     alpha: float = setting(0.6, "exponent of the priorities; 0: uniform sampling", low=0, high=1)
-    beta: Any = setting(
+    beta: Scheduled = setting(
         None,
         "exponent of the importance weights; null: linear from beta_0 to beta_final",
         low=0,

@@ -9,7 +9,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeAlias
+
+# A number, or the mapping of a schedule: OmegaConf has no union of the two.
+Scheduled: TypeAlias = Any
 
 UPDATES = "updates"
 ENV_STEPS = "env steps"  # of all actors, as the learner counts them
