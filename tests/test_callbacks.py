@@ -10,7 +10,7 @@ from told import Remembers, StopsAt
 
 from border_cli import compose, resume, train
 
-pytestmark = pytest.mark.usefixtures("folder")
+pytestmark = pytest.mark.usefixtures("own_modules")
 
 SMALL = (*QUICK, "env=cartpole", "run_dir=run", "recorder=none", "trainer.warmup_period=30")
 PACE = ("trainer.max_opt_steps=90", "trainer.eval_interval=20", "trainer.save_interval=30")
