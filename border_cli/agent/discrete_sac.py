@@ -78,6 +78,11 @@ def soft_value(q: Tensor, chances: Chances, ent_coef: Tensor) -> Tensor:
     return chances.mean(q - ent_coef * chances.log)
 
 
+def no_action(batch: TensorBatch) -> Tensor:
+    """An action as critics take it that put out the values of all. [B, 0]"""
+    return batch.reward[:, :0]
+
+
 class DiscreteSac(TorchAgent):
     """A categorical actor, critics and the entropy coefficient; the learner's thread calls it."""
 
@@ -129,11 +134,11 @@ class DiscreteSac(TorchAgent):
         """The squared TD errors of all critics: y = r + d V(s'), where d is 0 if s' is terminal."""
         with torch.no_grad():
             chances = self.chances(batch.next_obs, batch.next_mask)
-            q_next = self.critic_target(batch.next_obs, None)  # [E, B, S]
+            q_next = self.critic_target(batch.next_obs, no_action(batch))  # [E, B, S]
             q_next = smallest(q_next, chances, is_single=self.choices.is_single)
             value = soft_value(q_next, chances, ent_coef)  # [B, 1]
             y = torch.addcmul(batch.reward, batch.discount, value)
-        outputs = self.critic(batch.obs, None)  # [E, B, S]
+        outputs = self.critic(batch.obs, no_action(batch))  # [E, B, S]
         columns = self.choices.columns(batch.action).expand(len(outputs), -1, -1)
         q = outputs.gather(2, columns)  # [E, B, K]
         if not self.choices.is_single:
@@ -145,16 +150,15 @@ class DiscreteSac(TorchAgent):
         """E[pi(s)^T (alpha log pi(s) - Q(s))], equation 12."""
         chances = self.chances(batch.obs, batch.mask)
         with torch.no_grad():
-            q = self.frozen_critic(batch.obs, None)  # [E, B, S]
+            q = self.frozen_critic(batch.obs, no_action(batch))  # [E, B, S]
             q = smallest(q, chances, is_single=self.choices.is_single)
         loss = -(batch.weight * soft_value(q, chances, ent_coef)).mean()
         return ActorLoss(loss, -chances.entropy.detach())
 
-    def target_entropy(self, mask: Tensor | None) -> Tensor | None:
-        """The share of the largest entropy of the valid choices; None where one number is that of
-        all rows. [B, S] -> [B, 1]"""
+    def target_entropy(self, mask: Tensor | None) -> float | Tensor:
+        """The share of the largest entropy, which is that of the valid choices. [B, S] -> [B, 1]"""
         if mask is None or self.config.target_entropy is not None:
-            return None
+            return self.ent_coef.target
         return self.config.target_entropy_scale * self.choices.largest_entropy(mask)
 
     def chances(self, features: FeatureTensors, mask: Tensor | None) -> Chances:

@@ -121,13 +121,10 @@ class EntropyCoefficient(Coefficient):
         target = config.target_entropy
         self.target = target_entropy if target is None else target
 
-    def step(self, log_prob: Tensor, weight: Tensor, target: Tensor | None = None) -> None:
-        """One gradient step: alpha grows where entropy falls short. [B, 1] each
-
-        `target` is that of each row, in the place of one of all.
-        """
+    def step(self, log_prob: Tensor, weight: Tensor, target: float | Tensor) -> None:
+        """One gradient step: alpha grows where entropy falls short of the target. [B, 1] each"""
         if self.learned:
-            shortfall = (weight * (log_prob + (self.target if target is None else target))).mean()
+            shortfall = (weight * (log_prob + target)).mean()
             self.optimizer.step((-shortfall,))
 
 
@@ -183,7 +180,7 @@ class SoftActorCritic(TorchAgent):
             actor = self._actor_loss(batch, self.actor_noise(batch), ent_coef)
             metrics["entropy"] = -actor.log_prob.mean()
             metrics |= self.networks.update_actor(actor.loss)
-            self.ent_coef.step(actor.log_prob, batch.weight)
+            self.ent_coef.step(actor.log_prob, batch.weight, self.ent_coef.target)
         self.networks.update_target()
         return Update(metrics=metrics, td_error=self.td_error(found))
 

@@ -224,19 +224,14 @@ class Critics(nn.Module):
     def forward(
         self,
         features: FeatureTensors,
-        action: Tensor | None,
+        action: Tensor,
         dropout_masks: Sequence[Tensor] | None = None,
         members: Tensor | None = None,
     ) -> Tensor:
-        """features, action [B, A] -> [E, B, outputs]; the rest as of `EnsembleMlp`.
-
-        `action` is None where the outputs are of all actions, and `action_size` 0.
-        """
+        """features, action [B, A] -> [E, B, outputs]; the rest as of `EnsembleMlp`."""
         if not self.torsos:
             assert isinstance(features, Tensor)
-            rows = features if action is None else torch.cat((features, action), dim=1)
-            return self.mlp(rows, dropout_masks, members)  # type: ignore[no-any-return]
+            return self.mlp(torch.cat((features, action), dim=1), dropout_masks, members)  # type: ignore[no-any-return]
         rows = _of(torch.stack([torso(features) for torso in self.torsos]), members)  # [E, B, size]
-        if action is not None:
-            rows = torch.cat((rows, action.expand(len(rows), *action.shape)), dim=2)
-        return self.mlp(rows, dropout_masks, members)  # type: ignore[no-any-return]
+        actions = action.expand(len(rows), *action.shape)
+        return self.mlp(torch.cat((rows, actions), dim=2), dropout_masks, members)  # type: ignore[no-any-return]

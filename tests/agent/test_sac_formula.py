@@ -108,12 +108,13 @@ def test_the_weight_of_entropy_grows_where_entropy_falls_short():
     config = SacConfig(ent_coef_init=0.5, ent_coef_learning_rate=0.1, target_entropy=-1.5)
     for log_prob, sign in ((2.0, 1), (1.0, -1)):
         weight = EntropyCoefficient(config, -2.0, torch.device("cpu"))
+        assert weight.target == -1.5
         assert weight().item() == pytest.approx(0.5)
-        weight.step(torch.full((4, 1), log_prob), torch.ones(4, 1))
+        weight.step(torch.full((4, 1), log_prob), torch.ones(4, 1), weight.target)
         assert weight().item() == pytest.approx(0.5 * math.exp(0.1 * sign), rel=1e-5)
     # A row that weighs more than all others together says where it goes.
     weight = EntropyCoefficient(config, -2.0, torch.device("cpu"))
-    weight.step(torch.tensor([[1.0], [1.0], [2.0]]), torch.tensor([[0.1], [0.1], [0.9]]))
+    weight.step(torch.tensor([[1.0], [1.0], [2.0]]), torch.tensor([[0.1], [0.1], [0.9]]), -1.5)
     assert weight().item() > 0.5
 
 
