@@ -44,6 +44,7 @@ class Range:
 ANY_NUMBER = Range()
 LARGEST = 2**63 - 1  # whole number: counters and arrays hold no larger one
 LONGEST_WAIT_S = 1e6  # operating systems wait for at most 24 days
+OR_SCHEDULE = f" or a schedule {{{', '.join(SCHEDULE_KEYS)}}}"
 OF_ONE_COMMAND = ("run_dir", "resume", "dry_run")  # settings that do not define a run
 
 
@@ -113,7 +114,10 @@ class Settings:
             value = getattr(self, each.name)
             bounds = each.metadata.get("range", ANY_NUMBER)
             if each.metadata.get("counter") and not (value is None and each.metadata["nullable"]):
-                value = self._scheduled(each.name, value, bounds)
+                if isinstance(value, Mapping):
+                    value = self._scheduled(each.name, value, bounds)
+                else:
+                    value = self._number(each.name, value, OR_SCHEDULE)
                 setattr(self, each.name, value)
             self._check(each.name, value, bounds)
             choices = each.metadata.get("choices")
@@ -140,13 +144,9 @@ class Settings:
             where = " in each entry" if isinstance(value, list) else ""
             self.refuse(name, value, f"must be {kind}{bounds}".rstrip() + where)
 
-    def _scheduled(self, name: str, value: object, bounds: Range) -> object:
-        """A number, or a schedule with all its keys; the limit that a number must stay above may be
-        the final value, which a schedule only comes to."""
-        if not isinstance(value, Mapping):
-            range_of = f" ({bounds})" if str(bounds) else ""
-            keys = ", ".join(SCHEDULE_KEYS)
-            return self._number(name, value, f"{range_of} or a schedule {{{keys}}}")
+    def _scheduled(self, name: str, value: Mapping[str, Any], bounds: Range) -> dict[str, Any]:
+        """A schedule with all its keys; the limit that a number must stay above may be the final
+        value, which a schedule only comes to."""
         given = {"kind": Kind.linear, "steps": None, **value}
         kind, steps = given["kind"], given["steps"]
         for key in given:
