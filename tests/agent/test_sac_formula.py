@@ -126,5 +126,5 @@ def test_entropy_is_asked_for_by_the_number_of_dimensions_unless_it_is_said():
 @pytest.mark.parametrize("ent_coef", [0.0, 0.2])
 def test_a_weight_of_entropy_that_is_set_stays(ent_coef: float):
     weight = EntropyCoefficient(SacConfig(ent_coef=ent_coef), -2.0, torch.device("cpu"))
-    weight.step(torch.ones(4, 1), torch.ones(4, 1))
+    weight.step(torch.ones(4, 1), torch.ones(4, 1), weight.target)
     assert weight().item() == pytest.approx(ent_coef)
