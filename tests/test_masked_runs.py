@@ -28,7 +28,7 @@ LEARNER = ("agent.hidden=[8]", "agent.batch_size=8")
 
 
 AGENTS = [
-    *(("random", ()), ("bc", ()), ("awac", ()), ("iql", ()), ("rainbow", ())),
+    *((agent, ()) for agent in ("random", "bc", "awac", "iql", "rainbow", "discrete_sac")),
     *((agent, how) for agent in VALUE for how in (EPSILON, SOFTMAX)),
 ]
 
@@ -59,6 +59,11 @@ def test_agents_take_valid_actions_only(
     """Ten for each update."""
     more = (f"actor_manager={backend}", f"+env.kwargs={{by_key: {by_key}}}", *how)
     trained(agent, updates, "trainer.samples_per_opt_step=10", *more)
+
+
+@pytest.mark.parametrize("agent", ["random", "dqn", "discrete_sac", "iql"])
+def test_agents_take_valid_choices_of_several_components_only(agent: str) -> None:
+    trained(agent, 40, "env.id=masked/Pairs-v0", "trainer=sync", "env.num_envs=2")
 
 
 @pytest.mark.ray

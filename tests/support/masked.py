@@ -67,5 +67,25 @@ class Lenient(Strict):
     strict = False
 
 
-for _each in (Strict, Lenient):
+class Pairs(Strict):
+    """Of two choices the second must be whether the place is odd."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.action_space = spaces.MultiDiscrete([ACTIONS, 2])
+
+    def _seen(self) -> Any:
+        seen, info = super()._seen()
+        return seen, {
+            "action_mask": (info["action_mask"], np.eye(2, dtype=np.int8)[self.place % 2])
+        }
+
+    def step(self, action: Any) -> Any:
+        first, second = action
+        if second != self.place % 2:
+            raise RuntimeError(f"action {action} is invalid at {self.place}")
+        return super().step(first)
+
+
+for _each in (Strict, Lenient, Pairs):
     gym.register(f"masked/{_each.__name__}-v0", _each)
