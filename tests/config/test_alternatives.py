@@ -64,7 +64,10 @@ def test_a_file_replaces_what_those_before_it_say_in_the_other_way(
                 r"^trainer\.save_interval cannot be set together with",
             ),
             (["agent.epsilon.final=0"], r"^agent\.epsilon\.initial must be a number"),
-            (["agent.learning_rate.fnal=0"], r"^unknown agent\.learning_rate key 'fnal', did you"),
+            (
+                ["agent.learning_rate={initial: 1, fnal: 0}"],
+                r"^unknown agent\.learning_rate key 'fnal', did you mean final",
+            ),
             (
                 ["trainer=offline", "trainer.eval_interval_env_steps=5"],
                 r"^trainer\.eval_interval_env_steps must be null with trainer=offline",
