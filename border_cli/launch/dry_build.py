@@ -36,7 +36,7 @@ from border_cli.launch.needs import Needs, training_needs
 from border_cli.launch.trial import called, in_time, tried
 from border_cli.registry import ENVS
 from border_cli.replay_buffer.config import DatasetConfig
-from border_cli.settings.run import EnvConfig
+from border_cli.settings.run import EnvConfig, RunConfig
 from border_cli.system.machine import memory_for
 
 # What environments said of themselves as they were tried: a sweep mostly has one for all jobs.
@@ -67,7 +67,7 @@ def dry_built(jobs: Sequence[Job], refused: dict[int, ConfigError] | None = None
             like = _built_from(effective)
             if like not in made:
                 made[like] = _built(job, effective, known)
-            kept.append(_asking_for_masks(job) if made[like][1] else job)
+            kept.append(_with_masks(job) if made[like][1] else job)
         except ConfigError as error:
             if refused is None or job.number is None:
                 raise
@@ -97,14 +97,19 @@ def looked_for_masks(job: Job, known: Tried) -> Job:
         spec = _try(effective.env, job.config.trainer.stall_timeout_s, known)
     except ProbeFailed:
         return job
-    return _asking_for_masks(job) if has_masks(spec.observation) else job
+    return _with_masks(job) if has_masks(spec.observation) else job
 
 
-def _asking_for_masks(job: Job) -> Job:
-    env = job.config.env
+def _with_masks(job: Job) -> Job:
+    return replace(job, config=_asking_for_masks(job.config))
+
+
+def _asking_for_masks(config: RunConfig) -> RunConfig:
+    """The settings that ask for the action masks that were found as the environment was tried."""
+    env = config.env
     if not isinstance(env, GymConfig) or env.action_mask:
-        return job
-    return replace(job, config=replace(job.config, env=replace(env, action_mask=True)))
+        return config
+    return replace(config, env=replace(env, action_mask=True))
 
 
 def _built_from(effective: EffectiveSettings) -> str:
@@ -149,7 +154,8 @@ def _try_environments(
     config, timeout_s = effective.config, effective.config.trainer.stall_timeout_s
     env_factory(effective)  # refuses a run without an environment
     spec = _try(effective.env, timeout_s, known)
-    effective = _with_masks(effective, spec)
+    if has_masks(spec.observation):
+        effective = effective_settings(_asking_for_masks(config))
     if effective.dataset is not None or isinstance(config.replay_buffer, DatasetConfig):
         from border_cli.launch.offline_data import check_dataset
 
@@ -166,14 +172,6 @@ def _try_environments(
         _refuse_other_masks(spec, other)
     _check_film(effective)
     return effective, spec
-
-
-def _with_masks(effective: EffectiveSettings, spec: EnvSpec) -> EffectiveSettings:
-    """The settings that ask for the action masks that were found as the environment was tried."""
-    env = effective.config.env
-    if not has_masks(spec.observation) or not isinstance(env, GymConfig) or env.action_mask:
-        return effective
-    return effective_settings(replace(effective.config, env=replace(env, action_mask=True)))
 
 
 def _refuse_other_masks(spec: EnvSpec, other: EnvSpec) -> None:
