@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,8 +38,7 @@ class JobView:
     @property
     def progress(self) -> dict[str, Any]:
         """How far it is, as its `run.json` says; empty while it is starting."""
-        progress: dict[str, Any] = read_run(self.folder).get("progress", {})
-        return progress
+        return progress_in(self.folder)
 
 
 class SweepPanel:
@@ -116,12 +115,14 @@ class SweepPanel:
             table.add_column(name, justify="right", no_wrap=True)
         room = max(1, self._console.height - 6)
         for job in running[:room]:
-            status, cells = _row(job)
+            progress = job.progress
+            starting = "waiting for a node" if job.waits else "starting"
+            found = cells(progress)
             table.add_row(
                 str(job.number),
                 Text(job.label, no_wrap=True, overflow="ellipsis"),
-                status,
-                *(cells.get(name, "") for name in shown),
+                progress.get("phase", starting),
+                *(found.get(name, "") for name in shown),
             )
         more = [Text(f"and {len(running) - room} more", style="dim")] if len(running) > room else []
         below = panel_line.text
@@ -134,17 +135,22 @@ class SweepPanel:
         return Group(table, *more, last)
 
 
-def _row(job: JobView) -> tuple[str, dict[str, str]]:
-    """The status of a job, and its figures, none of which are there while it is starting."""
-    found = job.progress
-    if not found:
-        return "waiting for a node" if job.waits else "starting", {}
-    fraction = found["fraction"]
-    return found["phase"], {
-        "updates": figures.count(found["opt_steps"]),
+def progress_in(folder: Path) -> dict[str, Any]:
+    """How far a run is, as its `run.json` says; empty while it is starting."""
+    progress: dict[str, Any] = read_run(folder).get("progress", {})
+    return progress
+
+
+def cells(progress: Mapping[str, Any]) -> dict[str, str]:
+    """The figures of a run, none of which are there while it is starting."""
+    if not progress:
+        return {}
+    fraction = progress["fraction"]
+    return {
+        "updates": figures.count(progress["opt_steps"]),
         "done": "" if fraction is None else figures.percent(fraction),
-        "score": figures.score(found["score"]),
-        "best": figures.score(found["best"]),
-        "updates/s": figures.rate(found["updates_per_sec"]),
-        "left": figures.duration(found["left_s"]),
+        "score": figures.score(progress["score"]),
+        "best": figures.score(progress["best"]),
+        "updates/s": figures.rate(progress["updates_per_sec"]),
+        "left": figures.duration(progress["left_s"]),
     }
