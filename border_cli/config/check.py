@@ -12,6 +12,7 @@ from copy import deepcopy
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -23,7 +24,7 @@ from border_cli.config.sources import Files, Part
 from border_cli.errors import ConfigError
 from border_cli.registry import GROUPS, components
 from border_cli.settings.base import Settings
-from border_cli.settings.run import RunConfig
+from border_cli.settings.run import RunConfig, S
 from border_cli.words import shortest
 
 REFUSED = (ConfigError, HydraException, OmegaConfBaseException, YAMLError, ValueError, OSError)
@@ -90,6 +91,21 @@ def run_settings(config: DictConfig) -> RunConfig:
 
             raise ConfigError(refused_value(error, kind, f"evaluator.env.{key}")) from error
     return made
+
+
+def settings_of(kind: type[S], overrides: Sequence[Override]) -> S:
+    """The settings of a command itself, from what is typed, with the types of their class."""
+    config = OmegaConf.structured(kind)
+    try:
+        for each in overrides:
+            OmegaConf.update(config, each.key_or_group, each.value())
+        made: Any = OmegaConf.to_object(config)
+    except OmegaConfBaseException as error:
+        from border_cli.config.explain import refused_value
+
+        raise ConfigError(refused_value(error, kind, str(error.full_key))) from error
+    found: S = made
+    return found
 
 
 def checked(config: RunConfig) -> RunConfig:

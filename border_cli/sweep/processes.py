@@ -12,7 +12,7 @@ import os
 import platform
 import signal
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any, Protocol
@@ -95,8 +95,90 @@ class JobLauncher(Protocol):
         """Within the block it starts the processes of jobs, whose folders are below `root`."""
 
 
+class Processes:
+    """Jobs that run in processes of their own; owned by the thread that runs the command.
+
+    Within the block signals ask them to save, and to end if they are to stop; whatever ends the
+    block ends them.
+    """
+
+    def __init__(self, start: Start, terms: Terms, command: Sequence[str]) -> None:
+        """`start` starts the process of a job; `command`: as typed."""
+        self._start = start
+        self._terms = terms
+        self._command = list(command)
+        self._save = SaveFlag()
+        self._signals = stopping_on_signals(stop := StopFlag(), self._save)
+        self.stop = stop
+        self._running: list[tuple[JobView, JobProcess]] = []
+
+    def __enter__(self) -> Processes:
+        # After a second signal the processes end with this one, with their last checkpoints.
+        self._signals.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._signals.__exit__(*error)
+        for _, process in self._running:
+            process.kill()
+            process.reap()
+
+    @property
+    def running(self) -> list[JobView]:
+        """The jobs that run."""
+        return [view for view, _ in self._running]
+
+    def start(self, job: Job, view: JobView) -> None:
+        """Starts the process of a job."""
+        write_request(job, self._terms)
+        self._running.append((view, self._start(view.number, job.folder)))
+
+    def withdraw(self) -> None:
+        """Takes the jobs back that still wait for a machine."""
+        for view, process in list(self._running):
+            if process.host is None:
+                self._running.remove((view, process))
+                process.kill()
+
+    def look(self) -> list[tuple[JobView, str]]:
+        """Waits for news or an end, and passes signals on; the jobs that have ended, each with
+        what ended its process if the job did not."""
+        waitables = {each for _, process in self._running for each in process.waitables}
+        wait_for(list(waitables), LOOK_S)
+        if self.stop.requested:  # again and again: one that has just started hears none yet
+            reason = self.stop.reason
+            self.signal(reason.signum if isinstance(reason, Interrupted) else signal.SIGTERM)
+        if self._save.requested:
+            self._save.clear()
+            self.signal(SAVE)
+        ended = []
+        for view, process in list(self._running):
+            alive = process.alive  # its end first: what it said before is all there then
+            process.listen()
+            view.waits = process.host is None
+            if not alive:
+                self._running.remove((view, process))
+                ended.append((view, self._reap(view, process)))
+        return ended
+
+    def signal(self, signum: int, jobs: Collection[JobView] | None = None) -> None:
+        """Sends a signal to these jobs, or to all."""
+        for view, process in self._running:
+            if jobs is None or view in jobs:
+                process.signal(signum)
+
+    def _reap(self, view: JobView, process: JobProcess) -> str:
+        """The end of a process, whatever ended it."""
+        pid, host, cause = process.pid, process.host, process.reap()
+        reason = (cause or KILLED).strip().rpartition("\n")[2]
+        with suppress(OSError, BorderError):  # where it could not write its end itself
+            if not end_from_outside(view.folder, pid, "killed", reason, host=host):
+                record_not_begun(view.folder, command=self._command, reason=reason)
+        return reason
+
+
 class InProcesses:
-    """Runs jobs, `at_once` of them at a time; owned by the thread that runs the command."""
+    """Runs the jobs of a sweep, `at_once` of them at a time; owned by the command's thread."""
 
     def __init__(
         self,
@@ -113,93 +195,41 @@ class InProcesses:
         self._terms = terms
         self._at_once = at_once
         self._finished = finished
-        self._stop, self._save = StopFlag(), SaveFlag()
-        self._running: list[tuple[JobView, JobProcess]] = []
 
     def launch(self, jobs: Sequence[Job]) -> None:
         """Returns when all have ended; raises SystemExit once an interrupted sweep has saved."""
         self._panel = SweepPanel(len(jobs), quiet=self._sweep.quiet)
-        try:
-            with (
-                # After a second one the processes end with this one, with their last checkpoints.
-                stopping_on_signals(self._stop, self._save),
-                self._panel,
-            ):
-                self._run_all(deque(jobs))
-        finally:
-            for _, process in self._running:
-                process.kill()
-                process.reap()
-        reason = self._stop.reason
+        command = self._sweep.plan.command
+        with Processes(self._start_process, self._terms, command) as processes, self._panel:
+            self._run_all(processes, deque(jobs))
+        reason = processes.stop.reason
         if isinstance(reason, Interrupted):
             raise SystemExit(reason.exit_status)
 
-    def _run_all(self, waiting: deque[Job]) -> None:
-        while waiting or self._running:
-            if not self._may_start():
+    def _run_all(self, processes: Processes, waiting: deque[Job]) -> None:
+        while waiting or processes.running:
+            if processes.stop.requested or read_stop(self._sweep.root) is not None:
                 waiting.clear()
-                self._withdraw()
-            while waiting and len(self._running) < self._at_once and self._may_start():
-                self._start(waiting.popleft())
-            if self._running:
-                self._look()
-            self._panel.show([view for view, _ in self._running], len(waiting))
+                processes.withdraw()
+            while waiting and len(processes.running) < self._at_once:
+                self._start(processes, waiting.popleft())
+            if processes.running:
+                for view, reason in processes.look():
+                    self._ended(view, reason)
+            self._panel.show(processes.running, len(waiting))
 
-    def _may_start(self) -> bool:
-        return not self._stop.requested and read_stop(self._sweep.root) is None
-
-    def _withdraw(self) -> None:
-        """Takes the jobs back that still wait for a machine."""
-        for view, process in list(self._running):
-            if process.host is None:
-                self._running.remove((view, process))
-                process.kill()
-
-    def _start(self, job: Job) -> None:
+    def _start(self, processes: Processes, job: Job) -> None:
         """Starts the process of a job, unless the run in its folder is finished."""
         view = JobView(job.number or 0, self._sweep.label(job.overrides), folder=job.folder)
         finished = self._finished.get(job.folder)
-        if finished is not None:
+        if finished is None:
+            processes.start(job, view)
+        else:
             self._panel.ended(view, DONE, finished.score, finished.message)
-            return
-        write_request(job, self._terms)
-        self._running.append((view, self._start_process(view.number, job.folder)))
 
-    def _look(self) -> None:
-        """Waits for news or an end, and passes signals on."""
-        waitables = {each for _, process in self._running for each in process.waitables}
-        wait_for(list(waitables), LOOK_S)
-        if self._stop.requested:  # again and again: one that has just started hears none yet
-            reason = self._stop.reason
-            self._signal(reason.signum if isinstance(reason, Interrupted) else signal.SIGTERM)
-        if self._save.requested:
-            self._save.clear()
-            self._signal(SAVE)
-        for view, process in list(self._running):
-            alive = process.alive  # its end first: what it said before is all there then
-            process.listen()
-            view.waits = process.host is None
-            if not alive:
-                self._running.remove((view, process))
-                self._reap(view, process)
-
-    def _signal(self, signum: int) -> None:
-        for _, process in self._running:
-            process.signal(signum)
-
-    def _reap(self, view: JobView, process: JobProcess) -> None:
-        """The end of a process, whatever ended it."""
-        pid, host, cause = process.pid, process.host, process.reap()
-        reason = (cause or KILLED).strip().rpartition("\n")[2]
-        with suppress(OSError, BorderError):
-            self._record(view.folder, pid, host, reason)
+    def _ended(self, view: JobView, reason: str) -> None:
         row = self._sweep.row_of(view.folder)
         if row.status == "running":  # by another process
             self._panel.ended(view, "in use", None, str(RunInUse(view.folder)))
             return
         self._panel.ended(view, row.status, row.score, row.reason or reason)
-
-    def _record(self, folder: Path, pid: int, host: str | None, reason: str) -> None:
-        """Writes the end of a process that could not write it itself."""
-        if not end_from_outside(folder, pid, "killed", reason, host=host):
-            record_not_begun(folder, command=self._sweep.plan.command, reason=reason)

@@ -1,0 +1,131 @@
+"""`border-tune`: a search for the hyperparameters of an agent on an environment.
+
+What --help and refusals do not need (Optuna, torch, numpy) is imported by the functions that work
+on the study.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+
+from border_cli import __version__
+from border_cli.cli.flags import Parser
+from border_cli.config.check import settings_of
+from border_cli.config.compose import Composer, composing
+from border_cli.config.overrides import is_sweep, normalized, parsed
+from border_cli.errors import ConfigError
+from border_cli.launch.monitor import monitored
+from border_cli.launch.startup import framed, not_collecting
+from border_cli.messages import say
+from border_cli.system.files import full_path
+from border_cli.tune.config import OWN, TuneConfig
+
+NAME = "border-tune"
+ABOUT = """\
+border-tune: searches the hyperparameters of an agent, and resumes a search that was stopped.
+
+  border-tune study=DIR [KEY=VALUE …] [SETTING=VALUE …] [-cd DIR] [-cn NAME]
+
+  border-tune agent=dqn env=acrobot study=my_study trials=50 jobs=2 seeds=3
+
+A trial is a set of values, which the space of the agent allows (conf/search/dqn.yaml). Its runs, one
+for each seed, are in my_study/trial-0012/seed-0 and so on. Trials wait at budgets where those are
+pruned that cannot be the best any more; the others resume from their checkpoints. The same command
+continues a study, also from other machines that share its directory and storage.
+
+KEYS of border-tune; all other settings are those of every run (border-train --help)
+"""
+REFUSED = {
+    "seed": "seeds=N trains each trial with the seeds 0 to N - 1",
+    "run_dir": "study=DIR is the directory",
+    "resume": "the same command resumes a study",
+    "dry_run": "border-train dry_run=true shows what one run would do",
+    "quiet": "it is for border-train",
+}
+
+
+def command() -> None:
+    """The console script: `main` under its monitor."""
+    with monitored(NAME):
+        main()
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs the command; leaves with status 2 when its settings are refused."""
+    typed = list(sys.argv[1:] if argv is None else argv)
+    with framed(NAME, ConfigError), not_collecting():
+        asked = read_arguments(typed)
+        if asked.version:
+            say(f"border_cli {__version__}")
+        elif asked.help and not asked.overrides:
+            say(help_text())
+        else:
+            _answer(asked, typed)
+
+
+def read_arguments(typed: Sequence[str]) -> argparse.Namespace:
+    """Takes the command line apart; raises ConfigError for a flag that does not exist."""
+    parser = Parser(NAME, "; settings have no dash")
+    parser.add_argument("overrides", nargs="*")
+    parser.add_argument("-cd", "--config-dir", dest="config_dirs", action="append", default=[])
+    parser.add_argument("-cn", "--config-name", default="config")
+    parser.add_argument("-h", "--help", action="store_true")
+    parser.add_argument("--version", action="store_true")
+    return parser.parse_intermixed_args(list(typed))
+
+
+def help_text() -> str:
+    """The text of --help."""
+    width = max(map(len, OWN))
+    rows = [f"  {each.name:<{width}}  {each.metadata['meaning']}" for each in fields(TuneConfig)]
+    return ABOUT + "\n".join(rows)
+
+
+def split(typed: Sequence[str]) -> tuple[TuneConfig, list[str]]:
+    """The settings of the command itself, checked, and those of every run."""
+    own, rest = [], []
+    for text, override in zip(typed, parsed(typed), strict=True):
+        key = override.key_or_group
+        if key in REFUSED:
+            raise ConfigError(f"{text}: not in border-tune: {REFUSED[key]}")
+        if is_sweep(text):
+            raise ConfigError(f"{text} has several values: border-tune takes those of its space")
+        if key in OWN:
+            own.append(override)
+        else:
+            rest.append(text)
+    config = settings_of(TuneConfig, own)
+    return config, rest
+
+
+def _answer(asked: argparse.Namespace, typed: Sequence[str]) -> None:
+    config, rest = split(normalized(asked.overrides))
+    composed = composing(rest, config_dirs=asked.config_dirs, config_name=asked.config_name)
+    with composed as (composer, overrides):
+        if asked.help:
+            from border_cli.tune.space import found_space
+
+            say(found_space(composer, overrides, config.search).text())
+        elif not config.study:
+            raise ConfigError(f"study=DIR is missing: the directory of the study ({NAME} --help)")
+        else:
+            _work(composer, overrides, config, (NAME, *typed))
+
+
+def _work(
+    composer: Composer, overrides: list[str], config: TuneConfig, command: Sequence[str]
+) -> None:
+    from border_cli.tune.store import imported_optuna
+
+    imported_optuna()
+    from border_cli.sweep.server import server
+
+    server()
+    from border_cli.tune.command import tune
+
+    root = full_path(Path(config.study))
+    tune(composer, overrides, replace(config, study=str(root)), command)
