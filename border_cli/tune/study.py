@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import numpy as np
+from numpy.typing import NDArray
 
 from border_cli.config.job import Job
 from border_cli.errors import ConfigError
 from border_cli.launch.jobs import holds_run
-from border_cli.run.status import read_run
 from border_cli.run.sweep_folder import alone
 from border_cli.system.files import SWEEP_JSON
 from border_cli.tune.config import TuneConfig
 from border_cli.tune.halving import Score, Standing, Terms, What, counted, next_step, rung_budgets
+from border_cli.tune.runs import Budget, Runs
 from border_cli.tune.space import Space
-from border_cli.tune.store import REASON, SETTINGS, TrialStore, progress_of
-from border_cli.tune.trial_runs import Budget, TrialRuns
+from border_cli.tune.store import TrialStore, progress_of
 from border_cli.tune.trials import (
     COMPLETE,
     FAILED,
@@ -31,6 +30,7 @@ from border_cli.tune.trials import (
     WAITING,
     Study,
     TrialRow,
+    ranked,
     read_study,
     write_study,
     write_trials,
@@ -40,37 +40,30 @@ from border_cli.words import shortest
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
-GROWS = ("command", "trials", "fresh_seeds")  # of a study that goes on
-
-
-@dataclass(frozen=True, slots=True)
-class Training:
-    """A trial that this command trains to a rung."""
-
-    number: int
-    rung: int
-    settings: Sequence[str]
-    resumed: bool = False  # because the command that trained it is gone
+GROWS = ("id", "command", "trials", "fresh_seeds")  # what may differ of a study that goes on
 
 
 def described(
     config: TuneConfig, space: Space, base: Job, budget: Budget, overrides: Sequence[str]
 ) -> Study:
-    """The study that a command asks for; `base`: a run of it with no value chosen yet."""
+    """The study that a command asks for; `base`: a run of it before any value is chosen."""
     return Study(
         id=uuid4().hex,
         name=Path(config.study).name,
-        command=base.command,
-        agent=base.config.agent.option or "",
-        env=base.config.env.option or "",
-        overrides=tuple(overrides),
+        command=list(base.command),
+        overrides=sorted(overrides),
         space=space.content,
         seeds=config.seeds,
         score=config.score.value,
         last_evals=config.last_evals,
         unit=budget.unit,
-        budgets=rung_budgets(
-            budget.full, rungs=config.rungs, reduction=config.reduction, interval=budget.interval
+        budgets=list(
+            rung_budgets(
+                budget.full,
+                rungs=config.rungs,
+                reduction=config.reduction,
+                interval=budget.interval,
+            )
         ),
         trials=config.trials,
         fresh_seeds=config.fresh_seeds,
@@ -86,37 +79,32 @@ def begun(root: Path, asked: Study) -> tuple[Study, bool]:
         raise ConfigError(f"study={shortest(root)} contains runs that are not a study's")
     root.mkdir(parents=True, exist_ok=True)
     with alone(root):
-        if not (root / STUDY_JSON).exists():
-            write_study(root, asked)
-            return asked, False
-        found = read_study(root)
-        others = [
-            each.name
+        there = (root / STUDY_JSON).exists()
+        found = read_study(root) if there else asked
+        changed = [
+            f"  {each.name}: {before} -> {after}"
             for each in fields(Study)
-            if each.name not in ("id", *GROWS)
-            and _comparable(getattr(found, each.name)) != _comparable(getattr(asked, each.name))
+            if (before := getattr(found, each.name)) != (after := getattr(asked, each.name))
+            and each.name not in GROWS
         ]
-        if others:
-            listed = "\n".join(
-                f"  {name}: {_shown(found, name)} -> {_shown(asked, name)}" for name in others
-            )
+        if changed:
             raise ConfigError(
                 f"study={shortest(root)} was begun otherwise, and its trials would not compare:\n"
-                f"{listed}\nType what it was begun with, or choose another study=…"
+                + "\n".join([*changed, "Type what it was begun with, or choose another study=DIR"])
             )
-        trials = max(found.trials, asked.trials)
-        study = replace(asked, id=found.id, trials=trials)
+        study = replace(asked, id=found.id, trials=max(found.trials, asked.trials))
         write_study(root, study)
-        return study, True
+        return study, there
 
 
-def _comparable(value: object) -> object:
-    return sorted(value) if isinstance(value, tuple) else value
+@dataclass(frozen=True, slots=True)
+class Training:
+    """A trial that this command trains to a rung."""
 
-
-def _shown(study: Study, name: str) -> str:
-    value = getattr(study, name)
-    return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    trial: FrozenTrial
+    rung: int
+    settings: Sequence[str]
+    how: str  # starts, goes on, or resumes: the command that trained it is gone
 
 
 class Trials:
@@ -127,18 +115,16 @@ class Trials:
         study: Study,
         store: TrialStore,
         config: TuneConfig,
-        runs: TrialRuns,
-        *,
+        runs: Runs,
         say: Callable[[str], None],
     ) -> None:
         """`say` tells the user what happened to a trial."""
         self.root, self.study, self.store = runs.root, study, store
-        self._config = config
+        self._sampler = config.sampler
         self._runs = runs
         self._say = say
-        self._score = Score(study.score)
         self._terms = Terms(
-            budgets=study.budgets,
+            budgets=tuple(study.budgets),
             trials=study.trials,
             reduction=config.reduction,
             risk=config.risk,
@@ -152,120 +138,98 @@ class Trials:
             while True:
                 trials = self.store.trials()
                 for trial in trials:
-                    if not trial.state.is_finished() and self.store.orphaned(trial):
-                        return self._hold(trial, progress_of(trial).rung, resumed=True)
+                    if not trial.state.is_finished() and self._is_orphaned(trial):
+                        return self._training(trial, progress_of(trial).rung, "resumes")
                 step = next_step([self._standing(each) for each in trials], self._terms)
                 if step.what == What.start:
-                    return self._hold(self.store.add(space, self._config.sampler), 0)
+                    return self._training(self.store.add(space, self._sampler), 0, "starts")
                 if step.number is None:
                     return step.what
-                rung = progress_of(trials[step.number]).reached
+                trial = trials[step.number]
+                rung = progress_of(trial).reached
                 if step.what == What.promote:
-                    return self._hold(trials[step.number], rung + 1)
-                self.store.prune(step.number, f"at {self.steps(rung)}")
-                self._say(f"trial {step.number} is pruned at {self.steps(rung)}")
+                    return self._training(trial, rung + 1, "goes on")
+                self.store.end(trial, "PRUNED")
+                self._say(f"trial {trial.number} is pruned at {self.steps(rung)}")
 
-    def _hold(self, trial: FrozenTrial, rung: int, *, resumed: bool = False) -> Training:
-        self.store.hold(trial, rung)
-        return Training(trial.number, rung, trial.user_attrs[SETTINGS], resumed)
+    def _is_orphaned(self, trial: FrozenTrial) -> bool:
+        progress = progress_of(trial)
+        if not progress.in_training or progress.owner == self.store.owner:
+            return False
+        return not progress.owner or self.store.is_gone(progress.owner)
+
+    def _training(self, trial: FrozenTrial, rung: int, how: str) -> Training:
+        self.store.update(trial, rung=rung, owner=self.store.owner)
+        return Training(trial, rung, progress_of(trial).settings, how)
+
+    def steps(self, rung: int) -> str:
+        """`10,000 env steps`."""
+        return f"{self.study.budgets[rung]:,} {self.study.unit_name}"
+
+    def reached(self, training: Training, folders: Sequence[Path]) -> None:
+        """All runs of a trial have come to its rung."""
+        trial, rung = training.trial, training.rung
+        curves = [self._runs.curve(each, self.study.budgets[rung]) for each in folders]
+        score = float(np.mean([self._counted(each) for each in curves]))
+        self.store.report(trial, self.study.budgets[rung], score)
+        self.store.update(trial, rung=rung, reached=rung, curves=curves, owner="")
+        if rung == len(self.study.budgets) - 1:
+            self.store.end(trial, "COMPLETE", score)
+        self._say(f"trial {trial.number}: {score:.6g} at {self.steps(rung)}")
+
+    def failed(self, training: Training, reason: str) -> None:
+        """A trial has no score."""
+        self.store.update(training.trial, reason=reason)
+        self.store.end(training.trial, "FAIL")
+        self._say(f"trial {training.trial.number} failed: {reason}")
 
     def winner(self) -> TrialRow | None:
         """The best complete trial, where this command is to train it on fresh seeds; None where
         there is none, or where another command does."""
         with alone(self.root):
-            best = max(
-                (row for row in self.rows() if row.status == COMPLETE),
-                key=lambda row: row.score or -math.inf,
-                default=None,
-            )
+            best = next((row for row in ranked(self.rows()) if row.status == COMPLETE), None)
             return best if best and self.store.crown(best.number) else None
 
-    def scores(self, folders: Sequence[Path]) -> list[float]:
-        """The score of each of these runs at the full budget."""
-        curves = [self._runs.curve(each, self.study.budgets[-1]) for each in folders]
-        return [float(np.mean(self._counted(each))) for each in curves]
-
-    def steps(self, rung: int) -> str:
-        return f"{self.study.budgets[rung]:,} {self.study.unit_name}"
-
-    def reached(self, training: Training, folders: Sequence[Path]) -> str:
-        """All runs of a trial have come to its rung; says what it has scored."""
-        steps = self.study.budgets[training.rung]
-        curves = [self._runs.curve(each, steps) for each in folders]
-        score = float(np.mean([self._counted(each) for each in curves]))
-        if not math.isfinite(score):
-            raise ConfigError("its score is not a finite number")
-        self.store.reached(training.number, training.rung, curves, score, steps)
-        if training.rung == len(self.study.budgets) - 1:
-            self.store.complete(training.number, score)
-        return f"{score:.6g} at {self.steps(training.rung)}"
-
     def _counted(self, curve: Sequence[float]) -> list[float]:
-        return counted(curve, self._score, self.study.last_evals)
+        return counted(curve, Score(self.study.score), self.study.last_evals)
 
     def _standing(self, trial: FrozenTrial) -> Standing:
-        progress = progress_of(trial)
+        progress, ended = progress_of(trial), trial.state.is_finished()
         return Standing(
             number=trial.number,
             samples=tuple(self._sample(trial, rung) for rung in range(progress.reached + 1)),
-            busy=progress.in_training and not trial.state.is_finished(),
-            ended=trial.state.is_finished(),
+            busy=progress.in_training and not ended,
+            ended=ended,
         )
 
-    def _sample(self, trial: FrozenTrial, rung: int) -> np.ndarray:
-        """The evaluations of a trial that count at a rung, [S, K]."""
-        num = len(self._runs.budget.places(self.study.budgets[rung]))
-        return np.array([self._counted(each[:num]) for each in progress_of(trial).curves])
+    def _sample(self, trial: FrozenTrial, rung: int) -> NDArray[np.float64]:
+        """The evaluations of a trial that count at a rung, [S, K]; none before the first."""
+        num = len(self._runs.budget.places(self.study.budgets[rung])) if rung >= 0 else 0
+        return np.array([self._counted(each[:num]) for each in progress_of(trial).curves or []])
 
     def rows(self) -> list[TrialRow]:
-        """All trials as `trials.csv` has them."""
-        return [self._row(each) for each in self.store.trials()]
-
-    def write(self) -> list[TrialRow]:
-        """Rewrites `trials.csv`; its rows. Raises OSError."""
-        rows = self.rows()
+        """All trials as `trials.json` has them, and writes them there. Raises OSError."""
+        trials = self.store.trials()
+        rows = [self._row(each, trials[0]) for each in trials]
         write_trials(self.root, rows)
         return rows
 
-    def _row(self, trial: FrozenTrial) -> TrialRow:
+    def _row(self, trial: FrozenTrial, first: FrozenTrial) -> TrialRow:
         progress, rung = progress_of(trial), progress_of(trial).reached
-        sample = self._sample(trial, rung) if rung >= 0 else np.empty((0, 0))
-        facts = [read_run(each) for each in self.folder(trial.number).glob("seed-*")]
-        settings = tuple(trial.user_attrs[SETTINGS])
-        ended = trial.datetime_complete
+        sample = self._sample(trial, rung)
+        waits = RUNNING if progress.in_training else WAITING
+        ended = {"COMPLETE": COMPLETE, "PRUNED": PRUNED, "FAIL": FAILED}
+        since = trial.datetime_complete, first.datetime_start
+        budget = self.study.budgets[rung] if rung >= 0 else 0
         return TrialRow(
             number=trial.number,
-            status=_STATUS.get(trial.state.name, RUNNING if progress.in_training else WAITING),
-            budget=self.study.budgets[rung] if rung >= 0 else 0,
+            status=ended.get(trial.state.name, waits),
+            reason=progress.reason,
+            budget=budget,
             score=float(sample.mean()) if sample.size else None,
-            scores=tuple(float(each) for each in sample.mean(axis=1)) if sample.size else (),
-            steps=sum(_number(each, self._runs.budget.unit) for each in facts),
-            seconds=sum(float(each.get("duration_s") or 0.0) for each in facts),
-            ended="" if ended is None else ended.strftime("%Y-%m-%dT%H:%M:%S"),
-            reason=trial.user_attrs.get(REASON, ""),
-            values=_values(settings),
-            settings=settings,
-            command=self._runs.typed(settings),
+            scores=[float(each.mean()) for each in sample],
+            steps=budget * self.study.seeds,
+            ended_s=(since[0] - since[1]).total_seconds() if since[0] and since[1] else None,
+            settings=progress.settings,
+            command=self._runs.typed(progress.settings),
         )
-
-    def folder(self, number: int) -> Path:
-        """Where the runs of a trial are."""
-        return self.root / f"trial-{number:04}"
-
-
-_STATUS = {"COMPLETE": COMPLETE, "PRUNED": PRUNED, "FAIL": FAILED}
-
-
-def _number(facts: Mapping[str, object], unit: str) -> int:
-    found = facts.get(unit.removeprefix("max_"))
-    return found if isinstance(found, int) else 0
-
-
-def _values(settings: Sequence[str]) -> dict[str, str]:
-    pairs = (each.partition("=") for each in settings)
-    return {key: value for key, _, value in pairs}
-
-
-def winner_folder(root: Path, number: int) -> Path:
-    """Where the runs of the winner on fresh seeds are."""
-    return root / "best" / f"trial-{number:04}"
