@@ -112,6 +112,7 @@ def _names(arguments: Arguments, begun: str) -> Iterator[str]:
     """`agent=dqn` for each option of a group, `agent=` and `agent.` for each group, `seed=` and
     `agent.gamma=` for each setting, as far as they may continue what is typed."""
     from border_cli.cli.overview import config_folders, options_in
+    from border_cli.config.search_path import SEARCH
     from border_cli.registry import GROUPS
     from border_cli.settings.run import SECTIONS, RunConfig
 
@@ -124,7 +125,7 @@ def _names(arguments: Arguments, begun: str) -> Iterator[str]:
     else:
         for folder in config_folders(arguments.config_dirs):
             groups = (each.name for each in folder.iterdir() if each.is_dir())
-            yield from (f"{each}=" for each in groups if each[0] not in "._")
+            yield from (f"{each}=" for each in groups if each[0] not in "._" and each != SEARCH)
         yield from (f"{name}." for name in (*GROUPS, *SECTIONS, "hydra"))
         yield from (f"{each.name}=" for each in fields(RunConfig) if "meaning" in each.metadata)
 

@@ -14,6 +14,7 @@ from omegaconf import BooleanNode
 from omegaconf.errors import OmegaConfBaseException
 
 from border_cli.config.schemas import takes_several
+from border_cli.config.search_path import SEARCH
 from border_cli.config.sources import TUNED, Files
 from border_cli.errors import ConfigError
 from border_cli.registry import ENVS, GROUPS
@@ -99,6 +100,8 @@ def refuse_unmeant(files: Files, overrides: Sequence[Override]) -> None:
         if override.is_sweep_override():
             _refuse_sweep(override)
         group, value = override.key_or_group, override.value()
+        if group == SEARCH:
+            raise ConfigError(f"{override.input_line}: only border-tune has a search space")
         is_choice = files.group_exists(group) and not isinstance(value, dict)
         if override.is_hydra_override() or not is_choice:
             continue

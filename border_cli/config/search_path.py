@@ -25,6 +25,7 @@ OURS = "border_cli.conf"
 ENVIRONMENT_VARIABLE = "BORDER_CONFIG_PATH"
 ENTRY_POINT_GROUP = "border_cli.plugins"
 PROJECT = "pyproject.toml"
+SEARCH = "search"  # the folder of the spaces of border-tune, no group of a run
 
 
 def user_folders(config_dirs: Sequence[str] = ()) -> list[str]:

@@ -31,7 +31,7 @@ def one_letter_changed(key: str) -> str:
 def first_of_each_key() -> dict[tuple[str, str], tuple[Path, int]]:
     """The first place of every key within its group."""
     found: dict[tuple[str, str], tuple[Path, int]] = {}
-    for file in sorted(CONF.rglob("*.yaml")):
+    for file in sorted(set(CONF.rglob("*.yaml")) - set(CONF.glob("search/*"))):
         for each in KEY.finditer(file.read_text(encoding="utf-8")):
             found.setdefault((file.parent.name, each[1]), (file, each.start(1)))
     return found

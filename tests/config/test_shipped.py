@@ -10,7 +10,9 @@ from border_cli.config.compose import Composer, compose
 from border_cli.registry import GROUPS, register_builtin
 
 FILES = sorted(
-    (file.parent.name, file.stem) for file in CONF.glob("*/*.yaml") if file.parent.name != "tuned"
+    (file.parent.name, file.stem)
+    for file in CONF.glob("*/*.yaml")
+    if file.parent.name not in ("tuned", "search")
 )
 TUNED = sorted(file.stem for file in (CONF / "tuned").glob("*.yaml"))
 
