@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from border_cli import __version__
 from border_cli.cli.flags import Parser
@@ -23,6 +24,9 @@ from border_cli.launch.startup import framed, not_collecting
 from border_cli.messages import say
 from border_cli.system.files import full_path
 from border_cli.tune.config import OWN, TuneConfig
+
+if TYPE_CHECKING:
+    from border_cli.tune.space import Space
 
 NAME = "border-tune"
 ABOUT = """\
@@ -85,6 +89,17 @@ def help_text() -> str:
     return ABOUT + "\n".join(rows)
 
 
+def space_text(space: Space) -> str:
+    """What a study would search, a line for each hyperparameter."""
+    rows = [
+        (name, " ".join(filter(None, [values, scale])), unit, f"if {when}" if when else "")
+        for name, values, scale, unit, when in space.described()
+    ]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+    return "\n".join([f"{space.file}, what a study searches:", *lines])
+
+
 def split(typed: Sequence[str]) -> tuple[TuneConfig, list[str]]:
     """The settings of the command itself, checked, and those of every run."""
     own, rest = [], []
@@ -107,9 +122,10 @@ def _answer(asked: argparse.Namespace, typed: Sequence[str]) -> None:
     composed = composing(rest, config_dirs=asked.config_dirs, config_name=asked.config_name)
     with composed as (composer, overrides):
         if asked.help:
-            from border_cli.tune.space import found_space
+            from border_cli.tune.command import searched
 
-            say(found_space(composer, overrides, config.search).text())
+            base = composer.job(overrides).config
+            say(space_text(searched(composer, base, overrides, config.search)))
         elif not config.study:
             raise ConfigError(f"study=DIR is missing: the directory of the study ({NAME} --help)")
         else:

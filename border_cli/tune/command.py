@@ -21,6 +21,7 @@ from border_cli.errors import ConfigError, Interrupted, RunFailed, reason_of
 from border_cli.launch.jobs import FINISHED, check_jobs
 from border_cli.launch.startup import collect_from_here
 from border_cli.run.status import read_run
+from border_cli.settings.run import RunConfig
 from border_cli.sweep.panel import JobView
 from border_cli.sweep.plan import OUR_LAUNCHER
 from border_cli.sweep.processes import LocalProcess, Processes
@@ -29,7 +30,7 @@ from border_cli.system.machine import usable_cores
 from border_cli.tune.config import TuneConfig
 from border_cli.tune.halving import What
 from border_cli.tune.runs import Runs, budget_of
-from border_cli.tune.space import Space, found_space
+from border_cli.tune.space import Space, check_space, read_space
 from border_cli.tune.store import opened
 from border_cli.tune.study import Training, Trials, begun, described
 from border_cli.tune.table import StudyPanel
@@ -51,8 +52,9 @@ def tune(
     """
     root = Path(config.study)
     base = replace(composer.job(overrides), folder=root, command=tuple(command))
-    space = found_space(composer, base.config, overrides, config.search)
+    space = searched(composer, base.config, overrides, config.search)
     check_jobs(composer, [base])
+    check_space(composer, space, overrides)
     budget = budget_of(base.config)
     study, there = begun(root, described(config, space, base, budget, overrides))
     runs = Runs(
@@ -69,6 +71,14 @@ def tune(
         trials = Trials(study, store, config, runs, panel.event)
         collect_from_here()
         Tuning(trials, space, runs, panel, config.jobs or usable_cores()).run()
+
+
+def searched(
+    composer: Composer, base: RunConfig, overrides: Sequence[str], name: str | None
+) -> Space:
+    """The space of a study: that of its agent unless another is named; what is typed is fixed."""
+    with composer.opened() as files:
+        return read_space(files, name or base.agent.option or "").without(overrides)
 
 
 @dataclass(slots=True)
@@ -172,9 +182,7 @@ class Tuning:
             failed(reason_of(error))
             return
         values = f": {' '.join(training.settings)}" if training.how == "starts" else ""
-        self._panel.event(
-            f"trial {number} {training.how} to {trials.steps(training.rung)}{values}"
-        )
+        self._panel.event(f"trial {number} {training.how} to {trials.steps(training.rung)}{values}")
         steps = trials.study.budgets[training.rung]
         limited = [self._runs.budget.limited(each, steps) for each in jobs]
         self._crews.append(Crew(limited, done, failed, training))

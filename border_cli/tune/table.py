@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from border_cli.messages import say
 from border_cli.sweep.panel import JobView
 from border_cli.tune.trials import Study, TrialRow
-from border_cli.messages import say
 
 
 class StudyPanel:
