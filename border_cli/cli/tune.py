@@ -36,8 +36,8 @@ border-tune: searches the hyperparameters of an agent, and resumes a search that
 
   border-tune agent=dqn env=acrobot study=my_study trials=50 jobs=2 seeds=3
 
-A trial is a set of values, which the space of the agent allows (conf/search/dqn.yaml). Its runs, one
-for each seed, are in my_study/trial-0012/seed-0 and so on. Trials wait at budgets where those are
+A trial is a set of values that the space of the agent allows (conf/search/dqn.yaml). Its runs, one
+for each seed, are in my_study/trial-0012/seed-0 and so on. Trials wait at budgets, where those are
 pruned that cannot be the best any more; the others resume from their checkpoints. The same command
 continues a study, also from other machines that share its directory and storage.
 

@@ -10,9 +10,10 @@ import platform
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from uuid import uuid4
 
 from border_cli.config.compose import Composer
 from border_cli.config.job import Job
@@ -28,16 +29,16 @@ from border_cli.sweep.processes import LocalProcess, Processes
 from border_cli.sweep.request import Terms
 from border_cli.system.machine import usable_cores
 from border_cli.tune.config import TuneConfig
-from border_cli.tune.halving import What
-from border_cli.tune.runs import Runs, budget_of
+from border_cli.tune.halving import What, rung_budgets
+from border_cli.tune.runs import Budget, Runs, Training, budget_of
 from border_cli.tune.space import Space, check_space, read_space
 from border_cli.tune.store import opened
-from border_cli.tune.study import Training, Trials, begun, described
+from border_cli.tune.study import Trials, begun
 from border_cli.tune.table import StudyPanel
+from border_cli.tune.trials import Study
 from border_cli.words import size
 
 STUDY_DB = "study.db"
-FRESH = 1000  # the first of the fresh seeds
 ASK_S = 2.0  # between two looks at what others do while there is nothing to do
 MOST_DEATHS = 3  # of the processes of one run, after which its trial fails
 LEAST_FREE_NBYTES = 2**26  # of the disk; what fails with less is not the trial's fault
@@ -66,11 +67,35 @@ def tune(
         command=command,
     )
     url = config.storage or f"sqlite:///{root / STUDY_DB}"
-    with opened(url, study.name, study.id, begun=there) as store:
+    with opened(url, f"{study.name} {study.id}", begun=there) as store:
         panel = StudyPanel(study)
         trials = Trials(study, store, config, runs, panel.event)
         collect_from_here()
         Tuning(trials, space, runs, panel, config.jobs or usable_cores()).run()
+
+
+def described(
+    config: TuneConfig, space: Space, base: Job, budget: Budget, overrides: Sequence[str]
+) -> Study:
+    """The study that a command asks for; `base`: a run of it before any value is chosen."""
+    rungs, reduction = config.rungs, config.reduction
+    budgets = rung_budgets(budget.full, rungs=rungs, reduction=reduction, interval=budget.interval)
+    return Study(
+        id=uuid4().hex[:8],
+        name=base.folder.name,
+        command=list(base.command),
+        agent=base.config.agent.option or "",
+        env=base.config.env.option or "",
+        overrides=sorted(overrides),
+        space=space.content,
+        unit=budget.unit,
+        budgets=list(budgets),
+        seeds=config.seeds,
+        score=config.score.value,
+        last_evals=config.last_evals,
+        trials=config.trials,
+        fresh_seeds=config.fresh_seeds,
+    )
 
 
 def searched(
@@ -81,21 +106,14 @@ def searched(
         return read_space(files, name or base.agent.option or "").without(overrides)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Crew:
-    """Runs that belong together: those of a trial on its way to a rung, or of the winner."""
+    """Runs that come to their rung together."""
 
-    jobs: Sequence[Job]
-    done: Callable[[Sequence[Path]], None]  # given the folders of the runs
-    failed: Callable[[str], None]  # given a reason
-    training: Training | None = None
-    waiting: list[Job] = field(init=False)
-    left: set[Path] = field(init=False)  # folders of runs that have not ended
-    deaths: Counter[Path] = field(default_factory=Counter)
-
-    def __post_init__(self) -> None:
-        self.waiting = list(self.jobs)
-        self.left = {each.folder for each in self.jobs}
+    training: Training
+    jobs: dict[Path, Job]  # by folder; those that have not come there
+    waiting: list[Path]
+    deaths: Counter[Path] = field(default_factory=Counter)  # of their processes
 
 
 class Tuning:
@@ -111,7 +129,7 @@ class Tuning:
         self._at_once = at_once
         self._crews: list[Crew] = []
         self._asked_s = -ASK_S
-        self._crowned = self._finished = False
+        self._finished = False
 
     def run(self) -> None:
         """Raises SystemExit once an interrupted study has saved, and RunFailed on a full disk."""
@@ -124,106 +142,66 @@ class Tuning:
             host=platform.node(),
         )
         with Processes(LocalProcess, terms, self._runs.command) as processes, self._panel:
-            self._work(processes)
-        for crew in self._crews:
-            if crew.training is not None:
-                self._trials.store.update(crew.training.trial, owner="", rung=crew.training.rung)
-        reason = processes.stop.reason
-        if isinstance(reason, Interrupted):
-            raise SystemExit(reason.exit_status)
+            rows = self._trials.rows()
+            while processes.running or not (processes.stop.requested or self._finished):
+                self._start(processes)
+                ended = processes.look()
+                for view, reason in ended:
+                    self._ended(view.folder, reason, stopping=processes.stop.requested)
+                rows = self._trials.rows() if ended else rows
+                self._panel.show(processes.running, rows)
+        if isinstance(processes.stop.reason, Interrupted):
+            raise SystemExit(processes.stop.reason.exit_status)
 
-    def _work(self, processes: Processes) -> None:
-        """Until nothing is left to do, or nothing runs any more in a command that is to stop."""
-        rows = self._trials.rows()
-        while processes.running or not (processes.stop.requested or self._finished):
-            free = self._at_once - len(processes.running)
-            while free > 0 and not processes.stop.requested and (job := self._next_job()):
-                processes.start(job, JobView(job.number or 0, job.folder.name, job.folder))
-                free -= 1
-            ended = processes.look()
-            for view, reason in ended:
-                self._ended(view.folder, reason, stopping=processes.stop.requested)
-            if ended:
-                rows = self._trials.rows()
-            self._trials.store.beat()
-            self._panel.show(processes.running, rows)
+    def _start(self, processes: Processes) -> None:
+        """Starts runs while there is room: of trials that this command trains, then of others."""
+        while len(processes.running) < self._at_once and not processes.stop.requested:
+            crew = next((each for each in self._crews if each.waiting), None)
+            if crew is not None:
+                job = crew.jobs[crew.waiting.pop(0)]
+                view = JobView(job.number or 0, job.folder.name, job.folder)
+                processes.start(job, view)
+            elif not self._take():
+                return
 
-    def _next_job(self) -> Job | None:
-        """A run of a trial that this command trains, else the first one of another."""
-        while True:
-            for crew in self._crews:
-                if crew.waiting:
-                    return crew.waiting.pop(0)
-            if time.monotonic() < self._asked_s + ASK_S:
-                return None
-            taken = self._trials.take(self._space)
-            if isinstance(taken, Training):
-                self._train(taken)
-            elif taken == What.finish and not self._crowned:
-                self._crown()
-            else:
-                self._asked_s = time.monotonic()
-                self._finished = taken == What.finish and not self._crews
-
-    def _train(self, training: Training) -> None:
-        """The runs of a trial to its next rung, unless its settings are refused."""
-        trials, number = self._trials, training.trial.number
-
-        def failed(reason: str) -> None:
-            trials.failed(training, reason)
-
-        def done(folders: Sequence[Path]) -> None:
-            trials.reached(training, folders)
-
-        folder, seeds = trials.root / f"trial-{number:04}", range(trials.study.seeds)
+    def _take(self) -> bool:
+        """Takes on a trial; False where there is none now."""
+        if time.monotonic() < self._asked_s + ASK_S:
+            return False
+        taken = self._trials.take(self._space)
+        if not isinstance(taken, Training):
+            self._asked_s = time.monotonic()
+            self._finished = taken == What.finish and not self._crews
+            return False
         try:
-            jobs = self._runs.jobs(number, training.settings, seeds, folder)
+            made = self._runs.jobs(taken, self._trials.study.budgets[taken.rung])
         except ConfigError as error:
-            failed(reason_of(error))
-            return
-        values = f": {' '.join(training.settings)}" if training.how == "starts" else ""
-        self._panel.event(f"trial {number} {training.how} to {trials.steps(training.rung)}{values}")
-        steps = trials.study.budgets[training.rung]
-        limited = [self._runs.budget.limited(each, steps) for each in jobs]
-        self._crews.append(Crew(limited, done, failed, training))
-
-    def _crown(self) -> None:
-        """The runs of the winner on fresh seeds, unless another command has them."""
-        self._crowned = True
-        best, study = self._trials.winner(), self._trials.study
-        if best is None or not study.fresh_seeds:
-            return
-        folder = self._trials.root / "best" / f"trial-{best.number:04}"
-        seeds = range(FRESH, FRESH + study.fresh_seeds)
-        jobs = self._runs.jobs(best.number, best.settings, seeds, folder)
-        limited = [self._runs.budget.limited(each, study.budgets[-1]) for each in jobs]
-        self._panel.event(f"trial {best.number} is the best; it is trained on fresh seeds")
-        self._crews.append(Crew(limited, lambda _: None, self._panel.event))
+            self._trials.failed(taken, reason_of(error))
+            return True
+        jobs = {each.folder: each for each in made}
+        self._crews.append(Crew(training=taken, jobs=jobs, waiting=list(jobs)))
+        return True
 
     def _ended(self, folder: Path, reason: str, *, stopping: bool) -> None:
         """A process has ended, and its run with it; else that resumes from its checkpoint."""
-        crew = next((each for each in self._crews if folder in each.left), None)
+        crew = next((each for each in self._crews if folder in each.jobs), None)
         if crew is None:  # of a trial that has failed
             return
         facts = read_run(folder)
         status, why = facts.get("status"), facts.get("exit_reason") or reason
-        try:
-            if status == FINISHED:
-                crew.left.discard(folder)
-                if not crew.left:
-                    crew.done([each.folder for each in crew.jobs])
-            elif status == "failed" or crew.deaths[folder] >= MOST_DEATHS:
-                self._refuse_full_disk(why)
-                raise ConfigError(f"{folder.name}: {why}")
-            elif not stopping:
-                crew.deaths[folder] += 1
-                crew.waiting.append(next(each for each in crew.jobs if each.folder == folder))
-        except ConfigError as error:
-            crew.failed(str(error))
-            crew.left.clear()  # what still runs of it counts for nothing
-        if not crew.left:
+        crew.deaths[folder] += 1
+        if status == FINISHED:
+            del crew.jobs[folder]
+        elif status == "failed" or crew.deaths[folder] > MOST_DEATHS:
+            self._refuse_full_disk(why)
+            self._trials.failed(crew.training, f"{folder.name}: {why}")
+            self._crews.remove(crew)  # what still runs of it counts for nothing
+        elif not stopping:
+            crew.waiting.append(folder)
+        if not crew.jobs:
             self._crews.remove(crew)
-            self._asked_s = -ASK_S  # there is something to decide
+            self._trials.reached(crew.training)
+        self._asked_s = -ASK_S  # there may be something to decide
 
     def _refuse_full_disk(self, reason: object) -> None:
         free = shutil.disk_usage(self._trials.root).free

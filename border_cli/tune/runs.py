@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,12 +17,17 @@ from border_cli.errors import ConfigError
 from border_cli.launch.dry_build import dry_built
 from border_cli.launch.needs import refuse_unmet
 from border_cli.recorder.read import rows_with
+from border_cli.run.status import RunLock
 from border_cli.settings.run import AUTO, RunConfig, TrainerConfig
 from border_cli.settings.schedule import ENV_STEPS, UPDATES
 from border_cli.system.files import METRICS
 from border_cli.words import setting
 
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
+
 SCORE = "eval/return"
+FRESH = 1000  # the first of the winner's fresh seeds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,21 +42,22 @@ class Budget:
         """Where the evaluations of a run of so many steps are."""
         return [*range(self.interval, steps, self.interval), steps]
 
-    def limited(self, job: Job, steps: int) -> Job:
-        """A run that ends after so many steps, but whose schedules follow the full budget."""
-        config, trainer = job.config, job.config.trainer
-        other = {"max_opt_steps": None, "max_env_steps": None, self.unit: steps}
-        every: dict[str, Any] = {"eval_interval": self.interval}
-        if not trainer.offline:
-            default = TrainerConfig().eval_interval  # which the other one replaces
-            every = {"eval_interval": default, "eval_interval_env_steps": self.interval}
-        config = replace(
+    def limited(self, config: RunConfig, steps: int) -> RunConfig:
+        """The settings of a run that ends after so many steps, but whose schedules follow the full
+        budget."""
+        trainer = config.trainer
+        own: dict[str, Any] = {"max_opt_steps": None, "max_env_steps": None, self.unit: steps}
+        if trainer.offline:
+            own["eval_interval"] = self.interval
+        else:
+            own["eval_interval_env_steps"] = self.interval
+            own["eval_interval"] = TrainerConfig().eval_interval  # which the other one replaces
+        return replace(
             config,
             agent=trainer.with_steps(config.agent),
             replay_buffer=trainer.with_steps(config.replay_buffer),
-            trainer=replace(trainer, **other, **every),
+            trainer=replace(trainer, **own),
         )
-        return replace(job, config=config)
 
 
 def budget_of(config: RunConfig) -> Budget:
@@ -69,15 +75,31 @@ def budget_of(config: RunConfig) -> Budget:
     if trainer.offline:
         unit, every = "max_opt_steps", trainer.eval_interval
     else:
-        ratio = trainer.samples_per_opt_step or 1
-        unit, every = "max_env_steps", trainer.eval_interval_env_steps
-        every = every or round(trainer.eval_interval * ratio)
+        unit, ratio = "max_env_steps", trainer.samples_per_opt_step or 1
+        every = trainer.eval_interval_env_steps or round(trainer.eval_interval * ratio)
     if full is None or not 1 <= every <= full:
         raise ConfigError(
             f"trainer.{unit} must be set in a study, and its evaluation interval be at least 1 and "
             f"at most that, got {full} and {every}"
         )
     return Budget(unit=unit, full=full, interval=every)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Training:
+    """Runs that this command is to train: of a trial to its next rung, or of the winner."""
+
+    trial: FrozenTrial
+    settings: Sequence[str]
+    rung: int
+    seeds: Sequence[int]
+    folder: Path
+    lock: RunLock  # of the folder: goes with the command, whatever ends that
+
+    @property
+    def of_winner(self) -> bool:
+        """Whether its score counts for the winner alone."""
+        return self.seeds[0] == FRESH
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,23 +113,23 @@ class Runs:
     root: Path
     command: Sequence[str]  # as typed
 
-    def jobs(
-        self, number: int, settings: Sequence[str], seeds: Iterable[int], folder: Path
-    ) -> list[Job]:
-        """A job for each seed, checked and built dry; raises ConfigError where these settings are
-        refused."""
-        of_all = [*self._typed(settings), setting("run_dir", str(self.root)), f"resume={AUTO}"]
-        each_typed = [[*of_all, f"seed={seed}"] for seed in seeds]
-        made = jobs_of(self.composer, each_typed, self.terms, number)
+    def jobs(self, training: Training, steps: int) -> list[Job]:
+        """A job of so many steps for each seed, checked and built dry; raises ConfigError where the
+        settings are refused."""
+        of_all = [*self._typed(training.settings), setting("run_dir", str(self.root))]
+        typed = [[*of_all, f"resume={AUTO}", f"seed={seed}"] for seed in training.seeds]
+        made = jobs_of(self.composer, typed, self.terms, training.trial.number)
         built = dry_built(made[:1])
         refuse_unmet(built.needs)
         return [
             replace(
                 job,
-                number=number,
-                folder=folder / f"seed-{job.config.seed}",
+                number=training.trial.number,
+                folder=training.folder / f"seed-{job.config.seed}",
                 command=tuple(self.command),
-                config=replace(job.config, env=built.jobs[0].config.env),  # with action masks
+                config=self.budget.limited(
+                    replace(job.config, env=built.jobs[0].config.env), steps
+                ),
             )
             for job in made
         ]

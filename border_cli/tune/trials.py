@@ -24,6 +24,8 @@ class Study:
     id: str
     name: str
     command: Sequence[str]  # as typed
+    agent: str  # the option chosen, such as dqn
+    env: str
     overrides: Sequence[str]  # of every run
     space: dict[str, Any]  # plain data, as read
     seeds: int  # of each trial: 0 to seeds - 1
@@ -35,7 +37,7 @@ class Study:
     fresh_seeds: int  # on which the winner is trained again
 
     @property
-    def unit_name(self) -> str:
+    def steps_name(self) -> str:
         """`env steps` or `updates`."""
         return "updates" if self.unit == "max_opt_steps" else "env steps"
 
@@ -56,7 +58,7 @@ class TrialRow:
     score: float | None  # at that rung: mean over seeds of what counts
     scores: Sequence[float]  # of each seed
     steps: int  # of all its seeds
-    ended_s: float | None  # since the study began; None while it goes on
+    ended: str  # local time; empty while it goes on
     settings: Sequence[str]  # the overrides that its values make
     command: str  # the border-train line that repeats it, with its first seed
 
