@@ -126,12 +126,8 @@ def opened(url: str, name: str, *, begun: bool) -> Iterator[TrialStore]:
     try:
         storage = optuna.storages.RDBStorage(url)
         try:
-            if begun:
-                yield TrialStore(optuna.load_study(study_name=name, storage=storage))
-            else:
-                yield TrialStore(
-                    optuna.create_study(storage, study_name=name, direction="maximize")
-                )
+            found = optuna.load_study if begun else partial(optuna.create_study, **NEW)
+            yield TrialStore(found(study_name=name, storage=storage))
         finally:
             storage.engine.dispose()
     except (KeyError, SQLAlchemyError, ImportError, optuna.exceptions.OptunaError) as error:
