@@ -35,7 +35,7 @@ from border_cli.tune.space import Space, check_space, read_space
 from border_cli.tune.store import opened
 from border_cli.tune.study import Trials, begun
 from border_cli.tune.table import StudyPanel
-from border_cli.tune.trials import Study
+from border_cli.tune.trials import TRIALS_JSON, Study
 from border_cli.words import size
 
 STUDY_DB = "study.db"
@@ -57,7 +57,8 @@ def tune(
     check_jobs(composer, [base])
     check_space(composer, space, overrides)
     budget = budget_of(base.config)
-    study, there = begun(root, described(config, space, base, budget, overrides))
+    there = (root / TRIALS_JSON).exists()
+    study = begun(root, described(config, space, base, budget, overrides))
     runs = Runs(
         composer=composer,
         terms=sweep_terms(composer, overrides, OUR_LAUNCHER),

@@ -43,8 +43,8 @@ GROWS = ("id", "command", "trials", "fresh_seeds")  # what may differ in a study
 STATES = {"COMPLETE": COMPLETE, "PRUNED": PRUNED, "FAIL": FAILED}  # of Optuna
 
 
-def begun(root: Path, asked: Study) -> tuple[Study, bool]:
-    """The study in its directory, and whether it was there: it goes on then.
+def begun(root: Path, asked: Study) -> Study:
+    """The study in its directory, which goes on where it was there.
 
     Raises ConfigError where the directory holds something else, or a study of another kind.
     """
@@ -52,8 +52,7 @@ def begun(root: Path, asked: Study) -> tuple[Study, bool]:
         raise ConfigError(f"study={shortest(root)} contains runs that are not a study's")
     root.mkdir(parents=True, exist_ok=True)
     with alone(root):
-        there = (root / STUDY_JSON).exists()
-        found = read_study(root) if there else asked
+        found = read_study(root) if (root / STUDY_JSON).exists() else asked
         same = replace(asked, **{name: getattr(found, name) for name in GROWS})
         changed = [name for name in Study.__slots__ if getattr(same, name) != getattr(found, name)]
         if changed:
@@ -64,7 +63,7 @@ def begun(root: Path, asked: Study) -> tuple[Study, bool]:
             )
         study = replace(asked, id=found.id, trials=max(found.trials, asked.trials))
         write_study(root, study)
-        return study, there
+        return study
 
 
 class Trials:
