@@ -5,9 +5,9 @@ conf/search/<name>.yaml has an entry for each hyperparameter, in the order in wh
     defaults: [dqn]  # begins with the entries of search/dqn; an entry that is null takes one out
     hyperparameters:
       agent.learning_rate: {low: 1e-5, high: 1e-2, log: true, unit: of Adam}
-      agent.gamma: {low: 0.9, high: 0.999, log: 1 - x}            # 1 - gamma on a log scale
-      agent.batch_size: {low: 32, high: 512, log: true, step: 2}  # powers of 2
-      step_processor.n_steps: {low: 1, high: 5}                   # an integer, as low and high are
+      agent.gamma: {low: 0.9, high: 0.999, log: 1 - x}  # 1 - gamma on a log scale
+      agent.batch_size: {low: 32, high: 512, powers_of: 2}
+      step_processor.n_steps: {low: 1, high: 5}         # an integer, as low and high are
       rates: {sets: [agent.learning_rate, agent.critic_learning_rate], low: 1e-4, high: 1e-2}
       replay_buffer: {choices: [uniform, prioritized]}
       replay_buffer.alpha: {low: 0.2, high: 0.8, when: {replay_buffer: prioritized}}
@@ -43,8 +43,11 @@ if TYPE_CHECKING:
     from optuna.trial import Trial
 
 COMPLEMENT = "1 - x"  # of `log`: what lies just below 1, on a log scale of its distance to 1
-OF_NUMBERS = ("low", "high", "log", "step", "sets", "when", "unit")
-OF_CHOICES = ("choices", "sets", "when", "unit")
+OF_ALL = ("sets", "when", "unit")
+OF_NUMBERS = ("low", "high", "log", "step", *OF_ALL)
+OF_POWERS = ("low", "high", "powers_of", *OF_ALL)
+OF_CHOICES = ("choices", *OF_ALL)
+OF_LABELS = ("choices", "when", "unit")
 DRAWS = 2_000  # of ends and choices, among which each of them comes at least once
 
 
@@ -56,6 +59,11 @@ class Hyperparameter:
     when: dict[str, list[str]]  # the choices of earlier ones with which it is asked for
     unit: str
 
+    @property
+    def param(self) -> str:
+        """Optuna's name."""
+        return self.name
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Number(Hyperparameter):
@@ -65,50 +73,48 @@ class Number(Hyperparameter):
     low: float
     high: float
     log: bool | str = False
-    step: float | None = None  # with log: the base of the powers that are its values
-
-    @property
-    def powers(self) -> bool:
-        return bool(self.log and self.step)
+    step: float | None = None
+    powers_of: float | None = None
 
     @property
     def param(self) -> str:
         """Optuna's name: `1 - agent.gamma`, `log2 agent.batch_size`."""
-        if self.log == COMPLEMENT:
-            return f"1 - {self.name}"
-        return f"log{self.step} {self.name}" if self.powers else self.name
+        if self.powers_of:
+            return f"log{self.powers_of} {self.name}"
+        return self.name if self.log != COMPLEMENT else f"1 - {self.name}"
 
     @property
     def ends(self) -> list[float]:
         """The lowest and the highest parameter."""
+        if self.powers_of:
+            return [round(math.log(each, self.powers_of)) for each in (self.low, self.high)]
         if self.log == COMPLEMENT:
             return [_rounded(1 - self.high, 10), _rounded(1 - self.low, 10)]
-        if self.step and self.log:
-            return [round(math.log(each, self.step)) for each in (self.low, self.high)]
         return [self.low, self.high]
 
     @property
     def described(self) -> tuple[str, str]:
         """The range and the scale, in words."""
         scale = "log" if self.log else f"steps of {self.step}" if self.step else "linear"
-        scale = f"powers of {self.step}" if self.powers else scale
         scale = f"log of {COMPLEMENT}" if self.log == COMPLEMENT else scale
+        scale = f"powers of {self.powers_of}" if self.powers_of else scale
         return f"{self.low:g} to {self.high:g}", scale
 
     def suggest(self, trial: Trial) -> Any:
         """The parameter, asked for."""
-        log, step = bool(self.log) and not self.powers, None if self.log else self.step
         low, high = self.ends
-        if isinstance(low, int) and isinstance(high, int):
-            return trial.suggest_int(self.param, low, high, step=int(step or 1), log=log)
+        log = bool(self.log)
+        step: Any = self.step
+        if isinstance(low, int) and isinstance(high, int) and not isinstance(step, float):
+            return trial.suggest_int(self.param, low, high, step=step or 1, log=log)
         return trial.suggest_float(self.param, low, high, step=step, log=log)
 
     def settings(self, param: float) -> dict[str, Any]:
         """What the parameter sets: numbers of four digits, which are what is trained."""
         low, high = self.ends
         value = param
-        if self.step and self.log:
-            value = self.step**param
+        if self.powers_of:
+            value = self.powers_of**param
         elif not isinstance(param, int):
             value = min(max(_rounded(param, 10 if self.step else 4), low), high)
         if self.log == COMPLEMENT:
@@ -121,11 +127,6 @@ class Choice(Hyperparameter):
     """One whose values are listed."""
 
     choices: dict[str, dict[str, Any]]  # what each sets, by its label
-
-    @property
-    def param(self) -> str:
-        """Optuna's name."""
-        return self.name
 
     @property
     def ends(self) -> list[str]:
@@ -279,19 +280,21 @@ def _mapping(place: str, value: Any, known: Sequence[str] = ()) -> dict[str, Any
 def _hyperparameter(
     place: str, name: str, entry: Any, earlier: Sequence[Number | Choice]
 ) -> Number | Choice:
-    words = OF_CHOICES if "choices" in _mapping(place, entry) else OF_NUMBERS
+    choices: Any = _mapping(place, entry).get("choices")
+    words: Sequence[str] = OF_POWERS if "powers_of" in entry else OF_NUMBERS
+    if "choices" in entry:
+        words = OF_LABELS if isinstance(choices, dict) else OF_CHOICES
     given = {"sets": [name], "when": {}, "unit": ""} | _mapping(place, entry, words)
     known = {each.name: each.ends for each in earlier if isinstance(each, Choice)}
-    given["when"] = _conditions(f"{place}: when", given["when"], known)
-    problem = _of_choices(given) if words == OF_CHOICES else _of_numbers(given)
+    when = _conditions(f"{place}: when", given["when"], known)
+    problem = _of_choices(given) if "choices" in entry else _of_numbers(given)
     if problem:
         raise ConfigError(f"{place}: {problem}, got {shown(entry)}")
-    if words == OF_NUMBERS:
-        return Number(name=name, **given)
-    sets, choices = given.pop("sets"), given.pop("choices")
+    if "choices" not in entry:
+        return Number(name=name, **{**given, "when": when})
     if isinstance(choices, list):
-        choices = {shown(each): dict.fromkeys(sets, each) for each in choices}
-    return Choice(name=name, choices=choices, **given)
+        choices = {shown(each): dict.fromkeys(given["sets"], each) for each in choices}
+    return Choice(name=name, choices=choices, when=when, unit=given["unit"])
 
 
 def _conditions(place: str, when: Any, known: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
@@ -312,28 +315,28 @@ def _of_choices(given: Mapping[str, Any]) -> str:
         return "choices must be a list of values, or a mapping of labels to settings"
     if isinstance(choices, dict) and not all(isinstance(each, dict) for each in choices.values()):
         return "each label must have a mapping of settings"
-    return ""
+    return "" if isinstance(given["sets"], list) else "sets must be a list of settings"
 
 
 def _of_numbers(given: Mapping[str, Any]) -> str:
-    low, high, log, step = (given.get(word) for word in ("low", "high", "log", "step"))
-    if any(type(each) not in (int, float) for each in (low, high, 1 if step is None else step)):
-        return "low and high must be numbers, and so must step if there is one"
-    assert low is not None
-    assert high is not None
+    low, high, step, base = (given.get(word, 2) for word in ("low", "high", "step", "powers_of"))
+    log = given.get("log", False)
+    if "low" not in given or "high" not in given or not isinstance(given["sets"], list):
+        return "low and high, or choices, must be there, and sets, if there, be a list"
+    if any(type(each) not in (int, float) for each in (low, high, step, base)):
+        return "low, high, step and powers_of must be numbers"
     if not low < high:
         return "low must be below high"
-    if log not in (None, False, True, COMPLEMENT):
-        return f"log must be true or {COMPLEMENT}"
-    if (log is True and low <= 0) or (log == COMPLEMENT and high >= 1):
-        return f"log needs low above 0, and log: {COMPLEMENT} high below 1"
-    if step is None:
-        return ""
-    if log == COMPLEMENT or step <= (1 if log else 0):
-        return f"step must be above 0, with log above 1, and cannot be set with log: {COMPLEMENT}"
-    steps = [math.log(each, step) for each in (low, high)] if log else [(high - low) / step]
+    if log not in (False, True, COMPLEMENT) or (log and "step" in given):
+        return f"log must be true or {COMPLEMENT}, without step"
+    if ((log is True or "powers_of" in given) and low <= 0) or (log == COMPLEMENT and high >= 1):
+        return f"low must be above 0 on a log scale, and high below 1 with log: {COMPLEMENT}"
+    if step <= 0 or base <= 1:
+        return "step must be above 0, and powers_of above 1"
+    steps = [(high - low) / step] if "step" in given else []
+    steps += [math.log(each, base) for each in (low, high)] if "powers_of" in given else []
     if not all(math.isclose(each, round(each), abs_tol=1e-9) for each in steps):
-        return "low and high must be powers of step with log, else a number of steps apart"
+        return "high must be a number of steps above low, and both be powers of powers_of"
     return ""
 
 
