@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+from typing import Any
 
 import plotext
 
@@ -25,12 +26,23 @@ def mark(group: int, groups: int, *, colored: bool) -> str:
 
 def chart(panel: Panel, groups: tuple[str, ...], x_name: str, *, width: int, colored: bool) -> str:
     """The plot with its axes, in escape codes of the colours."""
-    plotext.clear_figure()
-    plotext.theme("clear")
+    begin(X_NAMES[x_name])
     for curve in panel.curves:
         group = groups.index(curve.group)
         drawn_with = mark(group, len(groups), colored=colored)
         plotext.plot(curve.x.tolist(), curve.y.mid.tolist(), marker=drawn_with, color=color(group))
-    plotext.xlabel(X_NAMES[x_name])
+    return built(width)
+
+
+def begin(x_name: str) -> Any:
+    """Plotext with an empty figure, of which there is one per process."""
+    plotext.clear_figure()
+    plotext.theme("clear")
+    plotext.xlabel(x_name)
+    return plotext
+
+
+def built(width: int) -> str:
+    """Plotext's figure as text."""
     plotext.plot_size(min(width, MOST_WIDTH), HEIGHT)
     return str(plotext.build())

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import math
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -67,10 +67,15 @@ def drawn(report: Report, kind: str, size: Inches | None = None) -> bytes:
 
     Raises `ConfigError` where `size` leaves no room for the curves.
     """
+    return saved(partial(picture, report, size), kind)
+
+
+def saved(make: Callable[[], Figure], kind: str) -> bytes:
+    """A figure as a png, svg or pdf; it is made within `STYLE`."""
     made = io.BytesIO()
     with style.context(["default", STYLE]):  # whatever the user's matplotlibrc says
         undated: dict[str, Any] = dict.fromkeys(UNDATED.get(kind, ()))
-        picture(report, size).savefig(made, format=kind, metadata=undated)
+        make().savefig(made, format=kind, metadata=undated)
     return made.getvalue()
 
 
@@ -109,16 +114,16 @@ def _draw_legend(figure: Figure, handles: Sequence[Line2D], report: Report) -> L
     characters = min(
         NAME_CHARACTERS, int(figure.get_figwidth() * CHARACTERS_PER_INCH) - LINE_CHARACTERS
     )
-    names = [_plain(textwrap.fill(group, characters)) for group in report.groups]
+    names = [plain(textwrap.fill(group, characters)) for group in report.groups]
     draw = partial(figure.legend, handles, names, loc="outside lower center")
     one_column = draw()
     beside = int(figure.bbox.width / one_column.get_window_extent().width)
     one_column.remove()
-    title = _plain(textwrap.fill(", ".join(report.by), characters))
+    title = plain(textwrap.fill(", ".join(report.by), characters))
     return draw(ncols=max(1, beside), title=title)
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Dollar signs are no formulas."""
     return text.replace("$", r"\$")
 
@@ -134,9 +139,9 @@ def _draw_panel(axes: Axes, panel: Panel, report: Report) -> dict[str, Line2D]:
     axes.autoscale_view()
     axes.autoscale(enable=False)
     axes.set(
-        title=_plain(panel.env),
+        title=plain(panel.env),
         xlabel=X_NAMES[report.x_name],
-        ylabel=_plain(f"{report.y_name}, {STATS[report.stat]}"),
+        ylabel=plain(f"{report.y_name}, {STATS[report.stat]}"),
     )
     if report.x_name != "time_s":
         axes.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10], integer=True))

@@ -21,6 +21,7 @@ from border_cli.cli.plain_command import plain_command
 from border_cli.errors import CheckpointError, ConfigError, MissingPackage
 from border_cli.launch.signals import EarlySignals
 from border_cli.messages import complain
+from border_cli.system.files import STUDY_JSON
 from border_cli.words import counted
 
 if TYPE_CHECKING:
@@ -33,7 +34,9 @@ border-plot: plots runs with 95 % intervals over seeds.
 
   border-plot PATH … [--by KEY,…] [--out FILE] [options]
 
-  PATH                   run directories, or directories with runs below them, such as a sweep
+  PATH                   run directories, or directories with runs below them, such as a sweep;
+                         or one study of border-tune: the best score over the cost, trials, and
+                         the importance of hyperparameters; of the options, --out and --size apply
   --by KEY,…             settings that make the groups, such as agent,agent.double; runs of one
                          group are its seeds; default: the settings that differ between the runs
   --out FILE             writes .png, .svg, .pdf (curves) or .html (curves and tables on one page),
@@ -60,9 +63,11 @@ border-plot: plots runs with 95 % intervals over seeds.
 Examples
   border-plot my_sweep
   border-plot outputs/dqn_cartpole --by agent.double --out curves.png --out report.html
+  border-plot my_study --out study.png
   border-plot my_sweep --stat iqm --reference cartpole=22:500 --reference acrobot=-500:-75
 """
-DRAWN = (".png", ".svg", ".pdf", ".html")  # by matplotlib
+PICTURES = (".png", ".svg", ".pdf")
+DRAWN = (*PICTURES, ".html")  # by matplotlib
 SUFFIXES = (*DRAWN, ".md", ".csv")
 SIZE = re.compile(r"([1-9]\d?(?:\.\d+)?)x([1-9]\d?(?:\.\d+)?)")  # below 100 inches
 
@@ -136,6 +141,10 @@ def _reference(text: str) -> tuple[str, Reference]:
 
 def _run(typed: Sequence[str], _: EarlySignals) -> None:
     asked = read_request(typed)
+    for path in asked.paths:
+        if (path / STUDY_JSON).is_file():
+            _plot_study(path, asked)
+            return
     from border_cli.analysis.curves import report
     from border_cli.analysis.grouping import grouped
     from border_cli.cli.plotted import show, write
@@ -157,6 +166,23 @@ def _run(typed: Sequence[str], _: EarlySignals) -> None:
     show(plotted, asked.out)
     for each in plotted.warnings:
         complain(NAME, f"warning: {each}")
+
+
+def _plot_study(path: Path, asked: argparse.Namespace) -> None:
+    """Plots a study of `border-tune`, refusing what is meant for runs."""
+    usual = vars(read_request([str(path)])) | {"out": asked.out, "size": asked.size}
+    if vars(asked) != usual or any(each.suffix not in PICTURES for each in asked.out):
+        raise ConfigError(
+            f"{path} is a study of border-tune, which is plotted alone, with no options but --out "
+            f"({', '.join(PICTURES)}) and --size"
+        )
+    from border_cli.cli.plotted import save, show_study
+    from border_cli.tune.report import StudyReport
+
+    report = StudyReport(path)
+    for file in asked.out:
+        save(file, report.drawn(file.suffix[1:], asked.size))
+    show_study(report, asked.out)
 
 
 def _runs(asked: argparse.Namespace) -> tuple[list[Run], list[str]]:

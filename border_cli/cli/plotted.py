@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
@@ -18,6 +19,9 @@ from border_cli.errors import RunFailed
 from border_cli.recorder.terminal import make_console, make_table
 from border_cli.system.files import write_bytes
 
+if TYPE_CHECKING:
+    from border_cli.tune.report import StudyReport
+
 NAME_CHARACTERS = 20  # of a name in a narrow terminal
 BETWEEN = 3  # characters between two columns
 
@@ -25,9 +29,14 @@ BETWEEN = 3  # characters between two columns
 def write(path: Path, report: Report, table: str | None, size: tuple[float, float] | None) -> None:
     """Writes a file of the kind that its suffix names; `table` is that of a .csv file, `size` that
     of a picture in inches."""
+    save(path, _content(path.suffix.lower(), report, table, size))
+
+
+def save(path: Path, content: bytes) -> None:
+    """Writes a file, and the directory that it is in. Raises `RunFailed`."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_bytes(path, _content(path.suffix.lower(), report, table, size))
+        write_bytes(path, content)
     except OSError as error:
         raise RunFailed(f"{path} could not be written: {error.strerror}") from error
 
@@ -54,7 +63,22 @@ def show(report: Report, files: Sequence[Path]) -> None:
     console = make_console()
     if not files:
         _show_curves(console, report)
-    for section in tables.sections(report):
+    _show_tables(console, tables.sections(report), files)
+
+
+def show_study(report: StudyReport, files: Sequence[Path]) -> None:
+    """The chart where no file has it, the tables, and the files that were written."""
+    console = make_console()
+    if not files:
+        console.print(report.title, style="bold", soft_wrap=True)
+        console.print(Text.from_ansi(report.chart(console.width)), soft_wrap=True)
+    _show_tables(console, [each for each in report.sections() if each.rows], files)
+
+
+def _show_tables(
+    console: Console, sections: Sequence[tables.Section], files: Sequence[Path]
+) -> None:
+    for section in sections:
         _show_table(console, section)
     for path in files:
         console.print(f"wrote {path}", soft_wrap=True)

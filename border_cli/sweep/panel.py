@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
 from rich.text import Text
 
 from border_cli.launch.closing import result_line
@@ -38,35 +39,56 @@ class JobView:
     @property
     def progress(self) -> dict[str, Any]:
         """How far it is, as its `run.json` says; empty while it is starting."""
-        return progress_in(self.folder)
+        progress: dict[str, Any] = read_run(self.folder).get("progress", {})
+        return progress
 
 
-class SweepPanel:
-    """Within the block shows the jobs that run; ends are printed above. Draws in `show` only."""
+class LivePanel:
+    """Within the block keeps an area on the terminal that can be drawn again; has no thread."""
 
-    def __init__(self, num_jobs: int, *, quiet: bool) -> None:
-        self._num_jobs = num_jobs
-        self._quiet = quiet
-        self._console = terminal.make_console()
-        self._counts: Counter[str] = Counter()
-        self._live: LiveArea | None = None
+    def __init__(self, *, quiet: bool = False) -> None:
+        self.quiet = quiet
+        self.console = terminal.make_console()
+        self.live: LiveArea | None = None
         self._began_s = self._shown_s = time.monotonic()
 
-    def __enter__(self) -> SweepPanel:
+    def __enter__(self) -> Self:
         panel_line.clear()
-        if not self._quiet and self._console.is_interactive:
-            self._live = LiveArea(self._console, transient=True)
+        if not self.quiet and self.console.is_interactive:
+            self.live = LiveArea(self.console, transient=True)
         return self
 
     def __exit__(self, *rest: object) -> None:
-        if self._live is not None:
-            self._live.close()
+        if self.live is not None:
+            self.live.close()
+
+    @property
+    def elapsed_s(self) -> float:
+        return time.monotonic() - self._began_s
+
+    def due(self) -> bool:
+        """Whether it is time to draw, or to say a line where there is no terminal."""
+        now_s = time.monotonic()
+        every_s = SAY_EVERY_S if self.live is None else DRAW_EVERY_S
+        if self.quiet or now_s < self._shown_s + every_s:
+            return False
+        self._shown_s = now_s
+        return True
+
+
+class SweepPanel(LivePanel):
+    """Within the block shows the jobs that run; ends are printed above. Draws in `show` only."""
+
+    def __init__(self, num_jobs: int, *, quiet: bool) -> None:
+        super().__init__(quiet=quiet)
+        self._num_jobs = num_jobs
+        self._counts: Counter[str] = Counter()
 
     def ended(self, view: JobView, status: str, score: float | None, reason: str) -> None:
         """Says how a job ended, at once."""
         self._counts[status] += 1
-        if self._quiet and status == "done":
-            terminal.say(self._console, result_line(view.folder, read_run(view.folder)))
+        if self.quiet and status == "done":
+            terminal.say(self.console, result_line(view.folder, read_run(view.folder)))
             return
         ended = sum(self._counts.values())
         text = Text.assemble(
@@ -80,19 +102,16 @@ class SweepPanel:
         else:
             text.append(f": {reason}")
         text.append(f"  ({ended} of {self._num_jobs} ended)", style="dim")
-        terminal.say(self._console, text)
+        terminal.say(self.console, text)
 
     def show(self, running: Sequence[JobView], num_waiting: int) -> None:
         """The jobs that run now; draws where it is time to."""
-        now_s = time.monotonic()
-        every_s = SAY_EVERY_S if self._live is None else DRAW_EVERY_S
-        if self._quiet or now_s < self._shown_s + every_s:
+        if not self.due():
             return
-        self._shown_s = now_s
-        if self._live is None:
-            terminal.say(self._console, self._summary(len(running), num_waiting))
+        if self.live is None:
+            terminal.say(self.console, self._summary(len(running), num_waiting))
             return
-        self._live.draw(self._table(running, num_waiting))
+        self.live.draw(self._drawn(running, num_waiting))
 
     def _summary(self, num_running: int, num_waiting: int) -> str:
         failed = sum(n for status, n in self._counts.items() if status not in STYLES)
@@ -101,56 +120,55 @@ class SweepPanel:
             f"{num_running} running",
             f"{num_waiting} waiting" if num_waiting else "",
             f"{failed} failed" if failed else "",
-            figures.duration(time.monotonic() - self._began_s),
+            figures.duration(self.elapsed_s),
         ]
         return "  ".join(filter(None, counts))
 
-    def _table(self, running: Sequence[JobView], num_waiting: int) -> RenderableType:
-        table = terminal.make_table("job")
-        table.columns[0].no_wrap = True
-        table.add_column("", ratio=1)  # the one that becomes narrower
-        table.add_column("status", no_wrap=True)
-        shown = FEW if self._console.width < NARROW else FIGURES
-        for name in shown:
-            table.add_column(name, justify="right", no_wrap=True)
-        room = max(1, self._console.height - 6)
-        for job in running[:room]:
-            progress = job.progress
-            starting = "waiting for a node" if job.waits else "starting"
-            found = cells(progress)
-            table.add_row(
-                str(job.number),
-                Text(job.label, no_wrap=True, overflow="ellipsis"),
-                progress.get("phase", starting),
-                *(found.get(name, "") for name in shown),
-            )
+    def _drawn(self, running: Sequence[JobView], num_waiting: int) -> RenderableType:
+        room = max(1, self.console.height - 6)
         more = [Text(f"and {len(running) - room} more", style="dim")] if len(running) > room else []
-        below = panel_line.text
-        last = Text(
-            below or f"{self._summary(len(running), num_waiting)}   {HINT}",
-            style="bold" if below else "dim",
-            no_wrap=True,
-            overflow="ellipsis",
+        last = footer(f"{self._summary(len(running), num_waiting)}   {HINT}")
+        return Group(jobs_table(self.console, running[:room]), *more, last)
+
+
+def footer(text: str) -> Text:
+    """The last line of a panel: this, unless there is a message."""
+    below = panel_line.text
+    style = "bold" if below else "dim"
+    return Text(below or text, style, no_wrap=True, overflow="ellipsis")
+
+
+def jobs_table(console: Console, running: Sequence[JobView], kind: str = "job") -> Table:
+    """A row for each job that runs, with its figures."""
+    table = terminal.make_table(kind)
+    table.columns[0].no_wrap = True
+    table.add_column("", ratio=1)  # the one that becomes narrower
+    table.add_column("status", no_wrap=True)
+    shown = FEW if console.width < NARROW else FIGURES
+    for name in shown:
+        table.add_column(name, justify="right", no_wrap=True)
+    for job in running:
+        status, found = _row(job)
+        table.add_row(
+            str(job.number),
+            Text(job.label, no_wrap=True, overflow="ellipsis"),
+            status,
+            *(found.get(name, "") for name in shown),
         )
-        return Group(table, *more, last)
+    return table
 
 
-def progress_in(folder: Path) -> dict[str, Any]:
-    """How far a run is, as its `run.json` says; empty while it is starting."""
-    progress: dict[str, Any] = read_run(folder).get("progress", {})
-    return progress
-
-
-def cells(progress: Mapping[str, Any]) -> dict[str, str]:
-    """The figures of a run, none of which are there while it is starting."""
-    if not progress:
-        return {}
-    fraction = progress["fraction"]
-    return {
-        "updates": figures.count(progress["opt_steps"]),
+def _row(job: JobView) -> tuple[str, dict[str, str]]:
+    """The status of a job, and its figures, none of which are there while it is starting."""
+    found = job.progress
+    if not found:
+        return "waiting for a node" if job.waits else "starting", {}
+    fraction = found["fraction"]
+    return found["phase"], {
+        "updates": figures.count(found["opt_steps"]),
         "done": "" if fraction is None else figures.percent(fraction),
-        "score": figures.score(progress["score"]),
-        "best": figures.score(progress["best"]),
-        "updates/s": figures.rate(progress["updates_per_sec"]),
-        "left": figures.duration(progress["left_s"]),
+        "score": figures.score(found["score"]),
+        "best": figures.score(found["best"]),
+        "updates/s": figures.rate(found["updates_per_sec"]),
+        "left": figures.duration(found["left_s"]),
     }

@@ -22,6 +22,7 @@ log = logging.getLogger(__name__)
 SETTINGS = Path(".hydra") / "resolved.yaml"  # the settings that a run has saved
 METRICS = "metrics.jsonl"  # the rows that the recorder of that name writes
 SWEEP_JSON = "sweep.json"  # the list of jobs in the directory of a sweep
+STUDY_JSON = "study.json"  # what border-tune searches, in the directory of a study
 MOST_NBYTES = 2**26  # of a file that is read whole, but for metrics
 
 

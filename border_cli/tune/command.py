@@ -27,15 +27,17 @@ from border_cli.sweep.panel import JobView
 from border_cli.sweep.plan import OUR_LAUNCHER
 from border_cli.sweep.processes import LocalProcess, Processes
 from border_cli.sweep.request import Terms
+from border_cli.system.files import write_text
 from border_cli.system.machine import usable_cores
+from border_cli.tune.best import best_yaml
 from border_cli.tune.config import TuneConfig
 from border_cli.tune.halving import What, rung_budgets
 from border_cli.tune.runs import Budget, Runs, Training, budget_of
 from border_cli.tune.space import Space, check_space, read_space
 from border_cli.tune.store import opened
 from border_cli.tune.study import Trials, begun
-from border_cli.tune.table import StudyPanel
-from border_cli.tune.trials import TRIALS_JSON, Study
+from border_cli.tune.table import StudyPanel, print_outcome
+from border_cli.tune.trials import TRIALS_JSON, Study, ranked
 from border_cli.words import size
 
 STUDY_DB = "study.db"
@@ -73,6 +75,18 @@ def tune(
         trials = Trials(study, store, config, runs, panel.event)
         collect_from_here()
         Tuning(trials, space, runs, panel, config.jobs or usable_cores()).run()
+        conclude(trials, runs)
+
+
+def conclude(trials: Trials, runs: Runs) -> None:
+    """Writes `best.yaml` once the winner is trained on fresh seeds, and shows what came out."""
+    rows, fresh = trials.rows(), trials.fresh
+    if fresh:
+        best = ranked(rows)[0]
+        config = runs.composer.job(runs.of_trial(best.settings)).config
+        text = best_yaml(runs.composer, trials.study, best, config, fresh)
+        write_text(trials.root / "best.yaml", text)
+    print_outcome(trials.root, trials.study, rows, fresh)
 
 
 def described(

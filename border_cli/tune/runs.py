@@ -116,7 +116,7 @@ class Runs:
     def jobs(self, training: Training, steps: int) -> list[Job]:
         """A job of so many steps for each seed, checked and built dry; raises ConfigError where the
         settings are refused."""
-        of_all = [*self._typed(training.settings), setting("run_dir", str(self.root))]
+        of_all = [*self.of_trial(training.settings), setting("run_dir", str(self.root))]
         typed = [[*of_all, f"resume={AUTO}", f"seed={seed}"] for seed in training.seeds]
         made = jobs_of(self.composer, typed, self.terms, training.trial.number)
         built = dry_built(made[:1])
@@ -136,9 +136,10 @@ class Runs:
 
     def typed(self, settings: Sequence[str]) -> str:
         """The command that repeats the first run of a trial."""
-        return shlex.join(["border-train", *self._typed(settings), "seed=0"])
+        return shlex.join(["border-train", *self.of_trial(settings), "seed=0"])
 
-    def _typed(self, settings: Sequence[str]) -> list[str]:
+    def of_trial(self, settings: Sequence[str]) -> list[str]:
+        """All that is typed for a run of these settings, but for its seed."""
         limit = f"trainer.{self.budget.unit}="
         own = [each for each in self.overrides if not each.startswith(limit)]
         return [*own, *settings, f"{limit}{self.budget.full}"]

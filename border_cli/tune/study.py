@@ -14,7 +14,7 @@ from border_cli.errors import ConfigError
 from border_cli.launch.jobs import holds_run
 from border_cli.run.status import RunInUse, RunLock, running
 from border_cli.run.sweep_folder import alone
-from border_cli.system.files import SWEEP_JSON
+from border_cli.system.files import STUDY_JSON, SWEEP_JSON
 from border_cli.tune.config import TuneConfig
 from border_cli.tune.halving import Score, Standing, Terms, What, counted, next_step
 from border_cli.tune.runs import FRESH, Runs, Training
@@ -25,7 +25,6 @@ from border_cli.tune.trials import (
     FAILED,
     PRUNED,
     RUNNING,
-    STUDY_JSON,
     WAITING,
     Study,
     TrialRow,
@@ -84,6 +83,7 @@ class Trials:
         self._runs = runs
         self._say = say
         self._crowned = False
+        self.fresh: list[float] = []  # scores of the winner on fresh seeds, once they are there
         self._terms = Terms(
             budgets=tuple(study.budgets),
             trials=study.trials,
@@ -170,8 +170,11 @@ class Trials:
             curves = [self._runs.curve(each, steps) for each in folders]
         except ConfigError as error:
             return self.failed(training, str(error))
-        score = float(np.mean([self._counted(each) for each in curves]))
-        if not training.of_winner:
+        scores = [float(np.mean(self._counted(each))) for each in curves]
+        score = float(np.mean(scores))
+        if training.of_winner:
+            self.fresh = scores
+        else:
             self._store.report(trial, steps, score)
             self._store.update(trial, rung=rung, reached=rung, curves=curves)
             if rung == len(self.study.budgets) - 1:

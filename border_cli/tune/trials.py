@@ -4,15 +4,16 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from border_cli.errors import CheckpointError
-from border_cli.system.files import read_bytes, write_json
+from border_cli.system.files import STUDY_JSON, read_bytes, write_json
 
-STUDY_JSON, TRIALS_JSON = "study.json", "trials.json"
+TRIALS_JSON = "trials.json"
 RUNNING, WAITING = "running", "waiting"
 COMPLETE, PRUNED, FAILED = "complete", "pruned", "failed"
 
@@ -41,10 +42,10 @@ class Study:
         """`env steps` or `updates`."""
         return "updates" if self.unit == "max_opt_steps" else "env steps"
 
-    @property
-    def full_cost(self) -> int:
-        """Steps of all trials, with every seed, at the full budget."""
-        return self.trials * self.seeds * self.budgets[-1]
+    def share(self, rows: Sequence[TrialRow]) -> float:
+        """What these trials have cost, as a share of all trials with every seed at the full
+        budget."""
+        return sum(row.steps for row in rows) / (self.trials * self.seeds * self.budgets[-1])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +62,11 @@ class TrialRow:
     ended: str  # local time; empty while it goes on
     settings: Sequence[str]  # the overrides that its values make
     command: str  # the border-train line that repeats it, with its first seed
+
+    @property
+    def values(self) -> str:
+        """`learning_rate=6e-4 n_steps=3`."""
+        return " ".join(re.sub(r"^[\w.]+\.", "", each) for each in self.settings)
 
 
 def write_study(root: Path, study: Study) -> None:

@@ -1,0 +1,47 @@
+"""Small studies: what study.json and trials.csv hold, without any run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from border_cli.tune.trials import Study, TrialRow
+
+
+def a_study(**changes: Any) -> Study:
+    """10 trials of 2 seeds with budgets of 100 and 500 env steps: a full grid of 10,000."""
+    facts: dict[str, Any] = {
+        "id": "1f",
+        "name": "my_study",
+        "command": ("border-tune", "agent=dqn", "env=acrobot"),
+        "agent": "dqn",
+        "env": "acrobot",
+        "overrides": ("agent=dqn", "env=acrobot"),
+        "space": {"gamma": [0.9, 0.99]},
+        "seeds": 2,
+        "score": "last",
+        "last_evals": 5,
+        "unit": "max_env_steps",
+        "budgets": (100, 500),
+        "trials": 10,
+        "fresh_seeds": 3,
+    }
+    return Study(**facts | changes)
+
+
+def a_row(number: int, *scores: float, **changes: Any) -> TrialRow:
+    """A trial that is complete, with its score, or one that is running, before it has any."""
+    facts: dict[str, Any] = {
+        "number": number,
+        "status": "complete" if scores else "running",
+        "budget": 500 if scores else 0,
+        "score": sum(scores) / len(scores) if scores else None,
+        "scores": scores,
+        "steps": 500 * len(scores),
+        "seconds": 1.5,
+        "ended": f"2026-01-01T00:00:{number:02d}+0000" if scores else "",
+        "reason": "",
+        "values": {},
+        "settings": (),
+        "command": "border-train agent=dqn env=acrobot",
+    }
+    return TrialRow(**facts | changes)
