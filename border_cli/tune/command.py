@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import platform
+import shlex
 import shutil
 import time
 from collections import Counter
@@ -32,7 +33,7 @@ from border_cli.system.machine import usable_cores
 from border_cli.tune.best import best_yaml
 from border_cli.tune.config import TuneConfig
 from border_cli.tune.halving import What, rung_budgets
-from border_cli.tune.runs import Budget, Runs, Training, budget_of
+from border_cli.tune.runs import Runs, Training, length_of
 from border_cli.tune.space import Space, check_space, read_space
 from border_cli.tune.store import opened
 from border_cli.tune.study import Trials, begun
@@ -58,43 +59,29 @@ def tune(
     space = searched(composer, base.config, overrides, config.search)
     check_jobs(composer, [base])
     check_space(composer, space, overrides)
-    budget = budget_of(base.config)
     there = (root / TRIALS_JSON).exists()
-    study = begun(root, described(config, space, base, budget, overrides))
-    runs = Runs(
-        composer=composer,
-        terms=sweep_terms(composer, overrides, OUR_LAUNCHER),
-        overrides=overrides,
-        budget=budget,
-        root=root,
-        command=command,
-    )
+    study = begun(root, described(config, space, base, overrides))
+    terms = sweep_terms(composer, overrides, OUR_LAUNCHER)
+    runs = Runs(composer=composer, terms=terms, overrides=overrides, study=study, root=root)
     url = config.storage or f"sqlite:///{root / STUDY_DB}"
     with opened(url, f"{study.name} {study.id}", begun=there) as store:
         panel = StudyPanel(study)
-        trials = Trials(study, store, config, runs, panel.event)
+        trials = Trials(store, config, runs, panel.event)
         collect_from_here()
         Tuning(trials, space, runs, panel, config.jobs or usable_cores()).run()
-        conclude(trials, runs)
-
-
-def conclude(trials: Trials, runs: Runs) -> None:
-    """Writes `best.yaml` once the winner is trained on fresh seeds, and shows what came out."""
-    rows, fresh = trials.rows(), trials.fresh
+        rows, fresh = trials.rows(), trials.fresh
     if fresh:
         best = ranked(rows)[0]
-        config = runs.composer.job(runs.of_trial(best.settings)).config
-        text = best_yaml(runs.composer, trials.study, best, config, fresh)
-        write_text(trials.root / "best.yaml", text)
-    print_outcome(trials.root, trials.study, rows, fresh)
+        winner = composer.job(shlex.split(best.command)[1:]).config
+        write_text(root / "best.yaml", best_yaml(composer, study, best, winner, fresh))
+    print_outcome(root, study, rows, fresh)
 
 
-def described(
-    config: TuneConfig, space: Space, base: Job, budget: Budget, overrides: Sequence[str]
-) -> Study:
+def described(config: TuneConfig, space: Space, base: Job, overrides: Sequence[str]) -> Study:
     """The study that a command asks for; `base`: a run of it before any value is chosen."""
+    unit, full, interval = length_of(base.config)
     rungs, reduction = config.rungs, config.reduction
-    budgets = rung_budgets(budget.full, rungs=rungs, reduction=reduction, interval=budget.interval)
+    budgets = rung_budgets(full, rungs=rungs, reduction=reduction, interval=interval)
     return Study(
         id=uuid4().hex[:8],
         name=base.folder.name,
@@ -103,7 +90,8 @@ def described(
         env=base.config.env.option or "",
         overrides=sorted(overrides),
         space=space.content,
-        unit=budget.unit,
+        unit=unit,
+        interval=interval,
         budgets=list(budgets),
         seeds=config.seeds,
         score=config.score.value,
@@ -156,7 +144,7 @@ class Tuning:
             pid=os.getpid(),
             host=platform.node(),
         )
-        with Processes(LocalProcess, terms, self._runs.command) as processes, self._panel:
+        with Processes(LocalProcess, terms, self._trials.study.command) as processes, self._panel:
             rows = self._trials.rows()
             while processes.running or not (processes.stop.requested or self._finished):
                 self._start(processes)
@@ -189,7 +177,7 @@ class Tuning:
             self._finished = taken == What.finish and not self._crews
             return False
         try:
-            made = self._runs.jobs(taken, self._trials.study.budgets[taken.rung])
+            made = self._runs.jobs(taken)
         except ConfigError as error:
             self._trials.failed(taken, reason_of(error))
             return True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +20,8 @@ from border_cli.run.status import RunLock
 from border_cli.settings.run import AUTO, RunConfig, TrainerConfig
 from border_cli.settings.schedule import ENV_STEPS, UPDATES
 from border_cli.system.files import METRICS
+from border_cli.tune.store import progress_of
+from border_cli.tune.trials import Study
 from border_cli.words import setting
 
 if TYPE_CHECKING:
@@ -30,40 +31,11 @@ SCORE = "eval/return"
 FRESH = 1000  # the first of the winner's fresh seeds
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Budget:
-    """How long a run is, and where it is evaluated: at the same places in every trial."""
+def length_of(config: RunConfig) -> tuple[str, int, int]:
+    """How long the runs of a study are: the limit, in env steps where there are any, its value, and
+    the steps between two evaluations.
 
-    unit: str  # max_env_steps, or where none is stepped max_opt_steps
-    full: int
-    interval: int
-
-    def places(self, steps: int) -> list[int]:
-        """Where the evaluations of a run of so many steps are."""
-        return [*range(self.interval, steps, self.interval), steps]
-
-    def limited(self, config: RunConfig, steps: int) -> RunConfig:
-        """The settings of a run that ends after so many steps, but whose schedules follow the full
-        budget."""
-        trainer = config.trainer
-        own: dict[str, Any] = {"max_opt_steps": None, "max_env_steps": None, self.unit: steps}
-        if trainer.offline:
-            own["eval_interval"] = self.interval
-        else:
-            own["eval_interval_env_steps"] = self.interval
-            own["eval_interval"] = TrainerConfig().eval_interval  # which the other one replaces
-        return replace(
-            config,
-            agent=trainer.with_steps(config.agent),
-            replay_buffer=trainer.with_steps(config.replay_buffer),
-            trainer=replace(trainer, **own),
-        )
-
-
-def budget_of(config: RunConfig) -> Budget:
-    """The full budget of the runs of a study, in env steps where there are any.
-
-    Raises ConfigError for what ends a run elsewhere, and where the settings say no budget.
+    Raises ConfigError for what ends a run elsewhere, and where the settings say no length.
     """
     trainer = config.trainer
     for name in ("max_time_s", "stop_at_score", "patience"):
@@ -71,18 +43,15 @@ def budget_of(config: RunConfig) -> Budget:
             trainer.refuse(name, value, "must be null in a study: its runs are equally long")
     if "jsonl" not in config.recorder:
         raise ConfigError("recorder must have jsonl in a study, which reads evaluations there")
-    full = trainer.steps_of_run(UPDATES if trainer.offline else ENV_STEPS)
     if trainer.offline:
         unit, every = "max_opt_steps", trainer.eval_interval
     else:
         unit, ratio = "max_env_steps", trainer.samples_per_opt_step or 1
         every = trainer.eval_interval_env_steps or round(trainer.eval_interval * ratio)
-    if full is None or not 1 <= every <= full:
-        raise ConfigError(
-            f"trainer.{unit} must be set in a study, and its evaluation interval be at least 1 and "
-            f"at most that, got {full} and {every}"
-        )
-    return Budget(unit=unit, full=full, interval=every)
+    full = trainer.steps_of_run(UPDATES if trainer.offline else ENV_STEPS)
+    if full is None or every < 1:
+        raise ConfigError(f"trainer.{unit} and an evaluation interval must be set in a study")
+    return unit, full, every
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +59,6 @@ class Training:
     """Runs that this command is to train: of a trial to its next rung, or of the winner."""
 
     trial: FrozenTrial
-    settings: Sequence[str]
     rung: int
     seeds: Sequence[int]
     folder: Path
@@ -109,48 +77,56 @@ class Runs:
     composer: Composer
     terms: SweepTerms
     overrides: Sequence[str]  # of every run
-    budget: Budget
+    study: Study
     root: Path
-    command: Sequence[str]  # as typed
 
-    def jobs(self, training: Training, steps: int) -> list[Job]:
-        """A job of so many steps for each seed, checked and built dry; raises ConfigError where the
+    def jobs(self, training: Training) -> list[Job]:
+        """A job for each seed, to the rung, checked and built dry; raises ConfigError where the
         settings are refused."""
-        of_all = [*self.of_trial(training.settings), setting("run_dir", str(self.root))]
-        typed = [[*of_all, f"resume={AUTO}", f"seed={seed}"] for seed in training.seeds]
+        of_all = [*self.of(training.trial), setting("run_dir", str(self.root)), f"resume={AUTO}"]
+        typed = [[*of_all, f"seed={seed}"] for seed in training.seeds]
         made = jobs_of(self.composer, typed, self.terms, training.trial.number)
         built = dry_built(made[:1])
         refuse_unmet(built.needs)
+        [first] = built.jobs  # which knows of action masks
         return [
             replace(
                 job,
                 number=training.trial.number,
                 folder=training.folder / f"seed-{job.config.seed}",
-                command=tuple(self.command),
-                config=self.budget.limited(
-                    replace(job.config, env=built.jobs[0].config.env), steps
-                ),
+                command=tuple(self.study.command),
+                config=self._limited(replace(job.config, env=first.config.env), training.rung),
             )
             for job in made
         ]
 
-    def typed(self, settings: Sequence[str]) -> str:
-        """The command that repeats the first run of a trial."""
-        return shlex.join(["border-train", *self.of_trial(settings), "seed=0"])
+    def _limited(self, config: RunConfig, rung: int) -> RunConfig:
+        """The settings of a run that ends at a rung, but whose schedules follow the full budget."""
+        study, trainer = self.study, config.trainer
+        own: dict[str, Any] = {"max_opt_steps": None, "max_env_steps": None}
+        own |= {study.unit: study.budgets[rung], "eval_interval": study.interval}
+        if not trainer.offline:
+            own["eval_interval"] = TrainerConfig().eval_interval  # which the other one replaces
+            own["eval_interval_env_steps"] = study.interval
+        return replace(
+            config,
+            agent=trainer.with_steps(config.agent),
+            replay_buffer=trainer.with_steps(config.replay_buffer),
+            trainer=replace(trainer, **own),
+        )
 
-    def of_trial(self, settings: Sequence[str]) -> list[str]:
-        """All that is typed for a run of these settings, but for its seed."""
-        limit = f"trainer.{self.budget.unit}="
+    def of(self, trial: FrozenTrial) -> list[str]:
+        """All that is typed for a run of a trial, but for its seed."""
+        limit = f"trainer.{self.study.unit}="
         own = [each for each in self.overrides if not each.startswith(limit)]
-        return [*own, *settings, f"{limit}{self.budget.full}"]
+        return [*own, *progress_of(trial).settings, f"{limit}{self.study.budgets[-1]}"]
 
-    def curve(self, folder: Path, steps: int) -> list[float]:
-        """The evaluations of a run up to so many steps, [E], at the places of all runs: where
-        actors run freely they are made a few steps later. Raises ConfigError for a run without."""
-        unit = self.budget.unit.removeprefix("max_")
+    def curve(self, folder: Path, rung: int) -> list[float]:
+        """The evaluations of a run up to a rung, [E], at the places of all runs: where actors run
+        freely they are made a few steps later. Raises ConfigError for a run without."""
+        unit = self.study.unit.removeprefix("max_")
         rows = [row for row in rows_with(folder / METRICS, SCORE) if row[SCORE] is not None]
         if not rows:
             raise ConfigError(f"{folder} has recorded no finite {SCORE}")
-        places = self.budget.places(steps)
-        found = np.interp(places, [row[unit] for row in rows], [row[SCORE] for row in rows])
-        return [float(each) for each in found]
+        at, scores = zip(*((row[unit], row[SCORE]) for row in rows), strict=True)
+        return [float(each) for each in np.interp(self.study.places(rung), at, scores)]

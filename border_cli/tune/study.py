@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +23,6 @@ from border_cli.tune.space import Space
 from border_cli.tune.store import TrialStore, progress_of
 from border_cli.tune.trials import (
     COMPLETE,
-    FAILED,
-    PRUNED,
     RUNNING,
     WAITING,
     Study,
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
 GROWS = ("id", "command", "trials", "fresh_seeds")  # what may differ in a study that goes on
-STATES = {"COMPLETE": COMPLETE, "PRUNED": PRUNED, "FAIL": FAILED}  # of Optuna
 
 
 def begun(root: Path, asked: Study) -> Study:
@@ -70,14 +68,13 @@ class Trials:
 
     def __init__(
         self,
-        study: Study,
         store: TrialStore,
         config: TuneConfig,
         runs: Runs,
         say: Callable[[str], None],
     ) -> None:
         """`say` tells the user what happened to a trial."""
-        self.root, self.study = runs.root, study
+        self.root, self.study = runs.root, runs.study
         self._store = store
         self._sampler = config.sampler
         self._runs = runs
@@ -85,8 +82,8 @@ class Trials:
         self._crowned = False
         self.fresh: list[float] = []  # scores of the winner on fresh seeds, once they are there
         self._terms = Terms(
-            budgets=tuple(study.budgets),
-            trials=study.trials,
+            budgets=tuple(self.study.budgets),
+            trials=self.study.trials,
             reduction=config.reduction,
             risk=config.risk,
             budget=config.max_cost,
@@ -146,14 +143,8 @@ class Trials:
     def _locked(
         self, trial: FrozenTrial, rung: int, seeds: Sequence[int], folder: Path
     ) -> Training:
-        return Training(
-            trial=trial,
-            settings=progress_of(trial).settings,
-            rung=rung,
-            seeds=seeds,
-            folder=folder,
-            lock=RunLock(folder).__enter__(),
-        )
+        lock = RunLock(folder).__enter__()
+        return Training(trial=trial, rung=rung, seeds=seeds, folder=folder, lock=lock)
 
     def _folder(self, trial: FrozenTrial) -> Path:
         return self.root / f"trial-{trial.number:04}"
@@ -164,10 +155,10 @@ class Trials:
 
     def reached(self, training: Training) -> None:
         """All these runs have come to their rung."""
-        trial, rung, steps = training.trial, training.rung, self.study.budgets[training.rung]
+        trial, rung = training.trial, training.rung
         folders = [training.folder / f"seed-{seed}" for seed in training.seeds]
         try:
-            curves = [self._runs.curve(each, steps) for each in folders]
+            curves = [self._runs.curve(each, rung) for each in folders]
         except ConfigError as error:
             return self.failed(training, str(error))
         scores = [float(np.mean(self._counted(each))) for each in curves]
@@ -175,7 +166,7 @@ class Trials:
         if training.of_winner:
             self.fresh = scores
         else:
-            self._store.report(trial, steps, score)
+            self._store.report(trial, self.study.budgets[rung], score)
             self._store.update(trial, rung=rung, reached=rung, curves=curves)
             if rung == len(self.study.budgets) - 1:
                 self._store.end(trial, "COMPLETE", score)
@@ -206,7 +197,7 @@ class Trials:
 
     def _sample(self, trial: FrozenTrial, rung: int) -> NDArray[np.float64]:
         """The evaluations of a trial that count at a rung, [S, K]."""
-        num = len(self._runs.budget.places(self.study.budgets[rung]))
+        num = len(self.study.places(rung))
         return np.array([self._counted(each[:num]) for each in progress_of(trial).curves or []])
 
     def rows(self) -> list[TrialRow]:
@@ -217,19 +208,19 @@ class Trials:
 
     def _row(self, trial: FrozenTrial) -> TrialRow:
         progress, standing = progress_of(trial), self._standing(trial)
-        known: dict[str, Any] = {"budget": 0, "score": None, "scores": []}
-        if standing.samples:
-            scores = [float(each) for each in standing.samples[-1].mean(axis=1)]
-            budget = self.study.budgets[progress.reached]
-            known = {"budget": budget, "score": float(np.mean(scores)), "scores": scores}
+        scores = [float(each.mean()) for each in standing.samples[-1]] if standing.samples else []
+        budget = self.study.budgets[progress.reached] if scores else 0
         ended = trial.datetime_complete
+        state = trial.state.name.lower()
         return TrialRow(
             number=trial.number,
-            status=STATES.get(trial.state.name, RUNNING if standing.busy else WAITING),
+            status=state if ended else RUNNING if standing.busy else WAITING,
             reason=progress.reason,
-            steps=known["budget"] * self.study.seeds,
+            budget=budget,
+            score=float(np.mean(scores)) if scores else None,
+            scores=scores,
+            steps=budget * self.study.seeds,
             ended=ended.isoformat(" ", "seconds") if ended else "",
             settings=progress.settings,
-            command=self._runs.typed(progress.settings),
-            **known,
+            command=shlex.join(["border-train", *self._runs.of(trial), "seed=0"]),
         )

@@ -14,8 +14,7 @@ from border_cli.errors import CheckpointError
 from border_cli.system.files import STUDY_JSON, read_bytes, write_json
 
 TRIALS_JSON = "trials.json"
-RUNNING, WAITING = "running", "waiting"
-COMPLETE, PRUNED, FAILED = "complete", "pruned", "failed"
+RUNNING, WAITING, COMPLETE, FAILED = "running", "waiting", "complete", "fail"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +32,7 @@ class Study:
     score: str  # last, best or auc
     last_evals: int
     unit: str  # of budgets: max_env_steps or max_opt_steps
+    interval: int  # steps between two evaluations
     budgets: Sequence[int]  # steps of each seed, per rung; the last is the full limit
     trials: int
     fresh_seeds: int  # on which the winner is trained again
@@ -41,6 +41,11 @@ class Study:
     def steps_name(self) -> str:
         """`env steps` or `updates`."""
         return "updates" if self.unit == "max_opt_steps" else "env steps"
+
+    def places(self, rung: int) -> list[int]:
+        """Where the evaluations of a run are, up to a rung: the same in every trial."""
+        steps = self.budgets[rung]
+        return [*range(self.interval, steps, self.interval), steps]
 
     def share(self, rows: Sequence[TrialRow]) -> float:
         """What these trials have cost, as a share of all trials with every seed at the full
@@ -53,7 +58,7 @@ class TrialRow:
     """A trial as far as it is."""
 
     number: int
-    status: str  # running, waiting (at a rung), complete, pruned, failed
+    status: str  # running, waiting (at a rung), complete, pruned, fail
     reason: str  # why it failed
     budget: int  # steps that each seed has been trained, at the last rung reached
     score: float | None  # at that rung: mean over seeds of what counts
