@@ -1,0 +1,117 @@
+"""A study of CartPole whose processes are killed, against the same study undisturbed.
+
+    python -m benchmarks.study_kills [--trials 30] [--kills 4] [--seed 0] [--storage URL]
+
+Runs `border-tune` with three seeds and two processes, and kills (`kill -9`) a run's process and
+the whole command in turn, at random moments; after each kill of the command the same command is
+given again. Reports how the trials ended, what the study cost in env steps, and the winner's scores
+on fresh seeds. `--kills 0` is the undisturbed study.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from benchmarks.table import emit, parser, say
+from border_cli.analysis.load import load_runs
+
+SEEDS, FULL = 3, 6_000
+SETTINGS = (
+    *("agent=dqn", "env=cartpole", "~tuned", f"seeds={SEEDS}", "jobs=2", "fresh_seeds=5"),
+    *(f"trainer.max_env_steps={FULL}", "trainer.eval_interval_env_steps=250"),
+    *("trainer.save_interval=500", "trainer.warmup_period=250", "agent.hidden=[64,64]"),
+)
+
+
+def started(arguments: list[str], log: Path) -> subprocess.Popen[bytes]:
+    """The command, which writes into a file."""
+    code = "from border_cli.cli.tune import command; command()"
+    with log.open("ab") as output:
+        command = [sys.executable, "-c", code, *arguments]
+        return subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
+
+
+def runs_of(command: subprocess.Popen[bytes], root: Path) -> list[int]:
+    """The processes of runs that are under way, as their locks name them."""
+    below = {each.pid for each in psutil.Process(command.pid).children(recursive=True)}
+    found = []
+    for lock in root.glob("*/seed-*/run.lock"):
+        text = lock.read_text()
+        if text and json.loads(text)["pid"] in below:
+            found.append(int(json.loads(text)["pid"]))
+    return found
+
+
+def study(root: Path, arguments: list[str], kills: int, chance: random.Random) -> dict[str, Any]:
+    """Runs it to its end; what was killed when."""
+    began_s, log, killed = time.monotonic(), root.with_suffix(".log"), []
+    command = started(arguments, log)
+    while True:
+        wait_s = chance.uniform(10, 30) if len(killed) < kills else 3600
+        try:
+            command.wait(wait_s)
+            break
+        except subprocess.TimeoutExpired:
+            runs = runs_of(command, root)
+        if len(killed) % 2 == 0 and runs:
+            psutil.Process(chance.choice(runs)).send_signal(signal.SIGKILL)
+            killed.append("run")
+        elif len(killed) % 2:
+            command.send_signal(signal.SIGKILL)
+            command.wait()
+            killed.append("command")
+            command = started(arguments, log)
+        say(f"killed {killed[-1:]} after {time.monotonic() - began_s:.0f} s")
+    return {
+        "status": command.returncode,
+        "killed": killed,
+        "wall_s": round(time.monotonic() - began_s, 1),
+    }
+
+
+def main() -> None:
+    """Prints one JSON object."""
+    options = parser(__doc__)
+    options.add_argument("--trials", type=int, default=30)
+    options.add_argument("--kills", type=int, default=4)
+    options.add_argument("--seed", type=int, default=0)
+    options.add_argument("--storage")
+    asked = options.parse_args()
+    root = Path(tempfile.mkdtemp(prefix="study")) / "study"
+    arguments = [*SETTINGS, f"study={root}", f"trials={asked.trials}"]
+    arguments += [f"storage={asked.storage}"] if asked.storage else []
+    ended = study(root, arguments, asked.kills, random.Random(asked.seed))
+    trials = json.loads((root / "trials.json").read_text())
+    runs = load_runs(*root.glob("trial-*"))
+    steps = sum(run.facts["env_steps"] for run in runs)
+    fresh = [run.facts["final_score"] for run in load_runs(*root.glob("best/*"))]
+    emit(
+        "study_kills",
+        "killed" if asked.kills else "undisturbed",
+        {
+            **ended,
+            "trials": dict(Counter(each["status"] for each in trials)),
+            "runs": len(runs),
+            "runs_done": sum(run.status == "done" for run in runs),
+            "attempts": sum(len(run.facts["attempts"]) for run in runs),
+            "cost": round(steps / (asked.trials * SEEDS * FULL), 3),
+            "winner": max(trials, key=lambda each: (each["budget"], each["score"] or 0)),
+            "fresh": fresh,
+            "folder": str(root),
+        }
+    )
+
+
+if __name__ == "__main__":
+    main()
