@@ -1,31 +1,38 @@
 """Which trial of a study is trained next, and which one ends.
 
 Li et al. 2020, "A System for Massively Parallel Hyperparameter Tuning", Algorithm 2 (ASHA): a trial
-is trained to the first of several budgets, the rungs, and waits there. The top 1/`reduction` of a
-rung are promoted to the next one. Here a promoted trial resumes from its checkpoints, a trial that
-is significantly worse than the best one of its rung is pruned early, and what both rules leave
-undecided is promoted in the end, as far as the study's budget reaches.
+is trained to the first of several budgets, the rungs, and waits there; the top 1/`reduction` of a
+rung are promoted. Here a promoted trial resumes from its checkpoints, and both ends of a rung are
+treated alike: of its worst third, trials are pruned early if they are significantly worse than the
+best one. What lies between waits until all trials have started, and is then promoted, the most
+promising first, as far as the study's budget reaches. Slow starters live on that: to prune every
+trial that is significantly worse costs twice as many best ones (docs/benchmarks.md).
 
 The comparison is the moderated t of Smyth 2004, "Linear models and empirical Bayes methods for
 assessing differential expression in microarray experiments": few seeds say little about the
-variance of one difference, so it is drawn towards that of all trials at the rung.
+variance of one difference, so it is drawn towards the mean of all at the rung. The prior degrees of
+freedom are fixed, not estimated.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.errors import ConfigError
 
-PRIOR_DEGREES = 4  # what the variance pooled over a rung weighs, in degrees of freedom
+PRIOR_DEGREES = 4  # weight of the variance pooled over a rung, in degrees of freedom
+WORST = 3  # one in three at a rung, the worst, may be pruned before all have started
+EARLY = 1 / 2  # of what may be spent beyond the first rung, before all have started
+
+Samples: TypeAlias = Sequence[NDArray[np.float64]]  # of each trial at a rung, [S, K]
+Compare: TypeAlias = Callable[[Samples], NDArray[np.float64]]  # -> chances, [N]
 
 
 class Score(StrEnum):
@@ -79,7 +86,7 @@ class _Waiting(NamedTuple):
     rung: int
     place: int  # 0: the best of all that have reached the rung
     reached: int  # how many have
-    chance: float  # of being better than the best
+    chance: float
 
 
 def rung_budgets(full: int, *, rungs: int, reduction: int, interval: int) -> tuple[int, ...]:
@@ -103,89 +110,74 @@ def counted(curve: Sequence[float], score: Score, last_evals: int) -> list[float
     return list(curve if score is Score.auc else curve[-last:])
 
 
-def chances(samples: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """For each trial at a rung, P(it is better than the best one there), 0.5 for that one.  [N]
+def chances(samples: Samples) -> NDArray[np.float64]:
+    """For each trial at a rung, P(it is better than the best one there); 0.5 for that one.  [N]
 
-    Trials have met the same seeds and are evaluated at the same steps, so that differences are
-    paired. One seed has no variance: no trial is significantly worse then.
+    Trials have the same seeds and are evaluated at the same steps, so differences are paired. One
+    seed has no variance: no trial is significantly worse then.
     """
     means = np.stack([each.mean(axis=1) for each in samples])  # [N, S]
-    behind = means[means.mean(axis=1).argmax()] - means
     trials, seeds = means.shape
-    if min(seeds, trials) == 1:
+    if min(trials, seeds) == 1:
         return np.full(trials, 0.5)
+    behind = means[means.mean(axis=1).argmax()] - means
     own = behind.var(axis=1, ddof=1)
-    pooled = own.sum() / (trials - 1)  # the best one has no difference from itself
+    pooled = own.sum() / (trials - 1)  # the best one does not differ from itself
     degrees = PRIOR_DEGREES + seeds - 1
     variance = (PRIOR_DEGREES * pooled + (seeds - 1) * own) / degrees
-    error = np.sqrt(variance / seeds)
-    return t_tail(behind.mean(axis=1) / np.maximum(error, np.finfo(float).tiny), degrees)
 
-
-def t_tail(t: NDArray[np.float64], degrees: int) -> NDArray[np.float64]:
-    """P(T > t) of Student's t distribution, t >= 0."""
-    angle, above = _t_table(degrees)
-    return np.interp(np.arctan(t / math.sqrt(degrees)), angle, above)
-
-
-@lru_cache
-def _t_table(degrees: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """P(T > sqrt(degrees) tan(a)): half the integral of cos(a)^(degrees - 1) from a on."""
-    angle = np.linspace(0.0, math.pi / 2, 10_001)
+    # P(T > sqrt(degrees) tan(a)) is half the share of the integral of cos(a)^(degrees - 1) beyond a
+    angle = np.linspace(0.0, math.pi / 2, 1001)
     density = np.cos(angle) ** (degrees - 1)
-    within = np.append(0.0, np.cumsum(density[1:] + density[:-1]))
-    return angle, 0.5 - 0.5 * within / within[-1]
+    beyond = np.append(np.cumsum((density[1:] + density[:-1])[::-1])[::-1], 0.0)
+    t_angle = np.arctan2(behind.mean(axis=1), np.sqrt(variance / seeds * degrees))
+    return np.asarray(np.interp(t_angle, angle, beyond / beyond[0] / 2))
 
 
-def next_step(trials: Sequence[Standing], terms: Terms) -> Step:
-    """The next thing to do for a process that is free."""
+def next_step(trials: Sequence[Standing], terms: Terms, compare: Compare = chances) -> Step:
+    """The next thing to do for a process that is free.
+
+    The cost stays within the study's budget, except that one trial is always trained to the end.
+    """
+    first, full = terms.budgets[0], terms.budgets[-1]
+    rungs = [len(each.samples) + each.busy for each in trials]  # reached, or on their way there
+    may_spend = terms.trials * (terms.budget * full - first)  # beyond the first rung
+    left = may_spend - sum(terms.budgets[rung - 1] - first for rung in rungs if rung)
+    unstarted = len(trials) < terms.trials
     waiting = [
-        each for rung in reversed(range(len(terms.budgets) - 1)) for each in _at(rung, trials)
+        each
+        for rung in reversed(range(len(terms.budgets) - 1))
+        for each in _waiting(rung, trials, compare)
     ]
-    full = terms.budgets[-1]
-    unstarted = max(0, terms.trials - len(trials))
-    left = terms.budget * terms.trials * full - _spent(trials, terms) - unstarted * terms.budgets[0]
-
     for each in waiting:
         cost = terms.budgets[each.rung + 1] - terms.budgets[each.rung]
-        if each.place < each.reached // terms.reduction and cost <= left:
+        if (
+            each.place < each.reached // terms.reduction
+            and cost <= left - EARLY * may_spend * unstarted
+        ):
             return Step(What.promote, each.number)
     for each in waiting:
-        if each.chance < terms.risk:
+        if each.place >= each.reached - each.reached // WORST and each.chance < terms.risk:
             return Step(What.prune, each.number)
     if unstarted:
         return Step(What.start)
     for each in sorted(waiting, key=lambda each: (-each.chance, each.place)):
-        if full - terms.budgets[each.rung] <= left or _first(each, trials):
+        if full - terms.budgets[each.rung] <= left or max(rungs) <= each.rung + 1:
             return Step(What.promote, each.number)
     if waiting:
         return Step(What.prune, waiting[-1].number)
     return Step(What.wait if any(each.busy for each in trials) else What.finish)
 
 
-def _at(rung: int, trials: Sequence[Standing]) -> list[_Waiting]:
+def _waiting(rung: int, trials: Sequence[Standing], compare: Compare) -> list[_Waiting]:
     """The trials that wait at a rung, the best one first."""
     reached = [each for each in trials if len(each.samples) > rung]
+    reached.sort(key=lambda each: each.samples[rung].mean(), reverse=True)
     if not reached:
         return []
-    samples = [each.samples[rung] for each in reached]
-    chance = chances(samples)
-    order = np.argsort([-each.mean() for each in samples], kind="stable")
+    chance = compare([each.samples[rung] for each in reached])
     return [
-        _Waiting(reached[i].number, rung, place, len(reached), float(chance[i]))
-        for place, i in enumerate(order)
-        if len(reached[i].samples) == rung + 1 and not (reached[i].busy or reached[i].ended)
+        _Waiting(each.number, rung, place, len(reached), chance[place])
+        for place, each in enumerate(reached)
+        if len(each.samples) == rung + 1 and not each.busy and not each.ended
     ]
-
-
-def _spent(trials: Sequence[Standing], terms: Terms) -> int:
-    """Steps of one seed that all trials have taken or are about to take."""
-    rungs = [len(each.samples) + each.busy for each in trials]
-    return sum(terms.budgets[each - 1] for each in rungs if each)
-
-
-def _first(waiting: _Waiting, trials: Sequence[Standing]) -> bool:
-    """Whether it is the best of its rung, and no other one is beyond or on its way."""
-    return waiting.place == 0 and all(
-        len(each.samples) + each.busy <= waiting.rung + 1 for each in trials
-    )
