@@ -27,12 +27,12 @@ from numpy.typing import NDArray
 
 from border_cli.errors import ConfigError
 
-PRIOR_DEGREES = 4  # weight of the variance pooled over a rung, in degrees of freedom
+PRIOR_DEGREES = 4  # at most: weight of the pooled variance, in degrees of freedom
 WORST = 3  # one in three at a rung, the worst, may be pruned before all have started
 EARLY = 1 / 2  # of what may be spent beyond the first rung, before all have started
 
-Samples: TypeAlias = Sequence[NDArray[np.float64]]  # of each trial at a rung, [S, K]
-Compare: TypeAlias = Callable[[Samples], NDArray[np.float64]]  # -> chances, [N]
+Floats: TypeAlias = NDArray[np.float64]
+Compare: TypeAlias = Callable[[Floats], Floats]  # what `chances` does
 
 
 class Score(StrEnum):
@@ -65,7 +65,7 @@ class Standing:
     """A trial as far as it is."""
 
     number: int
-    samples: tuple[NDArray[np.float64], ...] = ()  # per rung reached: [S, K], K evaluations count
+    samples: tuple[Floats, ...] = ()  # per rung reached: [S, K], K evaluations that count
     busy: bool = False  # on its way to rung len(samples)
     ended: bool = False  # complete, pruned or failed
 
@@ -103,28 +103,30 @@ def rung_budgets(full: int, *, rungs: int, reduction: int, interval: int) -> tup
 
 
 def counted(curve: Sequence[float], score: Score, last_evals: int) -> list[float]:
-    """The evaluations of one run so far that count; `last` takes at most the later half."""
+    """The evaluations of one run so far that count; of few, `last` takes the later half."""
     if score is Score.best:
         return [max(curve)]
-    last = min(last_evals, max(1, len(curve) // 2))
-    return list(curve if score is Score.auc else curve[-last:])
+    if score is Score.auc:
+        return list(curve)
+    return list(curve[-min(last_evals, max(1, len(curve) // 2)) :])
 
 
-def chances(samples: Samples) -> NDArray[np.float64]:
-    """For each trial at a rung, P(it is better than the best one there); 0.5 for that one.  [N]
+def chances(samples: Floats) -> Floats:
+    """P(a trial is better than the best one at its rung), 0.5 for that one.  [N, S, K] -> [N]
 
     Trials have the same seeds and are evaluated at the same steps, so differences are paired. One
     seed has no variance: no trial is significantly worse then.
     """
-    means = np.stack([each.mean(axis=1) for each in samples])  # [N, S]
+    means = samples.mean(axis=2)  # [N, S]
     trials, seeds = means.shape
     if min(trials, seeds) == 1:
         return np.full(trials, 0.5)
     behind = means[means.mean(axis=1).argmax()] - means
     own = behind.var(axis=1, ddof=1)
     pooled = own.sum() / (trials - 1)  # the best one does not differ from itself
-    degrees = PRIOR_DEGREES + seeds - 1
-    variance = (PRIOR_DEGREES * pooled + (seeds - 1) * own) / degrees
+    prior = min(PRIOR_DEGREES, (trials - 2) * (seeds - 1))  # what others know of the variance
+    degrees = prior + seeds - 1
+    variance = (prior * pooled + (seeds - 1) * own) / degrees
 
     # P(T > sqrt(degrees) tan(a)) is half the share of the integral of cos(a)^(degrees - 1) beyond a
     angle = np.linspace(0.0, math.pi / 2, 1001)
@@ -172,12 +174,14 @@ def next_step(trials: Sequence[Standing], terms: Terms, compare: Compare = chanc
 def _waiting(rung: int, trials: Sequence[Standing], compare: Compare) -> list[_Waiting]:
     """The trials that wait at a rung, the best one first."""
     reached = [each for each in trials if len(each.samples) > rung]
-    reached.sort(key=lambda each: each.samples[rung].mean(), reverse=True)
-    if not reached:
+    waits = [len(each.samples) == rung + 1 and not (each.busy or each.ended) for each in reached]
+    if not any(waits):
         return []
-    chance = compare([each.samples[rung] for each in reached])
+    samples = np.stack([each.samples[rung] for each in reached])
+    chance = compare(samples)
+    order = np.argsort(-samples.mean(axis=(1, 2)), kind="stable")
     return [
-        _Waiting(each.number, rung, place, len(reached), chance[place])
-        for place, each in enumerate(reached)
-        if len(each.samples) == rung + 1 and not each.busy and not each.ended
+        _Waiting(reached[i].number, rung, place, len(reached), chance[i])
+        for place, i in enumerate(order)
+        if waits[i]
     ]

@@ -1,0 +1,266 @@
+"""Which trial goes on: each kind of step by hand; made-up studies whose best trial is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from benchmarks.halving import Contender, Landscape, chance_by_bootstrap, judged, significant
+from border_cli.errors import ConfigError
+from border_cli.tune.halving import (
+    Floats,
+    Score,
+    Standing,
+    Step,
+    Terms,
+    What,
+    chances,
+    counted,
+    next_step,
+    rung_budgets,
+)
+
+TERMS = Terms(budgets=(100, 300, 900), trials=9, reduction=3, risk=0.05, budget=0.5)
+BY_CHANCE = np.array([-0.02, 0.0, 0.02])  # deviations of three seeds
+
+
+def at(number: int, *scores: float, noise: float = 1.0, busy: bool = False) -> Standing:
+    """A trial with these means over seeds at its rungs; every other one has mirrored noise."""
+    sign = 1 if number % 2 else -1
+    samples = tuple((score + sign * noise * BY_CHANCE)[:, None] for score in scores)
+    return Standing(number, samples, busy=busy)
+
+
+def ended(trial: Standing) -> Standing:
+    return replace(trial, ended=True)
+
+
+def waiting(*scores: float) -> list[Standing]:
+    """Trials at the first rung."""
+    return [at(number, score) for number, score in enumerate(scores)]
+
+
+# The comparison.
+
+
+def test_two_trials_have_students_t_of_their_seeds_differences() -> None:
+    best = np.array([[3.0, 3.0], [4.0, 4.0], [5.0, 5.0]])
+    other = np.array([[1.0, 3.0], [3.0, 1.0], [2.0, 2.0]])
+    # Seed by seed it is 1, 2 and 3 behind: mean 2, variance 1, t = 2 / sqrt(1/3). With two degrees
+    # P(T > t) = (1 - t / sqrt(2 + t^2)) / 2.
+    expected = (1 - np.sqrt(12 / 14)) / 2
+    assert expected == pytest.approx(0.0371, abs=5e-5)
+    assert_allclose(chances(np.stack([best, other])), [0.5, expected], rtol=1e-4)
+
+
+def test_a_variance_is_drawn_towards_that_of_all_trials_at_the_rung() -> None:
+    behind = np.array([[0.0, 0.0, 0.0], [1.0, 2.0, 3.0], [0.0, 0.0, 6.0]])
+    # Variances 1 and 12, pooled 6.5, each with the two degrees of the other trial on top:
+    # (2 * 6.5 + 2 * 1) / 4 = 3.75 and 9.25. Both are 2 behind, t^2 = 12 / 3.75 and 12 / 9.25. With
+    # four degrees P(T > t) = (1 - sin(a) (1 + cos(a)^2 / 2)) / 2, where tan(a)^2 = t^2 / 4.
+    cos2 = np.array([5 / 9, 37 / 49])
+    tail = (1 - np.sqrt(1 - cos2) * (1 + cos2 / 2)) / 2
+    assert_allclose(chances(10 - behind[:, :, None]), [0.5, *tail], rtol=1e-4)
+    assert_allclose(tail, [0.0741, 0.1591], atol=1e-4)
+
+
+def test_a_seed_that_is_hard_for_every_trial_changes_nothing() -> None:
+    rng = np.random.default_rng(0)
+    samples = rng.normal(size=(6, 3, 5))
+    hard = np.array([0.0, -100.0, 30.0])[:, None]
+    assert_allclose(chances(samples + hard), chances(samples), rtol=1e-6)
+
+
+def test_the_order_of_trials_changes_nothing() -> None:
+    rng = np.random.default_rng(1)
+    samples, order = rng.normal(size=(8, 3, 5)), rng.permutation(8)
+    assert_allclose(chances(samples[order]), chances(samples)[order], rtol=1e-6)
+
+
+def test_three_bad_seeds_alone_are_no_proof() -> None:
+    """Of two equal trials one is worse in all three seeds in a quarter of all studies."""
+    pairs = np.random.default_rng(2).normal(size=(1000, 2, 3, 1))
+    assert np.mean([chances(each).min() < 0.05 for each in pairs]) < 0.12  # 0.05 for either
+    assert np.mean([chance_by_bootstrap(each).min() < 0.05 for each in pairs]) > 0.22
+
+
+def test_without_noise_a_worse_trial_has_no_chance_and_an_equal_one_has_half() -> None:
+    samples = np.array([5.0, 5.0, 4.0])[:, None, None] * np.ones((3, 3, 4))
+    assert_allclose(chances(samples), [0.5, 0.5, 0.0], atol=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(4, 1, 5), (1, 3, 5)])
+def test_one_seed_or_one_trial_proves_nothing(shape: tuple[int, ...]) -> None:
+    samples = np.random.default_rng(3).normal(size=shape)
+    assert_allclose(chances(samples), 0.5)
+
+
+# The steps.
+
+
+def test_the_best_third_of_the_highest_rung_is_promoted_first() -> None:
+    trials = [at(0, 5.0, 6.0), at(1, 5.0, 7.0), at(2, 5.0, 5.0), at(3, 9.0), at(4, 1.0)]
+    assert next_step(trials, TERMS) == Step(What.promote, 1)
+    trials[1] = replace(trials[1], busy=True)
+    assert next_step(trials, TERMS).number != 0  # one in three has been promoted from there
+    assert next_step(waiting(1.0, 3.0, 2.0), TERMS) == Step(What.promote, 1)
+
+
+def test_a_rung_of_fewer_than_reduction_trials_promotes_none_while_others_can_start() -> None:
+    assert next_step([], TERMS) == Step(What.start)
+    assert next_step(waiting(1.0, 3.0), TERMS) == Step(What.start)
+
+
+def test_the_worst_third_is_pruned_if_significantly_worse_and_the_others_wait() -> None:
+    trials = [at(0, 9.0, busy=True), *waiting(9.0, 1.0, 1.1)[1:]]
+    assert next_step(trials, TERMS) == Step(What.prune, 1)
+    trials[1] = ended(trials[1])
+    assert next_step(trials, TERMS) == Step(What.start)  # 1.1 is significantly worse, too
+
+    near = [at(0, 9.0, busy=True), at(1, 8.99), at(2, 8.995)]
+    assert next_step(near, TERMS) == Step(What.start)
+
+
+def test_before_all_have_started_half_of_what_is_left_is_kept() -> None:
+    # 9 * (0.5 * 900 - 100) = 3150 may be spent beyond the first rung, so 1575 early. Two trials at
+    # the second rung have taken 400; a third one takes it to 600, then 600 more to the end.
+    second = [at(0, 8.0, 5.0, busy=True), ended(at(1, 9.0, 4.0)), ended(at(2, 7.0, 3.0))]
+    trials = [*second, at(3, 9.9), at(4, 1.0), at(5, 1.0)]
+    assert next_step(trials, TERMS) == Step(What.promote, 3)  # 800 + 200 + 200 = 1200
+
+    second[1] = at(1, 9.0, 4.0, 4.0)
+    assert next_step([*second, *trials[3:]], TERMS) != Step(What.promote, 3)  # 800 + 800 + 200
+    every = [*trials[3:], *(at(number, 1.0, busy=True) for number in (6, 7, 8))]
+    assert next_step([*second, *every], TERMS) == Step(What.promote, 3)
+
+
+def test_in_the_end_the_most_promising_are_promoted_while_their_whole_cost_is_left() -> None:
+    terms = replace(TERMS, trials=4)  # 1400 beyond the first rung; one trial to the end takes 800
+    trials = [ended(at(0, 9.0, 9.0)), at(1, 8.99), at(2, 8.98), ended(at(3, 1.0))]
+    assert next_step(trials, terms) == Step(What.promote, 1)
+    trials[1] = replace(trials[1], busy=True)  # 200 + 200 + 800 for another one: 1200
+    assert next_step(trials, terms) == Step(What.promote, 2)
+
+    trials[0] = ended(at(0, 9.0, 9.0, 9.0))  # 800 + 200: no more than 400 are left
+    assert next_step(trials, terms) == Step(What.prune, 2)
+    trials[2] = ended(trials[2])
+    assert next_step(trials, terms) == Step(What.wait)
+    assert next_step([ended(each) for each in trials], terms) == Step(What.wait)
+    trials[1] = ended(at(1, 8.99, 1.0))
+    assert next_step(trials, terms) == Step(What.finish)
+
+
+def test_one_trial_is_trained_to_the_end_whatever_it_costs() -> None:
+    terms = replace(TERMS, trials=1, budget=0.2)
+    assert next_step([at(0, 1.0)], terms) == Step(What.promote, 0)
+    assert next_step([at(0, 1.0, 2.0)], terms) == Step(What.promote, 0)
+
+
+def test_the_order_of_standings_changes_no_step() -> None:
+    rng = np.random.default_rng(4)
+    for _ in range(50):
+        trials = [at(number, *rng.normal(size=rng.integers(1, 3))) for number in range(9)]
+        shuffled = [trials[index] for index in rng.permutation(9)]
+        assert next_step(shuffled, TERMS) == next_step(trials, TERMS)
+
+
+# Whole studies.
+
+
+def end_of(
+    terms: Terms, workers: int, samples: Callable[[int, int], Floats], rng: np.random.Generator
+) -> tuple[list[Standing], float]:
+    """A study's trials when it has ended, and its cost; workers finish in a random order."""
+    trials: list[Standing] = []
+    busy: list[int] = []
+    cost = 0
+    while True:
+        step = next_step(trials, terms)
+        if len(busy) < workers and step.what in (What.start, What.promote):
+            number = len(trials) if step.number is None else step.number
+            if step.what is What.start:
+                trials.append(Standing(number))
+            assert trials[number] == replace(trials[number], busy=False, ended=False)
+            rung = len(trials[number].samples)
+            cost += terms.budgets[rung] - (terms.budgets[rung - 1] if rung else 0)
+            trials[number] = replace(trials[number], busy=True)
+            busy.append(number)
+        elif step.what is What.prune:
+            assert step.number is not None
+            trials[step.number] = ended(trials[step.number])
+        elif busy:
+            number = busy.pop(rng.integers(len(busy)))
+            there = (*trials[number].samples, samples(number, len(trials[number].samples)))
+            complete = len(there) == len(terms.budgets)
+            trials[number] = Standing(number, there, ended=complete or rng.random() < 0.02)
+        else:
+            assert step == Step(What.finish)
+            return trials, cost
+
+
+def test_any_study_ends_with_its_trials_decided_and_within_its_budget() -> None:
+    """Also with failing trials, many workers, one seed and any number of rungs."""
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        reduction, rungs, seeds = (int(rng.integers(low, 5)) for low in (2, 1, 1))
+        budgets = rung_budgets(900, rungs=rungs, reduction=reduction, interval=1)
+        share = budgets[0] / 900 + rng.random()
+        terms = Terms(budgets, int(rng.integers(1, 25)), reduction, rng.random() / 2, share)
+        scores = rng.normal(size=(terms.trials, rungs, seeds, 3))
+        workers = int(rng.integers(1, 6))
+        trials, cost = end_of(terms, workers, lambda n, rung, s=scores: s[n, rung], rng)
+
+        assert [each.number for each in trials] == list(range(terms.trials))
+        assert all(each.ended and not each.busy for each in trials)
+        complete = sum(len(each.samples) == rungs for each in trials)
+        one_to_the_end = 900 - budgets[0] if complete <= 1 else 0
+        assert cost <= share * terms.trials * 900 + one_to_the_end + 1e-6
+
+
+def test_the_best_trial_survives_where_a_bootstrap_prunes_it() -> None:
+    """Noise and curves that cross: at most 10 % of the best ones, at half of the full cost."""
+    budgets = rung_budgets(45, rungs=3, reduction=3, interval=1)
+    terms = Terms(budgets=budgets, trials=30, reduction=3, risk=0.05, budget=0.5)
+    lands = [Landscape.drawn(np.random.default_rng(seed), 1.0, 0.6) for seed in range(20)]
+
+    def pruned(decide: Callable[[Sequence[Standing], Terms], Step]) -> tuple[float, float]:
+        studies = [judged(land, Contender(decide, terms), 0) for land in lands]
+        return (
+            float(np.mean([each["pruned_best"] for each in studies])),
+            max(each["cost"] for each in studies),
+        )
+
+    rate, cost = pruned(next_step)
+    assert rate <= 0.1
+    assert cost <= 0.5
+    rate, _ = pruned(partial(significant, chance_by_bootstrap))
+    assert rate > 0.2
+
+
+# Rungs and what counts there.
+
+
+def test_rungs_are_multiples_of_the_evaluation_interval_and_the_last_one_is_the_budget() -> None:
+    assert rung_budgets(9000, rungs=3, reduction=3, interval=200) == (1000, 3000, 9000)
+    assert rung_budgets(10_000, rungs=3, reduction=3, interval=1000) == (2000, 4000, 10_000)
+    assert rung_budgets(2500, rungs=2, reduction=2, interval=1000) == (2000, 2500)
+    assert rung_budgets(2500, rungs=1, reduction=2, interval=1000) == (2500,)
+
+
+def test_too_few_evaluations_for_the_rungs_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"rungs=3 with reduction=3 .* 3,000 steps .* 1,000"):
+        rung_budgets(3000, rungs=3, reduction=3, interval=1000)
+
+
+def test_the_last_evaluations_count_but_no_more_than_the_later_half() -> None:
+    curve = [1.0, 9.0, 3.0, 4.0, 5.0, 6.0]
+    assert counted(curve, Score.last, 2) == [5.0, 6.0]
+    assert counted(curve, Score.last, 5) == [4.0, 5.0, 6.0]
+    assert counted([1.0], Score.last, 5) == [1.0]
+    assert counted(curve, Score.best, 2) == [9.0]
+    assert counted(curve, Score.auc, 2) == curve
