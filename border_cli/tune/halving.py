@@ -117,6 +117,8 @@ def chances(samples: Floats) -> Floats:
     Trials have the same seeds and are evaluated at the same steps, so differences are paired. One
     seed has no variance: no trial is significantly worse then.
     """
+    from scipy.special import stdtr
+
     means = samples.mean(axis=2)  # [N, S]
     trials, seeds = means.shape
     if min(trials, seeds) == 1:
@@ -127,13 +129,9 @@ def chances(samples: Floats) -> Floats:
     prior = min(PRIOR_DEGREES, (trials - 2) * (seeds - 1))  # what others know of the variance
     degrees = prior + seeds - 1
     variance = (prior * pooled + (seeds - 1) * own) / degrees
-
-    # P(T > sqrt(degrees) tan(a)) is half the share of the integral of cos(a)^(degrees - 1) beyond a
-    angle = np.linspace(0.0, math.pi / 2, 1001)
-    density = np.cos(angle) ** (degrees - 1)
-    beyond = np.append(np.cumsum((density[1:] + density[:-1])[::-1])[::-1], 0.0)
-    t_angle = np.arctan2(behind.mean(axis=1), np.sqrt(variance / seeds * degrees))
-    return np.asarray(np.interp(t_angle, angle, beyond / beyond[0] / 2))
+    error = np.maximum(np.sqrt(variance / seeds), np.finfo(float).tiny)
+    found: Floats = stdtr(degrees, -behind.mean(axis=1) / error)
+    return found
 
 
 def next_step(trials: Sequence[Standing], terms: Terms, compare: Compare = chances) -> Step:
@@ -151,12 +149,10 @@ def next_step(trials: Sequence[Standing], terms: Terms, compare: Compare = chanc
         for rung in reversed(range(len(terms.budgets) - 1))
         for each in _waiting(rung, trials, compare)
     ]
+    kept = EARLY * may_spend * unstarted
     for each in waiting:
         cost = terms.budgets[each.rung + 1] - terms.budgets[each.rung]
-        if (
-            each.place < each.reached // terms.reduction
-            and cost <= left - EARLY * may_spend * unstarted
-        ):
+        if each.place < each.reached // terms.reduction and cost <= left - kept:
             return Step(What.promote, each.number)
     for each in waiting:
         if each.place >= each.reached - each.reached // WORST and each.chance < terms.risk:
