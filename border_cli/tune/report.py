@@ -44,11 +44,11 @@ class StudyReport:
         over the cost of all by then."""
         found: dict[str, tuple[list[float], list[float]]] = {}
         for row in self.best:
-            self._put(found, row.status, self._cost(row), row.score or 0.0)
+            self._put(found, row.status, self._cost(row), row.score)
         ended = sorted((row for row in self._every if row.ended), key=lambda row: row.ended)
         for cost, row in zip(accumulate(map(self._cost, ended)), ended, strict=True):
             if row.status == "complete":
-                best = max([row.score or 0.0, *found.get(BEST, ([], []))[1]])
+                best = max([row.score, *found.get(BEST, ([], []))[1]])
                 self._put(found, BEST, cost, best)
         return found
 

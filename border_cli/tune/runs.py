@@ -54,20 +54,17 @@ def length_of(config: RunConfig) -> tuple[str, int, int]:
     return unit, full, every
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Training:
-    """Runs that this command is to train: of a trial to its next rung, or of the winner."""
+    """Runs that this command is to train: of a trial to its next rung, or of the winner.
 
-    trial: FrozenTrial
-    rung: int
-    seeds: Sequence[int]
-    folder: Path
-    lock: RunLock  # of the folder: goes with the command, whatever ends that
+    It has the lock of their folder, which goes with the command, whatever ends that. Raises
+    RunInUse where another one has it.
+    """
 
-    @property
-    def of_winner(self) -> bool:
-        """Whether its score counts for the winner alone."""
-        return self.seeds[0] == FRESH
+    def __init__(self, trial: FrozenTrial, rung: int, seeds: Sequence[int], folder: Path) -> None:
+        self.trial, self.rung, self.seeds, self.folder = trial, rung, seeds, folder
+        self.of_winner = seeds[0] == FRESH
+        self.lock = RunLock(folder).__enter__()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

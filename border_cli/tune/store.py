@@ -11,7 +11,7 @@ import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -39,8 +39,7 @@ class Progress:
 
     settings: list[str]  # the overrides that its values make
     rung: int = 0  # that it is trained to, or waits at
-    reached: int = -1  # the last rung that all its seeds have reached; -1: none
-    curves: list[list[float]] | None = None  # [S][E], the evaluations of each seed up to there
+    curves: list[list[float]] = field(default_factory=list)  # [S][E], of each seed, up to a rung
     reason: str = ""  # why it failed
 
 

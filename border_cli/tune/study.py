@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -9,11 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from border_cli.errors import ConfigError
 from border_cli.launch.jobs import holds_run
-from border_cli.run.status import RunInUse, RunLock, running
+from border_cli.run.status import RunInUse, running
 from border_cli.run.sweep_folder import alone
 from border_cli.system.files import STUDY_JSON, SWEEP_JSON
 from border_cli.tune.config import TuneConfig
@@ -22,12 +22,10 @@ from border_cli.tune.runs import FRESH, Runs, Training
 from border_cli.tune.space import Space
 from border_cli.tune.store import TrialStore, progress_of
 from border_cli.tune.trials import (
-    COMPLETE,
     RUNNING,
     WAITING,
     Study,
     TrialRow,
-    ranked,
     read_study,
     write_study,
     write_trials,
@@ -67,20 +65,15 @@ class Trials:
     """The trials of a study as one command sees and moves them; owned by its main thread."""
 
     def __init__(
-        self,
-        store: TrialStore,
-        config: TuneConfig,
-        runs: Runs,
-        say: Callable[[str], None],
+        self, store: TrialStore, config: TuneConfig, runs: Runs, say: Callable[[str], None]
     ) -> None:
         """`say` tells the user what happened to a trial."""
         self.root, self.study = runs.root, runs.study
+        self.fresh: list[float] = []  # scores of the winner on fresh seeds, once they are there
         self._store = store
         self._sampler = config.sampler
         self._runs = runs
         self._say = say
-        self._crowned = False
-        self.fresh: list[float] = []  # scores of the winner on fresh seeds, once they are there
         self._terms = Terms(
             budgets=tuple(self.study.budgets),
             trials=self.study.trials,
@@ -95,62 +88,48 @@ class Trials:
         with alone(self.root):
             while True:
                 trials = self._store.trials()
-                for trial in trials:
-                    if self._is_orphaned(trial):
-                        return self._begun(trial, progress_of(trial).rung, "resumes")
-                step = next_step([self._standing(each) for each in trials], self._terms)
+                standings = [self._standing(each) for each in trials]
+                for trial, standing in zip(trials, standings, strict=True):
+                    with running(self._folder(trial)) as runs:
+                        if standing.busy and not runs:
+                            return self._trained(trial, len(standing.samples), "resumes")
+                step = next_step(standings, self._terms)
                 if step.what == What.start:
-                    return self._begun(self._store.add(space, self._sampler), 0, "starts")
+                    return self._trained(self._store.add(space, self._sampler), 0, "starts")
                 if step.what == What.finish:
-                    return self._winner() or What.finish
+                    return self._winner(trials) or step.what
                 if step.number is None:
                     return step.what
-                trial = trials[step.number]
-                rung = progress_of(trial).reached
+                trial, rung = trials[step.number], len(standings[step.number].samples)
                 if step.what == What.promote:
-                    return self._begun(trial, rung + 1, "goes on")
+                    return self._trained(trial, rung, "goes on")
                 self._store.end(trial, "PRUNED")
-                self._say(f"trial {trial.number} is pruned at {self.steps(rung)}")
+                self._say(f"trial {trial.number} is pruned at {self._steps(rung - 1)}")
 
-    def _is_orphaned(self, trial: FrozenTrial) -> bool:
-        """Whether no command trains a trial that is on its way to a rung."""
-        with running(self._folder(trial)) as runs:
-            return self._standing(trial).busy and not runs
-
-    def _begun(self, trial: FrozenTrial, rung: int, how: str) -> Training:
-        settings = progress_of(trial).settings
-        shown = f": {' '.join(settings)}" if how == "starts" else ""
+    def _trained(self, trial: FrozenTrial, rung: int, how: str) -> Training:
         self._store.update(trial, rung=rung)
-        self._say(f"trial {trial.number} {how} to {self.steps(rung)}{shown}")
-        seeds = range(self.study.seeds)
-        return self._locked(trial, rung, seeds, self._folder(trial))
+        values = f": {' '.join(progress_of(trial).settings)}" if how == "starts" else ""
+        self._say(f"trial {trial.number} {how} to {self._steps(rung)}{values}")
+        return Training(trial, rung, range(self.study.seeds), self._folder(trial))
 
-    def _winner(self) -> Training | None:
-        """The best trial on fresh seeds, once, unless another command trains it."""
-        best = next((row for row in ranked(self.rows()) if row.status == COMPLETE), None)
-        if self._crowned or best is None or not self.study.fresh_seeds:
-            return None
-        self._crowned = True
-        trial = self._store.trials()[best.number]
+    def _winner(self, trials: Sequence[FrozenTrial]) -> Training | None:
+        """The best trial on fresh seeds, unless this command or another one has trained it."""
+        done = [each for each in trials if each.state.name == "COMPLETE"]
         seeds = range(FRESH, FRESH + self.study.fresh_seeds)
-        folder = self.root / "best" / self._folder(trial).name
+        if self.fresh or not done or not seeds:
+            return None
+        best = max(done, key=lambda trial: trial.value or -math.inf)
+        folder = self.root / "best" / self._folder(best).name
         try:
-            return self._locked(trial, len(self.study.budgets) - 1, seeds, folder)
+            return Training(best, len(self.study.budgets) - 1, seeds, folder)
         except RunInUse as error:
             self._say(str(error))
             return None
 
-    def _locked(
-        self, trial: FrozenTrial, rung: int, seeds: Sequence[int], folder: Path
-    ) -> Training:
-        lock = RunLock(folder).__enter__()
-        return Training(trial=trial, rung=rung, seeds=seeds, folder=folder, lock=lock)
-
     def _folder(self, trial: FrozenTrial) -> Path:
         return self.root / f"trial-{trial.number:04}"
 
-    def steps(self, rung: int) -> str:
-        """`10,000 env steps`."""
+    def _steps(self, rung: int) -> str:
         return f"{self.study.budgets[rung]:,} {self.study.steps_name}"
 
     def reached(self, training: Training) -> None:
@@ -167,11 +146,11 @@ class Trials:
             self.fresh = scores
         else:
             self._store.report(trial, self.study.budgets[rung], score)
-            self._store.update(trial, rung=rung, reached=rung, curves=curves)
+            self._store.update(trial, rung=rung, curves=curves)
             if rung == len(self.study.budgets) - 1:
                 self._store.end(trial, "COMPLETE", score)
         on = " on fresh seeds" if training.of_winner else ""
-        self._say(f"trial {trial.number}: {score:.6g} at {self.steps(rung)}{on}")
+        self._say(f"trial {trial.number}: {score:.6g} at {self._steps(rung)}{on}")
         training.lock.__exit__()
         return None
 
@@ -188,17 +167,15 @@ class Trials:
 
     def _standing(self, trial: FrozenTrial) -> Standing:
         progress, ended = progress_of(trial), trial.state.is_finished()
-        return Standing(
-            number=trial.number,
-            samples=tuple(self._sample(trial, rung) for rung in range(progress.reached + 1)),
-            busy=progress.rung > progress.reached and not ended,
-            ended=ended,
-        )
-
-    def _sample(self, trial: FrozenTrial, rung: int) -> NDArray[np.float64]:
-        """The evaluations of a trial that count at a rung, [S, K]."""
-        num = len(self.study.places(rung))
-        return np.array([self._counted(each[:num]) for each in progress_of(trial).curves or []])
+        places = [len(self.study.places(rung)) for rung in range(len(self.study.budgets))]
+        curves = progress.curves  # [S][E]
+        samples = [
+            np.array([self._counted(each[:num]) for each in curves])  # [S, K]
+            for num in places
+            if curves and num <= len(curves[0])
+        ]
+        busy = progress.rung == len(samples) and not ended
+        return Standing(number=trial.number, samples=tuple(samples), busy=busy, ended=ended)
 
     def rows(self) -> list[TrialRow]:
         """All trials as they are, which it writes to the directory, too. Raises OSError."""
@@ -208,18 +185,14 @@ class Trials:
 
     def _row(self, trial: FrozenTrial) -> TrialRow:
         progress, standing = progress_of(trial), self._standing(trial)
-        scores = [float(each.mean()) for each in standing.samples[-1]] if standing.samples else []
-        budget = self.study.budgets[progress.reached] if scores else 0
-        ended = trial.datetime_complete
+        samples, ended = standing.samples, trial.datetime_complete
         state = trial.state.name.lower()
         return TrialRow(
             number=trial.number,
             status=state if ended else RUNNING if standing.busy else WAITING,
             reason=progress.reason,
-            budget=budget,
-            score=float(np.mean(scores)) if scores else None,
-            scores=scores,
-            steps=budget * self.study.seeds,
+            budget=self.study.budgets[len(samples) - 1] if samples else 0,
+            scores=[float(each.mean()) for each in samples[-1]] if samples else [],
             ended=ended.isoformat(" ", "seconds") if ended else "",
             settings=progress.settings,
             command=shlex.join(["border-train", *self._runs.of(trial), "seed=0"]),

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -50,7 +51,7 @@ class Study:
     def share(self, rows: Sequence[TrialRow]) -> float:
         """What these trials have cost, as a share of all trials with every seed at the full
         budget."""
-        return sum(row.steps for row in rows) / (self.trials * self.seeds * self.budgets[-1])
+        return sum(row.budget for row in rows) / (self.trials * self.budgets[-1])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,12 +62,15 @@ class TrialRow:
     status: str  # running, waiting (at a rung), complete, pruned, fail
     reason: str  # why it failed
     budget: int  # steps that each seed has been trained, at the last rung reached
-    score: float | None  # at that rung: mean over seeds of what counts
-    scores: Sequence[float]  # of each seed
-    steps: int  # of all its seeds
+    scores: Sequence[float]  # of each seed there
     ended: str  # local time; empty while it goes on
     settings: Sequence[str]  # the overrides that its values make
     command: str  # the border-train line that repeats it, with its first seed
+
+    @property
+    def score(self) -> float:
+        """The mean over seeds; NaN before the first rung."""
+        return sum(self.scores) / len(self.scores) if self.scores else math.nan
 
     @property
     def values(self) -> str:
@@ -103,5 +107,5 @@ def _read(path: Path) -> Any:
 
 def ranked(rows: Sequence[TrialRow]) -> list[TrialRow]:
     """Trials that have a score, the best first; those that were trained longest before others."""
-    scored = [each for each in rows if each.score is not None and each.status != FAILED]
-    return sorted(scored, key=lambda row: (-row.budget, -(row.score or 0.0), row.number))
+    scored = [each for each in rows if each.scores and each.status != FAILED]
+    return sorted(scored, key=lambda row: (-row.budget, -row.score, row.number))
