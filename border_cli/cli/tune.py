@@ -11,12 +11,12 @@ import sys
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from border_cli import __version__
 from border_cli.cli.flags import Parser
 from border_cli.config.check import settings_of
 from border_cli.config.compose import Composer, composing
+from border_cli.config.describe import shown
 from border_cli.config.overrides import is_sweep, normalized, parsed
 from border_cli.errors import ConfigError
 from border_cli.launch.monitor import monitored
@@ -24,9 +24,6 @@ from border_cli.launch.startup import framed, not_collecting
 from border_cli.messages import say
 from border_cli.system.files import full_path
 from border_cli.tune.config import OWN, TuneConfig
-
-if TYPE_CHECKING:
-    from border_cli.tune.space import Space
 
 NAME = "border-tune"
 ABOUT = """\
@@ -89,17 +86,6 @@ def help_text() -> str:
     return ABOUT + "\n".join(rows)
 
 
-def space_text(space: Space) -> str:
-    """What a study would search, a line for each hyperparameter."""
-    rows = [
-        (name, " ".join(filter(None, [values, scale])), unit, f"if {when}" if when else "")
-        for name, values, scale, unit, when in space.described()
-    ]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
-    return "\n".join([f"{space.file}, what a study searches:", *lines])
-
-
 def split(typed: Sequence[str]) -> tuple[TuneConfig, list[str]]:
     """The settings of the command itself, checked, and those of every run."""
     own, rest = [], []
@@ -125,7 +111,11 @@ def _answer(asked: argparse.Namespace, typed: Sequence[str]) -> None:
             from border_cli.tune.command import searched
 
             base = composer.job(overrides).config
-            say(space_text(searched(composer, base, overrides, config.search)))
+            space = searched(composer, base, overrides, config.search)
+            entries = [
+                f"\n  {name}: {shown(space.content[name])}" for name in space.hyperparameters
+            ]
+            say(f"# {space.file}\nhyperparameters:{''.join(entries)}")
         elif not config.study:
             raise ConfigError(f"study=DIR is missing: the directory of the study ({NAME} --help)")
         else:

@@ -58,10 +58,10 @@ def tune(
     base = replace(composer.job(overrides), folder=root, command=tuple(command))
     space = searched(composer, base.config, overrides, config.search)
     check_jobs(composer, [base])
-    check_space(composer, space, overrides)
+    terms = sweep_terms(composer, overrides, OUR_LAUNCHER)
+    check_space(composer, space, overrides, terms)
     there = (root / TRIALS_JSON).exists()
     study = begun(root, described(config, space, base, overrides))
-    terms = sweep_terms(composer, overrides, OUR_LAUNCHER)
     runs = Runs(composer=composer, terms=terms, overrides=overrides, study=study, root=root)
     url = config.storage or f"sqlite:///{root / STUDY_DB}"
     with opened(url, f"{study.name} {study.id}", begun=there) as store:
