@@ -25,6 +25,7 @@ import psutil
 
 from benchmarks.table import emit, parser, say
 from border_cli.analysis.load import load_runs
+from border_cli.tune.trials import ranked, read_trials
 
 SEEDS, FULL = 3, 6_000
 SETTINGS = (
@@ -92,7 +93,7 @@ def main() -> None:
     arguments = [*SETTINGS, f"study={root}", f"trials={asked.trials}"]
     arguments += [f"storage={asked.storage}"] if asked.storage else []
     ended = study(root, arguments, asked.kills, random.Random(asked.seed))
-    trials = json.loads((root / "trials.json").read_text())
+    trials = read_trials(root)
     runs = load_runs(*root.glob("trial-*"))
     steps = sum(run.facts["env_steps"] for run in runs)
     fresh = [run.facts["final_score"] for run in load_runs(*root.glob("best/*"))]
@@ -101,12 +102,12 @@ def main() -> None:
         "killed" if asked.kills else "undisturbed",
         {
             **ended,
-            "trials": dict(Counter(each["status"] for each in trials)),
+            "trials": dict(Counter(each.status for each in trials)),
             "runs": len(runs),
             "runs_done": sum(run.status == "done" for run in runs),
             "attempts": sum(len(run.facts["attempts"]) for run in runs),
             "cost": round(steps / (asked.trials * SEEDS * FULL), 3),
-            "winner": max(trials, key=lambda each: (each["budget"], each["score"] or 0)),
+            "winner": ranked(read_trials(root))[0].number,
             "fresh": fresh,
             "folder": str(root),
         }

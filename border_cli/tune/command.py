@@ -186,7 +186,10 @@ class Tuning:
         return True
 
     def _ended(self, folder: Path, reason: str, *, stopping: bool) -> None:
-        """A process has ended, and its run with it; else that resumes from its checkpoint."""
+        """A process has ended, and its run with it; else that resumes from its checkpoint.
+
+        `reason`: what ended the process, if the run has not said so itself.
+        """
         crew = next((each for each in self._crews if folder in each.jobs), None)
         if crew is None:  # of a trial that has failed
             return
@@ -195,7 +198,7 @@ class Tuning:
         crew.deaths[folder] += 1
         if status == FINISHED:
             del crew.jobs[folder]
-        elif status == "failed" or crew.deaths[folder] > MOST_DEATHS:
+        elif (status == "failed" and why != reason) or crew.deaths[folder] > MOST_DEATHS:
             self._refuse_full_disk(why)
             self._trials.failed(crew.training, f"{folder.name}: {why}")
             self._crews.remove(crew)  # what still runs of it counts for nothing

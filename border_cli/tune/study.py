@@ -70,6 +70,7 @@ class Trials:
         """`say` tells the user what happened to a trial."""
         self.root, self.study = runs.root, runs.study
         self.fresh: list[float] = []  # scores of the winner on fresh seeds, once they are there
+        self._crowned = False
         self._store = store
         self._sampler = config.sampler
         self._runs = runs
@@ -90,9 +91,8 @@ class Trials:
                 trials = self._store.trials()
                 standings = [self._standing(each) for each in trials]
                 for trial, standing in zip(trials, standings, strict=True):
-                    with running(self._folder(trial)) as runs:
-                        if standing.busy and not runs:
-                            return self._trained(trial, len(standing.samples), "resumes")
+                    if standing.busy and not self._is_held(trial):
+                        return self._trained(trial, len(standing.samples), "resumes")
                 step = next_step(standings, self._terms)
                 if step.what == What.start:
                     return self._trained(self._store.add(space, self._sampler), 0, "starts")
@@ -106,6 +106,11 @@ class Trials:
                 self._store.end(trial, "PRUNED")
                 self._say(f"trial {trial.number} is pruned at {self._steps(rung - 1)}")
 
+    def _is_held(self, trial: FrozenTrial) -> bool:
+        """Whether a command trains it, which has the lock of its folder."""
+        with running(self._folder(trial)) as runs:
+            return bool(runs)
+
     def _trained(self, trial: FrozenTrial, rung: int, how: str) -> Training:
         self._store.update(trial, rung=rung)
         values = f": {' '.join(progress_of(trial).settings)}" if how == "starts" else ""
@@ -116,8 +121,9 @@ class Trials:
         """The best trial on fresh seeds, unless this command or another one has trained it."""
         done = [each for each in trials if each.state.name == "COMPLETE"]
         seeds = range(FRESH, FRESH + self.study.fresh_seeds)
-        if self.fresh or not done or not seeds:
+        if self._crowned or not done or not seeds:
             return None
+        self._crowned = True
         best = max(done, key=lambda trial: trial.value or -math.inf)
         folder = self.root / "best" / self._folder(best).name
         try:
