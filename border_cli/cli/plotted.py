@@ -68,11 +68,14 @@ def show(report: Report, files: Sequence[Path]) -> None:
 
 def show_study(report: StudyReport, files: Sequence[Path]) -> None:
     """The chart where no file has it, the tables, and the files that were written."""
+    from border_cli.tune.table import print_best
+
     console = make_console()
     if not files:
         console.print(report.title, style="bold", soft_wrap=True)
         console.print(Text.from_ansi(report.chart(console.width)), soft_wrap=True)
-    _show_tables(console, [each for each in report.sections() if each.rows], files)
+    print_best(console, report.study, report.rows)
+    _show_tables(console, [report.shares()] if report.importance else [], files)
 
 
 def _show_tables(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
+from textwrap import wrap
 from typing import Any
 
 from border_cli.config.compose import Composer
@@ -12,6 +14,9 @@ from border_cli.settings.base import flat
 from border_cli.settings.run import RunConfig
 from border_cli.tune.table import interval
 from border_cli.tune.trials import Study, TrialRow
+from border_cli.words import visible
+
+COMMENT_WIDTH = 98  # characters
 
 
 def best_yaml(
@@ -23,24 +28,36 @@ def best_yaml(
     `fresh`: its scores on fresh seeds.
     """
     pair = [f"agent={study.agent}", f"env={study.env}"]
-    bases = [composer.job([*pair, *more]).config for more in ([], ["~tuned"])]
-    usual = [flat(each) for each in bases]
+    usual, chosen = _options(composer.job(pair).config), _options(config)
+    others = {group: option for group, option in chosen.items() if option != usual[group]}
+    typed = [*pair, *(f"{group}={option}" for group, option in others.items())]
+    bases = [flat(composer.job([*typed, *more]).config) for more in ([], ["~tuned"])]
     content: dict[str, Any] = {}
-    for group in GROUPS:
-        chosen = getattr(getattr(config, group), "option", None)
-        if chosen != getattr(getattr(bases[0], group), "option", None):
-            content.setdefault("defaults", []).append({f"override /{group}": chosen})
+    if others:
+        content["defaults"] = [{f"override /{each}": option} for each, option in others.items()]
     for key, value in flat(config).items():
-        group, _, name = key.partition(".")
-        differs = any(each.get(key) != value for each in usual)
-        if group in GROUPS and differs and name != "option":
-            content.setdefault(group, {})[name] = value
+        *places, name = key.split(".")
+        differs = any((key, value) not in each.items() for each in bases)
+        if places and places[0] in GROUPS and differs and name != "option":
+            reduce(lambda node, place: node.setdefault(place, {}), places, content)[name] = value
     comment = [
-        "@package _global_",
         f"Trial {winner.number} of {study.name}, {winner.ended}: {winner.values}",
         f"Score {interval(fresh)} over {len(fresh)} fresh seeds, {interval(winner.scores)} in the "
         f"study, after {study.budgets[-1]:,} {study.steps_name}.",
         f"As conf/experiment/best.yaml: border-train -cd conf experiment=best {' '.join(pair)}",
         f"As conf/tuned/{study.agent}_{study.env}.yaml: border-train -cd conf {' '.join(pair)}",
     ]
-    return "\n".join(f"# {line}" for line in comment) + f"\n{yaml_text(content)}"
+    if others:
+        comment.pop()  # tuned files cannot choose these options
+    lines = [each for line in comment for each in _broken(visible(line))]
+    return "".join(f"# {line}\n" for line in ["@package _global_", *lines]) + yaml_text(content)
+
+
+def _broken(line: str) -> list[str]:
+    """At spaces, as far as there are any."""
+    return wrap(line, COMMENT_WIDTH, break_long_words=False, break_on_hyphens=False)
+
+
+def _options(config: RunConfig) -> dict[str, str | None]:
+    """The option chosen of each group."""
+    return {group: getattr(getattr(config, group), "option", None) for group in GROUPS}

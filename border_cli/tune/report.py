@@ -1,86 +1,85 @@
-"""A study as `border-plot` shows it: the best score over the cost, each trial's score against its
-cost, and the importance of hyperparameters.
+"""A study as `border-plot` shows it: the scores of its trials over what all of them have cost, and
+the importance of hyperparameters.
 
 Optuna, plotext and matplotlib are imported by the functions that use them.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import partial
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 from border_cli.analysis.tables import Section
 from border_cli.errors import CheckpointError
 from border_cli.tune.store import imported_optuna
-from border_cli.tune.table import counts, interval
-from border_cli.tune.trials import TrialRow, ranked, read_study, read_trials
+from border_cli.tune.trials import (
+    COMPLETE,
+    FAILED,
+    PRUNED,
+    RUNNING,
+    WAITING,
+    TrialRow,
+    ranked,
+    read_study,
+    read_trials,
+)
+from border_cli.words import visible
 
 BEST = "best so far"  # at the full budget
-MARKS = {"complete": "o", "pruned": "x", "waiting": "+", "running": "."}
+MARKS = {BEST: "-", COMPLETE: "o", PRUNED: "x", WAITING: "+", RUNNING: "."}
 LEAST_TRIALS = 8  # of which an importance can be told
 BEST_SHARE = 0.25  # of trials, whose values are compared with those of all
 IMPORTANCE = "how far the values of the best quarter of trials differ from those of all (PED-ANOVA)"
-MOST_TRIALS = 10  # in the terminal
 
 
 class StudyReport:
     """What is drawn of a study. Raises CheckpointError where no trial has a score yet."""
 
     def __init__(self, root: Path) -> None:
-        study, every = read_study(root), read_trials(root)
-        self.best = ranked(every)
-        if not self.best:
+        self.study, self.rows = read_study(root), read_trials(root)
+        best = ranked(self.rows)
+        if not best:
             raise CheckpointError(f"{root}: no trial of this study has a score yet")
-        self.title = f"{study.name}: {study.agent} on {study.env}"
-        self.x_name = f"cost in % of all trials at {study.budgets[-1]:,} {study.steps_name}"
-        self.importance = importance(self.best)
-        self._study, self._every = study, every
+        self.title = visible(f"{self.study.name}: {self.study.agent} on {self.study.env}")
+        full = f"{self.study.budgets[-1]:,} {self.study.steps_name}"
+        self.x_name = f"cost of the study in % of all trials at {full}"
+        self.importance = importance(best)
 
-    def points(self) -> dict[str, tuple[list[float], list[float]]]:
-        """Costs and scores: of trials by their status, and of the best one after each that ended,
-        over the cost of all by then."""
-        found: dict[str, tuple[list[float], list[float]]] = {}
-        for row in self.best:
-            self._put(found, row.status, self._cost(row), row.score)
-        ended = sorted((row for row in self._every if row.ended), key=lambda row: row.ended)
-        for cost, row in zip(accumulate(map(self._cost, ended)), ended, strict=True):
-            if row.status == "complete":
-                best = max([row.score, *found.get(BEST, ([], []))[1]])
-                self._put(found, BEST, cost, best)
-        return found
-
-    def _put(self, found: Any, name: str, x: float, y: float) -> None:
-        at, values = found.setdefault(name, ([], []))
-        at.append(x)
-        values.append(y)
-
-    def _cost(self, row: TrialRow) -> float:
-        return 100 * self._study.share([row])
-
-    def sections(self) -> list[Section]:
-        """The tables: trials, and what matters."""
-        trials = [
-            [str(row.number), row.values, row.status, interval(row.scores)] for row in self.best
-        ]
-        head = ["trial", "hyperparameters", "status", "score"]
-        shares = [[name, f"{100 * share:.0f} %"] for name, share in self.importance.items()]
-        return [
-            Section("Trials", counts(self._study, self._every), head, trials, 2, MOST_TRIALS),
-            Section("Importance", IMPORTANCE, ["hyperparameter", "importance"], shares, 1),
-        ]
+    def points(self) -> dict[str, list[tuple[float, float]]]:
+        """Costs of the study by the end of each trial, those that have not ended last, and scores:
+        of the trials by status, and of the best one by then, in steps."""
+        found: dict[str, list[tuple[float, float]]] = {name: [] for name in MARKS}
+        best: list[float] = []
+        rows = sorted(self.rows, key=lambda row: (not row.ended, row.ended))
+        for num, row in enumerate(rows, 1):
+            cost = 100 * self.study.share(rows[:num])
+            found[BEST] += [(cost, each) for each in best]
+            if not row.scores or row.status == FAILED:
+                continue
+            found[row.status].append((cost, row.score))
+            if row.status == COMPLETE and row.score > max(best, default=-math.inf):
+                best = [row.score]
+                found[BEST].append((cost, row.score))
+        return {name: each for name, each in found.items() if each}
 
     def chart(self, width: int) -> str:
         """Scores over costs as text."""
         from border_cli.analysis.chart import LINE, begin, built
 
-        plot = begin(self.x_name)
-        for name, (x, y) in self.points().items():
+        plot, signs = begin(self.x_name), []
+        for name, points in self.points().items():
             draw = plot.plot if name == BEST else plot.scatter
-            draw(x, y, marker=MARKS.get(name, LINE), label=name)
-        return built(width)
+            draw(*zip(*points, strict=True), marker=LINE if name == BEST else MARKS[name])
+            signs.append(f"{MARKS[name]} {name}")
+        return f"{built(width)}\n{'   '.join(signs)}"
+
+    def shares(self) -> Section:
+        """The table of what matters."""
+        shares = [[name, f"{100 * share:.0f} %"] for name, share in self.importance.items()]
+        return Section("Importance", IMPORTANCE, ["hyperparameter", "importance"], shares, 1)
 
     def drawn(self, kind: str, size: tuple[float, float] | None) -> bytes:
         """A png, svg or pdf: scores over costs, and the importance; `size` in inches."""
@@ -91,12 +90,14 @@ class StudyReport:
     def _picture(self, size: tuple[float, float]) -> Any:
         from matplotlib.figure import Figure
 
+        from border_cli.analysis.drawing import plain
+
         figure = Figure(figsize=size, layout="constrained")
         scores, shares = figure.subplots(1, 2)
-        for name, (x, y) in self.points().items():
-            scores.plot(x, y, MARKS.get(name, "-"), label=name, drawstyle="steps-post")
-        scores.set(title=self.title, xlabel=self.x_name, ylabel="score")
-        scores.legend(loc="lower right")
+        for name, points in self.points().items():
+            scores.plot(*zip(*points, strict=True), MARKS[name], label=name)
+        scores.set(title=plain(self.title), xlabel=self.x_name, ylabel="score")
+        scores.legend()
         shares.barh([*self.importance], [100 * share for share in self.importance.values()])
         shares.invert_yaxis()
         shares.set(title="hyperparameters", xlabel="importance in % (PED-ANOVA)")
@@ -121,7 +122,8 @@ def importance(rows: Sequence[TrialRow]) -> Mapping[str, float]:
     study = optuna.create_study(direction="maximize")
     for rank, each in enumerate(settings):
         params = {key: values[key].index(value) for key, value in each.items()}
-        kinds = {key: optuna.distributions.IntDistribution(0, len(values[key])) for key in each}
+        most = {key: values[key].index(values[key][-1]) for key in each}  # 0: there is one value
+        kinds = {key: optuna.distributions.IntDistribution(0, most[key]) for key in each}
         study.add_trial(optuna.create_trial(params=params, distributions=kinds, value=-rank))
     evaluator = optuna.importance.PedAnovaImportanceEvaluator(target_quantile=BEST_SHARE)
     found: dict[str, float] = optuna.importance.get_param_importances(study, evaluator=evaluator)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from rich.console import Group
+from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
@@ -21,7 +21,7 @@ from border_cli.tune.trials import RUNNING, WAITING, Study, TrialRow, ranked
 from border_cli.words import shell_command, shortest
 
 HINT = "Ctrl-C saves all running trials"
-BEST_WHILE_RUNNING, BEST_AT_THE_END = 3, 10  # trials
+BEST_WHILE_RUNNING, BEST_OF_ALL = 3, 10  # trials
 
 
 class StudyPanel(LivePanel):
@@ -56,7 +56,7 @@ def counts(study: Study, rows: Sequence[TrialRow]) -> str:
     ended = len(rows) - found[RUNNING] - found[WAITING]
     states = "".join(f"{count} {status}, " for status, count in sorted(found.items()))
     cost = figures.percent(study.share(rows))
-    return f"{ended} of {study.trials} trials ended, {states}{cost} of the full grid"
+    return f"{ended} of {study.trials} trials ended, {states}cost {cost} of the full grid"
 
 
 def interval(scores: Sequence[float]) -> str:
@@ -67,13 +67,23 @@ def interval(scores: Sequence[float]) -> str:
 def best_table(rows: Sequence[TrialRow]) -> Table:
     """Trials with their scores, and as much of their hyperparameters as there is room for."""
     table = terminal.make_table("trial", "score")
+    table.add_column("status")
     for column in table.columns:
         column.no_wrap = True
-    table.add_column("hyperparameters", ratio=1)
+    table.add_column("hyperparameters")
     for row in rows:
         values = Text(row.values, no_wrap=True, overflow="ellipsis")
-        table.add_row(str(row.number), interval(row.scores), values)
+        table.add_row(str(row.number), interval(row.scores), row.status, values)
     return table
+
+
+def print_best(console: Console, study: Study, rows: Sequence[TrialRow]) -> None:
+    """Prints the best trials, all values of the first, and how far the study is."""
+    best = ranked(rows)[:BEST_OF_ALL]
+    console.print(best_table(best))
+    for row in best[:1]:
+        terminal.say(console, f"best: trial {row.number}: {row.values}")
+    terminal.say(console, counts(study, rows))
 
 
 def print_outcome(
@@ -82,13 +92,11 @@ def print_outcome(
     """Prints the best trials, the winner's score on fresh seeds, if there is any, and what to type
     next."""
     console, shown = terminal.make_console(), shlex.quote(str(shortest(root)))
-    console.print(best_table(ranked(rows)[:BEST_AT_THE_END]))
-    terminal.say(console, counts(study, rows))
+    print_best(console, study, rows)
     lines = [("study", shown)]
     if fresh:
         lines += [
-            ("winner", f"trial {ranked(rows)[0].number}: {ranked(rows)[0].values}"),
-            ("score", f"{interval(fresh)} over {len(fresh)} fresh seeds"),
+            ("winner", f"{interval(fresh)} over {len(fresh)} fresh seeds"),
             ("settings", f"{shown}/best.yaml"),
         ]
     terminal.header(console, [*lines, ("next", f"{shell_command('border-plot')} {shown}")])

@@ -6,7 +6,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,8 @@ from border_cli.errors import CheckpointError
 from border_cli.system.files import STUDY_JSON, read_bytes, write_json
 
 TRIALS_JSON = "trials.json"
-RUNNING, WAITING, COMPLETE, FAILED = "running", "waiting", "complete", "fail"
+RUNNING, WAITING = "running", "waiting"
+COMPLETE, PRUNED, FAILED = "complete", "pruned", "fail"  # as in Optuna
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,18 +92,22 @@ def write_trials(root: Path, rows: Sequence[TrialRow]) -> None:
 
 def read_study(root: Path) -> Study:
     """Raises CheckpointError where there is no study of ours."""
-    return Study(**_read(root / STUDY_JSON))
+    with _content(root / STUDY_JSON) as found:
+        return Study(**found)
 
 
 def read_trials(root: Path) -> list[TrialRow]:
     """In the order of their numbers. Raises CheckpointError where they cannot be read."""
-    return [TrialRow(**each) for each in _read(root / TRIALS_JSON)]
+    with _content(root / TRIALS_JSON) as found:
+        return [TrialRow(**each) for each in found]
 
 
-def _read(path: Path) -> Any:
+@contextmanager
+def _content(path: Path) -> Iterator[Any]:
+    """What a file holds, for a block that fails with a TypeError where it is not as expected."""
     try:
-        return json.loads(read_bytes(path))
-    except (OSError, ValueError) as error:
+        yield json.loads(read_bytes(path))
+    except (OSError, ValueError, TypeError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}") from error
 
 

@@ -1,4 +1,4 @@
-"""Small studies: what study.json and trials.csv hold, without any run."""
+"""Small studies: what study.json and trials.json hold, without any run."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ def a_study(**changes: Any) -> Study:
     facts: dict[str, Any] = {
         "id": "1f",
         "name": "my_study",
-        "command": ("border-tune", "agent=dqn", "env=acrobot"),
+        "command": ["border-tune", "agent=dqn", "env=acrobot"],
         "agent": "dqn",
         "env": "acrobot",
-        "overrides": ("agent=dqn", "env=acrobot"),
+        "overrides": ["agent=dqn", "env=acrobot"],
         "space": {"gamma": [0.9, 0.99]},
         "seeds": 2,
         "score": "last",
         "last_evals": 5,
         "unit": "max_env_steps",
-        "budgets": (100, 500),
+        "budgets": [100, 500],
         "trials": 10,
         "fresh_seeds": 3,
     }
@@ -35,13 +35,11 @@ def a_row(number: int, *scores: float, **changes: Any) -> TrialRow:
         "status": "complete" if scores else "running",
         "budget": 500 if scores else 0,
         "score": sum(scores) / len(scores) if scores else None,
-        "scores": scores,
+        "scores": [*scores],
         "steps": 500 * len(scores),
-        "seconds": 1.5,
-        "ended": f"2026-01-01T00:00:{number:02d}+0000" if scores else "",
+        "ended": f"2026-01-01 00:00:{number:02d}" if scores else "",
         "reason": "",
-        "values": {},
-        "settings": (),
+        "settings": [],
         "command": "border-train agent=dqn env=acrobot",
     }
     return TrialRow(**facts | changes)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
+import time
 from pathlib import Path
 
 import pytest
 from studies import a_row, a_study
 
-from border_cli.recorder.terminal import make_console
-from border_cli.tune.table import RunView, StudyPanel, best_table, counts, print_outcome
+from border_cli.sweep.panel import JobView
+from border_cli.tune.table import StudyPanel, counts, print_outcome
 
+ESCAPES = re.compile(r"\x1b\[[\d;?]*[A-Za-z]")
 PROGRESS = {
     "phase": "training",
     "opt_steps": 1200,
@@ -22,40 +25,36 @@ PROGRESS = {
 }
 
 
-class Time:
-    """Seconds that a test sets."""
+class Seconds:
+    """A clock that a test sets, in the place of `time.monotonic`."""
 
-    now_s = 0.0
+    now_s = 100.0
 
     def __call__(self) -> float:
         return self.now_s
 
 
-def a_run(folder: Path) -> RunView:
-    folder.mkdir()
-    (folder / "run.json").write_text(json.dumps({"status": "done", "progress": PROGRESS}))
-    return RunView(7, 1, 500, folder)
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Seconds:
+    made = Seconds()
+    monkeypatch.setattr(time, "monotonic", made)
+    return made
 
 
 def test_without_a_terminal_events_are_said_at_once_and_a_summary_every_30_seconds(
-    capsys: pytest.CaptureFixture[str],
+    capsys: pytest.CaptureFixture[str], clock: Seconds
 ) -> None:
-    study, clock = a_study(), Time()
-    before = [a_row(0, -80.0, -82.0), a_row(1)]
-    with StudyPanel(clock_s=clock) as panel:
-        panel.show(study, [], before)
-        panel.event("trial 1 pruned")
-        assert capsys.readouterr().out.endswith("] trial 1 pruned\n")
-        clock.now_s = 29.0
-        panel.show(study, [], before)
+    study, rows = a_study(), [a_row(0, -80.0, -82.0), a_row(1)]
+    with StudyPanel(study) as panel:
+        panel.event("trial 1 \x1b[31mpruned")
+        assert capsys.readouterr().out.endswith("] trial 1 \\x1b[31mpruned\n")
+        clock.now_s += 29.0
+        panel.show([], rows)
         assert capsys.readouterr().out == ""
-        clock.now_s = 40.0
-        pruned = a_row(1, -100.0, -99.0, status="pruned", budget=100, steps=200)
-        panel.show(study, [], [before[0], pruned])
-    # One trial ended in 40 seconds, and 8 of 10 are left.
+        clock.now_s += 11.0
+        panel.show([], rows)
     assert capsys.readouterr().out == (
-        "2 of 10 trials ended, 1 pruned, 1 complete, best -81.0 (trial 0), cost 12 % of the full "
-        "grid, 0:40 elapsed, about 5:20 left\n"
+        "1 of 10 trials ended, 1 complete, 1 running, cost 10 % of the full grid, 0:40\n"
     )
 
 
@@ -64,65 +63,57 @@ def test_on_a_terminal_runs_and_the_best_trials_are_shown_in_its_width(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
+    clock: Seconds,
     columns: int,
 ) -> None:
-    monkeypatch.setenv("COLUMNS", str(columns))
-    monkeypatch.setenv("LINES", "30")
+    for name, value in {"COLUMNS": str(columns), "LINES": "30", "TERM": "xterm"}.items():
+        monkeypatch.setenv(name, value)
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    monkeypatch.setenv("TERM", "xterm")
-    clock = Time()
-    rows = [a_row(n, -80.0 - n, -82.0 - n, values={"agent.gamma": "0.99" * 30}) for n in range(5)]
-    with StudyPanel(clock_s=clock) as panel:
-        clock.now_s = 1.0
-        panel.show(a_study(), [a_run(tmp_path / "a"), RunView(8, 0, 100, tmp_path / "none")], rows)
-        shown = capsys.readouterr().out
-    assert shown.count("training") == 1
-    assert "60 %" in shown
-    assert "0:33" in shown
-    assert "starting" in shown
-    assert ("812" in shown) == (columns >= 80)
-    assert "gamma=0.99" in shown
-    assert "…" in shown
-    assert "Ctrl-C saves all running trials" in shown
-    assert all(len(line) <= columns for line in shown.splitlines() if "\x1b" not in line)
+    (tmp_path / "run.json").write_text(json.dumps({"status": "running", "progress": PROGRESS}))
+    views = [JobView(7, "seed-1", tmp_path), JobView(8, "seed-0", tmp_path / "none")]
+    settings = [f"agent.gamma={'0.99' * 30}"]
+    rows = [a_row(n, -80.0 - n, -82.0 - n, settings=settings) for n in range(5)]
+    with StudyPanel(a_study()) as panel:
+        clock.now_s += 1.0
+        panel.show(views, rows)
+        lines = ESCAPES.sub("", capsys.readouterr().out).splitlines()
+    assert max(map(len, lines)) <= columns
+    words = [line.split() for line in lines]
+    figures = ["-88.0", "0:33"] if columns < 80 else ["-90.2", "-88.0", "812", "0:33"]
+    shown = ["7", "seed-1", "training", *([] if columns < 80 else ["1,200"]), "60", "%", *figures]
+    assert shown in words
+    assert ["8", "seed-0", "starting"] in words
+    best = next(each for each in words if each[:1] == ["0"])
+    # Deviation sqrt(2): half the interval of two seeds is 12.71 * sqrt(2) / sqrt(2).
+    assert best[:4] == ["0", "-81.00", "[-93.71,", "-68.29]"]
+    assert best[4] == "complete"
+    assert best[5].startswith("gamma=0.99")
+    assert best[5].endswith("…")
+    assert "".join(each[0] for each in words if each and each[0].isdigit()) == "780125"
+    assert ["Ctrl-C", "saves", "all", "running", "trials"] in words
 
 
-def test_a_summary_names_states_that_have_trials_and_no_best_one_before_there_is_a_score() -> None:
+def test_a_summary_names_the_states_that_have_trials() -> None:
     waiting = a_row(0, -5.0, -7.0, status="waiting", ended="", budget=100, steps=200)
-    assert counts(a_study(), [a_row(1)]) == (
-        "0 of 10 trials ended, 1 running, cost 0 % of the full grid"
-    )
     assert counts(a_study(), [a_row(1), waiting]) == (
-        "0 of 10 trials ended, 1 waiting, 1 running, best -6.0 (trial 0), cost 2 % of the full grid"
+        "0 of 10 trials ended, 1 running, 1 waiting, cost 2 % of the full grid"
     )
-
-
-def test_a_score_has_its_interval_over_seeds_and_values_that_a_condition_left_out_are_not_shown(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    values = {"agent.gamma": "0.99", "agent.tau": "", "one_minus_gamma": "1e-3"}
-    make_console().print(best_table([a_row(3, 5.0, 15.0, 25.0, values=values), a_row(4, 2.0)]))
-    lines = capsys.readouterr().out.splitlines()
-    # Mean 15, deviation 10: half the interval is 4.303 * 10 / sqrt(3).
-    assert "3   15.00 [-9.84, 39.84]   gamma=0.99 one_minus_gamma=1e-3" in lines[3]
-    assert lines[4].split() == ["4", "2.00"]  # one seed has no interval
 
 
 def test_the_end_names_the_winner_its_score_on_fresh_seeds_and_what_to_type(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    rows = [a_row(0, -90.0, -91.0), a_row(1, -80.0, -81.0, values={"gamma": "0.9"})]
-    print_outcome(tmp_path / "my study", a_study(), rows, {100: 5.0, 101: 15.0, 102: 25.0})
+    rows = [a_row(0, -90.0, -91.0), a_row(1, -80.0, settings=["agent.gamma=0.9"])]
+    print_outcome(tmp_path / "my study", a_study(), rows, [5.0, 15.0, 25.0])
     out = capsys.readouterr().out
-    assert "winner    trial 1: gamma=0.9\n" in out
-    assert "score     15.00 [-9.84, 39.84] over 3 fresh seeds\n" in out
-    assert "settings  my study/best.yaml\n" in out
+    assert ["1", "-80.00", "complete", "gamma=0.9"] in [*map(str.split, out.splitlines())]
+    assert "best: trial 1: gamma=0.9\n" in out
+    # Mean 15, deviation 10: half the interval is 4.303 * 10 / sqrt(3).
+    assert "winner    15.00 [-9.84, 39.84] over 3 fresh seeds\n" in out
+    assert "settings  'my study'/best.yaml\n" in out
     assert "border-plot 'my study'\n" in out
-    assert "cp 'my study'/best.yaml conf/experiment/\n" in out
-    assert "border-train -cd conf experiment=best agent=dqn env=acrobot\n" in out
-    print_outcome(tmp_path / "my study", a_study(), rows, {})
+    print_outcome(tmp_path, a_study(), [], [])
     out = capsys.readouterr().out
-    assert "winner" not in out
-    assert "best.yaml" not in out
-    assert "border-plot 'my study'\n" in out
+    assert "best" not in out.lower()
+    assert "border-plot" in out
