@@ -45,7 +45,7 @@ class StudyReport:
             raise CheckpointError(f"{root}: no trial of this study has a score yet")
         self.title = visible(f"{self.study.name}: {self.study.agent} on {self.study.env}")
         full = f"{self.study.budgets[-1]:,} {self.study.steps_name}"
-        self.x_name = f"cost of the study in % of all trials at {full}"
+        self.x_name = f"cost in % of all trials at {full}"
         self.importance = importance(best)
 
     def points(self) -> dict[str, list[tuple[float, float]]]:
@@ -100,7 +100,7 @@ class StudyReport:
         scores.legend()
         shares.barh([*self.importance], [100 * share for share in self.importance.values()])
         shares.invert_yaxis()
-        shares.set(title="hyperparameters", xlabel="importance in % (PED-ANOVA)")
+        shares.set(title="PED-ANOVA", xlabel="importance in %")
         return figure
 
 

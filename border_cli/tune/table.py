@@ -22,6 +22,7 @@ from border_cli.words import shell_command, shortest
 
 HINT = "Ctrl-C saves all running trials"
 BEST_WHILE_RUNNING, BEST_OF_ALL = 3, 10  # trials
+OTHER_LINES = 14  # of the live area than those of the runs
 
 
 class StudyPanel(LivePanel):
@@ -45,7 +46,8 @@ class StudyPanel(LivePanel):
         if self.live is None:
             terminal.say(self.console, summary)
             return
-        runs = jobs_table(self.console, running, "trial")
+        room = max(1, self.console.height - OTHER_LINES)
+        runs = jobs_table(self.console, running[:room], "trial")
         best = best_table(ranked(rows)[:BEST_WHILE_RUNNING])
         self.live.draw(Group(runs, best, Text(summary), footer(HINT)))
 

@@ -88,7 +88,7 @@ def test_in_the_terminal_there_are_a_chart_the_best_trials_and_the_importance(
     out, err = capsys.readouterr()
     assert "$my\\x1b[31m_study$: dqn on acrobot\n" in out
     assert "- best so far   o complete   x pruned\n" in out
-    assert "cost of the study in % of all trials at 500 env steps" in out
+    assert "cost in % of all trials at 500 env steps" in out
     assert "9 of 10 trials ended, 6 complete, 3 pruned, 1 running, cost 66 % of the full" in out
     assert "agent.gamma" in out.rpartition("hyperparameter ")[2]
     assert err == ""
@@ -116,7 +116,7 @@ def test_files_are_written_by_their_suffix(
     for suffix, begin in begins.items():
         assert (folder / f"new/study{suffix}").read_bytes().startswith(begin)
     drawn = (folder / "new/study.svg").read_text(encoding="utf-8")
-    for text in ("agent.gamma", "best so far", "importance in % (PED-ANOVA)"):
+    for text in ("agent.gamma", "best so far", "importance in %"):
         assert text in drawn
     assert "│" not in capsys.readouterr().out  # no chart in the terminal
 

@@ -66,16 +66,16 @@ def test_on_a_terminal_runs_and_the_best_trials_are_shown_in_its_width(
     clock: Seconds,
     columns: int,
 ) -> None:
-    for name, value in {"COLUMNS": str(columns), "LINES": "30", "TERM": "xterm"}.items():
+    for name, value in {"COLUMNS": str(columns), "LINES": "16", "TERM": "xterm"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     (tmp_path / "run.json").write_text(json.dumps({"status": "running", "progress": PROGRESS}))
-    views = [JobView(7, "seed-1", tmp_path), JobView(8, "seed-0", tmp_path / "none")]
+    others = [JobView(n, "seed-0", tmp_path / "none") for n in (8, 9)]  # no room for the last
     settings = [f"agent.gamma={'0.99' * 30}"]
     rows = [a_row(n, -80.0 - n, -82.0 - n, settings=settings) for n in range(5)]
     with StudyPanel(a_study()) as panel:
         clock.now_s += 1.0
-        panel.show(views, rows)
+        panel.show([JobView(7, "seed-1", tmp_path), *others], rows)
         lines = ESCAPES.sub("", capsys.readouterr().out).splitlines()
     assert max(map(len, lines)) <= columns
     words = [line.split() for line in lines]
