@@ -64,9 +64,9 @@ def test_scores_are_over_what_the_study_had_cost_and_the_best_complete_one_is_in
     tmp_path: Path,
 ) -> None:
     rows = [
-        a_row(0, 7.0, 7.0, status="waiting", budget=100, steps=200, ended=""),  # another 2 %, last
+        a_row(0, 7.0, 7.0, status="waiting", budget=100, ended=""),  # another 2 %, last
         a_row(3, 4.0, 6.0),  # 10 % of the full grid
-        a_row(1, 9.0, 9.0, status="pruned", budget=100, steps=200),  # the first to end, 2 %
+        a_row(1, 9.0, 9.0, status="pruned", budget=100),  # the first to end, 2 %
         a_row(2, 1.0, 3.0),
         a_row(4, 0.0, 0.0),
         a_row(5),

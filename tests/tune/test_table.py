@@ -94,7 +94,7 @@ def test_on_a_terminal_runs_and_the_best_trials_are_shown_in_its_width(
 
 
 def test_a_summary_names_the_states_that_have_trials() -> None:
-    waiting = a_row(0, -5.0, -7.0, status="waiting", ended="", budget=100, steps=200)
+    waiting = a_row(0, -5.0, -7.0, status="waiting", ended="", budget=100)
     assert counts(a_study(), [a_row(1), waiting]) == (
         "0 of 10 trials ended, 1 running, 1 waiting, cost 2 % of the full grid"
     )

@@ -15,7 +15,7 @@ def test_a_study_and_its_trials_are_read_as_they_were_written(tmp_path: Path) ->
     study = a_study(overrides=["agent=dqn", "agent.hidden=[64, 64]"])
     rows = [
         a_row(1, 1 / 3, -2e-300, settings=["agent.hidden=[64, 64]", "a='b c'"]),
-        a_row(2, status="failed", reason='line, "one"\nline two'),
+        a_row(2, status="fail", reason='line, "one"\nline two'),
     ]
     write_study(tmp_path, study)
     write_trials(tmp_path, rows)
@@ -37,7 +37,7 @@ def test_trials_that_were_trained_longest_come_first_and_failed_ones_never() -> 
         a_row(0, -90.0),
         a_row(1, -80.0),
         a_row(2, -10.0, budget=100, status="pruned"),
-        a_row(3, -5.0, status="failed"),
+        a_row(3, -5.0, status="fail"),
         a_row(4),
         a_row(5, -80.0),
     ]
@@ -45,7 +45,7 @@ def test_trials_that_were_trained_longest_come_first_and_failed_ones_never() -> 
 
 
 def test_the_cost_is_a_share_of_all_trials_with_all_seeds_at_the_full_budget() -> None:
-    rows = [a_row(0, 1.0, 2.0), a_row(1, 1.0, 2.0, steps=200, status="pruned")]
+    rows = [a_row(0, 1.0, 2.0), a_row(1, 1.0, 2.0, budget=100, status="pruned")]
     assert a_study().share(rows) == 1_200 / 10_000
 
 
