@@ -98,7 +98,7 @@ def _complete(sweeper: DictConfig, study: Study) -> None:
     """Leaves as many trials to the sweeper as the study lacks."""
     trials = study.get_trials()
     num_ended = sum(each.state.is_finished() for each in trials) - study.user_attrs[AGAIN]
-    grid: dict[str, list[Any]] | None = trials and trials[0].system_attrs.get("search_space")
+    grid: Any = trials and trials[0].system_attrs.get("search_space")
     total = math.prod(map(len, grid.values())) if grid else sweeper.n_trials
     sweeper.n_trials = max(0, min(sweeper.n_trials, total) - num_ended)
     if sweeper.sampler.get("seed") is not None:  # else it would draw the first values once more
