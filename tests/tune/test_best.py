@@ -11,12 +11,13 @@ from border_cli.config.compose import Composer, compose
 from border_cli.settings.base import flat
 from border_cli.tune.best import best_yaml
 
+PAIR = ("agent=dqn", "env=acrobot")
 LIMIT = "trainer.max_env_steps=500"
 
 
 def settings_with(folder: Path, place: str, text: str, *words: str) -> dict[str, object]:
     file = folder / place
-    file.parent.mkdir(parents=True, exist_ok=True)
+    file.parent.mkdir(parents=True)
     file.write_text(text)
     return flat(compose(*words, config_dir=str(folder)))
 
@@ -32,52 +33,48 @@ def text_of(*words: str, name: str = "my_study") -> str:
 @pytest.mark.parametrize(
     "words",
     [
-        ["env=acrobot", "agent.gamma=0.9812345678901234", "agent.adam_epsilon=1e-17"],
-        ["env=acrobot", "~tuned", "agent.hidden=[64,64]", "step_processor.n_steps=1"],
-        ["env=acrobot", "agent.epsilon={initial: 1, final: 0.1, steps: 500}", "agent.double=false"],
+        "agent.gamma=0.9812345678901234 agent.adam_epsilon=1e-17",
+        "~tuned agent.hidden=[64,64] step_processor.n_steps=1",
+        "agent.epsilon={initial:1,final:0.1,steps:500} agent.double=false",
     ],
 )
 def test_it_means_the_same_above_the_tuned_file_without_that_and_in_its_place(
-    tmp_path: Path, words: list[str]
+    tmp_path: Path, words: str
 ) -> None:
-    text, pair = text_of("agent=dqn", *words), ["agent=dqn", words[0]]
-    wanted = flat(compose("agent=dqn", *words, LIMIT))
-    for more in ([], ["~tuned"]):
-        typed = [*pair, *more, "experiment=best"]
-        assert settings_with(tmp_path / "1", "experiment/best.yaml", text, *typed) == wanted
-    assert settings_with(tmp_path / "2", "tuned/dqn_acrobot.yaml", text, *pair) == wanted
+    typed = [*PAIR, *words.split()]
+    text, wanted = text_of(*typed), flat(compose(*typed, LIMIT))
+    made = settings_with(tmp_path / "1", "experiment/best.yaml", text, *PAIR, "experiment=best")
+    assert made == wanted
+    config = compose(*PAIR, "~tuned", "experiment=best", config_dir=str(tmp_path / "1"))
+    assert flat(config) == wanted
+    assert settings_with(tmp_path / "2", "tuned/dqn_acrobot.yaml", text, *PAIR) == wanted
 
 
 @pytest.mark.parametrize(
     "words",
     [
-        ["agent=dqn", "env=acrobot", "replay_buffer=prioritized", "replay_buffer.alpha=0.7"],
+        "agent=dqn env=acrobot replay_buffer=prioritized replay_buffer.alpha=0.7",
         # Three is the usual value of this pair, but not the default of n_step.
-        ["agent=rainbow", "env=cartpole", "step_processor=n_step", "step_processor.n_steps=3"],
-        ["agent=dqn", "env=gym", "env.id=Acrobot-v1", "trainer=sync"],
+        "agent=rainbow env=cartpole step_processor=n_step step_processor.n_steps=3",
+        "agent=dqn env=gym env.id=Acrobot-v1 trainer=sync",
     ],
 )
 def test_other_options_are_kept_by_an_experiment_and_no_tuned_file_is_offered(
-    tmp_path: Path, words: list[str]
+    tmp_path: Path, words: str
 ) -> None:
-    text = text_of(*words)
+    typed = words.split()
+    text = text_of(*typed)
     assert "override /" in text
     assert "conf/tuned" not in text
-    found = settings_with(tmp_path, "experiment/best.yaml", text, *words[:2], "experiment=best")
-    assert found == flat(compose(*words, LIMIT))
+    found = settings_with(tmp_path, "experiment/best.yaml", text, *typed[:2], "experiment=best")
+    assert found == flat(compose(*typed, LIMIT))
 
 
 def test_the_comment_says_where_it_comes_from_and_how_to_use_it() -> None:
-    text = text_of("agent=dqn", "env=acrobot", "agent.tau=0.01", name="my\nstu\x1bdy")
+    text = text_of(*PAIR, name="my\nstu\x1bdy")
     comment = [line for line in text.splitlines() if line.startswith("#")]
     assert comment[0] == "# @package _global_"
-    assert text.splitlines()[len(comment)] == "agent:"
     assert max(map(len, comment)) <= 100
     said = " ".join(line[2:] for line in comment)
     assert f"Trial 7 of my stu\\x1bdy, 2026-01-01 00:00:07: {'tau=0.01 ' * 12}Score" in said
-    # Mean 15, deviation 10: half the interval is 4.303 * 10 / sqrt(3).
-    assert "Score 15.00 [-9.84, 39.84] over 3 fresh seeds, -75.0 [" in said
-    assert "in the study, after 500 env steps." in said
-    pair = "agent=dqn env=acrobot"
-    assert f"conf/experiment/best.yaml: border-train -cd conf experiment=best {pair}" in said
-    assert f"As conf/tuned/dqn_acrobot.yaml: border-train -cd conf {pair}" in said
+    assert said.endswith("_acrobot.yaml: border-train -cd conf agent=dqn env=acrobot")

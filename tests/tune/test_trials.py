@@ -13,17 +13,14 @@ from border_cli.tune.trials import ranked, read_study, read_trials, write_study,
 
 def test_a_study_and_its_trials_are_read_as_they_were_written(tmp_path: Path) -> None:
     study = a_study(overrides=["agent=dqn", "agent.hidden=[64, 64]"])
-    rows = [
-        a_row(1, 1 / 3, -2e-300, settings=["agent.hidden=[64, 64]", "a='b c'"]),
-        a_row(2, status="fail", reason='line, "one"\nline two'),
-    ]
+    rows = [a_row(1, 1 / 3, -2e-300, reason='line, "one"\nline two'), a_row(2)]
     write_study(tmp_path, study)
     write_trials(tmp_path, rows)
     assert read_study(tmp_path) == study
     assert read_trials(tmp_path) == rows
 
 
-@pytest.mark.parametrize("text", ["", "{", "3", "[3]", "[[]]", '{"name": "x"}', '[{"number": 1}]'])
+@pytest.mark.parametrize("text", ["", "{", "3", "[3]", '{"name": "x"}'])
 def test_a_damaged_file_is_refused_by_its_path(tmp_path: Path, text: str) -> None:
     for name, read in (("study.json", read_study), ("trials.json", read_trials)):
         if text:
@@ -36,19 +33,8 @@ def test_trials_that_were_trained_longest_come_first_and_failed_ones_never() -> 
     rows = [
         a_row(0, -90.0),
         a_row(1, -80.0),
-        a_row(2, -10.0, budget=100, status="pruned"),
+        a_row(2, -10.0, budget=100),
         a_row(3, -5.0, status="fail"),
         a_row(4),
-        a_row(5, -80.0),
     ]
-    assert [row.number for row in ranked(rows)] == [1, 5, 0, 2]
-
-
-def test_the_cost_is_a_share_of_all_trials_with_all_seeds_at_the_full_budget() -> None:
-    rows = [a_row(0, 1.0, 2.0), a_row(1, 1.0, 2.0, budget=100, status="pruned")]
-    assert a_study().share(rows) == 1_200 / 10_000
-
-
-def test_values_are_shown_without_the_groups_of_their_settings() -> None:
-    row = a_row(0, settings=["agent.gamma=0.99", "agent.hidden=[6.4, 64]", "trainer.a.b=1e-3"])
-    assert row.values == "gamma=0.99 hidden=[6.4, 64] b=1e-3"
+    assert [row.number for row in ranked(rows)] == [1, 0, 2]
