@@ -26,7 +26,7 @@ from border_cli.words import unknown
 NO_SETTINGS = ("defaults", "option")  # keys of files that nobody types
 OF_RUNS = ("resume", "init_from", "run_dir")  # settings whose values are directories of runs
 OTHERS = ("border-eval", "border-plot", "border-record", "border-runs")
-ALL = " ".join(("border-train", *OTHERS))
+ALL = " ".join(("border-train", "border-tune", *OTHERS))
 # Whichever command is completed, the border-train beside it answers. bash replaces what follows the
 # last `=` alone, and zsh must quote the brackets of a list.
 SCRIPTS = {
@@ -68,7 +68,8 @@ def complete(overrides: Sequence[str]) -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends it without a word
         (name, *before), word = _words(os.environ.get("COMP_LINE", ""))
         other = Path(name).name
-        found = of_another(other, before, word) if other in OTHERS else offered(before, word)
+        of_runs = of_tune if other == "border-tune" else offered
+        found = of_another(other, before, word) if other in OTHERS else of_runs(before, word)
         sys.stdout.write("\n".join(found) + "\n")
     else:
         raise ConfigError("-sc takes one of install=SHELL, query=SHELL")
@@ -169,6 +170,14 @@ def _settings(config: Mapping[Any, Any], place: str = "") -> Iterator[str]:
             yield from _settings(value, f"{place}{key}.")
         elif key not in NO_SETTINGS:
             yield f"{place}{key}="
+
+
+def of_tune(before: Sequence[str], word: str) -> list[str]:
+    """Of border-tune: its own keys, and what is offered for its runs."""
+    from border_cli.tune.config import OWN
+
+    found = offered([each for each in before if each.split("=")[0] not in OWN], word)
+    return [f"{each}=" for each in OWN if each.startswith(word)] + found
 
 
 def of_another(command: str, before: Sequence[str], word: str) -> list[str]:

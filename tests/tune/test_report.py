@@ -46,10 +46,10 @@ def test_scores_are_over_what_the_study_had_cost_and_the_best_complete_one_is_in
     folder: Path,
 ) -> None:
     rows = [
-        a_row(0, 7.0, status="waiting", ended=""),  # another 2 %, last
-        a_row(3, 5.0, steps=1000),  # 10 % of the full grid
+        a_row(0, 7.0, status="waiting", budget=100, ended=""),  # another 2 %, last
+        a_row(3, 5.0),  # 10 % of the full grid
         a_row(1, 9.0, **PRUNED),  # the first to end, 2 %
-        a_row(2, 2.0, steps=1000),
+        a_row(2, 2.0),
     ]
     write_trials(folder, rows)
     found = StudyReport(folder).points()
@@ -69,7 +69,7 @@ def test_in_the_terminal_there_are_a_chart_the_best_trials_and_the_importance(
     out = capsys.readouterr().out
     assert "$my\\x1b[31m_study$: dqn on acrobot\n" in out
     assert "- best so far   o complete   x pruned\n" in out
-    assert "9 of 10 trials ended, 6 complete, 3 pruned, cost 36 % of the full grid" in out
+    assert "9 of 10 trials ended, 6 complete, 3 pruned, cost 66 % of the full grid" in out
     assert "gamma" in out.rpartition("hyperparameter ")[2]
 
 
