@@ -12,7 +12,6 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from border_cli.errors import ConfigError, MissingPackage
@@ -122,16 +121,18 @@ def opened(url: str, name: str, *, begun: bool) -> Iterator[TrialStore]:
     optuna = imported_optuna()
     from sqlalchemy.exc import SQLAlchemyError
 
+    shown = f"storage={url.partition('?')[0].rpartition('@')[2]}"  # without its password
     try:
         storage = optuna.storages.RDBStorage(url)
         try:
-            found = optuna.load_study if begun else partial(optuna.create_study, **NEW)
-            yield TrialStore(found(study_name=name, storage=storage))
+            if begun and name not in optuna.get_all_study_names(storage):
+                raise ConfigError(f"{shown} has no study {name!r}: type the one it was begun with")
+            yield TrialStore(optuna.create_study(study_name=name, storage=storage, **NEW))
         finally:
             storage.engine.dispose()
-    except (KeyError, SQLAlchemyError, ImportError, optuna.exceptions.OptunaError) as error:
+    except (SQLAlchemyError, ImportError, optuna.exceptions.OptunaError) as error:
         reason = str(error.__cause__ or error).strip().partition("\n")[0]
-        raise ConfigError(f"storage={url.rpartition('@')[2]}: {reason}") from error
+        raise ConfigError(f"{shown}: {reason}") from error
 
 
 def imported_optuna() -> Any:

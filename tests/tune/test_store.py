@@ -1,0 +1,136 @@
+"""Trials in Optuna's storage: what samplers propose, from which trials they learn, and storages
+that cannot be used."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from border_cli.errors import ConfigError, MissingPackage
+from border_cli.tune.config import Sampler
+from border_cli.tune.space import Hyperparameter, Space
+from border_cli.tune.store import TrialStore, imported_optuna, opened, progress_of
+
+optuna = pytest.importorskip("optuna")
+
+
+def space(*hyperparameters: Hyperparameter) -> Space:
+    return Space(file="", content={}, hyperparameters={each.name: each for each in hyperparameters})
+
+
+def number(name: str, high: float = 1.0, **when: list[str]) -> Hyperparameter:
+    return Hyperparameter(name=name, sets=[name], choices={}, when=when, low=high / 64, high=high)
+
+
+FLAT = space(number("x"), number("y"))
+KIND = Hyperparameter(name="kind", sets=[], choices={"plain": {}, "deep": {}}, when={})
+SPACE = space(number("x"), number("y"), KIND, number("depth", 64, kind=["deep"]))
+OpenStore = Callable[[], TrialStore]
+
+
+@pytest.fixture
+def open_store(tmp_path: Path) -> Iterator[OpenStore]:
+    """Opens one study, each time as another command would."""
+    with ExitStack() as stack:
+        url = f"sqlite:///{tmp_path / 'study.db'}"
+        yield lambda: stack.enter_context(opened(url, "study", begun=False))
+
+
+def test_another_command_reads_a_trial_with_all_its_values_and_its_end(
+    open_store: OpenStore,
+) -> None:
+    mine, theirs = open_store(), open_store()
+    added = [mine.add(SPACE, Sampler.random) for _ in range(4)]
+    mine.report(added[0], 100, 2.5)
+    mine.update(added[0], curves=[[1.0, 4.0], [2.0, 3.0]])
+    mine.end(added[0], "PRUNED")
+    mine.end(added[1], "COMPLETE", 1.5)
+    mine.update(added[2], reason="it exploded")
+    mine.end(added[2], "FAIL")
+    found = theirs.trials()
+    assert [each.params for each in found] == [each.params for each in added]
+    assert [each.state.name for each in found] == ["PRUNED", "COMPLETE", "FAIL", "RUNNING"]
+    assert [each.value for each in found] == [2.5, 1.5, None, None]
+    progress = [progress_of(each) for each in found]
+    assert [each.settings for each in progress] == [SPACE.overrides(each.params) for each in found]
+    assert progress[0].curves == [[1.0, 4.0], [2.0, 3.0]]
+    assert progress[2].reason == "it exploded"
+
+
+@pytest.mark.parametrize("sampler", Sampler)
+def test_each_sampler_proposes_anew_from_trials_of_every_kind(
+    open_store: OpenStore, sampler: Sampler
+) -> None:
+    store = open_store()
+    for number in range(16):  # beyond the ten with which samplers begin at random
+        trial, x = (added := store.add(SPACE, sampler)), added.params["x"]
+        if number % 4:  # else it runs
+            store.report(trial, 100, x)
+        state = (None, None, "PRUNED", "FAIL")[number % 4]
+        if state:  # else it waits
+            store.end(trial, state)
+    proposed = [tuple(sorted(each.params.items())) for each in store.trials()]
+    assert len({*proposed}) == 16
+
+
+@pytest.mark.parametrize("sampler", [Sampler.tpe, Sampler.gp, Sampler.cmaes])
+def test_samplers_learn_from_trials_that_wait_at_a_rung(tmp_path: Path, sampler: Sampler) -> None:
+    """Of 30 trials the last ten lie nearer to the best values than draws at random."""
+
+    def mean_distance(sampler: Sampler) -> float:
+        url = f"sqlite:///{tmp_path / sampler.value}"
+        with opened(url, "study", begun=False) as store:
+            found = []
+            for _ in range(30):
+                trial = store.add(FLAT, sampler)
+                x, y = trial.params["x"], trial.params["y"]
+                found.append(((x - 0.3) ** 2 + (y - 0.8) ** 2) ** 0.5)
+                store.report(trial, 100, -found[-1])
+            return sum(found[-10:]) / 10
+
+    assert mean_distance(sampler) < 0.75 * mean_distance(Sampler.random)
+
+
+@pytest.mark.parametrize(
+    ("url", "what"),
+    [
+        ("nonsense", "nonsense"),
+        ("mysql+pymysql://me:secret@host/db", "pymysql"),
+        ("postgresql+psycopg://me:secret@/db?host=/nowhere", "/nowhere"),
+        ("postgresql+psycopg://me@/db?password=secret&host=/nowhere", "/nowhere"),
+        ("sqlite:////nowhere/at/all.db", "unable to open database file"),
+    ],
+)
+def test_a_storage_that_cannot_be_used_is_refused_without_its_password(url: str, what: str) -> None:
+    with pytest.raises(ConfigError, match=r"^storage=.*: .*") as refused:
+        opened(url, "study", begun=False).__enter__()
+    assert what in str(refused.value)
+    assert "secret" not in str(refused.value)
+
+
+def test_a_study_that_has_begun_elsewhere_is_not_made_anew(
+    open_store: OpenStore, tmp_path: Path
+) -> None:
+    open_store()
+    url = f"sqlite:///{tmp_path / 'study.db'}"
+    with pytest.raises(ConfigError, match="has no study 'other'"), opened(url, "other", begun=True):
+        pass
+
+
+def test_without_optuna_the_pip_command_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(MissingPackage, match=r'border-tune .*: pip install "border-cli\[tune\]"$'):
+        imported_optuna()
+
+
+@pytest.mark.parametrize("version", ["2.10.1", "4.8.0", "50.0"])
+def test_another_version_of_optuna_is_refused_by_name(
+    monkeypatch: pytest.MonkeyPatch, version: str
+) -> None:
+    monkeypatch.setattr(optuna, "__version__", version)
+    with pytest.raises(MissingPackage, match=rf'not {version}\).* pip install "border-cli\[tune'):
+        imported_optuna()
