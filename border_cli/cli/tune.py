@@ -7,8 +7,10 @@ on the study.
 from __future__ import annotations
 
 import argparse
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -22,8 +24,10 @@ from border_cli.errors import ConfigError
 from border_cli.launch.monitor import monitored
 from border_cli.launch.startup import framed, not_collecting
 from border_cli.messages import say
+from border_cli.settings.run import RunConfig
 from border_cli.system.files import full_path
 from border_cli.tune.config import OWN, TuneConfig
+from border_cli.words import unknown
 
 NAME = "border-tune"
 ABOUT = """\
@@ -40,6 +44,7 @@ continues a study, also from other machines that share its directory and storage
 
 KEYS of border-tune; all other settings are those of every run (border-train --help)
 """
+PASSWORD = re.compile(r"(?<=\w):[^:/@]*@")  # of a URL; no file has it
 REFUSED = {
     "seed": "seeds=N trains each trial with the seeds 0 to N - 1",
     "run_dir": "study=DIR is the directory",
@@ -106,7 +111,7 @@ def split(typed: Sequence[str]) -> tuple[TuneConfig, list[str]]:
 def _answer(asked: argparse.Namespace, typed: Sequence[str]) -> None:
     config, rest = split(normalized(asked.overrides))
     composed = composing(rest, config_dirs=asked.config_dirs, config_name=asked.config_name)
-    with composed as (composer, overrides):
+    with _of_both(rest), composed as (composer, overrides):
         if asked.help:
             from border_cli.tune.command import searched
 
@@ -119,7 +124,21 @@ def _answer(asked: argparse.Namespace, typed: Sequence[str]) -> None:
         elif not config.study:
             raise ConfigError(f"study=DIR is missing: the directory of the study ({NAME} --help)")
         else:
-            _work(composer, overrides, config, (NAME, *typed))
+            kept = [PASSWORD.sub("@", each) for each in typed]
+            _work(composer, overrides, config, (NAME, *kept))
+
+
+@contextmanager
+def _of_both(typed: Sequence[str]) -> Iterator[None]:
+    """Within the block an unknown key is explained by the keys of border-tune and of a run."""
+    try:
+        yield
+    except ConfigError as error:
+        for key in [str(each.key_or_group) for each in parsed(typed)]:
+            if "." not in key and str(error).startswith(f"unknown setting {key!r}"):
+                of_run = [each.name for each in fields(RunConfig)]
+                raise ConfigError(unknown("setting", key, [*OWN, *of_run])) from error
+        raise
 
 
 def _work(
@@ -135,3 +154,7 @@ def _work(
 
     root = full_path(Path(config.study))
     tune(composer, overrides, replace(config, study=str(root)), command)
+
+
+if __name__ == "__main__":
+    command()

@@ -206,12 +206,18 @@ class Command:
     """
 
     def __init__(
-        self, folder: Path, *argv: str, before: str = "pass", module: str = "border_cli"
+        self,
+        folder: Path,
+        *argv: str,
+        before: str = "pass",
+        module: str = "border_cli",
+        deadline_s: float = DEADLINE_S,
     ) -> None:
         """`before` is Python that prepares the process, which then becomes the command `module`.
 
         Not `preexec_fn`: Python 3.12 warns of it in a process with threads.
         """
+        self._deadline_s = deadline_s
         self._output = TemporaryFile()  # noqa: SIM115 - closed in __exit__
         self._last_end, held = os.pipe()  # held by the command and by its monitor
         # An editable install adds a name that is no folder, relative to wherever the command is.
@@ -247,7 +253,7 @@ class Command:
 
     def until(self, ready: Callable[[], bool]) -> None:
         """Returns once `ready`; fails when the process ends before, or the deadline passes."""
-        end_s = monotonic() + DEADLINE_S
+        end_s = monotonic() + self._deadline_s
         while not ready():
             assert monotonic() < end_s, "the deadline has passed"
             try:
@@ -259,8 +265,8 @@ class Command:
     def ended(self) -> tuple[int, str]:
         """Waits for the end of the command and of its monitor; the exit status and all that was
         printed."""
-        status = self._process.wait(DEADLINE_S)
-        assert select.select([self._last_end], [], [], DEADLINE_S)[0], "its monitor goes on"
+        status = self._process.wait(self._deadline_s)
+        assert select.select([self._last_end], [], [], self._deadline_s)[0], "its monitor goes on"
         return status, self.said_so_far()
 
     def said_so_far(self) -> str:
