@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from border_cli.errors import ConfigError
+from border_cli.errors import ConfigError, RunFailed
 from border_cli.launch.jobs import holds_run
 from border_cli.run.status import RunInUse, running
 from border_cli.run.sweep_folder import alone
@@ -35,6 +35,7 @@ from border_cli.words import shortest
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
+MOST_FAILED = 3  # trials before any has a score: then it is not their values that are wrong
 GROWS = ("id", "command", "trials", "fresh_seeds")  # what may differ in a study that goes on
 
 
@@ -71,6 +72,7 @@ class Trials:
         self.root, self.study = runs.root, runs.study
         self.fresh: list[float] = []  # scores of the winner on fresh seeds, once they are there
         self._crowned = False
+        self._mine: set[int] = set()  # trials that this command trains
         self._store = store
         self._sampler = config.sampler
         self._runs = runs
@@ -91,8 +93,8 @@ class Trials:
                 trials = self._store.trials()
                 standings = [self._standing(each) for each in trials]
                 for trial, standing in zip(trials, standings, strict=True):
-                    if standing.busy and not self._is_held(trial):
-                        return self._trained(trial, len(standing.samples), "resumes")
+                    if self._is_orphaned(trial, standing):
+                        return self._trained(trial, progress_of(trial).rung, "resumes")
                 step = next_step(standings, self._terms)
                 if step.what == What.start:
                     return self._trained(self._store.add(space, self._sampler), 0, "starts")
@@ -106,16 +108,20 @@ class Trials:
                 self._store.end(trial, "PRUNED")
                 self._say(f"trial {trial.number} is pruned at {self._steps(rung - 1)}")
 
-    def _is_held(self, trial: FrozenTrial) -> bool:
-        """Whether a command trains it, which has the lock of its folder."""
-        with running(self._folder(trial)) as runs:
-            return bool(runs)
+    def _is_orphaned(self, trial: FrozenTrial, standing: Standing) -> bool:
+        """Whether no command trains a trial that is on its way to a rung, or about to end."""
+        ends = len(standing.samples) == len(self.study.budgets) and not standing.ended
+        with running(self._folder(trial)) as runs:  # None: there are no locks
+            trained = trial.number in self._mine if runs is None else runs
+            return (standing.busy or ends) and not trained
 
     def _trained(self, trial: FrozenTrial, rung: int, how: str) -> Training:
         self._store.update(trial, rung=rung)
         values = f": {' '.join(progress_of(trial).settings)}" if how == "starts" else ""
         self._say(f"trial {trial.number} {how} to {self._steps(rung)}{values}")
-        return Training(trial, rung, range(self.study.seeds), self._folder(trial))
+        training = Training(trial, rung, range(self.study.seeds), self._folder(trial))
+        self._mine.add(trial.number)
+        return training
 
     def _winner(self, trials: Sequence[FrozenTrial]) -> Training | None:
         """The best trial on fresh seeds, unless this command or another one has trained it."""
@@ -151,21 +157,32 @@ class Trials:
         if training.of_winner:
             self.fresh = scores
         else:
-            self._store.report(trial, self.study.budgets[rung], score)
-            self._store.update(trial, rung=rung, curves=curves)
-            if rung == len(self.study.budgets) - 1:
-                self._store.end(trial, "COMPLETE", score)
+            with alone(self.root):  # others see all of it or nothing
+                self._store.report(trial, self.study.budgets[rung], score)
+                self._store.update(trial, rung=rung, curves=curves)
+                if rung == len(self.study.budgets) - 1:
+                    self._store.end(trial, "COMPLETE", score)
         on = " on fresh seeds" if training.of_winner else ""
         self._say(f"trial {trial.number}: {score:.6g} at {self._steps(rung)}{on}")
-        training.lock.__exit__()
+        self._release(training)
         return None
 
     def failed(self, training: Training, reason: str) -> None:
-        """A trial has no score."""
+        """A trial has no score. Raises RunFailed where the first ones all have none."""
         if not training.of_winner:
             self._store.update(training.trial, reason=reason)
             self._store.end(training.trial, "FAIL")
         self._say(f"trial {training.trial.number} failed: {reason}")
+        self._release(training)
+        trials = self._store.trials()
+        failures = [each for each in trials if each.state.name == "FAIL"]
+        if len(failures) >= MOST_FAILED and not any(progress_of(each).curves for each in trials):
+            raise RunFailed(
+                f"the first {len(failures)} trials have failed, the last one because {reason}"
+            )
+
+    def _release(self, training: Training) -> None:
+        self._mine.discard(training.trial.number)
         training.lock.__exit__()
 
     def _counted(self, curve: Sequence[float]) -> list[float]:
@@ -185,8 +202,9 @@ class Trials:
 
     def rows(self) -> list[TrialRow]:
         """All trials as they are, which it writes to the directory, too. Raises OSError."""
-        rows = [self._row(each) for each in self._store.trials()]
-        write_trials(self.root, rows)
+        with alone(self.root):  # never older ones than another command has written
+            rows = [self._row(each) for each in self._store.trials()]
+            write_trials(self.root, rows)
         return rows
 
     def _row(self, trial: FrozenTrial) -> TrialRow:

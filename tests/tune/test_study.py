@@ -1,0 +1,244 @@
+"""A study in its directory: how it begins and goes on, and which trial a command trains next.
+
+Nothing is trained: a test writes the evaluations of a trial's runs in the place of training.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import other_process
+from written_runs import write_run
+
+from border_cli.errors import ConfigError, RunFailed
+from border_cli.tune.config import TuneConfig
+from border_cli.tune.halving import What
+from border_cli.tune.runs import Runs, Training
+from border_cli.tune.space import Hyperparameter, Space
+from border_cli.tune.store import TrialStore, opened
+from border_cli.tune.study import Trials, begun
+from border_cli.tune.trials import Study, read_study, read_trials
+
+pytest.importorskip("optuna")
+
+GAMMA = Hyperparameter(
+    name="agent.gamma", sets=["agent.gamma"], choices={}, when={}, low=0.9, high=0.99
+)
+SPACE = Space(file="mine.yaml", content={}, hyperparameters={"agent.gamma": GAMMA})
+STUDY = Study(
+    id="0123abcd",
+    name="S",
+    command=["border-tune", "study=S"],
+    agent="dqn",
+    env="cartpole",
+    overrides=["agent=dqn", "env=cartpole"],
+    space={"agent.gamma": {"low": 0.9, "high": 0.99}},
+    seeds=2,
+    score="last",
+    last_evals=5,
+    unit="max_env_steps",
+    interval=100,
+    budgets=[200, 400],  # the last one of 2 evaluations counts, then the last two of 4
+    trials=4,
+    fresh_seeds=3,
+)
+
+
+def evaluations(folder: Path, rows: Sequence[tuple[int, float | None]]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = [json.dumps({"env_steps": at, "eval/return": value}) for at, value in rows]
+    (folder / "metrics.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def runs_of(study: Study, root: Path) -> Runs:
+    nothing: Any = None  # for what makes jobs
+    return Runs(composer=nothing, terms=nothing, overrides=study.overrides, study=study, root=root)
+
+
+class Commands:
+    """Commands that work on one study, and what they say."""
+
+    def __init__(self, root: Path, store: TrialStore) -> None:
+        self.root, self.store = root, store
+        self.said: list[str] = []
+
+    def begin(self, study: Study = STUDY, **settings: Any) -> Trials:
+        """A command more."""
+        study = begun(self.root, study)
+        config = TuneConfig(study=str(self.root), **{"risk": 0.1, **settings})
+        return Trials(self.store, config, runs_of(study, self.root), self.said.append)
+
+    def train(self, trials: Trials, training: Training, score: float) -> None:
+        """Runs of even seeds have this score at every evaluation, and those of odd seeds a little
+        more than one more: seeds differ, and not by the same in all trials."""
+        more = 1 + training.trial.number / 10
+        for seed in training.seeds:
+            rows = [(at, score + seed % 2 * more) for at in STUDY.places(training.rung)]
+            evaluations(training.folder / f"seed-{seed}", rows)
+        trials.reached(training)
+
+
+@pytest.fixture
+def commands(tmp_path: Path) -> Iterator[Commands]:
+    with opened(f"sqlite:///{tmp_path / 'study.db'}", "study", begun=False) as store:
+        yield Commands(tmp_path / "S", store)
+
+
+def taken(trials: Trials) -> Training:
+    step = trials.take(SPACE)
+    assert isinstance(step, Training), step
+    return step
+
+
+def test_from_the_first_trial_to_the_winner(commands: Commands) -> None:
+    trials = commands.begin()
+    trained: list[tuple[str, int, list[int]]] = []
+    while (step := trials.take(SPACE)) is not What.finish:
+        assert isinstance(step, Training)
+        trained.append((step.folder.name, step.rung, list(step.seeds)))
+        commands.train(trials, step, [10.0, 40.0, 20.0, 30.0][step.trial.number])
+    first = [each for each in trained if each[1] == 0]
+    assert first == [(f"trial-{n:04}", 0, [0, 1]) for n in range(4)]
+    assert ("trial-0001", 1, [0, 1]) in trained
+    assert trained[-1] == ("trial-0001", 1, [1000, 1001, 1002])  # the best on fresh seeds
+    assert len({str(each) for each in trained}) == len(trained)  # nothing is trained twice
+    rows = trials.rows()
+    assert rows == read_trials(commands.root)
+    best, worst = rows[1], rows[0]
+    assert (best.status, best.scores, best.score) == ("complete", [40.0, 41.1], 40.55)
+    assert (worst.status, worst.budget) == ("pruned", 200)
+    assert best.command == (
+        f"border-train agent=dqn env=cartpole {best.settings[0]} trainer.max_env_steps=400 seed=0"
+    )
+    assert "trial 1: 40.55 at 400 env steps" in commands.said
+
+
+def test_another_command_waits_for_the_last_trial_that_one_trains(commands: Commands) -> None:
+    only = replace(STUDY, trials=1)
+    mine, theirs = commands.begin(only), commands.begin(only)
+    training = taken(mine)
+    assert theirs.take(SPACE) == What.wait
+    commands.train(mine, training, 5.0)
+    again = taken(theirs)
+    assert (again.trial.number, again.rung) == (0, 1)
+    commands.train(theirs, again, 6.0)
+    winner = taken(mine)
+    assert theirs.take(SPACE) == What.finish  # it leaves the winner to the other one
+    assert "is in use by process" in commands.said[-1]
+    commands.train(mine, winner, 7.0)
+    assert mine.take(SPACE) == What.finish
+
+
+def test_a_trial_is_taken_up_once_the_process_that_trains_it_is_gone(commands: Commands) -> None:
+    trials = commands.begin()
+    training = taken(trials)
+    training.lock.__exit__()
+    with other_process(training.folder):
+        assert taken(trials).trial.number == 1
+    resumed = taken(trials)
+    assert (resumed.trial.number, resumed.rung) == (0, 0)
+    assert commands.said[-1] == "trial 0 resumes to 200 env steps"
+
+
+def test_a_command_that_ends_between_score_and_end_of_a_trial_loses_neither(
+    commands: Commands,
+) -> None:
+    trials = commands.begin(replace(STUDY, trials=1, fresh_seeds=0))
+    commands.train(trials, taken(trials), 5.0)
+    training = taken(trials)
+    commands.store.update(training.trial, rung=1, curves=[[6.0] * 4, [7.0] * 4])
+    training.lock.__exit__()
+    commands.train(trials, again := taken(trials), 6.0)
+    assert again.rung == 1
+    assert trials.take(SPACE) == What.finish
+    assert trials.rows()[0].status == "complete"
+
+
+def test_where_the_file_system_has_no_locks_a_command_leaves_its_own_trials_alone(
+    commands: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def flock(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "no locks")
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    trials = commands.begin()
+    assert [taken(trials).trial.number for _ in range(3)] == [0, 1, 2]
+    assert taken(commands.begin()).trial.number == 0  # who has begun it cannot be told
+
+
+def test_a_trial_without_a_finite_evaluation_fails_alone(commands: Commands) -> None:
+    trials = commands.begin()
+    training = taken(trials)
+    for seed, value in enumerate((1.0, None)):
+        evaluations(training.folder / f"seed-{seed}", [(100, value), (200, value)])
+    trials.reached(training)
+    commands.train(trials, taken(trials), 5.0)
+    first, second = trials.rows()
+    assert (first.status, first.scores, second.status) == ("fail", [], "waiting")
+    assert first.reason.endswith("seed-1 has recorded no finite eval/return")
+
+
+def test_evaluations_a_few_steps_late_count_at_the_places_of_all_runs(tmp_path: Path) -> None:
+    """Between two evaluations as far as the place is: 30 + 96/200 of 20 at 300."""
+    evaluations(tmp_path, [(104, 10.0), (204, 30.0), (300, None), (404, 50.0)])
+    runs = runs_of(STUDY, tmp_path)
+    assert runs.curve(tmp_path, 0) == pytest.approx([10.0, 29.2])
+    assert runs.curve(tmp_path, 1) == pytest.approx([10.0, 29.2, 39.6, 49.6])
+
+
+def test_the_first_trials_that_all_fail_end_the_study(commands: Commands) -> None:
+    trials = commands.begin(replace(STUDY, trials=50))
+    for _ in range(2):
+        trials.failed(taken(trials), "there is no such file")
+    with pytest.raises(RunFailed, match=r"first 3 trials .* because there is no such file$"):
+        trials.failed(taken(trials), "there is no such file")
+    assert [each.status for each in trials.rows()] == ["fail"] * 3
+
+
+def test_a_run_that_was_to_go_on_and_never_began_has_not_come_to_its_rung(tmp_path: Path) -> None:
+    runs = runs_of(STUDY, tmp_path)
+    write_run(tmp_path / "done", env_steps=204)
+    assert [runs.is_done(tmp_path / "done", rung) for rung in (0, 1)] == [True, False]
+    write_run(tmp_path / "stopped", status="interrupted")
+    assert not runs.is_done(tmp_path / "stopped", 0)
+
+
+def test_a_study_goes_on_as_it_was_begun(tmp_path: Path) -> None:
+    root = tmp_path / "S"
+    assert begun(root, STUDY) == STUDY
+    again = replace(STUDY, id="other", command=["border-tune", "study=S", "trials=6"], trials=6)
+    grown = replace(again, id=STUDY.id)
+    assert begun(root, again) == grown
+    fewer = begun(root, replace(again, trials=2))
+    assert fewer.trials == 6
+
+
+@pytest.mark.parametrize(
+    ("other", "names"),
+    [
+        ({"space": {}}, "space"),
+        ({"overrides": ["agent=sac"], "seeds": 3}, "overrides, seeds"),
+    ],
+)
+def test_a_study_of_another_kind_is_refused_by_what_differs(
+    tmp_path: Path, other: dict[str, Any], names: str
+) -> None:
+    begun(tmp_path, STUDY)
+    with pytest.raises(ConfigError, match=f"was begun with other {names} "):
+        begun(tmp_path, replace(STUDY, **other))
+    assert read_study(tmp_path) == STUDY
+
+
+@pytest.mark.parametrize("file", ["run.json", "sweep.json"])
+def test_a_directory_of_other_runs_is_refused(tmp_path: Path, file: str) -> None:
+    (tmp_path / file).touch()
+    with pytest.raises(ConfigError, match="contains runs that are not a study's"):
+        begun(tmp_path, STUDY)
+    assert len(list(tmp_path.iterdir())) == 1
