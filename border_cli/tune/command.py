@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from uuid import uuid4
 
@@ -23,7 +24,7 @@ from border_cli.errors import ConfigError, Interrupted, RunFailed, reason_of
 from border_cli.launch.jobs import FINISHED, check_jobs
 from border_cli.launch.startup import collect_from_here
 from border_cli.run.status import read_run
-from border_cli.settings.run import RunConfig
+from border_cli.settings.run import RunConfig, TrainerConfig
 from border_cli.sweep.panel import JobView
 from border_cli.sweep.plan import OUR_LAUNCHER
 from border_cli.sweep.processes import LocalProcess, Processes
@@ -45,6 +46,7 @@ STUDY_DB = "study.db"
 ASK_S = 2.0  # between two looks at what others do while there is nothing to do
 MOST_DEATHS = 3  # of the processes of one run, after which its trial fails
 LEAST_FREE_NBYTES = 2**26  # of the disk; what fails with less is not the trial's fault
+FAILURES = ("save_failures", "recorder_failures")  # of run.json
 
 
 def tune(
@@ -82,6 +84,7 @@ def described(config: TuneConfig, space: Space, base: Job, overrides: Sequence[s
     unit, full, interval = length_of(base.config)
     rungs, reduction = config.rungs, config.reduction
     budgets = rung_budgets(full, rungs=rungs, reduction=reduction, interval=interval)
+    _refuse_long_warmup(base.config.trainer, space, budgets[0])
     return Study(
         id=uuid4().hex[:8],
         name=base.folder.name,
@@ -99,6 +102,19 @@ def described(config: TuneConfig, space: Space, base: Job, overrides: Sequence[s
         trials=config.trials,
         fresh_seeds=config.fresh_seeds,
     )
+
+
+def _refuse_long_warmup(trainer: TrainerConfig, space: Space, first: int) -> None:
+    hyperparameters = space.hyperparameters.values()
+    varied = {*chain(*(chain(each.sets, *each.choices.values()) for each in hyperparameters))}
+    free = trainer.offline or "trainer.warmup_period" in varied
+    if not free and trainer.warmup_period >= first:
+        trainer.refuse(
+            "warmup_period",
+            trainer.warmup_period,
+            f"must be less than the {first:,} env steps of the first rung, where trials that have "
+            "learned nothing would be compared (or choose fewer rungs)",
+        )
 
 
 def searched(
@@ -145,14 +161,15 @@ class Tuning:
             host=platform.node(),
         )
         with Processes(LocalProcess, terms, self._trials.study.command) as processes, self._panel:
-            rows = self._trials.rows()
+            self._rows = self._trials.rows()
             while processes.running or not (processes.stop.requested or self._finished):
                 self._start(processes)
                 ended = processes.look()
                 for view, reason in ended:
                     self._ended(view.folder, reason, stopping=processes.stop.requested)
-                rows = self._trials.rows() if ended else rows
-                self._panel.show(processes.running, rows)
+                if ended:
+                    self._rows = self._trials.rows()
+                self._panel.show(processes.running, self._rows)
         if isinstance(processes.stop.reason, Interrupted):
             raise SystemExit(processes.stop.reason.exit_status)
 
@@ -172,6 +189,7 @@ class Tuning:
         if time.monotonic() < self._asked_s + ASK_S:
             return False
         taken = self._trials.take(self._space)
+        self._rows = self._trials.rows()  # it may have pruned some, too
         if not isinstance(taken, Training):
             self._asked_s = time.monotonic()
             self._finished = taken == What.finish and not self._crews
@@ -181,8 +199,12 @@ class Tuning:
         except ConfigError as error:
             self._trials.failed(taken, reason_of(error))
             return True
-        jobs = {each.folder: each for each in made}
-        self._crews.append(Crew(training=taken, jobs=jobs, waiting=list(jobs)))
+        left = [each for each in made if not self._runs.is_done(each.folder, taken.rung)]
+        jobs = {each.folder: each for each in left}
+        if jobs:
+            self._crews.append(Crew(training=taken, jobs=jobs, waiting=list(jobs)))
+        else:  # a command was ended before it could say so
+            self._trials.reached(taken)
         return True
 
     def _ended(self, folder: Path, reason: str, *, stopping: bool) -> None:
@@ -194,16 +216,20 @@ class Tuning:
         if crew is None:  # of a trial that has failed
             return
         facts = read_run(folder)
-        status, why = facts.get("status"), facts.get("exit_reason") or reason
+        why = facts.get("exit_reason") or reason
+        if facts.get("status") == FINISHED and any(map(facts.get, FAILURES)):
+            why = f"{folder.name} could not be saved"
+            shutil.rmtree(folder)  # evaluations or a checkpoint are missing: it starts over
         crew.deaths[folder] += 1
-        if status == FINISHED:
+        if self._runs.is_done(folder, crew.training.rung):
             del crew.jobs[folder]
-        elif (status == "failed" and why != reason) or crew.deaths[folder] > MOST_DEATHS:
-            self._refuse_full_disk(why)
-            self._trials.failed(crew.training, f"{folder.name}: {why}")
-            self._crews.remove(crew)  # what still runs of it counts for nothing
         elif not stopping:
+            self._refuse_full_disk(why)
             crew.waiting.append(folder)
+            failed = facts.get("status") == "failed" and why != reason  # else it never began
+            if failed or crew.deaths[folder] > MOST_DEATHS:
+                self._crews.remove(crew)  # what still runs of it counts for nothing
+                self._trials.failed(crew.training, f"{folder.name}: {why}")
         if not crew.jobs:
             self._crews.remove(crew)
             self._trials.reached(crew.training)

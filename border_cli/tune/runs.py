@@ -14,9 +14,10 @@ from border_cli.config.job import Job
 from border_cli.config.sweep import SweepTerms, jobs_of
 from border_cli.errors import ConfigError
 from border_cli.launch.dry_build import dry_built
+from border_cli.launch.jobs import FINISHED
 from border_cli.launch.needs import refuse_unmet
 from border_cli.recorder.read import rows_with
-from border_cli.run.status import RunLock
+from border_cli.run.status import RunLock, read_run
 from border_cli.settings.run import AUTO, RunConfig, TrainerConfig
 from border_cli.settings.schedule import ENV_STEPS, UPDATES
 from border_cli.system.files import METRICS
@@ -117,6 +118,12 @@ class Runs:
         limit = f"trainer.{self.study.unit}="
         own = [each for each in self.overrides if not each.startswith(limit)]
         return [*own, *progress_of(trial).settings, f"{limit}{self.study.budgets[-1]}"]
+
+    def is_done(self, folder: Path, rung: int) -> bool:
+        """Whether the run in a folder has come to a rung. One that was to go on, but whose process
+        was killed before it began, has come to the rung before."""
+        facts, steps = read_run(folder), self.study.unit.removeprefix("max_")
+        return facts.get("status") == FINISHED and facts[steps] >= self.study.budgets[rung]
 
     def curve(self, folder: Path, rung: int) -> list[float]:
         """The evaluations of a run up to a rung, [E], at the places of all runs: where actors run

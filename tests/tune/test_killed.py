@@ -1,0 +1,178 @@
+"""Studies that are killed, stopped, shared by two commands, or run out of room: no trial is lost,
+none is trained twice, and the scores are those of a study that nothing has disturbed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+import leftovers
+import optuna
+import pytest
+from commands import Command, facts_of
+from postgres import running_postgres
+
+from border_cli.run.finding import steps_saved
+
+pytestmark = pytest.mark.slow
+
+STUDY = (  # of two rungs: 120 and 240 env steps
+    *("agent=dqn", "env=cartpole", "study=S", "-cd", "conf", "search=mine", "sampler=random"),
+    *("trainer=sync", "trainer.max_env_steps=240", "trainer.eval_interval_env_steps=60"),
+    *("trainer.warmup_period=8", "trainer.save_interval=10", "evaluator.num_episodes=1"),
+    *("agent.hidden=[4]", "agent.batch_size=4", "trials=3", "rungs=2", "seeds=2"),
+    *("jobs=1", "fresh_seeds=0"),
+)
+DEADLINE_S = 600.0
+SPACE = "hyperparameters: {agent.gamma: {low: 0.9, high: 0.99}}\n"
+LASTING = ("number", "status", "budget", "scores", "settings")  # of a trial
+
+
+def prepared(folder: Path) -> Path:
+    (folder / "conf/search").mkdir(parents=True, exist_ok=True)
+    (folder / "conf/search/mine.yaml").write_text(SPACE, encoding="utf-8")
+    return folder
+
+
+def tuning(folder: Path, *argv: str) -> Command:
+    return Command(folder, *STUDY, *argv, module="border_cli.cli.tune", deadline_s=DEADLINE_S)
+
+
+def finished(folder: Path, *argv: str) -> str:
+    with tuning(folder, *argv) as command:
+        status, said = command.ended()
+    assert status == 0, said
+    return said
+
+
+def trials_of(folder: Path) -> list[dict[str, Any]]:
+    rows = json.loads((folder / "S/trials.json").read_text(encoding="utf-8"))
+    return [{name: row[name] for name in LASTING} for row in rows]
+
+
+def run_of(folder: Path, trial: int, seed: int = 0) -> Path:
+    return folder / f"S/trial-{trial:04}/seed-{seed}"
+
+
+def status_of(run: Path) -> str:
+    return str(facts_of(run)["status"]) if (run / "run.json").exists() else ""
+
+
+def runs_with_a_checkpoint(run: Path) -> Callable[[], bool]:
+    return lambda: status_of(run) == "running" and bool(steps_saved(run))
+
+
+def everything_is_done(folder: Path, url: str = "") -> list[dict[str, Any]]:
+    """Every run has as many steps as its trial, and no trial runs for Optuna; the trials."""
+    rows = trials_of(folder)
+    for row in rows:
+        for seed in (0, 1):
+            facts = facts_of(run_of(folder, row["number"], seed))
+            assert (facts["status"], facts["env_steps"]) == ("done", row["budget"])
+    storage = optuna.storages.RDBStorage(url or f"sqlite:///{folder / 'S/study.db'}")
+    states = [each.state.name for each in storage.get_all_trials(1)]
+    storage.engine.dispose()
+    assert [each.lower() for each in states] == [row["status"] for row in rows]
+    assert {*states} <= {"COMPLETE", "PRUNED"}
+    return rows
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """The trials of the study above."""
+    folder = prepared(tmp_path_factory.mktemp("undisturbed"))
+    finished(folder)
+    return everything_is_done(folder)
+
+
+@pytest.mark.long
+def test_kills_and_ctrl_c_do_not_change_the_scores_of_a_study(
+    tmp_path: Path, undisturbed: list[dict[str, Any]]
+) -> None:
+    folder = prepared(tmp_path)
+    with tuning(folder) as command:  # a run is killed, and its command stopped at another one
+        first, later = run_of(folder, 0), run_of(folder, 1)
+        command.until(runs_with_a_checkpoint(first))
+        os.kill(facts_of(first)["pid"], signal.SIGKILL)
+        command.until(runs_with_a_checkpoint(later))
+        command.send(signal.SIGINT)
+        status, said = command.ended()
+    assert status == 130
+    assert "Traceback" not in said
+    assert [len(facts_of(run)["attempts"]) for run in (first, run_of(folder, 0, 1))] == [2, 1]
+    assert status_of(later) == "interrupted"
+    assert steps_saved(later)
+    with tuning(folder) as command:  # the command is killed
+        last = run_of(folder, 2)
+        command.until(runs_with_a_checkpoint(last))
+        pid = facts_of(last)["pid"]
+        command.send(signal.SIGKILL)
+        command.ended()
+    assert not leftovers.wait_until_gone({pid}, 10)
+    assert "resumes to 120 env steps" in finished(folder)
+    assert everything_is_done(folder) == undisturbed
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("storage", ["sqlite", "postgres"])
+def test_two_commands_share_a_study_also_while_one_of_them_is_stopped(
+    tmp_path: Path, storage: str
+) -> None:
+    folder = prepared(tmp_path)
+    with ExitStack() as stack:
+        url = f"sqlite:///{folder / 'all.db'}"
+        if storage == "postgres":
+            url = stack.enter_context(running_postgres()).new_database()
+        one, other = (
+            stack.enter_context(tuning(folder, "trials=4", f"storage='{url}'")) for _ in range(2)
+        )
+        both = [run_of(folder, trial) for trial in (0, 1)]
+        one.until(lambda: all(status_of(run) in ("running", "done") for run in both))
+        one.send(signal.SIGSTOP)
+        other.until(lambda: (run_of(folder, 2) / "run.json").exists())
+        one.send(signal.SIGCONT)
+        ends = [each.ended() for each in (one, other)]
+        assert [status for status, _ in ends] == [0, 0], ends
+        rows = everything_is_done(folder, url)
+    assert [row["number"] for row in rows] == [0, 1, 2, 3]
+    said = "".join(text for _, text in ends)
+    assert said.count(" starts to ") == 4
+    assert all(" starts to " in text for _, text in ends)  # each has trained some
+    for row in rows:
+        for seed in (0, 1):  # and nothing twice
+            attempts = facts_of(run_of(folder, row["number"], seed))["attempts"]
+            assert len(attempts) == (1 if row["status"] == "pruned" else 2)
+
+
+def test_a_full_disk_stops_a_study_until_there_is_room(
+    tmp_path: Path, undisturbed: list[dict[str, Any]]
+) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=100m", "none", disk], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("needs the right to mount a file system")
+    try:
+        folder = prepared(disk)
+        with tuning(folder) as command:
+            command.until(runs_with_a_checkpoint(run_of(folder, 0)))
+            with suppress(OSError), (disk / "filler").open("wb", buffering=0) as filler:
+                while True:
+                    filler.write(bytes(2**12))
+            status, said = command.ended()
+        assert status in (1, 2)
+        assert "border-tune: " in said
+        assert "Traceback" not in said
+        (disk / "filler").unlink()
+        finished(folder)
+        assert everything_is_done(folder) == undisturbed
+    finally:
+        subprocess.run(["umount", disk], check=True)
