@@ -23,6 +23,7 @@ from border_cli.config.sweep import sweep_terms
 from border_cli.errors import ConfigError, Interrupted, RunFailed, reason_of
 from border_cli.launch.jobs import FINISHED, check_jobs
 from border_cli.launch.startup import collect_from_here
+from border_cli.run.removal import remove_run
 from border_cli.run.status import read_run
 from border_cli.settings.run import RunConfig, TrainerConfig
 from border_cli.sweep.panel import JobView
@@ -219,7 +220,7 @@ class Tuning:
         why = facts.get("exit_reason") or reason
         if facts.get("status") == FINISHED and any(map(facts.get, FAILURES)):
             why = f"{folder.name} could not be saved"
-            shutil.rmtree(folder)  # evaluations or a checkpoint are missing: it starts over
+            remove_run(folder)  # evaluations or a checkpoint are missing: it starts over
         crew.deaths[folder] += 1
         if self._runs.is_done(folder, crew.training.rung):
             del crew.jobs[folder]
