@@ -110,7 +110,7 @@ def main() -> None:
             "winner": ranked(read_trials(root))[0].number,
             "fresh": fresh,
             "folder": str(root),
-        }
+        },
     )
 
 

@@ -7,10 +7,8 @@ on the study.
 from __future__ import annotations
 
 import argparse
-import re
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -24,10 +22,11 @@ from border_cli.errors import ConfigError
 from border_cli.launch.monitor import monitored
 from border_cli.launch.startup import framed, not_collecting
 from border_cli.messages import say
+from border_cli.registry import GROUPS
 from border_cli.settings.run import RunConfig
 from border_cli.system.files import full_path
 from border_cli.tune.config import OWN, TuneConfig
-from border_cli.words import unknown
+from border_cli.words import nearest, unknown
 
 NAME = "border-tune"
 ABOUT = """\
@@ -44,7 +43,7 @@ continues a study, also from other machines that share its directory and storage
 
 KEYS of border-tune; all other settings are those of every run (border-train --help)
 """
-PASSWORD = re.compile(r"(?<=\w):[^:/@]*@")  # of a URL; no file has it
+OF_RUNS = (*GROUPS, *(each.name for each in fields(RunConfig)))
 REFUSED = {
     "seed": "seeds=N trains each trial with the seeds 0 to N - 1",
     "run_dir": "study=DIR is the directory",
@@ -100,6 +99,8 @@ def split(typed: Sequence[str]) -> tuple[TuneConfig, list[str]]:
             raise ConfigError(f"{text}: not in border-tune: {REFUSED[key]}")
         if is_sweep(text):
             raise ConfigError(f"{text} has several values: border-tune takes those of its space")
+        if key not in OF_RUNS and nearest(key, OWN, cutoff=0.8) not in (None, key):
+            raise ConfigError(unknown("setting", key, OWN))
         if key in OWN:
             own.append(override)
         else:
@@ -111,7 +112,7 @@ def split(typed: Sequence[str]) -> tuple[TuneConfig, list[str]]:
 def _answer(asked: argparse.Namespace, typed: Sequence[str]) -> None:
     config, rest = split(normalized(asked.overrides))
     composed = composing(rest, config_dirs=asked.config_dirs, config_name=asked.config_name)
-    with _of_both(rest), composed as (composer, overrides):
+    with composed as (composer, overrides):
         if asked.help:
             from border_cli.tune.command import searched
 
@@ -124,21 +125,8 @@ def _answer(asked: argparse.Namespace, typed: Sequence[str]) -> None:
         elif not config.study:
             raise ConfigError(f"study=DIR is missing: the directory of the study ({NAME} --help)")
         else:
-            kept = [PASSWORD.sub("@", each) for each in typed]
+            kept = [each for each in typed if not each.startswith("storage=")]  # has passwords
             _work(composer, overrides, config, (NAME, *kept))
-
-
-@contextmanager
-def _of_both(typed: Sequence[str]) -> Iterator[None]:
-    """Within the block an unknown key is explained by the keys of border-tune and of a run."""
-    try:
-        yield
-    except ConfigError as error:
-        for key in [str(each.key_or_group) for each in parsed(typed)]:
-            if "." not in key and str(error).startswith(f"unknown setting {key!r}"):
-                of_run = [each.name for each in fields(RunConfig)]
-                raise ConfigError(unknown("setting", key, [*OWN, *of_run])) from error
-        raise
 
 
 def _work(

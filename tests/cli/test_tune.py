@@ -116,7 +116,7 @@ def test_no_file_and_no_refusal_has_the_password_of_a_storage(
     assert status(*STUDY, "storage='nosuchdb://me:secret@here/db'") == 2
     assert "storage=here/db: " in (said := capsys.readouterr().err)
     written = (folder / "S/study.json").read_text(encoding="utf-8")
-    assert "nosuchdb://me@here/db" in written
+    assert "storage" not in written
     assert "secret" not in said + written
     assert not list(folder.glob("S/trial*"))
 
