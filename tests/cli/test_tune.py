@@ -31,7 +31,7 @@ RUNS = (  # settings of every run: two rungs of one and two evaluations
 STUDY = ("agent=dqn", "env=cartpole", *RUNS, "study=S", "rungs=2", "seeds=2", "jobs=2")
 GAMMA = "hyperparameters: {agent.gamma: {low: 0.9, high: 0.99}}\n"
 BROKEN = ("agent=dqn", "imports=[unruly]", "env.id=Raises-v0", "actor_manager.max_restarts=0")
-DEADLINE_S = 600.0
+DEADLINE_S = 110.0
 MINE = ("-cd", "conf", "search=mine", "sampler=random", "fresh_seeds=1")
 
 
