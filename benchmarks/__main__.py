@@ -30,6 +30,11 @@ Nor is this, which needs the extras `atari` and `bench`:
 
     python -m benchmarks.atari          Pong: steps/s and updates/s, against ALE, EnvPool and others
 
+Nor are these, which need the extra `tune`:
+
+    python -m benchmarks.halving      how often pruning loses the best trial, in made-up studies
+    python -m benchmarks.study_kills  a study whose processes are killed, against one undisturbed
+
 Nor is this, which needs a GPU:
 
     python -m benchmarks.gpu            the tests marked `gpu`; updates/s against plain torch loops

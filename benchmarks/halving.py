@@ -28,13 +28,14 @@ from functools import partial
 from itertools import product
 from statistics import fmean
 from typing import Any, TypeAlias
+from unittest.mock import patch
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.table import emit, parser, say
+from border_cli.tune import halving
 from border_cli.tune.halving import (
-    Compare,
     Score,
     Standing,
     Step,
@@ -53,6 +54,7 @@ MARGIN = 0.02
 LAST_EVALS = 5
 
 Floats: TypeAlias = NDArray[np.float64]
+Compare: TypeAlias = Callable[[Floats], Floats]  # what `halving.chances` does
 Decide: TypeAlias = Callable[[Sequence[Standing], Terms], Step]
 
 
@@ -142,6 +144,12 @@ def better(samples: Floats, index: int) -> int:
     return int((scores > scores[index]).sum())
 
 
+def ours_by(compare: Compare, trials: Sequence[Standing], terms: Terms) -> Step:
+    """As ours, by another comparison."""
+    with patch.object(halving, "chances", compare):
+        return next_step(trials, terms)
+
+
 def significant(compare: Compare, trials: Sequence[Standing], terms: Terms) -> Step:
     """As ours, but whoever is significantly worse than the best of its rung is pruned."""
     for rung in range(len(terms.budgets) - 1):
@@ -150,7 +158,7 @@ def significant(compare: Compare, trials: Sequence[Standing], terms: Terms) -> S
         for index, each in waiting.items():
             if chance[index] < terms.risk:
                 return Step(What.prune, each.number)
-    return next_step(trials, terms, compare)
+    return ours_by(compare, trials, terms)
 
 
 def asha(trials: Sequence[Standing], terms: Terms) -> Step:
@@ -269,29 +277,29 @@ def judged(land: Landscape, contender: Contender, seed: int) -> dict[str, float]
     }
 
 
-def terms_of(*, rungs: int = 3, reduction: int = 3, budget: float = 0.5) -> Terms:
+def terms_of(*, rungs: int = 3, reduction: int = 2, budget: float = 0.5) -> Terms:
     """Our defaults, but for what is given."""
     budgets = rung_budgets(EVALUATIONS, rungs=rungs, reduction=reduction, interval=1)
-    return Terms(budgets=budgets, trials=TRIALS, reduction=reduction, risk=0.05, budget=budget)
+    return Terms(budgets=budgets, trials=TRIALS, reduction=reduction, risk=0.1, budget=budget)
 
 
 def contenders() -> dict[str, Contender]:
-    ours = terms_of()
+    ours, thirds = terms_of(), terms_of(reduction=3)
     each_evaluation = replace(ours, budgets=tuple(range(1, EVALUATIONS + 1)))
     return {
         "ours": Contender(next_step, ours),
-        "ours_bootstrap": Contender(partial(next_step, compare=chance_by_bootstrap), ours),
+        "ours_bootstrap": Contender(partial(ours_by, chance_by_bootstrap), ours),
         "ours_rungs_2": Contender(next_step, terms_of(rungs=2)),
-        "ours_rungs_3_reduction_2": Contender(next_step, terms_of(reduction=2)),
-        "ours_rungs_4_reduction_2": Contender(next_step, terms_of(rungs=4, reduction=2)),
+        "ours_rungs_4": Contender(next_step, terms_of(rungs=4)),
+        "ours_reduction_3": Contender(next_step, thirds),
         "ours_budget_0.4": Contender(next_step, terms_of(budget=0.4)),
         "significant_t": Contender(partial(significant, chances), ours),
         "significant_bootstrap": Contender(partial(significant, chance_by_bootstrap), ours),
         "significant_evaluations": Contender(partial(significant, chance_by_evaluations), ours),
         "significant_residuals": Contender(partial(significant, chance_by_residuals), ours),
-        "asha": Contender(asha, ours),
-        "optuna_halving": Contender(optuna_halving, ours),
-        "optuna_halving_one_seed": Contender(optuna_halving, ours, seeds=1),
+        "asha": Contender(asha, thirds),
+        "optuna_halving": Contender(optuna_halving, thirds),
+        "optuna_halving_one_seed": Contender(optuna_halving, thirds, seeds=1),
         "optuna_median": Contender(optuna_median, each_evaluation, last_evals=1),
         "no_pruning": Contender(grid, replace(ours, budgets=(EVALUATIONS,))),
     }

@@ -5,8 +5,8 @@ is trained to the first of several budgets, the rungs, and waits there; the top 
 rung are promoted. Here a promoted trial resumes from its checkpoints, and both ends of a rung are
 treated alike: of its worst third, trials are pruned early if they are significantly worse than the
 best one. What lies between waits until all trials have started, and is then promoted, the most
-promising first, as far as the study's budget reaches. Slow starters live on that: to prune every
-trial that is significantly worse costs twice as many best ones (docs/benchmarks.md).
+promising first, as far as the study's budget reaches. Slow starters live on that, and half of the
+budget is kept for it (docs/benchmarks.md).
 
 The comparison is the moderated t of Smyth 2004, "Linear models and empirical Bayes methods for
 assessing differential expression in microarray experiments": few seeds say little about the
@@ -17,7 +17,7 @@ freedom are fixed, not estimated.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
@@ -32,7 +32,6 @@ WORST = 3  # one in three at a rung, the worst, may be pruned before all have st
 EARLY = 1 / 2  # of what may be spent beyond the first rung, before all have started
 
 Floats: TypeAlias = NDArray[np.float64]
-Compare: TypeAlias = Callable[[Floats], Floats]  # what `chances` does
 
 
 class Score(StrEnum):
@@ -81,34 +80,21 @@ class Terms:
     budget: float  # share of what full training of all trials costs
 
 
-class _Waiting(NamedTuple):
-    number: int
-    rung: int
-    place: int  # 0: the best of all that have reached the rung
-    reached: int  # how many have
-    chance: float
-
-
 def rung_budgets(full: int, *, rungs: int, reduction: int, interval: int) -> tuple[int, ...]:
     """full / reduction^k steps for each rung, rounded up to evaluations; the last is `full`."""
-    exact = [full / reduction**k for k in reversed(range(rungs))]
-    steps = [min(full, math.ceil(each / interval) * interval) for each in exact]
-    if len(set(steps)) < rungs:
+    evaluations = [math.ceil(full / reduction**k / interval) for k in reversed(range(rungs))]
+    if len(set(evaluations)) < rungs:
         raise ConfigError(
-            f"rungs={rungs} with reduction={reduction} needs more evaluations: {full:,} steps with "
-            f"one every {interval:,} make two rungs equal; choose fewer rungs, a smaller "
-            "reduction or a smaller trainer.eval_interval"
+            f"rungs={rungs} with reduction={reduction}: {evaluations[-1]} evaluations are too few; "
+            "choose fewer rungs or a smaller trainer.eval_interval"
         )
-    return tuple(steps)
+    return tuple(min(full, interval * each) for each in evaluations)
 
 
 def counted(curve: Sequence[float], score: Score, last_evals: int) -> list[float]:
     """The evaluations of one run so far that count; of few, `last` takes the later half."""
-    if score is Score.best:
-        return [max(curve)]
-    if score is Score.auc:
-        return list(curve)
-    return list(curve[-min(last_evals, max(1, len(curve) // 2)) :])
+    last = curve[len(curve) // 2 :][-last_evals:]
+    return list({Score.last: last, Score.best: [max(curve)], Score.auc: curve}[score])
 
 
 def chances(samples: Floats) -> Floats:
@@ -119,22 +105,21 @@ def chances(samples: Floats) -> Floats:
     """
     from scipy.special import stdtr
 
-    means = samples.mean(axis=2)  # [N, S]
+    means = samples.mean(axis=2)
     trials, seeds = means.shape
     if min(trials, seeds) == 1:
         return np.full(trials, 0.5)
     behind = means[means.mean(axis=1).argmax()] - means
-    own = behind.var(axis=1, ddof=1)
+    own, degrees = behind.var(axis=1, ddof=1), seeds - 1
     pooled = own.sum() / (trials - 1)  # the best one does not differ from itself
-    prior = min(PRIOR_DEGREES, (trials - 2) * (seeds - 1))  # what others know of the variance
-    degrees = prior + seeds - 1
-    variance = (prior * pooled + (seeds - 1) * own) / degrees
-    error = np.maximum(np.sqrt(variance / seeds), np.finfo(float).tiny)
-    found: Floats = stdtr(degrees, -behind.mean(axis=1) / error)
+    prior = min(PRIOR_DEGREES, (trials - 2) * degrees)  # what others know of the variance
+    variance = (prior * pooled + degrees * own) / (prior + degrees)
+    error = np.sqrt(variance / seeds + 1e-300)  # the best one's may be 0
+    found: Floats = stdtr(prior + degrees, -behind.mean(axis=1) / error)
     return found
 
 
-def next_step(trials: Sequence[Standing], terms: Terms, compare: Compare = chances) -> Step:
+def next_step(trials: Sequence[Standing], terms: Terms) -> Step:
     """The next thing to do for a process that is free.
 
     The cost stays within the study's budget, except that one trial is always trained to the end.
@@ -144,40 +129,29 @@ def next_step(trials: Sequence[Standing], terms: Terms, compare: Compare = chanc
     may_spend = terms.trials * (terms.budget * full - first)  # beyond the first rung
     left = may_spend - sum(terms.budgets[rung - 1] - first for rung in rungs if rung)
     unstarted = len(trials) < terms.trials
-    waiting = [
-        each
-        for rung in reversed(range(len(terms.budgets) - 1))
-        for each in _waiting(rung, trials, compare)
-    ]
     kept = EARLY * may_spend * unstarted
-    for each in waiting:
-        cost = terms.budgets[each.rung + 1] - terms.budgets[each.rung]
-        if each.place < each.reached // terms.reduction and cost <= left - kept:
-            return Step(What.promote, each.number)
-    for each in waiting:
-        if each.place >= each.reached - each.reached // WORST and each.chance < terms.risk:
-            return Step(What.prune, each.number)
+    waiting = list(_waiting(trials, len(terms.budgets) - 1))
+    for chance, worse, reached, rung, number in reversed(waiting):
+        too_dear = full - terms.budgets[rung] > left and max(rungs) > rung + 1
+        if too_dear or (worse < reached // WORST and chance < terms.risk):
+            return Step(What.prune, number)
+        if reached - worse <= reached // terms.reduction and left > kept:
+            return Step(What.promote, number)
     if unstarted:
         return Step(What.start)
-    for each in sorted(waiting, key=lambda each: (-each.chance, each.place)):
-        if full - terms.budgets[each.rung] <= left or max(rungs) <= each.rung + 1:
-            return Step(What.promote, each.number)
-    if waiting:
-        return Step(What.prune, waiting[-1].number)
+    if waiting:  # the most promising one
+        return Step(What.promote, max(waiting)[-1])
     return Step(What.wait if any(each.busy for each in trials) else What.finish)
 
 
-def _waiting(rung: int, trials: Sequence[Standing], compare: Compare) -> list[_Waiting]:
-    """The trials that wait at a rung, the best one first."""
-    reached = [each for each in trials if len(each.samples) > rung]
-    waits = [len(each.samples) == rung + 1 and not (each.busy or each.ended) for each in reached]
-    if not any(waits):
-        return []
-    samples = np.stack([each.samples[rung] for each in reached])
-    chance = compare(samples)
-    order = np.argsort(-samples.mean(axis=(1, 2)), kind="stable")
-    return [
-        _Waiting(reached[i].number, rung, place, len(reached), chance[i])
-        for place, i in enumerate(order)
-        if waits[i]
-    ]
+def _waiting(trials: Sequence[Standing], rungs: int) -> Iterator[tuple[float, int, int, int, int]]:
+    """Chance, how many at its rung are worse, how many there are, rung and number of each trial
+    that waits; the highest rung and its best trial come last."""
+    for rung in range(rungs):
+        reached = [each for each in trials if len(each.samples) > rung]
+        reached.sort(key=lambda each: float(each.samples[rung].mean()))
+        if reached:
+            found = chances(np.array([each.samples[rung] for each in reached]))
+        for worse, each in enumerate(reached):
+            if len(each.samples) == rung + 1 and not (each.busy or each.ended):
+                yield found[worse], worse, len(reached), rung, each.number

@@ -135,7 +135,7 @@ def test_before_all_have_started_half_of_what_is_left_is_kept() -> None:
 
     second[1] = at(1, 9.0, 4.0, 4.0)
     assert next_step([*second, *trials[3:]], TERMS) != Step(What.promote, 3)  # 800 + 800 + 200
-    every = [*trials[3:], *(at(number, 1.0, busy=True) for number in (6, 7, 8))]
+    every = [*trials[3:], *(ended(at(number, 1.0)) for number in (6, 7, 8))]
     assert next_step([*second, *every], TERMS) == Step(What.promote, 3)
 
 
@@ -253,7 +253,7 @@ def test_rungs_are_multiples_of_the_evaluation_interval_and_the_last_one_is_the_
 
 
 def test_too_few_evaluations_for_the_rungs_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"rungs=3 with reduction=3 .* 3,000 steps .* 1,000"):
+    with pytest.raises(ConfigError, match=r"rungs=3 with reduction=3: 3 evaluations"):
         rung_budgets(3000, rungs=3, reduction=3, interval=1000)
 
 
@@ -261,6 +261,7 @@ def test_the_last_evaluations_count_but_no_more_than_the_later_half() -> None:
     curve = [1.0, 9.0, 3.0, 4.0, 5.0, 6.0]
     assert counted(curve, Score.last, 2) == [5.0, 6.0]
     assert counted(curve, Score.last, 5) == [4.0, 5.0, 6.0]
+    assert counted(curve[:3], Score.last, 5) == [9.0, 3.0]
     assert counted([1.0], Score.last, 5) == [1.0]
     assert counted(curve, Score.best, 2) == [9.0]
     assert counted(curve, Score.auc, 2) == curve
