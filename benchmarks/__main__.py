@@ -35,6 +35,10 @@ Nor are these, which need the extra `tune`:
     python -m benchmarks.halving      how often pruning loses the best trial, in made-up studies
     python -m benchmarks.study_kills  a study whose processes are killed, against one undisturbed
 
+Nor is this, which needs the extra `bench` and half an hour:
+
+    python -m benchmarks.zoo_search     the RL Zoo's search for DQN: its best score so far
+
 Nor is this, which needs a GPU:
 
     python -m benchmarks.gpu            the tests marked `gpu`; updates/s against plain torch loops

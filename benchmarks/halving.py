@@ -277,29 +277,29 @@ def judged(land: Landscape, contender: Contender, seed: int) -> dict[str, float]
     }
 
 
-def terms_of(*, rungs: int = 3, reduction: int = 2, budget: float = 0.5) -> Terms:
+def terms_of(*, rungs: int = 3, reduction: int = 3, budget: float = 0.5) -> Terms:
     """Our defaults, but for what is given."""
     budgets = rung_budgets(EVALUATIONS, rungs=rungs, reduction=reduction, interval=1)
     return Terms(budgets=budgets, trials=TRIALS, reduction=reduction, risk=0.1, budget=budget)
 
 
 def contenders() -> dict[str, Contender]:
-    ours, thirds = terms_of(), terms_of(reduction=3)
+    ours, halves = terms_of(), terms_of(reduction=2)
     each_evaluation = replace(ours, budgets=tuple(range(1, EVALUATIONS + 1)))
     return {
         "ours": Contender(next_step, ours),
         "ours_bootstrap": Contender(partial(ours_by, chance_by_bootstrap), ours),
         "ours_rungs_2": Contender(next_step, terms_of(rungs=2)),
         "ours_rungs_4": Contender(next_step, terms_of(rungs=4)),
-        "ours_reduction_3": Contender(next_step, thirds),
+        "ours_reduction_2": Contender(next_step, halves),
         "ours_budget_0.4": Contender(next_step, terms_of(budget=0.4)),
         "significant_t": Contender(partial(significant, chances), ours),
         "significant_bootstrap": Contender(partial(significant, chance_by_bootstrap), ours),
         "significant_evaluations": Contender(partial(significant, chance_by_evaluations), ours),
         "significant_residuals": Contender(partial(significant, chance_by_residuals), ours),
-        "asha": Contender(asha, thirds),
-        "optuna_halving": Contender(optuna_halving, thirds),
-        "optuna_halving_one_seed": Contender(optuna_halving, thirds, seeds=1),
+        "asha": Contender(asha, ours),
+        "optuna_halving": Contender(optuna_halving, ours),
+        "optuna_halving_one_seed": Contender(optuna_halving, ours, seeds=1),
         "optuna_median": Contender(optuna_median, each_evaluation, last_evals=1),
         "no_pruning": Contender(grid, replace(ours, budgets=(EVALUATIONS,))),
     }

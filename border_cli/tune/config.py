@@ -38,7 +38,7 @@ class TuneConfig(Settings):
     )
     last_evals: int = setting(5, "evaluations that score=last is the mean of", low=1)
     rungs: int = setting(3, "budgets at which trials wait for each other", low=1, high=20)
-    reduction: int = setting(2, "factor between two budgets, and of trials that go on", low=2)
+    reduction: int = setting(3, "factor between two budgets, and of trials that go on", low=2)
     risk: float = setting(
         0.1, "a trial is pruned where its chance to be the better one is lower", low=0, high=1
     )

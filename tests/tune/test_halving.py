@@ -225,7 +225,7 @@ def test_any_study_ends_with_its_trials_decided_and_within_its_budget() -> None:
 def test_the_best_trial_survives_where_a_bootstrap_prunes_it() -> None:
     """Noise and curves that cross: at most 10 % of the best ones, at half of the full cost."""
     budgets = rung_budgets(45, rungs=3, reduction=3, interval=1)
-    terms = Terms(budgets=budgets, trials=30, reduction=3, risk=0.05, budget=0.5)
+    terms = Terms(budgets=budgets, trials=30, reduction=3, risk=0.1, budget=0.5)
     lands = [Landscape.drawn(np.random.default_rng(seed), 1.0, 0.6) for seed in range(20)]
 
     def pruned(decide: Callable[[Sequence[Standing], Terms], Step]) -> tuple[float, float]:
