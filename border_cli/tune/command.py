@@ -13,7 +13,6 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from pathlib import Path
 from uuid import uuid4
 
@@ -45,7 +44,7 @@ from border_cli.words import size
 
 STUDY_DB = "study.db"
 ASK_S = 2.0  # between two looks at what others do while there is nothing to do
-MOST_DEATHS = 3  # of the processes of one run, after which its trial fails
+MOST_DEATHS = 3  # of the processes of one run; with another one its trial fails
 LEAST_FREE_NBYTES = 2**26  # of the disk; what fails with less is not the trial's fault
 FAILURES = ("save_failures", "recorder_failures")  # of run.json
 
@@ -106,16 +105,10 @@ def described(config: TuneConfig, space: Space, base: Job, overrides: Sequence[s
 
 
 def _refuse_long_warmup(trainer: TrainerConfig, space: Space, first: int) -> None:
-    hyperparameters = space.hyperparameters.values()
-    varied = {*chain(*(chain(each.sets, *each.choices.values()) for each in hyperparameters))}
-    free = trainer.offline or "trainer.warmup_period" in varied
-    if not free and trainer.warmup_period >= first:
-        trainer.refuse(
-            "warmup_period",
-            trainer.warmup_period,
-            f"must be less than the {first:,} env steps of the first rung, where trials that have "
-            "learned nothing would be compared (or choose fewer rungs)",
-        )
+    name, value = "warmup_period", trainer.warmup_period
+    if value >= first and not trainer.offline and f"trainer.{name}" not in space.hyperparameters:
+        allowed = f"must be below the {first:,} env steps of the first rung (or choose fewer rungs)"
+        trainer.refuse(name, value, allowed)
 
 
 def searched(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -130,7 +129,7 @@ class Trials:
         if self._crowned or not done or not seeds:
             return None
         self._crowned = True
-        best = max(done, key=lambda trial: trial.value or -math.inf)
+        best = max(done, key=lambda trial: trial.value or 0.0)
         folder = self.root / "best" / self._folder(best).name
         try:
             return Training(best, len(self.study.budgets) - 1, seeds, folder)

@@ -83,7 +83,7 @@ def without(key: str) -> tuple[str, ...]:
         ((*STUDY, "trainer.max_time_s=60"), "trainer.max_time_s must be null in a study"),
         ((*STUDY, "~recorder.jsonl"), "recorder must have jsonl in a study"),
         ((*STUDY, "rungs=3"), "rungs=3 with reduction=2 needs more evaluations: 80 steps"),
-        ((*STUDY, "trainer.warmup_period=40"), "warmup_period must be less than the 40 env steps"),
+        ((*STUDY, "trainer.warmup_period=40"), "warmup_period must be below the 40 env steps"),
         ((*STUDY, "search=nope"), "unknown search space 'nope' (choose from "),
         (("agent=random", *STUDY[1:3], "study=S"), "unknown search space 'random'"),
         (("--nope", *STUDY), "--nope"),
