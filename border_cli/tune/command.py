@@ -61,9 +61,10 @@ def tune(
     space = searched(composer, base.config, overrides, config.search)
     check_jobs(composer, [base])
     terms = sweep_terms(composer, overrides, OUR_LAUNCHER)
+    asked = described(config, space, base, overrides)  # refuses sooner than all of the space
     check_space(composer, space, overrides, terms)
     there = (root / TRIALS_JSON).exists()
-    study = begun(root, described(config, space, base, overrides))
+    study = begun(root, asked)
     runs = Runs(composer=composer, terms=terms, overrides=overrides, study=study, root=root)
     url = config.storage or f"sqlite:///{root / STUDY_DB}"
     with opened(url, f"{study.name} {study.id}", begun=there) as store:
@@ -85,6 +86,9 @@ def described(config: TuneConfig, space: Space, base: Job, overrides: Sequence[s
     rungs, reduction = config.rungs, config.reduction
     budgets = rung_budgets(full, rungs=rungs, reduction=reduction, interval=interval)
     _refuse_long_warmup(base.config.trainer, space, budgets[0])
+    if rungs > 1 and budgets[0] >= config.max_cost * full:
+        allowed = f"must be above {budgets[0] / full:.2g}, which all trials at the first rung cost"
+        config.refuse("max_cost", config.max_cost, allowed)
     return Study(
         id=uuid4().hex[:8],
         name=base.folder.name,

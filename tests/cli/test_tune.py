@@ -28,7 +28,16 @@ RUNS = (  # settings of every run: two rungs of one and two evaluations
     "agent.hidden=[4]",
     "agent.batch_size=4",
 )
-STUDY = ("agent=dqn", "env=cartpole", *RUNS, "study=S", "rungs=2", "seeds=2", "jobs=2")
+STUDY = (
+    "agent=dqn",
+    "env=cartpole",
+    *RUNS,
+    "study=S",
+    "rungs=2",
+    "seeds=2",
+    "jobs=2",
+    "max_cost=0.9",
+)
 GAMMA = "hyperparameters: {agent.gamma: {low: 0.9, high: 0.99}}\n"
 BROKEN = ("agent=dqn", "imports=[unruly]", "env.id=Raises-v0", "actor_manager.max_restarts=0")
 DEADLINE_S = 110.0
@@ -82,7 +91,8 @@ def without(key: str) -> tuple[str, ...]:
         ((*STUDY, "trainer.patience=3"), "trainer.patience must be null in a study"),
         ((*STUDY, "trainer.max_time_s=60"), "trainer.max_time_s must be null in a study"),
         ((*STUDY, "~recorder.jsonl"), "recorder must have jsonl in a study"),
-        ((*STUDY, "rungs=3"), "rungs=3 with reduction=2 needs more evaluations: 80 steps"),
+        ((*STUDY, "rungs=3"), "rungs=3 with reduction=3"),
+        ((*STUDY, "max_cost=0.5"), "max_cost must be above 0.5, which all trials at the first"),
         ((*STUDY, "trainer.warmup_period=40"), "warmup_period must be below the 40 env steps"),
         ((*STUDY, "search=nope"), "unknown search space 'nope' (choose from "),
         (("agent=random", *STUDY[1:3], "study=S"), "unknown search space 'random'"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from sampling import sampled
 from studies import a_row, a_study
 
 from border_cli.config.compose import Composer, compose
@@ -32,11 +33,13 @@ def text_of(*words: str, name: str = "my_study") -> str:
 
 @pytest.mark.parametrize(
     "words",
-    [
-        "agent.gamma=0.9812345678901234 agent.adam_epsilon=1e-17",
-        "~tuned agent.hidden=[64,64] step_processor.n_steps=1",
-        "agent.epsilon={initial:1,final:0.1,steps:500} agent.double=false",
-    ],
+    sampled(
+        [
+            "~tuned agent.hidden=[64,64] step_processor.n_steps=1 agent.gamma=0.9812345678901234",
+            "agent.epsilon={initial:1,final:0.1,steps:500} agent.double=false",
+        ],
+        every=2,
+    ),
 )
 def test_it_means_the_same_above_the_tuned_file_without_that_and_in_its_place(
     tmp_path: Path, words: str
@@ -52,12 +55,15 @@ def test_it_means_the_same_above_the_tuned_file_without_that_and_in_its_place(
 
 @pytest.mark.parametrize(
     "words",
-    [
-        "agent=dqn env=acrobot replay_buffer=prioritized replay_buffer.alpha=0.7",
-        # Three is the usual value of this pair, but not the default of n_step.
-        "agent=rainbow env=cartpole step_processor=n_step step_processor.n_steps=3",
-        "agent=dqn env=gym env.id=Acrobot-v1 trainer=sync",
-    ],
+    sampled(
+        [
+            # Three is the usual value of this pair, but not the default of n_step.
+            "agent=rainbow env=cartpole step_processor=n_step step_processor.n_steps=3",
+            "agent=dqn env=acrobot replay_buffer=prioritized replay_buffer.alpha=0.7",
+            "agent=dqn env=gym env.id=Acrobot-v1 trainer=sync",
+        ],
+        every=3,
+    ),
 )
 def test_other_options_are_kept_by_an_experiment_and_no_tuned_file_is_offered(
     tmp_path: Path, words: str

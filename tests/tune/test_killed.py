@@ -27,7 +27,7 @@ STUDY = (  # of two rungs: 600 and 1,200 env steps
     *("trainer=sync", "trainer.max_env_steps=1200", "trainer.eval_interval_env_steps=300"),
     *("trainer.warmup_period=8", "trainer.save_interval=20", "evaluator.num_episodes=1"),
     *("agent.hidden=[4]", "agent.batch_size=4", "trials=3", "rungs=2", "seeds=2"),
-    *("jobs=1", "fresh_seeds=0"),
+    *("jobs=1", "fresh_seeds=0", "max_cost=0.9"),
 )
 DEADLINE_S = 110.0
 SPACE = "hyperparameters: {agent.gamma: {low: 0.9, high: 0.99}}\n"

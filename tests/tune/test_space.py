@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from omegaconf import OmegaConf
+from sampling import chosen
 from shipped import CONF
 
 from border_cli.config.compose import Composer
@@ -268,7 +269,7 @@ def fixed_of(agent: str) -> list[str]:
     return [f"agent={agent}", f"env={env}", *(offline if agent in OFFLINE else [])]
 
 
-@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize("agent", chosen(AGENTS, ["awac", "dqn"]))
 def test_the_ends_and_choices_of_each_shipped_space_are_accepted(
     agent: str, tmp_path: Path
 ) -> None:

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from sampling import chosen
 
 from border_cli.errors import ConfigError, MissingPackage
 from border_cli.tune.config import Sampler
@@ -77,8 +78,8 @@ def test_each_sampler_proposes_anew_from_trials_of_every_kind(
     assert len({*proposed}) == 16
 
 
-@pytest.mark.parametrize("sampler", [Sampler.tpe, Sampler.gp, Sampler.cmaes])
-def test_samplers_learn_from_trials_that_wait_at_a_rung(tmp_path: Path, sampler: Sampler) -> None:
+@pytest.mark.parametrize("sampler", chosen(["tpe", "gp", "cmaes"], ["tpe"]))
+def test_samplers_learn_from_trials_that_wait_at_a_rung(tmp_path: Path, sampler: str) -> None:
     """Of 30 trials the last ten lie nearer to the best values than draws at random."""
 
     def mean_distance(sampler: Sampler) -> float:
@@ -92,7 +93,7 @@ def test_samplers_learn_from_trials_that_wait_at_a_rung(tmp_path: Path, sampler:
                 store.report(trial, 100, -found[-1])
             return sum(found[-10:]) / 10
 
-    assert mean_distance(sampler) < 0.75 * mean_distance(Sampler.random)
+    assert mean_distance(Sampler(sampler)) < 0.75 * mean_distance(Sampler.random)
 
 
 @pytest.mark.parametrize(
