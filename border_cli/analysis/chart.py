@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import string
-from typing import Any
 
 import plotext
 
@@ -34,12 +33,11 @@ def chart(panel: Panel, groups: tuple[str, ...], x_name: str, *, width: int, col
     return built(width)
 
 
-def begin(x_name: str) -> Any:
-    """Plotext with an empty figure, of which there is one per process."""
+def begin(x_name: str) -> None:
+    """Empties plotext's figure, of which there is one per process."""
     plotext.clear_figure()
     plotext.theme("clear")
     plotext.xlabel(x_name)
-    return plotext
 
 
 def built(width: int) -> str:

@@ -68,8 +68,7 @@ def complete(overrides: Sequence[str]) -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends it without a word
         (name, *before), word = _words(os.environ.get("COMP_LINE", ""))
         other = Path(name).name
-        of_runs = of_tune if other == "border-tune" else offered
-        found = of_another(other, before, word) if other in OTHERS else of_runs(before, word)
+        found = of_another(other, before, word) if other in OTHERS else offered(before, word)
         sys.stdout.write("\n".join(found) + "\n")
     else:
         raise ConfigError("-sc takes one of install=SHELL, query=SHELL")
@@ -170,14 +169,6 @@ def _settings(config: Mapping[Any, Any], place: str = "") -> Iterator[str]:
             yield from _settings(value, f"{place}{key}.")
         elif key not in NO_SETTINGS:
             yield f"{place}{key}="
-
-
-def of_tune(before: Sequence[str], word: str) -> list[str]:
-    """Of border-tune: its own keys, and what is offered for its runs."""
-    from border_cli.tune.config import OWN
-
-    found = offered([each for each in before if each.split("=")[0] not in OWN], word)
-    return [f"{each}=" for each in OWN if each.startswith(word)] + found
 
 
 def of_another(command: str, before: Sequence[str], word: str) -> list[str]:

@@ -141,10 +141,9 @@ def _reference(text: str) -> tuple[str, Reference]:
 
 def _run(typed: Sequence[str], _: EarlySignals) -> None:
     asked = read_request(typed)
-    for path in asked.paths:
-        if (path / STUDY_JSON).is_file():
-            _plot_study(path, asked)
-            return
+    if (asked.paths[0] / STUDY_JSON).is_file():
+        _plot_study(asked)
+        return
     from border_cli.analysis.curves import report
     from border_cli.analysis.grouping import grouped
     from border_cli.cli.plotted import show, write
@@ -168,21 +167,23 @@ def _run(typed: Sequence[str], _: EarlySignals) -> None:
         complain(NAME, f"warning: {each}")
 
 
-def _plot_study(path: Path, asked: argparse.Namespace) -> None:
+def _plot_study(asked: argparse.Namespace) -> None:
     """Plots a study of `border-tune`, refusing what is meant for runs."""
+    path = asked.paths[0]
     usual = vars(read_request([str(path)])) | {"out": asked.out, "size": asked.size}
     if vars(asked) != usual or any(each.suffix not in PICTURES for each in asked.out):
         raise ConfigError(
             f"{path} is a study of border-tune, which is plotted alone, with no options but --out "
             f"({', '.join(PICTURES)}) and --size"
         )
-    from border_cli.cli.plotted import save, show_study
-    from border_cli.tune.report import StudyReport
+    from border_cli.cli.plotted import save
+    from border_cli.tune.report import drawn, show
+    from border_cli.tune.trials import read_study, read_trials
 
-    report = StudyReport(path)
+    study, rows = read_study(path), read_trials(path)
     for file in asked.out:
-        save(file, report.drawn(file.suffix[1:], asked.size))
-    show_study(report, asked.out)
+        save(file, drawn(study, rows, file.suffix[1:], asked.size))
+    show(study, rows, asked.out)
 
 
 def _runs(asked: argparse.Namespace) -> tuple[list[Run], list[str]]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
@@ -18,9 +17,6 @@ from border_cli.analysis.curves import Report
 from border_cli.errors import RunFailed
 from border_cli.recorder.terminal import make_console, make_table
 from border_cli.system.files import write_bytes
-
-if TYPE_CHECKING:
-    from border_cli.tune.report import StudyReport
 
 NAME_CHARACTERS = 20  # of a name in a narrow terminal
 BETWEEN = 3  # characters between two columns
@@ -63,25 +59,7 @@ def show(report: Report, files: Sequence[Path]) -> None:
     console = make_console()
     if not files:
         _show_curves(console, report)
-    _show_tables(console, tables.sections(report), files)
-
-
-def show_study(report: StudyReport, files: Sequence[Path]) -> None:
-    """The chart where no file has it, the tables, and the files that were written."""
-    from border_cli.tune.table import print_best
-
-    console = make_console()
-    if not files:
-        console.print(report.title, style="bold", soft_wrap=True)
-        console.print(Text.from_ansi(report.chart(console.width)), soft_wrap=True)
-    print_best(console, report.study, report.rows)
-    _show_tables(console, [report.shares()] if report.importance else [], files)
-
-
-def _show_tables(
-    console: Console, sections: Sequence[tables.Section], files: Sequence[Path]
-) -> None:
-    for section in sections:
+    for section in tables.sections(report):
         _show_table(console, section)
     for path in files:
         console.print(f"wrote {path}", soft_wrap=True)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from rich.console import Console, Group, RenderableType
-from rich.table import Table
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from border_cli.launch.closing import result_line
@@ -21,7 +20,6 @@ from border_cli.run.status import read_run
 
 DRAW_EVERY_S = 0.5
 SAY_EVERY_S = 30.0  # where there is no terminal
-HINT = "Ctrl-C saves all running jobs"
 FIGURES = ("updates", "done", "score", "best", "updates/s", "left")
 NARROW, FEW = 80, ("done", "best", "left")  # columns of a terminal that has no room for more
 STYLES = {"done": "green", "interrupted": "yellow", "in use": "yellow"}
@@ -44,40 +42,76 @@ class JobView:
 
 
 class LivePanel:
-    """Within the block keeps an area on the terminal that can be drawn again; has no thread."""
+    """Within the block keeps jobs and a summary on the terminal, prints above; has no thread."""
+
+    kind, hint = "job", "Ctrl-C saves all running jobs"
+    other_lines = 6  # than those of the jobs
 
     def __init__(self, *, quiet: bool = False) -> None:
-        self.quiet = quiet
-        self.console = terminal.make_console()
-        self.live: LiveArea | None = None
+        self._quiet = quiet
+        self._console = terminal.make_console()
+        self._live: LiveArea | None = None
         self._began_s = self._shown_s = time.monotonic()
 
     def __enter__(self) -> Self:
         panel_line.clear()
-        if not self.quiet and self.console.is_interactive:
-            self.live = LiveArea(self.console, transient=True)
+        if not self._quiet and self._console.is_interactive:
+            self._live = LiveArea(self._console, transient=True)
         return self
 
     def __exit__(self, *rest: object) -> None:
-        if self.live is not None:
-            self.live.close()
+        if self._live is not None:
+            self._live.close()
 
-    @property
-    def elapsed_s(self) -> float:
-        return time.monotonic() - self._began_s
+    def event(self, *text: str | tuple[str, str]) -> None:
+        """Says what happened, at once; a part of it may have a style."""
+        stamp = f"[{time.strftime('%H:%M:%S')}] "
+        terminal.say(self._console, Text.assemble((stamp, "dim"), *text))
 
-    def due(self) -> bool:
-        """Whether it is time to draw, or to say a line where there is no terminal."""
+    def draw(self, running: Sequence[JobView], summary: str, *others: RenderableType) -> None:
+        """The jobs that run now, what else there is, and a summary, where it is time to draw."""
         now_s = time.monotonic()
-        every_s = SAY_EVERY_S if self.live is None else DRAW_EVERY_S
-        if self.quiet or now_s < self._shown_s + every_s:
-            return False
+        every_s = SAY_EVERY_S if self._live is None else DRAW_EVERY_S
+        if self._quiet or now_s < self._shown_s + every_s:
+            return
         self._shown_s = now_s
-        return True
+        summary = f"{summary}  {figures.duration(now_s - self._began_s)}"
+        if self._live is None:
+            terminal.say(self._console, summary)
+            return
+        below = panel_line.text
+        last = Text(
+            below or f"{summary}   {self.hint}",
+            style="bold" if below else "dim",
+            no_wrap=True,
+            overflow="ellipsis",
+        )
+        self._live.draw(Group(*self._table(running), *others, last))
+
+    def _table(self, running: Sequence[JobView]) -> Iterator[RenderableType]:
+        table = terminal.make_table(self.kind)
+        table.columns[0].no_wrap = True
+        table.add_column("", ratio=1)  # the one that becomes narrower
+        table.add_column("status", no_wrap=True)
+        shown = FEW if self._console.width < NARROW else FIGURES
+        for name in shown:
+            table.add_column(name, justify="right", no_wrap=True)
+        room = max(1, self._console.height - self.other_lines)
+        for job in running[:room]:
+            status, cells = _row(job)
+            table.add_row(
+                str(job.number),
+                Text(job.label, no_wrap=True, overflow="ellipsis"),
+                status,
+                *(cells.get(name, "") for name in shown),
+            )
+        yield table
+        if len(running) > room:
+            yield Text(f"and {len(running) - room} more", style="dim")
 
 
 class SweepPanel(LivePanel):
-    """Within the block shows the jobs that run; ends are printed above. Draws in `show` only."""
+    """The jobs of a sweep that run, and how the others ended."""
 
     def __init__(self, num_jobs: int, *, quiet: bool) -> None:
         super().__init__(quiet=quiet)
@@ -87,75 +121,32 @@ class SweepPanel(LivePanel):
     def ended(self, view: JobView, status: str, score: float | None, reason: str) -> None:
         """Says how a job ended, at once."""
         self._counts[status] += 1
-        if self.quiet and status == "done":
-            terminal.say(self.console, result_line(view.folder, read_run(view.folder)))
+        if self._quiet and status == "done":
+            terminal.say(self._console, result_line(view.folder, read_run(view.folder)))
             return
         ended = sum(self._counts.values())
-        text = Text.assemble(
-            (f"[{time.strftime('%H:%M:%S')}] ", "dim"),
+        if status == "done":
+            more = "" if score is None else f", score {figures.score(score)}"
+        else:
+            more = f": {reason}"
+        self.event(
             f"job {view.number}",
             f" ({view.label}): " if view.label else ": ",
             (status, STYLES.get(status, "bold red")),
+            more,
+            (f"  ({ended} of {self._num_jobs} ended)", "dim"),
         )
-        if status == "done":
-            text.append("" if score is None else f", score {figures.score(score)}")
-        else:
-            text.append(f": {reason}")
-        text.append(f"  ({ended} of {self._num_jobs} ended)", style="dim")
-        terminal.say(self.console, text)
 
     def show(self, running: Sequence[JobView], num_waiting: int) -> None:
         """The jobs that run now; draws where it is time to."""
-        if not self.due():
-            return
-        if self.live is None:
-            terminal.say(self.console, self._summary(len(running), num_waiting))
-            return
-        self.live.draw(self._drawn(running, num_waiting))
-
-    def _summary(self, num_running: int, num_waiting: int) -> str:
         failed = sum(n for status, n in self._counts.items() if status not in STYLES)
         counts = [
             f"{self._counts['done']} of {self._num_jobs} jobs done",
-            f"{num_running} running",
+            f"{len(running)} running",
             f"{num_waiting} waiting" if num_waiting else "",
             f"{failed} failed" if failed else "",
-            figures.duration(self.elapsed_s),
         ]
-        return "  ".join(filter(None, counts))
-
-    def _drawn(self, running: Sequence[JobView], num_waiting: int) -> RenderableType:
-        room = max(1, self.console.height - 6)
-        more = [Text(f"and {len(running) - room} more", style="dim")] if len(running) > room else []
-        last = footer(f"{self._summary(len(running), num_waiting)}   {HINT}")
-        return Group(jobs_table(self.console, running[:room]), *more, last)
-
-
-def footer(text: str) -> Text:
-    """The last line of a panel: this, unless there is a message."""
-    below = panel_line.text
-    style = "bold" if below else "dim"
-    return Text(below or text, style, no_wrap=True, overflow="ellipsis")
-
-
-def jobs_table(console: Console, running: Sequence[JobView], kind: str = "job") -> Table:
-    """A row for each job that runs, with its figures."""
-    table = terminal.make_table(kind)
-    table.columns[0].no_wrap = True
-    table.add_column("", ratio=1)  # the one that becomes narrower
-    table.add_column("status", no_wrap=True)
-    shown = FEW if console.width < NARROW else FIGURES
-    for name in shown:
-        table.add_column(name, justify="right", no_wrap=True)
-    for job in running:
-        status, found = _row(job)
-        table.add_row(
-            str(job.number),
-            Text(job.label, no_wrap=True, overflow="ellipsis"),
-            status,
-            *(found.get(name, "") for name in shown),
-        )
-    return table
+        self.draw(running, "  ".join(filter(None, counts)))
 
 
 def _row(job: JobView) -> tuple[str, dict[str, str]]:

@@ -68,7 +68,7 @@ def tune(
     runs = Runs(composer=composer, terms=terms, overrides=overrides, study=study, root=root)
     url = config.storage or f"sqlite:///{root / STUDY_DB}"
     with opened(url, f"{study.name} {study.id}", begun=there) as store:
-        panel = StudyPanel(study)
+        panel = StudyPanel()
         trials = Trials(store, config, runs, panel.event)
         collect_from_here()
         Tuning(trials, space, runs, panel, config.jobs or usable_cores()).run()
@@ -167,7 +167,7 @@ class Tuning:
                     self._ended(view.folder, reason, stopping=processes.stop.requested)
                 if ended:
                     self._rows = self._trials.rows()
-                self._panel.show(processes.running, self._rows)
+                self._panel.show(processes.running, self._trials.study, self._rows)
         if isinstance(processes.stop.reason, Interrupted):
             raise SystemExit(processes.stop.reason.exit_status)
 

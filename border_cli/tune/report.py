@@ -6,102 +6,85 @@ Optuna, plotext and matplotlib are imported by the functions that use them.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from border_cli.analysis.tables import Section
-from border_cli.errors import CheckpointError
-from border_cli.tune.store import imported_optuna
-from border_cli.tune.trials import (
-    COMPLETE,
-    FAILED,
-    PRUNED,
-    RUNNING,
-    WAITING,
-    TrialRow,
-    ranked,
-    read_study,
-    read_trials,
-)
-from border_cli.words import visible
+import numpy as np
+from numpy.typing import NDArray
+from rich.text import Text
 
-BEST = "best so far"  # at the full budget
-MARKS = {BEST: "-", COMPLETE: "o", PRUNED: "x", WAITING: "+", RUNNING: "."}
+from border_cli.recorder.terminal import make_console, say
+from border_cli.tune.store import imported_optuna
+from border_cli.tune.table import print_best
+from border_cli.tune.trials import Study, TrialRow, ranked
+
 LEAST_TRIALS = 8  # of which an importance can be told
 BEST_SHARE = 0.25  # of trials, whose values are compared with those of all
-IMPORTANCE = "how far the values of the best quarter of trials differ from those of all (PED-ANOVA)"
+KEY = "line: best at the full budget   o full budget   x smaller budget"
+
+Points = NDArray[np.float64]  # [2, N], costs and scores
 
 
-class StudyReport:
-    """What is drawn of a study. Raises CheckpointError where no trial has a score yet."""
+def show(study: Study, rows: Sequence[TrialRow], files: Sequence[Path]) -> None:
+    """Prints scores over costs where no file has them, the best trials, what matters, and the
+    files."""
+    import plotext
 
-    def __init__(self, root: Path) -> None:
-        self.study, self.rows = read_study(root), read_trials(root)
-        best = ranked(self.rows)
-        if not best:
-            raise CheckpointError(f"{root}: no trial of this study has a score yet")
-        self.title = visible(f"{self.study.name}: {self.study.agent} on {self.study.env}")
-        full = f"{self.study.budgets[-1]:,} {self.study.steps_name}"
-        self.x_name = f"cost in % of all trials at {full}"
-        self.importance = importance(best)
+    from border_cli.analysis.chart import LINE, begin, built
 
-    def points(self) -> dict[str, list[tuple[float, float]]]:
-        """Costs of the study by the end of each trial, those that have not ended last, and scores:
-        of the trials by status, and of the best one by then, in steps."""
-        found: dict[str, list[tuple[float, float]]] = {name: [] for name in MARKS}
-        best: list[float] = []
-        rows = sorted(self.rows, key=lambda row: (not row.ended, row.ended))
-        for num, row in enumerate(rows, 1):
-            cost = 100 * self.study.share(rows[:num])
-            found[BEST] += [(cost, each) for each in best]
-            if not row.scores or row.status == FAILED:
-                continue
-            found[row.status].append((cost, row.score))
-            if row.status == COMPLETE and row.score > max(best, default=-math.inf):
-                best = [row.score]
-                found[BEST].append((cost, row.score))
-        return {name: each for name, each in found.items() if each}
+    if not files:
+        best, full, smaller = points(study, rows)
+        begin(cost_name(study))
+        plotext.plot(*best, marker=LINE)
+        plotext.scatter(*full, marker="o")
+        plotext.scatter(*smaller, marker="x")
+        console = make_console()
+        say(console, Text.from_ansi(built(console.width)))
+        say(console, KEY)
+    shares = [f"{share:4.0%}  {name}" for name, share in importance(ranked(rows)).items()]
+    found = "\n".join(shares) or f"from {LEAST_TRIALS} trials on"
+    print_best(study, rows, ("importance", found), *(("wrote", str(file)) for file in files))
 
-    def chart(self, width: int) -> str:
-        """Scores over costs as text."""
-        from border_cli.analysis.chart import LINE, begin, built
 
-        plot, signs = begin(self.x_name), []
-        for name, points in self.points().items():
-            draw = plot.plot if name == BEST else plot.scatter
-            draw(*zip(*points, strict=True), marker=LINE if name == BEST else MARKS[name])
-            signs.append(f"{MARKS[name]} {name}")
-        return f"{built(width)}\n{'   '.join(signs)}"
+def points(study: Study, rows: Sequence[TrialRow]) -> tuple[Points, Points, Points]:
+    """Costs of the study in % by the end of each trial, those that go on last, and scores: the best
+    one by then at the full budget, those of all trials there, and those of the others."""
+    rows = sorted((row for row in rows if row.scores), key=lambda row: (not row.ended, row.ended))
+    budget = np.array([row.budget for row in rows])
+    cost = 100 * budget.cumsum() / study.full_grid
+    found = np.array([cost, [row.score for row in rows]])  # [2, N]
+    full = found[:, budget == study.budgets[-1]]
+    return np.maximum.accumulate(full, axis=1), full, found[:, budget < study.budgets[-1]]
 
-    def shares(self) -> Section:
-        """The table of what matters."""
-        shares = [[name, f"{100 * share:.0f} %"] for name, share in self.importance.items()]
-        return Section("Importance", IMPORTANCE, ["hyperparameter", "importance"], shares, 1)
 
-    def drawn(self, kind: str, size: tuple[float, float] | None) -> bytes:
-        """A png, svg or pdf: scores over costs, and the importance; `size` in inches."""
-        from border_cli.analysis.drawing import PANEL_INCHES, saved
+def cost_name(study: Study) -> str:
+    """Says what costs are."""
+    return f"cost in % of all trials at {study.budgets[-1]:,} {study.steps_name}"
 
-        return saved(partial(self._picture, size or (2 * PANEL_INCHES[0], PANEL_INCHES[1])), kind)
 
-    def _picture(self, size: tuple[float, float]) -> Any:
-        from matplotlib.figure import Figure
+def drawn(
+    study: Study, rows: Sequence[TrialRow], kind: str, size: tuple[float, float] | None
+) -> bytes:
+    """A png, svg or pdf: scores over costs, and the importance; `size` in inches."""
+    from matplotlib.figure import Figure
 
-        from border_cli.analysis.drawing import plain
+    from border_cli.analysis.drawing import saved
 
-        figure = Figure(figsize=size, layout="constrained")
+    def picture() -> Figure:
+        figure = Figure(figsize=size or (9.6, 3.6), layout="constrained")
         scores, shares = figure.subplots(1, 2)
-        for name, points in self.points().items():
-            scores.plot(*zip(*points, strict=True), MARKS[name], label=name)
-        scores.set(title=plain(self.title), xlabel=self.x_name, ylabel="score")
-        scores.legend()
-        shares.barh([*self.importance], [100 * share for share in self.importance.values()])
+        best, full, smaller = points(study, rows)
+        scores.plot(*best, "-", *full, "o", *smaller, "x")
+        scores.legend(["best at the full budget", "full budget", "smaller budget"])
+        scores.set(xlabel=cost_name(study), ylabel="score", title=f"{study.agent} on {study.env}")
+        importances = importance(ranked(rows))
+        shares.barh([*importances], [*importances.values()])
         shares.invert_yaxis()
-        shares.set(title="PED-ANOVA", xlabel="importance in %")
+        shares.set(xlabel="importance (PED-ANOVA)")
         return figure
+
+    return saved(picture, kind)
 
 
 def importance(rows: Sequence[TrialRow]) -> Mapping[str, float]:
@@ -112,22 +95,25 @@ def importance(rows: Sequence[TrialRow]) -> Mapping[str, float]:
     in Arbitrary Subspaces". Scores and values count by their ranks alone: those of several budgets
     must, and a log scale makes no difference then.
     """
-    optuna = imported_optuna()
+    imported_optuna()
+    from optuna import create_study, create_trial
+    from optuna.distributions import IntDistribution
+    from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
+
     if len(rows) < LEAST_TRIALS:
         return {}
     settings = [dict(each.split("=", 1) for each in row.settings) for row in rows]
     values: dict[str, list[str]] = {}
-    for key, value in sorted((item for each in settings for item in each.items()), key=_in_order):
+    for key, value in sorted({item for each in settings for item in each.items()}, key=_in_order):
         values.setdefault(key, []).append(value)
-    study = optuna.create_study(direction="maximize")
+    kinds: dict[str, Any] = {key: IntDistribution(0, len(each) - 1) for key, each in values.items()}
+    study = create_study(direction="maximize")
     for rank, each in enumerate(settings):
         params = {key: values[key].index(value) for key, value in each.items()}
-        most = {key: values[key].index(values[key][-1]) for key in each}  # 0: there is one value
-        kinds = {key: optuna.distributions.IntDistribution(0, most[key]) for key in each}
-        study.add_trial(optuna.create_trial(params=params, distributions=kinds, value=-rank))
-    evaluator = optuna.importance.PedAnovaImportanceEvaluator(target_quantile=BEST_SHARE)
-    found: dict[str, float] = optuna.importance.get_param_importances(study, evaluator=evaluator)
-    return found
+        used = {key: kinds[key] for key in each}
+        study.add_trial(create_trial(params=params, distributions=used, value=-rank))
+    evaluator = PedAnovaImportanceEvaluator(target_quantile=BEST_SHARE)
+    return dict(get_param_importances(study, evaluator=evaluator))
 
 
 def _in_order(item: tuple[str, str]) -> tuple[float, str]:

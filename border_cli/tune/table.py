@@ -3,62 +3,41 @@
 from __future__ import annotations
 
 import shlex
-import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
 from border_cli.analysis.statistics import mean_over_seeds
 from border_cli.analysis.tables import with_interval
 from border_cli.recorder import figures, terminal
-from border_cli.sweep.panel import JobView, LivePanel, footer, jobs_table
-from border_cli.tune.trials import RUNNING, WAITING, Study, TrialRow, ranked
+from border_cli.sweep.panel import JobView, LivePanel
+from border_cli.tune.trials import Study, TrialRow, ranked
 from border_cli.words import shell_command, shortest
 
-HINT = "Ctrl-C saves all running trials"
 BEST_WHILE_RUNNING, BEST_OF_ALL = 3, 10  # trials
-OTHER_LINES = 14  # of the live area than those of the runs
 
 
 class StudyPanel(LivePanel):
-    """Within the block shows the runs and the best trials; events are printed above. Draws in
-    `show` and `event` only."""
+    """The runs of a study, and its best trials."""
 
-    def __init__(self, study: Study) -> None:
-        super().__init__()
-        self._study = study
+    kind, hint = "trial", "Ctrl-C saves all running trials"
+    other_lines = 13
 
-    def event(self, text: str) -> None:
-        """Says what happened to a trial."""
-        stamp = f"[{time.strftime('%H:%M:%S')}] "
-        terminal.say(self.console, Text.assemble((stamp, "dim"), text))
-
-    def show(self, running: Sequence[JobView], rows: Sequence[TrialRow]) -> None:
+    def show(self, running: Sequence[JobView], study: Study, rows: Sequence[TrialRow]) -> None:
         """The runs of this command and all trials as they are now; draws where it is time to."""
-        if not self.due():
-            return
-        summary = f"{counts(self._study, rows)}, {figures.duration(self.elapsed_s)}"
-        if self.live is None:
-            terminal.say(self.console, summary)
-            return
-        room = max(1, self.console.height - OTHER_LINES)
-        runs = jobs_table(self.console, running[:room], "trial")
-        best = best_table(ranked(rows)[:BEST_WHILE_RUNNING])
-        self.live.draw(Group(runs, best, Text(summary), footer(HINT)))
+        self.draw(running, counts(study, rows), best_table(ranked(rows)[:BEST_WHILE_RUNNING]))
 
 
 def counts(study: Study, rows: Sequence[TrialRow]) -> str:
-    """How many trials are in which state, and what all of them cost."""
-    found = Counter(row.status for row in rows)
-    ended = len(rows) - found[RUNNING] - found[WAITING]
-    states = "".join(f"{count} {status}, " for status, count in sorted(found.items()))
-    cost = figures.percent(study.share(rows))
-    return f"{ended} of {study.trials} trials ended, {states}cost {cost} of the full grid"
+    """How many trials there are, what all of them cost, and how many are in which state."""
+    found = sorted(Counter(row.status for row in rows).items())
+    states = ", ".join(f"{count} {status}" for status, count in found)
+    cost = figures.percent(sum(row.budget for row in rows) / study.full_grid)
+    return f"{len(rows)} of {study.trials} trials, cost {cost} of the full grid: {states}"
 
 
 def interval(scores: Sequence[float]) -> str:
@@ -68,8 +47,7 @@ def interval(scores: Sequence[float]) -> str:
 
 def best_table(rows: Sequence[TrialRow]) -> Table:
     """Trials with their scores, and as much of their hyperparameters as there is room for."""
-    table = terminal.make_table("trial", "score")
-    table.add_column("status")
+    table = terminal.make_table("trial", "score", "status")
     for column in table.columns:
         column.no_wrap = True
     table.add_column("hyperparameters")
@@ -79,26 +57,19 @@ def best_table(rows: Sequence[TrialRow]) -> Table:
     return table
 
 
-def print_best(console: Console, study: Study, rows: Sequence[TrialRow]) -> None:
-    """Prints the best trials, all values of the first, and how far the study is."""
-    best = ranked(rows)[:BEST_OF_ALL]
-    console.print(best_table(best))
-    for row in best[:1]:
-        terminal.say(console, f"best: trial {row.number}: {row.values}")
-    terminal.say(console, counts(study, rows))
+def print_best(study: Study, rows: Sequence[TrialRow], *lines: tuple[str, str]) -> None:
+    """Prints the best trials, how far the study is, all values of the first, and more lines."""
+    console, best = terminal.make_console(), ranked(rows)
+    console.print(best_table(best[:BEST_OF_ALL]))
+    first = [("best", f"trial {row.number}: {row.values}") for row in best[:1]]
+    terminal.header(console, [("trials", counts(study, rows)), *first, *lines])
 
 
 def print_outcome(
     root: Path, study: Study, rows: Sequence[TrialRow], fresh: Sequence[float]
 ) -> None:
-    """Prints the best trials, the winner's score on fresh seeds, if there is any, and what to type
-    next."""
-    console, shown = terminal.make_console(), shlex.quote(str(shortest(root)))
-    print_best(console, study, rows)
-    lines = [("study", shown)]
-    if fresh:
-        lines += [
-            ("winner", f"{interval(fresh)} over {len(fresh)} fresh seeds"),
-            ("settings", f"{shown}/best.yaml"),
-        ]
-    terminal.header(console, [*lines, ("next", f"{shell_command('border-plot')} {shown}")])
+    """Prints what came out: the winner, if it was trained on fresh seeds, and what to type next."""
+    shown = shlex.quote(str(shortest(root)))
+    winner = f"{interval(fresh)} over {len(fresh)} fresh seeds: {shown}/best.yaml"
+    lines = [("winner", winner)] if fresh else []
+    print_best(study, rows, *lines, ("next", f"{shell_command('border-plot')} {shown}"))

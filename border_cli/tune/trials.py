@@ -4,13 +4,11 @@
 from __future__ import annotations
 
 import json
-import math
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from border_cli.errors import CheckpointError
 from border_cli.system.files import STUDY_JSON, read_bytes, write_json
@@ -18,6 +16,7 @@ from border_cli.system.files import STUDY_JSON, read_bytes, write_json
 TRIALS_JSON = "trials.json"
 RUNNING, WAITING = "running", "waiting"
 COMPLETE, PRUNED, FAILED = "complete", "pruned", "fail"  # as in Optuna
+Read = TypeVar("Read")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,10 +49,10 @@ class Study:
         steps = self.budgets[rung]
         return [*range(self.interval, steps, self.interval), steps]
 
-    def share(self, rows: Sequence[TrialRow]) -> float:
-        """What these trials have cost, as a share of all trials with every seed at the full
-        budget."""
-        return sum(row.budget for row in rows) / (self.trials * self.budgets[-1])
+    @property
+    def full_grid(self) -> int:
+        """The cost of all trials at the full budget, in steps of each seed."""
+        return self.trials * self.budgets[-1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +70,8 @@ class TrialRow:
 
     @property
     def score(self) -> float:
-        """The mean over seeds; NaN before the first rung."""
-        return sum(self.scores) / len(self.scores) if self.scores else math.nan
+        """The mean over seeds, of which there is none before the first rung."""
+        return sum(self.scores) / len(self.scores)
 
     @property
     def values(self) -> str:
@@ -92,26 +91,22 @@ def write_trials(root: Path, rows: Sequence[TrialRow]) -> None:
 
 def read_study(root: Path) -> Study:
     """Raises CheckpointError where there is no study of ours."""
-    with _content(root / STUDY_JSON) as found:
-        return Study(**found)
+    return _read(root / STUDY_JSON, lambda found: Study(**found))
 
 
 def read_trials(root: Path) -> list[TrialRow]:
     """In the order of their numbers. Raises CheckpointError where they cannot be read."""
-    with _content(root / TRIALS_JSON) as found:
-        return [TrialRow(**each) for each in found]
+    return _read(root / TRIALS_JSON, lambda found: [TrialRow(**each) for each in found])
 
 
-@contextmanager
-def _content(path: Path) -> Iterator[Any]:
-    """What a file holds, for a block that fails with a TypeError where it is not as expected."""
+def _read(path: Path, made: Callable[[Any], Read]) -> Read:
     try:
-        yield json.loads(read_bytes(path))
+        return made(json.loads(read_bytes(path)))
     except (OSError, ValueError, TypeError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}") from error
 
 
 def ranked(rows: Sequence[TrialRow]) -> list[TrialRow]:
     """Trials that have a score, the best first; those that were trained longest before others."""
-    scored = [each for each in rows if each.scores and each.status != FAILED]
+    scored = (each for each in rows if each.scores and each.status != FAILED)
     return sorted(scored, key=lambda row: (-row.budget, -row.score, row.number))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from border_cli.cli.complete import of_another, of_tune, offered
+from border_cli.cli.complete import of_another, offered
 from border_cli.system.files import SETTINGS
 
 
@@ -74,13 +74,10 @@ def test_run_directories_are_offered_a_folder_at_a_time(folder: Path, command: s
         assert of_another(command, [], typed) == found
 
 
-def test_border_tune_completes_its_own_keys_spaces_and_the_settings_of_its_runs(
-    folder: Path,
-) -> None:
+def test_border_tune_completes_spaces_and_the_settings_of_its_runs(folder: Path) -> None:
     assert folder
-    assert of_tune(["agent=dqn"], "stu") == ["study="]
-    assert of_tune(["study=mine", "agent=dqn"], "agent.lo") == ["agent.loss="]
-    assert of_tune([], "search=qr") == ["search=qrdqn"]
+    assert offered(["study=mine", "agent=dqn"], "agent.lo") == ["agent.loss="]
+    assert offered([], "search=qr") == ["search=qrdqn"]
 
 
 def test_the_other_commands_complete_what_their_help_lists(folder: Path) -> None:

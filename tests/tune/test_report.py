@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from studies import a_row, a_study
 
 from border_cli.cli.plot import main
-from border_cli.tune.report import StudyReport, importance
+from border_cli.tune.report import importance, points
 from border_cli.tune.trials import TrialRow, ranked, write_study, write_trials
 
 pytest.importorskip("optuna", minversion="5", reason='pip install "border-cli[tune]"')
@@ -42,23 +43,20 @@ def test_the_hyperparameter_that_the_score_follows_is_the_most_important_one() -
     assert importance(rows[:7]) == {}
 
 
-def test_scores_are_over_what_the_study_had_cost_and_the_best_complete_one_is_in_steps(
-    folder: Path,
-) -> None:
+def test_scores_are_over_what_the_study_had_cost_with_the_best_at_the_full_budget() -> None:
     rows = [
         a_row(0, 7.0, status="waiting", budget=100, ended=""),  # another 2 %, last
         a_row(3, 5.0),  # 10 % of the full grid
         a_row(1, 9.0, **PRUNED),  # the first to end, 2 %
         a_row(2, 2.0),
+        a_row(4, 3.0),
+        a_row(5),
     ]
-    write_trials(folder, rows)
-    found = StudyReport(folder).points()
-    assert {name: str(np.round(each).astype(int).tolist()) for name, each in found.items()} == {
-        "best so far": "[[12, 2], [22, 2], [22, 5], [24, 5]]",
-        "complete": "[[12, 2], [22, 5]]",
-        "pruned": "[[2, 9]]",
-        "waiting": "[[24, 7]]",
-    }
+    assert [np.round(each).tolist() for each in points(a_study(), rows)] == [
+        [[12, 22, 32], [2, 5, 5]],
+        [[12, 22, 32], [2, 5, 3]],
+        [[2, 34], [9, 7]],
+    ]
 
 
 def test_in_the_terminal_there_are_a_chart_the_best_trials_and_the_importance(
@@ -67,10 +65,9 @@ def test_in_the_terminal_there_are_a_chart_the_best_trials_and_the_importance(
     monkeypatch.setenv("COLUMNS", "60")
     main([str(folder)])
     out = capsys.readouterr().out
-    assert "$my\\x1b[31m_study$: dqn on acrobot\n" in out
-    assert "- best so far   o complete   x pruned\n" in out
-    assert "9 of 10 trials ended, 6 complete, 3 pruned, cost 66 % of the full grid" in out
-    assert "gamma" in out.rpartition("hyperparameter ")[2]
+    assert "cost in % of all trials at 500 env steps" in out
+    assert "9 of 10 trials, cost 66 % of the full grid: 6 complete, 3 pruned\n" in out
+    assert re.search(r"importance +\d\d%  gamma\n +\d+%  tau\n", out)
 
 
 def test_files_are_written_by_their_suffix(folder: Path) -> None:
@@ -89,12 +86,19 @@ def test_what_is_meant_for_runs_is_refused(
     assert "which is plotted alone, with no options but --out" in capsys.readouterr().err
 
 
-def test_without_scores_and_without_optuna_the_command_says_so(
+def test_before_any_score_there_is_an_empty_chart(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_trials(folder, [a_row(0)])
+    main([str(folder)])
+    assert "1 of 10 trials, cost 0 % of the full grid: 1 running\n" in capsys.readouterr().out
+    main([str(folder), "--out", str(folder / "a.png")])
+
+
+def test_without_optuna_the_command_says_what_to_install(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "optuna", None)
-    for rows, said in ((rows_of(9), 'install "border-cli[tune]"'), ([a_row(0)], "has a score yet")):
-        write_trials(folder, rows)
-        with pytest.raises(SystemExit):
-            main([str(folder)])
-        assert said in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main([str(folder)])
+    assert 'install "border-cli[tune]"' in capsys.readouterr().err

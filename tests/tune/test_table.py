@@ -17,15 +17,15 @@ def test_without_a_terminal_events_are_said_at_once_and_a_summary_every_30_secon
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waiting = a_row(2, -5.0, -7.0, status="waiting", ended="", budget=100)
-    rows, times = [a_row(0, -80.0, -82.0), a_row(1), waiting], [0.0, 29.0, 40.0, 40.0, 40.0]
+    rows, times = [a_row(0, -80.0, -82.0), a_row(1), waiting], [0.0, 29.0, 40.0]
     monkeypatch.setattr(time, "monotonic", lambda: times.pop(0))
-    with StudyPanel(a_study()) as panel:
+    with StudyPanel() as panel:
         panel.event("trial 1 \x1b[31mpruned")
-        panel.show([], rows)
+        panel.show([], a_study(), rows)
         assert capsys.readouterr().out.endswith("] trial 1 \\x1b[31mpruned\n")
-        panel.show([], rows)
+        panel.show([], a_study(), rows)
     assert capsys.readouterr().out == (
-        "1 of 10 trials ended, 1 complete, 1 running, 1 waiting, cost 12 % of the full grid, 0:40\n"
+        "3 of 10 trials, cost 12 % of the full grid: 1 complete, 1 running, 1 waiting  0:40\n"
     )
 
 
@@ -34,18 +34,18 @@ def test_on_a_terminal_runs_and_the_best_trials_are_shown_in_its_width(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: int
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
-    monkeypatch.setenv("LINES", "16")
+    monkeypatch.setenv("LINES", "15")
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     runs = [JobView(n, "seed-1", Path("none")) for n in (7, 8, 9)]  # no room for the last
     rows = [a_row(0, -80.0, -82.0, settings=["a.b=" + "9 " * 99])] * 5
-    with StudyPanel(a_study()) as panel:
+    with StudyPanel() as panel:
         panel._shown_s -= 1.0
-        panel.show(runs, rows)
+        panel.show(runs, a_study(), rows)
         out = re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", capsys.readouterr().out)
     assert max(map(len, out.splitlines())) <= columns
     words = " ".join(out.split())
-    assert "7 seed-1 starting 8 seed-1 starting trial score" in words
+    assert "7 seed-1 starting 8 seed-1 starting and 1 more trial score" in words
     # Deviation sqrt(2): half the interval of two seeds is 12.71 * sqrt(2) / sqrt(2).
     assert "0 -81.00 [-93.71, -68.29] complete b=9" in words
 
@@ -57,7 +57,7 @@ def test_the_end_names_the_winner_its_score_on_fresh_seeds_and_what_to_type(
     rows = [a_row(0, -90.0), a_row(1, -80.0, settings=["agent.gamma=0.9"])]
     print_outcome(tmp_path / "my study", a_study(), rows, [5.0, 15.0, 25.0])
     out = capsys.readouterr().out
-    assert "best: trial 1: gamma=0.9\n" in out
+    assert "best    trial 1: gamma=0.9\n" in out
     # Mean 15, deviation 10: half the interval is 4.303 * 10 / sqrt(3).
-    assert "winner    15.00 [-9.84, 39.84] over 3 fresh seeds\n" in out
+    assert "winner  15.00 [-9.84, 39.84] over 3 fresh seeds: 'my study'/best.yaml\n" in out
     assert "border-plot 'my study'\n" in out
