@@ -36,11 +36,16 @@ def best_yaml(
         for item in settings.items():
             if any(item not in base[group].items() for base in bases):
                 content.setdefault(group, {}).update([item])
+    over = f"{len(fresh)} fresh seeds" if fresh else "the seeds that chose it"
+    score = f"{interval(fresh or winner.scores)} over {over}"
+    command = f"border-train -cd conf {' '.join(pair)}"
     comment = f"""\
 # @package _global_
-# Trial {winner.number} of {study.name!r}: {interval(fresh)} over {len(fresh)} fresh seeds
-# As conf/experiment/best.yaml: border-train -cd conf experiment=best {" ".join(pair)}
+# Trial {winner.number} of {study.name!r}: {score}
+# As conf/experiment/best.yaml: {command} experiment=best
 """
+    if not others:  # which tuned files cannot choose
+        comment += f"# As conf/tuned/{study.agent}_{study.env}.yaml: {command}\n"
     return comment + yaml_text(content)
 
 

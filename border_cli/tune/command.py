@@ -73,7 +73,7 @@ def tune(
         collect_from_here()
         Tuning(trials, space, runs, panel, config.jobs or usable_cores()).run()
         rows, fresh = trials.rows(), trials.fresh
-    if fresh:
+    if (fresh or not study.fresh_seeds) and rows:
         best = ranked(rows)[0]
         winner = composer.job(shlex.split(best.command)[1:]).config
         write_text(root / "best.yaml", best_yaml(composer, study, best, winner, fresh))
