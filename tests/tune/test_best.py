@@ -75,9 +75,10 @@ def test_other_options_are_kept_by_an_experiment(tmp_path: Path, words: str) -> 
 
 def test_the_comment_says_where_it_comes_from_and_how_to_use_it() -> None:
     text = text_of(*PAIR, name="my\nstu\x1bdy")
+    command = "border-train -cd conf agent=dqn env=acrobot"
     assert text.splitlines()[:4] == [
         "# @package _global_",
         r"# Trial 7 of 'my\nstu\x1bdy': 15.00 [-9.84, 39.84] over 3 fresh seeds",
-        "# As conf/experiment/best.yaml: border-train -cd conf agent=dqn env=acrobot experiment=best",
-        "# As conf/tuned/dqn_acrobot.yaml: border-train -cd conf agent=dqn env=acrobot",
+        f"# As conf/experiment/best.yaml: {command} experiment=best",
+        f"# As conf/tuned/dqn_acrobot.yaml: {command}",
     ]
