@@ -67,7 +67,7 @@ def tune(
     study = begun(root, asked)
     runs = Runs(composer=composer, terms=terms, overrides=overrides, study=study, root=root)
     url = config.storage or f"sqlite:///{root / STUDY_DB}"
-    with opened(url, f"{study.name} {study.id}", begun=there) as store:
+    with opened(url, f"{study.name} {study.id}", root, begun=there) as store:
         panel = StudyPanel()
         trials = Trials(store, config, runs, panel.event)
         collect_from_here()

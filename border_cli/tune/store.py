@@ -10,11 +10,13 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from border_cli.errors import ConfigError, MissingPackage
+from border_cli.run.sweep_folder import alone
 from border_cli.tune.config import Sampler
 from border_cli.tune.space import Space
 
@@ -113,8 +115,9 @@ def _like(trial: FrozenTrial, **others: Any) -> FrozenTrial:
 
 
 @contextmanager
-def opened(url: str, name: str, *, begun: bool) -> Iterator[TrialStore]:
-    """The study of this name in a storage, which is made there unless it has `begun`.
+def opened(url: str, name: str, root: Path, *, begun: bool) -> Iterator[TrialStore]:
+    """The study of this name in a storage, which is made there unless it has `begun`; of all
+    commands that work in `root` one at a time does that.
 
     Raises ConfigError where the storage fails, or has no such study.
     """
@@ -123,13 +126,15 @@ def opened(url: str, name: str, *, begun: bool) -> Iterator[TrialStore]:
 
     shown = f"storage={url.partition('?')[0].rpartition('@')[2]}"  # without its password
     try:
-        storage = optuna.storages.RDBStorage(url)
-        try:
-            if begun and name not in optuna.get_all_study_names(storage):
-                raise ConfigError(f"{shown} has no study {name!r}: type the one it was begun with")
-            yield TrialStore(optuna.create_study(study_name=name, storage=storage, **NEW))
-        finally:
-            storage.engine.dispose()
+        with ExitStack() as opened_here:
+            with alone(root):
+                storage = optuna.storages.RDBStorage(url)
+                opened_here.callback(storage.engine.dispose)
+                if begun and name not in optuna.get_all_study_names(storage):
+                    known = "type the one that it was begun with"
+                    raise ConfigError(f"{shown} has no study {name!r}: {known}")
+                study = optuna.create_study(study_name=name, storage=storage, **NEW)
+            yield TrialStore(study)
     except (SQLAlchemyError, ImportError, optuna.exceptions.OptunaError) as error:
         reason = str(error.__cause__ or error).strip().partition("\n")[0]
         raise ConfigError(f"{shown}: {reason}") from error

@@ -173,6 +173,7 @@ class Trials:
             self._store.end(training.trial, "FAIL")
         self._say(f"trial {training.trial.number} failed: {reason}")
         self._release(training)
+        self.rows()
         trials = self._store.trials()
         failures = [each for each in trials if each.state.name == "FAIL"]
         if len(failures) >= MOST_FAILED and not any(progress_of(each).curves for each in trials):

@@ -70,6 +70,8 @@ def print_outcome(
 ) -> None:
     """Prints what came out: the winner, if it was trained on fresh seeds, and what to type next."""
     shown = shlex.quote(str(shortest(root)))
-    winner = f"{interval(fresh)} over {len(fresh)} fresh seeds: {shown}/best.yaml"
-    lines = [("winner", winner)] if fresh else []
-    print_best(study, rows, *lines, ("next", f"{shell_command('border-plot')} {shown}"))
+    lines = [("next", f"{shell_command('border-plot')} {shown}")]
+    if fresh:
+        winner = f"{interval(fresh)} over {len(fresh)} fresh seeds: {shown}/best.yaml"
+        lines.insert(0, ("winner", winner))
+    print_best(study, rows, *lines)

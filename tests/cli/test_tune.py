@@ -213,24 +213,15 @@ def test_a_larger_number_adds_trials_and_other_settings_are_refused(done: Path) 
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_a_trial_that_fails_or_whose_settings_are_refused_leaves_the_others_alone(
-    tmp_path: Path,
-) -> None:
-    space = """\
-hyperparameters:
-  kind:
-    choices:
-      good: {env.kwargs.at: 1000000}
-      broken: {env.kwargs.at: 30}
-      refused: {replay_buffer.capacity: 2}
-"""
-    few = ("trials=8", "seeds=1", "rungs=1")
+def test_a_trial_that_fails_leaves_the_others_alone(tmp_path: Path) -> None:
+    space = "hyperparameters: {env.kwargs.at: {choices: [1000000, 30]}}\n"
+    few = ("trials=6", "seeds=1", "rungs=1")
     _, rows = studied(tmp_path, *BROKEN, *STUDY[2:], *few, space=space)
-    found = {row["settings"][0].partition("=")[2]: row for row in rows}
-    assert "replay_buffer.capacity" in found["2"]["reason"]
-    assert "the simulator exploded after 30 steps" in found["30"]["reason"]
-    assert {row["status"] for row in rows} == {"complete", "fail"}
-    assert found["1000000"]["scores"] == [20.0]  # reward 1 for each of 20 steps
+    failed = [row["reason"] for row in rows if row["status"] == "fail"]
+    assert all("the simulator exploded after 30 steps" in reason for reason in failed)
+    done = [row["scores"] for row in rows if row["status"] == "complete"]
+    assert done == len(done) * [[20.0]]  # reward 1 for each of 20 steps
+    assert 0 < len(done) < len(rows) == len(done) + len(failed)
 
 
 @pytest.mark.slow

@@ -38,7 +38,7 @@ def open_store(tmp_path: Path) -> Iterator[OpenStore]:
     """Opens one study, each time as another command would."""
     with ExitStack() as stack:
         url = f"sqlite:///{tmp_path / 'study.db'}"
-        yield lambda: stack.enter_context(opened(url, "study", begun=False))
+        yield lambda: stack.enter_context(opened(url, "study", tmp_path, begun=False))
 
 
 def test_another_command_reads_a_trial_with_all_its_values_and_its_end(
@@ -84,7 +84,7 @@ def test_samplers_learn_from_trials_that_wait_at_a_rung(tmp_path: Path, sampler:
 
     def mean_distance(sampler: Sampler) -> float:
         url = f"sqlite:///{tmp_path / sampler.value}"
-        with opened(url, "study", begun=False) as store:
+        with opened(url, "study", tmp_path, begun=False) as store:
             found = []
             for _ in range(30):
                 trial = store.add(FLAT, sampler)
@@ -106,9 +106,11 @@ def test_samplers_learn_from_trials_that_wait_at_a_rung(tmp_path: Path, sampler:
         ("sqlite:////nowhere/at/all.db", "unable to open database file"),
     ],
 )
-def test_a_storage_that_cannot_be_used_is_refused_without_its_password(url: str, what: str) -> None:
+def test_a_storage_that_cannot_be_used_is_refused_without_its_password(
+    tmp_path: Path, url: str, what: str
+) -> None:
     with pytest.raises(ConfigError, match=r"^storage=.*: .*") as refused:
-        opened(url, "study", begun=False).__enter__()
+        opened(url, "study", tmp_path, begun=False).__enter__()
     assert what in str(refused.value)
     assert "secret" not in str(refused.value)
 
@@ -118,8 +120,8 @@ def test_a_study_that_has_begun_elsewhere_is_not_made_anew(
 ) -> None:
     open_store()
     url = f"sqlite:///{tmp_path / 'study.db'}"
-    with pytest.raises(ConfigError, match="has no study 'other'"), opened(url, "other", begun=True):
-        pass
+    with pytest.raises(ConfigError, match="has no study 'other'"):
+        opened(url, "other", tmp_path, begun=True).__enter__()
 
 
 def test_without_optuna_the_pip_command_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

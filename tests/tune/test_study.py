@@ -87,7 +87,7 @@ class Commands:
 
 @pytest.fixture
 def commands(tmp_path: Path) -> Iterator[Commands]:
-    with opened(f"sqlite:///{tmp_path / 'study.db'}", "study", begun=False) as store:
+    with opened(f"sqlite:///{tmp_path / 'study.db'}", "study", tmp_path, begun=False) as store:
         yield Commands(tmp_path / "S", store)
 
 
