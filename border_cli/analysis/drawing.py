@@ -114,16 +114,16 @@ def _draw_legend(figure: Figure, handles: Sequence[Line2D], report: Report) -> L
     characters = min(
         NAME_CHARACTERS, int(figure.get_figwidth() * CHARACTERS_PER_INCH) - LINE_CHARACTERS
     )
-    names = [plain(textwrap.fill(group, characters)) for group in report.groups]
+    names = [_plain(textwrap.fill(group, characters)) for group in report.groups]
     draw = partial(figure.legend, handles, names, loc="outside lower center")
     one_column = draw()
     beside = int(figure.bbox.width / one_column.get_window_extent().width)
     one_column.remove()
-    title = plain(textwrap.fill(", ".join(report.by), characters))
+    title = _plain(textwrap.fill(", ".join(report.by), characters))
     return draw(ncols=max(1, beside), title=title)
 
 
-def plain(text: str) -> str:
+def _plain(text: str) -> str:
     """Dollar signs are no formulas."""
     return text.replace("$", r"\$")
 
@@ -139,9 +139,9 @@ def _draw_panel(axes: Axes, panel: Panel, report: Report) -> dict[str, Line2D]:
     axes.autoscale_view()
     axes.autoscale(enable=False)
     axes.set(
-        title=plain(panel.env),
+        title=_plain(panel.env),
         xlabel=X_NAMES[report.x_name],
-        ylabel=plain(f"{report.y_name}, {STATS[report.stat]}"),
+        ylabel=_plain(f"{report.y_name}, {STATS[report.stat]}"),
     )
     if report.x_name != "time_s":
         axes.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10], integer=True))

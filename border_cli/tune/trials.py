@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from border_cli.errors import CheckpointError
+from border_cli.settings.schedule import ENV_STEPS, UPDATES
 from border_cli.system.files import STUDY_JSON, read_bytes, write_json
 
 TRIALS_JSON = "trials.json"
 RUNNING, WAITING = "running", "waiting"
-COMPLETE, PRUNED, FAILED = "complete", "pruned", "fail"  # as in Optuna
+FAILED = "fail"  # as in Optuna
 Read = TypeVar("Read")
 
 
@@ -42,7 +43,7 @@ class Study:
     @property
     def steps_name(self) -> str:
         """`env steps` or `updates`."""
-        return "updates" if self.unit == "max_opt_steps" else "env steps"
+        return UPDATES if self.unit == "max_opt_steps" else ENV_STEPS
 
     def places(self, rung: int) -> list[int]:
         """Where the evaluations of a run are, up to a rung: the same in every trial."""
