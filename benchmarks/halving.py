@@ -35,11 +35,10 @@ from numpy.typing import NDArray
 
 from benchmarks.table import emit, parser, say
 from border_cli.tune import halving
+from border_cli.tune.config import Score
 from border_cli.tune.halving import (
-    Score,
     Standing,
     Step,
-    Terms,
     What,
     chances,
     counted,
@@ -55,7 +54,18 @@ LAST_EVALS = 5
 
 Floats: TypeAlias = NDArray[np.float64]
 Compare: TypeAlias = Callable[[Floats], Floats]  # what `halving.chances` does
-Decide: TypeAlias = Callable[[Sequence[Standing], Terms], Step]
+Decide: TypeAlias = Callable[[Sequence[Standing], "Terms"], Step]
+
+
+@dataclass(frozen=True)
+class Terms:
+    """The study and the settings that a rule is given."""
+
+    budgets: Sequence[int]
+    trials: int
+    reduction: int = 3
+    risk: float = 0.1
+    max_cost: float = 0.5
 
 
 @dataclass(frozen=True)
@@ -144,10 +154,15 @@ def better(samples: Floats, index: int) -> int:
     return int((scores > scores[index]).sum())
 
 
+def ours(trials: Sequence[Standing], terms: Any) -> Step:
+    """The rule of border-tune."""
+    return next_step(trials, terms, terms)
+
+
 def ours_by(compare: Compare, trials: Sequence[Standing], terms: Terms) -> Step:
     """As ours, by another comparison."""
     with patch.object(halving, "chances", compare):
-        return next_step(trials, terms)
+        return ours(trials, terms)
 
 
 def significant(compare: Compare, trials: Sequence[Standing], terms: Terms) -> Step:
@@ -236,11 +251,11 @@ def simulate(land: Landscape, contender: Contender, seed: int) -> tuple[list[Sta
                 break
             assert number is not None
             if what is What.prune:
-                trials[number] = replace(trials[number], ended=True)
+                trials[number] = trials[number]._replace(ended=True)
                 continue
             rung = len(trials[number].samples)
             steps = budgets[rung] - (budgets[rung - 1] if rung else 0)
-            trials[number] = replace(trials[number], busy=True)
+            trials[number] = trials[number]._replace(busy=True)
             heapq.heappush(arrivals, (now + steps * seconds[number], number))
             cost += steps * contender.seeds
         if not arrivals:
@@ -256,7 +271,7 @@ def arrived(trial: Standing, land: Landscape, contender: Contender) -> Standing:
     sample = np.array([counted(curve, Score.last, contender.last_evals) for curve in seen.tolist()])
     samples = (*trial.samples, sample)
     ended = len(samples) == len(contender.terms.budgets)
-    return replace(trial, samples=samples, busy=False, ended=ended)
+    return Standing(trial.number, samples, ended=ended)
 
 
 def judged(land: Landscape, contender: Contender, seed: int) -> dict[str, float]:
@@ -277,31 +292,31 @@ def judged(land: Landscape, contender: Contender, seed: int) -> dict[str, float]
     }
 
 
-def terms_of(*, rungs: int = 3, reduction: int = 3, budget: float = 0.5) -> Terms:
+def terms_of(*, rungs: int = 3, reduction: int = 3, max_cost: float = 0.5) -> Terms:
     """Our defaults, but for what is given."""
     budgets = rung_budgets(EVALUATIONS, rungs=rungs, reduction=reduction, interval=1)
-    return Terms(budgets=budgets, trials=TRIALS, reduction=reduction, risk=0.1, budget=budget)
+    return Terms(budgets, TRIALS, reduction, max_cost=max_cost)
 
 
 def contenders() -> dict[str, Contender]:
-    ours, halves = terms_of(), terms_of(reduction=2)
-    each_evaluation = replace(ours, budgets=tuple(range(1, EVALUATIONS + 1)))
+    usual, halves = terms_of(), terms_of(reduction=2)
+    each_evaluation = replace(usual, budgets=tuple(range(1, EVALUATIONS + 1)))
     return {
-        "ours": Contender(next_step, ours),
-        "ours_bootstrap": Contender(partial(ours_by, chance_by_bootstrap), ours),
-        "ours_rungs_2": Contender(next_step, terms_of(rungs=2)),
-        "ours_rungs_4": Contender(next_step, terms_of(rungs=4)),
-        "ours_reduction_2": Contender(next_step, halves),
-        "ours_budget_0.4": Contender(next_step, terms_of(budget=0.4)),
-        "significant_t": Contender(partial(significant, chances), ours),
-        "significant_bootstrap": Contender(partial(significant, chance_by_bootstrap), ours),
-        "significant_evaluations": Contender(partial(significant, chance_by_evaluations), ours),
-        "significant_residuals": Contender(partial(significant, chance_by_residuals), ours),
-        "asha": Contender(asha, ours),
-        "optuna_halving": Contender(optuna_halving, ours),
-        "optuna_halving_one_seed": Contender(optuna_halving, ours, seeds=1),
+        "ours": Contender(ours, usual),
+        "ours_bootstrap": Contender(partial(ours_by, chance_by_bootstrap), usual),
+        "ours_rungs_2": Contender(ours, terms_of(rungs=2)),
+        "ours_rungs_4": Contender(ours, terms_of(rungs=4)),
+        "ours_reduction_2": Contender(ours, halves),
+        "ours_cost_0.4": Contender(ours, terms_of(max_cost=0.4)),
+        "significant_t": Contender(partial(significant, chances), usual),
+        "significant_bootstrap": Contender(partial(significant, chance_by_bootstrap), usual),
+        "significant_evaluations": Contender(partial(significant, chance_by_evaluations), usual),
+        "significant_residuals": Contender(partial(significant, chance_by_residuals), usual),
+        "asha": Contender(asha, usual),
+        "optuna_halving": Contender(optuna_halving, usual),
+        "optuna_halving_one_seed": Contender(optuna_halving, usual, seeds=1),
         "optuna_median": Contender(optuna_median, each_evaluation, last_evals=1),
-        "no_pruning": Contender(grid, replace(ours, budgets=(EVALUATIONS,))),
+        "no_pruning": Contender(grid, replace(usual, budgets=(EVALUATIONS,))),
     }
 
 

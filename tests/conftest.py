@@ -22,6 +22,7 @@ from xdist.scheduler import WorkStealingScheduling
 
 from border_cli.registry import GROUPS, NETWORKS, register_builtin
 
+TQDM_THREAD = "tqdm_monitor"  # one per process, of the bars of torch.compile
 GRACE_S = 5.0
 
 # Its handler keeps the `sys.stderr` of its first import, which within a test is pytest's own file,
@@ -55,9 +56,10 @@ def pytest_collection() -> Generator[None, object, object]:
 def nothing_is_left_behind() -> Iterator[None]:
     threads, processes = set(threading.enumerate()), leftovers.processes()
     yield
-    for thread in set(threading.enumerate()) - threads:
+    begun = [each for each in set(threading.enumerate()) - threads if each.name != TQDM_THREAD]
+    for thread in begun:
         thread.join(GRACE_S)
-    left = [thread.name for thread in set(threading.enumerate()) - threads]
+    left = [thread.name for thread in begun if thread.is_alive()]
     assert not left, f"threads left behind: {left}"
     assert not multiprocessing.active_children()
     alive = leftovers.wait_until_gone(leftovers.processes() - processes, GRACE_S)

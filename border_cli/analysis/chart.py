@@ -25,22 +25,12 @@ def mark(group: int, groups: int, *, colored: bool) -> str:
 
 def chart(panel: Panel, groups: tuple[str, ...], x_name: str, *, width: int, colored: bool) -> str:
     """The plot with its axes, in escape codes of the colours."""
-    begin(X_NAMES[x_name])
+    plotext.clear_figure()
+    plotext.theme("clear")
     for curve in panel.curves:
         group = groups.index(curve.group)
         drawn_with = mark(group, len(groups), colored=colored)
         plotext.plot(curve.x.tolist(), curve.y.mid.tolist(), marker=drawn_with, color=color(group))
-    return built(width)
-
-
-def begin(x_name: str) -> None:
-    """Empties plotext's figure, of which there is one per process."""
-    plotext.clear_figure()
-    plotext.theme("clear")
-    plotext.xlabel(x_name)
-
-
-def built(width: int) -> str:
-    """Plotext's figure as text."""
+    plotext.xlabel(X_NAMES[x_name])
     plotext.plot_size(min(width, MOST_WIDTH), HEIGHT)
     return str(plotext.build())

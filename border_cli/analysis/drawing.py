@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import math
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -67,15 +67,10 @@ def drawn(report: Report, kind: str, size: Inches | None = None) -> bytes:
 
     Raises `ConfigError` where `size` leaves no room for the curves.
     """
-    return saved(partial(picture, report, size), kind)
-
-
-def saved(make: Callable[[], Figure], kind: str) -> bytes:
-    """A figure as a png, svg or pdf; it is made within `STYLE`."""
     made = io.BytesIO()
     with style.context(["default", STYLE]):  # whatever the user's matplotlibrc says
         undated: dict[str, Any] = dict.fromkeys(UNDATED.get(kind, ()))
-        make().savefig(made, format=kind, metadata=undated)
+        picture(report, size).savefig(made, format=kind, metadata=undated)
     return made.getvalue()
 
 

@@ -35,8 +35,8 @@ border-plot: plots runs with 95 % intervals over seeds.
   border-plot PATH … [--by KEY,…] [--out FILE] [options]
 
   PATH                   run directories, or directories with runs below them, such as a sweep;
-                         or one study of border-tune: the best score over the cost, trials, and
-                         the importance of hyperparameters; of the options, --out and --size apply
+                         or studies of border-tune: the best score over the steps of all trials, and
+                         the importance of hyperparameters
   --by KEY,…             settings that make the groups, such as agent,agent.double; runs of one
                          group are its seeds; default: the settings that differ between the runs
   --out FILE             writes .png, .svg, .pdf (curves) or .html (curves and tables on one page),
@@ -66,8 +66,8 @@ Examples
   border-plot my_study --out study.png
   border-plot my_sweep --stat iqm --reference cartpole=22:500 --reference acrobot=-500:-75
 """
-PICTURES = (".png", ".svg", ".pdf")
-DRAWN = (*PICTURES, ".html")  # by matplotlib
+DRAWN = (".png", ".svg", ".pdf", ".html")  # by matplotlib
+OF_RUNS = ("by", "x", "y", "where", "failed", "reference")  # options that no study has
 SUFFIXES = (*DRAWN, ".md", ".csv")
 SIZE = re.compile(r"([1-9]\d?(?:\.\d+)?)x([1-9]\d?(?:\.\d+)?)")  # below 100 inches
 
@@ -142,7 +142,7 @@ def _reference(text: str) -> tuple[str, Reference]:
 def _run(typed: Sequence[str], _: EarlySignals) -> None:
     asked = read_request(typed)
     if (asked.paths[0] / STUDY_JSON).is_file():
-        _plot_study(asked)
+        _plot_studies(asked)
         return
     from border_cli.analysis.curves import report
     from border_cli.analysis.grouping import grouped
@@ -167,23 +167,28 @@ def _run(typed: Sequence[str], _: EarlySignals) -> None:
         complain(NAME, f"warning: {each}")
 
 
-def _plot_study(asked: argparse.Namespace) -> None:
-    """Plots a study of `border-tune`, refusing what is meant for runs."""
-    path = asked.paths[0]
-    usual = vars(read_request([str(path)])) | {"out": asked.out, "size": asked.size}
-    if vars(asked) != usual or any(each.suffix not in PICTURES for each in asked.out):
-        raise ConfigError(
-            f"{path} is a study of border-tune, which is plotted alone, with no options but --out "
-            f"({', '.join(PICTURES)}) and --size"
-        )
-    from border_cli.cli.plotted import save
-    from border_cli.tune.report import drawn, show
+def _plot_studies(asked: argparse.Namespace) -> None:
+    """Plots studies of `border-tune`, refusing what is meant for runs."""
+    usual = vars(read_request(["-"]))
+    if given := [each for each in OF_RUNS if vars(asked)[each] != usual[each]]:
+        raise ConfigError(f"{asked.paths[0]} is a study of border-tune, without --{given[0]}")
+    from border_cli.analysis.curves import report
+    from border_cli.cli.plotted import show, write
+    from border_cli.tune.report import importance, progress
+    from border_cli.tune.table import print_best
     from border_cli.tune.trials import read_study, read_trials
 
-    study, rows = read_study(path), read_trials(path)
-    for file in asked.out:
-        save(file, drawn(study, rows, file.suffix[1:], asked.size))
-    show(study, rows, asked.out)
+    studies = [(read_study(each), read_trials(each)) for each in asked.paths]
+    x = studies[0][0].unit.removeprefix("max_")
+    if curves := [each for study in studies for each in progress(*study)]:
+        y = "score of the best trial"
+        plotted = report(curves, by=["study"], x=x, y=y, stat=asked.stat, hold=asked.hold)
+        for path in asked.out:
+            write(path, plotted, asked.csv, asked.size)
+        show(plotted, asked.out)
+    for study in studies:
+        shares = [f"{share:4.0%}  {name}" for name, share in importance(*study).items()]
+        print_best(*study, ("importance", "\n".join(shares) or "too few trials"))
 
 
 def _runs(asked: argparse.Namespace) -> tuple[list[Run], list[str]]:

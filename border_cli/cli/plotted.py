@@ -25,14 +25,9 @@ BETWEEN = 3  # characters between two columns
 def write(path: Path, report: Report, table: str | None, size: tuple[float, float] | None) -> None:
     """Writes a file of the kind that its suffix names; `table` is that of a .csv file, `size` that
     of a picture in inches."""
-    save(path, _content(path.suffix.lower(), report, table, size))
-
-
-def save(path: Path, content: bytes) -> None:
-    """Writes a file, and the directory that it is in. Raises `RunFailed`."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_bytes(path, content)
+        write_bytes(path, _content(path.suffix.lower(), report, table, size))
     except OSError as error:
         raise RunFailed(f"{path} could not be written: {error.strerror}") from error
 

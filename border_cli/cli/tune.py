@@ -1,35 +1,34 @@
 """`border-tune`: a search for the hyperparameters of an agent on an environment.
 
-What --help and refusals do not need (Optuna, torch, numpy) is imported by the functions that work
-on the study.
+What --help and refusals do not need (Optuna, torch) is imported by the function that works on the
+study.
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 
-from border_cli import __version__
 from border_cli.cli.flags import Parser
+from border_cli.cli.plain_command import plain_command
 from border_cli.config.check import settings_of
-from border_cli.config.compose import Composer, composing
-from border_cli.config.describe import shown
+from border_cli.config.compose import composing
 from border_cli.config.overrides import is_sweep, normalized, parsed
 from border_cli.errors import ConfigError
 from border_cli.launch.monitor import monitored
-from border_cli.launch.startup import framed, not_collecting
-from border_cli.messages import say
+from border_cli.launch.signals import EarlySignals
+from border_cli.launch.startup import not_collecting
 from border_cli.registry import GROUPS
 from border_cli.settings.run import RunConfig
 from border_cli.system.files import full_path
-from border_cli.tune.config import OWN, TuneConfig
+from border_cli.tune.config import TuneConfig
 from border_cli.words import nearest, unknown
 
 NAME = "border-tune"
-ABOUT = """\
+OWN = {each.name: each.metadata["meaning"] for each in fields(TuneConfig)}
+KEYS = "".join(f"  {name:<11}  {meaning}\n" for name, meaning in OWN.items())
+HELP = f"""\
 border-tune: searches the hyperparameters of an agent, and resumes a search that was stopped.
 
   border-tune study=DIR [KEY=VALUE …] [SETTING=VALUE …] [-cd DIR] [-cn NAME]
@@ -42,13 +41,13 @@ pruned that cannot be the best any more; the others resume from their checkpoint
 continues a study, also from other machines that share its directory and storage.
 
 KEYS of border-tune; all other settings are those of every run (border-train --help)
-"""
-OF_RUNS = (*GROUPS, *(each.name for each in fields(RunConfig)))
+
+{KEYS}"""
+OF_RUNS = (*GROUPS, *(each.name for each in fields(RunConfig) if each.name != "dry_run"))
 REFUSED = {
     "seed": "seeds=N trains each trial with the seeds 0 to N - 1",
     "run_dir": "study=DIR is the directory",
     "resume": "the same command resumes a study",
-    "dry_run": "border-train dry_run=true shows what one run would do",
     "quiet": "it is for border-train",
 }
 
@@ -60,34 +59,29 @@ def command() -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the command; leaves with status 2 when its settings are refused."""
-    typed = list(sys.argv[1:] if argv is None else argv)
-    with framed(NAME, ConfigError), not_collecting():
-        asked = read_arguments(typed)
-        if asked.version:
-            say(f"border_cli {__version__}")
-        elif asked.help and not asked.overrides:
-            say(help_text())
-        else:
-            _answer(asked, typed)
+    """Runs the command; see `plain_command`."""
+    plain_command(NAME, HELP, _run, argv, interrupted="interrupted")
 
 
-def read_arguments(typed: Sequence[str]) -> argparse.Namespace:
-    """Takes the command line apart; raises ConfigError for a flag that does not exist."""
+def _run(typed: Sequence[str], _: EarlySignals) -> None:
     parser = Parser(NAME, "; settings have no dash")
     parser.add_argument("overrides", nargs="*")
     parser.add_argument("-cd", "--config-dir", dest="config_dirs", action="append", default=[])
     parser.add_argument("-cn", "--config-name", default="config")
-    parser.add_argument("-h", "--help", action="store_true")
-    parser.add_argument("--version", action="store_true")
-    return parser.parse_intermixed_args(list(typed))
+    asked = parser.parse_intermixed_args(typed)
+    config, rest = split(normalized(asked.overrides))
+    kept = [each for each in typed if not each.startswith("storage=")]  # has passwords
+    composed = composing(rest, config_dirs=asked.config_dirs, config_name=asked.config_name)
+    with not_collecting(), composed as (composer, overrides):
+        from border_cli.tune.store import imported_optuna
 
+        imported_optuna()
+        from border_cli.sweep.server import server
 
-def help_text() -> str:
-    """The text of --help."""
-    width = max(map(len, OWN))
-    rows = [f"  {each.name:<{width}}  {each.metadata['meaning']}" for each in fields(TuneConfig)]
-    return ABOUT + "\n".join(rows)
+        server()
+        from border_cli.tune.command import tune
+
+        tune(composer, overrides, config, (NAME, *kept))
 
 
 def split(typed: Sequence[str]) -> tuple[TuneConfig, list[str]]:
@@ -106,42 +100,10 @@ def split(typed: Sequence[str]) -> tuple[TuneConfig, list[str]]:
         else:
             rest.append(text)
     config = settings_of(TuneConfig, own)
+    if not config.study:
+        raise ConfigError(f"study=DIR is missing: the directory of the study ({NAME} --help)")
+    config.study = str(full_path(Path(config.study)))
     return config, rest
-
-
-def _answer(asked: argparse.Namespace, typed: Sequence[str]) -> None:
-    config, rest = split(normalized(asked.overrides))
-    composed = composing(rest, config_dirs=asked.config_dirs, config_name=asked.config_name)
-    with composed as (composer, overrides):
-        if asked.help:
-            from border_cli.tune.command import searched
-
-            base = composer.job(overrides).config
-            space = searched(composer, base, overrides, config.search)
-            entries = [
-                f"\n  {name}: {shown(space.content[name])}" for name in space.hyperparameters
-            ]
-            say(f"# {space.file}\nhyperparameters:{''.join(entries)}")
-        elif not config.study:
-            raise ConfigError(f"study=DIR is missing: the directory of the study ({NAME} --help)")
-        else:
-            kept = [each for each in typed if not each.startswith("storage=")]  # has passwords
-            _work(composer, overrides, config, (NAME, *kept))
-
-
-def _work(
-    composer: Composer, overrides: list[str], config: TuneConfig, command: Sequence[str]
-) -> None:
-    from border_cli.tune.store import imported_optuna
-
-    imported_optuna()
-    from border_cli.sweep.server import server
-
-    server()
-    from border_cli.tune.command import tune
-
-    root = full_path(Path(config.study))
-    tune(composer, overrides, replace(config, study=str(root)), command)
 
 
 if __name__ == "__main__":

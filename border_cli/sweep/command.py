@@ -8,8 +8,6 @@ folders, and a launcher runs them there. How they ended is read from the folders
 from __future__ import annotations
 
 import math
-import os
-import platform
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -49,7 +47,6 @@ from border_cli.sweep.plan import OUR_LAUNCHER, Plan, Skipped
 from border_cli.sweep.processes import InProcesses, JobLauncher, LocalProcess
 from border_cli.sweep.request import Terms
 from border_cli.sweep.skipping import dry_built
-from border_cli.sweep.study import keep_study
 from border_cli.system.machine import free_memory, usable_cores
 
 ONE_BY_ONE = "basic"
@@ -105,8 +102,6 @@ def _launcher(
         at_once=1 if elsewhere else at_once,
         cores=elsewhere.cores if elsewhere else None,
         scheduled=launcher.startswith("submitit"),
-        pid=os.getpid(),
-        host=platform.node(),
     )
     if launcher == ONE_BY_ONE:
         yield InThisProcess(sweep, terms)
@@ -153,7 +148,6 @@ def _search(plan: Plan, sweep: Sweep, runs: Launcher) -> None:
         stops = plan.config.sweep.on_error == OnError.stop
         if not stops and config.hydra.sweeper.get("max_failure_rate") == 0:  # Optuna's
             config.hydra.sweeper.max_failure_rate = 1.0
-    keep_study(config, sweep.root, resumed=plan.config.resume is not None)
     sweeper = Plugins.instance().instantiate_sweeper(
         hydra_context=context_of(FolderLoader({})),
         task_function=proposed,

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import sys
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from border_cli.config.job import Job, Source
@@ -31,10 +32,10 @@ class Terms:
 
     root: str  # the directory of the sweep, absolute
     at_once: int  # jobs that share the cores of one machine
-    cores: int | None  # that each has of them; None: all
-    scheduled: bool  # by a scheduler: the jobs may outlive the command
-    pid: int  # of the command
-    host: str  # where that is
+    cores: int | None = None  # that each has of them; None: all
+    scheduled: bool = False  # by a scheduler: the jobs may outlive the command
+    pid: int = field(default_factory=os.getpid)  # of the command
+    host: str = field(default_factory=platform.node)  # where that is
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,8 +5,6 @@ The runs of a trial come to a rung together; no trial waits for another one.
 
 from __future__ import annotations
 
-import os
-import platform
 import shlex
 import shutil
 import time
@@ -17,14 +15,14 @@ from pathlib import Path
 from uuid import uuid4
 
 from border_cli.config.compose import Composer
+from border_cli.config.describe import shown
 from border_cli.config.job import Job
 from border_cli.config.sweep import sweep_terms
 from border_cli.errors import ConfigError, Interrupted, RunFailed, reason_of
-from border_cli.launch.jobs import FINISHED, check_jobs
+from border_cli.launch.jobs import check_jobs
 from border_cli.launch.startup import collect_from_here
-from border_cli.run.removal import remove_run
+from border_cli.messages import say
 from border_cli.run.status import read_run
-from border_cli.settings.run import RunConfig, TrainerConfig
 from border_cli.sweep.panel import JobView
 from border_cli.sweep.plan import OUR_LAUNCHER
 from border_cli.sweep.processes import LocalProcess, Processes
@@ -38,15 +36,14 @@ from border_cli.tune.runs import Runs, Training, length_of
 from border_cli.tune.space import Space, check_space, read_space
 from border_cli.tune.store import opened
 from border_cli.tune.study import Trials, begun
-from border_cli.tune.table import StudyPanel, print_outcome
+from border_cli.tune.table import StudyPanel, interval, print_best
 from border_cli.tune.trials import TRIALS_JSON, Study, ranked
-from border_cli.words import size
+from border_cli.words import shell_command, shortest, size
 
 STUDY_DB = "study.db"
 ASK_S = 2.0  # between two looks at what others do while there is nothing to do
 MOST_DEATHS = 3  # of the processes of one run; with another one its trial fails
 LEAST_FREE_NBYTES = 2**26  # of the disk; what fails with less is not the trial's fault
-FAILURES = ("save_failures", "recorder_failures")  # of run.json
 
 
 def tune(
@@ -58,26 +55,34 @@ def tune(
     """
     root = Path(config.study)
     base = replace(composer.job(overrides), folder=root, command=tuple(command))
-    space = searched(composer, base.config, overrides, config.search)
+    with composer.opened() as files:
+        name = config.search or base.config.agent.option or ""
+        space = read_space(files, name).without(overrides)
     check_jobs(composer, [base])
     terms = sweep_terms(composer, overrides, OUR_LAUNCHER)
     asked = described(config, space, base, overrides)  # refuses sooner than all of the space
     check_space(composer, space, overrides, terms)
+    if config.dry_run:
+        entries = [f"  {each}: {shown(space.content[each])}" for each in space.hyperparameters]
+        budgets = ", ".join(map(asked.steps, range(len(asked.budgets))))
+        say("\n".join([f"# {space.file}, budgets of {budgets}", "hyperparameters:", *entries]))
+        return
     there = (root / TRIALS_JSON).exists()
     study = begun(root, asked)
     runs = Runs(composer=composer, terms=terms, overrides=overrides, study=study, root=root)
     url = config.storage or f"sqlite:///{root / STUDY_DB}"
     with opened(url, f"{study.name} {study.id}", root, begun=there) as store:
         panel = StudyPanel()
-        trials = Trials(store, config, runs, panel.event)
+        trials = Trials(study, space, store, config, runs, panel.event)
         collect_from_here()
-        Tuning(trials, space, runs, panel, config.jobs or usable_cores()).run()
-        rows, fresh = trials.rows(), trials.fresh
-    if (fresh or not study.fresh_seeds) and rows:
-        best = ranked(rows)[0]
-        winner = composer.job(shlex.split(best.command)[1:]).config
+        Tuning(trials, panel, config.jobs or usable_cores()).run()
+        rows, fresh = trials.rows, trials.fresh
+    lines = [("next", f"{shell_command('border-plot')} {shortest(root)}")]
+    if (fresh or not study.fresh_seeds) and (best := next(iter(ranked(rows)), None)):
+        winner = composer.job(runs.typed(best.settings)).config
         write_text(root / "best.yaml", best_yaml(composer, study, best, winner, fresh))
-    print_outcome(root, study, rows, fresh)
+        lines = [("winner", f"{interval(fresh or best.scores)}: best.yaml"), *lines]
+    print_best(study, rows, *lines)
 
 
 def described(config: TuneConfig, space: Space, base: Job, overrides: Sequence[str]) -> Study:
@@ -85,7 +90,6 @@ def described(config: TuneConfig, space: Space, base: Job, overrides: Sequence[s
     unit, full, interval = length_of(base.config)
     rungs, reduction = config.rungs, config.reduction
     budgets = rung_budgets(full, rungs=rungs, reduction=reduction, interval=interval)
-    _refuse_long_warmup(base.config.trainer, space, budgets[0])
     if rungs > 1 and budgets[0] >= config.max_cost * full:
         allowed = f"must be above {budgets[0] / full:.2g}, which all trials at the first rung cost"
         config.refuse("max_cost", config.max_cost, allowed)
@@ -108,132 +112,86 @@ def described(config: TuneConfig, space: Space, base: Job, overrides: Sequence[s
     )
 
 
-def _refuse_long_warmup(trainer: TrainerConfig, space: Space, first: int) -> None:
-    name, value = "warmup_period", trainer.warmup_period
-    if value >= first and not trainer.offline and f"trainer.{name}" not in space.hyperparameters:
-        allowed = f"must be below the {first:,} env steps of the first rung (or choose fewer rungs)"
-        trainer.refuse(name, value, allowed)
-
-
-def searched(
-    composer: Composer, base: RunConfig, overrides: Sequence[str], name: str | None
-) -> Space:
-    """The space of a study: that of its agent unless another is named; what is typed is fixed."""
-    with composer.opened() as files:
-        return read_space(files, name or base.agent.option or "").without(overrides)
-
-
-@dataclass(slots=True, kw_only=True)
-class Crew:
-    """Runs that come to their rung together."""
-
-    training: Training
-    jobs: dict[Path, Job]  # by folder; those that have not come there
-    waiting: list[Path]
-    deaths: Counter[Path] = field(default_factory=Counter)  # of their processes
-
-
+@dataclass(slots=True)
 class Tuning:
     """Works on a study until it is finished or the command is to stop; owned by its main thread."""
 
-    def __init__(
-        self, trials: Trials, space: Space, runs: Runs, panel: StudyPanel, at_once: int
-    ) -> None:
-        self._trials = trials
-        self._space = space
-        self._runs = runs
-        self._panel = panel
-        self._at_once = at_once
-        self._crews: list[Crew] = []
-        self._asked_s = -ASK_S
-        self._finished = False
+    trials: Trials
+    panel: StudyPanel
+    at_once: int
+    trainings: list[Training] = field(default_factory=list)
+    deaths: Counter[Path] = field(default_factory=Counter)  # of the processes of each run
+    asked_s: float = -ASK_S
+    finished: bool = False
 
     def run(self) -> None:
         """Raises SystemExit once an interrupted study has saved, and RunFailed on a full disk."""
-        terms = Terms(
-            root=str(self._trials.root),
-            at_once=self._at_once,
-            cores=None,
-            scheduled=False,
-            pid=os.getpid(),
-            host=platform.node(),
-        )
-        with Processes(LocalProcess, terms, self._trials.study.command) as processes, self._panel:
-            self._rows = self._trials.rows()
-            while processes.running or not (processes.stop.requested or self._finished):
+        study = self.trials.study
+        terms = Terms(root=str(self.trials.runs.root), at_once=self.at_once)
+        with Processes(LocalProcess, terms, study.command) as processes, self.panel:
+            self.trials.look()
+            while processes.running or not (processes.stop.requested or self.finished):
                 self._start(processes)
-                ended = processes.look()
-                for view, reason in ended:
+                for view, reason in processes.look():
                     self._ended(view.folder, reason, stopping=processes.stop.requested)
-                if ended:
-                    self._rows = self._trials.rows()
-                self._panel.show(processes.running, self._trials.study, self._rows)
+                    self.trials.look()
+                    self.asked_s = -ASK_S  # there may be something to decide
+                self.panel.show(processes.running, study, self.trials.rows)
         if isinstance(processes.stop.reason, Interrupted):
+            say(f"resume with: {shlex.join(study.command)}")
             raise SystemExit(processes.stop.reason.exit_status)
 
     def _start(self, processes: Processes) -> None:
         """Starts runs while there is room: of trials that this command trains, then of others."""
-        while len(processes.running) < self._at_once and not processes.stop.requested:
-            crew = next((each for each in self._crews if each.waiting), None)
-            if crew is not None:
-                job = crew.jobs[crew.waiting.pop(0)]
-                view = JobView(job.number or 0, job.folder.name, job.folder)
-                processes.start(job, view)
-            elif not self._take():
+        while len(processes.running) < self.at_once and not processes.stop.requested:
+            running = {view.folder for view in processes.running}
+            jobs = (job for training in self.trainings for job in training.jobs.values())
+            if job := next((each for each in jobs if each.folder not in running), None):
+                processes.start(job, JobView(job.number or 0, job.folder.name, job.folder))
+            elif time.monotonic() < self.asked_s + ASK_S:
                 return
+            else:
+                self._take()
+                self.trials.look()
 
-    def _take(self) -> bool:
-        """Takes on a trial; False where there is none now."""
-        if time.monotonic() < self._asked_s + ASK_S:
-            return False
-        taken = self._trials.take(self._space)
-        self._rows = self._trials.rows()  # it may have pruned some, too
+    def _take(self) -> None:
+        """Takes on a trial, if there is one now."""
+        taken, runs = self.trials.take(), self.trials.runs
         if not isinstance(taken, Training):
-            self._asked_s = time.monotonic()
-            self._finished = taken == What.finish and not self._crews
-            return False
+            self.asked_s = time.monotonic()
+            self.finished = taken == What.finish and not self.trainings
+            return
         try:
-            made = self._runs.jobs(taken)
+            jobs = runs.jobs(taken)
         except ConfigError as error:
-            self._trials.failed(taken, reason_of(error))
-            return True
-        left = [each for each in made if not self._runs.is_done(each.folder, taken.rung)]
-        jobs = {each.folder: each for each in left}
-        if jobs:
-            self._crews.append(Crew(training=taken, jobs=jobs, waiting=list(jobs)))
+            self.trials.failed(taken, reason_of(error))
+            return
+        taken.jobs = {each: jobs[each] for each in jobs if not runs.is_done(each, taken.rung)}
+        if taken.jobs:
+            self.trainings.append(taken)
         else:  # a command was ended before it could say so
-            self._trials.reached(taken)
-        return True
+            self.trials.reached(taken)
 
     def _ended(self, folder: Path, reason: str, *, stopping: bool) -> None:
         """A process has ended, and its run with it; else that resumes from its checkpoint.
 
         `reason`: what ended the process, if the run has not said so itself.
         """
-        crew = next((each for each in self._crews if folder in each.jobs), None)
-        if crew is None:  # of a trial that has failed
+        training = next((each for each in self.trainings if folder in each.jobs), None)
+        if training is None:  # of a trial that has failed
             return
         facts = read_run(folder)
-        why = facts.get("exit_reason") or reason
-        if facts.get("status") == FINISHED and any(map(facts.get, FAILURES)):
-            why = f"{folder.name} could not be saved"
-            remove_run(folder)  # evaluations or a checkpoint are missing: it starts over
-        crew.deaths[folder] += 1
-        if self._runs.is_done(folder, crew.training.rung):
-            del crew.jobs[folder]
+        why = facts.get("exit_reason", reason)
+        if self.trials.runs.is_done(folder, training.rung):
+            del training.jobs[folder]
+            if not training.jobs:
+                self.trainings.remove(training)
+                self.trials.reached(training)
         elif not stopping:
-            self._refuse_full_disk(why)
-            crew.waiting.append(folder)
+            if (free := shutil.disk_usage(self.trials.runs.root).free) < LEAST_FREE_NBYTES:
+                raise RunFailed(f"{why}; the disk has {size(free)} left, and the study stops")
+            self.deaths[folder] += 1
             failed = facts.get("status") == "failed" and why != reason  # else it never began
-            if failed or crew.deaths[folder] > MOST_DEATHS:
-                self._crews.remove(crew)  # what still runs of it counts for nothing
-                self._trials.failed(crew.training, f"{folder.name}: {why}")
-        if not crew.jobs:
-            self._crews.remove(crew)
-            self._trials.reached(crew.training)
-        self._asked_s = -ASK_S  # there may be something to decide
-
-    def _refuse_full_disk(self, reason: object) -> None:
-        free = shutil.disk_usage(self._trials.root).free
-        if free < LEAST_FREE_NBYTES:
-            raise RunFailed(f"{reason}; the disk has {size(free)} left, and the study stops")
+            if failed or self.deaths[folder] > MOST_DEATHS:
+                self.trainings.remove(training)  # what still runs of it counts for nothing
+                self.trials.failed(training, f"{folder.name}: {why}")

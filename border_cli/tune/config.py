@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 from border_cli.settings.base import Settings, setting
-from border_cli.tune.halving import Score
 
 
 class Sampler(StrEnum):
@@ -17,6 +15,14 @@ class Sampler(StrEnum):
     gp = "gp"
     random = "random"
     cmaes = "cmaes"
+
+
+class Score(StrEnum):
+    """Which evaluations of a run make its score."""
+
+    last = "last"  # the mean of the last ones
+    best = "best"  # the highest one
+    auc = "auc"  # the mean of all
 
 
 @dataclass(kw_only=True)
@@ -49,16 +55,4 @@ class TuneConfig(Settings):
     storage: str | None = setting(
         None, "URL of Optuna's storage; null: study.db (SQLite) in the directory of the study"
     )
-
-
-OWN = tuple(each.name for each in fields(TuneConfig))
-MAY_CHANGE = ("trials", "jobs", "sampler", "risk", "max_cost", "fresh_seeds", "storage")
-
-
-def as_typed(config: TuneConfig) -> dict[str, Any]:
-    """The settings that are not at their defaults."""
-    return {
-        each.name: getattr(config, each.name)
-        for each in fields(config)
-        if getattr(config, each.name) != each.default
-    }
+    dry_run: bool = setting(False, "checks everything, prints the space and the budgets, and ends")

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
@@ -28,6 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.errors import ConfigError
+from border_cli.tune.config import Score, TuneConfig
+from border_cli.tune.trials import Study
 
 PRIOR_DEGREES = 4  # at most: weight of the pooled variance, in degrees of freedom
 WORST = 3  # one in three at a rung, the worst, may be pruned before all have started
@@ -36,20 +37,13 @@ EARLY = 1 / 2  # of what may be spent beyond the first rung, before all have sta
 Floats: TypeAlias = NDArray[np.float64]
 
 
-class Score(StrEnum):
-    """Which evaluations of a run make its score."""
-
-    last = "last"  # the mean of the last ones
-    best = "best"  # the highest one
-    auc = "auc"  # the mean of all
-
-
 class What(StrEnum):
     """What a free process does next."""
 
-    start = "start"  # a new trial, to the first rung
+    start = "start"  # a new trial
     promote = "promote"  # a trial, to its next rung
-    prune = "prune"  # a trial ends where it is; then ask again
+    prune = "pruned"  # a trial ends where it is; then ask again
+    complete = "complete"  # a trial ends at the last rung; then ask again
     wait = "wait"  # until another process has finished
     finish = "finish"  # every trial has ended
 
@@ -61,25 +55,13 @@ class Step(NamedTuple):
     number: int | None = None
 
 
-@dataclass(frozen=True)
-class Standing:
+class Standing(NamedTuple):
     """A trial as far as it is."""
 
     number: int
-    samples: tuple[Floats, ...] = ()  # per rung reached: [S, K], K evaluations that count
+    samples: Sequence[Floats] = ()  # per rung reached: [S, K], K evaluations that count
     busy: bool = False  # on its way to rung len(samples)
     ended: bool = False  # complete, pruned or failed
-
-
-@dataclass(frozen=True)
-class Terms:
-    """What a study may cost, and how sure it must be to prune."""
-
-    budgets: tuple[int, ...]  # steps of each rung, the last one is full training
-    trials: int
-    reduction: int  # of the trials at a rung, one in `reduction` is promoted without a test
-    risk: float  # a trial is pruned if its chance of being better than the best is lower
-    budget: float  # share of what full training of all trials costs
 
 
 def rung_budgets(full: int, *, rungs: int, reduction: int, interval: int) -> tuple[int, ...]:
@@ -121,23 +103,30 @@ def chances(samples: Floats) -> Floats:
     return found
 
 
-def next_step(trials: Sequence[Standing], terms: Terms) -> Step:
+def next_step(trials: Sequence[Standing], study: Study, config: TuneConfig) -> Step:
     """The next thing to do for a process that is free.
 
-    The cost stays within the study's budget, except that one trial is always trained to the end.
+    The cost stays within the study's budget, except that one trial is always trained to the end. A
+    trial that stands nowhere was added just now, or by a command that is gone.
     """
-    first, full = terms.budgets[0], terms.budgets[-1]
-    rungs = [len(each.samples) + each.busy for each in trials]  # reached, or on their way there
-    may_spend = terms.trials * (terms.budget * full - first)  # beyond the first rung
-    left = may_spend - sum(terms.budgets[rung - 1] - first for rung in rungs if rung)
-    unstarted = len(trials) < terms.trials
+    budgets, rungs = study.budgets, len(study.budgets)
+    for each in trials:
+        if len(each.samples) == rungs and not each.ended:
+            return Step(What.complete, each.number)
+        if not (each.samples or each.busy or each.ended):
+            return Step(What.promote, each.number)
+    first, full = budgets[0], budgets[-1]
+    reached = [len(each.samples) + each.busy for each in trials]  # or on their way there
+    may_spend = study.trials * (config.max_cost * full - first)  # beyond the first rung
+    left = may_spend - sum(budgets[rung - 1] - first for rung in reached if rung)
+    unstarted = len(trials) < study.trials
     kept = EARLY * may_spend * unstarted
-    waiting = list(_waiting(trials, len(terms.budgets) - 1))
-    for chance, worse, reached, rung, number in reversed(waiting):
-        too_dear = full - terms.budgets[rung] > left and max(rungs) > rung + 1
-        if too_dear or (worse < reached // WORST and chance < terms.risk):
+    waiting = list(_waiting(trials, rungs - 1))
+    for chance, worse, others, rung, number in reversed(waiting):
+        too_dear = full - budgets[rung] > left and max(reached) > rung + 1
+        if too_dear or (worse < others // WORST and chance < config.risk):
             return Step(What.prune, number)
-        if reached - worse <= reached // terms.reduction and left > kept:
+        if others - worse <= others // config.reduction and left > kept:
             return Step(What.promote, number)
     if unstarted:
         return Step(What.start)

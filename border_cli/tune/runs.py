@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +17,11 @@ from border_cli.launch.dry_build import dry_built
 from border_cli.launch.jobs import FINISHED
 from border_cli.launch.needs import refuse_unmet
 from border_cli.recorder.read import rows_with
+from border_cli.run.removal import remove_run
 from border_cli.run.status import RunLock, read_run
 from border_cli.settings.run import AUTO, RunConfig, TrainerConfig
 from border_cli.settings.schedule import ENV_STEPS, UPDATES
 from border_cli.system.files import METRICS
-from border_cli.tune.store import progress_of
 from border_cli.tune.trials import Study
 from border_cli.words import setting
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
 SCORE = "eval/return"
+FAILURES = ("save_failures", "recorder_failures")  # of run.json
 FRESH = 1000  # the first of the winner's fresh seeds
 
 
@@ -55,17 +56,21 @@ def length_of(config: RunConfig) -> tuple[str, int, int]:
     return unit, full, every
 
 
+@dataclass(slots=True)
 class Training:
-    """Runs that this command is to train: of a trial to its next rung, or of the winner.
+    """Runs that this command trains: of a trial to a rung, or of the winner."""
 
-    It has the lock of their folder, which goes with the command, whatever ends that. Raises
-    RunInUse where another one has it.
-    """
+    trial: FrozenTrial
+    rung: int
+    settings: Sequence[str]  # the overrides that its values make
+    folders: Mapping[int, Path]  # by seed
+    lock: RunLock  # of their folder; it goes with the command, whatever ends that
+    jobs: dict[Path, Job] = field(default_factory=dict)  # those that have not come to the rung
 
-    def __init__(self, trial: FrozenTrial, rung: int, seeds: Sequence[int], folder: Path) -> None:
-        self.trial, self.rung, self.seeds, self.folder = trial, rung, seeds, folder
-        self.of_winner = seeds[0] == FRESH
-        self.lock = RunLock(folder).__enter__()
+    @property
+    def of_winner(self) -> bool:
+        """Whether the seeds are fresh ones."""
+        return FRESH in self.folders
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,25 +83,25 @@ class Runs:
     study: Study
     root: Path
 
-    def jobs(self, training: Training) -> list[Job]:
+    def jobs(self, training: Training) -> dict[Path, Job]:
         """A job for each seed, to the rung, checked and built dry; raises ConfigError where the
         settings are refused."""
-        of_all = [*self.of(training.trial), setting("run_dir", str(self.root)), f"resume={AUTO}"]
-        typed = [[*of_all, f"seed={seed}"] for seed in training.seeds]
+        of_all = [*self.typed(training.settings), setting("run_dir", str(self.root))]
+        typed = [[*of_all, f"resume={AUTO}", f"seed={seed}"] for seed in training.folders]
         made = jobs_of(self.composer, typed, self.terms, training.trial.number)
         built = dry_built(made[:1])
         refuse_unmet(built.needs)
         [first] = built.jobs  # which knows of action masks
-        return [
-            replace(
+        return {
+            folder: replace(
                 job,
                 number=training.trial.number,
-                folder=training.folder / f"seed-{job.config.seed}",
+                folder=folder,
                 command=tuple(self.study.command),
                 config=self._limited(replace(job.config, env=first.config.env), training.rung),
             )
-            for job in made
-        ]
+            for folder, job in zip(training.folders.values(), made, strict=True)
+        }
 
     def _limited(self, config: RunConfig, rung: int) -> RunConfig:
         """The settings of a run that ends at a rung, but whose schedules follow the full budget."""
@@ -113,17 +118,23 @@ class Runs:
             trainer=replace(trainer, **own),
         )
 
-    def of(self, trial: FrozenTrial) -> list[str]:
-        """All that is typed for a run of a trial, but for its seed."""
+    def typed(self, settings: Sequence[str]) -> list[str]:
+        """All that is typed for a run with these settings, but for its seed."""
         limit = f"trainer.{self.study.unit}="
         own = [each for each in self.overrides if not each.startswith(limit)]
-        return [*own, *progress_of(trial).settings, f"{limit}{self.study.budgets[-1]}"]
+        return [*own, *settings, f"{limit}{self.study.budgets[-1]}"]
 
     def is_done(self, folder: Path, rung: int) -> bool:
         """Whether the run in a folder has come to a rung. One that was to go on, but whose process
-        was killed before it began, has come to the rung before."""
+        was killed before it began, has come to the rung before; one whose evaluations or checkpoint
+        are missing is removed, and starts over."""
         facts, steps = read_run(folder), self.study.unit.removeprefix("max_")
-        return facts.get("status") == FINISHED and facts[steps] >= self.study.budgets[rung]
+        if facts.get("status") != FINISHED:
+            return False
+        if any(map(facts.get, FAILURES)):
+            remove_run(folder)
+            return False
+        return bool(facts[steps] >= self.study.budgets[rung])
 
     def curve(self, folder: Path, rung: int) -> list[float]:
         """The evaluations of a run up to a rung, [E], at the places of all runs: where actors run

@@ -8,7 +8,6 @@ conf/search/<name>.yaml has an entry for each hyperparameter, in the order in wh
       agent.gamma: {low: 0.9, high: 0.999, log: 1 - x}  # 1 - gamma on a log scale
       agent.batch_size: {low: 32, high: 512, powers_of: 2}
       step_processor.n_steps: {low: 1, high: 5}         # an integer, as low and high are
-      rates: {sets: [agent.learning_rate, agent.critic_learning_rate], low: 1e-4, high: 1e-2}
       replay_buffer: {choices: [uniform, prioritized]}
       replay_buffer.alpha: {low: 0.2, high: 0.8, when: {replay_buffer: prioritized}}
       target:  # labels of values that belong together
@@ -49,8 +48,7 @@ COMPLEMENT = "1 - x"  # of `log`: what lies just below 1, on a log scale of its 
 class Hyperparameter:
     """A number with a range, or one of several choices; not changed once it is read."""
 
-    name: str  # a setting, or any name where `sets` or labels say what is set
-    sets: list[str]  # the settings that get its value
+    name: str  # a setting, or any name where labels say what is set
     choices: dict[str, dict[str, Any]]  # what each label sets; none of a number
     when: dict[str, list[str]]  # the labels of earlier ones with which it is asked for
     low: int | float = math.inf
@@ -77,13 +75,13 @@ class Hyperparameter:
     @property
     def ends(self) -> list[Any]:
         """The lowest and the highest parameter, or all labels."""
-        if self.choices:
-            return [*self.choices]
+        return [*self.choices] or sorted(map(self._scaled, (self.low, self.high)))
+
+    def _scaled(self, value: float) -> int | float:
+        """The parameter of a value."""
         if self.powers_of:
-            return [round(math.log(each, self.powers_of)) for each in (self.low, self.high)]
-        if self.log == COMPLEMENT:
-            return [round(1 - each, 10) for each in (self.high, self.low)]
-        return [self.low, self.high]
+            return round(math.log(value, self.powers_of))
+        return round(1 - value, 10) if self.log == COMPLEMENT else value
 
     def suggest(self, trial: BaseTrial) -> Any:
         """The parameter, asked for."""
@@ -97,11 +95,8 @@ class Hyperparameter:
         if self.choices:
             return self.choices[param]
         value = param if isinstance(param, int) else float(f"{param:.4g}")
-        if self.powers_of:
-            value = self.powers_of**value
-        if self.log == COMPLEMENT:
-            value = round(1 - value, 10)
-        return dict.fromkeys(self.sets, min(max(value, self.low), self.high))
+        value = self.powers_of**value if self.powers_of else self._scaled(value)
+        return {self.name: min(max(value, self.low), self.high)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +133,7 @@ class Space:
         keys = {each.key_or_group for each in parsed(typed)}
         left: dict[str, Hyperparameter] = {}
         for name, each in self.hyperparameters.items():
-            sets = {*each.sets}.union(*each.choices.values())
+            sets = {name}.union(*each.choices.values())
             if left.keys() >= {*each.when} and not keys & sets:
                 left[name] = each
         return replace(self, hyperparameters=left)
@@ -148,11 +143,15 @@ def read_space(files: Files, name: str) -> Space:
     """The space of conf/search/<name>.yaml, in the folders of the user, of plug-ins or ours."""
     file = f"{SEARCH}/{name}.yaml"
     try:
-        content = json.loads(json.dumps(_entries(files, name)))  # labels such as 1 become texts
-        values = {"file": file, "content": content, "hyperparameters": _written_out(content)}
-        made: Any = OmegaConf.to_object(OmegaConf.merge(Space, values))
+        return space_of(json.loads(json.dumps(_entries(files, name))), file)  # texts for labels
     except (*REFUSED, AttributeError, TypeError, ArithmeticError, RecursionError) as error:
         raise ConfigError(f"{file}: {explanation(error, files, '', ())}") from error
+
+
+def space_of(content: Mapping[str, Any], file: str) -> Space:
+    """The space of these entries."""
+    values = {"file": file, "content": content, "hyperparameters": _written_out(content)}
+    made: Any = OmegaConf.to_object(OmegaConf.merge(Space, values))
     space: Space = made
     return space
 
@@ -174,11 +173,9 @@ def _written_out(content: Mapping[str, Any]) -> dict[str, Any]:
     """Entries as the types of hyperparameters have them."""
     found: dict[str, Any] = {}
     for name, entry in content.items():
-        given = {"sets": [name], "choices": {}, **entry, "name": name, "when": {}}
+        given = {"choices": {}, **entry, "name": name, "when": {}}
         if isinstance(given["choices"], list):
-            given["choices"] = {
-                shown(each): dict.fromkeys(given["sets"], each) for each in given["choices"]
-            }
+            given["choices"] = {shown(each): {name: each} for each in given["choices"]}
         for on, labels in entry.get("when", {}).items():
             known = found[on]["choices"] if on in found else ()
             given["when"][on] = [*map(shown, labels if isinstance(labels, list) else [labels])]

@@ -1,8 +1,7 @@
 """The trials of a study in Optuna's storage, and what its samplers learn from.
 
 A trial is RUNNING from its first step to the last decision about it, also while it waits at a rung.
-What Optuna has no word for stands in one attribute, which is written whole. Optuna is imported by
-the functions that use it.
+Optuna is imported by the functions that use it.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +22,8 @@ if TYPE_CHECKING:
     from optuna.study import Study
     from optuna.trial import FrozenTrial
 
-PROGRESS = "progress"  # the attribute of a trial
+CURVES = "curves"  # attribute of a trial: the evaluations of each seed up to its rung, [S][E]
+REASON = "reason"  # why it failed
 NEW = {"direction": "maximize", "load_if_exists": True}
 SAMPLERS = {
     Sampler.tpe: "TPESampler",
@@ -32,16 +31,6 @@ SAMPLERS = {
     Sampler.random: "RandomSampler",
     Sampler.cmaes: "CmaEsSampler",
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
-    """How far a trial is."""
-
-    settings: list[str]  # the overrides that its values make
-    rung: int = 0  # that it is trained to, or waits at
-    curves: list[list[float]] = field(default_factory=list)  # [S][E], of each seed, up to a rung
-    reason: str = ""  # why it failed
 
 
 class TrialStore:
@@ -54,8 +43,8 @@ class TrialStore:
         """All trials, in the order of their numbers."""
         return self._study.get_trials(deepcopy=False)
 
-    def add(self, space: Space, sampler: Sampler) -> FrozenTrial:
-        """A new trial with values that the sampler chose. It is there with all of them, or not.
+    def add(self, space: Space, sampler: Sampler) -> None:
+        """Adds a trial with values that the sampler chose. It is there with all of them, or not.
 
         The sampler learns from trials that wait at a rung, too, by their last scores; its draws
         follow from how many trials there are.
@@ -70,48 +59,37 @@ class TrialStore:
             seen.add_trials([_seen(each) for each in trials if each.state.name != "FAIL"])
             asked = seen.ask()
             space.suggest(asked)
-            chosen = seen.trials[asked.number]
-            progress = Progress(settings=space.overrides(chosen.params))
-            self._study.add_trial(_like(chosen, user_attrs={PROGRESS: asdict(progress)}))
-        return self.trials()[-1]
+            self._study.add_trial(seen.trials[asked.number])
 
-    def update(self, trial: FrozenTrial, **changes: Any) -> None:
-        """Writes what has changed about a trial since it was read."""
-        progress = asdict(replace(progress_of(trial), **changes))
-        self._study._storage.set_trial_user_attr(trial._trial_id, PROGRESS, progress)
+    def note(self, trial: FrozenTrial, name: str, value: Any) -> None:
+        """Writes an attribute of a trial."""
+        self._study._storage.set_trial_user_attr(trial._trial_id, name, value)
 
     def report(self, trial: FrozenTrial, budget: int, score: float) -> None:
         """Writes the score of a trial at a rung."""
         self._study._storage.set_trial_intermediate_value(trial._trial_id, budget, score)
 
-    def end(self, trial: FrozenTrial, state: str, score: float | None = None) -> None:
-        """A trial is COMPLETE with a score, PRUNED with its last one, or has FAILed."""
+    def end(self, trial: FrozenTrial, state: str) -> None:
+        """A trial is complete with its last score, pruned, or has failed, without one."""
         from optuna.trial import TrialState
 
-        self._study.tell(trial.number, score, state=TrialState[state])
-
-
-def progress_of(trial: FrozenTrial) -> Progress:
-    """How far a trial is."""
-    return Progress(**trial.user_attrs[PROGRESS])
+        score = _seen(trial).value if state == "complete" else None  # Optuna's own if pruned
+        self._study.tell(trial.number, score, state=TrialState[state.upper()])
 
 
 def _seen(trial: FrozenTrial) -> FrozenTrial:
     """A trial as samplers see it."""
-    from optuna.trial import TrialState
+    from optuna.trial import TrialState, create_trial
 
     if not trial.intermediate_values:
         return trial
-    score = trial.intermediate_values[max(trial.intermediate_values)]
-    return _like(trial, state=TrialState.COMPLETE, value=score)
-
-
-def _like(trial: FrozenTrial, **others: Any) -> FrozenTrial:
-    """A new trial with the values of another one."""
-    from optuna.trial import create_trial
-
-    kept = ("state", "params", "distributions", "system_attrs")
-    return create_trial(**{**{name: getattr(trial, name) for name in kept}, **others})
+    return create_trial(
+        state=TrialState.COMPLETE,
+        value=trial.intermediate_values[max(trial.intermediate_values)],
+        params=trial.params,
+        distributions=trial.distributions,
+        system_attrs=trial.system_attrs,
+    )
 
 
 @contextmanager

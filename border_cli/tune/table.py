@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 from rich.table import Table
@@ -16,7 +14,6 @@ from border_cli.analysis.tables import with_interval
 from border_cli.recorder import figures, terminal
 from border_cli.sweep.panel import JobView, LivePanel
 from border_cli.tune.trials import Study, TrialRow, ranked
-from border_cli.words import shell_command, shortest
 
 BEST_WHILE_RUNNING, BEST_OF_ALL = 3, 10  # trials
 
@@ -63,15 +60,3 @@ def print_best(study: Study, rows: Sequence[TrialRow], *lines: tuple[str, str]) 
     console.print(best_table(best[:BEST_OF_ALL]))
     first = [("best", f"trial {row.number}: {row.values}") for row in best[:1]]
     terminal.header(console, [("trials", counts(study, rows)), *first, *lines])
-
-
-def print_outcome(
-    root: Path, study: Study, rows: Sequence[TrialRow], fresh: Sequence[float]
-) -> None:
-    """Prints what came out: the winner, if it was trained on fresh seeds, and what to type next."""
-    shown = shlex.quote(str(shortest(root)))
-    lines = [("next", f"{shell_command('border-plot')} {shown}")]
-    if fresh:
-        winner = f"{interval(fresh)} over {len(fresh)} fresh seeds: {shown}/best.yaml"
-        lines.insert(0, ("winner", winner))
-    print_best(study, rows, *lines)

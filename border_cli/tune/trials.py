@@ -40,10 +40,9 @@ class Study:
     trials: int
     fresh_seeds: int  # on which the winner is trained again
 
-    @property
-    def steps_name(self) -> str:
-        """`env steps` or `updates`."""
-        return UPDATES if self.unit == "max_opt_steps" else ENV_STEPS
+    def steps(self, rung: int) -> str:
+        """`3,000 env steps`, or updates: the budget of a rung."""
+        return f"{self.budgets[rung]:,} {UPDATES if self.unit == 'max_opt_steps' else ENV_STEPS}"
 
     def places(self, rung: int) -> list[int]:
         """Where the evaluations of a run are, up to a rung: the same in every trial."""
@@ -66,7 +65,8 @@ class TrialRow:
     budget: int  # steps that each seed has been trained, at the last rung reached
     scores: Sequence[float]  # of each seed there
     ended: str  # local time; empty while it goes on
-    settings: Sequence[str]  # the overrides that its values make
+    params: dict[str, Any]  # as in Optuna
+    settings: Sequence[str]  # the overrides that they make
     command: str  # the border-train line that repeats it, with its first seed
 
     @property

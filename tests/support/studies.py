@@ -16,7 +16,10 @@ def a_study(**changes: Any) -> Study:
         "agent": "dqn",
         "env": "acrobot",
         "overrides": ["agent=dqn", "env=acrobot"],
-        "space": {"gamma": [0.9, 0.99]},
+        "space": {
+            "agent.gamma": {"low": 0.9, "high": 0.99},
+            "agent.tau": {"low": 0.1, "high": 0.9},
+        },
         "seeds": 2,
         "score": "last",
         "last_evals": 5,
@@ -38,6 +41,7 @@ def a_row(number: int, *scores: float, **changes: Any) -> TrialRow:
         "scores": [*scores],
         "ended": f"2026-01-01 00:00:{number:02d}" if scores else "",
         "reason": "",
+        "params": {},
         "settings": [],
         "command": "border-train agent=dqn env=acrobot",
     }

@@ -80,7 +80,7 @@ def test_a_requeued_job_goes_on_from_its_own_directory(tmp_path: Path, launcher:
     assert [each["from_opt_steps"] > 0 for each in facts["attempts"]] == [False, True]
 
 
-@_needs("optuna")
+@_needs("hydra_plugins.hydra_optuna_sweeper")
 @pytest.mark.parametrize("skips", [False, True])
 def test_a_study_with_failing_and_refused_jobs_ends_as_planned(tmp_path: Path, skips: bool) -> None:
     (tmp_path / "b").touch()

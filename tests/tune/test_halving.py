@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -10,22 +10,29 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from benchmarks.halving import Contender, Landscape, chance_by_bootstrap, judged, significant
+from benchmarks.halving import (
+    Contender,
+    Decide,
+    Landscape,
+    Terms,
+    chance_by_bootstrap,
+    judged,
+    ours,
+    significant,
+)
 from border_cli.errors import ConfigError
+from border_cli.tune.config import Score
 from border_cli.tune.halving import (
     Floats,
-    Score,
     Standing,
     Step,
-    Terms,
     What,
     chances,
     counted,
-    next_step,
     rung_budgets,
 )
 
-TERMS = Terms(budgets=(100, 300, 900), trials=9, reduction=3, risk=0.05, budget=0.5)
+TERMS = Terms(budgets=(100, 300, 900), trials=9, risk=0.05)
 BY_CHANCE = np.array([-0.02, 0.0, 0.02])  # deviations of three seeds
 
 
@@ -37,7 +44,7 @@ def at(number: int, *scores: float, noise: float = 1.0, busy: bool = False) -> S
 
 
 def ended(trial: Standing) -> Standing:
-    return replace(trial, ended=True)
+    return trial._replace(ended=True)
 
 
 def waiting(*scores: float) -> list[Standing]:
@@ -105,25 +112,25 @@ def test_one_seed_or_one_trial_proves_nothing(shape: tuple[int, ...]) -> None:
 
 def test_the_best_third_of_the_highest_rung_is_promoted_first() -> None:
     trials = [at(0, 5.0, 6.0), at(1, 5.0, 7.0), at(2, 5.0, 5.0), at(3, 9.0), at(4, 1.0)]
-    assert next_step(trials, TERMS) == Step(What.promote, 1)
-    trials[1] = replace(trials[1], busy=True)
-    assert next_step(trials, TERMS).number != 0  # one in three has been promoted from there
-    assert next_step(waiting(1.0, 3.0, 2.0), TERMS) == Step(What.promote, 1)
+    assert ours(trials, TERMS) == Step(What.promote, 1)
+    trials[1] = trials[1]._replace(busy=True)
+    assert ours(trials, TERMS).number != 0  # one in three has been promoted from there
+    assert ours(waiting(1.0, 3.0, 2.0), TERMS) == Step(What.promote, 1)
 
 
 def test_a_rung_of_fewer_than_reduction_trials_promotes_none_while_others_can_start() -> None:
-    assert next_step([], TERMS) == Step(What.start)
-    assert next_step(waiting(1.0, 3.0), TERMS) == Step(What.start)
+    assert ours([], TERMS) == Step(What.start)
+    assert ours(waiting(1.0, 3.0), TERMS) == Step(What.start)
 
 
 def test_the_worst_third_is_pruned_if_significantly_worse_and_the_others_wait() -> None:
     trials = [at(0, 9.0, busy=True), *waiting(9.0, 1.0, 1.1)[1:]]
-    assert next_step(trials, TERMS) == Step(What.prune, 1)
+    assert ours(trials, TERMS) == Step(What.prune, 1)
     trials[1] = ended(trials[1])
-    assert next_step(trials, TERMS) == Step(What.start)  # 1.1 is significantly worse, too
+    assert ours(trials, TERMS) == Step(What.start)  # 1.1 is significantly worse, too
 
     near = [at(0, 9.0, busy=True), at(1, 8.99), at(2, 8.995)]
-    assert next_step(near, TERMS) == Step(What.start)
+    assert ours(near, TERMS) == Step(What.start)
 
 
 def test_before_all_have_started_half_of_what_is_left_is_kept() -> None:
@@ -131,34 +138,45 @@ def test_before_all_have_started_half_of_what_is_left_is_kept() -> None:
     # the second rung have taken 400; a third one takes it to 600, then 600 more to the end.
     second = [at(0, 8.0, 5.0, busy=True), ended(at(1, 9.0, 4.0)), ended(at(2, 7.0, 3.0))]
     trials = [*second, at(3, 9.9), at(4, 1.0), at(5, 1.0)]
-    assert next_step(trials, TERMS) == Step(What.promote, 3)  # 800 + 200 + 200 = 1200
+    assert ours(trials, TERMS) == Step(What.promote, 3)  # 800 + 200 + 200 = 1200
 
-    second[1] = at(1, 9.0, 4.0, 4.0)
-    assert next_step([*second, *trials[3:]], TERMS) != Step(What.promote, 3)  # 800 + 800 + 200
+    second[1] = ended(at(1, 9.0, 4.0, 4.0))
+    assert ours([*second, *trials[3:]], TERMS) != Step(What.promote, 3)  # 800 + 800 + 200
     every = [*trials[3:], *(ended(at(number, 1.0)) for number in (6, 7, 8))]
-    assert next_step([*second, *every], TERMS) == Step(What.promote, 3)
+    assert ours([*second, *every], TERMS) == Step(What.promote, 3)
 
 
 def test_in_the_end_the_most_promising_are_promoted_while_their_whole_cost_is_left() -> None:
     terms = replace(TERMS, trials=4)  # 1400 beyond the first rung; one trial to the end takes 800
     trials = [ended(at(0, 9.0, 9.0)), at(1, 8.99), at(2, 8.98), ended(at(3, 1.0))]
-    assert next_step(trials, terms) == Step(What.promote, 1)
-    trials[1] = replace(trials[1], busy=True)  # 200 + 200 + 800 for another one: 1200
-    assert next_step(trials, terms) == Step(What.promote, 2)
+    assert ours(trials, terms) == Step(What.promote, 1)
+    trials[1] = trials[1]._replace(busy=True)  # 200 + 200 + 800 for another one: 1200
+    assert ours(trials, terms) == Step(What.promote, 2)
 
     trials[0] = ended(at(0, 9.0, 9.0, 9.0))  # 800 + 200: no more than 400 are left
-    assert next_step(trials, terms) == Step(What.prune, 2)
+    assert ours(trials, terms) == Step(What.prune, 2)
     trials[2] = ended(trials[2])
-    assert next_step(trials, terms) == Step(What.wait)
-    assert next_step([ended(each) for each in trials], terms) == Step(What.wait)
+    assert ours(trials, terms) == Step(What.wait)
+    assert ours([ended(each) for each in trials], terms) == Step(What.wait)
     trials[1] = ended(at(1, 8.99, 1.0))
-    assert next_step(trials, terms) == Step(What.finish)
+    assert ours(trials, terms) == Step(What.finish)
 
 
 def test_one_trial_is_trained_to_the_end_whatever_it_costs() -> None:
-    terms = replace(TERMS, trials=1, budget=0.2)
-    assert next_step([at(0, 1.0)], terms) == Step(What.promote, 0)
-    assert next_step([at(0, 1.0, 2.0)], terms) == Step(What.promote, 0)
+    terms = replace(TERMS, trials=1, max_cost=0.2)
+    assert ours([at(0, 1.0)], terms) == Step(What.promote, 0)
+    assert ours([at(0, 1.0, 2.0)], terms) == Step(What.promote, 0)
+
+
+def test_a_trial_that_nobody_trains_and_that_stands_nowhere_comes_first() -> None:
+    added = [at(0, 9.0, 9.0), Standing(1, busy=True), Standing(2)]
+    assert ours(added, TERMS) == Step(What.promote, 2)
+
+
+def test_a_trial_at_the_last_rung_is_complete() -> None:
+    assert ours([at(0, 5.0), at(1, 5.0, 6.0, 7.0)], TERMS) == Step(What.complete, 1)
+    last = at(0, 5.0, 6.0, 7.0, busy=True)  # its command has yet to unlock the folder
+    assert ours([last], TERMS) == Step(What.complete, 0)
 
 
 def test_the_order_of_standings_changes_no_step() -> None:
@@ -166,7 +184,7 @@ def test_the_order_of_standings_changes_no_step() -> None:
     for _ in range(50):
         trials = [at(number, *rng.normal(size=rng.integers(1, 3))) for number in range(9)]
         shuffled = [trials[index] for index in rng.permutation(9)]
-        assert next_step(shuffled, TERMS) == next_step(trials, TERMS)
+        assert ours(shuffled, TERMS) == ours(trials, TERMS)
 
 
 # Whole studies.
@@ -180,15 +198,15 @@ def end_of(
     busy: list[int] = []
     cost = 0
     while True:
-        step = next_step(trials, terms)
+        step = ours(trials, terms)
         if len(busy) < workers and step.what in (What.start, What.promote):
             number = len(trials) if step.number is None else step.number
             if step.what is What.start:
                 trials.append(Standing(number))
-            assert trials[number] == replace(trials[number], busy=False, ended=False)
+            assert trials[number] == trials[number]._replace(busy=False, ended=False)
             rung = len(trials[number].samples)
             cost += terms.budgets[rung] - (terms.budgets[rung - 1] if rung else 0)
-            trials[number] = replace(trials[number], busy=True)
+            trials[number] = trials[number]._replace(busy=True)
             busy.append(number)
         elif step.what is What.prune:
             assert step.number is not None
@@ -225,17 +243,17 @@ def test_any_study_ends_with_its_trials_decided_and_within_its_budget() -> None:
 def test_the_best_trial_survives_where_a_bootstrap_prunes_it() -> None:
     """Noise and curves that cross: at most 10 % of the best ones, at half of the full cost."""
     budgets = rung_budgets(45, rungs=3, reduction=3, interval=1)
-    terms = Terms(budgets=budgets, trials=30, reduction=3, risk=0.1, budget=0.5)
+    terms = Terms(budgets, 30)
     lands = [Landscape.drawn(np.random.default_rng(seed), 1.0, 0.6) for seed in range(20)]
 
-    def pruned(decide: Callable[[Sequence[Standing], Terms], Step]) -> tuple[float, float]:
+    def pruned(decide: Decide) -> tuple[float, float]:
         studies = [judged(land, Contender(decide, terms), 0) for land in lands]
         return (
             float(np.mean([each["pruned_best"] for each in studies])),
             max(each["cost"] for each in studies),
         )
 
-    rate, cost = pruned(next_step)
+    rate, cost = pruned(ours)
     assert rate <= 0.1
     assert cost <= 0.5
     rate, _ = pruned(partial(significant, chance_by_bootstrap))

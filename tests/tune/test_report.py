@@ -1,4 +1,4 @@
-"""border-plot of a study: what it draws and writes, and which hyperparameters matter."""
+"""border-plot of studies: the progress of the best trial, and which hyperparameters matter."""
 
 from __future__ import annotations
 
@@ -11,88 +11,91 @@ import pytest
 from studies import a_row, a_study
 
 from border_cli.cli.plot import main
-from border_cli.tune.report import importance, points
-from border_cli.tune.trials import TrialRow, ranked, write_study, write_trials
+from border_cli.tune.report import importance, progress
+from border_cli.tune.trials import TrialRow, write_study, write_trials
 
 pytest.importorskip("optuna", minversion="5", reason='pip install "border-cli[tune]"')
 PRUNED = {"status": "pruned", "budget": 100}
 
 
 def rows_of(trials: int) -> list[TrialRow]:
-    """The score follows gamma; every third trial is pruned; tau is used by every second one."""
+    """The score follows gamma; every third trial is pruned."""
     rows = []
     for number, (gamma, tau) in enumerate(np.random.default_rng(3).uniform(size=(trials, 2))):
-        settings = [f"gamma={gamma:.3g}", "kind=relu", *[f"tau={tau:.3f}"][: number % 2]]
-        rows.append(a_row(number, gamma, settings=settings, **({} if number % 3 else PRUNED)))
+        params = {"agent.gamma": 0.9 + 0.09 * gamma, "agent.tau": 0.1 + 0.8 * tau}
+        scores = gamma, gamma + 0.1
+        rows.append(a_row(number, *scores, params=params, **({} if number % 3 else PRUNED)))
     return rows
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    write_study(tmp_path, a_study(name="$my\x1b[31m_study$"))
+    write_study(tmp_path, a_study(name="$my_study$"))
     write_trials(tmp_path, rows_of(9))
     return tmp_path
 
 
 def test_the_hyperparameter_that_the_score_follows_is_the_most_important_one() -> None:
-    rows = ranked(rows_of(60))
-    found = importance(rows)
-    assert list(found) == ["gamma", "tau", "kind"]
-    assert found["gamma"] > 0.5
-    assert found["kind"] == 0.0  # it has one value
-    assert importance(rows[:7]) == {}
+    found = importance(a_study(), rows_of(60))
+    assert [*found] == ["agent.gamma", "agent.tau"]
+    assert found["agent.gamma"] > 0.5
+    assert importance(a_study(), rows_of(7)) == {}
 
 
-def test_scores_are_over_what_the_study_had_cost_with_the_best_at_the_full_budget() -> None:
+def test_each_seed_has_the_score_of_the_best_trial_so_far_over_the_steps_of_all_trials() -> None:
     rows = [
-        a_row(0, 7.0, status="waiting", budget=100, ended=""),  # another 2 %, last
-        a_row(3, 5.0),  # 10 % of the full grid
-        a_row(1, 9.0, **PRUNED),  # the first to end, 2 %
-        a_row(2, 2.0),
-        a_row(4, 3.0),
+        a_row(0, 7.0, 8.0, status="waiting", budget=100, ended=""),  # the last
+        a_row(3, 5.0, 6.0),  # of the full budget, as is each that follows
+        a_row(1, 9.0, 9.0, **PRUNED),  # the first to end: 100 steps of two seeds
+        a_row(2, 2.0, 3.0),
+        a_row(4, 6.0, 7.0),
         a_row(5),
     ]
-    assert [np.round(each).tolist() for each in points(a_study(), rows)] == [
-        [[12, 22, 32], [2, 5, 5]],
-        [[12, 22, 32], [2, 5, 3]],
-        [[2, 34], [9, 7]],
-    ]
+    first, second = progress(a_study(), rows)
+    assert (first.env, first.group, first.name) == ("acrobot", "my_study", "seed 0")
+    assert first.x.tolist() == second.x.tolist() == [200, 1200, 2200, 3200, 3400]
+    assert first.y.tolist() == [9, 2, 5, 6, 6]
+    assert second.y.tolist() == [9, 3, 6, 7, 7]
 
 
 def test_in_the_terminal_there_are_a_chart_the_best_trials_and_the_importance(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setenv("COLUMNS", "100")
     main([str(folder)])
     out = capsys.readouterr().out
-    assert "cost in % of all trials at 500 env steps" in out
+    assert "acrobot: score of the best trial" in out
+    assert "env steps" in out
     assert "9 of 10 trials, cost 66 % of the full grid: 6 complete, 3 pruned\n" in out
-    assert re.search(r"importance +\d\d%  gamma\n +\d+%  tau\n", out)
+    assert re.search(r"importance +\d\d%  agent.gamma\n +\d+%  agent.tau\n", out)
 
 
-def test_files_are_written_by_their_suffix(folder: Path) -> None:
-    for suffix, begin in {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}.items():
+def test_two_studies_are_compared_in_each_kind_of_file(folder: Path, tmp_path: Path) -> None:
+    (other := tmp_path / "other").mkdir()
+    write_study(other, a_study(name="other"))
+    write_trials(other, rows_of(3))
+    for suffix, begin in {".png": b"\x89PNG", ".pdf": b"%PDF", ".csv": b"env,group,"}.items():
         file = folder / f"new/study{suffix}"
-        main([str(folder), "--size", "12x4", "--out", str(file)])
+        main([str(folder), str(other), "--out", str(file)])
         assert file.read_bytes().startswith(begin)
 
 
-@pytest.mark.parametrize("more", ["--by=gamma", "--hold", ".", "--out=a.md"])
+@pytest.mark.parametrize("more", ["--by=gamma", "--failed", "--x=opt_steps"])
 def test_what_is_meant_for_runs_is_refused(
     folder: Path, capsys: pytest.CaptureFixture[str], more: str
 ) -> None:
     with pytest.raises(SystemExit, match="2"):
         main([str(folder), more])
-    assert "which is plotted alone, with no options but --out" in capsys.readouterr().err
+    refused = more[2:].partition("=")[0]
+    assert f"is a study of border-tune, without --{refused}" in capsys.readouterr().err
 
 
-def test_before_any_score_there_is_an_empty_chart(
+def test_before_any_score_there_is_no_chart(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_trials(folder, [a_row(0)])
     main([str(folder)])
     assert "1 of 10 trials, cost 0 % of the full grid: 1 running\n" in capsys.readouterr().out
-    main([str(folder), "--out", str(folder / "a.png")])
 
 
 def test_without_optuna_the_command_says_what_to_install(

@@ -148,18 +148,6 @@ def test_what_belongs_together_moves_together_and_conditions_skip(
     assert found.overrides(params) == overrides
 
 
-def test_one_value_may_set_several_settings(tmp_path: Path) -> None:
-    found = space(
-        tmp_path,
-        """
-        rates: {sets: [agent.a, agent.b], low: 0.1, high: 0.3}
-        sizes: {sets: [agent.c, agent.d], choices: [[8], [9]]}
-        """,
-    )
-    assert found.overrides({"rates": 0.2}) == ["agent.a=0.2", "agent.b=0.2"]
-    assert found.overrides({"sizes": "[9]"}) == ["agent.c=[9]", "agent.d=[9]"]
-
-
 @pytest.mark.parametrize(
     ("typed", "left"),
     [
@@ -182,7 +170,6 @@ MALFORMED = [
     ("x: {low: 1}", f"hyperparameters.x: .*{RANGE}"),
     ("x: {low: 2, high: 2}", f"hyperparameters.x: .*{RANGE}"),
     ("x: {low: 1, high: a}", "hyperparameters.x.high must be an integer or a number"),
-    ("x: {low: 1, high: 2, sets: a}", "hyperparameters.x.sets must be a list of texts"),
     ("x: {low: 1, high: 2, log: yess}", f"hyperparameters.x: .*{RANGE}"),
     ("x: {low: 0, high: 2, log: true}", f"hyperparameters.x: .*{RANGE}"),
     ("x: {low: 0.5, high: 1, log: 1 - x}", f"hyperparameters.x: .*{RANGE}"),

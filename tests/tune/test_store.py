@@ -9,12 +9,13 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from optuna.trial import FrozenTrial
 from sampling import chosen
 
 from border_cli.errors import ConfigError, MissingPackage
 from border_cli.tune.config import Sampler
 from border_cli.tune.space import Hyperparameter, Space
-from border_cli.tune.store import TrialStore, imported_optuna, opened, progress_of
+from border_cli.tune.store import CURVES, REASON, TrialStore, imported_optuna, opened
 
 optuna = pytest.importorskip("optuna")
 
@@ -24,11 +25,11 @@ def space(*hyperparameters: Hyperparameter) -> Space:
 
 
 def number(name: str, high: float = 1.0, **when: list[str]) -> Hyperparameter:
-    return Hyperparameter(name=name, sets=[name], choices={}, when=when, low=high / 64, high=high)
+    return Hyperparameter(name=name, choices={}, when=when, low=high / 64, high=high)
 
 
 FLAT = space(number("x"), number("y"))
-KIND = Hyperparameter(name="kind", sets=[], choices={"plain": {}, "deep": {}}, when={})
+KIND = Hyperparameter(name="kind", choices={"plain": {}, "deep": {}}, when={})
 SPACE = space(number("x"), number("y"), KIND, number("depth", 64, kind=["deep"]))
 OpenStore = Callable[[], TrialStore]
 
@@ -41,25 +42,30 @@ def open_store(tmp_path: Path) -> Iterator[OpenStore]:
         yield lambda: stack.enter_context(opened(url, "study", tmp_path, begun=False))
 
 
+def added(store: TrialStore, of: Space, sampler: Sampler) -> FrozenTrial:
+    store.add(of, sampler)
+    return store.trials()[-1]
+
+
 def test_another_command_reads_a_trial_with_all_its_values_and_its_end(
     open_store: OpenStore,
 ) -> None:
     mine, theirs = open_store(), open_store()
-    added = [mine.add(SPACE, Sampler.random) for _ in range(4)]
-    mine.report(added[0], 100, 2.5)
-    mine.update(added[0], curves=[[1.0, 4.0], [2.0, 3.0]])
-    mine.end(added[0], "PRUNED")
-    mine.end(added[1], "COMPLETE", 1.5)
-    mine.update(added[2], reason="it exploded")
-    mine.end(added[2], "FAIL")
+    trials = [added(mine, SPACE, Sampler.random) for _ in range(4)]
+    mine.report(trials[0], 100, 2.5)
+    mine.note(trials[0], CURVES, [[1.0, 4.0], [2.0, 3.0]])
+    mine.end(trials[0], "pruned")
+    mine.report(trials[1], 100, 2.0)
+    mine.report(trials[1], 300, 1.5)
+    mine.end(mine.trials()[1], "complete")
+    mine.note(trials[2], REASON, "it exploded")
+    mine.end(trials[2], "fail")
     found = theirs.trials()
-    assert [each.params for each in found] == [each.params for each in added]
+    assert [each.params for each in found] == [each.params for each in trials]
     assert [each.state.name for each in found] == ["PRUNED", "COMPLETE", "FAIL", "RUNNING"]
     assert [each.value for each in found] == [2.5, 1.5, None, None]
-    progress = [progress_of(each) for each in found]
-    assert [each.settings for each in progress] == [SPACE.overrides(each.params) for each in found]
-    assert progress[0].curves == [[1.0, 4.0], [2.0, 3.0]]
-    assert progress[2].reason == "it exploded"
+    assert found[0].user_attrs == {CURVES: [[1.0, 4.0], [2.0, 3.0]]}
+    assert found[2].user_attrs == {REASON: "it exploded"}
 
 
 @pytest.mark.parametrize("sampler", Sampler)
@@ -68,10 +74,10 @@ def test_each_sampler_proposes_anew_from_trials_of_every_kind(
 ) -> None:
     store = open_store()
     for number in range(16):  # beyond the ten with which samplers begin at random
-        trial, x = (added := store.add(SPACE, sampler)), added.params["x"]
+        trial = added(store, SPACE, sampler)
         if number % 4:  # else it runs
-            store.report(trial, 100, x)
-        state = (None, None, "PRUNED", "FAIL")[number % 4]
+            store.report(trial, 100, trial.params["x"])
+        state = (None, None, "pruned", "fail")[number % 4]
         if state:  # else it waits
             store.end(trial, state)
     proposed = [tuple(sorted(each.params.items())) for each in store.trials()]
@@ -87,7 +93,7 @@ def test_samplers_learn_from_trials_that_wait_at_a_rung(tmp_path: Path, sampler:
         with opened(url, "study", tmp_path, begun=False) as store:
             found = []
             for _ in range(30):
-                trial = store.add(FLAT, sampler)
+                trial = added(store, FLAT, sampler)
                 x, y = trial.params["x"], trial.params["y"]
                 found.append(((x - 0.3) ** 2 + (y - 0.8) ** 2) ** 0.5)
                 store.report(trial, 100, -found[-1])

@@ -28,9 +28,7 @@ from border_cli.tune.trials import Study, read_study, read_trials
 
 pytest.importorskip("optuna")
 
-GAMMA = Hyperparameter(
-    name="agent.gamma", sets=["agent.gamma"], choices={}, when={}, low=0.9, high=0.99
-)
+GAMMA = Hyperparameter(name="agent.gamma", choices={}, when={}, low=0.9, high=0.99)
 SPACE = Space(file="mine.yaml", content={}, hyperparameters={"agent.gamma": GAMMA})
 STUDY = Study(
     id="0123abcd",
@@ -73,15 +71,16 @@ class Commands:
         """A command more."""
         study = begun(self.root, study)
         config = TuneConfig(study=str(self.root), **{"risk": 0.1, **settings})
-        return Trials(self.store, config, runs_of(study, self.root), self.said.append)
+        runs = runs_of(study, self.root)
+        return Trials(study, SPACE, self.store, config, runs, self.said.append)
 
     def train(self, trials: Trials, training: Training, score: float) -> None:
         """Runs of even seeds have this score at every evaluation, and those of odd seeds a little
         more than one more: seeds differ, and not by the same in all trials."""
         more = 1 + training.trial.number / 10
-        for seed in training.seeds:
+        for seed, folder in training.folders.items():
             rows = [(at, score + seed % 2 * more) for at in STUDY.places(training.rung)]
-            evaluations(training.folder / f"seed-{seed}", rows)
+            evaluations(folder, rows)
         trials.reached(training)
 
 
@@ -92,7 +91,7 @@ def commands(tmp_path: Path) -> Iterator[Commands]:
 
 
 def taken(trials: Trials) -> Training:
-    step = trials.take(SPACE)
+    step = trials.take()
     assert isinstance(step, Training), step
     return step
 
@@ -100,16 +99,18 @@ def taken(trials: Trials) -> Training:
 def test_from_the_first_trial_to_the_winner(commands: Commands) -> None:
     trials = commands.begin()
     trained: list[tuple[str, int, list[int]]] = []
-    while (step := trials.take(SPACE)) is not What.finish:
+    while (step := trials.take()) is not What.finish:
         assert isinstance(step, Training)
-        trained.append((step.folder.name, step.rung, list(step.seeds)))
+        [parent] = {each.parent.name for each in step.folders.values()}
+        trained.append((parent, step.rung, [*step.folders]))
         commands.train(trials, step, [10.0, 40.0, 20.0, 30.0][step.trial.number])
     first = [each for each in trained if each[1] == 0]
     assert first == [(f"trial-{n:04}", 0, [0, 1]) for n in range(4)]
     assert ("trial-0001", 1, [0, 1]) in trained
     assert trained[-1] == ("trial-0001", 1, [1000, 1001, 1002])  # the best on fresh seeds
     assert len({str(each) for each in trained}) == len(trained)  # nothing is trained twice
-    rows = trials.rows()
+    trials.look()
+    rows = trials.rows
     assert rows == read_trials(commands.root)
     best, worst = rows[1], rows[0]
     assert (best.status, best.scores, best.score) == ("complete", [40.0, 41.1], 40.55)
@@ -124,27 +125,27 @@ def test_another_command_waits_for_the_last_trial_that_one_trains(commands: Comm
     only = replace(STUDY, trials=1)
     mine, theirs = commands.begin(only), commands.begin(only)
     training = taken(mine)
-    assert theirs.take(SPACE) == What.wait
+    assert theirs.take() == What.wait
     commands.train(mine, training, 5.0)
     again = taken(theirs)
     assert (again.trial.number, again.rung) == (0, 1)
     commands.train(theirs, again, 6.0)
     winner = taken(mine)
-    assert theirs.take(SPACE) == What.finish  # it leaves the winner to the other one
+    assert theirs.take() == What.finish  # it leaves the winner to the other one
     assert "is in use by process" in commands.said[-1]
     commands.train(mine, winner, 7.0)
-    assert mine.take(SPACE) == What.finish
+    assert mine.take() == What.finish
 
 
 def test_a_trial_is_taken_up_once_the_process_that_trains_it_is_gone(commands: Commands) -> None:
     trials = commands.begin()
     training = taken(trials)
     training.lock.__exit__()
-    with other_process(training.folder):
+    with other_process(commands.root / "trial-0000"):
         assert taken(trials).trial.number == 1
     resumed = taken(trials)
     assert (resumed.trial.number, resumed.rung) == (0, 0)
-    assert commands.said[-1] == "trial 0 resumes to 200 env steps"
+    assert commands.said[-1].startswith("trial 0 is trained to 200 env steps: agent.gamma=")
 
 
 def test_a_command_that_ends_between_score_and_end_of_a_trial_loses_neither(
@@ -153,15 +154,16 @@ def test_a_command_that_ends_between_score_and_end_of_a_trial_loses_neither(
     trials = commands.begin(replace(STUDY, trials=1, fresh_seeds=0))
     commands.train(trials, taken(trials), 5.0)
     training = taken(trials)
-    commands.store.update(training.trial, rung=1, curves=[[6.0] * 4, [7.0] * 4])
-    training.lock.__exit__()
-    commands.train(trials, again := taken(trials), 6.0)
-    assert again.rung == 1
-    assert trials.take(SPACE) == What.finish
-    assert trials.rows()[0].status == "complete"
+    commands.train(trials, training, 6.0)
+    trials.look()
+    assert trials.rows[0].status == "waiting"  # until somebody takes the next one
+    again = commands.begin(replace(STUDY, trials=1, fresh_seeds=0))
+    assert again.take() == What.finish
+    again.look()
+    assert (again.rows[0].status, again.rows[0].scores) == ("complete", [6.0, 7.0])
 
 
-def test_where_the_file_system_has_no_locks_a_command_leaves_its_own_trials_alone(
+def test_a_file_system_without_locks_is_refused(
     commands: Commands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def flock(*_: object) -> None:
@@ -169,18 +171,20 @@ def test_where_the_file_system_has_no_locks_a_command_leaves_its_own_trials_alon
 
     monkeypatch.setattr(fcntl, "flock", flock)
     trials = commands.begin()
-    assert [taken(trials).trial.number for _ in range(3)] == [0, 1, 2]
-    assert taken(commands.begin()).trial.number == 0  # who has begun it cannot be told
+    taken(trials)
+    with pytest.raises(ConfigError, match="trial-0000 is on a file system without locks"):
+        trials.take()
 
 
 def test_a_trial_without_a_finite_evaluation_fails_alone(commands: Commands) -> None:
     trials = commands.begin()
     training = taken(trials)
-    for seed, value in enumerate((1.0, None)):
-        evaluations(training.folder / f"seed-{seed}", [(100, value), (200, value)])
+    for folder, value in zip(training.folders.values(), (1.0, None), strict=True):
+        evaluations(folder, [(100, value), (200, value)])
     trials.reached(training)
     commands.train(trials, taken(trials), 5.0)
-    first, second = trials.rows()
+    trials.look()
+    first, second = trials.rows
     assert (first.status, first.scores, second.status) == ("fail", [], "waiting")
     assert first.reason.endswith("seed-1 has recorded no finite eval/return")
 
@@ -197,9 +201,9 @@ def test_the_first_trials_that_all_fail_end_the_study(commands: Commands) -> Non
     trials = commands.begin(replace(STUDY, trials=50))
     for _ in range(2):
         trials.failed(taken(trials), "there is no such file")
-    with pytest.raises(RunFailed, match=r"first 3 trials .* because there is no such file$"):
+    with pytest.raises(RunFailed, match=r"first 3 trials .*: there is no such file$"):
         trials.failed(taken(trials), "there is no such file")
-    assert [each.status for each in trials.rows()] == ["fail"] * 3
+    assert [each.status for each in trials.rows] == ["fail"] * 3
 
 
 def test_a_run_that_was_to_go_on_and_never_began_has_not_come_to_its_rung(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from studies import a_row, a_study
 
 from border_cli.sweep.panel import JobView
-from border_cli.tune.table import StudyPanel, print_outcome
+from border_cli.tune.table import StudyPanel, print_best
 
 
 def test_without_a_terminal_events_are_said_at_once_and_a_summary_every_30_seconds(
@@ -50,14 +50,10 @@ def test_on_a_terminal_runs_and_the_best_trials_are_shown_in_its_width(
     assert "0 -81.00 [-93.71, -68.29] complete b=9" in words
 
 
-def test_the_end_names_the_winner_its_score_on_fresh_seeds_and_what_to_type(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_the_end_names_the_best_trials_with_all_values_of_the_first(
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     rows = [a_row(0, -90.0), a_row(1, -80.0, settings=["agent.gamma=0.9"])]
-    print_outcome(tmp_path / "my study", a_study(), rows, [5.0, 15.0, 25.0])
+    print_best(a_study(), rows, ("winner", "-81"))
     out = capsys.readouterr().out
-    assert "best    trial 1: gamma=0.9\n" in out
-    # Mean 15, deviation 10: half the interval is 4.303 * 10 / sqrt(3).
-    assert "winner  15.00 [-9.84, 39.84] over 3 fresh seeds: 'my study'/best.yaml\n" in out
-    assert "border-plot 'my study'\n" in out
+    assert "best    trial 1: gamma=0.9\nwinner  -81\n" in out
