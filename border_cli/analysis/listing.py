@@ -30,6 +30,18 @@ _ORDERS: dict[str, Callable[[Any, Any], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
+# Columns, and the entries of `run.json` that are shown there
+_FACTS = {
+    "best": "best_score",
+    "last": "final_score",
+    "opt_steps": "opt_steps",
+    "env_steps": "env_steps",
+    "duration": "duration_s",
+    "host": "host",
+    "started": "started",
+    "ended": "ended",
+    "reason": "exit_reason",
+}
 # Columns of a run without an end, and the metrics that have their newest values
 _MEASURED = {
     "last": "eval/return",
@@ -59,22 +71,13 @@ class Row:
 def row_of(run: Run, now_s: float) -> Row:
     """The row of a run; of one that is running, or was killed, with the values of its newest row
     of metrics."""
-    facts = run.facts
     values = {
         "status": run.status,
         "agent": run.agent,
         "env": run.env,
         "seed": run.seed,
-        "best": facts.get("best_score"),
-        "last": facts.get("final_score"),
-        "opt_steps": facts.get("opt_steps"),
-        "env_steps": facts.get("env_steps"),
-        "duration": facts.get("duration_s"),
-        "age": _age_s(facts.get("started"), now_s),
-        "host": facts.get("host"),
-        "started": facts.get("started"),
-        "ended": facts.get("ended"),
-        "reason": facts.get("exit_reason"),
+        **{column: run.facts.get(name) for column, name in _FACTS.items()},
+        "age": _age_s(run.facts.get("started"), now_s),
         "folder": str(run.folder),
     }
     if values["duration"] is None:
@@ -86,8 +89,9 @@ def _newest(folder: Path) -> dict[str, Any]:
     """Counters and scores of a run that has written no end, as of its metrics and best model."""
     found: dict[str, Any] = {}
     for row in last_rows(folder / METRICS):
-        measured = {name: row.get(metric) for name, metric in _MEASURED.items()}
-        found |= {name: value for name, value in measured.items() if value is not None}
+        found |= {
+            name: row[metric] for name, metric in _MEASURED.items() if row.get(metric) is not None
+        }
     with suppress(ValueError, LookupError, TypeError):
         found["best"] = number(json.loads(readable_bytes(folder / "best" / "score.json"))["score"])
     return found
@@ -136,8 +140,8 @@ def _holds(found: Any, key: str, how: str, value: str) -> bool:
 
 
 def _equals(found: Any, key: str, value: str) -> bool:
-    if found is None or value == "null":
-        return found is None and value == "null"
+    if value == "null":
+        return found is None
     if isinstance(found, str):
         return fnmatchcase(found, value)
     if isinstance(found, int | float) and not isinstance(found, bool):
@@ -168,9 +172,8 @@ def ordered(rows: Sequence[Row], key: str) -> list[Row]:
             return False, -value, ""
         return True, 0.0, str(value)
 
-    valued = [row for row in rows if row.value(name) is not None]
-    missing = [row for row in rows if row.value(name) is None]
-    return [*sorted(valued, key=rank, reverse=key.startswith("-")), *missing]
+    by_value = sorted(rows, key=rank, reverse=key.startswith("-"))
+    return sorted(by_value, key=lambda row: row.value(name) is None)  # keeps the order otherwise
 
 
 def _refuse_unknown(key: str, rows: Sequence[Row]) -> None:

@@ -82,8 +82,7 @@ class Run:
     @property
     def agent(self) -> str | None:
         """The option of `agent=` that was typed, such as `droq`."""
-        agent: str | None = self.labels.get("agent")
-        return agent
+        return self.labels.get("agent")
 
     @property
     def env(self) -> str | None:
