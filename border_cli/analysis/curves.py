@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import chain, combinations
 from typing import NamedTuple
 
 import numpy as np
@@ -247,8 +247,8 @@ def _improvements(
 
 def _profiles(everywhere: Mapping[str, Scores], rng: np.random.Generator) -> Iterator[Profile]:
     """Performance profiles of groups over several environments, at common thresholds."""
-    every = [score for scores in everywhere.values() for each in scores for score in each]
-    thresholds = np.linspace(min([0.0, *every]), max([100.0, *every]), THRESHOLDS)
+    every = np.hstack([0.0, 100.0, *chain(*everywhere.values())])
+    thresholds = np.linspace(every.min(), every.max(), THRESHOLDS)
     for group, scores in everywhere.items():
         indices = resampled(map(len, scores), rng)
         yield Profile(group, thresholds, bootstrap(profile(thresholds), scores, indices))

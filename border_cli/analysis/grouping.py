@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -67,7 +68,7 @@ def grouped(
     warnings: list[str] = []
     known = list(_readable(runs, y, warnings))
     settings = [each.run.settings for each in known]
-    names = dict.fromkeys(key for each in settings for key in each)
+    names = dict.fromkeys(chain(*settings))
     for key in by:
         if key not in names:
             raise ConfigError(f"--by: no run has the setting {key!r}{did_you_mean(key, names)}")
@@ -102,7 +103,7 @@ def _warnings(
     if without:
         yield f"{_named(without)} left out: no {y} recorded"
     for group, settings in members.items():
-        keys = dict.fromkeys(key for each in settings for key in each if _counts(key))
+        keys = dict.fromkeys(filter(_counts, chain(*settings)))
         differing = [key for key in keys if len({_value(each, key) for each in settings}) > 1]
         if differing:
             named = listed(differing, NAMED)
@@ -128,7 +129,7 @@ def swept(settings: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
 
     What follows from another (the n-step returns of one agent) is not among them.
     """
-    keys = dict.fromkeys(key for each in settings for key in each if _counts(key))
+    keys = dict.fromkeys(filter(_counts, chain(*settings)))
     cells: list[tuple[str, ...]]
     cells = [(_value(each, "env"), _value(each, "env.id")) for each in settings]
     found = []
@@ -180,8 +181,8 @@ def _curve(
     references: Mapping[str, Reference],
 ) -> RunCurve:
     run, rows = measured
-    points = {float(row[x]): float(row[y]) for row in rows}  # of several at one x the last
-    at = sorted(points)
+    points = {row[x]: row[y] for row in rows}  # of several at one x the last
+    steps, values = np.array(sorted(points.items()), np.float64).T
     normalized = rows[-1].get(NORMALIZED) if y == SCORE else None
     if y == SCORE and measured.env in references:
         low, high = references[measured.env]
@@ -190,8 +191,8 @@ def _curve(
         name=str(shortest(run.folder)),
         env=env,
         group=group,
-        x=np.array(at),
-        y=np.array([points[each] for each in at]),
+        x=steps,
+        y=values,
         stopped=run.facts.get("exit_reason") == STOPPED,
         normalized=normalized,
     )

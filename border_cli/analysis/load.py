@@ -180,10 +180,9 @@ def runs_below(path: Path) -> Iterator[str]:
         ]
 
 
-def _in_order(path: Path) -> list[tuple[int, str]]:
-    return [
-        (int(part), "") if part.isdecimal() else (-1, part) for part in _NUMBER.split(str(path))
-    ]
+def _in_order(path: Path) -> list[int | str]:
+    """Texts and numbers by turns."""
+    return [int(part) if part.isdecimal() else part for part in _NUMBER.split(str(path))]
 
 
 def _words(name: str) -> str:

@@ -42,9 +42,7 @@ def number(value: float, *others: float) -> str:
 
 def with_interval(estimate: Estimate | None) -> str:
     """`412.3 [380.1, 444.5]`."""
-    if estimate is None:
-        return NOTHING
-    values = [float(each) for each in estimate]
+    values = [float(each) for each in estimate or UNKNOWN]
     return _bracketed(values, lambda value: number(value, *values))
 
 
@@ -88,7 +86,7 @@ def _final_section(report: Report) -> Section:
     ]
     shown = [True] * len(head)
     shown[0] = len(report.panels) > 1
-    shown[6] = any(each.normalized is not None for each in report.finals)
+    shown[6] = any(each.normalized for each in report.finals)
     head, *rows = [list(compress(row, shown)) for row in (head, *rows)]
     return Section(f"Final {report.y_name}", METHODS[report.stat], head, rows, 1 + shown[0])
 
