@@ -30,7 +30,7 @@ class Budget:
     unit: str  # updates, env steps or time
     done: float
     limit: float
-    left_s: float | None  # at the pace since learning began; None where there is none yet
+    left_s: float  # at the pace since learning began; infinite where there is none yet
 
     @property
     def fraction(self) -> float:
@@ -53,11 +53,11 @@ class RunView:
         self.info = info
         self.step = RecordStep(opt_steps=0, env_steps=0, time_s=0.0)
         self.phase = ""
-        self.problem: str | None = None  # what goes wrong just now
+        self.problem = ""  # what goes wrong just now, in one line
         self.best = info.best  # score, opt steps
         self._values: dict[str, float] = {}
         self._pace_from: RecordStep | None = None
-        self._moments: deque[tuple[float, int, int]] = deque()  # time_s, updates, samples
+        self._recent: deque[Progress] = deque()  # of the last seconds
 
     def take_row(self, step: RecordStep, metrics: Metrics) -> None:
         """A row of metrics, maybe with an evaluation."""
@@ -70,28 +70,27 @@ class RunView:
     def take_progress(self, progress: Progress) -> None:
         """Where the run stands now."""
         if (progress.phase == "warm-up") != (self.phase == "warm-up"):
-            self._moments.clear()  # what is collected without updates says nothing about learning
+            self._recent.clear()  # what is collected without updates says nothing about learning
         self._move_to(progress.step)
-        self.phase, self.problem = progress.phase, progress.problem
+        self.phase = progress.phase
+        self.problem = (progress.problem or "").strip().partition("\n")[0]
         self._values.update(progress.gauges)
         if progress.phase in ("warm-up", "learning"):
-            self._take_moment(progress)
-
-    def _take_moment(self, progress: Progress) -> None:
-        step, moments = progress.step, self._moments
-        moments.append((step.time_s, step.opt_steps, progress.samples_total))
-        while len(moments) > 2 and step.time_s - moments[1][0] >= RATE_SPAN_S:
-            moments.popleft()
+            recent, now_s = self._recent, progress.step.time_s
+            recent.append(progress)
+            while len(recent) > 1 and now_s - recent[1].step.time_s >= RATE_SPAN_S:
+                recent.popleft()
 
     def rates(self) -> Rates:
         """Updates and samples per second, and samples per update."""
-        if not self._moments:
+        if not self._recent:
             return Rates()
-        (began_s, *before), (now_s, *now) = self._moments[0], self._moments[-1]
-        passed_s = now_s - began_s
+        first, last = self._recent[0], self._recent[-1]
+        passed_s = last.step.time_s - first.step.time_s
         if passed_s <= 0:
             return Rates()
-        updates, samples = (new - old for old, new in zip(before, now, strict=True))
+        updates = last.step.opt_steps - first.step.opt_steps
+        samples = last.samples_total - first.samples_total
         ratio = samples / updates if updates else None
         return Rates(updates / passed_s, samples / passed_s, ratio)
 
@@ -102,10 +101,7 @@ class RunView:
     def nearest_budget(self) -> Budget | None:
         """The limit that will be reached first, or None for a run without one."""
         budgets = self._budgets()
-        timed = [each for each in budgets if each.left_s is not None]
-        if timed:
-            return min(timed, key=lambda each: each.left_s or 0.0)
-        return max(budgets, key=lambda each: each.fraction, default=None)
+        return min(budgets, key=lambda each: (each.left_s, -each.fraction), default=None)
 
     def _move_to(self, step: RecordStep) -> None:
         """The pace is measured anew from where learning begins: warm-up says nothing about it.
@@ -118,24 +114,20 @@ class RunView:
         self.step = step
 
     def _budgets(self) -> list[Budget]:
-        start, now = self._pace_from or self.step, self.step
+        start, now, info = self._pace_from or self.step, self.step, self.info
+        passed_s = now.time_s - start.time_s or math.inf
+        opt_pace = (now.opt_steps - start.opt_steps) / passed_s
+        env_pace = (now.env_steps - start.env_steps) / passed_s
         limits = (
-            ("updates", start.opt_steps, now.opt_steps, self.info.max_opt_steps),
-            ("env steps", start.env_steps, now.env_steps, self.info.max_env_steps),
-            ("time", start.time_s, now.time_s, self.info.max_time_s),
+            ("updates", now.opt_steps, info.max_opt_steps, opt_pace),
+            ("env steps", now.env_steps, info.max_env_steps, env_pace),
+            ("time", now.time_s, info.max_time_s, 1.0),
         )
-        passed_s = now.time_s - start.time_s
-        budgets = []
-        for unit, before, done, limit in limits:
-            if limit is None:
-                continue
-            left_s = None
-            if unit == "time":
-                left_s = max(0.0, limit - done)
-            elif done > before and passed_s > 0:
-                left_s = max(0.0, limit - done) * passed_s / (done - before)
-            budgets.append(Budget(unit, done, limit, left_s))
-        return budgets
+        return [
+            Budget(unit, done, limit, max(0.0, limit - done) / pace if pace > 0 else math.inf)
+            for unit, done, limit, pace in limits
+            if limit is not None
+        ]
 
 
 def panel(view: RunView, memory: str, *, notice: str = "") -> RenderableType:
@@ -147,7 +139,7 @@ def panel(view: RunView, memory: str, *, notice: str = "") -> RenderableType:
     title = Text(view.info.name, style="bold not dim")
     if view.phase:
         title.append(f"  {view.phase}", style="cyan not dim")
-    problem = [_one_line(_problem(view), "bold red")] if view.problem else []
+    problem = [_one_line(view.problem, "bold red")] if view.problem else []
     frame = Panel(
         Group(*problem, _bar(view), _table(_figures(view, memory))),
         box=ROUNDED,
@@ -165,7 +157,7 @@ def line(view: RunView, memory: str) -> str:
     nearest = view.nearest_budget()
     parts = [
         view.phase,
-        f"PROBLEM: {_problem(view)}" if view.problem else "",
+        f"PROBLEM: {view.problem}" if view.problem else "",
         *(f"{label} {value}" for label, value in _figures(view, memory)),
         f"{figures.percent(nearest.fraction)} of {nearest.unit}" if nearest else "",
         f"left {figures.duration(nearest.left_s)}" if nearest and view.phase != ENDED else "",
@@ -175,10 +167,6 @@ def line(view: RunView, memory: str) -> str:
 
 def _one_line(text: str, style: str) -> Text:
     return Text(text, style=style, no_wrap=True, overflow="ellipsis")
-
-
-def _problem(view: RunView) -> str:
-    return (view.problem or "").strip().partition("\n")[0]
 
 
 def _bar(view: RunView) -> RenderableType:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from pathlib import Path
 
 import pytest
@@ -170,7 +171,7 @@ def test_the_pace_is_counted_from_where_learning_begins() -> None:
     run.take_progress(progress(step(0, 500, 9.0), {}))
     nearest = run.nearest_budget()
     assert nearest is not None
-    assert (nearest.fraction, nearest.left_s) == (0.0, None)
+    assert (nearest.fraction, nearest.left_s) == (0.0, math.inf)
 
     run.take_progress(progress(step(100, 600, 10.0), {}))
     run.take_progress(progress(step(300, 800, 12.0), {}))  # 200 in 2 s: the last 700 take 7 s
