@@ -19,7 +19,7 @@ import socket
 import struct
 import textwrap
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +27,8 @@ from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.plugins.hparams import metadata as hparams
 from tensorboard.plugins.hparams.api_pb2 import STATUS_FAILURE, STATUS_SUCCESS
-from tensorboard.plugins.hparams.plugin_data_pb2 import (
-    HParamsPluginData,
-    SessionEndInfo,
-    SessionStartInfo,
-)
+from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData, SessionEndInfo
+from tensorboard.plugins.hparams.summary_v2 import hparams_pb
 from tensorboard.plugins.text.summary_v2 import text_pb
 from tensorboard.summary.writer.record_writer import RecordWriter
 
@@ -70,9 +67,13 @@ class TensorboardRecorder(Recorder):
         now_s = wall_time_s()
         self._path = new_event_file(info.run_dir, now_s)
         version = record(Event(wall_time=now_s, file_version="brain.Event:2"))
+        # A session of its own, even of equal settings; of several attempts TensorBoard keeps the
+        # first.
+        session = hparams_pb(info.settings, trial_id="", start_time_secs=now_s)
         # Of the file, written with its first row: a full disk is reported where that is counted.
-        self._head = version + _session_start(info, now_s)
-        self._text = text_page(info.command, info.resolved)
+        self._head = version + record(Event(wall_time=now_s, summary=session))
+        # In Markdown lines that are indented are shown as they are.
+        self._text = textwrap.indent(f"{shlex.join(info.command)}\n\n{info.resolved}", "    ")
         self._file = AppendFile(self._path)
         self._last_step = -1  # the highest that was recorded, earlier attempts included
 
@@ -144,8 +145,14 @@ class TensorboardRecorder(Recorder):
         if ended.status in STATUSES:
             now_s = self._wall_time_s()
             session = SessionEndInfo(status=STATUSES[ended.status], end_time_secs=now_s)
-            data = HParamsPluginData(session_end_info=session)
-            self._append(_hparams(hparams.SESSION_END_INFO_TAG, data, now_s))
+            value = Summary.Value(
+                tag=hparams.SESSION_END_INFO_TAG,
+                metadata=hparams.create_summary_metadata(
+                    HParamsPluginData(session_end_info=session)
+                ),
+                tensor=hparams.NULL_TENSOR,
+            )
+            self._append(self._event(0, [value]))
 
     def close(self) -> None:
         self._file.close()
@@ -163,18 +170,9 @@ def new_event_file(run_dir: Path, wall_time_s: float) -> Path:
     The clock alone is not enough. A run may be resumed within the same second, or on a machine
     whose clock is behind.
     """
-    begun = int(wall_time_s)
-    for each in event_files(run_dir):
-        digits = each.name.removeprefix(PREFIX).partition(".")[0]
-        if digits.isdecimal():
-            begun = max(begun, int(digits) + 1)
+    times = (int(each.name.split(".")[3]) for each in event_files(run_dir))
+    begun = max([int(wall_time_s), *(each + 1 for each in times)])
     return run_dir / f"{PREFIX}{begun:010d}.{socket.gethostname()}.{os.getpid()}.0{SUFFIX}"
-
-
-def text_page(command: Sequence[str], resolved: str) -> str:
-    """The command and the settings of an attempt in Markdown, in which lines that are indented are
-    shown as they are."""
-    return textwrap.indent(f"{shlex.join(command)}\n\n{resolved}", "    ")
 
 
 def _tag(name: str) -> str:
@@ -186,27 +184,3 @@ def record(event: Event) -> bytes:
     framed = io.BytesIO()
     RecordWriter(framed).write(event.SerializeToString())
     return framed.getvalue()
-
-
-def _session_start(info: RunInfo, wall_time_s: float) -> bytes:
-    """The settings of a run, by which the HParams page compares it with others.
-
-    Of several attempts TensorBoard keeps the first session.
-    """
-    started = SessionStartInfo(start_time_secs=wall_time_s)
-    for name, value in info.settings.items():
-        if isinstance(value, bool):
-            started.hparams[name].bool_value = value
-        elif isinstance(value, int | float):
-            started.hparams[name].number_value = value
-        else:
-            started.hparams[name].string_value = value
-    data = HParamsPluginData(session_start_info=started)
-    return _hparams(hparams.SESSION_START_INFO_TAG, data, wall_time_s)
-
-
-def _hparams(tag: str, data: HParamsPluginData, wall_time_s: float) -> bytes:
-    value = Summary.Value(
-        tag=tag, metadata=hparams.create_summary_metadata(data), tensor=hparams.NULL_TENSOR
-    )
-    return record(Event(wall_time=wall_time_s, summary=Summary(value=[value])))
