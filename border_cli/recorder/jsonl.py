@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from border_cli.core.output import Recorder, RecordStep, RunInfo
@@ -21,7 +22,11 @@ class JsonlRecorder(Recorder):
         self._file = AppendFile(self._path)
 
     def write(self, step: RecordStep, metrics: Metrics, *, final: bool = False) -> None:
-        self._file.append(_line(step, metrics, final=final))
+        # JSON has neither NaN nor infinity
+        row: dict[str, Any] = finite({**asdict(step), **metrics})
+        if final:
+            row["final"] = True
+        self._file.append(json.dumps(row, allow_nan=False).encode() + b"\n")
 
     def position(self) -> State:
         return {"file": METRICS, "size": self._file.size}
@@ -31,11 +36,3 @@ class JsonlRecorder(Recorder):
 
     def close(self) -> None:
         self._file.close()
-
-
-def _line(step: RecordStep, metrics: Metrics, *, final: bool) -> bytes:
-    place = {"opt_steps": step.opt_steps, "env_steps": step.env_steps, "time_s": step.time_s}
-    row: dict[str, Any] = finite({**place, **metrics})  # JSON has neither NaN nor infinity
-    if final:
-        row["final"] = True
-    return json.dumps(row, allow_nan=False).encode() + b"\n"

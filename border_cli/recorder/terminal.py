@@ -53,11 +53,10 @@ def make_console(*, stderr: bool = False) -> Console:
     stream = sys.stderr if stderr else sys.stdout
     with suppress(AttributeError):  # the stream may have been replaced by a plain object
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]
-    interactive = None if stream.isatty() else False
     return _Terminal(
         highlight=False,
         markup=False,
-        force_interactive=interactive,
+        force_interactive=None if stream.isatty() else False,
         force_jupyter=False,
         stderr=stderr,
     )
@@ -66,7 +65,7 @@ def make_console(*, stderr: bool = False) -> Console:
 def say(console: Console, message: str | Text) -> None:
     """Prints one message whole, however narrow the terminal is."""
     text = message if isinstance(message, Text) else Text(message)
-    console.print(text, soft_wrap=True, markup=False, highlight=False)
+    console.print(text, soft_wrap=True)
 
 
 class ConsoleHandler(logging.Handler):
@@ -95,7 +94,7 @@ class ConsoleHandler(logging.Handler):
 
 def header(console: Console, lines: Sequence[tuple[str, str]]) -> None:
     """Prints keys and values in two columns; long values are left to the terminal to break."""
-    width = max((len(key) for key, _ in lines), default=0) + 2
+    width = max(len(key) for key, _ in lines) + 2
     for key, value in lines:
         shown = value.replace("\n", "\n" + " " * width)
         say(console, Text.assemble((key.ljust(width), "dim"), shown))
@@ -178,8 +177,8 @@ def closing(
     best: tuple[float, int] | None,
     next_commands: Sequence[str],
     *,
-    lines: Sequence[tuple[str, str]] = (),
-    warnings: Sequence[str] = (),
+    lines: Sequence[tuple[str, str]],
+    warnings: Sequence[str],
 ) -> None:
     """Prints the last lines: warnings, further lines, run directory, score, and what to type next.
 
@@ -187,8 +186,6 @@ def closing(
     """
     for warning in warnings:
         say(console, Text.assemble(("warning: ", "yellow"), warning))
-    score = "no evaluation"
-    if best is not None:
-        score = f"{figures.score(best[0])} at {counted(best[1], 'update')}"
+    score = f"{figures.score(best[0])} at {counted(best[1], 'update')}" if best else "no evaluation"
     known = [*lines, ("run directory", str(run_dir)), ("best score", score)]
     header(console, [*known, ("next", "\n".join(next_commands))] if next_commands else known)
