@@ -62,10 +62,9 @@ class GroupCurve(NamedTuple):
         return np.array([run.y[-1] for run in self.runs])
 
     @property
-    def normalized(self) -> NDArray[np.float64] | None:
-        """The last normalised scores; None where a run knows none.  [S]"""
-        found = [run.normalized for run in self.runs if run.normalized is not None]
-        return np.array(found) if len(found) == len(self.runs) else None
+    def normalized(self) -> NDArray[np.float64]:
+        """The last normalised scores; NaN of a run that knows none.  [S]"""
+        return np.array([run.normalized for run in self.runs], np.float64)
 
 
 class Panel(NamedTuple):
@@ -200,7 +199,7 @@ def _finals(panels: Sequence[Panel], stat: str, rng: np.random.Generator) -> Ite
                 curve.group,
                 curve.runs,
                 score,
-                None if normalized is None else _over_seeds(normalized, stat, rng),
+                None if np.isnan(normalized).any() else _over_seeds(normalized, stat, rng),
             )
 
 
@@ -209,8 +208,8 @@ def _normalized_everywhere(panels: Sequence[Panel], groups: Sequence[str]) -> di
     found: dict[str, Scores] = {}
     for group in groups:
         curves = [curve for each in panels for curve in each.curves if curve.group == group]
-        scores = [each for curve in curves if (each := curve.normalized) is not None]
-        if len(scores) == len(panels):
+        scores = [curve.normalized for curve in curves]
+        if len(scores) == len(panels) and not np.isnan(np.hstack(scores)).any():
             found[group] = scores
     return found
 

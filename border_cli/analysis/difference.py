@@ -25,5 +25,8 @@ def differences(first: Row, second: Row) -> dict[str, Differing]:
 
 
 def _differing(first: Mapping[str, Any], second: Mapping[str, Any]) -> Differing:
-    pairs = {key: (first.get(key), second.get(key)) for key in [*first, *second]}
-    return {key: pair for key, pair in pairs.items() if pair[0] != pair[1]}
+    return {
+        key: (first.get(key), second.get(key))
+        for key in [*first, *second]
+        if first.get(key) != second.get(key)
+    }

@@ -155,12 +155,10 @@ def _value(settings: Mapping[str, Any], key: str) -> str:
 
 def _label(settings: Mapping[str, Any], by: Sequence[str]) -> str:
     """`true` where one setting makes the groups, else `dqn, double=true`."""
-    values = {key: _value(settings, key) for key in by}
-    if len(by) == 1:
-        return values[by[0]]
+    bare = by if len(by) == 1 else BARE
+    values = ((key, _value(settings, key)) for key in by)
     return ", ".join(
-        value if key in BARE else f"{key.rpartition('.')[2]}={value}"
-        for key, value in values.items()
+        value if key in bare else f"{key.rpartition('.')[2]}={value}" for key, value in values
     )
 
 

@@ -144,8 +144,8 @@ def _equals(found: Any, key: str, value: str) -> bool:
         return found is None
     if isinstance(found, str):
         return fnmatchcase(found, value)
-    if isinstance(found, int | float) and not isinstance(found, bool):
-        return found == _number(key, value)
+    if type(found) in (int, float):  # and no bool
+        return bool(found == _number(key, value))
     return "".join(value.split()) == json.dumps(found, separators=(",", ":"))
 
 

@@ -62,10 +62,11 @@ class Section(NamedTuple):
     most: int | None = None  # rows in the terminal
 
 
-def sections(report: Report) -> list[Section]:
+def sections(report: Report) -> Iterator[Section]:
     """The final scores and, of several groups, the probabilities of improvement."""
-    found = [_final_section(report)]
-    return [*found, _improvement_section(report)] if report.improvements else found
+    yield _final_section(report)
+    if report.improvements:
+        yield _improvement_section(report)
 
 
 def _final_section(report: Report) -> Section:
