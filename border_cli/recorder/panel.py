@@ -100,7 +100,20 @@ class RunView:
 
     def nearest_budget(self) -> Budget | None:
         """The limit that will be reached first, or None for a run without one."""
-        budgets = self._budgets()
+        start, now, info = self._pace_from or self.step, self.step, self.info
+        passed_s = now.time_s - start.time_s or math.inf  # no pace at first
+        opt_pace = (now.opt_steps - start.opt_steps) / passed_s
+        env_pace = (now.env_steps - start.env_steps) / passed_s
+        limits = (
+            ("updates", now.opt_steps, info.max_opt_steps, opt_pace),
+            ("env steps", now.env_steps, info.max_env_steps, env_pace),
+            ("time", now.time_s, info.max_time_s, 1.0),
+        )
+        budgets = [
+            Budget(unit, done, limit, max(0.0, limit - done) / pace if pace > 0 else math.inf)
+            for unit, done, limit, pace in limits
+            if limit is not None
+        ]
         return min(budgets, key=lambda each: (each.left_s, -each.fraction), default=None)
 
     def _move_to(self, step: RecordStep) -> None:
@@ -112,22 +125,6 @@ class RunView:
         if self._pace_from is None or (waited and step.opt_steps > self.step.opt_steps):
             self._pace_from = step
         self.step = step
-
-    def _budgets(self) -> list[Budget]:
-        start, now, info = self._pace_from or self.step, self.step, self.info
-        passed_s = now.time_s - start.time_s or math.inf
-        opt_pace = (now.opt_steps - start.opt_steps) / passed_s
-        env_pace = (now.env_steps - start.env_steps) / passed_s
-        limits = (
-            ("updates", now.opt_steps, info.max_opt_steps, opt_pace),
-            ("env steps", now.env_steps, info.max_env_steps, env_pace),
-            ("time", now.time_s, info.max_time_s, 1.0),
-        )
-        return [
-            Budget(unit, done, limit, max(0.0, limit - done) / pace if pace > 0 else math.inf)
-            for unit, done, limit, pace in limits
-            if limit is not None
-        ]
 
 
 def panel(view: RunView, memory: str, *, notice: str = "") -> RenderableType:
@@ -204,13 +201,14 @@ def _figures(view: RunView, memory: str) -> list[tuple[str, str]]:
     value, step, info, rates = view.value, view.step, view.info, view.rates()
     share = value("time/network/transfer")  # of the calls of actors on a cluster
     network = "" if share is None else f", network {figures.percent(share)}"
-    best, best_at = view.best or (None, None)
-    at = "" if best_at is None else f" at {figures.count(best_at)}"
+    best = figures.UNKNOWN
+    if view.best is not None:
+        best = f"{figures.score(view.best[0])} at {figures.count(view.best[1])}"
     of_samples = info.samples
     found = [
         ("updates", _of(step.opt_steps, info.max_opt_steps, figures.count), True),
         ("env steps", _of(step.env_steps, info.max_env_steps, figures.count), of_samples),
-        ("best eval", f"{figures.score(best)}{at}", True),
+        ("best eval", best, True),
         ("last eval", figures.score(value("eval/return")), True),
         ("updates/s", figures.rate(rates.updates), True),
         ("samples/s", figures.rate(rates.samples), of_samples),
