@@ -53,17 +53,13 @@ class EpisodesConfig(EvaluatorConfig):
                 self.refuse(
                     "resources", self.resources, f"must have numbers of at least 0 ({name})"
                 )
-        if self.where != LOCAL:
-            if not self.background:
-                self.refuse("where", self.where, "needs evaluator.background=true")
-            return
-        for name, value in (
-            ("address", self.address),
-            ("num_workers", self.num_workers),
-            ("resources", self.resources or None),
-        ):
-            if value is not None:
-                self.refuse(name, value, "needs evaluator.where=ray")
+        if self.where == LOCAL:
+            allowed = "needs evaluator.where=ray"
+            self.refuse_beside(["address", "num_workers"], allowed)
+            if self.resources:
+                self.refuse("resources", self.resources, allowed)
+        elif not self.background:
+            self.refuse("where", self.where, "needs evaluator.background=true")
 
     def refuse_missing(self) -> None:
         if self.where != LOCAL:

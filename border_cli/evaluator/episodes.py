@@ -8,6 +8,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from operator import itemgetter
 
 import numpy as np
 
@@ -23,17 +24,13 @@ DEFAULT_LIMIT = 10_000  # env steps, where neither the settings nor the environm
 
 
 def episode_limit(config: EpisodesConfig, spec: EnvSpec) -> tuple[int, str]:
-    """The env steps after which an episode is over at the latest, and who says so.
-
-    `evaluator.max_episode_steps`, `env`, or `default` where neither of the two has a limit.
-    """
-    if config.max_episode_steps is not None and (
-        spec.max_episode_steps is None or config.max_episode_steps < spec.max_episode_steps
-    ):
-        return config.max_episode_steps, "evaluator.max_episode_steps"
-    if spec.max_episode_steps is not None:
-        return spec.max_episode_steps, "env"
-    return DEFAULT_LIMIT, "default"
+    """The env steps after which an episode is over at the latest, and who says so."""
+    limits = (
+        (spec.max_episode_steps, "from the env"),
+        (config.max_episode_steps, "evaluator.max_episode_steps"),
+    )
+    known = [(steps, who) for steps, who in limits if steps is not None]
+    return min(known, key=itemgetter(0), default=(DEFAULT_LIMIT, "default; the env has none"))
 
 
 def evaluation_of(
@@ -143,7 +140,8 @@ class EpisodesEvaluator(Evaluator):
         heartbeat: Heartbeat,
         film_factory: EnvFactory | None = None,
     ) -> None:
-        """`film_factory` makes the one environment of an episode that is filmed."""
+        """`film_factory`, given where films are due, makes the one environment of an episode that
+        is filmed."""
         self.config = config
         self._film_factory = film_factory
         self._factory = factory
@@ -159,12 +157,10 @@ class EpisodesEvaluator(Evaluator):
         return self._factory.spec
 
     def describe(self) -> str:
-        steps, who = episode_limit(self.config, self.spec)
-        sources = {"default": "default; the env has none", "env": "from the env"}
-        source = sources.get(who, who)
         config = self.config
+        steps, who = episode_limit(config, self.spec)
         episodes = counted(config.num_episodes, "episode")
-        line = f"{episodes}, episode limit {counted(steps, 'step')} ({source})"
+        line = f"{episodes}, episode limit {counted(steps, 'step')} ({who})"
         if config.ref_min_score is None:
             return line
         low, high = config.ref_min_score, config.ref_max_score
@@ -185,7 +181,7 @@ class EpisodesEvaluator(Evaluator):
 
     def film(self, policy: Policy, opt_steps: int) -> Film | None:
         interval, factory = self.config.video_interval, self._film_factory
-        if not interval or factory is None or opt_steps // interval == self._filmed:
+        if factory is None or opt_steps // interval == self._filmed:
             return None
         self._filmed = opt_steps // interval
         try:

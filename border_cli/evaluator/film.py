@@ -10,7 +10,8 @@ from __future__ import annotations
 import io
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 EXTRA: Final = "border-cli[video]"
-SUFFIXES: Final = (".mp4", ".gif", ".png")
 LEAST_SIDE: Final = 240  # pixels; smaller frames are enlarged by a whole number
 GIF_SIDE: Final = 256  # pixels of the longer side; a GIF has no compression to speak of
 GIF_RATE: Final = 25  # frames per second at most: browsers slow down what is faster
@@ -55,20 +55,18 @@ def require_ffmpeg(what: str) -> None:
         raise MissingPackage(what, EXTRA) from error
 
 
-def drawn(frame: NDArray[np.uint8], text: str, longest: int | None = None) -> Image:
+def drawn(frame: NDArray[np.uint8], text: str, longest: float = math.inf) -> Image:
     """A frame [H, W, 3] with a line of text under it; `longest`: pixels of a side at most."""
     from PIL import Image, ImageDraw, ImageFont
 
     picture = Image.fromarray(frame)
-    scale = float(max(1, -(-LEAST_SIDE // min(picture.size))))
-    if longest is not None:
-        scale = min(scale, longest / max(picture.size))
+    enlarged = max(1, math.ceil(LEAST_SIDE / min(picture.size)))
+    scale = min(enlarged, longest / max(picture.size))
     width, height = (max(1, round(side * scale)) for side in picture.size)
-    if picture.size != (width, height):
-        how = Image.Resampling.NEAREST if scale > 1 else Image.Resampling.BILINEAR
-        picture = picture.resize((width, height), how)
+    how = Image.Resampling.NEAREST if scale > 1 else Image.Resampling.BILINEAR
+    picture = picture.resize((width, height), how)
     points = max(10, width // 24)
-    strip = 2 * points - 2 * points % 2
+    strip = 2 * points
     whole = Image.new("RGB", (width + width % 2, height + height % 2 + strip))
     whole.paste(picture)
     font = ImageFont.load_default(points)
@@ -153,15 +151,17 @@ class Mp4Writer(FilmWriter):
 class EvenlyKept:
     """At most so many pictures of a series of unknown length, the same number apart."""
 
-    def __init__(self, most: float) -> None:
+    def __init__(self, most: float, every: int = 1) -> None:
+        """Of the series not more than each `every`th."""
         self.pictures: list[Image] = []
-        self.every = 1
+        self.every = every
         self._most = most
         self._seen = 0
 
-    def add(self, picture: Image) -> None:
+    def add(self, draw: Callable[[], Image]) -> None:
+        """Draws the next picture of the series, if it is one to keep."""
         if self._seen % self.every == 0:
-            self.pictures.append(picture)
+            self.pictures.append(draw())
         self._seen += 1
         if len(self.pictures) > self._most:
             del self.pictures[1::2]
@@ -174,28 +174,28 @@ class GifWriter(FilmWriter):
     def __init__(self, path: Path = Path(), *, most_frames: float = math.inf) -> None:
         """With `most_frames`, of more only every second, fourth, … one is kept."""
         self._path = path
-        self._kept = EvenlyKept(most_frames)
+        self._most_frames = most_frames
         self._longest_ms = 200 if math.isfinite(most_frames) else math.inf  # of a frame
-        self._seen = 0
+
+    @cached_property
+    def _kept(self) -> EvenlyKept:
+        """Made with the first frame, when the rate is known: a GIF cannot show every frame."""
+        return EvenlyKept(self._most_frames, max(1, round(self.frames_per_s / GIF_RATE)))
 
     def add(self, frame: NDArray[np.uint8], *, episode: int, step: int, score: float) -> None:
-        if self._seen % self._slower == 0:
-            picture = drawn(frame, caption(episode, step, score), GIF_SIDE)
+        def picture() -> Image:
+            whole = drawn(frame, caption(episode, step, score), GIF_SIDE)
             # Most of the picture may be of few colours: small things must keep theirs.
-            self._kept.add(picture.quantize(method=MAX_COVERAGE))
-        self._seen += 1
+            return whole.quantize(method=MAX_COVERAGE)
 
-    @property
-    def _slower(self) -> int:
-        """Frames of the environment for each that a GIF can show."""
-        return max(1, round(self.frames_per_s / GIF_RATE))
+        self._kept.add(picture)
 
     def encoded(self) -> bytes:
         """The film as a file has it."""
         first, *others = self._kept.pictures
         # Hundredths of a second are all that the format has.
-        every = self._kept.every * self._slower
-        shown_ms = min(max(20, 10 * round(100 * every / self.frames_per_s)), self._longest_ms)
+        hundredths = round(100 * self._kept.every / self.frames_per_s)
+        shown_ms = min(max(20, 10 * hundredths), self._longest_ms)
         made = io.BytesIO()
         first.save(made, "GIF", save_all=True, append_images=others, duration=shown_ms, loop=0)
         return made.getvalue()
@@ -214,7 +214,7 @@ class SheetWriter(FilmWriter):
 
     def add(self, frame: NDArray[np.uint8], *, episode: int, step: int, score: float) -> None:
         picture = drawn(frame, f"{episode}: step {step}, return {score:.6g}", SHEET_SIDE)
-        self._kept.setdefault(episode, EvenlyKept(4 * SHEET_COLUMNS)).add(picture)
+        self._kept.setdefault(episode, EvenlyKept(4 * SHEET_COLUMNS)).add(lambda: picture)
         self._last[episode] = picture
 
     def _row(self, episode: int) -> list[Image]:
@@ -228,12 +228,11 @@ class SheetWriter(FilmWriter):
         from PIL import Image
 
         rows = [self._row(episode) for episode in self._kept]
-        width, height = rows[0][0].size
-        columns = max(map(len, rows))
-        sheet = Image.new("RGB", (columns * (width + 4), len(rows) * (height + 4)), "white")
+        width, height = (side + 4 for side in rows[0][0].size)
+        sheet = Image.new("RGB", (max(map(len, rows)) * width, len(rows) * height), "white")
         for y, row in enumerate(rows):
             for x, picture in enumerate(row):
-                sheet.paste(picture, (x * (width + 4) + 2, y * (height + 4) + 2))
+                sheet.paste(picture, (x * width + 2, y * height + 2))
         made = io.BytesIO()
         sheet.save(made, "PNG")
         _write(self._path, made.getvalue())
@@ -246,22 +245,28 @@ def _write(path: Path, film: bytes) -> None:
         raise RunFailed(f"{path} could not be written: {error.strerror}") from error
 
 
+WRITERS: Final[Mapping[str, Callable[[Path], FilmWriter]]] = {
+    ".mp4": Mp4Writer,
+    ".gif": GifWriter,
+    ".png": SheetWriter,
+}
+
+
 def refuse_no_film(path: Path) -> None:
     """Raises ConfigError where no film can be written there, before anything is played."""
-    if path.suffix.lower() not in SUFFIXES:
-        raise ConfigError(f"video must end in {', '.join(SUFFIXES)}, got {str(path)!r}")
+    suffix = path.suffix.lower()
+    if suffix not in WRITERS:
+        raise ConfigError(f"video must end in {', '.join(WRITERS)}, got {str(path)!r}")
     if not path.absolute().parent.is_dir():
         raise ConfigError(f"video={path}: no such directory: {path.absolute().parent}")
     require_pillow(f"video={path}")
-    if path.suffix.lower() == ".mp4":
+    if suffix == ".mp4":
         require_ffmpeg(f"video={path}")
 
 
 def film_writer(path: Path) -> FilmWriter:
     """A writer of the format that the suffix tells."""
-    writers: dict[str, Callable[[Path], FilmWriter]]
-    writers = {".mp4": Mp4Writer, ".gif": GifWriter, ".png": SheetWriter}
-    return writers[path.suffix.lower()](path)
+    return WRITERS[path.suffix.lower()](path)
 
 
 class FilmedEnv(Env):

@@ -242,12 +242,12 @@ def test_episodes_without_end_are_cut_at_the_limit_of_the_settings():
 @pytest.mark.parametrize(
     ("setting", "of_env", "limit"),
     [
-        (None, None, (10_000, "default")),
-        (None, 500, (500, "env")),
-        (None, 20_000, (20_000, "env")),
+        (None, None, (10_000, "default; the env has none")),
+        (None, 500, (500, "from the env")),
+        (None, 20_000, (20_000, "from the env")),
         (30, None, (30, "evaluator.max_episode_steps")),
         (30, 500, (30, "evaluator.max_episode_steps")),
-        (900, 500, (500, "env")),
+        (900, 500, (500, "from the env")),
         (20_000, None, (20_000, "evaluator.max_episode_steps")),
     ],
 )

@@ -123,7 +123,7 @@ def test_the_name_of_a_film_may_have_a_colon(
     assert [each.name for each in tmp_path.iterdir()] == ["12:30.mp4"]
 
 
-@pytest.mark.parametrize("suffix", film.SUFFIXES)
+@pytest.mark.parametrize("suffix", [*film.WRITERS])
 def test_on_a_full_disk_the_film_before_stays(tmp_path: Path, suffix: str) -> None:
     if suffix == ".mp4":
         pytest.importorskip("imageio_ffmpeg")
