@@ -13,16 +13,18 @@ from secrets import token_hex
 from types import TracebackType
 from typing import Any, Self
 
-from border_cli.dataset.store import is_id, is_known, known_ids, missing_minari, root
-from border_cli.errors import BorderError, ConfigError
+from border_cli.dataset.store import is_id, is_known, known_ids, root
+from border_cli.errors import BorderError, ConfigError, MissingPackage
 from border_cli.system.machine import unwritable
 
+EXTRA = "border-cli[offline]"
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@dataclass(frozen=True, kw_only=True)
 class RawEpisode:
     """One episode in the types of its environment's spaces; T steps and T + 1 observations."""
 
-    number: int
+    seed: int  # that its environment was reset with
     observations: Any  # [T + 1, …], or a dict or tuple of these
     actions: Any  # [T, …]
     rewards: Any  # [T]
@@ -42,18 +44,11 @@ class Recording:
             self.observation_space: Any = self._dataset.observation_space  # Gymnasium's own
             self.action_space: Any = self._dataset.action_space
 
-    def episodes(self) -> Iterator[RawEpisode]:
-        """All episodes in their order; raises ConfigError where one cannot be read."""
+    def episodes(self) -> Iterator[Any]:
+        """All episodes in their order, Minari's own, with the fields of a `RawEpisode` but for the
+        seed; raises ConfigError where one cannot be read."""
         with _reading(self.id):
-            for number, each in enumerate(self._dataset.iterate_episodes()):
-                yield RawEpisode(
-                    number=number,
-                    observations=each.observations,
-                    actions=each.actions,
-                    rewards=each.rewards,
-                    terminations=each.terminations,
-                    truncations=each.truncations,
-                )
+            yield from self._dataset.iterate_episodes()
 
 
 @contextmanager
@@ -64,7 +59,7 @@ def _reading(dataset: str) -> Iterator[None]:
     except (BorderError, GeneratorExit, MemoryError):
         raise
     except ImportError as error:  # Minari itself, or the library of its file format
-        raise missing_minari(f"data set {dataset}") from error
+        raise MissingPackage(f"data set {dataset}", EXTRA) from error
     except Exception as error:  # a damaged file may fail in any way
         raise ConfigError(
             f"data set {dataset} cannot be read: {type(error).__name__}: {error}"
@@ -120,26 +115,22 @@ class DatasetWriter:
 
     def __enter__(self) -> Self:
         try:
-            self._storage = self._begin()
-        except BaseException:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            raise
-        return self
-
-    def _begin(self) -> Any:
-        try:
             from minari.dataset.minari_storage import MinariStorage
 
             (self._folder / "data").mkdir(parents=True)
-            return MinariStorage.new(
+            self._storage = MinariStorage.new(
                 self._folder / "data",
                 observation_space=self._env.observation_space,
                 action_space=self._env.action_space,
                 env_spec=_serializable(self._env.spec),
                 jpeg_encoding=False,  # which would not give the same pixels again
             )
-        except ImportError as error:  # Minari itself, or the library of its file format
-            raise missing_minari(f"dataset={self._id}") from error
+        except BaseException as error:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            if isinstance(error, ImportError):  # Minari itself, or the library of its file format
+                raise MissingPackage(f"dataset={self._id}", EXTRA) from error
+            raise
+        return self
 
     def __exit__(
         self,
@@ -149,21 +140,11 @@ class DatasetWriter:
     ) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def add(self, episodes: Sequence[tuple[RawEpisode, int]], *, policy: str) -> None:
-        """Appends episodes with the seeds they were reset with, and the models that played them."""
+    def add(self, episodes: Sequence[RawEpisode], *, policy: str) -> None:
+        """Appends episodes, and the model that played them."""
         from minari.data_collector import EpisodeBuffer
 
-        self._storage.update_episodes(
-            EpisodeBuffer(
-                seed=seed,
-                observations=each.observations,
-                actions=each.actions,
-                rewards=each.rewards,
-                terminations=each.terminations,
-                truncations=each.truncations,
-            )
-            for each, seed in episodes
-        )
+        self._storage.update_episodes(EpisodeBuffer(**vars(each)) for each in episodes)
         numbers = range(self._episodes, self._episodes + len(episodes))
         self._storage.update_episode_metadata([{"policy": policy} for _ in numbers], numbers)
         self._episodes += len(episodes)

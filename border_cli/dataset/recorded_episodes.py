@@ -19,11 +19,10 @@ from border_cli.core.spaces import (
     LeafSpace,
     MultiDiscreteSpace,
     Space,
-    allocate,
     has_masks,
     row_nbytes,
 )
-from border_cli.core.types import Array, Step, leaves, map_array, num_rows
+from border_cli.core.types import Array, Step, leaves, map_array
 from border_cli.errors import ConfigError
 
 ROUNDING = 1e-4  # of the distance between two bounds
@@ -79,7 +78,7 @@ def grouped(episodes: Iterable[RecordedEpisode], spec: EnvSpec) -> Iterator[list
         yield group
 
 
-def parallel_steps(group: list[RecordedEpisode], spec: EnvSpec) -> Iterator[Step]:
+def parallel_steps(group: list[RecordedEpisode]) -> Iterator[Step]:
     """The steps of N episodes, as N environments would have made them at the same time.
 
     One that is over does not move any more. Where an episode was recorded without its end, it was
@@ -87,11 +86,11 @@ def parallel_steps(group: list[RecordedEpisode], spec: EnvSpec) -> Iterator[Step
     """
     lengths = np.array([len(each) for each in group])  # [N]
     longest = int(lengths.max())
-    obs = _padded([each.obs for each in group], spec, longest + 1)  # [T + 1, N, …]
-    action = _zero_padded([each.action for each in group], longest)  # [T, N] or [T, N, A]
-    reward = _zero_padded([each.reward for each in group], longest)  # [T, N]
-    terminated = _zero_padded([each.terminated for each in group], longest)
-    truncated = _zero_padded([each.truncated for each in group], longest)
+    obs = _padded([each.obs for each in group], longest + 1)  # [T + 1, N, …]
+    action = _padded([each.action for each in group], longest)  # [T, N] or [T, N, A]
+    reward = _padded([each.reward for each in group], longest)  # [T, N]
+    terminated = _padded([each.terminated for each in group], longest)
+    truncated = _padded([each.truncated for each in group], longest)
     last = np.arange(longest)[:, None] == lengths - 1  # [T, N]
     truncated |= last & ~terminated
     for t in range(longest):
@@ -113,22 +112,12 @@ def _at(obs: Array, t: int) -> Array:
     return map_array(lambda array: array[t], obs)
 
 
-def _padded(observations: list[Array], spec: EnvSpec, longest: int) -> Array:
-    """N times [T + 1, …] -> [longest, N, …]; what is behind an end is never looked at."""
-    count = len(observations)
-    room = map_array(
-        lambda array: array.reshape(longest, count, *array.shape[1:]),
-        allocate(spec.observation, longest * count),
-    )
-    for i, each in enumerate(observations):
-        for target, source in zip(leaves(room), leaves(each), strict=True):
-            target[: num_rows(each), i] = source
-    return room
-
-
-def _zero_padded(arrays: list[NDArray[Any]], longest: int) -> NDArray[Any]:
-    """N times [T, …] -> [longest, N, …], padded with zeros"""
+def _padded(arrays: list[Any], longest: int) -> Any:
+    """N times [T, …] -> [longest, N, …], of dicts part by part; the zeros behind an end are never
+    looked at."""
     first = arrays[0]
+    if isinstance(first, dict):
+        return {key: _padded([each[key] for each in arrays], longest) for key in first}
     room = np.zeros((longest, len(arrays), *first.shape[1:]), first.dtype)
     for i, each in enumerate(arrays):
         room[: len(each), i] = each

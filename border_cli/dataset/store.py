@@ -8,10 +8,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from border_cli.errors import ConfigError, MissingPackage
+from border_cli.errors import ConfigError
 from border_cli.words import did_you_mean
 
-EXTRA = "border-cli[offline]"
 ROOT = "MINARI_DATASETS_PATH"
 _ID = re.compile(r"([-_\w][-_\w/]*[-_\w]+/)?[-_\w]+?-v\d+")  # (namespace/)name-v0
 
@@ -86,8 +85,3 @@ def reference_scores(dataset: str) -> tuple[float, float] | None:
     low, high = found.get("ref_min_score"), found.get("ref_max_score")
     numbers = isinstance(low, int | float) and isinstance(high, int | float)
     return (float(low), float(high)) if numbers and low < high else None  # type: ignore[arg-type,operator]
-
-
-def missing_minari(what: str) -> MissingPackage:
-    """The error that says how to install it."""
-    return MissingPackage(what, EXTRA)

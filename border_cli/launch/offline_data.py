@@ -82,7 +82,7 @@ def dataset_transitions(
         processor: StepProcessor = make(
             config.step_processor, gamma=config.agent.gamma, num_envs=len(group)
         )
-        steps = parallel_steps(group, spec)
+        steps = parallel_steps(group)
         if see_returns is not None and config.agent.needs_returns:
             returns = DiscountedReturns(config.agent.gamma, len(group))
             steps = _with_returns(steps, returns, see_returns)
@@ -113,10 +113,10 @@ def _flattened(effective: EffectiveSettings, recording: Recording) -> Any:
 
 
 def _episodes(recording: Recording, spec: EnvSpec, inner: Any) -> Iterator[RecordedEpisode]:
-    for raw in recording.episodes():
+    for number, raw in enumerate(recording.episodes()):
         if not len(raw.rewards):
             continue
-        where = f"data set {recording.id}, episode {raw.number}"
+        where = f"data set {recording.id}, episode {number}"
         try:
             if inner is None:
                 obs = observation_rows(recording.observation_space, raw.observations)

@@ -173,7 +173,7 @@ def _write(
     returns: list[float] = []
     lengths: list[int] = []
     for episodes in rounds:
-        writer.add([(_raw(each, env), each.seed) for each in episodes], policy=player.name)
+        writer.add([_raw(each, env) for each in episodes], policy=player.name)
         returns += [each.score for each in episodes]
         lengths += [len(each) for each in episodes]
     return Played(
@@ -248,7 +248,7 @@ def _rounds(
 def _raw(episode: PlayedEpisode, env: EnvParts) -> RawEpisode:
     """As a data set holds it."""
     return RawEpisode(
-        number=0,
+        seed=episode.seed,
         observations=recorded_rows(env.observation_space, episode.obs),
         actions=recorded_rows(env.action_space, episode.action),
         rewards=episode.reward.astype(np.float64),

@@ -19,7 +19,7 @@ ENV = EnvParts(
     observation_space=gym.spaces.Box(-1, 1, (1,)), action_space=gym.spaces.Discrete(2), spec=None
 )
 EPISODE = RawEpisode(
-    number=0,
+    seed=0,
     observations=np.zeros((2, 1), np.float32),
     actions=np.zeros(1, np.int64),
     rewards=np.ones(1),
@@ -36,7 +36,7 @@ def datasets(tmp_path: Path) -> Iterator[Path]:
 
 def write(dataset: str, *, episodes: int = 1, overwrite: bool = False) -> None:
     with DatasetWriter(dataset, ENV, overwrite=overwrite) as writer:
-        writer.add([(EPISODE, 0)] * episodes, policy="nobody")
+        writer.add([EPISODE] * episodes, policy="nobody")
         writer.finish({})
 
 
@@ -61,7 +61,7 @@ def test_a_place_of_other_things_is_refused(dataset: str, said: str, *, overwrit
 def test_one_that_came_meanwhile_is_not_replaced(datasets: Path) -> None:
     with DatasetWriter("my/a-v0", ENV) as writer:
         steps = write_cartpole("my/a-v0", episodes=2)
-        writer.add([(EPISODE, 0)], policy="nobody")
+        writer.add([EPISODE], policy="nobody")
         with pytest.raises(ConfigError, match="dataset=my/a-v0 already exists"):
             writer.finish({})
     assert minari.load_dataset("my/a-v0").total_steps == steps

@@ -47,7 +47,7 @@ def rows(*episodes: RecordedEpisode, n_steps: int = 1) -> list[tuple[int, int, f
     group = list(episodes)
     processor = NStep(NStepConfig(n_steps=n_steps), gamma=0.5, num_envs=len(group))
     found = []
-    for step in parallel_steps(group, SPEC):
+    for step in parallel_steps(group):
         made: Any = processor.process(step)
         columns = (made.obs[:, 0], made.action, made.reward, made.discount, made.next_obs[:, 0])
         found += list(zip(*(each.tolist() for each in columns), strict=True))
@@ -93,12 +93,6 @@ def test_parallel_steps_is_one_after_another(n_steps: int) -> None:
 
 
 def test_a_dict_keeps_its_keys() -> None:
-    spec = EnvSpec(
-        id="dict",
-        observation=DictSpace({"b": SPEC.observation, "a": DiscreteSpace(9)}),  # type: ignore[dict-item]
-        action=DiscreteSpace(2),
-        max_episode_steps=None,
-    )
     obs = {"b": np.array([[0.5], [1.5]], np.float32), "a": np.array([3, 4])}
     one = RecordedEpisode(
         obs=obs,
@@ -107,7 +101,7 @@ def test_a_dict_keeps_its_keys() -> None:
         terminated=np.ones(1, np.bool_),
         truncated=np.zeros(1, np.bool_),
     )
-    (step,) = parallel_steps([one], spec)
+    (step,) = parallel_steps([one])
     assert isinstance(step.obs, dict)
     assert isinstance(step.next_obs, dict)
     assert (step.obs["b"].item(), step.obs["a"].item()) == (0.5, 3)
