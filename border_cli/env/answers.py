@@ -230,10 +230,10 @@ def stepped(answer: Any) -> tuple[Any, Any, Any, Any, Any]:
     return observation, reward, terminated, truncated, info
 
 
-def begun(answer: Any) -> Any:
-    """The observation in the answer of a `reset`."""
+def begun(answer: Any) -> tuple[Any, Any]:
+    """The observation and the `info` in the answer of a `reset`."""
     try:
-        observation, _ = answer
+        observation, info = answer
     except (TypeError, ValueError):
         raise other_answer(RESET, answer) from None
-    return observation
+    return observation, info

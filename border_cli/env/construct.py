@@ -215,8 +215,6 @@ def registered(env_id: str | None) -> registration.EnvSpec:
     module, _, name = env_id.rpartition(":")
     home = import_named(module, f"env.id={env_id}") if module else None
     if name.startswith(f"{MINATAR}/"):
-        if _is_absent("minatar"):
-            raise _missing(f"env.id={env_id}", "minatar")
         _register_minatar()
     try:
         return gym.spec(_with_version(name))
@@ -287,9 +285,10 @@ def missing_packages(what: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        if not _is_absent(error.name):
+        package = (error.name or "").partition(".")[0]
+        if not package or not _is_absent(package):
             raise  # a mistake inside a package that is installed
-        raise _missing(what, str(error.name)) from error
+        raise MissingPackage(what, PACKAGES.get(package, package)) from error
     except gym.error.DependencyNotInstalled as error:  # it names the line that installs it
         cause = f" ({error.__cause__})" if error.__cause__ else ""
         raise ConfigError(f"{what}: {error}{cause}") from error
@@ -307,13 +306,5 @@ def refuse_of_other_package(env_id: str) -> None:
             raise ConfigError(f"{what} is registered by {module}, which is installed: {remedy}")
 
 
-def _is_absent(module: str | None) -> bool:
-    if module is None:
-        return False
-    top = module.partition(".")[0]
-    return sys.modules.get(top) is None and importlib.util.find_spec(top) is None
-
-
-def _missing(what: str, module: str) -> MissingPackage:
-    top = module.partition(".")[0]
-    return MissingPackage(what, PACKAGES.get(top, top))
+def _is_absent(package: str) -> bool:
+    return sys.modules.get(package) is None and importlib.util.find_spec(package) is None

@@ -4,6 +4,7 @@ of Gymnasium's FlattenObservation, and by the space that the environment itself 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -22,12 +23,9 @@ def flattened_space(config: EnvConfig, recorded: Any, dataset: str) -> Any:
     that; None where they are read as they are. Raises ConfigError where it flattens others."""
     if isinstance(recorded, spaces.Box) or not isinstance(config, GymConfig):
         return None
-    env = construct(config)
-    try:
+    with closing(construct(config)) as env:
         inside = (each.env for each in layers(env) if isinstance(each, FlattenObservation))
         space = next((each.observation_space for each in inside), None)
-    finally:
-        env.close()
     if space is not None and space != recorded:
         raise ConfigError(
             f"{dataset} has observations {recorded}, but env.id={config.id} flattens {space}"

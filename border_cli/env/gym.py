@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import gymnasium as gym
@@ -16,6 +18,7 @@ import gymnasium as gym
 from border_cli.core.interfaces import Env, EnvFactory, GoalRewards, Translator
 from border_cli.core.spaces import ACTION_MASK, EnvSpec, has_masks
 from border_cli.core.types import Beat
+from border_cli.env.answers import begun
 from border_cli.env.config import GymConfig, Vectorization
 from border_cli.env.construct import (
     construct,
@@ -40,12 +43,10 @@ class MaskFinder(gym.Wrapper[Any, Any, Any, Any]):
     found = False
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
-        answer: Any = self.env.reset(seed=seed, options=options)
-        info = answer[1] if isinstance(answer, tuple) and len(answer) == 2 else None
+        self._obs, info = begun(self.env.reset(seed=seed, options=options))
         if isinstance(info, Mapping) and ACTION_MASK in info:
             self.found = self._is_mask(info[ACTION_MASK])
-            self._obs = answer[0]
-        return answer
+        return self._obs, info
 
     def _is_mask(self, given: Any) -> bool:
         from border_cli.env.masks import MaskReader
@@ -69,7 +70,6 @@ class GymEnvFactory(EnvFactory):
 
     def __init__(self, config: GymConfig) -> None:
         self.config = config
-        self._spec: EnvSpec | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {"settings": vars(self), "registered": portable(self.config.id)}
@@ -78,16 +78,11 @@ class GymEnvFactory(EnvFactory):
         vars(self).update(state["settings"])
         register_portable(state["registered"])
 
-    @property
+    @cached_property
     def spec(self) -> EnvSpec:
         """Spaces and time limit; the first call constructs one environment and closes it."""
-        if self._spec is None:
-            env = construct(self.config)
-            try:
-                self._spec = self._spec_of(env)
-            finally:
-                env.close()
-        return self._spec
+        with closing(construct(self.config)) as env:
+            return self._spec_of(env)
 
     def make(
         self, *, training: bool, render: str | None = None, first: int = 0, beat: Beat | None = None
@@ -102,13 +97,13 @@ class GymEnvFactory(EnvFactory):
 
     def trials(self) -> Iterator[Env]:
         one = GymEnv(replace(self.config, num_envs=1), training=True)
-        self._spec = self._spec_of(one.single)
+        self.spec = self._spec_of(one.envs[0])
         finder = self._finder(one)
         yield one
         if finder is not None and finder.found:
             self.config = replace(self.config, action_mask=True)
             one = GymEnv(replace(self.config, num_envs=1), training=True)
-            self._spec = self._spec_of(one.single)
+            self.spec = self._spec_of(one.envs[0])
             yield one
         own = self._make_vector(first=0)
         if own is not None:
@@ -117,9 +112,10 @@ class GymEnvFactory(EnvFactory):
     def _finder(self, one: GymEnv) -> MaskFinder | None:
         """Looks for action masks as the environment is played; None where it is known."""
         known = self.config.action_mask is not None or has_masks(self.spec.observation)
-        if known or isinstance(one.single.action_space, gym.spaces.Box):
+        if known or isinstance(one.envs[0].action_space, gym.spaces.Box):
             return None
-        return one.wrap_single(MaskFinder)
+        finder = one.envs[0] = MaskFinder(one.envs[0])
+        return finder
 
     def _make_vector(self, first: int) -> Env | None:
         """The environment's own vector implementation; None where it is not to be used."""

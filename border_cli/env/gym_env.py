@@ -7,10 +7,9 @@ episode that ends is followed by the next one within the same step.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any
 
-import gymnasium as gym
 import numpy as np
 from numpy import ndarray
 from numpy.typing import NDArray
@@ -37,7 +36,6 @@ from border_cli.env.pictures import choose_renderer, drawn_frame
 from border_cli.errors import BadStep
 
 log = logging.getLogger(__name__)
-W = TypeVar("W")
 
 TIDY_EVERY = 1024  # steps after which actions of episodes that are over are dropped
 
@@ -60,15 +58,15 @@ class GymEnv(Env):
         config = config if training else config.for_evaluation()
         self._limit = config.max_episode_steps
         self._info_metrics = config.recorded_info
-        self._envs: list[Any] = []
+        self.envs: list[Any] = []  # as Gymnasium made them
         if render == "rgb_array":
             choose_renderer()
         for i in range(config.num_envs):
             # A process has one window at most: pygame draws all environments into the same.
-            self._envs.append(construct(config, render if i == 0 else None))
+            self.envs.append(construct(config, render if i == 0 else None))
             if beat:
                 beat()
-        observation, action = self._envs[0].observation_space, self._envs[0].action_space
+        observation, action = self.envs[0].observation_space, self.envs[0].action_space
         self._space = observation_space(observation, self._id)
         action_space(action, self._id)  # refuses one that is not supported
         self._check = observations(observation)
@@ -81,26 +79,14 @@ class GymEnv(Env):
         self._clear(seed=0)
 
     @property
-    def single(self) -> gym.Env[Any, Any]:
-        """The first environment, as Gymnasium made it."""
-        env: gym.Env[Any, Any] = self._envs[0]
-        return env
-
-    def wrap_single(self, wrapper: Callable[[Any], W]) -> W:
-        """Puts the first environment into a wrapper that changes no space."""
-        wrapped = wrapper(self._envs[0])
-        self._envs[0] = wrapped
-        return wrapped
-
-    @property
     def frames_per_s(self) -> float:  # type: ignore[override]
         """As its metadata say."""
-        rate = self.single.metadata.get("render_fps")
+        rate = self.envs[0].metadata.get("render_fps")
         return float(rate) if rate else 30.0
 
     def frame(self) -> NDArray[np.uint8]:
         """The picture that the first environment draws. [H, W, 3]"""
-        return drawn_frame(self.single, self._id)
+        return drawn_frame(self.envs[0], self._id)
 
     def _clear(self, seed: int) -> None:
         """No episode has begun yet; those to come belong to this seed."""
@@ -112,7 +98,7 @@ class GymEnv(Env):
         self._length = [0] * self.num_envs
         # Of the episodes that the running one goes on from, as after a life of the same game: they
         # are replayed together.
-        self._lives: list[list[int]] = [[] for _ in self._envs]  # their lengths
+        self._lives: list[list[int]] = [[] for _ in self.envs]  # their lengths
         self._recent: list[NDArray[Any]] = []  # each [N] or [N, A]: the actions of one step
 
     def _seed_of(self, i: int) -> int:
@@ -166,7 +152,7 @@ class GymEnv(Env):
         actions = state["actions"]
         try:
             last = replay(
-                self._envs[i],
+                self.envs[i],
                 self._read(actions[len(actions) - self._moves(i) :, i]),
                 lives=self._lives[i],
                 seed=self._seed_of(i),
@@ -188,7 +174,7 @@ class GymEnv(Env):
 
     def step(self, action: NDArray[Any]) -> Step:
         """Acts once in each environment that still moves."""
-        envs, limit = self._envs, self._limit
+        envs, limit = self.envs, self._limit
         plain_dtype, plain_shape = self._plain
         scores, lengths = self._score, self._length
         obs = self._obs
@@ -288,15 +274,15 @@ class GymEnv(Env):
         """Starts the next episode of environment i and writes its first observation into `obs`."""
         # An environment whose next episode goes on where the last one ended, without a seed of its
         # own, says so by an attribute.
-        if not anew and getattr(self._envs[i].unwrapped, "goes_on", False):
+        if not anew and getattr(self.envs[i].unwrapped, "goes_on", False):
             self._lives[i].append(self._length[i])
         else:
             self._lives[i].clear()
         self._score[i] = 0.0
         self._length[i] = 0
         try:
-            answer = self._envs[i].reset(seed=self._seed_of(i))
-            self._check.write(obs, i, begun(answer))
+            answer = self.envs[i].reset(seed=self._seed_of(i))
+            self._check.write(obs, i, begun(answer)[0])
         except BadStep as error:
             raise error.within(f"{self._place(i)}, at reset") from None
 
@@ -307,6 +293,6 @@ class GymEnv(Env):
 
     def close(self) -> None:
         """Frees the environments; may be called twice."""
-        envs, self._envs = self._envs, []
+        envs, self.envs = self.envs, []
         for env in envs:
             env.close()

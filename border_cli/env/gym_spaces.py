@@ -46,32 +46,23 @@ def may_have_masks(space: gym.Space[Any]) -> bool:
 def observation_space(space: gym.Space[Any], name: str, setting: str = "env.id") -> Space:
     """Our name for an observation space; an unsupported one is refused with its own name and that
     of the setting, and with a remedy where flattened it is numbers."""
-    named = isinstance(space, spaces.Dict) and len(space.spaces) > 0
-    parts = space.spaces if isinstance(space, spaces.Dict) and named else {"": space}
-    found: dict[str, LeafSpace] = {}
-    for key, part in parts.items():
-        leaf = _leaf(part)
-        if leaf is None:
-            where = f" of key {key!r}" if named else ""
-            raise ConfigError(
-                f"{setting}={name}: observation space {part}{where} is not supported; "
-                f"supported: {LEAVES} and Dict of these{FLATTEN if space.is_np_flattenable else ''}"
-            )
-        found[key] = leaf
-    return DictSpace(found, masked=isinstance(space, MaskedDict)) if named else found[""]
+    what = f"{setting}={name}: observation space"
+    others = f" and Dict of these{FLATTEN if space.is_np_flattenable else ''}"
+    if not isinstance(space, spaces.Dict) or not space.spaces:
+        return _leaf(space, f"{what} {space}", others)
+    parts = {
+        key: _leaf(part, f"{what} {part} of key {key!r}", others)
+        for key, part in space.spaces.items()
+    }
+    return DictSpace(parts, masked=isinstance(space, MaskedDict))
 
 
 def action_space(space: gym.Space[Any], name: str, setting: str = "env.id") -> LeafSpace:
     """Our name for an action space; an unsupported one is refused with its own name."""
-    leaf = _leaf(space)
-    if leaf is None:
-        raise ConfigError(
-            f"{setting}={name}: action space {space} is not supported; supported: {LEAVES}"
-        )
-    return leaf
+    return _leaf(space, f"{setting}={name}: action space {space}")
 
 
-def _leaf(space: gym.Space[Any]) -> LeafSpace | None:
+def _leaf(space: gym.Space[Any], what: str, others: str = "") -> LeafSpace:
     match space:
         case spaces.Box():
             dtype = carried_dtype(space)
@@ -85,7 +76,7 @@ def _leaf(space: gym.Space[Any]) -> LeafSpace | None:
         case spaces.MultiBinary():
             return MultiDiscreteSpace((2,) * math.prod(space.shape))
         case _:
-            return None
+            raise ConfigError(f"{what} is not supported; supported: {LEAVES}{others}")
 
 
 def carried_dtype(space: spaces.Box) -> np.dtype[Any]:

@@ -19,12 +19,11 @@ from numpy.typing import NDArray
 
 from border_cli.core.spaces import ACTION_MASK
 from border_cli.env.answers import (
-    RESET,
     TERMINATED,
     TRUNCATED,
     as_array,
     as_flag,
-    other_answer,
+    begun,
     shown,
     stepped,
 )
@@ -124,11 +123,7 @@ class ActionMasks(gym.Wrapper[Any, Any, Any, Any]):
         return {"observation": observation} if self._is_plain else observation
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
-        answer = self.env.reset(seed=seed, options=options)
-        try:
-            observation, info = answer
-        except (TypeError, ValueError):
-            raise other_answer(RESET, answer) from None
+        observation, info = begun(self.env.reset(seed=seed, options=options))
         self._steps = 0
         return self._masked(observation, info, over=False), info
 

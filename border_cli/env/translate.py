@@ -6,6 +6,7 @@ What `env/gym_spaces.py` does step by step, for whole episodes at once, too.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 from typing import Any
 
 import gymnasium as gym
@@ -102,8 +103,5 @@ def recorded_rows(space: Any, rows: Array) -> Any:
 
 def raw_parts(config: GymConfig) -> tuple[Any, Any, Any]:
     """Gymnasium's own observation space, action space and specification of an environment."""
-    env = construct(config)
-    try:
+    with closing(construct(config)) as env:
         return env.observation_space, env.action_space, env.spec
-    finally:
-        env.close()

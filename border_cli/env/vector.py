@@ -126,7 +126,7 @@ class GymVectorEnv(Env):
             # a sign.
             answer = self._env.reset(seed=derived_seed(seed, self._first) >> 2)
         try:
-            self._obs = self._rows(begun(answer))  # [N, …]
+            self._obs = self._rows(begun(answer)[0])  # [N, …]
         except BadStep as error:
             raise error.within(f"env.id={self._id}, at reset") from None
         self._moved: NDArray[np.bool_] | None = None  # [N]  in the coming step; None: all

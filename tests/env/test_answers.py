@@ -164,7 +164,7 @@ def test_a_later_step_is_refused_with_its_environment(step: Any, said: str) -> N
     with pytest.raises(BadStep, match=rf"^env\.id=border/Answers-v1: {said}"):
         act(alone, 1)
     env = answering(3, at=3, step=step)
-    env._envs[0].unwrapped.at = 9  # of which nothing is wrong yet
+    env.envs[0].unwrapped.at = 9  # of which nothing is wrong yet
     act(env, 2)
     with pytest.raises(BadStep, match=rf"^env\.id=border/Answers-v1, environment 2 of 3: {said}"):
         act(env, 1)

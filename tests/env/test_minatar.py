@@ -69,9 +69,9 @@ def test_without_the_extra_the_line_that_installs_it_is_given(
 ) -> None:
     monkeypatch.setitem(sys.modules, "minatar", None)  # as if it were not there
     with pytest.raises(
-        MissingPackage, match=r'Breakout-v7 needs .*: pip install "border-cli\[minatar\]"$'
+        MissingPackage, match=r'Breakout-v1 needs .*: pip install "border-cli\[minatar\]"$'
     ):
-        construct(GymConfig(id="MinAtar/Breakout-v7"))
+        construct(GymConfig(id="MinAtar/Breakout-v1"))
 
 
 @installed
