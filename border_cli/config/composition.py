@@ -21,7 +21,7 @@ from border_cli.config.job import Job, Source
 from border_cli.config.overrides import parsed
 from border_cli.config.resolved import modules_of, yaml_text
 from border_cli.config.search_path import homes, import_modules, names_in
-from border_cli.config.sources import TUNED, Files, Part
+from border_cli.config.sources import TUNED, Files, Part, settings_in
 from border_cli.config.tuned import add_tuned, drop_weaker_limits
 from border_cli.system.files import full_path
 
@@ -70,8 +70,14 @@ def compose_files(
     """Composes files whose modules are imported."""
     files.find_parts(config_name, overrides)
     add_tuned(files)
-    drop_weaker_limits(files, parsed(overrides))
-    drop_weaker_alternatives(files, parsed(overrides))
+    typed = {
+        name
+        for each in parsed(overrides)
+        if not (each.is_sweep_override() or each.is_delete())
+        for name in settings_in(each.value(), each.key_or_group)
+    }
+    drop_weaker_limits(files, typed)
+    drop_weaker_alternatives(files, typed)
     config = files.loader.load_configuration(
         config_name, list(overrides), mode, validate_sweep_overrides=mode == RunMode.RUN
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import fields
 from functools import cache
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, get_origin, get_type_hints
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -16,13 +16,6 @@ SCHEMA = "schema"  # the folder of all schemas
 RUN = "run"
 # Any key is valid in these, so that `env.kwargs.x=1` needs no `+`.
 FREE = (dict[str, Any], dict[str, float], dict[str, float] | None)
-
-
-def group_base(group: str) -> type[Any]:
-    """The dataclass that every component of a group derives from: AgentConfig for `agent`."""
-    hint = get_type_hints(RunConfig)[group]
-    base: type[Any] = get_args(hint)[1] if get_origin(hint) is dict else hint
-    return base
 
 
 def takes_several(group: str) -> bool:
@@ -43,8 +36,7 @@ def schema(path: str) -> DictConfig:
     _, group, option = parts_of(path)
     if not group:
         return run_schema()
-    kind: Any = GROUPS[group].entry(option).config_type
-    return schema_of(kind)
+    return schema_of(GROUPS[group].entry(option).config_type)
 
 
 def schemas_in(group: str) -> tuple[Sequence[str], Sequence[str]]:

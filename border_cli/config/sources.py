@@ -39,6 +39,7 @@ from border_cli.config.search_path import OURS
 from border_cli.errors import ConfigError
 from border_cli.hydra_plugin import register as register_launchers
 from border_cli.registry import GROUPS, register_builtin
+from border_cli.settings.base import flat
 from border_cli.words import shortest, unknown
 
 NAME = "border-train"
@@ -80,7 +81,8 @@ class Files:
         self.lenient = False  # every schema exists: modules that register some are not imported yet
         self._sources: list[ConfigSource] = []
         self._found: dict[str, ConfigResult | None] = {}
-        self._listed: tuple[tuple[str, ...], list[Part], Mapping[str, Any]] | None = None
+        # The last answer of Hydra, by what was asked.
+        self._listed: dict[tuple[str, ...], tuple[list[Part], Mapping[str, Any]]] = {}
 
     def open(self, loader: ConfigLoader) -> None:
         """Reads what Hydra's loader has on its search path."""
@@ -156,20 +158,27 @@ class Files:
         """
         self.made = dict(self._given)
         asked = (config_name, *overrides)
-        if self._listed is None or self._listed[0] != asked:
+        if asked not in self._listed:
             self.parts = []
             chosen: Any = self.loader.compute_defaults_list(
                 config_name, list(overrides), RunMode.MULTIRUN
             )
             parts = [self._part(each.config_path, each.package) for each in chosen.defaults]
-            self._listed = (asked, parts, chosen.overrides.override_choices)
-        _, parts, choices = self._listed
+            self._listed = {asked: (parts, chosen.overrides.override_choices)}
+        parts, choices = self._listed[asked]
         self.parts = list(parts)
         return choices
 
+    def copied(self, path: str) -> ConfigResult:
+        """What is served for a path, as a copy that is served from now on: it may be changed."""
+        found = self.served(path)
+        assert found is not None
+        self.made[path] = replace(found, config=deepcopy(found.config))
+        return self.made[path]
+
     def forget_parts(self) -> None:
         """Finds them once more: modules were imported, which may have registered something."""
-        self._listed = None
+        self._listed.clear()
 
     def _part(self, path: str, package: str | None) -> Part:
         found = self.read(path)
@@ -184,9 +193,8 @@ class Files:
         """Refuses unknown words of a defaults list, and named tuned files that are not there."""
         listed = found.config.get("defaults") if isinstance(found.config, DictConfig) else None
         entries: Any = OmegaConf.to_container(listed, resolve=False) if listed else []
-        for entry in entries if isinstance(entries, list) else []:
-            if isinstance(entry, dict) and len(entry) == 1:
-                (key, value), *_ = entry.items()
+        for entry in entries:
+            for key, value in entry.items() if isinstance(entry, dict) else ():
                 said = self._unmeant(path, str(key), value)
                 if said:
                     file = file_of(found.path, path)
@@ -303,6 +311,14 @@ def _register() -> None:
         plugins.register(each)
     register_launchers()
     register_builtin()
+
+
+def settings_in(value: object, path: str) -> set[str]:
+    """The settings of groups that a file, or what is typed for a path, sets to more than null."""
+    if isinstance(value, DictConfig):
+        value = OmegaConf.to_container(value, resolve=False)
+    keys = [key for key, each in flat(value, path).items() if each is not None]
+    return {".".join(key.split(".")[:2]) for key in keys}  # of a schedule, its setting
 
 
 def absolute(config_path: str, group: str) -> str:

@@ -19,20 +19,17 @@ The limits of a run are those of one place, of whatever kind: see `drop_weaker_l
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
 from dataclasses import fields, replace
 from typing import Any
 
-from hydra.core.override_parser.types import Override
 from hydra.plugins.config_source import ConfigResult
 from omegaconf import DictConfig, OmegaConf
 
 from border_cli.config.job import Source
 from border_cli.config.schemas import names_schema, parts_of
-from border_cli.config.sources import TUNED, Files, Part
+from border_cli.config.sources import TUNED, Files, Part, settings_in
 from border_cli.errors import ConfigError
 from border_cli.registry import GROUPS
-from border_cli.settings.base import flat
 from border_cli.settings.run import TrainerConfig
 from border_cli.words import shortest
 
@@ -69,17 +66,11 @@ def add_tuned(files: Files) -> None:
             if part.path == first.path:
                 own = content.get("defaults") or []
                 content["defaults"] = [*(f"/{each.path}" for each in general), *own]
-            _serve(files, part.path, content)
+            files.copied(part.path).config = content
 
 
 def _has_values(part: Part) -> bool:
     return is_tuned(part.path) and not part.package and isinstance(part.content, DictConfig)
-
-
-def _serve(files: Files, path: str, content: DictConfig) -> None:
-    found = files.served(path)
-    assert found is not None
-    files.made[path] = replace(found, config=content)
 
 
 def _general_parts(files: Files) -> list[Part]:
@@ -111,18 +102,17 @@ def _files_of(group: str, parts: Sequence[Part]) -> list[str]:
     return list(dict.fromkeys(named))
 
 
-def drop_weaker_limits(files: Files, overrides: Sequence[Override]) -> None:
+def drop_weaker_limits(files: Files, typed: set[str]) -> None:
     """Serves limits as null, so that none cuts off a run before one that was asked for.
 
     Limits on the command line replace all others; else those of the last file that sets one
     replace those before it. A score or patience alone replaces no limit.
     """
-    typed = [each for each in overrides if not (each.is_sweep_override() or each.is_delete())]
-    kept = {limit for each in typed for limit in _limits_in(each.value(), each.key_or_group)}
+    kept = typed & {*ALL_LIMITS}
     for part in (each for each in reversed(files.parts) if each.file):
         if kept & {*LIMITS}:
             break
-        kept |= _limits_in(part.content, part.package)
+        kept |= settings_in(part.content, part.package)
     if kept & {*LIMITS}:
         kind = _chosen(files.parts).get("trainer", TrainerConfig)
         known = {f"trainer.{each.name}" for each in fields(kind)}
@@ -134,17 +124,15 @@ def _serve_null(files: Files, limits: Sequence[str]) -> None:
     places = [
         part
         for part in files.parts
-        if part.file and (part.package == "trainer" or _limits_in(part.content, part.package))
+        if part.file
+        and (part.package == "trainer" or settings_in(part.content, part.package) & {*ALL_LIMITS})
     ]
     if places:
         last = places[-1]
-        found = files.served(last.path)
-        assert found is not None
-        content: Any = deepcopy(found.config)
+        content: Any = files.copied(last.path).config
         for limit in limits:
             key = limit.removeprefix(f"{last.package}.") if last.package else limit
             OmegaConf.update(content, key, None, force_add=True)
-        _serve(files, last.path, content)
 
 
 def _chosen(parts: Sequence[Part]) -> dict[str, type[Any]]:
@@ -155,15 +143,6 @@ def _chosen(parts: Sequence[Part]) -> dict[str, type[Any]]:
         if group and part.package == group and names_schema(part.path):
             kinds[group] = GROUPS[group].entry(name).config_type
     return kinds
-
-
-def _limits_in(value: object, path: str) -> set[str]:
-    """The limits that a file, or what is typed for a path, sets."""
-    if isinstance(value, DictConfig):
-        value = OmegaConf.to_container(value, resolve=False)
-    return {
-        key for key, each in flat(value, path).items() if key in ALL_LIMITS and each is not None
-    }
 
 
 def _applicable(part: Part, kinds: Mapping[str, type[Any]]) -> DictConfig:
