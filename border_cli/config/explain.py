@@ -22,9 +22,9 @@ from border_cli.config.schemas import takes_several
 from border_cli.config.sources import Files, Part
 from border_cli.errors import ConfigError
 from border_cli.registry import GROUPS
-from border_cli.settings.base import flat
+from border_cli.settings.base import flat, unknown_setting
 from border_cli.settings.run import SECTIONS, RunConfig
-from border_cli.words import nearest, shortest, unknown
+from border_cli.words import shortest, unknown
 
 _IN_FILE = re.compile(r"In '([^']+)': ")
 _PATH = re.compile(r"[\w.]+")
@@ -34,18 +34,6 @@ def explanation(error: Exception, files: Files, config_name: str, overrides: Seq
     """What Hydra, OmegaConf, YAML or our own checks have refused, in our words."""
     if isinstance(error, ConfigError):
         return _file_of_range(error, files, overrides) + str(error)
-    return _explain(error, files, config_name, overrides)
-
-
-def _file_of_range(error: ConfigError, files: Files, overrides: Sequence[str]) -> str:
-    """Where a refused setting is written, unless the command line sets it."""
-    found = _PATH.match(str(error))
-    if found is None or _typed_for(found.group(), overrides):
-        return ""
-    return where(found.group(), files.parts)
-
-
-def _explain(error: Exception, files: Files, config_name: str, overrides: Sequence[str]) -> str:
     found = _IN_FILE.match(str(error))
     asks = found[1] if found else config_name
     file = files.file(asks) if asks not in (config_name, "hydra/config") else None
@@ -60,6 +48,14 @@ def _explain(error: Exception, files: Files, config_name: str, overrides: Sequen
     lines = [line for line in str(error).splitlines() if line and "To append" not in line]
     message = _IN_FILE.sub("", " ".join(lines[:3]), count=1)
     return f"{shortest(file)}: {message}" if file else message
+
+
+def _file_of_range(error: ConfigError, files: Files, overrides: Sequence[str]) -> str:
+    """Where a refused setting is written, unless the command line sets it."""
+    found = _PATH.match(str(error))
+    if found is None or _typed_for(found.group(), overrides):
+        return ""
+    return where(found.group(), files.parts)
 
 
 def _missing(
@@ -93,7 +89,12 @@ def _setting(
     known = list(cause.parent_node or ())
     if is_dataclass(kind):
         known = [each.name for each in fields(kind) if each.compare]  # the others composing sets
-    return place + unknown_setting(path, known)
+    if path in OPTIONAL_GROUPS:  # a file of theirs was not merged at the top
+        return (
+            f"{place}{path} has no settings of its own: {path}=NAME chooses a file, which must "
+            "begin with the line `# @package _global_`"
+        )
+    return place + unknown_setting(path, known, _elsewhere(path))
 
 
 def _typed_for(path: str, overrides: Sequence[str]) -> bool:
@@ -104,21 +105,6 @@ def _typed_for(path: str, overrides: Sequence[str]) -> bool:
         if around or key == path or key.startswith(f"{path}.") or path.startswith(f"{key}["):
             return True
     return False
-
-
-def unknown_setting(path: str, known: Sequence[str]) -> str:
-    """The refusal of an unknown key: the nearest setting, and all that exist there."""
-    parent, _, key = path.rpartition(".")
-    if path in OPTIONAL_GROUPS:  # a file of theirs was not merged at the top
-        return (
-            f"{key} has no settings of its own: {key}=NAME chooses a file, which must begin with "
-            "the line `# @package _global_`"
-        )
-    near = nearest(key, known)
-    similar = _elsewhere(path) or ([f"{parent}.{near}".lstrip(".")] if near else [])
-    hint = f", did you mean {' or '.join(similar)}?" if similar else ""
-    there = ", ".join(known) or "no settings"
-    return f"unknown setting {path!r}{hint} ({parent or 'a run'} has {there})"
 
 
 def _elsewhere(path: str) -> list[str]:

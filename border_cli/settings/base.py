@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 from border_cli.errors import ConfigError, UnknownSetting
 from border_cli.settings.schedule import SCHEDULE_KEYS, Kind
@@ -31,14 +31,9 @@ class Range:
         )
 
     def __str__(self) -> str:
-        parts = []
-        if self.low is not None:
-            parts.append(f"at least {self.low:g}")
-        if self.above is not None:
-            parts.append(f"above {self.above:g}")
-        if self.high is not None:
-            parts.append(f"at most {self.high:g}")
-        return " and ".join(parts)
+        bounds = {"at least": self.low, "above": self.above, "at most": self.high}
+        named = [f"{name} {bound:g}" for name, bound in bounds.items() if bound is not None]
+        return " and ".join(named)
 
 
 ANY_NUMBER = Range()
@@ -82,6 +77,17 @@ def setting(
     return field(default=default, metadata=metadata)
 
 
+def unknown_setting(path: str, known: Sequence[str], elsewhere: Sequence[str] = ()) -> str:
+    """The refusal of an unknown key: settings of that name `elsewhere`, else the nearest one, and
+    all that exist there."""
+    parent, _, key = path.rpartition(".")
+    near = nearest(key, known)
+    similar = elsewhere or ([f"{parent}.{near}".lstrip(".")] if near else [])
+    hint = f", did you mean {' or '.join(similar)}?" if similar else ""
+    there = ", ".join(known) or "no settings"
+    return f"unknown setting {path!r}{hint} ({parent or 'a run'} has {there})"
+
+
 @dataclass(kw_only=True)
 class Settings:
     """Base of all settings. Errors name a setting by the path that a user types.
@@ -96,12 +102,8 @@ class Settings:
     def __setattr__(self, name: str, value: object) -> None:
         declared = name in self.__dataclass_fields__ or hasattr(type(self), name)
         if not declared and not name.startswith("_"):
-            known = [each.name for each in fields(self)]
-            prefix = f"{self.path}." if self.path else ""
-            near = nearest(name, known)
-            hint = f", did you mean {prefix}{near}?" if near else ""
-            listed = f"{self.path or 'a run'} has {', '.join(known) or 'no settings'}"
-            raise UnknownSetting(f"unknown setting {prefix + name!r}{hint} ({listed})")
+            path = f"{self.path}.{name}".lstrip(".")
+            raise UnknownSetting(unknown_setting(path, [each.name for each in fields(self)]))
         super().__setattr__(name, value)
 
     def __init_subclass__(cls, path: str | None = None, **kwargs: Any) -> None:
@@ -122,7 +124,8 @@ class Settings:
             self._check(each.name, value, bounds)
             choices = each.metadata.get("choices")
             if choices is not None:
-                self._check_choice(each.name, value, choices())
+                more = " (`imports` lists modules that register more)"
+                self._check_choice(each.name, value, choices(), more)
 
     @property
     def schedules(self) -> dict[str, tuple[str, Mapping[str, Any]]]:
@@ -152,11 +155,7 @@ class Settings:
         for key in given:
             if key not in SCHEDULE_KEYS:
                 raise ConfigError(unknown(f"{self.path}.{name} key", key, SCHEDULE_KEYS))
-        if kind not in list(Kind):
-            raise ConfigError(
-                f"{self.path}.{name}.kind must be one of {', '.join(Kind)}, got {kind!r}"
-                f"{did_you_mean(str(kind), Kind)}"
-            )
+        self._check_choice(f"{name}.kind", kind, list(Kind))
         if steps is not None and (type(steps) is not int or steps < 1):
             self.refuse(f"{name}.steps", steps, "must be a whole number of at least 1, or null")
         closed = bounds if bounds.above is None else Range(low=bounds.above, high=bounds.high)
@@ -175,33 +174,33 @@ class Settings:
             return float("true or false" if isinstance(value, bool) else value)
         except (TypeError, ValueError):
             self.refuse(name, value, f"must be a number{alternative}")
-            raise
 
-    def _check_choice(self, name: str, value: object, choices: Sequence[str]) -> None:
+    def _check_choice(
+        self, name: str, value: object, choices: Sequence[str], more: str = ""
+    ) -> None:
         if value not in choices:
             raise ConfigError(
                 f"{self.path}.{name} must be one of {', '.join(choices)}, got {value!r}"
-                f"{did_you_mean(str(value), choices)} (`imports` lists modules that register more)"
+                f"{did_you_mean(str(value), choices)}{more}"
             )
 
     def taking_memory(self) -> dict[str, Any]:
         """Settings that memory grows with, as they are typed; what is off or 1 cannot be less."""
-        bases = [base for base in type(self).__mro__ if is_dataclass(base)]
         # Of all bases: who gives a setting another default does not repeat what it is.
         grows = {
             each.name
-            for base in bases
+            for base in type(self).__mro__
+            if is_dataclass(base)
             for each in fields(base)
             if each.metadata.get("takes_memory")
         }
-        values = {each.name: getattr(self, each.name) for each in fields(self)}
         return {
             f"{self.path}.{name}": value
-            for name, value in values.items()
+            for name, value in vars(self).items()
             if name in grows and value not in (None, 1)
         }
 
-    def refuse(self, name: str, value: object, allowed: str) -> None:
+    def refuse(self, name: str, value: object, allowed: str) -> NoReturn:
         """Raises the error of a setting that cannot be meant."""
         where = f"{self.path}.{name}" if self.path else name
         got = "null" if value is None else repr(value)

@@ -196,8 +196,7 @@ class ActorManagerConfig(GroupConfig, path="actor_manager"):
     def __post_init__(self) -> None:
         super().__post_init__()
         count = self.num_actors
-        whole = isinstance(count, int) and not isinstance(count, bool)
-        if not whole and not (self.follows_cluster and count == AUTO):
+        if type(count) is not int and not (self.follows_cluster and count == AUTO):
             also = ", or auto" if self.follows_cluster else ""
             self.refuse("num_actors", count, f"must be a whole number of at least 1{also}")
         value = self.exploration
