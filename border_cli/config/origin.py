@@ -15,7 +15,7 @@ from hydra.core.override_parser.types import Glob, Override
 from omegaconf import OmegaConf
 
 from border_cli.config.composition import ANY_ENV, run_name
-from border_cli.config.overrides import parsed, run_to_resume
+from border_cli.config.overrides import chooses, parsed, run_to_resume
 from border_cli.config.saved import Saved, place, saved_options, saved_settings
 from border_cli.config.sources import Files, absolute, opened
 from border_cli.errors import ConfigError
@@ -66,7 +66,7 @@ def settings_from(run_dir: Path, overrides: Sequence[str], folders: Sequence[str
     for group in sorted([*typed, *instead], key=place):
         saved = saved.choosing(group, instead.get(group, "???"))
     if any(each.key_or_group == "env.id" for each in read) and "env" not in typed:
-        saved = saved.with_values({"env.option": ANY_ENV})
+        saved.settings.setdefault("env", {})["option"] = ANY_ENV
     return saved
 
 
@@ -79,9 +79,9 @@ def _typed_options(overrides: Sequence[Override], files: Files) -> dict[str, lis
     """The options that are typed of each group; of a sweep several."""
     found: dict[str, list[str]] = {}
     for each in overrides:
-        group, value = each.key_or_group, each.value()
-        if group not in GROUPS or each.is_delete() or each.is_add() or isinstance(value, dict):
+        if not chooses(each):
             continue
+        group, value = each.key_or_group, each.value()
         if not each.is_sweep_override():
             found[group] = [str(one) for one in (value if isinstance(value, list) else [value])]
         elif isinstance(value, Glob):
@@ -95,32 +95,27 @@ def _chosen_by_files(typed: Mapping[str, list[str]], files: Files) -> dict[str, 
     """The options of other groups that the files of the typed ones choose."""
     found: dict[str, list[str]] = {}
     todo = [f"{group}/{option}" for group, options in typed.items() for option in options]
-    seen: set[str] = set()
-    while todo:
-        path = todo.pop()
-        if path in seen:
-            continue
-        seen.add(path)
-        for each in _listed(path, files):  # none of an unknown option, which composing refuses
-            if isinstance(each, str):
-                todo.append(each)
-            elif each[0] in GROUPS:
-                found.setdefault(each[0], []).append(str(each[1]))
+    for path in todo:
+        bases, chosen = _listed(path, files)  # none of an unknown option, which composing refuses
+        todo += [each for each in bases if each not in todo]
+        for group, option in chosen:
+            if group in GROUPS:
+                found.setdefault(group, []).append(str(option))
     return found
 
 
-def _listed(path: str, files: Files) -> list[str | tuple[str, Any]]:
+def _listed(path: str, files: Files) -> tuple[list[str], list[tuple[str, Any]]]:
     """The defaults list of a file: the path of each file that it builds on, and each group whose
     option it overrides, with the option."""
     found = files.read(path)
     entries: Any = OmegaConf.to_container(found.config, resolve=False) if found else {}
-    named: list[str | tuple[str, Any]] = []
+    bases, chosen = [], []
     for entry in entries.get("defaults", []):
         if isinstance(entry, str) and entry != "_self_":
-            named.append(absolute(path, entry.partition("@")[0]))
+            bases.append(absolute(path, entry.partition("@")[0]))
         elif isinstance(entry, dict):
             ((key, option),) = entry.items()
             *keywords, group = key.partition("@")[0].split()
             if "override" in keywords:
-                named.append((absolute(path, group), option))
-    return named
+                chosen.append((absolute(path, group), option))
+    return bases, chosen

@@ -91,7 +91,15 @@ def run_to_resume(overrides: Sequence[str]) -> Path | None:
 
 def is_sweep(text: str) -> bool:
     """Whether an override names several values, as only `-m` may."""
-    return any(each.is_sweep_override() for each in parsed([text]))
+    return _parsed(text).is_sweep_override()
+
+
+def chooses(override: Override) -> bool:
+    """Whether an override chooses the option of a group: it neither deletes one, nor adds one to a
+    list, nor sets values."""
+    changes_list = override.is_delete() or override.is_add()
+    is_choice = override.key_or_group in GROUPS and not isinstance(override.value(), dict)
+    return is_choice and not changes_list
 
 
 def refuse_unmeant(files: Files, overrides: Sequence[Override]) -> None:

@@ -7,11 +7,12 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from hydra.core.override_parser.types import Override, OverrideType
+from hydra.core.override_parser.types import Override
 
 from border_cli.config.describe import shown
-from border_cli.config.overrides import parsed
+from border_cli.config.overrides import chooses, parsed
 from border_cli.config.saved import Saved, place, read_saved, saved_options, saved_settings
 from border_cli.errors import ConfigError
 from border_cli.registry import GROUPS
@@ -79,8 +80,7 @@ def without_its_own(run_dir: Path, overrides: Sequence[str]) -> list[str]:
 
     def is_kept(override: Override) -> bool:
         group = override.key_or_group
-        is_choice = override.type is OverrideType.CHANGE and group in GROUPS
-        return is_choice and not may_change(group) and own.get(group) == override.value()
+        return chooses(override) and not may_change(group) and own.get(group) == override.value()
 
     return [str(each.input_line) for each in parsed(overrides) if not is_kept(each)]
 
@@ -107,8 +107,8 @@ class Change:
     """One setting that differs."""
 
     key: str
-    before: object
-    after: object
+    before: Any
+    after: Any
 
     def __str__(self) -> str:
         return f"{self.key}: {shown(self.before)} -> {shown(self.after)}"
@@ -117,8 +117,6 @@ class Change:
     def allowed(self) -> bool:
         """Whether a run can resume with it."""
         if self.key == "imports":  # more modules change nothing; components need those of before
-            assert isinstance(self.before, list)
-            assert isinstance(self.after, list)
             return set(self.before) <= set(self.after)
         if self.key == "env.action_mask" and self.after is None:
             return True  # found anew as the environment is tried, before the run goes on
@@ -132,12 +130,12 @@ def changes(before: RunConfig, after: RunConfig) -> list[Change]:
     """
     old, new = _compared(before), _compared(after)
     others = {group for group in GROUPS if old[group] != new[group]}
-    return [
+    found = [
         Change(key, old.get(key, _ABSENT), new.get(key, _ABSENT))
         for key in dict.fromkeys([*old, *new])
-        if shown(old.get(key, _ABSENT)) != shown(new.get(key, _ABSENT))
-        and not (key.partition(".")[0] in others and (key in old) != (key in new))
+        if key.partition(".")[0] not in others or (key in old and key in new)
     ]
+    return [each for each in found if shown(each.before) != shown(each.after)]
 
 
 def _compared(config: RunConfig) -> dict[str, object]:
@@ -174,13 +172,10 @@ def refuse_fixed(found: Sequence[Change], run_dir: Path, *, job: str) -> None:
 def resumed_settings(run_dir: Path, overrides: Sequence[Override]) -> Saved:
     """The saved settings of a run as those that it is resumed with: the groups that a choice is
     typed of are chosen anew; one that is added to a list chooses nothing anew."""
-    saved = saved_settings((run_dir / SETTINGS).parent).with_values({"run_dir": str(run_dir)})
+    saved = saved_settings((run_dir / SETTINGS).parent)
+    saved.settings["run_dir"] = str(run_dir)
     chosen = {
-        each.key_or_group
-        for each in overrides
-        if each.key_or_group in GROUPS
-        and not (each.is_delete() or each.is_add() or each.is_sweep_override())
-        and not isinstance(each.value(), dict)
+        each.key_or_group for each in overrides if chooses(each) and not each.is_sweep_override()
     }
     for group in sorted(chosen, key=place):
         saved = saved.choosing(group)

@@ -67,9 +67,7 @@ def read_plain(file: Path) -> Any:
         return OmegaConf.to_container(OmegaConf.create(text), resolve=False)
     except yaml.YAMLError as error:
         raise ConfigError(f"{file}: not valid YAML: {' '.join(str(error).split())}") from error
-    except OSError as error:
-        raise ConfigError(f"{file} cannot be read: {error.strerror}") from error
-    except (OmegaConfBaseException, ValueError, RecursionError) as error:
+    except (OSError, OmegaConfBaseException, ValueError, RecursionError) as error:
         raise ConfigError(f"{file} cannot be read: {' '.join(str(error).split())}") from error
 
 
@@ -89,7 +87,7 @@ def read_saved(file: Path) -> dict[str, Any]:
     """
     found = read_plain(file)
     entries = found.get("defaults") if isinstance(found, dict) else None
-    if not isinstance(found, dict) or not isinstance(entries, list):
+    if not isinstance(entries, list):
         raise ConfigError(f"{file} is not a saved configuration: it has no defaults list")
     if "hydra" in found:
         raise ConfigError(
@@ -106,7 +104,7 @@ def read_saved(file: Path) -> dict[str, Any]:
 
 def _entry(listed: object) -> re.Match[str] | None:
     """The schema that an entry of a defaults list chooses."""
-    return _ENTRY.fullmatch(listed) if isinstance(listed, str) else None
+    return _ENTRY.fullmatch(str(listed))
 
 
 def saved_options(settings: Mapping[str, Any]) -> dict[str, str]:
@@ -121,8 +119,7 @@ def saved_options(settings: Mapping[str, Any]) -> dict[str, str]:
 
 def named_modules(settings: Mapping[str, Any]) -> dict[str, str]:
     """The modules that saved settings lead to, each with the setting that names it."""
-    listed = settings.get("imports")
-    found = {str(each): "imports" for each in (listed if isinstance(listed, list) else [])}
+    found = dict.fromkeys(names_in(settings.get("imports")), "imports")
     evaluator = settings.get("evaluator")
     other = evaluator.get("env") if isinstance(evaluator, dict) else None
     # Components of others may write something else before a colon.
@@ -139,14 +136,6 @@ class Saved:
 
     folder: Path  # `.hydra` of the run
     settings: dict[str, Any]
-
-    def with_values(self, values: Mapping[str, str]) -> Saved:
-        """These settings with other values; a key may name a setting of a group."""
-        content = OmegaConf.create(self.settings)
-        for key, value in values.items():
-            OmegaConf.update(content, key, value)
-        settings: Any = OmegaConf.to_container(content, resolve=False)
-        return replace(self, settings=settings)
 
     def choosing(self, group: str, option: str = "???") -> Saved:
         """These settings with another option of a group, without the saved values.
@@ -264,10 +253,10 @@ def read_config(file: Path) -> RunConfig:
     files.parts = [Part(file.stem, "", file, OmegaConf.create(settings))]
     chosen = [each for each in map(_entry, settings.pop("defaults")) if each]
     with explained(files, file.stem, ()):
-        entries = {
-            each["package"]: GROUPS[each["group"]].entry(each["component"]) for each in chosen
+        kinds = {
+            each["package"]: GROUPS[each["group"]].entry(each["component"]).config_type
+            for each in chosen
         }
-        kinds = {place: entry.config_type for place, entry in entries.items()}
         config = with_types(settings, kinds)
         refuse_untyped(config, files.parts)
         return run_settings(config)
