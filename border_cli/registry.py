@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, is_dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from border_cli.errors import ConfigError
 from border_cli.settings.base import OF_ONE_COMMAND, Settings, flat
@@ -39,16 +39,13 @@ class Registry:
         """
         if not is_dataclass(config_type):
             raise TypeError(f"{self.group} {name!r}: {config_type!r} is not a dataclass")
-        known = self._entries.get(name)
-        if known and (known.target, known.config_type.__qualname__) != (
-            target,
-            config_type.__qualname__,
-        ):
-            raise ConfigError(
-                f"{self.group}={name} is registered twice: {known.target}, {target} (rename one, "
-                "or uninstall the package that has it)"
-            )
-        self._entries[name] = Entry(name, config_type, target, presets)
+        entry = Entry(name, config_type, target, presets)
+        known = self._entries.get(name, entry)
+        # The types have another identity where their module is imported anew.
+        same_settings = known.config_type.__qualname__ == config_type.__qualname__
+        if known.target != target or not same_settings:
+            _refuse_twice(f"{self.group}={name}", known.target, target)
+        self._entries[name] = entry
 
     def __iter__(self) -> Iterator[Entry]:
         return iter(self._entries.values())
@@ -155,10 +152,7 @@ class Targets:
             target = f"{target.__module__}:{target.__qualname__}"
         known = self._targets.get(name, target)
         if known != target:
-            raise ConfigError(
-                f"{self._setting}={name} is registered twice: {known or 'ours'}, {target} (rename "
-                "one, or uninstall the package that has it)"
-            )
+            _refuse_twice(f"{self._setting}={name}", known or "ours", target)
         self._targets[name] = target
 
     def names(self) -> list[str]:
@@ -174,6 +168,13 @@ class Targets:
         target = self._targets[name]
         assert target is not None
         return _loaded(target)
+
+
+def _refuse_twice(chosen: str, known: str, target: str) -> NoReturn:
+    raise ConfigError(
+        f"{chosen} is registered twice: {known}, {target} (rename one, or uninstall the package "
+        "that has it)"
+    )
 
 
 def _loaded(target: str) -> Any:
