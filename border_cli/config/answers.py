@@ -18,7 +18,8 @@ from border_cli.config.sources import NAME, VERSION_BASE
 
 def show_answer(argv: list[str], overrides: Sequence[str], composer: Composer) -> None:
     """Prints what Hydra answers to these arguments, once the settings are composed and checked."""
-    with composer.answering(overrides), _as_before():
+    with composer.opened() as files, _as_before():
+        composer.job_of(files, overrides, None)
         GlobalHydra.instance().clear()
         sys.argv = [NAME, *argv]
         ask = hydra.main(config_path=f"pkg://{OURS}", config_name="config", **VERSION_BASE)

@@ -217,23 +217,12 @@ class Composer:
                 raise ConfigError("hydra.mode must be RUN: -m runs several jobs")
             return made.job(number, root, trust=self.trust)
 
-    def composition(self, overrides: Sequence[str], mode: RunMode = RunMode.RUN) -> Composition:
-        """Merged settings that are not checked; of a sweep, its own: what is swept is left out."""
-        with self.opened() as files:
-            return self.composition_of(files, normalized(overrides), mode)
-
-    @contextmanager
-    def answering(self, overrides: Sequence[str]) -> Iterator[None]:
-        """Within the block Hydra's own commands answer with these settings, which are checked."""
-        with self.opened() as files:
-            self.job_of(files, overrides, None)
-            yield
-
-    def composition_of(self, files: Files, overrides: Sequence[str], mode: RunMode) -> Composition:
-        """Merged settings from files that are open."""
+    def composition_of(self, files: Files, overrides: Sequence[str]) -> Composition:
+        """Merged settings that are not checked, from files that are open; what is swept is left
+        out."""
         imports = self.import_for(files, [each for each in overrides if not is_sweep(each)])
         with explained(files, self.config_name, overrides):
-            return compose_files(files, self.config_name, overrides, imports, mode)
+            return compose_files(files, self.config_name, overrides, imports, RunMode.RUN)
 
     def import_for(self, files: Files, overrides: Sequence[str]) -> list[str]:
         """Imports the modules that these settings name, and returns their names."""

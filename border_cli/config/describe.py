@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import textwrap
 import types
@@ -24,6 +25,7 @@ _PLAIN = {
     str: "text",
     type(None): "null",
 }
+_PLURAL = {int: "integers", float: "numbers", str: "texts"}
 
 
 def expected(kind: type[Any], name: str) -> str:
@@ -52,39 +54,34 @@ def meaning_of(kind: type[Any], name: str) -> str:
 
 
 def _metadata(kind: type[Any], name: str) -> dict[str, Any]:
-    return dict(next(each for each in fields(kind) if each.name == name).metadata)
+    return dict(kind.__dataclass_fields__[name].metadata)
 
 
 def default_of(kind: type[Any], name: str) -> object:
     """The default that the dataclass itself has; MISSING where it has none."""
-    field = next(each for each in fields(kind) if each.name == name)
+    field = kind.__dataclass_fields__[name]
     return field.default_factory() if field.default_factory is not MISSING else field.default
 
 
 def in_words(hint: Any) -> str:
     """`a number or null` for `float | None`."""
-    if get_origin(hint) in (Union, types.UnionType):
-        return " or ".join(in_words(each) for each in get_args(hint))
-    if isinstance(hint, type) and issubclass(hint, Enum):
+    kind, inside = get_origin(hint) or hint, get_args(hint)
+    if kind in (Union, types.UnionType):
+        return " or ".join(map(in_words, inside))
+    if _is_a(hint, Enum):
         return "one of " + ", ".join(each.name for each in hint)
-    if get_origin(hint) is list or hint is list:
-        entries = get_args(hint)
-        return f"a list of {_plural(entries[0])}" if entries else "a list"
-    if get_origin(hint) is dict or hint is dict:
-        values = get_args(hint)[1:]
-        named = [each.__name__ for each in values if _is_settings(each)]
+    if kind is list:
+        return f"a list of {_PLURAL.get(inside[0], 'values')}" if inside else "a list"
+    if kind is dict:
+        named = [each.__name__ for each in inside if _is_a(each, Settings)]
         return f"a mapping of names to {named[0]}" if named else "a mapping"
-    if _is_settings(hint):
+    if _is_a(hint, Settings):
         return f"settings of type {hint.__name__}"
     return _PLAIN.get(hint, "any value")
 
 
-def _is_settings(hint: Any) -> bool:
-    return isinstance(hint, type) and issubclass(hint, Settings)
-
-
-def _plural(hint: Any) -> str:
-    return {int: "integers", float: "numbers", str: "texts"}.get(hint, "values")
+def _is_a(hint: Any, kind: type) -> bool:
+    return isinstance(hint, type) and issubclass(hint, kind)
 
 
 def settings_help(job: Job, overrides: Sequence[str]) -> str:
@@ -134,7 +131,7 @@ def _setting(path: str, kind: type[Any], name: str, value: object) -> list[str]:
 def shown(value: object) -> str:
     """A value as it is written in YAML; of settings their type."""
     if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
+        return json.dumps(value)
     if isinstance(value, list):
         return f"[{', '.join(map(shown, value))}]"
     if isinstance(value, Mapping):

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from pathlib import Path
@@ -31,11 +32,11 @@ class _Dumper(getattr(yaml, "CDumper", yaml.Dumper)):  # type: ignore[misc]
 
 def _represented(dumper: Any, text: str) -> Any:
     """OmegaConf reads `1e3` as a number, so that a text is quoted."""
-    try:
+    style = None
+    with suppress(ValueError):
         float(text)
-    except ValueError:
-        return dumper.represent_scalar("tag:yaml.org,2002:str", text)
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="'")
+        style = "'"
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
 _Dumper.add_representer(str, _represented)

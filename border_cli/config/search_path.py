@@ -67,8 +67,8 @@ def _plugins() -> list[EntryPoint]:
     installed = list(entry_points(group=ENTRY_POINT_GROUP))
     known = {each.value for each in installed}
     here = [each for each in plugins_here() if each.value not in known]
-    if here and str(Path.cwd()) not in sys.path:
-        sys.path.append(str(Path.cwd()))  # last: a module of the same name there is another one
+    if here:
+        add_to_path([str(Path.cwd())])
     return [*here, *installed]
 
 
@@ -132,7 +132,7 @@ def _where_not() -> str:
 
 
 def add_to_path(folders: Sequence[str]) -> None:
-    """Puts folders at the end of sys.path."""
+    """Puts folders at the end of sys.path: a module of the same name there is another one."""
     sys.path.extend(folder for folder in folders if folder not in sys.path)
 
 

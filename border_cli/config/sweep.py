@@ -219,7 +219,7 @@ def _one_of(
     try:
         if rest not in shared:
             shared[rest] = None
-            made = composer.composition_of(files, rest, RunMode.RUN)
+            made = composer.composition_of(files, rest)
             shared[rest] = _Base(made, pickle.dumps(made.config))
         base = shared[rest]
         if base is not None:
