@@ -36,7 +36,8 @@ def schema(path: str) -> DictConfig:
     _, group, option = parts_of(path)
     if not group:
         return run_schema()
-    return schema_of(GROUPS[group].entry(option).config_type)
+    kind: Any = GROUPS[group].entry(option).config_type
+    return schema_of(kind)
 
 
 def schemas_in(group: str) -> tuple[Sequence[str], Sequence[str]]:
@@ -52,17 +53,15 @@ def parts_of(path: str) -> tuple[str, str, str]:
     return (folder, group, option) if slash else (folder, "", group)
 
 
-@cache
 def run_schema() -> DictConfig:
     """The schema of a run, without components."""
-    made: DictConfig = OmegaConf.structured(RunConfig)
-    return made
+    return schema_of(RunConfig)
 
 
 @cache
 def schema_of(kind: Any) -> DictConfig:
-    """The schema of a component. A composition asks for about ten of the thirty, and to make one
-    takes milliseconds."""
+    """The schema of a component, or of a run. A composition asks for about ten of the thirty
+    components, and to make one takes milliseconds."""
     node: DictConfig = OmegaConf.structured(kind)
     hints = get_type_hints(kind)
     for each in fields(kind):

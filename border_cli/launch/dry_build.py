@@ -177,12 +177,9 @@ def _try_environments(
 def _refuse_other_masks(spec: EnvSpec, other: EnvSpec) -> None:
     """Raises ConfigError where evaluations have action masks and the training none, or none where
     it has some."""
-    if has_masks(spec.observation) != has_masks(other.observation):
-        some, none = (
-            ("evaluation", "training")
-            if has_masks(other.observation)
-            else ("training", "evaluation")
-        )
+    masked = has_masks(other.observation)
+    if has_masks(spec.observation) != masked:
+        some, none = ("evaluation", "training") if masked else ("training", "evaluation")
         raise ConfigError(
             f"evaluator.env: the {some} environment has action masks and the {none} environment "
             "has none; env.action_mask=false ignores them"

@@ -207,10 +207,8 @@ def _refuse_elsewhere(config: RunConfig, actors: ActorManagerConfig) -> None:
 def _serial(actors: ActorManagerConfig) -> ActorManagerConfig:
     """Settings of as many actors in turn in the learner's thread."""
     shared = {each.name: getattr(actors, each.name) for each in fields(ActorManagerConfig)}
-    shared["num_actors"] = actors.most_actors
-    serial: ActorManagerConfig = ACTOR_MANAGERS.entry("serial").config_type(
-        **shared | {"n_buffer": 1}
-    )
+    shared |= {"num_actors": actors.most_actors, "n_buffer": 1}
+    serial: ActorManagerConfig = ACTOR_MANAGERS.entry("serial").config_type(**shared)
     return serial
 
 

@@ -76,13 +76,12 @@ def choice_lines(sources: Sequence[Source]) -> list[tuple[str, str]]:
     """Every choice; those from files of the user with their file, the others together."""
     chosen = [each for each in sources if each.group not in ("tuned", "config")]
     theirs = [each for each in chosen if not Path(each.file).is_relative_to(CONF)]
-    ours: dict[str, str] = {}
+    ours: dict[str, list[str]] = {}
     for each in sorted(chosen, key=lambda each: each.group not in ("agent", "env")):
         if each not in theirs:
-            before = f"{ours[each.group]}," if each.group in ours else ""
-            ours[each.group] = before + each.choice
-    lines = [("choices", " ".join(f"{group}={names}" for group, names in ours.items()))]
-    lines = lines if ours else []
+            ours.setdefault(each.group, []).append(each.choice)
+    named = [f"{group}={','.join(choices)}" for group, choices in ours.items()]
+    lines = [("choices", " ".join(named))] if named else []
     agent = next((each.choice for each in chosen if each.group == "agent"), None)
     if agent is not None:  # saved settings choose none
         of_pair = [each for each in sources if each.choice.startswith(f"{agent}_")]

@@ -80,16 +80,14 @@ def _evaluate(
     rounds: int,
     factory: EnvFactory | None = None,
 ) -> Evaluation:
-    evaluator = build_evaluator(
+    made = build_evaluator(
         effective, seed=seed, stop=stop, heartbeat=Heartbeat("evaluation"), factory=factory
     )
-    try:
+    with closing(made) as evaluator:
         evaluation = evaluator.evaluate(policy)
         for _ in range(rounds - 1):
             evaluation = evaluator.extended(policy, evaluation)
-    finally:
-        evaluator.close()
-    return evaluation
+        return evaluation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,14 +233,11 @@ def _rounds(
     rounds = math.ceil(episodes / most)
     parallel = math.ceil(episodes / rounds)  # of the last round a few may be too many
     factory: EnvFactory = ENVS.build(replace(effective.config.env, num_envs=parallel))
-    env = factory.make(training=False)
-    try:
+    with closing(factory.make(training=False)) as env:
         for number in range(rounds):
             place = derived_seed(seed, number)
             played = play_round(env, policy, place, stop, limit=limit, explore=explore)
             yield played[: episodes - number * parallel]
-    finally:
-        env.close()
 
 
 def _raw(episode: PlayedEpisode, env: EnvParts) -> RawEpisode:
@@ -275,10 +270,8 @@ def _references(
     agent = random_agent(effective)
     policy = agent.policy_factory(generator(seed, Branch.EVALUATION, REFERENCE, 1))
     policy.load_snapshot(agent.snapshot())
-    try:
+    with closing(evaluator):
         low = evaluator.evaluate(policy).score
-    finally:
-        evaluator.close()
     best = best_score(run_dir)
     high = best[0] if best else max(float(each.returns.mean()) for each in played)
     return (low, high) if high > low else None

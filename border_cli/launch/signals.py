@@ -17,7 +17,7 @@ from types import FrameType
 
 from border_cli.core.stop import SaveFlag, StopFlag
 from border_cli.errors import Interrupted
-from border_cli.launch.monitor import leave
+from border_cli.launch.monitor import SHOW_CURSOR, leave
 from border_cli.recorder.panel_line import panel_line
 
 log = logging.getLogger(__name__)
@@ -25,7 +25,6 @@ log = logging.getLogger(__name__)
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SAVE, REQUEUE = signal.SIGUSR1, signal.SIGUSR2
 
-SHOW_CURSOR = "\x1b[?25h"  # a live panel hides it
 CLEAR_LINE = "\x1b[2K"
 AGAIN = "; press Ctrl-C again to quit immediately"
 NOTICE_S = 5.0  # that the panel shows a message of no lasting interest
