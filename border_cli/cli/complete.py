@@ -14,7 +14,6 @@ import shlex
 import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -60,18 +59,18 @@ end""",
 def complete(overrides: Sequence[str]) -> None:
     """Answers `-sc install=SHELL`, and the shell's `-sc query=SHELL`."""
     command, _, shell = " ".join(overrides).partition("=")
-    if command == "install" and shell in SCRIPTS:
-        sys.stdout.write(f"{SCRIPTS[shell]}\n")
-    elif command == "install":
-        raise ConfigError(f"-sc: {unknown('shell', shell, list(SCRIPTS))}")
-    elif command == "query":
+    if command == "query":
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends it without a word
         (name, *before), word = _words(os.environ.get("COMP_LINE", ""))
         other = Path(name).name
         found = of_another(other, before, word) if other in OTHERS else offered(before, word)
         sys.stdout.write("\n".join(found) + "\n")
-    else:
+    elif command != "install":
         raise ConfigError("-sc takes one of install=SHELL, query=SHELL")
+    elif shell not in SCRIPTS:
+        raise ConfigError(f"-sc: {unknown('shell', shell, SCRIPTS)}")
+    else:
+        sys.stdout.write(f"{SCRIPTS[shell]}\n")
 
 
 def _words(line: str) -> tuple[list[str], str]:
@@ -91,8 +90,7 @@ def offered(before: Sequence[str], word: str) -> list[str]:
     if before[-1:] == ["--from"]:
         return runs_from(word)
     if word.startswith("-"):
-        names = [flag.split()[0] for left, _ in FLAGS for flag in left.split(",")]
-        return [each for each in names if each.startswith(word)]
+        return _flags(FLAGS, word)
     key, equals, value = word.partition("=")
     if equals and key in OF_RUNS:
         return [f"{key}={each}" for each in runs_from(value)]
@@ -108,13 +106,19 @@ def offered(before: Sequence[str], word: str) -> list[str]:
     return sorted({f"{word}{step[0]}" for step in steps if step})
 
 
+def _flags(text: str, word: str) -> list[str]:
+    """The flags in a text of --help that begin like this."""
+    flags = re.findall(r"(?<![\w-])--?[a-z-]+", text)
+    return sorted({each for each in flags if each.startswith(word)})
+
+
 def _names(arguments: Arguments, begun: str) -> Iterator[str]:
     """`agent=dqn` for each option of a group, `agent=` and `agent.` for each group, `seed=` and
     `agent.gamma=` for each setting, as far as they may continue what is typed."""
-    from border_cli.cli.overview import config_folders, options_in
+    from border_cli.cli.overview import MEANINGS, config_folders, options_in
     from border_cli.config.search_path import SEARCH
     from border_cli.registry import GROUPS
-    from border_cli.settings.run import SECTIONS, RunConfig
+    from border_cli.settings.run import SECTIONS
 
     group, equals, _ = begun.partition("=")
     if equals:
@@ -127,7 +131,7 @@ def _names(arguments: Arguments, begun: str) -> Iterator[str]:
             groups = (each.name for each in folder.iterdir() if each.is_dir())
             yield from (f"{each}=" for each in groups if each[0] not in "._" and each != SEARCH)
         yield from (f"{name}." for name in (*GROUPS, *SECTIONS, "hydra"))
-        yield from (f"{each.name}=" for each in fields(RunConfig) if "meaning" in each.metadata)
+        yield from (f"{name}=" for name in MEANINGS)
 
 
 def _of_choices(arguments: Arguments) -> Iterator[str]:
@@ -136,20 +140,10 @@ def _of_choices(arguments: Arguments) -> Iterator[str]:
     from omegaconf import OmegaConf
 
     from border_cli.config.check import explained
-    from border_cli.config.compose import composing
     from border_cli.config.composition import import_named
     from border_cli.config.overrides import is_sweep
 
-    with (
-        composing(
-            arguments.overrides,
-            config_dirs=arguments.config_dirs,
-            config_name=arguments.config_name,
-            origin=arguments.origin,
-            multirun=arguments.multirun,
-        ) as (composer, overrides),
-        composer.opened() as files,
-    ):
+    with arguments.composing() as (composer, overrides), composer.opened() as files:
         fixed = [each for each in overrides if not is_sweep(each)]
         import_named(files, composer.config_name, fixed, ())
         with explained(files, composer.config_name, fixed):
@@ -174,10 +168,9 @@ def _settings(config: Mapping[Any, Any], place: str = "") -> Iterator[str]:
 def of_another(command: str, before: Sequence[str], word: str) -> list[str]:
     """Of a command but border-train: what begins a line of its --help, and run directories."""
     text = import_module(f"border_cli.cli.{command.removeprefix('border-')}").HELP
-    flags = re.findall(r"(?<![\w-])--[a-z-]+", text)
     if word.startswith("-"):
-        return sorted({each for each in flags if each.startswith(word)})
-    if before and before[-1] in flags:  # which may take a file
+        return _flags(text, word)
+    if before and before[-1].startswith("-"):  # which may take a file
         return []
     names = re.findall(r"^  ([a-z]+(?:=|(?=  )))", text, re.MULTILINE)
     return [*(each for each in names if each.startswith(word)), *runs_from(word)]

@@ -1,42 +1,36 @@
 """The parser of all commands, and the command line of `border-train`, taken apart: its flags, and
-what is an override."""
+what is an override. What composes these, with Hydra, is imported by the method that does so."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from border_cli.errors import ConfigError
 
-FLAGS = (
-    ("-m, --multirun", "runs a job for each combination of values: seed=0,1,2 agent=dqn,random"),
-    (
-        "-cd, --config-dir DIR",
-        "searches your config directory first; $BORDER_CONFIG_PATH adds more",
-    ),
-    (
-        "    --from RUN_DIR",
-        "composes a new run from the settings of another; what is typed besides replaces them",
-    ),
-    (
-        "-cn, --config-name NAME",
-        "uses another primary config than config.yaml, such as a saved one",
-    ),
-    ("-c, --cfg job|hydra|all", "prints the configuration instead of running"),
-    ("    --resolve", "with --cfg job: resolved and complete, so that the file runs on its own"),
-    ("-p, --package KEY", "with --cfg: prints this part only"),
-    ("-i, --info [WHAT]", "shows what Hydra searched and composed: all, defaults, searchpath, …"),
-    (
-        "-sc, --shell-completion",
-        'eval "$(border-train -sc install=bash)" enables Tab completion; zsh: install=zsh; fish: '
-        "border-train -sc install=fish | source",
-    ),
-    ("-h, --help", "prints this text, or with a choice such as agent=dqn its settings"),
-    ("    --hydra-help", "prints Hydra's own help"),
-    ("    --version", "prints the version"),
-)
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from border_cli.config.compose import Composer
+
+FLAGS = """\
+  -m, --multirun           runs a job for each combination of values: seed=0,1,2 agent=dqn,random
+  -cd, --config-dir DIR    searches your config directory first; $BORDER_CONFIG_PATH adds more
+      --from RUN_DIR       composes a new run from the settings of another; what is typed besides
+                           replaces them
+  -cn, --config-name NAME  uses another primary config than config.yaml, such as a saved one
+  -c, --cfg job|hydra|all  prints the configuration instead of running
+      --resolve            with --cfg job: resolved and complete, so that the file runs on its own
+  -p, --package KEY        with --cfg: prints this part only
+  -i, --info [WHAT]        shows what Hydra searched and composed: all, defaults, searchpath, …
+  -sc, --shell-completion  eval "$(border-train -sc install=bash)" enables Tab completion; zsh:
+                           install=zsh; fish: border-train -sc install=fish | source
+  -h, --help               prints this text, or with a choice such as agent=dqn its settings
+      --hydra-help         prints Hydra's own help
+      --version            prints the version
+"""
 INFOS = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
 
 
@@ -69,14 +63,26 @@ class Arguments:
     hydra_help: bool
     version: bool
 
+    def composing(self) -> AbstractContextManager[tuple[Composer, list[str]]]:
+        """See `config.compose.composing`; imports Hydra."""
+        from border_cli.config.compose import composing
+        from border_cli.config.overrides import normalized
+
+        return composing(
+            normalized(self.overrides),
+            config_dirs=self.config_dirs,
+            config_name=self.config_name,
+            origin=self.origin,
+            multirun=self.multirun,
+        )
+
     def for_hydra(self, overrides: Sequence[str]) -> list[str]:
         """Flags first, as Hydra's own parser wants them; folders reach it another way."""
         flags = ["--config-name", self.config_name]
         flags += ["--hydra-help"] if self.hydra_help else []
-        flags += ["--cfg", self.cfg] if self.cfg else []
         flags += ["--resolve"] if self.resolve else []
-        flags += ["--package", self.package] if self.package else []
-        flags += [f"--info={self.info}"] if self.info else []
+        valued = {"--cfg": self.cfg, "--package": self.package, "--info": self.info}
+        flags += [f"{flag}={value}" for flag, value in valued.items() if value]
         return [*flags, *overrides]
 
 

@@ -11,9 +11,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from border_cli.config.compose import Composer, composing
+from border_cli.config.compose import Composer
 from border_cli.config.job import Job
-from border_cli.config.overrides import normalized
 from border_cli.launch.monitor import STALL_TIMEOUT_S, expect
 from border_cli.launch.startup import collect_from_here
 from border_cli.messages import say
@@ -31,14 +30,7 @@ def answer(arguments: Arguments, typed: list[str], run_job: RunJob | None) -> No
 
     `run_job` stands in for training.
     """
-    composed = composing(
-        normalized(arguments.overrides),
-        config_dirs=arguments.config_dirs,
-        config_name=arguments.config_name,
-        origin=arguments.origin,
-        multirun=arguments.multirun,
-    )
-    with composed as (composer, overrides):
+    with arguments.composing() as (composer, overrides):
         arguments = replace(arguments, config_name=composer.config_name)
         if arguments.help:
             from border_cli.config.describe import settings_help

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.resources
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from importlib.resources.abc import Traversable
 
@@ -13,60 +13,57 @@ from border_cli.cli.flags import FLAGS
 from border_cli.config.search_path import OURS, opened, user_folders
 from border_cli.settings.run import RunConfig
 
-ABOUT = """\
+HELP = """\
 border-train [FLAGS] [GROUP=OPTION …] [SETTING=VALUE …]
 
 Trains a reinforcement learning agent: actors collect transitions while a learner updates the agent.
-A run directory holds checkpoints, the best model, the settings, a log and TensorBoard events."""
+A run directory holds checkpoints, the best model, the settings, a log and TensorBoard events.
 
-EXAMPLES = (
-    ("border-train agent=dqn env=cartpole", "trains DQN on CartPole"),
-    ("border-train agent=dqn --help", "lists the settings of agent=dqn with defaults and ranges"),
-    (
-        "border-train env=acrobot agent.gamma=0.95 --cfg job --resolve",
-        "prints the complete configuration",
-    ),
-    (
-        "border-train env=cartpole 'recorder=[jsonl,console]'",
-        "quote lists: zsh expands unquoted brackets and reports `no matches found`",
-    ),
-    (
-        "border-train -m env=cartpole,acrobot seed=0,1,2",
-        "six runs; on two cores or more in parallel",
-    ),
-    ("border-train recorder.tensorboard.step=env_steps …", "env steps on TensorBoard's x axis"),
-    (
-        "border-train -cd my_conf experiment=mine",
-        "an experiment from your own config directory; border-init writes a repository with one",
-    ),
-    ("border-train resume=RUN_DIR", "resumes an interrupted run"),
-    ("border-train --from RUN_DIR seed=1", "a new run with the settings of another, and a seed"),
-)
+GROUPS and their options (* is the default)
+{groups}
 
-TYPED = (
-    (
-        "trust=true",
-        "also imports modules from the directories that the run recorded, and from the run "
-        "directory itself. Only for runs whose code you trust; never saved, never read from a file",
-    ),
-)
+SETTINGS of every run (settings of a choice: border-train agent=dqn --help)
+{settings}
+
+WITH resume=RUN_DIR or --from RUN_DIR, for this command only
+  trust=true  also imports modules from the directories that the run recorded, and from the run
+              directory itself. Only for runs whose code you trust; never saved, never read from a
+              file
+
+FLAGS, in any position
+{flags}
+EXAMPLES
+  border-train agent=dqn env=cartpole
+      trains DQN on CartPole
+  border-train agent=dqn --help
+      lists the settings of agent=dqn with defaults and ranges
+  border-train env=acrobot agent.gamma=0.95 --cfg job --resolve
+      prints the complete configuration
+  border-train env=cartpole 'recorder=[jsonl,console]'
+      quote lists: zsh expands unquoted brackets and reports `no matches found`
+  border-train -m env=cartpole,acrobot seed=0,1,2
+      six runs; on two cores or more in parallel
+  border-train recorder.tensorboard.step=env_steps …
+      env steps on TensorBoard's x axis
+  border-train -cd my_conf experiment=mine
+      an experiment from your own config directory; border-init writes a repository with one
+  border-train resume=RUN_DIR
+      resumes an interrupted run
+  border-train --from RUN_DIR seed=1
+      a new run with the settings of another, and a seed
+"""
 LINE_WIDTH = 120
+# Of the settings of every run, by their names.
+MEANINGS = {
+    each.name: each.metadata["meaning"] for each in fields(RunConfig) if "meaning" in each.metadata
+}
 _DEFAULT = re.compile(r"^\s*- (?:optional )?(\w+): (.+)$", re.MULTILINE)
 
 
 def overview(config_dirs: Sequence[str]) -> str:
     """The text of `border-train --help`."""
-    folders = config_folders(config_dirs)
-    parts = [
-        ABOUT,
-        "GROUPS and their options (* is the default)\n" + _groups(folders),
-        "SETTINGS of every run (settings of a choice: border-train agent=dqn --help)\n"
-        + _settings(),
-        "WITH resume=RUN_DIR or --from RUN_DIR, for this command only\n" + _table(TYPED),
-        "FLAGS, in any position\n" + _table(FLAGS),
-        "EXAMPLES\n" + _table(EXAMPLES),
-    ]
-    return "\n\n".join(parts) + "\n"
+    groups = _table(_groups(config_folders(config_dirs)))
+    return HELP.format(groups=groups, settings=_table(MEANINGS), flags=FLAGS)
 
 
 def config_folders(config_dirs: Sequence[str]) -> list[Traversable]:
@@ -74,14 +71,15 @@ def config_folders(config_dirs: Sequence[str]) -> list[Traversable]:
     return [*map(opened, user_folders(config_dirs)), importlib.resources.files(OURS)]
 
 
-def _groups(folders: Sequence[Traversable]) -> str:
+def _groups(folders: Sequence[Traversable]) -> dict[str, str]:
+    """By name, their options."""
     primary = folders[-1].joinpath("config.yaml").read_text(encoding="utf-8")
-    rows = []
+    groups = {}
     for group, default in _DEFAULT.findall(primary):
         chosen = re.findall(r"\w+", default)
         names = sorted({name for folder in folders for name in options_in(folder, group)})
-        rows.append((group, ", ".join(f"{name}*" if name in chosen else name for name in names)))
-    return _table(rows)
+        groups[group] = ", ".join(f"{name}*" if name in chosen else name for name in names)
+    return groups
 
 
 def options_in(folder: Traversable, group: str) -> list[str]:
@@ -91,13 +89,8 @@ def options_in(folder: Traversable, group: str) -> list[str]:
     return [each.name[:-5] for each in there.iterdir() if each.name.endswith(".yaml")]
 
 
-def _settings() -> str:
-    own = [each for each in fields(RunConfig) if "meaning" in each.metadata]
-    return _table([(each.name, each.metadata["meaning"]) for each in own])
-
-
-def _table(rows: Sequence[tuple[str, str]]) -> str:
-    width = max(len(left) for left, _ in rows)
+def _table(rows: Mapping[str, str]) -> str:
+    width = max(map(len, rows))
     return "\n".join(
         textwrap.fill(
             right,
@@ -106,5 +99,5 @@ def _table(rows: Sequence[tuple[str, str]]) -> str:
             subsequent_indent=" " * (width + 4),
             break_on_hyphens=False,
         )
-        for left, right in rows
+        for left, right in rows.items()
     )
