@@ -21,6 +21,7 @@ from border_cli.messages import complain
 from border_cli.system.files import expanded
 from border_cli.words import shortest, unknown
 
+MOST_LISTED = 10
 Reader = Callable[[str, str], Any]  # from a key and what is typed behind it to its value
 
 
@@ -30,10 +31,12 @@ def plain_command(
     run: Callable[[Sequence[str], EarlySignals], None],
     argv: Sequence[str] | None,
     *,
+    default: Sequence[str] = (),
     interrupted: str = "",
 ) -> None:
-    """Answers --help and --version, or runs the command, see `framed`."""
-    typed = list(sys.argv[1:] if argv is None else argv)
+    """Answers --help and --version, or runs the command, see `framed`; `default` is meant where
+    nothing is typed."""
+    typed = (sys.argv[1:] if argv is None else argv) or default
     if not typed or {"-h", "--help"} & set(typed):
         sys.stdout.write(help_text)
         sys.exit(0 if typed else 2)
@@ -53,6 +56,12 @@ def until_nobody_reads() -> Iterator[None]:
     except BrokenPipeError:
         with Path(os.devnull).open("wb") as devnull:
             os.dup2(devnull.fileno(), sys.stdout.fileno())
+
+
+def shortened(lines: Sequence[str]) -> list[str]:
+    """The first lines, and how many more there are."""
+    more = len(lines) - MOST_LISTED
+    return [*lines[:MOST_LISTED], f"… and {more:,} more"] if more > 0 else list(lines)
 
 
 def read_pairs(

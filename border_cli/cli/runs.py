@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import shutil
 import sys
@@ -22,7 +23,7 @@ from border_cli.analysis.difference import differences
 from border_cli.analysis.listing import SPANS, Row, ordered, row_of, where
 from border_cli.analysis.load import Run, find_runs
 from border_cli.cli.flags import Parser
-from border_cli.cli.plain_command import plain_command, until_nobody_reads
+from border_cli.cli.plain_command import plain_command, shortened, until_nobody_reads, whole
 from border_cli.errors import ConfigError
 from border_cli.launch.signals import EarlySignals
 from border_cli.launch.startup import not_collecting
@@ -74,7 +75,6 @@ OPTIONS = {  # by the word in front
 }
 FLAGS = ("--json", "--yes")
 UNREMARKABLE = ("done", "running", "not started")  # statuses that need no reason
-MOST_LISTED = 10
 
 
 def command() -> None:
@@ -84,12 +84,10 @@ def command() -> None:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Runs the command; see `plain_command`."""
-    typed = list(sys.argv[1:] if argv is None else argv)
-    plain_command("border-runs", HELP, _run, typed or [str(OUTPUTS)])
+    plain_command("border-runs", HELP, _run, argv, default=[str(OUTPUTS)])
 
 
-def _run(typed: Sequence[str], signals: EarlySignals) -> None:
-    del signals  # nothing here takes long
+def _run(typed: Sequence[str], _: EarlySignals) -> None:
     chosen = typed[0] if typed[0] in OPTIONS else ""
     parser = Parser("border-runs")
     parser.add_argument("paths", nargs="*", type=Path)
@@ -118,7 +116,7 @@ def _remove(chosen: str, asked: argparse.Namespace) -> None:
     if chosen == "rm":
         remove_runs(folders, asked.paths, agreed=asked.yes)
     else:
-        prune_runs(folders, keep=asked.keep or "1", agreed=asked.yes)
+        prune_runs(folders, keep=whole(0)("--keep", asked.keep or "1"), agreed=asked.yes)
 
 
 def _list(asked: argparse.Namespace) -> None:
@@ -136,7 +134,7 @@ def _list(asked: argparse.Namespace) -> None:
         say(f"none of {counted(len(rows), 'run')} meets {asked.where}")
     else:
         is_terminal = sys.stdout.isatty()
-        width = shutil.get_terminal_size().columns if is_terminal else None
+        width = shutil.get_terminal_size().columns if is_terminal else math.inf
         lines = table(found, width)
         if is_terminal and not os.environ.get("NO_COLOR"):
             sys.stdout.write(f"\x1b[2m{visible(lines.pop(0))}\x1b[0m\n")
@@ -151,8 +149,8 @@ def rows_of(paths: Sequence[Path]) -> list[Row]:
     now_s = time.time()
     rows = {os.path.realpath(each): row_of(Run(each), now_s) for each in find_runs(existing)}
     jobs = [row for root in existing for row in _jobs(root, rows)]
-    rest = sorted(rows.values(), key=lambda row: (row.value("started") or "", str(row.folder)))
-    return [*jobs, *reversed(rest)]
+    by_age = sorted(rows.values(), key=lambda row: (row.value("started") or "", str(row.folder)))
+    return jobs + by_age[::-1]
 
 
 def _jobs(root: Path, rows: dict[str, Row]) -> Iterator[Row]:
@@ -162,8 +160,8 @@ def _jobs(root: Path, rows: dict[str, Row]) -> Iterator[Row]:
         return
     for job in sorted(plan.jobs, key=lambda each: each.number):
         folder = root / job.folder
-        row = rows.pop(os.path.realpath(folder), None)
-        row = row or row_of(Run(folder, job.values), time.time())
+        begun = rows.pop(os.path.realpath(folder), None)
+        row = begun or row_of(Run(folder, job.values), time.time())
         swept = {key: job.values.get(key) for key in plan.swept}
         yield replace(row, values={"job": job.number, **row.values}, swept=swept)
 
@@ -185,6 +183,7 @@ def plain(value: Any) -> str:
 
 # Their keys, titles and texts, in the order of the table; numbers are set to the right.
 COLUMNS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
+    "job": ("job", plain),
     "status": ("status", plain),
     "agent": ("agent", plain),
     "env": ("env", plain),
@@ -202,12 +201,12 @@ TO_THE_RIGHT = {"job", "seed", "best", "last", "opt_steps", "env_steps", "durati
 LESS_IMPORTANT = ("host", "env_steps", "last", "duration", "age", "opt_steps", "seed", "env")
 
 
-def table(rows: Sequence[Row], width: int | None) -> list[str]:
+def table(rows: Sequence[Row], width: float) -> list[str]:
     """Titles and rows in columns. Within `width` directories are shortened to what is not the same
-    in all rows, then columns left out; None: there is room for all."""
+    in all rows, then columns left out."""
     columns = _columns(rows)
     notes = []
-    if width is not None and _width(columns) > width:
+    if _width(columns) > width:
         with suppress(ValueError):  # nothing is common to all
             parent = os.path.commonpath([row.folder.parent for row in rows]) or "."
             columns["folder"][1:] = [os.path.relpath(row.folder, parent) for row in rows]
@@ -229,13 +228,13 @@ def table(rows: Sequence[Row], width: int | None) -> list[str]:
 def _columns(rows: Sequence[Row]) -> dict[str, list[str]]:
     """Titles and texts; of a sweep also its jobs, and what is swept."""
     found: dict[str, list[str]] = {}
-    if any("job" in row.values for row in rows):
-        found["job"] = ["job", *(plain(row.value("job")) for row in rows)]
     swept = dict.fromkeys(key for row in rows for key in row.swept if key not in COLUMNS)
     for key, (title, text) in COLUMNS.items():
         for each in swept if key == "best" else ():
             found[each] = [each, *(plain(row.swept.get(each)) for row in rows)]
         found[key] = [title, *(text(row.value(key)) for row in rows)]
+    if not any("job" in row.values for row in rows):
+        del found["job"]
     return found
 
 
@@ -250,8 +249,7 @@ def _reasons(rows: Sequence[Row]) -> list[str]:
         for row in rows
         if "job" in row.values and row.value("status") not in UNREMARKABLE
     ]
-    more = [f"… and {len(lines) - MOST_LISTED} more"] if len(lines) > MOST_LISTED else []
-    return lines[:MOST_LISTED] + more
+    return shortened(lines)
 
 
 def _numbers(rows: Sequence[Row]) -> str:
@@ -278,17 +276,8 @@ def _diff(asked: argparse.Namespace) -> None:
         if differing:
             say(kind)
         for key, values in differing.items():
-            before, after = (_shown(kind, key, value) for value in values)
+            text = COLUMNS[key][1] if key in COLUMNS else plain
+            before, after = ("null" if value is None else text(value) for value in values)
             say(f"  {key}: {before} -> {after}")
     if not any(found.values()):
         say("nothing differs")
-
-
-def _shown(kind: str, key: str, value: Any) -> str:
-    if kind == "results" and value is not None and key in COLUMNS:
-        return COLUMNS[key][1](value)
-    return "null" if value is None else plain(value)
-
-
-if __name__ == "__main__":
-    command()
