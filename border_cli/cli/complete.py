@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
@@ -20,6 +19,7 @@ from typing import Any
 
 from border_cli.cli.flags import FLAGS, Arguments, read_arguments
 from border_cli.errors import BorderError, ConfigError
+from border_cli.system.files import SETTINGS, SWEEP_JSON
 from border_cli.words import unknown
 
 NO_SETTINGS = ("defaults", "option")  # keys of files that nobody types
@@ -60,7 +60,6 @@ def complete(overrides: Sequence[str]) -> None:
     """Answers `-sc install=SHELL`, and the shell's `-sc query=SHELL`."""
     command, _, shell = " ".join(overrides).partition("=")
     if command == "query":
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends it without a word
         (name, *before), word = _words(os.environ.get("COMP_LINE", ""))
         other = Path(name).name
         found = of_another(other, before, word) if other in OTHERS else offered(before, word)
@@ -100,10 +99,8 @@ def offered(before: Sequence[str], word: str) -> list[str]:
         names = list(_names(read_arguments(before), begun))
     except BorderError:
         return []
-    steps = (
-        re.match(r"[^.=]*[.=]?", each[len(begun) :]) for each in names if each.startswith(begun)
-    )
-    return sorted({f"{word}{step[0]}" for step in steps if step})
+    step = re.compile(f"{re.escape(begun)}([^.=]*[.=]?)")
+    return sorted({f"{word}{found[1]}" for found in map(step.match, names) if found})
 
 
 def _flags(text: str, word: str) -> list[str]:
@@ -122,8 +119,8 @@ def _names(arguments: Arguments, begun: str) -> Iterator[str]:
 
     group, equals, _ = begun.partition("=")
     if equals:
-        for folder in config_folders(arguments.config_dirs):
-            yield from (f"{group}={option}" for option in options_in(folder, group))
+        options = options_in(config_folders(arguments.config_dirs), group)
+        yield from (f"{group}={option}" for option in options)
     elif "." in begun:
         yield from _of_choices(arguments)
     else:
@@ -153,7 +150,7 @@ def _of_choices(arguments: Arguments) -> Iterator[str]:
             content = (
                 found.config if found else ConfigStore.instance().load(f"{part.path}.yaml").node
             )
-            plain: Any = OmegaConf.to_container(content, resolve=False)
+            plain: Any = OmegaConf.to_container(content)
             yield from _settings(plain, f"{part.package}." if part.package else "")
 
 
@@ -180,14 +177,12 @@ def runs_from(word: str) -> list[str]:
     """Run directories that begin like this, each up to the next slash. Where no folder is typed
     yet, only outputs, runs and sweeps of the current one are searched."""
     from border_cli.analysis.load import runs_below
-    from border_cli.system.files import SETTINGS, SWEEP_JSON
 
     head, slash, name = word.rpartition("/")
-    place, found = Path(f"{head}{slash}").expanduser(), []
-    marked = [each for mark in (SETTINGS, SWEEP_JSON) for each in place.glob(f"*/{mark}")]
-    ours = {place / each.relative_to(place).parts[0] for each in marked}
-    for folder in place.glob("*") if slash else {*ours, Path("outputs")}:
-        if folder.name.startswith(name):
+    found = []
+    for folder in Path(f"{head}{slash}").expanduser().glob("*"):
+        ours = any((folder / each).is_file() for each in (SETTINGS, SWEEP_JSON))
+        if folder.name.startswith(name) and (slash or ours or folder.name == "outputs"):
             first = next(runs_below(folder), None)
             end = "" if first == str(folder) else "/"
             found += [f"{head}{slash}{folder.name}{end}"] if first else []

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NoReturn
 
 from border_cli.errors import ConfigError
@@ -45,8 +44,7 @@ class Parser(argparse.ArgumentParser):
         raise ConfigError(f"{message} ({self.prog} --help lists the flags{self.hint})")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arguments:
+class Arguments(argparse.Namespace):
     """The command line, taken apart."""
 
     overrides: list[str]
@@ -71,18 +69,18 @@ class Arguments:
         return composing(
             normalized(self.overrides),
             config_dirs=self.config_dirs,
-            config_name=self.config_name,
+            config_name=self.config_name.removesuffix(".yaml"),
             origin=self.origin,
             multirun=self.multirun,
         )
 
     def for_hydra(self, overrides: Sequence[str]) -> list[str]:
         """Flags first, as Hydra's own parser wants them; folders reach it another way."""
+        valued = {"cfg": self.cfg, "package": self.package, "info": self.info}
         flags = ["--config-name", self.config_name]
-        flags += ["--hydra-help"] if self.hydra_help else []
+        flags += [f"--{flag}={value}" for flag, value in valued.items() if value]
         flags += ["--resolve"] if self.resolve else []
-        valued = {"--cfg": self.cfg, "--package": self.package, "--info": self.info}
-        flags += [f"{flag}={value}" for flag, value in valued.items() if value]
+        flags += ["--hydra-help"] if self.hydra_help else []
         return [*flags, *overrides]
 
 
@@ -105,9 +103,9 @@ def read_arguments(argv: Sequence[str]) -> Arguments:
         ("--version",),
     ):
         parser.add_argument(*flags, action="store_true")
-    found = Arguments(**vars(parser.parse_intermixed_args(list(argv))))
+    found = parser.parse_intermixed_args(argv, Arguments())
     if found.multirun and (found.cfg or found.info):
         raise ConfigError("--multirun runs jobs, --cfg and --info show settings: give one of them")
     if found.resolve and not found.cfg:
         raise ConfigError("--resolve belongs to --cfg")
-    return replace(found, config_name=found.config_name.removesuffix(".yaml"))
+    return found

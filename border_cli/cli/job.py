@@ -31,7 +31,7 @@ def answer(arguments: Arguments, typed: list[str], run_job: RunJob | None) -> No
     `run_job` stands in for training.
     """
     with arguments.composing() as (composer, overrides):
-        arguments = replace(arguments, config_name=composer.config_name)
+        arguments.config_name = composer.config_name  # that of another run, with --from and resume
         if arguments.help:
             from border_cli.config.describe import settings_help
 

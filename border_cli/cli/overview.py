@@ -62,8 +62,14 @@ _DEFAULT = re.compile(r"^\s*- (?:optional )?(\w+): (.+)$", re.MULTILINE)
 
 def overview(config_dirs: Sequence[str]) -> str:
     """The text of `border-train --help`."""
-    groups = _table(_groups(config_folders(config_dirs)))
-    return HELP.format(groups=groups, settings=_table(MEANINGS), flags=FLAGS)
+    folders = config_folders(config_dirs)
+    primary = folders[-1].joinpath("config.yaml").read_text(encoding="utf-8")
+    groups = {}
+    for group, default in _DEFAULT.findall(primary):
+        chosen = re.findall(r"\w+", default)
+        names = options_in(folders, group)
+        groups[group] = ", ".join(f"{name}*" if name in chosen else name for name in names)
+    return HELP.format(groups=_table(groups), settings=_table(MEANINGS), flags=FLAGS)
 
 
 def config_folders(config_dirs: Sequence[str]) -> list[Traversable]:
@@ -71,22 +77,11 @@ def config_folders(config_dirs: Sequence[str]) -> list[Traversable]:
     return [*map(opened, user_folders(config_dirs)), importlib.resources.files(OURS)]
 
 
-def _groups(folders: Sequence[Traversable]) -> dict[str, str]:
-    """By name, their options."""
-    primary = folders[-1].joinpath("config.yaml").read_text(encoding="utf-8")
-    groups = {}
-    for group, default in _DEFAULT.findall(primary):
-        chosen = re.findall(r"\w+", default)
-        names = sorted({name for folder in folders for name in options_in(folder, group)})
-        groups[group] = ", ".join(f"{name}*" if name in chosen else name for name in names)
-    return groups
-
-
-def options_in(folder: Traversable, group: str) -> list[str]:
-    there = folder.joinpath(group)
-    if not there.is_dir():
-        return []
-    return [each.name[:-5] for each in there.iterdir() if each.name.endswith(".yaml")]
+def options_in(folders: Sequence[Traversable], group: str) -> list[str]:
+    """The options that a group has in any of these folders, by their names."""
+    places = [folder.joinpath(group) for folder in folders]
+    names = [each.name for place in places if place.is_dir() for each in place.iterdir()]
+    return sorted({name[:-5] for name in names if name.endswith(".yaml")})
 
 
 def _table(rows: Mapping[str, str]) -> str:

@@ -96,7 +96,7 @@ def _run(typed: Sequence[str], _: EarlySignals) -> None:
             parser.add_argument(each, action="store_true")
         else:
             parser.add_argument(each, default="")
-    asked = parser.parse_intermixed_args(list(typed[1:] if chosen else typed))
+    asked = parser.parse_intermixed_args(typed[1:] if chosen else typed)
     with until_nobody_reads(), not_collecting():  # ten thousand runs: a fifth of the time
         if not chosen:
             _list(asked)
@@ -170,7 +170,7 @@ def document(row: Row) -> dict[str, Any]:
     """A run as JSON: the values of the list and all settings."""
     return {
         **{f"{key}_s" if key in SPANS else key: value for key, value in row.values.items()},
-        "settings": dict(row.run.labels),
+        "settings": row.run.labels,
     }
 
 
