@@ -24,18 +24,17 @@ def show(jobs: Sequence[Job]) -> None:
     console, needs = terminal.make_console(), list[Needs]()
     known: Tried = []
     for job in jobs:
-        effective = effective_settings(job.config)
-        effective, spec, agent = dry_build(effective, known)
-        needs.append(training_needs(effective, spec, agent, job_name(job)))
+        effective, spec, agent = dry_build(effective_settings(job.config), known)
+        needed = training_needs(effective, spec, agent, job_name(job))
+        needs.append(needed)
         if job.number is not None:
-            needed = size(needs[-1].nbytes)
-            terminal.say(console, f"{needs[-1].name}: {needed} of memory, {job.folder}")
+            terminal.say(console, f"{needed.name}: {size(needed.nbytes)} of memory, {job.folder}")
             continue
         evaluator = build_evaluator(effective, stop=StopFlag(), heartbeat=Heartbeat("evaluation"))
         with closing(evaluator):
             lines = header_lines(job, effective, spec, agent, evaluator)
-        warnings = [("warning", each) for each in doubts(effective)]
-        terminal.header(console, [*lines, *warnings])
+        lines += [("warning", each) for each in doubts(effective)]
+        terminal.header(console, lines)
     largest = max(needs, key=lambda each: each.nbytes)
     terminal.say(console, f"\nmemory of {largest.name}, at most")
     parts = [(each.what, f"{size(each.nbytes)}   {each.because}") for each in largest.parts]

@@ -152,7 +152,6 @@ def _evaluate(
             evaluation = play(
                 effective, policy, stop, seed=seed, rounds=rounds, render=render, video=video
             )
-    info = {name: list(values) for name, values in evaluation.info.items()}
     return {
         **figures_of(evaluation),
         "run_dir": str(run_dir.absolute()),
@@ -160,9 +159,9 @@ def _evaluate(
         "checkpoint": checkpoint,
         "opt_steps": agent.opt_steps,
         "seed": seed,
-        "returns": list(evaluation.returns),
-        "lengths": list(evaluation.lengths),
-        **({"info": info} if info else {}),
+        "returns": evaluation.returns,
+        "lengths": evaluation.lengths,
+        **({"info": dict(evaluation.info)} if evaluation.info else {}),
         **({"video": str(video)} if video else {}),
     }
 

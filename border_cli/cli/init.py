@@ -54,8 +54,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     plain_command("border-init", HELP, _run, argv, interrupted="interrupted")
 
 
-def _run(typed: Sequence[str], signals: EarlySignals) -> None:
-    del signals  # it takes no time
+def _run(typed: Sequence[str], _: EarlySignals) -> None:
     folder, values = read_pairs(typed, {"name": text}, flags=(), place="directory")
     name = values.get("name", folder.resolve().name.replace("-", "_"))
     _refuse_name(name, folder)
@@ -88,10 +87,9 @@ def _refuse_occupied(folder: Path) -> None:
 
 def write_repository(folder: Path, name: str) -> int:
     """Writes every file of the template, under that name; how many those are."""
-    places = files_of(TEMPLATE)
+    places, renamed = files_of(TEMPLATE), {**RENAMED, TEMPLATE_NAME: name}
     for place in places:
-        parts = [RENAMED.get(each, each) for each in place.parts]
-        target = folder.joinpath(*(name if each == TEMPLATE_NAME else each for each in parts))
+        target = folder.joinpath(*(renamed.get(each, each) for each in place.parts))
         target.parent.mkdir(parents=True, exist_ok=True)
         content = (TEMPLATE / place).read_text(encoding="utf-8")
         target.write_text(content.replace(TEMPLATE_NAME, name), encoding="utf-8")

@@ -58,10 +58,10 @@ def until_nobody_reads() -> Iterator[None]:
             os.dup2(devnull.fileno(), sys.stdout.fileno())
 
 
-def shortened(lines: Sequence[str]) -> list[str]:
+def shortened(lines: list[str]) -> list[str]:
     """The first lines, and how many more there are."""
     more = len(lines) - MOST_LISTED
-    return [*lines[:MOST_LISTED], f"… and {more:,} more"] if more > 0 else list(lines)
+    return lines if more <= 0 else [*lines[:MOST_LISTED], f"… and {more:,} more"]
 
 
 def read_pairs(

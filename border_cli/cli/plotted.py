@@ -25,28 +25,28 @@ BETWEEN = 3  # characters between two columns
 def write(path: Path, report: Report, table: str | None, size: tuple[float, float] | None) -> None:
     """Writes a file of the kind that its suffix names; `table` is that of a .csv file, `size` that
     of a picture in inches."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_bytes(path, _content(path.suffix.lower(), report, table, size))
-    except OSError as error:
-        raise RunFailed(f"{path} could not be written: {error.strerror}") from error
-
-
-def _content(
-    suffix: str, report: Report, table: str | None, size: tuple[float, float] | None
-) -> bytes:
+    suffix = path.suffix.lower()
     if suffix == ".html":
         from border_cli.analysis.page import page
 
-        return page(report, size).encode()
-    if suffix in (".png", ".svg", ".pdf"):
+        save(path, page(report, size).encode())
+    elif suffix == ".md":
+        save(path, tables.markdown(report).encode())
+    elif suffix == ".csv":
+        save(path, tables.csv_text(report, table or "curves").encode())
+    else:
         from border_cli.analysis.drawing import drawn
 
-        return drawn(report, suffix[1:], size)
-    text = (
-        tables.markdown(report) if suffix == ".md" else tables.csv_text(report, table or "curves")
-    )
-    return text.encode()
+        save(path, drawn(report, suffix[1:], size))
+
+
+def save(path: Path, content: bytes) -> None:
+    """Writes a file, and the directory that it is in. Raises `RunFailed`."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_bytes(path, content)
+    except OSError as error:
+        raise RunFailed(f"{path} could not be written: {error.strerror}") from error
 
 
 def show(report: Report, files: Sequence[Path]) -> None:

@@ -6,6 +6,7 @@ What --help and most refusals do not need (torch, rich) is imported by the funct
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -53,7 +54,7 @@ Examples
 """
 
 
-Policies = tuple[tuple[str, float], ...]  # names and weights; none: best, else latest
+Policies = Mapping[str, float]  # their weights by their names
 
 
 def command() -> None:
@@ -73,7 +74,7 @@ def _run(typed: Sequence[str], signals: EarlySignals) -> None:
     if checkpoint is not None:
         if "policy" in values:
             raise ConfigError(f"{place} is a checkpoint: leave out policy, or give {run_dir}")
-        values["policy"] = ((checkpoint, 1.0),)
+        values["policy"] = {checkpoint: 1.0}
     try:
         found = _record(run_dir, signals, **values)
     except OSError as error:  # a full disk, a folder that cannot be written
@@ -89,7 +90,7 @@ def _run(typed: Sequence[str], signals: EarlySignals) -> None:
 def _policies(_: str, value: str) -> Policies:
     """`best`, `[best,random]` or `[best:0.3,random:0.7]` as names and weights."""
     parts = [each.strip().partition(":") for each in value.strip("[]").split(",")]
-    return tuple((name, _weight(weight) if colon else 1.0) for name, colon, weight in parts)
+    return {name: _weight(weight or "1") for name, _, weight in parts}
 
 
 def _weight(text: str) -> float:
@@ -97,7 +98,7 @@ def _weight(text: str) -> float:
         number = float(text)
     except ValueError:
         number = 0.0
-    if not 0 < number < float("inf"):
+    if not 0 < number < math.inf:
         raise ConfigError(f"policy must have weights above 0, got {text!r}")
     return number
 
@@ -119,7 +120,7 @@ def _record(
     *,
     dataset: str | None = None,
     episodes: int = 100,
-    policy: Policies = (),
+    policy: Policies | None = None,
     explore: bool = False,
     seed: int | None = None,
     overwrite: bool = False,
@@ -134,7 +135,7 @@ def _record(
 
     with opened(run_dir, trust=trust):
         dataset = refuse_name(dataset, overwrite=overwrite)
-        policy = policy or ((best_or_latest("border-record", run_dir), 1.0),)
+        policy = policy or {best_or_latest("border-record", run_dir): 1.0}
         with signals.polled() as stop:
             effective = effective_settings(read_config(run_dir, trust=trust))
             expect(effective.config.trainer.stall_timeout_s)

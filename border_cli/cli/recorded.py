@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,19 +23,19 @@ OFFLINE_AGENT = "iql"  # learns from any data; what to try first
 def players(
     run_dir: Path,
     effective: EffectiveSettings,
-    policies: Sequence[tuple[str, float]],
+    policies: Mapping[str, float],
     episodes: int,
     *,
     trust: bool,
 ) -> list[Player]:
-    """The policies, of names and weights, with their episodes; refuses those that the run does not
+    """The policies, weights by names, with their episodes; refuses those that the run does not
     have."""
-    counts = split_episodes(episodes, [weight for _, weight in policies])
-    none = [name for (name, _), count in zip(policies, counts, strict=True) if not count]
+    counts = dict(zip(policies, split_episodes(episodes, [*policies.values()]), strict=True))
+    none = [name for name, count in counts.items() if not count]
     if none:
         raise ConfigError(f"episodes={episodes} leave none for {', '.join(none)}")
     found = []
-    for (name, _), count in zip(policies, counts, strict=True):
+    for name, count in counts.items():
         if name == RANDOM:
             agent, env_steps = random_agent(effective), 0
         else:
@@ -96,6 +96,6 @@ def print_recorded(run_dir: Path, found: Mapping[str, Any]) -> None:
 
 def _next_command(run_dir: Path, dataset: str) -> str:
     """Trains offline in the environment of the run, with whatever else was set for it."""
-    words = ["--from", str(run_dir), f"agent={OFFLINE_AGENT}", "trainer=offline"]
-    words.append(setting("replay_buffer.dataset", dataset))
-    return " ".join([shell_command("border-train"), *map(shlex.quote, words)])
+    from_dataset = setting("replay_buffer.dataset", dataset)
+    words = ["--from", str(run_dir), f"agent={OFFLINE_AGENT}", "trainer=offline", from_dataset]
+    return f"{shell_command('border-train')} {shlex.join(words)}"
