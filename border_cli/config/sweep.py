@@ -4,15 +4,14 @@ composed and checked."""
 from __future__ import annotations
 
 import itertools
-import math
 import pickle
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
+from hydra.core.override_parser.types import Override, OverrideType
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 
@@ -45,7 +44,7 @@ class SweepTerms:
     launcher: str  # the choice, such as joblib
     launcher_settings: dict[str, Any]
     root: Path  # the directory of the sweep, absolute
-    failed_value: float | None  # what the sweeper is told of a failed job; None: an exception
+    failed_value: float | None = None  # told of a failed job; None: its sweeper hears of a failure
     config: DictConfig  # the composition of the sweep itself, for Hydra's plug-ins
     own_names: bool  # the sub-folder of a job is named by us
 
@@ -84,9 +83,8 @@ def _terms(made: Composition, files: Files) -> SweepTerms:
         skip_invalid=OmegaConf.select(made.config, "sweep.skip_invalid") is True,
         fixed=[each for each in task if not is_sweep(each)],
         launcher=str(hydra.runtime.choices.get(LAUNCHER)),
-        launcher_settings={str(key): value for key, value in settings.items()},
+        launcher_settings=settings,
         root=Path(hydra.sweep.dir).absolute(),
-        failed_value=failed_value(hydra.sweeper),
         config=made.config,
         own_names=hydra.sweep._get_node("subdir")._value() == NUMBER,
     )
@@ -119,23 +117,10 @@ def grid(overrides: Sequence[Override]) -> list[list[str]]:
     return jobs
 
 
-def failed_value(sweeper: DictConfig) -> float | None:
-    """Hydra's own sweeper ends at an exception; so do others, unless they allow for failures, but
-    they learn from the worst value."""
-    direction = str(sweeper.get("direction")).rpartition(".")[2]
-    worst = {"maximize": -math.inf, "minimize": math.inf}
-    if sweeper.get("_target_") == BASIC_SWEEPER:
-        return math.nan
-    return None if "max_failure_rate" in sweeper else worst.get(direction)
-
-
 def is_plain(override: Override, files: Files) -> bool:
     """Whether an override only sets a value, which changes nothing about what else is merged."""
-    return not (
-        override.is_delete()
-        or override.is_add()
-        or override.is_force_add()
-        or override.package is not None
+    return override.type == OverrideType.CHANGE and not (
+        override.package is not None
         or override.is_hydra_override()
         or override.key_or_group in (*LIMITS, *BOTH_WAYS, "imports", "trainer")
         or isinstance(override.value(), dict)
@@ -172,9 +157,6 @@ def _dirname(typed: Sequence[Override], how: DictConfig) -> str:
     return str(how.item_sep).join(sorted(lines)).replace("=", how.kv_sep)
 
 
-Bases: TypeAlias = dict[tuple[str, ...], _Base | None]  # by all other overrides
-
-
 def jobs_of(
     composer: Composer,
     batch: Sequence[Sequence[str]],
@@ -191,7 +173,7 @@ def jobs_of(
     applied by Hydra's rules. One that is refused this way is composed alone, so that its
     refusal is the usual one.
     """
-    shared: Bases = {}
+    shared: dict[tuple[str, ...], _Base] = {}
     of_hydra, jobs = as_typed(terms.config.hydra.overrides.hydra), []
     with composer.opened() as files:
         for number, overrides in enumerate(batch, first):
@@ -211,19 +193,17 @@ def _one_of(
     overrides: Sequence[str],
     number: int,
     root: Path,
-    shared: Bases,
+    shared: dict[tuple[str, ...], _Base],
 ) -> Job:
+    """One job; `shared` has the compositions by all overrides that are no plain values."""
     typed = parsed(normalized(overrides))
     values = [each for each in typed if is_plain(each, files)]
     rest = tuple(str(each.input_line) for each in typed if each not in values)
     try:
         if rest not in shared:
-            shared[rest] = None
             made = composer.composition_of(files, rest)
             shared[rest] = _Base(made, pickle.dumps(made.config))
-        base = shared[rest]
-        if base is not None:
-            return base.with_values(typed, values).job(number, root, trust=composer.trust)
+        return shared[rest].with_values(typed, values).job(number, root, trust=composer.trust)
     except REFUSED:
         pass  # refused once more below, with all that is known of it
     return composer.job_of(files, overrides, number, root)
