@@ -59,14 +59,12 @@ class JobRow:
     folder: Path
     status: str  # that of run.json, or "not started", or "lost"
     score: float | None  # the objective; None unless the job is done
-    seconds: float | None
     reason: str
     facts: Mapping[str, Any]  # run.json
 
 
 def write_sweep(root: Path, plan: SweepPlan) -> None:
-    """Writes `sweep.json`; creates the directory where it is missing."""
-    root.mkdir(parents=True, exist_ok=True)
+    """Writes `sweep.json`."""
     write_json(root / SWEEP_JSON, asdict(plan))
 
 
@@ -92,20 +90,14 @@ def job_row(root: Path, job: SweepJob) -> JobRow:
     """A job of the sweep with what its folder says."""
     folder = root / job.folder
     facts = read_run(folder)
-    status = facts.get("status")
-    reason = str(facts.get("exit_reason") or "")
-    if not isinstance(status, str):
-        status = status_without_record(folder)
-        if status == LOST:
-            reason = f"it has begun, but {RUN_JSON} is missing or damaged"
-    score = facts.get(SCORES[job.objective]) if status == DONE else None
+    status = str(facts.get("status") or status_without_record(folder))
+    lost = f"it has begun, but {RUN_JSON} is missing or damaged" if status == LOST else ""
     return JobRow(
         job=job,
         folder=folder,
         status=status,
-        score=score,
-        seconds=facts.get("duration_s"),
-        reason=reason,
+        score=facts.get(SCORES[job.objective]) if status == DONE else None,
+        reason=str(facts.get("exit_reason") or lost),
         facts=facts,
     )
 
@@ -122,6 +114,7 @@ def csv_text(plan: SweepPlan, rows: Sequence[JobRow]) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["job", *plan.swept, *COLUMNS])
     for row in rows:
+        seconds = row.facts.get("duration_s")
         writer.writerow(
             [
                 row.job.number,
@@ -129,7 +122,7 @@ def csv_text(plan: SweepPlan, rows: Sequence[JobRow]) -> str:
                 row.status,
                 row.score,  # what is None is empty
                 *(row.facts.get(name) for name in FACTS),
-                None if row.seconds is None else round(row.seconds, 3),
+                None if seconds is None else round(seconds, 3),
                 row.reason,
                 row.folder,
             ]

@@ -78,11 +78,11 @@ class Sweep:
 
     def skip(self, job: Skipped) -> None:
         """Records and says that a job is left out."""
-        console, command = terminal.make_console(stderr=self.quiet), self.plan.command
         name = f"job {self._known[job.folder].number} ({self.label(job.overrides)})"
         with suppress(RunInUse):
-            record_not_begun(job.folder, command=command, reason=job.reason, status=SKIPPED)
-            terminal.say(console, f"{name} is skipped: {job.reason}")
+            command, reason = self.plan.command, job.reason
+            record_not_begun(job.folder, command=command, reason=reason, status=SKIPPED)
+            terminal.say(terminal.make_console(stderr=self.quiet), f"{name} is skipped: {reason}")
 
     def add(self, number: int, overrides: Sequence[str], folder: Path) -> int:
         """Adds a job that a sweeper has invented; the number of one that was there stays."""
@@ -119,9 +119,8 @@ class Sweep:
             lost = self.root / SWEEP_JSON
             terminal.say(console, f"{lost} was deleted or damaged while the sweep ran")
         folders = {each.folder for each in self._jobs}
-        ours = [each for each in rows if not folders or each.job.folder in folders]
-        done = [each for each in ours if each.status == DONE]
-        undone = [each for each in ours if each.status not in (DONE, SKIPPED)]
+        ours = {each.status for each in rows if not folders or each.job.folder in folders}
+        done, undone = DONE in ours, ours - {DONE, SKIPPED}
         if not self.quiet and rows:
             _print_table(plan, rows)
             counts = Counter(each.status for each in rows)
@@ -143,22 +142,18 @@ class Sweep:
 
 def _ask_to_end(row: JobRow) -> None:
     """Sends SIGTERM to the process that runs a job, if that is one of this machine."""
-    pid, host = row.facts.get("pid"), row.facts.get("host")
-    if row.status != "running" or not isinstance(pid, int) or host != platform.node():
+    if row.status != "running" or row.facts["host"] != platform.node():
         return
-    with running(row.folder) as runs:
-        if runs and pid != os.getpid():
-            with suppress(OSError):
-                os.kill(pid, signal.SIGTERM)
+    with running(row.folder) as runs, suppress(OSError):
+        if runs and row.facts["pid"] != os.getpid():
+            os.kill(row.facts["pid"], signal.SIGTERM)
 
 
 def _print_table(plan: SweepPlan, rows: Sequence[JobRow]) -> None:
     """One line for each job: its number, what was swept, how it went."""
     console = terminal.make_console()
     table = terminal.make_table("job")
-    for key in plan.swept:
-        table.add_column(key, overflow="fold")
-    for name in ("status", "score", "reason"):
+    for name in (*plan.swept, "status", "score", "reason"):
         table.add_column(name, overflow="fold")
     for row in rows:
         score = "-" if row.score is None else f"{row.score:,.1f}"

@@ -113,8 +113,8 @@ def sweep_plan(
     every = {each.folder: each for each in before.jobs} if before else {}
     new = count(1 + max((each.number for each in every.values()), default=-1))
     for job in jobs:
-        number = every[job.folder].number if job.folder in every else next(new)
-        every[job.folder] = replace(job, number=number)
+        known = every.get(job.folder)
+        every[job.folder] = replace(job, number=known.number if known else next(new))
     return SweepPlan(
         command=list(command),
         launcher=launcher,

@@ -81,12 +81,18 @@ def _jobs(
     jobs = jobs_of(composer, grid, terms, refused=refused if terms.skip_invalid else None)
     if not jobs:
         raise refused[0]
-    jobs = [replace(job, command=tuple(command)) for job in jobs]
-    named = jobs[0].config.run_dir is not None
-    places = Places(terms.root, in_common(grid), named=named and terms.own_names)
-    if terms.own_names:
-        folders = [places.folder_of(job.overrides, job.number or 0) for job in jobs]
-        jobs = [replace(job, folder=each) for job, each in zip(jobs, folders, strict=True)]
+    named = terms.own_names and jobs[0].config.run_dir is not None
+    places = Places(terms.root, in_common(grid), named=named)
+    jobs = [
+        replace(
+            job,
+            command=tuple(command),
+            folder=places.folder_of(job.overrides, job.number or 0)
+            if terms.own_names
+            else job.folder,
+        )
+        for job in jobs
+    ]
     check_jobs(composer, jobs)
     return jobs, [
         Skipped(each, tuple(grid[each]), places.folder_of(grid[each], each), reason_of(error))

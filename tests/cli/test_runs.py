@@ -117,6 +117,7 @@ def test_past_a_pipe_in_the_place_of_a_file_the_list_goes_on(
 def sweep(folder: Path) -> Path:
     """A sweep over `agent.gamma` and the seed: done, failed, lost and not started."""
     root = folder / "sweep"
+    root.mkdir()
     jobs = [sweep_job(n, ["agent.gamma=0.9", f"seed={n}"], str(n)) for n in range(4)]
     command = ["border-train", "-m"]
     write_sweep(root, sweep_plan(jobs, command=command, launcher="basic", common=[]))

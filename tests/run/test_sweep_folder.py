@@ -36,8 +36,8 @@ def plan(*jobs: SweepJob, swept: str = "seed") -> SweepPlan:
 
 def test_what_is_written_is_what_is_read(tmp_path: Path) -> None:
     written = plan(job(0, seed="1"), job(1, seed="2"))
-    write_sweep(tmp_path / "S", written)
-    assert read_sweep(tmp_path / "S") == written
+    write_sweep(tmp_path, written)
+    assert read_sweep(tmp_path) == written
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"jobs": [{"number": 0}]}', '{"jobs": []}'])

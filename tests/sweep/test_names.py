@@ -47,6 +47,7 @@ def note(*typed: str) -> SweepPlan:
     common = in_common([overrides for overrides, _ in jobs])
     command = ["border-train"]
     made = sweep_plan(listed, before, command=command, launcher="basic", common=common)
+    Path("S").mkdir(exist_ok=True)
     write_sweep(Path("S"), made)
     return made
 
@@ -102,6 +103,7 @@ def test_a_sweep_that_was_numbered_is_continued_by_its_folder() -> None:
     jobs = [sweep_job(n, ["env=cartpole", f"seed={n}"], str(n)) for n in (0, 1)]
     common = ["env=cartpole"]
     made = sweep_plan(jobs, command=["border-train"], launcher="basic", common=common)
+    Path("S").mkdir()
     write_sweep(Path("S"), made)
     assert folders("seed=1,0,2", "resume=auto") == ["1", "0", "seed-2"]
 
