@@ -3,13 +3,13 @@ composed and checked."""
 
 from __future__ import annotations
 
-import itertools
 import pickle
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, OverrideType
 from hydra.types import RunMode
@@ -76,7 +76,9 @@ def _terms(made: Composition, files: Files) -> SweepTerms:
     if hydra.sweeper.get("_target_") == BASIC_SWEEPER:
         params = [f"{key}={value}" for key, value in (hydra.sweeper.params or {}).items()]
         parser = OverridesParser.create(config_loader=files.loader)
-        jobs = grid(parser.parse_overrides([*params, *task]))
+        [jobs] = BasicSweeper.split_arguments(parser.parse_overrides([*params, *task]), None)
+        if not jobs:
+            raise ConfigError(f"the sweep has no job: {' '.join([*params, *task])}")
     settings: Any = OmegaConf.to_container(hydra.launcher, resolve=True)
     return SweepTerms(
         jobs=jobs,
@@ -95,26 +97,6 @@ def refuse_swept(texts: Sequence[str]) -> None:
     for override in parsed(texts):
         if override.is_sweep_override() and override.key_or_group in ONE_PER_COMMAND:
             raise ConfigError(f"{override.input_line}: {override.key_or_group} takes one value")
-
-
-def grid(overrides: Sequence[Override]) -> list[list[str]]:
-    """Every combination of the values of a sweep, as Hydra's own sweeper makes them: of a key that
-    is given twice, the last one counts."""
-    values: dict[str, list[str]] = {}
-    for each in overrides:
-        key = each.get_key_element()
-        if not each.is_sweep_override():
-            values[key] = [each.get_value_element_as_str()]
-        elif each.is_discrete_sweep():
-            values[key] = list(each.sweep_string_iterator())
-        else:
-            kind = each.value_type.name if each.value_type else "unknown"
-            raise ConfigError(f"BasicSweeper does not support sweep type : {kind}")
-    named = [[f"{key}={value}" for value in each] for key, each in values.items()]
-    jobs = [list(each) for each in itertools.product(*named)]
-    if not jobs:
-        raise ConfigError(f"the sweep has no job: {' '.join(str(e.input_line) for e in overrides)}")
-    return jobs
 
 
 def is_plain(override: Override, files: Files) -> bool:
