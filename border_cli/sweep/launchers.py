@@ -5,16 +5,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+from hydra._internal.callbacks import Callbacks
 from hydra.core.plugins import Plugins
 from hydra.core.utils import configure_log
 from hydra.types import HydraContext
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from border_cli.config.job import Job
+from border_cli.core.stop import StopFlag
 from border_cli.errors import Interrupted, RunFailed
 from border_cli.hydra_plugin import register
 from border_cli.launch.job import Outcome, leave_now
@@ -66,7 +69,7 @@ class OfHydra:
     def launch(self, jobs: Sequence[Job]) -> None:
         """The jobs are asked to save on the first Ctrl-C, and the launcher returns when they have.
 
-        A scheduler's go on. Raises RunFailed where a worker is lost.
+        A scheduler's go on. Raises RunFailed where a worker is lost, or the launcher fails.
         """
         for job in jobs:
             write_request(job, self._terms)
@@ -76,14 +79,11 @@ class OfHydra:
             task_function=work,
             config=config,
         )
-        number = jobs[0].number or 0
         overrides = [list(job.overrides) for job in jobs]
-        if not self._local:
-            launcher.launch(overrides, initial_job_idx=number)
-            return
-        with stopping_a_sweep(self._sweep.stop) as stopped:
+        listening = stopping_a_sweep(self._sweep.stop) if self._local else nullcontext(StopFlag())
+        with listening as stopped:
             try:
-                launcher.launch(overrides, initial_job_idx=number)
+                launcher.launch(overrides, initial_job_idx=jobs[0].number or 0)
             except Exception as error:  # of joblib's or submitit's own
                 reason = str(error).strip().partition("\n")[0]
                 raise RunFailed(f"hydra/launcher={self._name}: {reason}") from error
@@ -120,21 +120,9 @@ class FolderLoader:
         return config
 
 
-class _Silent:
-    """No callbacks: the runs have recorders instead."""
-
-    def on_job_start(self, **what: Any) -> None:
-        """A job begins."""
-
-    def on_job_end(self, **what: Any) -> None:
-        """A job has ended."""
-
-
 def context_of(loader: FolderLoader) -> HydraContext:
-    """The context with which Hydra's plug-ins are set up."""
-    context: Any = HydraContext
-    found: HydraContext = context(config_loader=loader, callbacks=_Silent())
-    return found
+    """The context with which Hydra's plug-ins are set up; the runs have recorders, no callbacks."""
+    return HydraContext(loader, Callbacks())  # type: ignore[arg-type]
 
 
 def for_plugins(config: DictConfig, root: Path) -> DictConfig:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -33,12 +33,6 @@ class JobView:
     label: str  # what is swept, as typed
     folder: Path
     waits: bool = False  # for a machine
-
-    @property
-    def progress(self) -> dict[str, Any]:
-        """How far it is, as its `run.json` says; empty while it is starting."""
-        progress: dict[str, Any] = read_run(self.folder).get("progress", {})
-        return progress
 
 
 class LivePanel:
@@ -151,7 +145,7 @@ class SweepPanel(LivePanel):
 
 def _row(job: JobView) -> tuple[str, dict[str, str]]:
     """The status of a job, and its figures, none of which are there while it is starting."""
-    found = job.progress
+    found = read_run(job.folder).get("progress")
     if not found:
         return "waiting for a node" if job.waits else "starting", {}
     fraction = found["fraction"]

@@ -12,7 +12,7 @@ import os
 import platform
 import signal
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any, Protocol
@@ -161,11 +161,10 @@ class Processes:
                 ended.append((view, self._reap(view, process)))
         return ended
 
-    def signal(self, signum: int, jobs: Collection[JobView] | None = None) -> None:
-        """Sends a signal to these jobs, or to all."""
-        for view, process in self._running:
-            if jobs is None or view in jobs:
-                process.signal(signum)
+    def signal(self, signum: int) -> None:
+        """Sends a signal to all jobs."""
+        for _, process in self._running:
+            process.signal(signum)
 
     def _reap(self, view: JobView, process: JobProcess) -> str:
         """The end of a process, whatever ended it."""

@@ -6,7 +6,7 @@ import os
 import platform
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 from border_cli.core.stop import SaveFlag
@@ -69,7 +69,7 @@ def run_for_a_launcher(folder: str) -> None:
         end_with(request.pid)
     control = JobControl(in_worker=True, sweep=Path(request.root))
     with (
-        _printing_to(None if request.scheduled else Path(folder) / OUTPUT),
+        nullcontext() if request.scheduled else _printing_into(Path(folder)),
         leaving_to_the_command(),
         saving_before_a_requeue(control.stop),
     ):
@@ -78,20 +78,16 @@ def run_for_a_launcher(folder: str) -> None:
 
 def _print_into(folder: Path) -> None:
     """Sends all that this process prints to a file of the job from now on."""
-    file = os.open(folder / OUTPUT, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    _print_to(file, file)
-    os.close(file)
+    with (folder / OUTPUT).open("ab") as file:
+        _print_to(file.fileno(), file.fileno())
 
 
 @contextmanager
-def _printing_to(path: Path | None) -> Iterator[None]:
+def _printing_into(folder: Path) -> Iterator[None]:
     """Within the block what this process prints goes to a file, for workers share a terminal."""
-    if path is None:
-        yield
-        return
     before = [os.dup(1), os.dup(2)]
     try:
-        _print_into(path.parent)
+        _print_into(folder)
         yield
     finally:
         _print_to(*before)
