@@ -44,7 +44,6 @@ class SweepTerms:
     launcher: str  # the choice, such as joblib
     launcher_settings: dict[str, Any]
     root: Path  # the directory of the sweep, absolute
-    failed_value: float | None = None  # told of a failed job; None: its sweeper hears of a failure
     config: DictConfig  # the composition of the sweep itself, for Hydra's plug-ins
     own_names: bool  # the sub-folder of a job is named by us
 

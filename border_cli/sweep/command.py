@@ -215,12 +215,10 @@ class Proposed:
     def _returned(self, overrides: list[str], row: JobRow) -> JobReturn:
         """The end of a job in the sweeper's terms: its score, or a failure."""
         returned = JobReturn(overrides=overrides)
-        value = self._plan.terms.failed_value
         if row.status == DONE:
-            value = math.nan if row.score is None else row.score
-        if value is None:
-            reason = row.reason or row.status
-            returned.status, returned.return_value = JobStatus.FAILED, RunFailed(reason)
+            score = math.nan if row.score is None else row.score
+            returned.status, returned.return_value = JobStatus.COMPLETED, score
         else:
-            returned.status, returned.return_value = JobStatus.COMPLETED, value
+            failure = RunFailed(row.reason or row.status)
+            returned.status, returned.return_value = JobStatus.FAILED, failure
         return returned
