@@ -13,6 +13,7 @@ import re
 import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,8 @@ from border_cli.words import unknown
 NO_SETTINGS = ("defaults", "option")  # keys of files that nobody types
 OF_RUNS = ("resume", "init_from", "run_dir")  # settings whose values are directories of runs
 OTHERS = ("border-eval", "border-plot", "border-record", "border-runs")
-ALL = " ".join(("border-train", "border-tune", *OTHERS))
+TUNE = "border-tune"
+ALL = " ".join(("border-train", TUNE, *OTHERS))
 # Whichever command is completed, the border-train beside it answers. bash replaces what follows the
 # last `=` alone, and zsh must quote the brackets of a list.
 SCRIPTS = {
@@ -62,7 +64,10 @@ def complete(overrides: Sequence[str]) -> None:
     if command == "query":
         (name, *before), word = _words(os.environ.get("COMP_LINE", ""))
         other = Path(name).name
-        found = of_another(other, before, word) if other in OTHERS else offered(before, word)
+        if other in OTHERS:
+            found = of_another(other, before, word)
+        else:
+            found = (of_study if other == TUNE else offered)(before, word)
         sys.stdout.write("\n".join(found) + "\n")
     elif command != "install":
         raise ConfigError("-sc takes one of install=SHELL, query=SHELL")
@@ -160,6 +165,14 @@ def _settings(config: Mapping[Any, Any], place: str = "") -> Iterator[str]:
             yield from _settings(value, f"{place}{key}.")
         elif key not in NO_SETTINGS:
             yield f"{place}{key}="
+
+
+def of_study(before: Sequence[str], word: str) -> list[str]:
+    """Of border-tune: its own keys, and what is offered for runs."""
+    from border_cli.tune.config import TuneConfig
+
+    keys = [f"{each.name}=" for each in fields(TuneConfig) if each.name.startswith(word)]
+    return [*keys, *offered(before, word)]
 
 
 def of_another(command: str, before: Sequence[str], word: str) -> list[str]:

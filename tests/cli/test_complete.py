@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from border_cli.cli.complete import of_another, offered
+from border_cli.cli.complete import of_another, of_study, offered
 from border_cli.system.files import SETTINGS
 
 
@@ -74,10 +74,16 @@ def test_run_directories_are_offered_a_folder_at_a_time(folder: Path, command: s
         assert of_another(command, [], typed) == found
 
 
-def test_border_tune_completes_spaces_and_the_settings_of_its_runs(folder: Path) -> None:
+def test_border_tune_completes_its_keys_its_spaces_and_the_settings_of_its_runs(
+    folder: Path,
+) -> None:
     assert folder
-    assert offered(["study=mine", "agent=dqn"], "agent.lo") == ["agent.loss="]
-    assert offered([], "search=qr") == ["search=qrdqn"]
+    assert of_study(["study=mine", "agent=dqn"], "agent.lo") == ["agent.loss="]
+    assert of_study([], "search=qr") == ["search=qrdqn"]
+    assert of_study([], "s") == [
+        *("study=", "seeds=", "search=", "sampler=", "score=", "storage="),
+        *offered([], "s"),
+    ]
 
 
 def test_the_other_commands_complete_what_their_help_lists(folder: Path) -> None:
