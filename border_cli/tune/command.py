@@ -181,7 +181,7 @@ class Tuning:
         if training is None:  # of a trial that has failed
             return
         facts = read_run(folder)
-        why = facts.get("exit_reason", reason)
+        why = facts.get("exit_reason") or reason
         if self.trials.runs.is_done(folder, training.rung):
             del training.jobs[folder]
             if not training.jobs:

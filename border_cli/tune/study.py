@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
 MOST_FAILED = 3  # trials before any has a score: then it is not their values that are wrong
-GROWS = ("id", "command", "trials", "fresh_seeds")  # what may differ in a study that goes on
+MAY_CHANGE = ("id", "name", "command", "trials", "fresh_seeds")
 
 
 def begun(root: Path, asked: Study) -> Study:
@@ -49,7 +49,7 @@ def begun(root: Path, asked: Study) -> Study:
     root.mkdir(parents=True, exist_ok=True)
     with alone(root):
         found = read_study(root) if (root / STUDY_JSON).exists() else asked
-        kept = [name for name in Study.__slots__ if name not in GROWS]
+        kept = [name for name in Study.__slots__ if name not in MAY_CHANGE]
         changed = [name for name in kept if getattr(found, name) != getattr(asked, name)]
         if changed:
             raise ConfigError(
@@ -57,7 +57,8 @@ def begun(root: Path, asked: Study) -> Study:
                 f"{STUDY_JSON}), and its trials would not compare: type those, or choose another "
                 "study=DIR"
             )
-        study = replace(asked, id=found.id, trials=max(found.trials, asked.trials))
+        trials = max(found.trials, asked.trials)
+        study = replace(asked, id=found.id, name=found.name, trials=trials)
         write_study(root, study)
         return study
 

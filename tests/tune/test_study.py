@@ -217,10 +217,10 @@ def test_a_run_that_was_to_go_on_and_never_began_has_not_come_to_its_rung(tmp_pa
 def test_a_study_goes_on_as_it_was_begun(tmp_path: Path) -> None:
     root = tmp_path / "S"
     assert begun(root, STUDY) == STUDY
-    again = replace(STUDY, id="other", command=["border-tune", "study=S", "trials=6"], trials=6)
-    grown = replace(again, id=STUDY.id)
-    assert begun(root, again) == grown
-    fewer = begun(root, replace(again, trials=2))
+    moved = root.rename(tmp_path / "T")
+    again = replace(STUDY, id="other", name="T", command=["border-tune", "study=T"], trials=6)
+    assert begun(moved, again) == replace(STUDY, command=again.command, trials=6)
+    fewer = begun(moved, replace(again, trials=2))
     assert fewer.trials == 6
 
 
