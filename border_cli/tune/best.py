@@ -9,7 +9,7 @@ from border_cli.config.compose import Composer
 from border_cli.config.resolved import plain, yaml_text
 from border_cli.registry import GROUPS
 from border_cli.settings.run import RunConfig
-from border_cli.tune.table import interval
+from border_cli.tune.table import score_of
 from border_cli.tune.trials import Study, TrialRow
 
 
@@ -36,12 +36,10 @@ def best_yaml(
         for item in settings.items():
             if any(item not in base[group].items() for base in bases):
                 content.setdefault(group, {}).update([item])
-    over = f"{len(fresh)} fresh seeds" if fresh else "the seeds that chose it"
-    score = f"{interval(fresh or winner.scores)} over {over}"
     command = f"border-train -cd conf {' '.join(pair)}"
     comment = f"""\
 # @package _global_
-# Trial {winner.number} of {study.name!r}: {score}
+# Trial {winner.number} of {study.name!r}: {score_of(winner, fresh)}
 # As conf/experiment/best.yaml: {command} experiment=best
 """
     if not others:  # which tuned files cannot choose

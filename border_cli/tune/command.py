@@ -36,7 +36,7 @@ from border_cli.tune.runs import Runs, Training, length_of
 from border_cli.tune.space import Space, check_space, read_space
 from border_cli.tune.store import opened
 from border_cli.tune.study import Trials, begun
-from border_cli.tune.table import StudyPanel, interval, print_best
+from border_cli.tune.table import StudyPanel, print_best, score_of
 from border_cli.tune.trials import TRIALS_JSON, Study, ranked
 from border_cli.words import shell_command, shortest, size
 
@@ -77,11 +77,12 @@ def tune(
         collect_from_here()
         Tuning(trials, panel, config.jobs or usable_cores()).run()
         rows, fresh = trials.rows, trials.fresh
-    lines = [("next", f"{shell_command('border-plot')} {shortest(root)}")]
+    shown_root = shlex.quote(str(shortest(root)))
+    lines = [("next", f"{shell_command('border-plot')} {shown_root}")]
     if (fresh or not study.fresh_seeds) and (best := next(iter(ranked(rows)), None)):
         winner = composer.job(runs.typed(best.settings)).config
         write_text(root / "best.yaml", best_yaml(composer, study, best, winner, fresh))
-        lines = [("winner", f"{interval(fresh or best.scores)}: best.yaml"), *lines]
+        lines = [("winner", f"{score_of(best, fresh)}: {shown_root}/best.yaml"), *lines]
     print_best(study, rows, *lines)
 
 

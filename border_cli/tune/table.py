@@ -42,6 +42,12 @@ def interval(scores: Sequence[float]) -> str:
     return with_interval(mean_over_seeds(np.array(scores)))
 
 
+def score_of(winner: TrialRow, fresh: Sequence[float]) -> str:
+    """`-78.2 [-81.3, -75.1] over 5 fresh seeds`, or over its own where there are none."""
+    over = f"{len(fresh)} fresh seeds" if fresh else "the seeds that chose it"
+    return f"{interval(fresh or winner.scores)} over {over}"
+
+
 def best_table(rows: Sequence[TrialRow]) -> Table:
     """Trials with their scores, and as much of their hyperparameters as there is room for."""
     table = terminal.make_table("trial", "score", "status")
