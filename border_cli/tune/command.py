@@ -139,7 +139,8 @@ class Tuning:
                     self.asked_s = -ASK_S  # there may be something to decide
                 self.panel.show(processes.running, study, self.trials.rows)
         if isinstance(processes.stop.reason, Interrupted):
-            say(f"resume with: {shlex.join(study.command)}")
+            storage = " storage=…" if self.trials.config.storage else ""  # it may have a password
+            say(f"resume with: {shlex.join(study.command)}{storage}")
             raise SystemExit(processes.stop.reason.exit_status)
 
     def _start(self, processes: Processes) -> None:
