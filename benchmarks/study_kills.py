@@ -26,6 +26,7 @@ import psutil
 from benchmarks.table import emit, parser, say
 from border_cli.analysis.load import load_runs
 from border_cli.tune.trials import ranked, read_trials
+from border_cli.words import setting
 
 SEEDS, FULL = 3, 6_000
 SETTINGS = (
@@ -91,7 +92,7 @@ def main() -> None:
     asked = options.parse_args()
     root = Path(tempfile.mkdtemp(prefix="study")) / "study"
     arguments = [*SETTINGS, f"study={root}", f"trials={asked.trials}"]
-    arguments += [f"storage={asked.storage}"] if asked.storage else []
+    arguments += [setting("storage", asked.storage)] if asked.storage else []
     ended = study(root, arguments, asked.kills, random.Random(asked.seed))
     trials = read_trials(root)
     runs = load_runs(*root.glob("trial-*"))
