@@ -20,7 +20,7 @@ from border_cli.config.describe import expected
 from border_cli.config.overrides import OPTIONAL_GROUPS
 from border_cli.config.schemas import takes_several
 from border_cli.config.sources import Files, Part
-from border_cli.errors import ConfigError
+from border_cli.errors import ConfigError, MissingPackage
 from border_cli.registry import GROUPS
 from border_cli.settings.base import flat, unknown_setting
 from border_cli.settings.run import SECTIONS, RunConfig
@@ -28,6 +28,15 @@ from border_cli.words import shortest, unknown
 
 _IN_FILE = re.compile(r"In '([^']+)': ")
 _PATH = re.compile(r"[\w.]+")
+PLUGINS = {  # of Hydra, by the files that they bring
+    "hydra/launcher/joblib": ("hydra-joblib-launcher",),
+    "hydra/launcher/submitit_local": ("hydra-submitit-launcher",),
+    "hydra/launcher/submitit_slurm": ("hydra-submitit-launcher",),
+    "hydra/sweeper/optuna": (
+        "hydra-optuna-sweeper",
+        "; it excludes Optuna 5, with which border-tune searches: use another environment",
+    ),
+}
 
 
 def explanation(error: Exception, files: Files, config_name: str, overrides: Sequence[str]) -> str:
@@ -68,6 +77,8 @@ def _missing(
         return f"{unknown('configuration', path, files.primary_configs())}; {searched}"
     group, _, name = path.rpartition("/")
     place = f"{shortest(file)}: " if file else ""
+    if path in PLUGINS:
+        return f"{place}{MissingPackage(f'{group}={name}', *PLUGINS[path])}"
     return f"{place}{unknown(group, name, files.options(group))}; {searched}"
 
 

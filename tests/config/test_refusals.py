@@ -37,6 +37,7 @@ TYPED = [
     ("seed=1,2", "seed=1,2 has several values: add -m to run a job for each; write a list as "),
     ("seed=${nope}", "Interpolation key 'nope' not found"),
     ("imports=[no_such_module]", "imports: there is no module 'no_such_module' in"),
+    ("hydra/sweeper=optuna", "pip install hydra-optuna-sweeper; it excludes Optuna 5"),
     ("hydra/launcher=nope", "unknown hydra/launcher 'nope' (choose from basic, "),
     ("gamma=0.9", "unknown setting 'gamma', did you mean agent.gamma?"),
     ("env=CartPole-v1", "; a Gymnasium id is written env.id=CartPole-v1"),
