@@ -105,7 +105,7 @@ def test_a_signal_before_the_run_leaves_by_all_finallys_with_its_status(
     """Sent while the command imports, by a process that had all of them ignored but SIGHUP."""
     text = (
         f"import os, signal\ntry:\n    os.kill(os.getpid(), {int(signum)})\n"
-        "finally:\n    print('tidied up')\n"
+        "finally:\n    print('tidied up', flush=True)\n"
     )
     (tmp_path / "hasty.py").write_text(text)
     ignored = "[signal.signal(each, signal.SIG_IGN) for each in (2, 15)]"
