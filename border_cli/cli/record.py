@@ -90,7 +90,10 @@ def _run(typed: Sequence[str], signals: EarlySignals) -> None:
 def _policies(_: str, value: str) -> Policies:
     """`best`, `[best,random]` or `[best:0.3,random:0.7]` as names and weights."""
     parts = [each.strip().partition(":") for each in value.strip("[]").split(",")]
-    return {name: _weight(weight or "1") for name, _, weight in parts}
+    found: dict[str, float] = {}
+    for name, colon, weight in parts:
+        found[name] = found.get(name, 0.0) + _weight(weight if colon else "1")
+    return found
 
 
 def _weight(text: str) -> float:

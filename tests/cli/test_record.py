@@ -176,6 +176,7 @@ def test_a_name_that_is_taken_is_refused_unless_it_may_be_replaced(
         (["RUN", "dataset=a-v0", "policy=beast"], "must be best, latest or an update number, got"),
         (["RUN", "dataset=a-v0", "policy=70"], "has no checkpoint 70 (choose from best, 80,"),
         (["RUN", "dataset=a-v0", "policy=[best:0]"], "must have weights above 0, got '0'"),
+        (["RUN", "dataset=a-v0", "policy=[best:]"], "must have weights above 0, got ''"),
         (["RUN", "dataset=a-v0", "policy=[80:999,best:1]"], "episodes=100 leave none for best"),
         (["RUN", "dataset=a-v0", "episodes=1", "policy=best,80"], "episodes=1 leave none for 80"),
         (["RUN", "dataset=a-v0", "explore=yes"], "explore must be true or false, got 'yes'"),
