@@ -25,6 +25,7 @@ from border_cli.system.files import STUDY_JSON
 from border_cli.words import counted
 
 if TYPE_CHECKING:
+    from border_cli.analysis.curves import Report
     from border_cli.analysis.grouping import Reference
     from border_cli.analysis.load import Run
 
@@ -146,7 +147,6 @@ def _run(typed: Sequence[str], _: EarlySignals) -> None:
         return
     from border_cli.analysis.curves import report
     from border_cli.analysis.grouping import grouped
-    from border_cli.cli.plotted import show, write
 
     references = dict(asked.reference)
     runs, left_out = _runs(asked)
@@ -160,6 +160,13 @@ def _run(typed: Sequence[str], _: EarlySignals) -> None:
         hold=asked.hold,
         notes=[*left_out, *found.warnings],
     )
+    _show(asked, plotted)
+
+
+def _show(asked: argparse.Namespace, plotted: Report) -> None:
+    """Writes the files that are asked for, and prints the rest."""
+    from border_cli.cli.plotted import show, write
+
     for path in asked.out:
         write(path, plotted, asked.csv, asked.size)
     show(plotted, asked.out)
@@ -173,22 +180,22 @@ def _plot_studies(asked: argparse.Namespace) -> None:
     if given := [each for each in OF_RUNS if vars(asked)[each] != usual[each]]:
         raise ConfigError(f"{asked.paths[0]} is a study of border-tune, without --{given[0]}")
     from border_cli.analysis.curves import report
-    from border_cli.cli.plotted import show, write
     from border_cli.tune.report import importance, progress
     from border_cli.tune.table import print_best
     from border_cli.tune.trials import read_study, read_trials
 
-    studies = [(read_study(each), read_trials(each)) for each in asked.paths]
-    x = studies[0][0].unit.removeprefix("max_")
-    if curves := [each for study in studies for each in progress(*study)]:
-        y = "score of the best trial"
-        plotted = report(curves, by=["study"], x=x, y=y, stat=asked.stat, hold=asked.hold)
-        for path in asked.out:
-            write(path, plotted, asked.csv, asked.size)
-        show(plotted, asked.out)
-    for study in studies:
-        shares = [f"{share:4.0%}  {name}" for name, share in importance(*study).items()]
-        print_best(*study, ("importance", "\n".join(shares) or "too few trials"))
+    studies = {path: (read_study(path), read_trials(path)) for path in asked.paths}
+    units = {study.unit for study, _ in studies.values()}
+    if len(units) > 1:
+        raise ConfigError("studies in env steps and studies in updates are plotted apart")
+    if curves := [each for path, found in studies.items() for each in progress(path, *found)]:
+        x, y = units.pop().removeprefix("max_"), "score of the best trial"
+        _show(asked, report(curves, by=["study"], x=x, y=y, stat=asked.stat, hold=asked.hold))
+    elif asked.out:
+        raise ConfigError(f"{asked.paths[0]}: no trial has a score to draw yet")
+    for found in studies.values():
+        shares = [f"{share:4.0%}  {name}" for name, share in importance(*found).items()]
+        print_best(*found, ("importance", "\n".join(shares) or "too few trials"))
 
 
 def _runs(asked: argparse.Namespace) -> tuple[list[Run], list[str]]:

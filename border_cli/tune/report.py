@@ -7,6 +7,7 @@ Optuna is imported by the function that uses it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -19,14 +20,14 @@ LEAST_TRIALS = 8  # of which an importance can be told
 BEST_SHARE = 0.25  # of trials, whose values are compared with those of all
 
 
-def progress(study: Study, rows: Sequence[TrialRow]) -> list[RunCurve]:
+def progress(root: Path, study: Study, rows: Sequence[TrialRow]) -> list[RunCurve]:
     """A curve for each seed, of the best trial so far over the steps of all trials, which come in
     the order in which they ended, those that go on last; empty before there is any score."""
     rows = sorted((row for row in rows if row.scores), key=lambda row: row.ended or "later")
     steps = np.cumsum([float(study.seeds * row.budget) for row in rows])  # [N]
     best = [ranked(rows[: num + 1])[0].scores for num in range(len(rows))]  # [N][S]
     return [
-        RunCurve(name=f"seed {seed}", env=study.env, group=study.name, x=steps, y=np.array(scores))
+        RunCurve(name=f"seed {seed}", env=study.env, group=str(root), x=steps, y=np.array(scores))
         for seed, scores in enumerate(zip(*best, strict=True))
     ]
 

@@ -51,8 +51,8 @@ def test_each_seed_has_the_score_of_the_best_trial_so_far_over_the_steps_of_all_
         a_row(4, 6.0, 7.0),
         a_row(5),
     ]
-    first, second = progress(a_study(), rows)
-    assert (first.env, first.group, first.name) == ("acrobot", "my_study", "seed 0")
+    first, second = progress(Path("S/my_study"), a_study(), rows)
+    assert (first.env, first.group, first.name) == ("acrobot", "S/my_study", "seed 0")
     assert first.x.tolist() == second.x.tolist() == [200, 1200, 2200, 3200, 3400]
     assert first.y.tolist() == [9, 2, 5, 6, 6]
     assert second.y.tolist() == [9, 3, 6, 7, 7]
@@ -70,14 +70,29 @@ def test_in_the_terminal_there_are_a_chart_the_best_trials_and_the_importance(
     assert re.search(r"importance +\d\d%  agent.gamma\n +\d+%  agent.tau\n", out)
 
 
-def test_two_studies_are_compared_in_each_kind_of_file(folder: Path, tmp_path: Path) -> None:
+def test_two_studies_of_one_name_are_compared_in_each_kind_of_file(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (other := tmp_path / "other").mkdir()
-    write_study(other, a_study(name="other"))
+    write_study(other, a_study(name="$my_study$"))
     write_trials(other, rows_of(3))
     for suffix, begin in {".png": b"\x89PNG", ".pdf": b"%PDF", ".csv": b"env,group,"}.items():
         file = folder / f"new/study{suffix}"
         main([str(folder), str(other), "--out", str(file)])
         assert file.read_bytes().startswith(begin)
+    assert {str(folder), str(other)} < {*re.split(r"[,\n]", file.read_text())}
+    assert "border-plot: warning: unequal budgets on acrobot" in capsys.readouterr().err
+
+
+def test_studies_of_other_units_are_refused(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (other := tmp_path / "other").mkdir()
+    write_study(other, a_study(unit="max_opt_steps"))
+    write_trials(other, rows_of(3))
+    with pytest.raises(SystemExit, match="2"):
+        main([str(folder), str(other)])
+    assert "studies in env steps and studies in updates are plotted" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("more", ["--by=gamma", "--failed", "--x=opt_steps"])
@@ -96,6 +111,9 @@ def test_before_any_score_there_is_no_chart(
     write_trials(folder, [a_row(0)])
     main([str(folder)])
     assert "1 of 10 trials, cost 0 % of the full grid: 1 running\n" in capsys.readouterr().out
+    with pytest.raises(SystemExit, match="2"):
+        main([str(folder), "--out", str(folder / "a.png")])
+    assert "no trial has a score to draw yet" in capsys.readouterr().err
 
 
 def test_without_optuna_the_command_says_what_to_install(
