@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from commands import ENDLESS, Command, facts_of
+from commands import ENDLESS, Command, facts_of, is_pending
 from leftovers import below
 from sampling import sampled
 
@@ -17,13 +17,6 @@ from border_cli.launch.monitor import TICK_S, Monitor, is_stopped
 from border_cli.run.status import RunLock, RunRecord, end_from_outside
 
 HOLDS = (*ENDLESS, "env.id=Holds-v0", "env.kwargs={at: 100, marker: holds}")
-
-
-def is_pending(pid: int, signum: int) -> bool:
-    """Whether a signal was sent to a process that has not taken it yet."""
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    [pending] = [int(line.split()[1], 16) for line in lines if line.startswith("ShdPnd:")]
-    return bool(pending >> (signum - 1) & 1)
 
 
 @pytest.mark.slow

@@ -113,6 +113,13 @@ def isolated(folder: Path) -> Iterator[pytest.MonkeyPatch]:
     root.setLevel(level)
 
 
+def is_pending(pid: int, signum: int) -> bool:
+    """Whether a signal was sent to a process that has not taken it yet."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    [pending] = [int(line.split()[1], 16) for line in lines if line.startswith("ShdPnd:")]
+    return bool(pending >> (signum - 1) & 1)
+
+
 def facts_of(run_dir: Path) -> dict[str, Any]:
     """`run.json`."""
     facts: dict[str, Any] = json.loads((run_dir / "run.json").read_text(encoding="utf-8"))

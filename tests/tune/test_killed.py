@@ -15,7 +15,7 @@ from typing import Any
 import leftovers
 import optuna
 import pytest
-from commands import Command, facts_of
+from commands import Command, facts_of, is_pending
 from postgres import running_postgres
 
 from border_cli.run.finding import steps_saved
@@ -101,7 +101,11 @@ def test_kills_and_ctrl_c_do_not_change_the_scores_of_a_study(
         command.until(runs_with_a_checkpoint(first))
         os.kill(facts_of(first)["pid"], signal.SIGKILL)
         command.until(runs_with_a_checkpoint(later))
+        pid = facts_of(later)["pid"]
+        os.kill(pid, signal.SIGSTOP)  # it is not done before the command has told it to stop
         command.send(signal.SIGINT)
+        command.until(lambda: is_pending(pid, signal.SIGINT))
+        os.kill(pid, signal.SIGCONT)
         status, said = command.ended()
     assert status == 130
     assert "Traceback" not in said
