@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from border_cli.analysis.load import load_runs
-    from border_cli.api import Result, load_policy, resume, train
+    from border_cli.api import Result, resume, train
     from border_cli.config.compose import compose
     from border_cli.core.callback import Callback
+    from border_cli.export.load import load_policy
     from border_cli.settings.run import RunConfig
 
 __version__ = "0.1.0"
@@ -34,7 +35,7 @@ _HOMES = {
     "compose": "border_cli.config.compose",
     "train": "border_cli.api",
     "resume": "border_cli.api",
-    "load_policy": "border_cli.api",
+    "load_policy": "border_cli.export.load",
     "Result": "border_cli.api",
     "load_runs": "border_cli.analysis.load",
     "RunConfig": "border_cli.settings.run",

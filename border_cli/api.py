@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime
@@ -18,9 +18,11 @@ from border_cli.config.resuming import refuse_no_run
 from border_cli.config.saved import load_resolved, modules_of_a_run, opened_run
 from border_cli.config.search_path import homes, import_modules, user_folders
 from border_cli.core.callback import Callback
-from border_cli.core.interfaces import Agent, Evaluator, Policy, Translator
+from border_cli.core.interfaces import Agent, Evaluator
+from border_cli.core.loaded_policy import LoadedPolicy
 from border_cli.core.output import Recorders
-from border_cli.core.spaces import ACTION_MASK
+from border_cli.core.raw_values import translator_of
+from border_cli.core.spaces import EnvSpec
 from border_cli.env.given import MakeEnv, is_local, with_given
 from border_cli.errors import CheckpointError, ConfigError, reachable
 from border_cli.launch.build import build_agent, env_factory, evaluation_policy
@@ -34,6 +36,7 @@ from border_cli.nn.saving import load_state
 from border_cli.registry import register_builtin
 from border_cli.run.finding import find_checkpoint, find_run, read_model
 from border_cli.run.manifest import read_json
+from border_cli.run.spec import read_spec
 from border_cli.run.status import import_paths
 from border_cli.settings.run import AUTO, RunConfig
 from border_cli.system.start import refuse_while_imported_by_a_child
@@ -41,7 +44,7 @@ from border_cli.trainer.callbacks import named
 
 log = logging.getLogger(__name__)
 
-__all__ = ["Result", "load_agent", "load_policy", "resume", "train"]
+__all__ = ["Result", "load_agent", "resume", "train"]
 
 
 def train(
@@ -142,58 +145,18 @@ def _run_dir(config: RunConfig) -> Path:
     return Path(place).expanduser().absolute()
 
 
-class LoadedPolicy:
-    """Acts greedily with a saved model; owned by the thread that calls it."""
-
-    def __init__(self, policy: Policy, translator: Translator) -> None:
-        self._policy = policy
-        self._translator = translator
-
-    def act(self, obs: Any, action_mask: Any = None) -> Any:
-        """The action for one observation, or N actions for a batch of N observations.
-
-        One observation has the shape of the environment's observation space, and the action is as
-        the environment's `step` wants it. A batch has N in front of that shape, in each array of a
-        Dict observation, and the actions are one array [N, …], as the `step` of a vector
-        environment wants them. For a Discrete observation space an integer is one observation and
-        [N] is a batch. Raises BadStep for any other shape.
-
-        Where the environment gives its action mask in `info`, it is the `action_mask`, of N
-        observations N of them.
-        """
-        if action_mask is not None:
-            parts = obs if isinstance(obs, Mapping) else {"observation": obs}
-            obs = {**parts, ACTION_MASK: action_mask}
-        count = self._translator.batch_size(obs)
-        if count is None:
-            row = self._translator.observation(obs)  # [1, …]
-            return self._translator.action(self._policy.act(row, explore=False))
-        rows = self._translator.observations(obs, count)  # [N, …]
-        return self._translator.actions(self._policy.act(rows, explore=False))
-
-
-def load_policy(
-    run_dir: str | Path,
-    checkpoint: str | int | None = None,
-    *,
-    env: MakeEnv | None = None,
-    trust: bool = False,
+def policy_of_run(
+    run_dir: Path, checkpoint: str | int | None, *, env: MakeEnv | None, trust: bool
 ) -> LoadedPolicy:
-    """The policy of a run: its best model, `latest`, or the checkpoint of a number of updates.
-
-    `run_dir` may also be a checkpoint itself, such as `RUN_DIR/best` or `RUN_DIR/checkpoints/5000`.
-
-    Modules that the run names are imported where this Python finds them by itself or in the
-    current directory, never out of the run directory; ConfigError where they are not there. With
-    `trust` also where the run says that it had found them. Raises CheckpointError where there is
-    no such checkpoint, or where it is damaged.
-    """
+    """The policy of a run, see `load_policy`."""
     named = None if checkpoint is None else str(checkpoint)
-    place, which = find_run(Path(run_dir).expanduser(), named)
+    place, which = find_run(run_dir, named)
+    with reachable(CheckpointError):
+        spec = read_spec(place) if env is None else None
     with opened(place, trust=trust):
-        effective, agent, _ = load_agent(place, which or "best", env=env, trust=trust)
-        policy = evaluation_policy(effective, agent)
-        return LoadedPolicy(policy, env_factory(effective).translator())
+        effective, agent, _ = load_agent(place, which or "best", env=env, spec=spec, trust=trust)
+        translator = env_factory(effective).translator() if spec is None else translator_of(spec)
+        return LoadedPolicy(evaluation_policy(effective, agent), translator)
 
 
 def opened(run_dir: Path, *, trust: bool) -> AbstractContextManager[None]:
@@ -203,16 +166,24 @@ def opened(run_dir: Path, *, trust: bool) -> AbstractContextManager[None]:
 
 @reachable(CheckpointError)
 def load_agent(
-    run_dir: Path, checkpoint: str, *, env: MakeEnv | None = None, trust: bool = False
+    run_dir: Path,
+    checkpoint: str,
+    *,
+    env: MakeEnv | None = None,
+    spec: EnvSpec | None = None,
+    trust: bool = False,
 ) -> tuple[EffectiveSettings, Agent, dict[str, Any]]:
-    """The settings, the agent and the counters of a run as they were saved."""
+    """The settings, the agent and the counters of a run as they were saved.
+
+    With `spec` the environment is not constructed, and its modules need not be there.
+    """
     register_builtin()
-    config = read_config(run_dir, trust=trust)
+    config = read_config(run_dir, trust=trust, plays=spec is None)
     if env is not None:
         config = replace(config, env=with_given(config.env, env))
     effective = effective_settings(config)
     find_checkpoint(run_dir, checkpoint)  # refused before anything is built
-    spec = env_factory(effective).spec
+    spec = spec or env_factory(effective).spec
     _, (state, counters) = read_model(
         lambda: find_checkpoint(run_dir, checkpoint),
         lambda folder: (load_state(folder / "agent.pt"), read_json(folder / "state.json")),
@@ -223,6 +194,6 @@ def load_agent(
 
 
 @reachable(CheckpointError)
-def read_config(run_dir: Path, *, trust: bool = False) -> RunConfig:
+def read_config(run_dir: Path, *, trust: bool = False, plays: bool = True) -> RunConfig:
     """The saved settings of a run; its own modules are imported again, see `load_policy`."""
-    return load_resolved(run_dir, trust=trust)
+    return load_resolved(run_dir, trust=trust, plays=plays)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from border_cli.agent.action_space import ActionBounds, action_bounds
 from border_cli.agent.actor_critic_config import Noise
+from border_cli.agent.greedy_form import GreedyForm
 from border_cli.agent.policies import NetworkPolicy, categorical_policy, refuse_exploration
 from border_cli.core.interfaces import PolicyFactory
 from border_cli.core.spaces import EnvSpec
@@ -27,6 +28,8 @@ class GaussianPolicy(NetworkPolicy):
 
     The network puts out mean and log_std side by side, as `nn.distributions.split` takes them.
     """
+
+    greedy_form = GreedyForm("tanh")
 
     def __init__(
         self,
@@ -57,6 +60,8 @@ class ClippedGaussianPolicy(NetworkPolicy):
 
     The network puts out x; the deviations are weights of their own, the same in every state.
     """
+
+    greedy_form = GreedyForm("tanh")
 
     def __init__(
         self,
@@ -100,6 +105,8 @@ class DeterministicPolicy(NetworkPolicy):
     between -1 and 1. Ornstein-Uhlenbeck noise begins at 0 with every episode, as in Algorithm 1 of
     Lillicrap et al. 2016, "Continuous control with deep reinforcement learning".
     """
+
+    greedy_form = GreedyForm("tanh")
 
     def __init__(
         self,

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.agent.action_space import DiscreteActions
+from border_cli.agent.greedy_form import GreedyForm
 from border_cli.agent.value_config import Exploration, ValueConfig
 from border_cli.core.interfaces import Policy
 from border_cli.core.seeding import restore_generator
@@ -179,6 +180,8 @@ class NetworkPolicy(Policy):
     The acting thread owns it and its generator.
     """
 
+    greedy_form: GreedyForm | None = None  # None: its greedy actions are none of these
+
     def __init__(
         self, rng: np.random.Generator, *, network: MakeActing, actions: LeafSpace
     ) -> None:
@@ -250,6 +253,7 @@ class QPolicy(NetworkPolicy):
         self._discrete = actions
         self._config = config
         self._schedule = config.exploration_schedule if exploration is None else exploration
+        self.greedy_form = GreedyForm("values", atoms)
         self._atoms = None if atoms is None else np.linspace(*atoms, dtype=np.float32)
         self._noisy = noisy
         self._softmax = config.exploration == Exploration.softmax
@@ -332,6 +336,8 @@ class CategoricalPolicy(NetworkPolicy):
     Of a MultiDiscrete space, whose components' logits lie side by side, each component by itself.
     `agent` is its name, for the refusal of `exploration`.
     """
+
+    greedy_form = GreedyForm("logits")
 
     def __init__(
         self,

@@ -117,9 +117,12 @@ def saved_options(settings: Mapping[str, Any]) -> dict[str, str]:
     return {**components, **options}
 
 
-def named_modules(settings: Mapping[str, Any]) -> dict[str, str]:
-    """The modules that saved settings lead to, each with the setting that names it."""
+def named_modules(settings: Mapping[str, Any], *, plays: bool = True) -> dict[str, str]:
+    """The modules that saved settings lead to, each with the setting that names it; of who plays
+    no episodes those of the environment are not among them."""
     found = dict.fromkeys(names_in(settings.get("imports")), "imports")
+    if not plays:
+        return found
     evaluator = settings.get("evaluator")
     other = evaluator.get("env") if isinstance(evaluator, dict) else None
     # Components of others may write something else before a colon.
@@ -181,18 +184,18 @@ def modules_of_a_run(recorded: Sequence[str], *, trust: bool) -> Iterator[None]:
 
 
 @contextmanager
-def opened_run(run_dir: Path, *, trust: bool) -> Iterator[None]:
+def opened_run(run_dir: Path, *, trust: bool, plays: bool = True) -> Iterator[None]:
     """Within the block the modules of a run can be imported, see `modules_of_a_run`.
 
-    Raises ConfigError where its settings name a module that the user's own Python would not find;
-    nothing is imported.
+    Raises ConfigError where its settings name a module that the user's own Python would not find,
+    one of `named_modules`; nothing is imported.
     """
     file = run_dir / SETTINGS
     with reachable(CheckpointError):
         recorded = import_paths(run_dir)
     with modules_of_a_run(recorded, trust=trust):
         if not trust:
-            _refuse_elsewhere(file, named_modules(read_saved(file)), recorded)
+            _refuse_elsewhere(file, named_modules(read_saved(file), plays=plays), recorded)
         yield
 
 
@@ -233,12 +236,12 @@ def _is_outside(run_dir: Path, module: str) -> bool:
     return True
 
 
-def load_resolved(run_dir: Path, *, trust: bool = False) -> RunConfig:
+def load_resolved(run_dir: Path, *, trust: bool = False, plays: bool = True) -> RunConfig:
     """The RunConfig that a run has saved; typed and checked. Imports the modules that it names, see
     `opened_run`."""
     if not (run_dir / SETTINGS).is_file():
         raise CheckpointError(f"{run_dir} is not a run directory: there is no {run_dir / SETTINGS}")
-    with opened_run(run_dir, trust=trust):
+    with opened_run(run_dir, trust=trust, plays=plays):
         user_folders()  # calls the plug-ins, which register components
         register_builtin()
         return replace(read_config(run_dir / SETTINGS), run_dir=None)

@@ -1,4 +1,8 @@
-"""Action and observation spaces in numpy terms; `env/` translates Gymnasium's spaces."""
+"""Action and observation spaces in numpy terms; `env/` translates Gymnasium's spaces.
+
+Raw spaces are those of an environment itself. They become spaces whose integers are counted from 0,
+and nothing is wider than float32.
+"""
 
 from __future__ import annotations
 
@@ -50,6 +54,68 @@ Space: TypeAlias = LeafSpace | DictSpace
 
 
 @dataclass(frozen=True, slots=True)
+class RawSpace:
+    """A space as the environment has it: a Box, Discrete, MultiDiscrete or MultiBinary one, as
+    `kind` says."""
+
+    kind: str
+    shape: tuple[int, ...]
+    dtype: str  # a numpy name
+    low: NDArray[Any]  # [shape]  the least value
+    high: NDArray[Any]  # [shape]  the greatest
+    text: str  # as Gymnasium shows it
+
+    @property
+    def carried(self) -> np.dtype[Any]:
+        """Networks compute in float32, so nothing wider is carried; pixels stay uint8."""
+        if self.kind != "Box":
+            return np.dtype(np.int64)
+        dtype = np.dtype(self.dtype)
+        return np.dtype(np.float32) if dtype.kind == "f" and dtype.itemsize > 4 else dtype
+
+    @property
+    def start(self) -> NDArray[Any]:
+        """What the environment calls 0. [shape]; 0 of a Box, which counts nothing"""
+        return np.zeros((), np.int64) if self.kind == "Box" else self.low
+
+    @property
+    def leaf(self) -> LeafSpace:
+        """What becomes of it."""
+        if self.kind == "Box":
+            with np.errstate(over="ignore"):  # a bound beyond float32 is no bound: infinity
+                low, high = self.low.astype(self.carried), self.high.astype(self.carried)
+            return BoxSpace(self.shape, self.carried.name, low, high)
+        counts = (self.high - self.low + 1).ravel().tolist()
+        return DiscreteSpace(*counts) if self.kind == "Discrete" else MultiDiscreteSpace((*counts,))
+
+
+@dataclass(frozen=True, slots=True)
+class RawDict:
+    """Named parts of an observation as the environment has them."""
+
+    parts: dict[str, RawSpace]
+    masked: bool  # whether its `action_mask` says which actions are valid
+
+
+RawObservation: TypeAlias = RawSpace | RawDict
+
+
+def space_of(raw: RawObservation) -> Space:
+    """What becomes of an observation space."""
+    if isinstance(raw, RawSpace):
+        return raw.leaf
+    return DictSpace({key: part.leaf for key, part in raw.parts.items()}, masked=raw.masked)
+
+
+@dataclass(frozen=True, slots=True)
+class RawSpaces:
+    """Both spaces of an environment."""
+
+    observation: RawObservation
+    action: RawSpace
+
+
+@dataclass(frozen=True, slots=True)
 class EnvSpec:
     """The description of an environment that other components are built from."""
 
@@ -60,6 +126,7 @@ class EnvSpec:
     stacked: bool = False  # whether observations are stacks of successive images, the newest last
     info_metrics: tuple[str, ...] = ()  # what is recorded of the `info` of each episode's last step
     human_scores: tuple[float, float] | None = None  # published, of random actions and a human
+    raw: RawSpaces | None = None  # the spaces as the environment has them, where they are told
 
 
 def _leaf_layout(space: LeafSpace) -> tuple[tuple[int, ...], str]:

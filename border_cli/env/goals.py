@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.core.interfaces import GoalRewards
+from border_cli.core.raw_values import Values, shown
 from border_cli.core.spaces import DictSpace, EnvSpec
-from border_cli.env.answers import Values, shown
+from border_cli.env.gym_spaces import raw_space
 from border_cli.errors import BadStep, ConfigError
 
 REWARDS = Values(
-    gym.spaces.Box(-np.inf, np.inf, (), np.float64),
+    raw_space(gym.spaces.Box(-np.inf, np.inf, (), np.float64)),
     "compute_reward's answer",
     "is not one number for each pair of goals, computed along their last axis",
     np.dtype(np.float64),

@@ -1,7 +1,7 @@
 """The recipe of Gymnasium environments.
 
-Rewards of other goals, vector implementations, action masks and what translates for a caller's own
-environment are imported by the methods that need them.
+Rewards of other goals, vector implementations and action masks are imported by the methods that
+need them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from typing import Any
 import gymnasium as gym
 
 from border_cli.core.interfaces import Env, EnvFactory, GoalRewards, Translator
-from border_cli.core.spaces import ACTION_MASK, EnvSpec, has_masks
+from border_cli.core.raw_values import translator_of
+from border_cli.core.spaces import ACTION_MASK, EnvSpec, RawSpaces, has_masks
 from border_cli.core.types import Beat
 from border_cli.env.answers import begun
 from border_cli.env.config import GymConfig, Vectorization
@@ -28,7 +29,12 @@ from border_cli.env.construct import (
     time_limit,
 )
 from border_cli.env.gym_env import GymEnv
-from border_cli.env.gym_spaces import action_space, observation_space
+from border_cli.env.gym_spaces import (
+    action_space,
+    observation_space,
+    raw_observation,
+    raw_space,
+)
 from border_cli.errors import BadStep
 
 log = logging.getLogger(__name__)
@@ -138,11 +144,8 @@ class GymEnvFactory(EnvFactory):
         return GymGoalRewards(construct(self.config), str(self.config.id))
 
     def translator(self) -> Translator:
-        """For callers that step an environment of their own; constructs one to read its spaces."""
-        from border_cli.env.translate import GymTranslator, raw_parts
-
-        observation, action, _ = raw_parts(self.config)
-        return GymTranslator(observation, action, str(self.config.id))
+        """For callers that step an environment of their own."""
+        return translator_of(self.spec)
 
     def _spec_of(self, env: gym.Env[Any, Any]) -> EnvSpec:
         env_id = str(self.config.id)
@@ -154,4 +157,5 @@ class GymEnvFactory(EnvFactory):
             stacked=stacks_images(env),
             info_metrics=self.config.recorded_info,
             human_scores=self.config.human_scores,
+            raw=RawSpaces(raw_observation(env.observation_space), raw_space(env.action_space)),
         )

@@ -15,6 +15,7 @@ from numpy import ndarray
 from numpy.typing import NDArray
 
 from border_cli.core.interfaces import Env
+from border_cli.core.raw_values import action_reader
 from border_cli.core.seeding import derived_seed
 from border_cli.core.types import Array, Beat, Episode, State, Step, map_array
 from border_cli.env.answers import (
@@ -31,7 +32,7 @@ from border_cli.env.answers import (
 from border_cli.env.config import GymConfig
 from border_cli.env.construct import construct, missing_packages
 from border_cli.env.episode_state import replay, require_same_row, stacked
-from border_cli.env.gym_spaces import action_reader, action_space, allocator, observation_space
+from border_cli.env.gym_spaces import action_space, allocator, observation_space, raw_space
 from border_cli.env.pictures import choose_renderer, drawn_frame
 from border_cli.errors import BadStep
 
@@ -71,7 +72,7 @@ class GymEnv(Env):
         action_space(action, self._id)  # refuses one that is not supported
         self._check = observations(observation)
         self._plain = self._check.plain_dtype, self._check.shape
-        self._read = action_reader(action)
+        self._read = action_reader(raw_space(action))
         self._allocate = allocator(self._space, self.num_envs)
         self._no_flags = np.zeros(self.num_envs, np.bool_)  # [N]
         self._no_flags.setflags(write=False)  # shared by all steps in which nothing ended

@@ -1,37 +1,31 @@
-"""Gymnasium's spaces in our terms, and actions on their way to them."""
+"""Gymnasium's spaces in our terms."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
-from numpy.typing import NDArray
 
 from border_cli.core.spaces import (
     ACTION_MASK,
-    BoxSpace,
-    DictSpace,
-    DiscreteSpace,
     LeafSpace,
-    MultiDiscreteSpace,
+    RawDict,
+    RawObservation,
+    RawSpace,
     Space,
     allocate,
+    space_of,
 )
 from border_cli.core.types import Array
 from border_cli.errors import ConfigError
 
-LEAVES = "Box, Discrete, MultiDiscrete, MultiBinary"
+KINDS = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
+LEAVES = ", ".join(each.__name__ for each in KINDS)
 FLATTEN = "; env.wrappers=[FlattenObservation] turns it into a Box"
-
-# [N] or [N, A] of a policy -> N actions as the environments want them.
-ActionReader: TypeAlias = Callable[[NDArray[Any]], Sequence[Any]]
-# [N, …] rows -> one array of N values as a vector environment has them, always a copy.
-Batcher: TypeAlias = Callable[[NDArray[Any]], NDArray[Any]]
 
 
 class MaskedDict(spaces.Dict):
@@ -43,46 +37,52 @@ def may_have_masks(space: gym.Space[Any]) -> bool:
     return isinstance(space, spaces.Dict) and ACTION_MASK in space.spaces
 
 
+def raw_space(space: gym.Space[Any]) -> RawSpace:
+    """A space of one of `LEAVES`, free of Gymnasium."""
+    shape = space.shape or ()
+    match space:
+        case spaces.Box():
+            low, high = space.low, space.high
+        case spaces.Discrete():
+            low, high = np.asarray(space.start), np.asarray(space.start + space.n - 1)
+        case spaces.MultiDiscrete():
+            low, high = space.start, space.start + space.nvec - 1
+        case _:
+            low, high = np.zeros(shape, np.int64), np.ones(shape, np.int64)
+    kind = next(each.__name__ for each in KINDS if isinstance(space, each))
+    return RawSpace(kind, shape, np.dtype(space.dtype).name, low, high, str(space))
+
+
+def raw_observation(space: gym.Space[Any]) -> RawObservation:
+    """An observation space that `observation_space` takes, free of Gymnasium."""
+    if not isinstance(space, spaces.Dict):
+        return raw_space(space)
+    parts = {key: raw_space(part) for key, part in space.spaces.items()}
+    return RawDict(parts, isinstance(space, MaskedDict))
+
+
 def observation_space(space: gym.Space[Any], name: str, setting: str = "env.id") -> Space:
     """Our name for an observation space; an unsupported one is refused with its own name and that
     of the setting, and with a remedy where flattened it is numbers."""
     what = f"{setting}={name}: observation space"
     others = f" and Dict of these{FLATTEN if space.is_np_flattenable else ''}"
     if not isinstance(space, spaces.Dict) or not space.spaces:
-        return _leaf(space, f"{what} {space}", others)
-    parts = {
-        key: _leaf(part, f"{what} {part} of key {key!r}", others)
-        for key, part in space.spaces.items()
-    }
-    return DictSpace(parts, masked=isinstance(space, MaskedDict))
+        _refuse_others(space, f"{what} {space}", others)
+    else:
+        for key, part in space.spaces.items():
+            _refuse_others(part, f"{what} {part} of key {key!r}", others)
+    return space_of(raw_observation(space))
 
 
 def action_space(space: gym.Space[Any], name: str, setting: str = "env.id") -> LeafSpace:
     """Our name for an action space; an unsupported one is refused with its own name."""
-    return _leaf(space, f"{setting}={name}: action space {space}")
+    _refuse_others(space, f"{setting}={name}: action space {space}")
+    return raw_space(space).leaf
 
 
-def _leaf(space: gym.Space[Any], what: str, others: str = "") -> LeafSpace:
-    match space:
-        case spaces.Box():
-            dtype = carried_dtype(space)
-            with np.errstate(over="ignore"):  # a bound beyond float32 is no bound: infinity
-                low, high = space.low.astype(dtype), space.high.astype(dtype)
-            return BoxSpace(space.shape, dtype.name, low, high)
-        case spaces.Discrete():
-            return DiscreteSpace(int(space.n))
-        case spaces.MultiDiscrete():
-            return MultiDiscreteSpace(tuple(int(n) for n in space.nvec.ravel()))
-        case spaces.MultiBinary():
-            return MultiDiscreteSpace((2,) * math.prod(space.shape))
-        case _:
-            raise ConfigError(f"{what} is not supported; supported: {LEAVES}{others}")
-
-
-def carried_dtype(space: spaces.Box) -> np.dtype[Any]:
-    """Networks compute in float32, so nothing wider is carried; pixels stay uint8."""
-    wide = space.dtype in (np.dtype(np.float64), np.dtype(np.longdouble))
-    return np.dtype(np.float32) if wide else np.dtype(space.dtype)
+def _refuse_others(space: gym.Space[Any], what: str, others: str = "") -> None:
+    if not isinstance(space, KINDS):
+        raise ConfigError(f"{what} is not supported; supported: {LEAVES}{others}")
 
 
 def allocator(space: Space, rows: int) -> Callable[[], Array]:
@@ -92,25 +92,3 @@ def allocator(space: Space, rows: int) -> Callable[[], Array]:
         return partial(np.empty, first.shape, first.dtype)
     parts = [(key, array.shape, array.dtype) for key, array in first.items()]
     return lambda: {key: np.empty(shape, dtype) for key, shape, dtype in parts}
-
-
-def action_reader(space: gym.Space[Any]) -> ActionReader:
-    """How actions of a policy become those of `space`; always copies, for envs may write there."""
-    if isinstance(space, spaces.Discrete):
-        first = int(space.start)
-        if first == 0:
-            return np.ndarray.tolist
-        return lambda action: (action + first).tolist()
-    batch = batch_of(space)
-    return lambda action: list(batch(action))
-
-
-def batch_of(space: gym.Space[Any]) -> Batcher:
-    """How N rows become N values of the single `space`."""
-    shape, dtype = space.shape or (), space.dtype
-    start: Any = 0
-    if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
-        start = space.start
-    if not np.any(start):
-        return lambda rows: rows.astype(dtype).reshape(len(rows), *shape)
-    return lambda rows: (rows.reshape(len(rows), *shape) + start).astype(dtype)

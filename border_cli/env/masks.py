@@ -17,14 +17,13 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from border_cli.core.raw_values import as_array, shown
 from border_cli.core.spaces import ACTION_MASK
 from border_cli.env.answers import (
     TERMINATED,
     TRUNCATED,
-    as_array,
     as_flag,
     begun,
-    shown,
     stepped,
 )
 from border_cli.env.config import GymConfig

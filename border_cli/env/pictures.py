@@ -12,7 +12,7 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from border_cli.env.answers import shown
+from border_cli.core.raw_values import shown
 from border_cli.errors import ConfigError
 
 WITHOUT_DISPLAY = {"egl": "EGL", "osmesa": "OSMesa"}  # of MuJoCo's renderers, each with its library

@@ -19,6 +19,7 @@ from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
 
 from border_cli.core.interfaces import Env
+from border_cli.core.raw_values import batch_of, copied
 from border_cli.core.seeding import derived_seed
 from border_cli.core.spaces import EnvSpec, has_masks
 from border_cli.core.types import Array, Episode, Step
@@ -27,14 +28,13 @@ from border_cli.env.answers import (
     TERMINATED,
     TRUNCATED,
     begun,
-    copied,
     info_values,
     observations,
     stepped,
 )
 from border_cli.env.config import GymConfig
 from border_cli.env.construct import construction, entry_of, missing_packages
-from border_cli.env.gym_spaces import action_space, batch_of, observation_space
+from border_cli.env.gym_spaces import action_space, observation_space, raw_space
 from border_cli.errors import BadStep
 
 Vector = gym.vector.VectorEnv[Any, Any, Any]
@@ -117,7 +117,7 @@ class GymVectorEnv(Env):
         self._first = first
         self._check = observations(env.single_observation_space)
         self._returns_new = getattr(env.unwrapped, "returns_new_arrays", False) is True
-        self._actions = batch_of(env.single_action_space)
+        self._actions = batch_of(raw_space(env.single_action_space))
 
     def reset(self, seed: int) -> Array:
         """Starts N episodes, whatever ran before. [N, …]"""

@@ -60,6 +60,7 @@ from border_cli.registry import flat_settings
 from border_cli.run.checkpoint import CheckpointStore
 from border_cli.run.checkpoint_files import Resumable, Saved
 from border_cli.run.finding import best_score
+from border_cli.run.spec import write_spec
 from border_cli.run.status import RunRecord
 from border_cli.system.machine import out_of_memory
 from border_cli.trainer.callbacks import Callbacks
@@ -183,6 +184,8 @@ class Run:
         cleanup.callback(self.evaluator.close)
         self._factory = env_factory(effective)
         self.spec = self._factory.spec
+        with reachable(ConfigError):
+            write_spec(self.job.folder, self.spec)
         if self._saved is None:
             self.agent = build_first_agent(effective, self.spec)
         else:

@@ -54,6 +54,11 @@ class ActingNetwork(ABC):
         self._form = EncoderForm(architecture)
         self._encode: Encoder | None = None  # None where observations are rows already
 
+    @property
+    def form(self) -> dict[str, Any]:
+        """Its arguments beside architecture and encoder."""
+        return {}
+
     def bind_thread(self) -> None:
         """Called once by a thread that does nothing but act."""
         if self._encoder is not None:
@@ -256,6 +261,10 @@ class NumpyNetwork(ActingNetwork):
         self._last = f"network.mlp.layers.{len(architecture.hidden)}"
         self._shares = None if shares is None else np.array(shares, np.float32)
 
+    @property
+    def form(self) -> dict[str, Any]:
+        return {} if self._shares is None else {"shares": self._shares.tolist()}
+
     def load_layers(self, arrays: Arrays) -> None:
         if self._shares is not None:
             arrays = {**arrays, **self._averaged(arrays, self._shares)}
@@ -281,6 +290,10 @@ class NumpyValueNetwork(ActingNetwork):
     ) -> None:
         super().__init__(architecture, encoder)
         self._atoms = atoms
+
+    @property
+    def form(self) -> dict[str, Any]:
+        return {"atoms": self._atoms}
 
     def load_layers(self, arrays: Arrays) -> None:
         self._shared = NumpyMlp(arrays, "network.shared.", self._activation, linear=False)
@@ -326,6 +339,10 @@ class NumpyQuantileNetwork(ActingNetwork):
         super().__init__(architecture, encoder)
         self._fractions = fractions
 
+    @property
+    def form(self) -> dict[str, Any]:
+        return {"fractions": list(self._fractions)}
+
     def load_layers(self, arrays: Arrays) -> None:
         self._psi = NumpyMlp(arrays, "network.psi.", self._activation, linear=False)
         self._phi = _embedded(self._fractions, arrays, "network.phi.")  # [K, size]
@@ -337,6 +354,13 @@ class NumpyQuantileNetwork(ActingNetwork):
         quantiles = self._f(beside.reshape(-1, beside.shape[2]))  # [N * K, num_actions]
         means: Rows = quantiles.reshape(*beside.shape[:2], -1).mean(axis=1)
         return means
+
+
+TWINS: Mapping[str, type[ActingNetwork]] = {  # by the names that exported policies have for them
+    "dense": NumpyNetwork,
+    "value": NumpyValueNetwork,
+    "quantile": NumpyQuantileNetwork,
+}
 
 
 def _embedded(fractions: Sequence[float], arrays: Arrays, prefix: str) -> Rows:

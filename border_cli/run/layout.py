@@ -43,7 +43,8 @@ HYDRA: Layout = {
 }
 FILMS: Layout = {r"\d{10,}\.gif": "file"}
 RUN: Layout = {
-    r"run\.(json|lock)|job\.(json|yaml)|metrics\.jsonl|(border-train|output)\.log": "file",
+    r"run\.(json|lock)|job\.(json|yaml)|env\.json": "file",
+    r"metrics\.jsonl|(border-train|output)\.log": "file",
     r"events\.out\.tfevents\.\d+\..*\.border": "file",
     "best": "link",
     "checkpoints": CHECKPOINTS,

@@ -15,7 +15,7 @@ from commands import QUICK, eval_status, record_status, train_status
 from datasets import datasets_in
 from sampling import sampled
 
-from border_cli.api import load_policy
+from border_cli import load_policy
 
 Capture = pytest.CaptureFixture[str]
 

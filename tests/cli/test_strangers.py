@@ -15,7 +15,7 @@ import commands
 import pytest
 from commands import QUICK, Command, eval_status, facts_of, record_status, train_status
 
-from border_cli.api import load_policy, resume
+from border_cli import load_policy, resume
 from border_cli.errors import ConfigError
 from border_cli.run.status import RUN_JSON
 from border_cli.system.files import SETTINGS as FILE

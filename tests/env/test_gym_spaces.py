@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import OrderedDict
 from typing import Any
 
@@ -9,12 +10,26 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, MultiDiscreteSpace
+from border_cli.core.raw_values import SpaceTranslator
+from border_cli.core.spaces import (
+    BoxSpace,
+    DictSpace,
+    DiscreteSpace,
+    EnvSpec,
+    MultiDiscreteSpace,
+    RawSpaces,
+    space_of,
+)
+from border_cli.core.spec_json import spec_as_json, spec_from_json
 from border_cli.env.config import GymConfig
 from border_cli.env.gym import GymEnvFactory
 from border_cli.env.gym_env import GymEnv
-from border_cli.env.gym_spaces import action_space, observation_space
-from border_cli.env.translate import GymTranslator
+from border_cli.env.gym_spaces import (
+    action_space,
+    observation_space,
+    raw_observation,
+    raw_space,
+)
 from border_cli.errors import BadStep, ConfigError
 
 FLAG = spaces.Discrete(2)
@@ -135,8 +150,14 @@ def test_an_unsupported_action_space_is_refused_with_its_name(spaced):
 NAMED = spaces.Dict(x=spaces.Box(0, 1, (2,), np.float64), room=spaces.Discrete(4, start=1))
 
 
-def translator(observation: Any, action: Any = FLAG) -> GymTranslator:
-    return GymTranslator(observation, action, "X-v0")
+def translator(observation: Any, action: Any = FLAG) -> SpaceTranslator:
+    """Of these spaces, as they are read again where they were saved."""
+    raw = RawSpaces(raw_observation(observation), raw_space(action))
+    spec = EnvSpec("X-v0", space_of(raw.observation), raw.action.leaf, None, raw=raw)
+    read = spec_from_json(json.loads(json.dumps(spec_as_json(spec), allow_nan=False)))
+    assert repr(read) == repr(spec)
+    assert read.raw is not None
+    return SpaceTranslator(read.id, read.raw)
 
 
 def test_a_batch_of_observations_and_actions_has_one_axis_more() -> None:

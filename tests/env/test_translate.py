@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from border_cli.core.raw_values import action_reader
 from border_cli.core.types import leaves
 from border_cli.env.config import GymConfig
-from border_cli.env.gym_spaces import action_reader
+from border_cli.env.gym_spaces import raw_space
 from border_cli.env.translate import (
     action_rows,
     observation_rows,
@@ -59,7 +60,7 @@ def test_recorded_actions_are_those_that_the_environment_got(name: str) -> None:
     space = SPACES[name]
     actions = action_rows(space, together(samples(space)))
     np.testing.assert_array_equal(
-        recorded_rows(space, actions), np.stack(action_reader(space)(actions))
+        recorded_rows(space, actions), np.stack(action_reader(raw_space(space))(actions))
     )
 
 

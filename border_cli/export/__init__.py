@@ -1,0 +1,1 @@
+"""Policies in folders that hold no pickle and need no environment: written, verified, read."""
