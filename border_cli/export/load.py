@@ -1,7 +1,7 @@
 """Policies for callers that step an environment of their own, out of a run or an exported folder.
 
-What a run needs (torch, Hydra) is imported where it is a run, and what an exported policy needs
-without `policy.npz` where it has none.
+What a run needs, torch and Hydra among it, is imported by the function that finds one, and so is
+torch for an exported policy without `policy.npz`.
 """
 
 from __future__ import annotations
