@@ -32,13 +32,15 @@ from border_cli.launch.jobs import refuse_unwritable
 from border_cli.launch.needs import refuse_unmet
 from border_cli.launch.run import RunOptions, run_job
 from border_cli.launch.summary import Result
-from border_cli.nn.saving import load_state
+from border_cli.nn.saving import load_state, tensor_state
 from border_cli.registry import register_builtin
+from border_cli.run.exported import opened_folder
 from border_cli.run.finding import find_checkpoint, find_run, read_model
 from border_cli.run.manifest import read_json
 from border_cli.run.spec import read_spec
 from border_cli.run.status import import_paths
 from border_cli.settings.run import AUTO, RunConfig
+from border_cli.system.files import is_exported
 from border_cli.system.start import refuse_while_imported_by_a_child
 from border_cli.trainer.callbacks import named
 
@@ -171,17 +173,24 @@ def load_agent(
     *,
     env: MakeEnv | None = None,
     spec: EnvSpec | None = None,
+    config: RunConfig | None = None,
     trust: bool = False,
 ) -> tuple[EffectiveSettings, Agent, dict[str, Any]]:
-    """The settings, the agent and the counters of a run as they were saved.
+    """The settings, the agent and the counters of a run as they were saved, or were exported.
 
-    With `spec` the environment is not constructed, and its modules need not be there.
+    With `spec` the environment is not constructed, and its modules need not be there. `config`
+    stands for the saved settings.
     """
     register_builtin()
-    config = read_config(run_dir, trust=trust, plays=spec is None)
+    config = config or read_config(run_dir, trust=trust, plays=spec is None)
     if env is not None:
         config = replace(config, env=with_given(config.env, env))
     effective = effective_settings(config)
+    if is_exported(run_dir):
+        folder = opened_folder(run_dir)
+        agent = build_agent(effective, spec or env_factory(effective).spec, learns=False)
+        agent.load_weights(tensor_state(folder.weights()))
+        return effective, agent, {"opt_steps": folder.content["opt_steps"]}
     find_checkpoint(run_dir, checkpoint)  # refused before anything is built
     spec = spec or env_factory(effective).spec
     _, (state, counters) = read_model(

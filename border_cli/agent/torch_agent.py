@@ -107,6 +107,19 @@ class TorchAgent(Agent):
         """Names what snapshots hold, apart from how observations are normalised."""
         self._acting.update(modules)
 
+    @property
+    def acting_modules(self) -> nn.ModuleDict:
+        """What snapshots hold: `features`, then `network`."""
+        return self._acting
+
+    def learned_modules(self) -> dict[str, nn.Module]:
+        """All that `load_weights` takes of another agent, by the names of its state."""
+        return {
+            name: part
+            for name, part in self._parts.items()
+            if isinstance(part, nn.Module) and name not in self.targets
+        }
+
     def make_optimizer(
         self,
         network: nn.Module,

@@ -26,11 +26,12 @@ from border_cli.cli.plain_command import (
 from border_cli.errors import ConfigError
 from border_cli.launch.monitor import expect, monitored
 from border_cli.launch.signals import EarlySignals
-from border_cli.system.files import expanded
+from border_cli.system.files import expanded, is_exported
 from border_cli.words import counted
 
 if TYPE_CHECKING:
     from border_cli.core.interfaces import Evaluation
+    from border_cli.settings.run import RunConfig
 
 HELP = """\
 border-eval: evaluates a saved model of a run.
@@ -38,12 +39,14 @@ border-eval: evaluates a saved model of a run.
   border-eval RUN_DIR [key=value …] [--json]
 
   RUN_DIR                          a run directory of border-train, or one of its checkpoints:
-                                   RUN_DIR/best, RUN_DIR/checkpoints/5000
+                                   RUN_DIR/best, RUN_DIR/checkpoints/5000; or a folder of
+                                   border-export
   checkpoint=best|latest|STEP      the model to evaluate; default: best, or latest if there is no
                                    best model yet
   episodes=N                       number of episodes; default: evaluator.num_episodes of the run
   seed=N                           plays fresh episodes; default: the episodes of the run's own
                                    evaluations, which reproduce its recorded best score
+  env=NAME, env.id=ID              another environment than that of the run
   render=human                     shows the episodes in a window, one at a time; needs a display
   video=FILE.mp4|.gif|.png         films the episodes, with step and return under each frame; .png:
                                    a sheet of frames; needs pip install "border-cli[video]", and
@@ -68,6 +71,8 @@ SCALED = {  # where the environment or the settings know them
     "normalized_score": " normalized {normalized_score:.2f}",
     "human_normalized": " human-normalized {human_normalized:.1f}",
 }
+OF_ENV = ("env", "env.id")  # what may be chosen anew
+EXPORTED = "exported"  # the one model of an exported folder
 DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
 
 
@@ -87,7 +92,8 @@ def _run(typed: Sequence[str], signals: EarlySignals) -> None:
     if "render" in values and "video" in values:
         raise ConfigError("video and render=human cannot be combined: give one of them")
     run_dir, checkpoint = located(place, values.pop("checkpoint", None))
-    document = _evaluate(run_dir, checkpoint, signals, **values)
+    chosen = [f"{key}={values.pop(key)}" for key in OF_ENV if key in values]
+    document = _evaluate(run_dir, checkpoint, signals, chosen, **values)
     if "--json" in typed:
         sys.stdout.write(json.dumps(document) + "\n")
     else:
@@ -110,6 +116,7 @@ def _window(key: str, value: str) -> str:
 
 READERS: Mapping[str, Reader] = {
     "checkpoint": text,
+    **dict.fromkeys(OF_ENV, text),
     "episodes": whole(1),
     "seed": whole(0),
     "render": _window,
@@ -122,6 +129,7 @@ def _evaluate(
     run_dir: Path,
     checkpoint: str | None,
     signals: EarlySignals,
+    chosen: Sequence[str],
     *,
     episodes: int | None = None,
     seed: int | None = None,
@@ -129,7 +137,10 @@ def _evaluate(
     video: Path | None = None,
     trust: bool = False,
 ) -> dict[str, Any]:
-    """The object that `--json` prints: figures, the model that played, and its episodes."""
+    """The object that `--json` prints: figures, the model that played, and its episodes.
+
+    `chosen`: overrides that choose another environment than that of the run.
+    """
     from border_cli.api import load_agent, opened
     from border_cli.launch.build import evaluation_policy
     from border_cli.launch.play import play, refuse_no_film
@@ -138,8 +149,11 @@ def _evaluate(
     if video is not None:
         refuse_no_film(video)
     with opened(run_dir, trust=trust):
+        if is_exported(run_dir):
+            checkpoint = EXPORTED
         checkpoint = checkpoint or best_or_latest("border-eval", run_dir)
-        effective, agent, _ = load_agent(run_dir, checkpoint, trust=trust)
+        config = _in_env(run_dir, chosen, trust=trust) if chosen else None
+        effective, agent, counters = load_agent(run_dir, checkpoint, config=config, trust=trust)
         expect(effective.config.trainer.stall_timeout_s)
         rounds = 1
         if episodes is not None:
@@ -157,13 +171,22 @@ def _evaluate(
         "run_dir": str(run_dir.absolute()),
         "env": effective.evaluation_env.id,
         "checkpoint": checkpoint,
-        "opt_steps": agent.opt_steps,
+        "opt_steps": counters["opt_steps"],
         "seed": seed,
         "returns": evaluation.returns,
         "lengths": evaluation.lengths,
         **({"info": dict(evaluation.info)} if evaluation.info else {}),
         **({"video": str(video)} if video else {}),
     }
+
+
+def _in_env(run_dir: Path, chosen: Sequence[str], *, trust: bool) -> RunConfig:
+    """The settings of a run with another environment, as `border-train --from` composes them."""
+    from border_cli.config.compose import composing
+
+    typed = [*chosen, f"trust={str(trust).lower()}"]
+    with composing(typed, origin=str(run_dir)) as (composer, overrides):
+        return composer.job(overrides).config
 
 
 def figures_of(evaluation: Evaluation) -> dict[str, float]:

@@ -71,7 +71,19 @@ def read_pairs(
     flags: Sequence[str] = ("--json",),
     place: str = "run directory",
 ) -> tuple[Path, dict[str, Any]]:
-    """One `place` and the values, in any order; raises ConfigError naming what is not
+    """One `place` and the values, see `read_places`."""
+    (folder,), values = read_places(typed, readers, [place], flags=flags)
+    return folder, values
+
+
+def read_places(
+    typed: Sequence[str],
+    readers: Mapping[str, Reader],
+    places: Sequence[str],
+    *,
+    flags: Sequence[str] = ("--json",),
+) -> tuple[list[Path], dict[str, Any]]:
+    """These places and the values, in any order; raises ConfigError naming what is not
     understood."""
     folders: list[str] = []
     values: dict[str, Any] = {}
@@ -86,9 +98,10 @@ def read_pairs(
             raise ConfigError(unknown("option", key, list(readers)))
         else:
             values[key] = readers[key](key, value)
-    if len(folders) != 1:
-        raise ConfigError(f"give one {place}, got {len(folders)}: {' '.join(folders)}")
-    return expanded(folders[0]), values
+    if len(folders) != len(places):
+        wanted = " and one ".join(places)
+        raise ConfigError(f"give one {wanted}, got {len(folders)}: {' '.join(folders)}")
+    return [expanded(each) for each in folders], values
 
 
 def text(_: str, value: str) -> str:

@@ -40,7 +40,7 @@ from border_cli.errors import CheckpointError, ConfigError, reachable
 from border_cli.registry import GROUPS, register_builtin
 from border_cli.run.status import import_paths
 from border_cli.settings.run import RunConfig, modules_of_env
-from border_cli.system.files import SETTINGS, read_bytes
+from border_cli.system.files import SETTINGS, read_bytes, settings_of
 from border_cli.system.foreign import keep_runs_off_path, refuse_standard, run_of
 from border_cli.words import shortest
 
@@ -190,7 +190,7 @@ def opened_run(run_dir: Path, *, trust: bool, plays: bool = True) -> Iterator[No
     Raises ConfigError where its settings name a module that the user's own Python would not find,
     one of `named_modules`; nothing is imported.
     """
-    file = run_dir / SETTINGS
+    file = settings_of(run_dir)
     with reachable(CheckpointError):
         recorded = import_paths(run_dir)
     with modules_of_a_run(recorded, trust=trust):
@@ -239,12 +239,13 @@ def _is_outside(run_dir: Path, module: str) -> bool:
 def load_resolved(run_dir: Path, *, trust: bool = False, plays: bool = True) -> RunConfig:
     """The RunConfig that a run has saved; typed and checked. Imports the modules that it names, see
     `opened_run`."""
-    if not (run_dir / SETTINGS).is_file():
-        raise CheckpointError(f"{run_dir} is not a run directory: there is no {run_dir / SETTINGS}")
+    file = settings_of(run_dir)
+    if not file.is_file():
+        raise CheckpointError(f"{run_dir} is not a run directory: there is no {file}")
     with opened_run(run_dir, trust=trust, plays=plays):
         user_folders()  # calls the plug-ins, which register components
         register_builtin()
-        return replace(read_config(run_dir / SETTINGS), run_dir=None)
+        return replace(read_config(file), run_dir=None)
 
 
 def read_config(file: Path) -> RunConfig:

@@ -12,11 +12,10 @@ from typing import Any
 
 from border_cli.agent.greedy_form import GreedyForm
 from border_cli.core.spaces import EnvSpec, without_mask
-from border_cli.core.spec_json import spec_as_json, spec_from_json
 from border_cli.nn.architecture import Architecture
+from border_cli.run.exported import FORMAT, VERSION
+from border_cli.run.spec import spec_as_json, spec_from_json
 from border_cli.settings.run import Activation
-
-FORMAT, VERSION = "border_cli policy", 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 
 from border_cli.core.loaded_policy import LoadedPolicy
 from border_cli.core.raw_values import translator_of
-from border_cli.errors import CheckpointError, ConfigError
-from border_cli.export.folder import POLICY_JSON, POLICY_NPZ, is_exported, opened_folder
+from border_cli.errors import ConfigError
+from border_cli.export.numpy_policy import numpy_policy
+from border_cli.run.exported import POLICY_NPZ, opened_folder
+from border_cli.system.files import is_exported
 
 if TYPE_CHECKING:
     from border_cli.env.given import MakeEnv
@@ -37,24 +39,13 @@ def load_policy(
     no such checkpoint or policy, or where it is damaged.
     """
     folder = Path(place).expanduser()
-    if not is_exported(folder):
-        from border_cli.api import policy_of_run
+    if is_exported(folder):
+        if checkpoint is not None or env is not None:
+            raise ConfigError(f"{folder} is an exported policy: leave out checkpoint and env")
+        opened = opened_folder(folder)
+        if POLICY_NPZ in opened:
+            policy = numpy_policy(opened)
+            return LoadedPolicy(policy, translator_of(policy.form.spec))
+    from border_cli.api import policy_of_run
 
-        return policy_of_run(folder, checkpoint, env=env, trust=trust)
-    if checkpoint is not None or env is not None:
-        raise ConfigError(f"{folder} is an exported policy, which takes no checkpoint and no env")
-    opened = opened_folder(folder)
-    translator = translator_of(opened.form.spec)
-    if POLICY_NPZ not in opened.files:
-        from border_cli.export.agent import torch_policy
-
-        return LoadedPolicy(torch_policy(opened, trust=trust), translator)
-    from border_cli.export.numpy_policy import NumpyPolicy
-
-    arrays = opened.arrays()
-    try:
-        return LoadedPolicy(NumpyPolicy(opened.form, arrays), translator)
-    except (LookupError, TypeError, ValueError) as error:
-        raise CheckpointError(
-            f"{folder / POLICY_JSON} does not fit {POLICY_NPZ}: {type(error).__name__}: {error}"
-        ) from error
+    return policy_of_run(folder, checkpoint, env=env, trust=trust)

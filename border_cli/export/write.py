@@ -1,16 +1,51 @@
-"""Writes the folder of an exported policy."""
+"""Writes the folder of an exported policy: whole, verified, or not at all.
+
+The exporter of ONNX is imported by the function that writes such a file.
+"""
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from border_cli import __version__
 from border_cli.agent.policies import NetworkPolicy
 from border_cli.agent.torch_agent import TorchAgent
-from border_cli.core.interfaces import Agent, Policy
-from border_cli.errors import ConfigError
+from border_cli.core.interfaces import Agent, Evaluation, Policy
+from border_cli.core.raw_values import batch_of
+from border_cli.core.spaces import RawDict, RawObservation, has_masks, row_nbytes, split_mask
+from border_cli.core.stop import StopFlag
+from border_cli.core.types import Array, Snapshot, map_array, num_rows
+from border_cli.errors import ConfigError, MissingPackage
+from border_cli.export.card import card
 from border_cli.export.form import PolicyForm
+from border_cli.export.numpy_policy import GreedyChoice
+from border_cli.export.verify import OBSERVATION, TOLERANCE, verified
+from border_cli.launch.effective import EffectiveSettings
+from border_cli.launch.play import play
 from border_cli.nn.numpy_network import TWINS
+from border_cli.run.exported import (
+    EXTRA,
+    MODEL,
+    POLICY_NPZ,
+    POLICY_ONNX,
+    VERIFICATION,
+    opened_folder,
+)
+from border_cli.run.layout import partial_of
+from border_cli.system.files import POLICY_JSON, checksum, settings_of, write_json
+
+MOST_KEPT, MOST_NBYTES = 256, 2**22  # observations for the verification
 
 
-def form_of(agent: Agent, policy: Policy, name: str) -> PolicyForm:
+def form_of(agent: Agent, policy: Policy, name: str, opt_steps: int) -> PolicyForm:
     """What `policy.json` says of the policy of an agent, which messages call by this name.
 
     Raises ConfigError where its greedy action is none that `policy.json` can describe.
@@ -35,10 +70,168 @@ def form_of(agent: Agent, policy: Policy, name: str) -> PolicyForm:
         )
     return PolicyForm(
         agent=name,
-        opt_steps=agent.opt_steps,
+        opt_steps=opt_steps,
         spec=agent.spec,
         architecture=agent.architecture,
         twin=twin,
         twin_form=policy.network.form,
         greedy=greedy,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exported:
+    """What was written."""
+
+    evaluation: Evaluation  # of fresh episodes
+    lines: list[str]  # of the verification
+
+
+class Watched(Policy):
+    """A policy, and some of the observations that it acts on: any of them equally often."""
+
+    def __init__(self, policy: Policy, most: int) -> None:
+        self._policy, self._most = policy, most
+        self._rng = np.random.default_rng(0)
+        self._seen = 0
+        self.kept: list[Array] = []  # rows, without an axis for N
+
+    def load_snapshot(self, snapshot: Snapshot) -> None:
+        self._policy.load_snapshot(snapshot)
+
+    def act(self, obs: Array, *, explore: bool) -> NDArray[Any]:
+        for i in range(num_rows(obs)):
+            self._seen += 1
+            place = int(self._rng.integers(self._seen))  # Vitter's algorithm R
+            if len(self.kept) < self._most:
+                place = len(self.kept)
+                self.kept.append(obs)
+            if place < self._most:
+                self.kept[place] = map_array(partial(_row, i), obs)
+        return self._policy.act(obs, explore=explore)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Export:
+    """A saved model on its way to a folder."""
+
+    run_dir: Path
+    effective: EffectiveSettings
+    agent: Agent
+    policy: NetworkPolicy
+    form: PolicyForm
+    onnx: bool  # whether there is to be a policy.onnx
+    film: bool  # … a film of one more episode
+
+    def refuse_missing(self) -> None:
+        """Raises MissingPackage before anything is played."""
+        try:
+            import safetensors  # noqa: F401
+        except ImportError as error:
+            raise MissingPackage("border-export", EXTRA) from error
+        if self.onnx:
+            from border_cli.export.onnx import refuse_missing
+
+            refuse_missing()
+
+    def write(
+        self, place: Path, stop: StopFlag, *, seed: int, about: Mapping[str, Any]
+    ) -> Exported:
+        """Plays, writes, verifies; `place` is there at the end or not at all."""
+        partial = partial_of(place)
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        try:
+            watched = Watched(self.policy, self._most_kept())
+            evaluation = play(self.effective, watched, stop, seed=seed, rounds=1)
+            self._write_formats(partial, watched.kept)
+            if self.film:
+                one = self.effective.with_episodes(1)
+                play(one, self.policy, stop, seed=seed, rounds=1, video=partial / "film.mp4")
+            shutil.copyfile(settings_of(self.run_dir), partial / settings_of(self.run_dir).name)
+            text = card(self.form, evaluation, {**about, "seed": seed}, partial)
+            (partial / "README.md").write_text(text, encoding="utf-8")
+            self._seal(partial)
+            lines = verified(opened_folder(partial))
+            if place.exists():
+                place.rmdir()  # an empty one
+            partial.rename(place)
+        except BaseException:
+            shutil.rmtree(partial, ignore_errors=True)
+            raise
+        return Exported(evaluation=evaluation, lines=lines)
+
+    def _most_kept(self) -> int:
+        return max(2, min(MOST_KEPT, MOST_NBYTES // row_nbytes(self.form.spec.observation)))
+
+    def _write_formats(self, folder: Path, kept: list[Array]) -> None:
+        from safetensors.numpy import save_file
+
+        assert isinstance(self.agent, TorchAgent)
+        save_file(weights_of(self.agent), folder / MODEL)
+        if not self.form.architecture.acts_in_torch:
+            arrays: Any = self.agent.snapshot().arrays
+            np.savez(folder / POLICY_NPZ, **arrays)
+        if self.onnx:
+            from border_cli.export.onnx import write_onnx
+
+            write_onnx(self.agent, self.form, folder / POLICY_ONNX)
+        np.savez_compressed(folder / VERIFICATION, **self._verification(kept))
+
+    def _verification(self, kept: list[Array]) -> dict[str, Any]:
+        """Observations as the environment gives them, and what the policy does on them."""
+        spec, choice = self.form.spec, GreedyChoice(self.form)
+        assert spec.raw is not None
+        rows = _stacked(kept)
+        action = self.policy.act(rows, explore=False)
+        seen, mask = split_mask(rows) if has_masks(spec.observation) else (rows, None)
+        values = choice.values(self.policy.network(seen))
+        near = 10 * TOLERANCE * np.maximum(1, np.abs(values).max(axis=1))
+        return {
+            **_raw(spec.raw.observation, rows),
+            "action": batch_of(spec.raw.action)(action),
+            "values": values,
+            "decided": choice.margins(values, mask) > near,  # else rounding may decide
+        }
+
+    def _seal(self, folder: Path) -> None:
+        files = {each.name: checksum(each) for each in sorted(folder.iterdir())}
+        assert isinstance(self.agent, TorchAgent)
+        content = {
+            **self.form.as_json(),
+            "border_cli": __version__,
+            "semantics": self.agent.config.semantic_settings,
+            "files": files,
+        }
+        write_json(folder / POLICY_JSON, content)
+
+
+def weights_of(agent: TorchAgent) -> dict[str, NDArray[Any]]:
+    """All that `load_weights` takes, flat: `online.mlp.layers.0.weight`."""
+    found = {}
+    for part, module in agent.learned_modules().items():
+        for name, tensor in module.state_dict().items():
+            found[f"{part}.{name}"] = np.array(tensor.detach().cpu().numpy(), order="C")
+    return found
+
+
+def _row(i: int, values: NDArray[Any]) -> NDArray[Any]:
+    return np.array(values[i])
+
+
+def _stacked(kept: list[Array]) -> Array:
+    """[N, …] out of N rows."""
+    parts: list[Any] = list(kept)
+    if isinstance(parts[0], dict):
+        return {key: np.stack([each[key] for each in parts]) for key in parts[0]}
+    return np.stack(parts)
+
+
+def _raw(space: RawObservation, rows: Array) -> dict[str, NDArray[Any]]:
+    """What the environment gave."""
+    if isinstance(space, RawDict):
+        assert isinstance(rows, dict)
+        parts = {key: batch_of(part)(rows[key]) for key, part in space.parts.items()}
+        return {f"{OBSERVATION}.{key}": part for key, part in parts.items()}
+    assert not isinstance(rows, dict)
+    return {OBSERVATION: batch_of(space)(rows)}

@@ -53,7 +53,7 @@ from border_cli.launch.effective import EffectiveSettings
 from border_cli.launch.trial import try_environments
 from border_cli.nn.device import resolve_device
 from border_cli.nn.matmul import matmul_line
-from border_cli.nn.saving import load_state, save_state
+from border_cli.nn.saving import load_state, save_state, tensor_state
 from border_cli.nn.unfilled import Unfilled
 from border_cli.registry import (
     ACTOR_MANAGERS,
@@ -71,9 +71,11 @@ from border_cli.registry import (
 )
 from border_cli.replay_buffer.config import HindsightConfig
 from border_cli.run.checkpoint import CheckpointStore
+from border_cli.run.exported import opened_folder
 from border_cli.run.finding import find_weights, read_model
 from border_cli.run.folders import CheckpointFolders
 from border_cli.settings.run import EnvConfig, RunConfig, modules_of_env
+from border_cli.system.files import is_exported
 from border_cli.trainer.post_step import LearnerParts
 from border_cli.trainer.trainer import Trainer
 from border_cli.words import counted
@@ -157,10 +159,13 @@ def build_first_agent(
     if init_from is None:
         return build(effective, spec)
     try:
-        place = Path(init_from).expanduser()
-        folder, state = read_model(
-            partial(find_weights, place), lambda found: load_state(found / "agent.pt")
-        )
+        folder = Path(init_from).expanduser()
+        if is_exported(folder):
+            state = tensor_state(opened_folder(folder).weights())
+        else:
+            folder, state = read_model(
+                partial(find_weights, folder), lambda found: load_state(found / "agent.pt")
+            )
         agent = build(effective, spec)
         agent.load_weights(state)
     except CheckpointError as error:

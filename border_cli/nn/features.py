@@ -139,7 +139,7 @@ class Flatten(Scaled):
         self._size = encoded_size(space)
 
     def forward(self, values: Tensor) -> Tensor:
-        rows = values.reshape(len(values), self._size).float()
+        rows = values.reshape(values.shape[0], self._size).float()
         if self.low is not None:
             rows = rows - self.low
         return rows if self.factor is None else rows * self.factor
@@ -157,8 +157,8 @@ class OneHot(nn.Module):
         self.register_buffer("starts", starts, persistent=False)
 
     def forward(self, values: Tensor) -> Tensor:
-        columns = values.reshape(len(values), -1) + self.starts  # [B, K]
-        rows = torch.zeros(len(values), self._size, device=values.device)
+        columns = values.reshape(values.shape[0], -1) + self.starts  # [B, K]
+        rows = torch.zeros(values.shape[0], self._size, device=values.device)
         return rows.scatter_(1, columns, 1.0)
 
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 from border_cli.errors import CheckpointError, ConfigError, reachable
 from border_cli.run.layout import partial_of
 from border_cli.run.manifest import MANIFEST, Manifest, read_json, read_manifest, verify
-from border_cli.system.files import SETTINGS
+from border_cli.system.files import SETTINGS, settings_of
 
 T = TypeVar("T")
 
@@ -96,7 +96,7 @@ def find_run(place: Path, checkpoint: str | None = None) -> tuple[Path, str | No
                 f"{place} is a checkpoint: remove checkpoint={checkpoint}, or use {named[0]}"
             )
         return named
-    if (place / SETTINGS).is_file():
+    if settings_of(place).is_file():
         return place, checkpoint
     if not place.exists():
         raise CheckpointError(f"no such directory: {place}{run_around(place)}")

@@ -20,10 +20,21 @@ from border_cli.errors import ConfigError, RunDeleted
 log = logging.getLogger(__name__)
 
 SETTINGS = Path(".hydra") / "resolved.yaml"  # the settings that a run has saved
+POLICY_JSON = "policy.json"  # of an exported policy; its settings lie beside it
 METRICS = "metrics.jsonl"  # the rows that the recorder of that name writes
 SWEEP_JSON = "sweep.json"  # the list of jobs in the directory of a sweep
 STUDY_JSON = "study.json"  # what border-tune searches, in the directory of a study
 MOST_NBYTES = 2**26  # of a file that is read whole, but for metrics
+
+
+def is_exported(place: Path) -> bool:
+    """Whether a folder is that of an exported policy."""
+    return (place / POLICY_JSON).is_file()
+
+
+def settings_of(place: Path) -> Path:
+    """The file of the settings that a run has saved, or that were exported with a policy."""
+    return place / SETTINGS.name if is_exported(place) else place / SETTINGS
 
 
 def expanded(path: str) -> Path:

@@ -20,7 +20,6 @@ from border_cli.core.spaces import (
     RawSpaces,
     space_of,
 )
-from border_cli.core.spec_json import spec_as_json, spec_from_json
 from border_cli.env.config import GymConfig
 from border_cli.env.gym import GymEnvFactory
 from border_cli.env.gym_env import GymEnv
@@ -31,6 +30,7 @@ from border_cli.env.gym_spaces import (
     raw_space,
 )
 from border_cli.errors import BadStep, ConfigError
+from border_cli.run.spec import spec_as_json, spec_from_json
 
 FLAG = spaces.Discrete(2)
 
