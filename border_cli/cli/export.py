@@ -152,12 +152,13 @@ def _export(
         expect(effective.config.trainer.stall_timeout_s)
         effective = effective.with_episodes(episodes)
         policy: Any = evaluation_policy(effective, agent)
+        learned: Any = agent
         name = effective.config.agent.option or type(agent).__name__
         form = form_of(agent, policy, name, int(counters["opt_steps"]))
         export = Export(
             run_dir=run_dir,
             effective=effective,
-            agent=agent,
+            agent=learned,  # both as `form_of` takes them
             policy=policy,
             form=form,
             onnx=onnx,

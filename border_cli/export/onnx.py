@@ -48,7 +48,7 @@ class RawPolicy(nn.Module):
         self.features = agent.acting_modules["features"]
         self.network = agent.acting_modules["network"]
         self.choice = TorchChoice(form)
-        self._form, raw = form.twin_form, form.spec.raw
+        self._twin, self._form, raw = form.twin, form.twin_form, form.spec.raw
         assert raw is not None
         self._spaces, self._action = _parts(raw.observation), raw.action
         self._masked = has_masks(form.spec.observation)
@@ -77,7 +77,12 @@ class RawPolicy(nn.Module):
         if "fractions" in self._form:
             outputs = self.network(features, self.fractions[None]).mean(1)
             return outputs
-        outputs = self.network(features)
+        if self._twin != "dense":
+            outputs = self.network(features)
+            return outputs
+        # Not all there is to a forward pass: that of some policies has a tanh in it.
+        network: Any = self.network
+        outputs = network.mlp(network.torso(features))
         if "shares" in self._form:
             shares = len(self._form["shares"])
             outputs = outputs.reshape(outputs.shape[0], -1, shares) @ self.shares

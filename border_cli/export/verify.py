@@ -70,7 +70,7 @@ def _difference(name: str, answer: Answer, kept: Mapping[str, NDArray[Any]]) -> 
                 f"{list(ours.shape)}"
             )
         ours, theirs = ours.astype(np.float64), theirs.astype(np.float64)
-        off = np.abs(ours - theirs) / np.maximum(1, np.abs(ours))
+        off = np.abs(ours - theirs) / _scale(what, ours)
         if off.size and not off.max() <= TOLERANCE:  # NaN is none, either
             row = int(np.unravel_index(np.argmax(off), off.shape)[0])
             raise CheckpointError(
@@ -79,6 +79,14 @@ def _difference(name: str, answer: Answer, kept: Mapping[str, NDArray[Any]]) -> 
             )
         most = max(most, float(off.max(initial=0.0)))
     return most
+
+
+def _scale(what: str, ours: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What a difference is measured by: values of one observation are sums of like size."""
+    sizes = np.abs(ours)
+    if what == "values" and sizes.size:
+        sizes = sizes.max(axis=1, keepdims=True)
+    return np.maximum(1, sizes)
 
 
 def _in_numpy(folder: ExportedFolder, form: PolicyForm, raw: Raw) -> Answer:

@@ -1,6 +1,6 @@
 """Writes the folder of an exported policy: whole, verified, or not at all.
 
-The exporter of ONNX is imported by the function that writes such a file.
+What writes a format is imported by the function that does.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class Export:
 
     run_dir: Path
     effective: EffectiveSettings
-    agent: Agent
+    agent: TorchAgent
     policy: NetworkPolicy
     form: PolicyForm
     onnx: bool  # whether there is to be a policy.onnx
@@ -144,14 +144,15 @@ class Export:
         try:
             watched = Watched(self.policy, self._most_kept())
             evaluation = play(self.effective, watched, stop, seed=seed, rounds=1)
-            self._write_formats(partial, watched.kept)
+            rows = _stacked(watched.kept)
+            write_formats(partial, self.agent, self.policy, self.form, rows, onnx=self.onnx)
             if self.film:
                 one = self.effective.with_episodes(1)
                 play(one, self.policy, stop, seed=seed, rounds=1, video=partial / "film.mp4")
             shutil.copyfile(settings_of(self.run_dir), partial / settings_of(self.run_dir).name)
             text = card(self.form, evaluation, {**about, "seed": seed}, partial)
             (partial / "README.md").write_text(text, encoding="utf-8")
-            self._seal(partial)
+            seal(partial, self.agent, self.form)
             lines = verified(opened_folder(partial))
             if place.exists():
                 place.rmdir()  # an empty one
@@ -164,46 +165,56 @@ class Export:
     def _most_kept(self) -> int:
         return max(2, min(MOST_KEPT, MOST_NBYTES // row_nbytes(self.form.spec.observation)))
 
-    def _write_formats(self, folder: Path, kept: list[Array]) -> None:
-        from safetensors.numpy import save_file
 
-        assert isinstance(self.agent, TorchAgent)
-        save_file(weights_of(self.agent), folder / MODEL)
-        if not self.form.architecture.acts_in_torch:
-            arrays: Any = self.agent.snapshot().arrays
-            np.savez(folder / POLICY_NPZ, **arrays)
-        if self.onnx:
-            from border_cli.export.onnx import write_onnx
+def write_formats(
+    folder: Path,
+    agent: TorchAgent,
+    policy: NetworkPolicy,
+    form: PolicyForm,
+    rows: Array,
+    *,
+    onnx: bool,
+) -> None:
+    """The weights, what acts with them, and what it does on these observations. [N, …]"""
+    from safetensors.numpy import save_file
 
-            write_onnx(self.agent, self.form, folder / POLICY_ONNX)
-        np.savez_compressed(folder / VERIFICATION, **self._verification(kept))
+    save_file(weights_of(agent), folder / MODEL)
+    if not form.architecture.acts_in_torch:
+        arrays: Any = agent.snapshot().arrays
+        np.savez(folder / POLICY_NPZ, **arrays)
+    if onnx:
+        from border_cli.export.onnx import write_onnx
 
-    def _verification(self, kept: list[Array]) -> dict[str, Any]:
-        """Observations as the environment gives them, and what the policy does on them."""
-        spec, choice = self.form.spec, GreedyChoice(self.form)
-        assert spec.raw is not None
-        rows = _stacked(kept)
-        action = self.policy.act(rows, explore=False)
-        seen, mask = split_mask(rows) if has_masks(spec.observation) else (rows, None)
-        values = choice.values(self.policy.network(seen))
-        near = 10 * TOLERANCE * np.maximum(1, np.abs(values).max(axis=1))
-        return {
-            **_raw(spec.raw.observation, rows),
-            "action": batch_of(spec.raw.action)(action),
-            "values": values,
-            "decided": choice.margins(values, mask) > near,  # else rounding may decide
-        }
+        write_onnx(agent, form, folder / POLICY_ONNX)
+    np.savez_compressed(folder / VERIFICATION, **_verification(policy, form, rows))
 
-    def _seal(self, folder: Path) -> None:
-        files = {each.name: checksum(each) for each in sorted(folder.iterdir())}
-        assert isinstance(self.agent, TorchAgent)
-        content = {
-            **self.form.as_json(),
-            "border_cli": __version__,
-            "semantics": self.agent.config.semantic_settings,
-            "files": files,
-        }
-        write_json(folder / POLICY_JSON, content)
+
+def _verification(policy: NetworkPolicy, form: PolicyForm, rows: Array) -> dict[str, Any]:
+    """Observations as the environment gives them, and what the policy does on them."""
+    spec, choice = form.spec, GreedyChoice(form)
+    assert spec.raw is not None
+    action = policy.act(rows, explore=False)
+    seen, mask = split_mask(rows) if has_masks(spec.observation) else (rows, None)
+    values = choice.values(policy.network(seen))
+    near = 10 * TOLERANCE * np.maximum(1, np.abs(values).max(axis=1))
+    return {
+        **_raw(spec.raw.observation, rows),
+        "action": batch_of(spec.raw.action)(action),
+        "values": values,
+        "decided": choice.margins(values, mask) > near,  # else rounding may decide
+    }
+
+
+def seal(folder: Path, agent: TorchAgent, form: PolicyForm) -> None:
+    """Completes the folder: `policy.json` names all that is there."""
+    files = {each.name: checksum(each) for each in sorted(folder.iterdir())}
+    content = {
+        **form.as_json(),
+        "border_cli": __version__,
+        "semantics": agent.config.semantic_settings,
+        "files": files,
+    }
+    write_json(folder / POLICY_JSON, content)
 
 
 def weights_of(agent: TorchAgent) -> dict[str, NDArray[Any]]:
