@@ -18,16 +18,15 @@ import torch
 from torch import Tensor, nn
 
 from border_cli import __version__
-from border_cli.agent.action_space import DiscreteActions, action_bounds
 from border_cli.agent.torch_agent import TorchAgent
 from border_cli.core.spaces import (
     ACTION_MASK,
-    MultiDiscreteSpace,
     RawDict,
     RawSpace,
     has_masks,
 )
 from border_cli.errors import ConfigError, MissingPackage, reason_of
+from border_cli.export.choice import GreedyChoice
 from border_cli.export.form import PolicyForm
 from border_cli.nn.features import TensorObs
 from border_cli.run.exported import EXTRA
@@ -47,7 +46,7 @@ class RawPolicy(nn.Module):
         super().__init__()
         self.features = agent.acting_modules["features"]
         self.network = agent.acting_modules["network"]
-        self.choice = TorchChoice(form)
+        self._choice = GreedyChoice(form, torch, torch.from_numpy)
         self._twin, self._form, raw = form.twin, form.twin_form, form.spec.raw
         assert raw is not None
         self._spaces, self._action = _parts(raw.observation), raw.action
@@ -64,8 +63,8 @@ class RawPolicy(nn.Module):
         obs: TensorObs = rows
         if len(rows) == 1 and (self._masked or "" in rows):
             (obs,) = rows.values()
-        values = self.choice.values(self._outputs(self.features(obs)))
-        action = self.choice.actions(values, mask).reshape(-1, *self._action.shape)
+        values = self._choice.values(self._outputs(self.features(obs)))
+        action: Tensor = self._choice.actions(values, mask).reshape(-1, *self._action.shape)
         start = self._action.start
         if np.any(start):
             action = action + torch.from_numpy(np.asarray(start))
@@ -87,70 +86,6 @@ class RawPolicy(nn.Module):
             shares = len(self._form["shares"])
             outputs = outputs.reshape(outputs.shape[0], -1, shares) @ self.shares
         return outputs
-
-
-class TorchChoice(nn.Module):
-    """`numpy_policy.GreedyChoice` in torch."""
-
-    support: Tensor  # [atoms]
-    joint: Tensor  # [n, K]  the choices of each joint action
-    columns: Tensor  # [n, K]  … among those of all components
-    middle: Tensor  # [A], as all below
-    half_range: Tensor
-    low: Tensor
-    high: Tensor
-
-    def __init__(self, form: PolicyForm) -> None:
-        super().__init__()
-        self._kind, space = form.greedy.kind, form.spec.action
-        self._atoms = form.greedy.atoms
-        if self._atoms is not None:
-            self.register_buffer("support", torch.from_numpy(np.linspace(*self._atoms, dtype="f4")))
-        bounds = action_bounds(space) if self._kind == "tanh" else None
-        self._size = 0 if bounds is None else bounds.size
-        if bounds is not None:
-            for name, array in (
-                ("middle", bounds.middle),
-                ("half_range", bounds.half),
-                ("low", bounds.space.low.ravel()),
-                ("high", bounds.space.high.ravel()),
-            ):
-                self.register_buffer(name, torch.from_numpy(np.array(array, np.float32)))
-            return
-        discrete = DiscreteActions(space)
-        self._nvec, self._several = discrete.nvec, isinstance(space, MultiDiscreteSpace)
-        if discrete.joint is not None and self._kind == "values":
-            self.register_buffer("joint", torch.from_numpy(discrete.joint))
-            offsets = np.cumsum((0, *discrete.nvec[:-1]))
-            self.register_buffer("columns", torch.from_numpy(discrete.joint + offsets))
-
-    def values(self, outputs: Tensor) -> Tensor:
-        if self._kind == "tanh":
-            return outputs[:, : self._size].tanh()
-        if self._atoms is None:
-            return outputs
-        logits = outputs.reshape(outputs.shape[0], -1, self._atoms[2])
-        return (logits.softmax(2) * self.support).sum(2)
-
-    def actions(self, values: Tensor, mask: Tensor | None) -> Tensor:
-        if self._kind == "tanh":
-            return (self.middle + self.half_range * values).maximum(self.low).minimum(self.high)
-        if self._kind == "values":
-            return self._joint(values, mask)
-        parts = values.split_with_sizes(list(self._nvec), 1)
-        masks = [None] * len(parts) if mask is None else mask.split_with_sizes(list(self._nvec), 1)
-        chosen = [_best(part, valid) for part, valid in zip(parts, masks, strict=True)]
-        return torch.stack(chosen, 1) if self._several else chosen[0]
-
-    def _joint(self, values: Tensor, mask: Tensor | None) -> Tensor:
-        if not self._several:
-            return _best(values, mask)
-        valid = None if mask is None else mask[:, self.columns].all(2)
-        return self.joint[_best(values, valid)]
-
-
-def _best(values: Tensor, valid: Tensor | None) -> Tensor:
-    return (values if valid is None else values.masked_fill(~valid, -torch.inf)).argmax(1)
 
 
 def _parts(space: RawSpace | RawDict) -> Mapping[str, RawSpace]:

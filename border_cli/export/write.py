@@ -25,8 +25,8 @@ from border_cli.core.stop import StopFlag
 from border_cli.core.types import Array, Snapshot, map_array, num_rows
 from border_cli.errors import ConfigError, MissingPackage
 from border_cli.export.card import card
+from border_cli.export.choice import GreedyChoice
 from border_cli.export.form import PolicyForm
-from border_cli.export.numpy_policy import GreedyChoice
 from border_cli.export.verify import OBSERVATION, TOLERANCE, verified
 from border_cli.launch.effective import EffectiveSettings
 from border_cli.launch.play import play
@@ -194,14 +194,16 @@ def _verification(policy: NetworkPolicy, form: PolicyForm, rows: Array) -> dict[
     spec, choice = form.spec, GreedyChoice(form)
     assert spec.raw is not None
     action = policy.act(rows, explore=False)
-    seen, mask = split_mask(rows) if has_masks(spec.observation) else (rows, None)
+    seen = split_mask(rows)[0] if has_masks(spec.observation) else rows
     values = choice.values(policy.network(seen))
+    gaps = np.diff(np.sort(values, axis=1), axis=1).min(axis=1, initial=np.inf)
     near = 10 * TOLERANCE * np.maximum(1, np.abs(values).max(axis=1))
     return {
         **_raw(spec.raw.observation, rows),
         "action": batch_of(spec.raw.action)(action),
         "values": values,
-        "decided": choice.margins(values, mask) > near,  # else rounding may decide
+        # Between values that are so close rounding may decide.
+        "decided": (gaps > near) | (form.greedy.kind == "tanh"),
     }
 
 
