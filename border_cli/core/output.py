@@ -141,6 +141,7 @@ class RunInfo:
     max_env_steps: int | None
     max_time_s: float | None
     quiet: bool = False
+    group: Path | None = None  # the directory of the sweep or study that it belongs to
     best: tuple[float, int] | None = None  # score and opt steps, of the attempts before
     samples: bool = True  # actors collect samples; false for offline runs
     settings: Mapping[str, bool | float | str] = field(default_factory=dict)  # as they are typed
@@ -154,6 +155,8 @@ class RunEnd:
 
     status: str  # done, interrupted or failed
     best_score: float | None = None  # None: there was no evaluation
+    exit_reason: str = ""
+    summary: Mapping[str, Any] = field(default_factory=dict)  # the figures in `run.json`
 
 
 class Recorder(ABC):

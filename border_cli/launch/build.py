@@ -74,6 +74,7 @@ from border_cli.run.checkpoint import CheckpointStore
 from border_cli.run.exported import opened_folder
 from border_cli.run.finding import find_weights, read_model
 from border_cli.run.folders import CheckpointFolders
+from border_cli.run.sweep_folder import group_of
 from border_cli.settings.run import EnvConfig, RunConfig, modules_of_env
 from border_cli.system.files import is_exported
 from border_cli.trainer.post_step import LearnerParts
@@ -217,12 +218,12 @@ def build_recorders(
     """The recorders in the order of the config; `best` is the score of earlier attempts."""
     info = replace(run_info(effective, run_dir), best=best, command=command)
     chosen = effective.config.recorder.values()
-    built: list[Recorder] = [RECORDERS.build(each, info=info, console=console) for each in chosen]
-    if effective.video_interval:
+    built: list[Recorder] = []
+    if effective.video_interval:  # before those that take the files elsewhere
         from border_cli.recorder.films import FilmFiles
 
         built.append(FilmFiles(run_dir))
-    return built
+    return [*built, *(RECORDERS.build(each, info=info, console=console) for each in chosen)]
 
 
 def build_callbacks(config: RunConfig) -> dict[str, Callback]:
@@ -241,6 +242,7 @@ def run_info(effective: EffectiveSettings, run_dir: Path) -> RunInfo:
         max_time_s=trainer.max_time_s,
         quiet=config.quiet,
         samples=effective.has_actors,
+        group=group_of(run_dir),
         settings=hyperparameters(config),
         resolved=resolved_yaml(config),
     )

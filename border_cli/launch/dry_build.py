@@ -134,6 +134,8 @@ def dry_build(
     if effective.has_actors:
         effective.actors.refuse_missing()
     effective.config.evaluator.refuse_missing()
+    for recorder in effective.config.recorder.values():
+        recorder.refuse_missing()
     what = "the run does not fit in memory"
     with memory_for(what, effective.memory_settings(), ConfigError):
         effective, spec = _try_environments(effective, known)

@@ -223,10 +223,17 @@ class Run:
         del kind, trace
         try:
             if self._built is not None and not isinstance(error, RunDeleted):
-                status = "done" if error is None else status_of(error)[0]
-                best = self._built[1].stats().best_score
-                score = best if math.isfinite(best) else None
-                ended = RunEnd(status=status, best_score=score)
+                parts, trainer = self._built
+                status, reason = (
+                    ("done", self._exit_reason()) if error is None else status_of(error)
+                )
+                best = trainer.stats().best_score
+                ended = RunEnd(
+                    status=status,
+                    best_score=best if math.isfinite(best) else None,
+                    exit_reason=reason,
+                    summary=run_summary(self.effective, trainer, parts, failed=status == "failed"),
+                )
                 self._recording.end(ended)
                 self._callbacks.end(ended)
         finally:
@@ -274,10 +281,7 @@ class Run:
             self._begin(self.newest.opt_steps)
         self._callbacks.begin(run_info(self.effective, self.job.folder))
         actor_stats = self._train(parts, trainer)
-        stats, ended_by = trainer.stats(), trainer.ended_by
-        exit_reason = str(ended_by)
-        if ended_by != self._callbacks.stopped_by:
-            exit_reason = f"{ended_by} reached"
+        stats, exit_reason = trainer.stats(), self._exit_reason()
         self._end("done", exit_reason)
         return Result(
             agent=parts.agent,
@@ -287,6 +291,12 @@ class Run:
             run_dir=self.job.folder,
             exit_reason=exit_reason,
         )
+
+    def _exit_reason(self) -> str:
+        """Why a run that is done has ended."""
+        assert self._built is not None
+        ended_by = self._built[1].ended_by
+        return str(ended_by) if ended_by == self._callbacks.stopped_by else f"{ended_by} reached"
 
     def _train(self, parts: LearnerParts, trainer: Trainer) -> list[ActorStats]:
         learner, options = trainer.post_step.heartbeat, self._options

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from importlib.util import find_spec
+from typing import ClassVar
 
+from border_cli.errors import MissingPackage
 from border_cli.registry import RECORDERS
 from border_cli.settings.base import setting
 from border_cli.settings.run import RecorderConfig
@@ -27,6 +30,49 @@ class TensorboardConfig(RecorderConfig, path="recorder.tensorboard"):
 
 
 @dataclass(kw_only=True)
+class TrackerConfig(RecorderConfig, path="recorder"):
+    """What the trackers' settings have in common."""
+
+    tracker: ClassVar[str]  # the name of the recorder, and of the package that it needs
+
+    project: str | None = setting(
+        None, "project or experiment; null: the package's own environment variable, or border_cli"
+    )
+    close_timeout_s: float = setting(
+        20.0, "seconds that the end of a run waits for what is not delivered yet", above=0
+    )
+
+    def refuse_missing(self) -> None:
+        if find_spec(self.tracker) is None:
+            raise MissingPackage(f"recorder={self.tracker}", f"border-cli[{self.tracker}]")
+
+
+@dataclass(kw_only=True)
+class MlflowConfig(TrackerConfig, path="recorder.mlflow"):
+    """MLflow: a server or a store in $MLFLOW_TRACKING_URI; by default mlflow.db, here."""
+
+    tracker = "mlflow"
+
+    step: StepAxis = setting(
+        StepAxis.opt_steps, "x axis in MLflow: updates (opt_steps) or env steps"
+    )
+
+
+@dataclass(kw_only=True)
+class WandbConfig(TrackerConfig, path="recorder.wandb"):
+    """Weights & Biases; offline where nobody has logged in."""
+
+    tracker = "wandb"
+
+
+@dataclass(kw_only=True)
+class TrackioConfig(TrackerConfig, path="recorder.trackio"):
+    """trackio, in its local store."""
+
+    tracker = "trackio"
+
+
+@dataclass(kw_only=True)
 class JsonlConfig(RecorderConfig, path="recorder.jsonl"):
     """One JSON object per row of metrics, in <run>/metrics.jsonl."""
 
@@ -44,4 +90,7 @@ RECORDERS.register(
     "tensorboard", TensorboardConfig, "border_cli.recorder.tensorboard:TensorboardRecorder"
 )
 RECORDERS.register("jsonl", JsonlConfig, "border_cli.recorder.jsonl:JsonlRecorder")
+RECORDERS.register("mlflow", MlflowConfig, "border_cli.recorder.tracking:MlflowRecorder")
+RECORDERS.register("wandb", WandbConfig, "border_cli.recorder.tracking:WandbRecorder")
+RECORDERS.register("trackio", TrackioConfig, "border_cli.recorder.tracking:TrackioRecorder")
 RECORDERS.register("console", ConsoleConfig, "border_cli.recorder.console:ConsoleRecorder")

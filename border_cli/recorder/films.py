@@ -11,18 +11,24 @@ from border_cli.system.files import write_bytes
 FOLDER = "videos"
 
 
+def film_path(step: RecordStep) -> Path:
+    """Of the film after an update, in the run directory."""
+    return Path(FOLDER, f"{step.opt_steps:010d}.gif")
+
+
 class FilmFiles(Recorder):
     """One file per film, named after its update: `videos/0000005000.gif`."""
 
     def __init__(self, run_dir: Path) -> None:
-        self._folder = run_dir / FOLDER
+        self._run_dir = run_dir
 
     def write(self, step: RecordStep, metrics: Metrics, *, final: bool = False) -> None:
         """Rows of metrics are for others."""
 
     def film(self, step: RecordStep, gif: bytes) -> None:
-        self._folder.mkdir(exist_ok=True)
-        write_bytes(self._folder / f"{step.opt_steps:010d}.gif", gif)
+        path = self._run_dir / film_path(step)
+        path.parent.mkdir(exist_ok=True)
+        write_bytes(path, gif)
 
     def close(self) -> None:
         """Nothing is open."""

@@ -42,6 +42,7 @@ HYDRA: Layout = {
     r"resume-\d+": {**RECORD, r"resolved-before\.yaml|command\.txt": "file"},
 }
 FILMS: Layout = {r"\d{10,}\.gif": "file"}
+TRACKERS: Layout = {r"(mlflow|wandb|trackio)\.(json|jsonl|log)|summary\.json": "file"}
 RUN: Layout = {
     r"run\.(json|lock)|job\.(json|yaml)|env\.json": "file",
     r"metrics\.jsonl|(border-train|output)\.log": "file",
@@ -49,13 +50,17 @@ RUN: Layout = {
     "best": "link",
     "checkpoints": CHECKPOINTS,
     "videos": FILMS,
+    "trackers": TRACKERS,
     r"\.hydra": HYDRA,
 }
-SWEEP: Layout = {r"sweep\.(json|csv|stop)|study\.db": "file"}
+SWEEP: Layout = {r"sweep\.(json|csv|stop)|study\.db|mlflow\.parent": "file"}
 
 
 # What stays where a run starts over.
-KEPT = ("run.lock", "border-train.log", "output.log", "job.json", "job.yaml")
+KEPT = (
+    *("run.lock", "border-train.log", "output.log", "job.json", "job.yaml"),
+    *("mlflow.json", "mlflow.jsonl", "wandb.json", "wandb.jsonl", "trackio.json", "trackio.jsonl"),
+)
 
 
 def meaning_of(name: str, layout: Layout) -> Literal["file", "link"] | Layout | None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from border_cli.run.status import LOST, RUN_JSON, read_run, status_without_record
-from border_cli.system.files import SWEEP_JSON, readable_bytes, write_json, write_text
+from border_cli.system.files import STUDY_JSON, SWEEP_JSON, readable_bytes, write_json, write_text
 
 SWEEP_CSV = "sweep.csv"
 SWEEP_STOP = "sweep.stop"  # there while no further job may begin: why
@@ -175,3 +175,9 @@ def read_stop(root: Path) -> str | None:
 def clear_stop(root: Path) -> None:
     """The sweep begins, or begins again."""
     (root / SWEEP_STOP).unlink(missing_ok=True)
+
+
+def group_of(run_dir: Path) -> Path | None:
+    """The directory of the sweep, or of the study, that a run belongs to."""
+    folders = (run_dir.parent / SWEEP_JSON, run_dir.parent.parent / STUDY_JSON)
+    return next((each.parent for each in folders if each.is_file()), None)

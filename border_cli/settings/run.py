@@ -394,6 +394,9 @@ class EvaluatorConfig(GroupConfig, path="evaluator"):
 class RecorderConfig(Settings, path="recorder"):
     """Base of the recorders' settings."""
 
+    def refuse_missing(self) -> None:
+        """Raises MissingPackage where a package that it needs is not installed."""
+
 
 @dataclass(kw_only=True)
 class CallbackConfig(Settings, path="callback"):
