@@ -1,7 +1,7 @@
 """The process that hands the records of a run to a tracker: `python -m border_cli.recorder.deliver
 RUN_DIR TRACKER [SECONDS]`.
 
-Started by `tracking.py`, or typed for what was not delivered. It ends once its input is closed and
+Started by `tracking.py`, or typed for what was not delivered. It ends when its input is closed and
 all is delivered, or the seconds are over. It loads neither torch nor Hydra; a tracker's own package
 is imported by the class of its name.
 """
@@ -16,145 +16,130 @@ import select
 import sys
 import time
 import traceback
-from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Protocol
 
-from border_cli.recorder.tracking import delivered, outbox_of
+from border_cli.recorder.tracking import outbox_of, state_of
 from border_cli.run.status import KILLED, git_state
 from border_cli.system.files import write_json
 
-PAUSE_S = 0.5  # between two looks at the outbox
-RETRY_S = 2.0  # after a failure
-MOST_NBYTES = 2**20  # of events that are delivered at a time
-WITHOUT_END_S = 10.0  # for one that is typed
+PAUSE_S, RETRY_S = 0.5, 2.0  # between two looks at the outbox, after a failure
+MOST_NBYTES = 2**20  # of events that are read at a time
+TYPED_S = 10.0  # how long one that is typed goes on trying
+
+Event = dict[str, Any]
 
 
-class Tracker(Protocol):
-    """A client of one tracker; `state` is kept for later attempts of the run."""
+class Client(Protocol):
+    """One run in a tracker. It is made with the `state`, and keeps ids for later attempts there."""
 
-    def begin(self, attempt: int, facts: dict[str, Any]) -> None:
+    def begin(self, attempt: int, facts: Event) -> None:
         """Creates the run, or goes on with it."""
 
-    def rows(self, attempt: int, rows: Sequence[dict[str, Any]]) -> None:
-        """Rows of metrics; delivering some twice must change nothing."""
+    def rows(self, rows: list[Event]) -> None:
+        """Rows of metrics; some may have been delivered before."""
 
-    def artifact(self, path: Path, folder: str) -> None:
+    def file(self, path: Path, folder: str) -> None:
         """A file of the run."""
 
-    def end(self, facts: dict[str, Any]) -> None:
-        """How an attempt ended."""
+    def end(self, summary: Event) -> None:
+        """The closing statistics, with `status` and `exit_reason`."""
 
 
 class Delivery:
     """From the outbox to the tracker, in order; owned by the process's only thread."""
 
-    def __init__(self, run_dir: Path, name: str) -> None:
-        self._run_dir, self._name = run_dir, name
-        self._outbox = outbox_of(run_dir, name)
-        self._state_file = self._outbox.with_suffix(".json")
-        self.state = {"delivered": 0, "attempt": 0, **delivered(run_dir, name)}
-        self._tracker: Tracker | None = None
-        self._begun: dict[str, Any] = self.state.get("begun", {})
+    def __init__(self, run_dir: Path, tracker: str) -> None:
+        self._run_dir, self._tracker = run_dir, tracker
+        self._outbox = outbox_of(run_dir, tracker)
+        self._state = state_of(self._outbox)
+        self._client: Client | None = None
 
-    @property
-    def left(self) -> list[dict[str, Any]]:
-        """The next events."""
+    def step(self) -> bool:
+        """Hands over what there is; whether there was anything."""
         with self._outbox.open("rb") as file:
-            file.seek(self.state["delivered"])
+            file.seek(self._state["delivered"])
             lines = [each for each in file.readlines(MOST_NBYTES) if each.endswith(b"\n")]
-        return [json.loads(line) | {"nbytes": len(line)} for line in lines]
-
-    def deliver(self, events: Sequence[dict[str, Any]]) -> None:
-        """Hands events over; after each that is not a row, and after rows together, it remembers."""
-        for kind, several in groupby(events, lambda each: each["kind"]):
+        events = [json.loads(line) | {"nbytes": len(line)} for line in lines]
+        for kind, several in groupby(events, lambda each: str(each["kind"])):
             found = list(several)
             for each in [found] if kind == "row" else [[one] for one in found]:
                 self._hand_over(kind, each)
-                self.state["delivered"] += sum(one["nbytes"] for one in each)
-                write_json(self._state_file, self.state)
+                self._state["delivered"] += sum(one["nbytes"] for one in each)
+                write_json(self._outbox.with_suffix(".json"), self._state)
+        return bool(events)
 
-    def _hand_over(self, kind: str, events: list[dict[str, Any]]) -> None:
-        event, state = events[0], self.state
+    def _hand_over(self, kind: str, events: list[Event]) -> None:
+        event, client = events[0], self._client
         if kind == "begin":
-            state["begun"] = event | {"git": git_state(Path.cwd())}
-            tracker = self._opened()
-            tracker.begin(state["attempt"] + 1, state["begun"])
-            state["attempt"] += 1
-            tracker.artifact(self._run_dir / ".hydra" / "resolved.yaml", "settings")
-            return
-        tracker = self._opened()
+            git = git_state(Path.cwd()) or {}
+            event["tags"] |= {f"git_{name}": str(value) for name, value in git.items()}
+            self._state |= {"begun": event, "attempt": self._state["attempt"] + 1}
+        if client is None or kind == "begin":
+            module = importlib.import_module(f"border_cli.recorder.{self._tracker}")
+            client = module.Client(self._state)
+            client.begin(self._state["attempt"], self._state["begun"])
+            client.file(self._run_dir / ".hydra" / "resolved.yaml", "settings")
+            self._client = client
         if kind == "row":
-            tracker.rows(state["attempt"], events)
-        elif kind == "film":
-            tracker.artifact(self._run_dir / event["path"], "films")
-        else:
-            for each in sorted((self._run_dir / "best").glob("*")):
-                tracker.artifact(each, "best")
+            for each in events:
+                each["metrics"]["attempt"] = self._state["attempt"]
+            client.rows(events)
+        elif kind == "file":
+            client.file(self._run_dir / event["path"], event["folder"])
+        elif kind == "end":
             summary = self._outbox.with_name("summary.json")
-            write_json(summary, event)
-            tracker.artifact(summary, "summary")
-            tracker.end(event)
-
-    def _opened(self) -> Tracker:
-        if self._tracker is None:
-            module = importlib.import_module(f"border_cli.recorder.{self._name}")
-            opened: Tracker = module.Client(self.state)
-            self._tracker = opened
-            if self.state["attempt"] and self._begun:  # an earlier process had begun it
-                opened.begin(self.state["attempt"], self._begun)
-        return self._tracker
+            write_json(summary, event["summary"])
+            for path in (summary, *sorted((self._run_dir / "best").glob("*"))):
+                client.file(path, path.parent.name)
+            client.end(event["summary"])
 
     def forget(self) -> None:
-        """After a failure: the next delivery opens the tracker anew."""
-        self._tracker = None
-        self._begun = self.state.get("begun", {})
+        """After a failure: the tracker is opened anew, with what it had on the disk."""
+        self._client, self._state = None, state_of(self._outbox)
 
     def record_killed(self) -> None:
         """Adds the end that the run could not record itself."""
-        last = self._outbox.read_bytes().rstrip(b"\n").rpartition(b"\n")[2]
+        last = self._outbox.read_bytes().splitlines()[-1]
         if json.loads(last)["kind"] != "end":
-            facts = {"status": "killed", "reason": KILLED, "summary": {}}
+            summary = {"status": "killed", "exit_reason": KILLED}
             with self._outbox.open("ab") as file:
-                file.write(json.dumps({"kind": "end", "at": time.time(), **facts}).encode() + b"\n")
+                file.write(json.dumps({"kind": "end", "summary": summary}).encode() + b"\n")
 
 
-def main(run_dir: Path, name: str, timeout_s: float | None) -> None:
-    """Delivers until there is nothing more to come; returns when it is done, or given up."""
+def main(run_dir: Path, tracker: str, timeout_s: float | None) -> None:
+    """Returns once there is nothing more to come, or it has given up."""
     os.nice(19)
-    outbox = outbox_of(run_dir, name).open("rb")
-    fcntl.flock(outbox, fcntl.LOCK_EX)  # that of the attempt before may still be at it
     messages = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what packages print goes to the log
-    delivery, said, deadline_s = Delivery(run_dir, name), False, float("inf")
-    if timeout_s is None:  # it was typed, and nothing more comes
-        deadline_s = time.monotonic() + WITHOUT_END_S
+    outbox = outbox_of(run_dir, tracker).open("rb")
+    fcntl.flock(outbox, fcntl.LOCK_EX)  # the process of the attempt before may still be at it
+    delivery, said = Delivery(run_dir, tracker), False
+    deadline_s = None if timeout_s else time.monotonic() + TYPED_S
     while True:
-        events = delivery.left
+        found, pause_s = True, 0.0
         try:
-            delivery.deliver(events)
+            found = delivery.step()
         except Exception as error:  # of a package, or its server: they raise whatever they like
-            traceback.print_exc()  # into the log
+            traceback.print_exc()
             delivery.forget()
             if not said:
-                reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-                messages.write(f"not delivered for now, the run goes on: {reason}\n")
-            said, events = True, []
-            _closed(RETRY_S)
-        if timeout_s and deadline_s == float("inf") and _closed(0 if events else PAUSE_S):
-            deadline_s = time.monotonic() + timeout_s
-            delivery.record_killed()
-        elif deadline_s < float("inf") and (not delivery.left or time.monotonic() > deadline_s):
+                messages.write(f"not delivered for now; the run goes on: {error!r:.300}\n")
+            said, pause_s = True, RETRY_S
+        if deadline_s is not None and (not found or time.monotonic() > deadline_s):
             return
+        if _is_closed(pause_s or (0 if found else PAUSE_S)) and deadline_s is None:
+            deadline_s = time.monotonic() + (timeout_s or 0)
+            delivery.record_killed()
 
 
-def _closed(timeout_s: float) -> bool:
-    """Whether the other end of the input is closed, after waiting for that."""
+def _is_closed(timeout_s: float) -> bool:
+    """Whether the other end of the input is closed; waits for that."""
     readable, _, _ = select.select([0], [], [], timeout_s)
     return bool(readable) and not os.read(0, 1)
 
 
 if __name__ == "__main__":
-    _, place, tracker, *seconds = sys.argv
-    main(Path(place), tracker, float(seconds[0]) if seconds else None)
+    _, place, name, *seconds = sys.argv
+    main(Path(place), name, float(seconds[0]) if seconds else None)

@@ -1,24 +1,18 @@
-"""MLflow: `$MLFLOW_TRACKING_URI`, or `mlflow.db` in the current directory, which `mlflow ui` shows."""
+"""MLflow: `$MLFLOW_TRACKING_URI`, or `mlflow.db` here, which `mlflow ui` shows."""
 
 from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-
-for _name, _value in (("MAX_RETRIES", "1"), ("TIMEOUT", "10")):  # we try again ourselves
-    os.environ.setdefault(f"MLFLOW_HTTP_REQUEST_{_name}", _value)
 
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, RunTag
 
-STORE = "sqlite:///mlflow.db"
 STATUSES = {"done": "FINISHED", "interrupted": "KILLED"}  # all else: FAILED
-MOST_LENGTH = 6_000  # of a value, in characters
-MOST_AT_ONCE = 500  # metrics; 100 parameters
+MOST_LENGTH, MOST_AT_ONCE = 5_000, 100  # of MLflow: characters of a value, values of a request
 PARENT = "mlflow.parent"  # in the directory of a sweep: the id of its run
 
 
@@ -26,38 +20,28 @@ class Client:
     """One run, below that of its sweep."""
 
     def __init__(self, state: dict[str, Any]) -> None:
+        for name, value in (("MAX_RETRIES", "1"), ("TIMEOUT", "10")):  # we try again ourselves
+            os.environ.setdefault(f"MLFLOW_HTTP_REQUEST_{name}", value)
         self._state = state
-        self._client = MlflowClient(os.environ.get("MLFLOW_TRACKING_URI", STORE))
+        self._client = MlflowClient(os.environ.get("MLFLOW_TRACKING_URI", "sqlite:///mlflow.db"))
 
     def begin(self, attempt: int, facts: dict[str, Any]) -> None:
-        self._step = facts["step"]
-        if "run" not in self._state:
-            experiment, parent = self._experiment(facts["project"]), {}
-            if facts["group"] is not None:
-                parent = {"mlflow.parentRunId": self._parent(experiment, Path(facts["group"]))}
-            run = self._client.create_run(experiment, run_name=facts["name"], tags=parent)
-            self._state["run"] = run.info.run_id
-            for some in _batches(list(facts["settings"].items()), 100):
-                params = [Param(key, str(value)[:MOST_LENGTH]) for key, value in some]
-                self._client.log_batch(self._run, params=params)
-        self._client.update_run(self._run, status="RUNNING")
-        git = facts["git"] or {}
-        tags = {
-            "attempt": attempt,
-            f"attempt.{attempt}.command": " ".join(facts["command"]),
-            "mlflow.source.git.commit": git.get("commit", ""),
-            "git.dirty": git.get("dirty", ""),
-        }
-        self._tag(tags)
-
-    @property
-    def _run(self) -> str:
-        return str(self._state["run"])
-
-    def _experiment(self, project: str | None) -> str:
-        name = project or os.environ.get("MLFLOW_EXPERIMENT_NAME", "border_cli")
-        found = self._client.get_experiment_by_name(name)
-        return str(found.experiment_id if found else self._client.create_experiment(name))
+        self._step, state = facts["step"], self._state
+        if "run" not in state:
+            name = facts["project"] or os.environ.get("MLFLOW_EXPERIMENT_NAME", "border_cli")
+            found = self._client.get_experiment_by_name(name)
+            experiment = found.experiment_id if found else self._client.create_experiment(name)
+            tags = {}
+            if facts["group"]:
+                state["parent"] = self._parent(experiment, Path(facts["group"]))
+                tags = {"mlflow.parentRunId": state["parent"]}
+            run = self._client.create_run(experiment, run_name=facts["name"], tags=tags)
+            state["run"] = run.info.run_id
+            params = [Param(key, _cut(value)) for key, value in facts["settings"].items()]
+            self._log("params", params)
+        self._client.update_run(state["run"], status="RUNNING")
+        tags = {**facts["tags"], "attempt": attempt, f"attempt.{attempt}": facts["tags"]["command"]}
+        self._tag({**tags, "mlflow.source.git.commit": facts["tags"].get("git_commit", "")})
 
     def _parent(self, experiment: str, sweep: Path) -> str:
         """The run of the sweep, which the first of its jobs creates."""
@@ -66,40 +50,38 @@ class Client:
             file.seek(0)
             parent = file.read()
             if not parent:
-                parent = self._client.create_run(experiment, run_name=sweep.name).info.run_id
+                parent = str(self._client.create_run(experiment, run_name=sweep.name).info.run_id)
                 file.write(parent)
-        self._state["parent"] = parent
         return parent
 
-    def _tag(self, tags: dict[str, Any]) -> None:
-        found = [RunTag(key, str(value)[:MOST_LENGTH]) for key, value in tags.items()]
-        self._client.log_batch(self._run, tags=found)
+    def _log(self, kind: str, values: Sequence[Any]) -> None:
+        for first in range(0, len(values), MOST_AT_ONCE):
+            some: Any = {kind: values[first : first + MOST_AT_ONCE]}
+            self._client.log_batch(self._state["run"], **some)
 
-    def rows(self, attempt: int, rows: Sequence[dict[str, Any]]) -> None:
+    def _tag(self, tags: dict[str, Any]) -> None:
+        self._log("tags", [RunTag(key, _cut(value)) for key, value in tags.items()])
+
+    def rows(self, rows: list[dict[str, Any]]) -> None:
+        # With the times of their events, so that one that is sent twice is there once.
         metrics = [
-            Metric(name, value, int(1000 * row["at"]), row[self._step])
+            Metric(name, value, int(1000 * row["at"]), row["metrics"][self._step])
             for row in rows
-            for name, value in (_counters(row) | {"attempt": attempt} | row["metrics"]).items()
+            for name, value in row["metrics"].items()
             if value is not None
         ]
-        for some in _batches(metrics, MOST_AT_ONCE):
-            self._client.log_batch(self._run, metrics=some)
+        self._log("metrics", metrics)
 
-    def artifact(self, path: Path, folder: str) -> None:
-        self._client.log_artifact(self._run, str(path), folder)
+    def file(self, path: Path, folder: str) -> None:
+        self._client.log_artifact(self._state["run"], str(path), folder)
 
-    def end(self, facts: dict[str, Any]) -> None:
-        self._tag({"status": facts["status"], "exit_reason": facts["reason"]})
-        self._client.set_terminated(self._run, STATUSES.get(facts["status"], "FAILED"))
+    def end(self, summary: dict[str, Any]) -> None:
+        self._tag({name: summary[name] for name in ("status", "exit_reason")})
+        status = STATUSES.get(summary["status"], "FAILED")
+        self._client.set_terminated(self._state["run"], status)
         if "parent" in self._state:
             self._client.set_terminated(self._state["parent"])
 
 
-def _counters(row: dict[str, Any]) -> dict[str, float]:
-    return {name: row[name] for name in ("opt_steps", "env_steps", "time_s")}
-
-
-def _batches(values: list[Any], most: int) -> Iterator[list[Any]]:
-    rest = iter(values)
-    while some := list(islice(rest, most)):
-        yield some
+def _cut(value: object) -> str:
+    return str(value)[:MOST_LENGTH]
