@@ -1,0 +1,193 @@
+"""`border-export` as it is typed, what reads its folders, and what these refuse."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from commands import QUICK, eval_status, facts_of, isolated, train_status
+from huggingface_hub import ModelCard
+
+from border_cli import load_policy
+from border_cli.cli import export as export_command
+from border_cli.errors import CheckpointError
+
+pytestmark = pytest.mark.slow
+
+Capture = pytest.CaptureFixture[str]
+FILES = {
+    *("README.md", "model.safetensors", "policy.json", "policy.npz", "policy.onnx"),
+    *("resolved.yaml", "verification.npz"),
+}
+
+
+def export_status(*argv: str) -> int:
+    try:
+        export_command.main(argv)
+    except SystemExit as left:
+        return int(left.code or 0)
+    return 0
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run, and what was exported of it."""
+    folder = tmp_path_factory.mktemp("exported")
+    with isolated(folder):
+        more = ("agent=dqn", "env=cartpole", "trainer=sync", "agent.normalize_obs=true")
+        assert train_status(*more, *QUICK, "trainer.max_opt_steps=20", "run_dir=run") == 0
+        assert export_status("run", "to", "episodes=3", "--json") == 0
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def here(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(home)
+
+
+def test_the_folder_acts_as_the_run_does_wherever_it_is(home: Path) -> None:
+    assert {each.name for each in (home / "to").iterdir()} == FILES
+    obs = np.random.default_rng(0).normal(size=(500, 4))
+    expected = load_policy("run").act(obs)
+    np.testing.assert_array_equal(load_policy("to").act(obs), expected)
+    Path("npz_less").mkdir()
+    for each in ("model.safetensors", "resolved.yaml"):
+        Path("npz_less", each).write_bytes(Path("to", each).read_bytes())
+    content = json.loads(Path("to/policy.json").read_text())
+    del content["files"]["policy.npz"]
+    Path("npz_less/policy.json").write_text(json.dumps(content))
+    np.testing.assert_array_equal(load_policy("npz_less").act(obs), expected)
+
+
+def test_numpy_alone_acts_with_it(home: Path) -> None:
+    script = (
+        "import sys, border_cli, numpy as np; policy = border_cli.load_policy('to'); "
+        "print(int(policy.act(np.zeros(4))), [each for each in "
+        "('torch', 'gymnasium', 'hydra', 'omegaconf', 'yaml', 'rich') if each in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=home, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split(" ", 1)[1] == "[]\n"
+
+
+def test_an_evaluation_of_it_is_that_of_the_run(capsys: Capture) -> None:
+    found = []
+    for place in ("run", "to"):
+        assert eval_status(place, "seed=5", "episodes=3", "--json") == 0
+        found.append(json.loads(capsys.readouterr().out))
+    assert found[0]["returns"] == found[1]["returns"]
+    assert (found[1]["checkpoint"], found[1]["opt_steps"]) == ("exported", found[0]["opt_steps"])
+    assert eval_status("to", "env.id=CartPole-v0", "episodes=1", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["env"] == "CartPole-v0"
+    assert eval_status("to", "env=acrobot", "episodes=1") == 2
+    assert "so must the spaces of the environment" in capsys.readouterr().err
+
+
+def test_a_new_run_begins_with_its_weights_and_settings() -> None:
+    assert train_status("--from", "to", "init_from=to", "run_dir=more", "seed=3") == 0
+    saved = load_policy("more", "latest")
+    assert saved.act(np.zeros(4)) in (0, 1)
+    settings = facts_of(Path("more"))["settings"]
+    assert (settings["agent.hidden"], settings["agent.normalize_obs"]) == ([4], True)
+
+
+def test_the_card_is_read_by_the_hubs_own_parser() -> None:
+    card = ModelCard.load("to/README.md")
+    assert card.data.library_name == "border_cli"
+    assert card.data.tags[-3:] == ["CartPole-v1", "dqn", "border_cli"]
+    [result] = card.data.eval_results
+    assert (result.task_type, result.dataset_type) == ("reinforcement-learning", "CartPole-v1")
+    assert result.metric_type == "mean_reward"
+    mean, deviation = map(float, str(result.metric_value).split(" +/- "))
+    assert mean > 0
+    assert deviation >= 0
+
+
+def copied(home: Path, folder: Path) -> Path:
+    for each in (home / "to").iterdir():
+        (folder / each.name).write_bytes(each.read_bytes())
+    return folder
+
+
+def truncate(folder: Path) -> None:
+    os.truncate(folder / "policy.npz", 100)
+
+
+def link(folder: Path) -> None:
+    (folder / "policy.npz").rename(folder / "else")
+    (folder / "policy.npz").symlink_to("else")
+
+
+def add_pickle(folder: Path) -> None:
+    (folder / "agent.pt").write_bytes(b"")
+
+
+def set_version(folder: Path) -> None:
+    content = json.loads((folder / "policy.json").read_text())
+    (folder / "policy.json").write_text(json.dumps({**content, "version": 7}))
+
+
+def break_json(folder: Path) -> None:
+    os.truncate(folder / "policy.json", 100)
+
+
+def forge(folder: Path) -> None:
+    content = json.loads((folder / "policy.json").read_text())
+    content["network"]["twin"] = "os.system"
+    (folder / "policy.json").write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        (truncate, r"policy\.npz is damaged: its checksum .* \(100 bytes"),
+        (link, r"policy\.npz is a link, which an exported policy never has"),
+        (add_pickle, r"agent\.pt may be a pickle, which can run code"),
+        (set_version, r"policy\.json has format 'border_cli policy', version 7; .* version 1"),
+        (break_json, r"policy\.json cannot be read"),
+        (forge, r"policy\.json is damaged: KeyError: 'os\.system'"),
+    ],
+)
+def test_what_is_damaged_or_strange_is_refused_by_name(
+    home: Path, tmp_path: Path, capsys: Capture, damage: Any, told: str
+) -> None:
+    folder = copied(home, tmp_path)
+    damage(folder)
+    with pytest.raises(CheckpointError, match=told):
+        load_policy(folder)
+    assert export_status("--verify", str(folder)) == 2
+    capsys.readouterr()
+
+
+def test_what_cannot_be_exported_is_refused_before_anything_is_written(
+    home: Path, capsys: Capture
+) -> None:
+    for argv, told in (
+        (["run", "to"], "to is not empty: name a new folder"),
+        (["run"], "give one run directory and one new folder, got 1"),
+        (["nowhere", "new"], "no such directory: nowhere"),
+        (["run", "new", "episods=3"], "unknown option 'episods', did you mean episodes?"),
+        (["run", "new", "checkpoint=7"], "has no checkpoint 7"),
+    ):
+        assert export_status(*argv) == 2
+        assert told in capsys.readouterr().err
+    own = ("agent=random", "env=cartpole", "trainer=sync", "trainer.max_opt_steps=2")
+    assert train_status(*own, "run_dir=luck", "evaluator.num_episodes=1") == 0
+    assert export_status("luck", "new") == 2
+    assert "agent=random cannot be exported" in capsys.readouterr().err
+    assert not list(home.glob("*new*"))
+
+
+def test_a_folder_is_verified_where_it_is(capsys: Capture) -> None:
+    assert export_status("--verify", "to", "--json") == 0
+    lines = json.loads(capsys.readouterr().out)["verified"]
+    assert [each.partition(":")[0] for each in lines] == [
+        *("policy.npz", "policy.onnx", "model.safetensors")
+    ]

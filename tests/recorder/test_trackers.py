@@ -1,0 +1,294 @@
+"""Trackers as they are: an MLflow server that is killed, W&B offline, trackio; and runs that lose
+them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import pytest
+from commands import QUICK, Command, facts_of, rows_of
+
+from border_cli.recorder.deliver import Delivery
+from border_cli.recorder.tracking import outbox_of, state_of
+
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # MLflow's own warnings
+
+SMALL = ("agent=dqn", "env=cartpole", *QUICK, "trainer=sync", "trainer.record_interval=5")
+LONG = (
+    *("trainer.max_opt_steps=100000000", "trainer.eval_interval=100000000"),
+    "trainer.record_interval=500",
+)
+DEADLINE_S = 100.0
+
+
+def training(folder: Path, tracker: str, *argv: str, **more: Any) -> Command:
+    own = (f"recorder=[jsonl,{tracker}]", f"recorder.{tracker}.close_timeout_s=60")
+    return Command(folder, *SMALL, *own, *argv, deadline_s=DEADLINE_S, **more)
+
+
+def finished(folder: Path, tracker: str, *argv: str) -> str:
+    with training(folder, tracker, *argv) as command:
+        status, said = command.ended()
+    assert status == 0, said
+    return said
+
+
+def mlflow_client(folder: Path) -> Any:
+    mlflow = pytest.importorskip("mlflow")
+    return mlflow.MlflowClient(f"sqlite:///{folder / 'mlflow.db'}")
+
+
+def runs_of(client: Any) -> list[Any]:
+    [experiment] = [each for each in client.search_experiments() if each.name == "border_cli"]
+    return list(client.search_runs([experiment.experiment_id], max_results=50))
+
+
+def history(client: Any, run: Any, name: str) -> list[tuple[int, float]]:
+    found = client.get_metric_history(run.info.run_id, name)
+    return sorted((each.step, each.value) for each in found)
+
+
+def test_a_run_in_sqlite_has_all_of_it_and_a_resumed_one_its_id(tmp_path: Path) -> None:
+    client = mlflow_client(tmp_path)
+    long = ("run_dir=run", "trainer.save_interval=10", "trainer.max_opt_steps=32")
+    finished(tmp_path, "mlflow", *long)
+    [first] = runs_of(client)
+    assert first.info.status == "FINISHED"
+    assert first.data.params["agent.batch_size"] == "4"
+    rows = rows_of(tmp_path / "run")
+    assert history(client, first, "loss") == sorted(
+        (row["opt_steps"], row["loss"]) for row in rows if "loss" in row
+    )
+    assert [step for step, _ in history(client, first, "env_steps")] == [
+        row["opt_steps"] for row in rows
+    ]
+    tags = first.data.tags
+    assert (tags["status"], tags["exit_reason"]) == ("done", "max_opt_steps reached")
+    assert tags["command"].endswith("trainer.max_opt_steps=32")
+    files = {each.path for each in client.list_artifacts(first.info.run_id)}
+    assert files == {"settings", "best", "trackers"}
+    finished(tmp_path, "mlflow", "resume=run", "trainer.max_opt_steps=60")
+    [second] = runs_of(client)
+    assert (second.info.run_id, second.info.status) == (first.info.run_id, "FINISHED")
+    assert {value for _, value in history(client, second, "attempt")} == {1, 2}
+    assert second.data.tags["attempt"] == "2"
+    assert len(facts_of(tmp_path / "run")["attempts"]) == 2
+
+
+def test_the_runs_of_a_sweep_have_one_parent(tmp_path: Path) -> None:
+    client = mlflow_client(tmp_path)
+    finished(tmp_path, "mlflow", "-m", "seed=0,1,2,3,4,5", "run_dir=six")
+    parent = (tmp_path / "six/mlflow.parent").read_text()
+    runs = {each.info.run_id: each for each in runs_of(client)}
+    assert runs.pop(parent).info.status == "FINISHED"
+    assert len(runs) == 6
+    assert {each.data.tags["mlflow.parentRunId"] for each in runs.values()} == {parent}
+    assert {each.data.params["seed"] for each in runs.values()} == set("012345")
+
+
+def test_a_killed_command_is_told_and_nothing_outlives_it_for_long(tmp_path: Path) -> None:
+    client = mlflow_client(tmp_path)
+    outbox = outbox_of(tmp_path / "run", "mlflow")
+    with training(tmp_path, "mlflow", "run_dir=run", *LONG) as command:
+        command.until(lambda: state_of(outbox)["delivered"] > 0)
+        command.send(signal.SIGKILL)
+        command.ended()
+    with outbox.open("rb") as file:
+        wait_for_lock(file.fileno())
+    [run] = runs_of(client)
+    assert (run.info.status, run.data.tags["status"]) == ("FAILED", "killed")
+
+
+def wait_for_lock(descriptor: int) -> None:
+    """Returns once the process that delivers is gone."""
+    import fcntl
+
+    signal.alarm(60)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    signal.alarm(0)
+
+
+def test_a_run_without_a_server_says_so_once_and_is_delivered_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = mlflow_client(tmp_path)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{free_port()}")
+    own = ("run_dir=run", *LONG, "recorder.mlflow.close_timeout_s=3")
+    with training(tmp_path, "mlflow", *own) as command:
+        command.until(lambda: "not delivered for now" in command.said_so_far())
+        rows = len(rows_of(tmp_path / "run"))
+        command.until(lambda: len(rows_of(tmp_path / "run")) > rows + 5)
+        command.send(signal.SIGINT)
+        _, said = command.ended()
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    assert said.count("not delivered for now; the run goes on") == 1, said
+    assert "bytes of records are not delivered" in said
+    again = [sys.executable, "-m", "border_cli.recorder.deliver", "run", "mlflow"]
+    subprocess.run(again, cwd=tmp_path, check=True, timeout=60, stdin=subprocess.DEVNULL)
+    [run] = runs_of(client)
+    assert run.info.status == "KILLED"
+    assert len(history(client, run, "opt_steps")) == len(rows_of(tmp_path / "run"))
+
+
+def test_the_death_of_the_delivering_process_ends_no_run(tmp_path: Path) -> None:
+    pytest.importorskip("mlflow")
+    with training(tmp_path, "mlflow", "run_dir=run", *LONG) as command:
+        command.until(lambda: bool(delivering(tmp_path / "run")))
+        [pid] = delivering(tmp_path / "run")
+        os.kill(pid, signal.SIGKILL)
+        rows = len(rows_of(tmp_path / "run"))
+        command.until(lambda: len(rows_of(tmp_path / "run")) > rows + 2)
+        command.send(signal.SIGINT)
+        status, said = command.ended()
+    assert status == 130
+    assert "bytes of records are not delivered" in said
+    assert "Traceback" not in said
+
+
+def delivering(run_dir: Path) -> list[int]:
+    """Processes that deliver for a run."""
+    found = []
+    for each in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            words = each.read_bytes().split(b"\0")
+            if b"border_cli.recorder.deliver" in words and str(run_dir).encode() in words:
+                found.append(int(each.parent.name))
+    return found
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+@contextmanager
+def served(folder: Path, port: int) -> Iterator[None]:
+    """An MLflow server on this port, killed at the end."""
+    store = f"sqlite:///{folder / 'server.db'}"
+    options = ["--backend-store-uri", store, "--port", str(port), "--workers", "1"]
+    server = subprocess.Popen(
+        [sys.executable, "-m", "mlflow", "server", *options],
+        cwd=folder,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        end_s = monotonic() + 60
+        while monotonic() < end_s:
+            with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/health"):
+                break
+            assert server.poll() is None
+        yield
+    finally:
+        os.killpg(server.pid, signal.SIGKILL)
+        server.wait()
+
+
+def test_a_server_that_is_killed_and_started_again_has_every_row_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("flask", reason="mlflow server needs all of the package mlflow")
+    mlflow = pytest.importorskip("mlflow")
+    port = free_port()
+    uri = f"http://127.0.0.1:{port}"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    outbox = outbox_of(tmp_path / "run", "mlflow")
+    with training(tmp_path, "mlflow", "run_dir=run", *LONG) as command:
+        with served(tmp_path, port):
+            command.until(lambda: state_of(outbox)["delivered"] > 4_000)
+        command.until(lambda: "not delivered for now; the run goes on" in command.said_so_far())
+        with served(tmp_path, port):
+            before = state_of(outbox)["delivered"]
+            command.until(lambda: state_of(outbox)["delivered"] > before)
+            command.send(signal.SIGINT)
+            status, said = command.ended()
+            assert status == 130, said
+            client = mlflow.MlflowClient(uri)
+            [run] = runs_of(client)
+            assert run.info.status == "KILLED"
+            steps = [step for step, _ in history(client, run, "time_s")]
+            assert steps == [row["opt_steps"] for row in rows_of(tmp_path / "run")]
+
+
+def wandb_rows(folder: Path) -> list[dict[str, Any]]:
+    """The rows in all files of W&B's offline runs, by its own schema."""
+    from wandb.proto.wandb_internal_pb2 import Record
+
+    rows = []
+    for file in sorted(folder.glob("wandb/offline-run-*/*.wandb")):
+        data, place, whole = file.read_bytes(), 7, b""
+        while place + 7 <= len(data):
+            if 2**15 - place % 2**15 < 7:  # the rest of a block holds no record
+                place += 2**15 - place % 2**15
+                continue
+            _, length, kind = struct.unpack_from("<IHB", data, place)
+            whole += data[place + 7 : place + 7 + length]
+            place += 7 + length
+            if kind in (1, 4):  # whole, or its last part
+                record, whole = Record.FromString(whole), b""
+                if record.HasField("history"):
+                    items = record.history.item
+                    rows.append(
+                        {
+                            each.key or each.nested_key[0]: json.loads(each.value_json)
+                            for each in items
+                        }
+                    )
+    return rows
+
+
+def test_wandb_offline_has_every_row_and_a_resumed_run_its_id(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("wandb")
+    monkeypatch.setenv("HOME", str(tmp_path))  # nobody has logged in
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+    finished(tmp_path, "wandb", "run_dir=run", "trainer.max_opt_steps=20")
+    first = [(row["opt_steps"], row["loss"]) for row in rows_of(tmp_path / "run") if "loss" in row]
+    found = [(row["opt_steps"], row["loss"]) for row in wandb_rows(tmp_path) if "loss" in row]
+    assert found == first
+    finished(tmp_path, "wandb", "resume=run", "trainer.max_opt_steps=40")
+    places = sorted((tmp_path / "wandb").glob("offline-run-*"))
+    assert len({each.name.rpartition("-")[2] for each in places}) == 1
+    assert [row["attempt"] for row in wandb_rows(tmp_path) if row["opt_steps"] == 40][-1] == 2
+
+
+def test_trackio_has_every_row_and_a_resumed_run_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("trackio")
+    monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "store"))
+    finished(tmp_path, "trackio", "run_dir=run", "trainer.max_opt_steps=20")
+    finished(tmp_path, "trackio", "resume=run", "trainer.max_opt_steps=40")
+    script = (
+        "import json; from trackio.sqlite_storage import SQLiteStorage as Store; "
+        "[run] = Store.get_runs('border_cli'); print(json.dumps(Store.get_logs('border_cli', run)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
+    )
+    rows = json.loads(done.stdout.splitlines()[-1])
+    newest = {row["opt_steps"]: row["attempt"] for row in rows}  # of an attempt that began again
+    assert sorted(newest) == [row["opt_steps"] for row in rows_of(tmp_path / "run")]
+    assert set(newest.values()) == {1, 2}
+
+
+def test_half_a_line_waits_for_its_rest(tmp_path: Path) -> None:
+    outbox = outbox_of(tmp_path, "mlflow")
+    outbox.parent.mkdir()
+    outbox.write_bytes(b'{"kind": "row"')
+    assert not Delivery(tmp_path, "mlflow").step()
