@@ -9,7 +9,6 @@ import json
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,6 @@ from border_cli.cli.plain_command import (
 from border_cli.errors import ConfigError, RunFailed
 from border_cli.launch.monitor import expect, monitored
 from border_cli.launch.signals import EarlySignals
-from border_cli.settings.run import Matmul, MatmulPrecision, RunConfig
 from border_cli.system.files import is_exported
 
 HELP = """\
@@ -139,7 +137,7 @@ def _export(
         raise ConfigError(f"{places[1]} is not empty: name a new folder")
     from border_cli.api import load_agent, opened, read_config
     from border_cli.evaluator.film import refuse_no_film
-    from border_cli.export.write import Export, form_of
+    from border_cli.export.write import Export, form_of, in_float32
     from border_cli.launch.build import evaluation_policy
     from border_cli.run.status import read_run
 
@@ -147,7 +145,7 @@ def _export(
         refuse_no_film(place / "film.mp4")
     with opened(run_dir, trust=trust):
         checkpoint = checkpoint or best_or_latest("border-export", run_dir)
-        config = _in_float32(read_config(run_dir, trust=trust))
+        config = in_float32(read_config(run_dir, trust=trust))
         effective, agent, counters = load_agent(run_dir, checkpoint, config=config)
         expect(effective.config.trainer.stall_timeout_s)
         effective = effective.with_episodes(episodes)
@@ -182,16 +180,6 @@ def _export(
         "seed": seed,
         "verified": exported.lines,
     }
-
-
-def _in_float32(config: RunConfig) -> RunConfig:
-    """The settings without what computes in less on some processors."""
-    from border_cli.agent.learner_config import LearnerConfig
-
-    agent = config.agent
-    if isinstance(agent, LearnerConfig):
-        agent = replace(agent, matmul=Matmul.mkl, matmul_precision=MatmulPrecision.highest)
-    return replace(config, agent=agent)
 
 
 def _about(

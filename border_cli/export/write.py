@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from border_cli import __version__
+from border_cli.agent.learner_config import LearnerConfig
 from border_cli.agent.policies import NetworkPolicy
 from border_cli.agent.torch_agent import TorchAgent
 from border_cli.core.interfaces import Agent, Evaluation, Policy
@@ -40,6 +41,7 @@ from border_cli.run.exported import (
     opened_folder,
 )
 from border_cli.run.layout import partial_of
+from border_cli.settings.run import Matmul, MatmulPrecision, RunConfig
 from border_cli.system.files import POLICY_JSON, checksum, settings_of, write_json
 
 MOST_KEPT, MOST_NBYTES = 256, 2**22  # observations for the verification
@@ -77,6 +79,14 @@ def form_of(agent: Agent, policy: Policy, name: str, opt_steps: int) -> PolicyFo
         twin_form=policy.network.form,
         greedy=greedy,
     )
+
+
+def in_float32(config: RunConfig) -> RunConfig:
+    """The settings without what computes in less on some processors."""
+    agent = config.agent
+    if isinstance(agent, LearnerConfig):
+        agent = replace(agent, matmul=Matmul.mkl, matmul_precision=MatmulPrecision.highest)
+    return replace(config, agent=agent)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
