@@ -1,4 +1,7 @@
-"""The action spaces that agents take, and the refusal of others."""
+"""The action spaces that agents take, and the refusal of others.
+
+The registry is imported by the function that lists agents in a refusal.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,6 @@ from border_cli.core.spaces import (
     MultiDiscreteSpace,
 )
 from border_cli.errors import ConfigError
-from border_cli.registry import AGENTS
 
 ANY_CHOICE = "a Discrete, MultiDiscrete, MultiBinary or "  # what some agents take beside a Box
 
@@ -192,5 +194,7 @@ def _remedy(space: LeafSpace) -> str:
 
 
 def _agents_for(actions: str) -> str:
+    from border_cli.registry import AGENTS
+
     found = [each for each in AGENTS if actions in each.config_type.actions]
     return ", ".join(sorted(name for each in found for name in (each.name, *each.presets)))

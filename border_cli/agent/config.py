@@ -29,7 +29,8 @@ from border_cli.agent.value_config import (
 )
 from border_cli.registry import AGENTS
 from border_cli.settings.base import setting
-from border_cli.settings.run import AgentConfig, MatmulPrecision
+from border_cli.settings.networks import MatmulPrecision
+from border_cli.settings.run import AgentConfig
 from border_cli.settings.schedule import UPDATES, Scheduled
 
 __all__ = [

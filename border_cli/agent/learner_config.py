@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from border_cli.registry import NETWORKS
 from border_cli.settings.base import setting
-from border_cli.settings.run import Activation, AgentConfig, Matmul, MatmulPrecision
+from border_cli.settings.networks import Activation, Matmul, MatmulPrecision
+from border_cli.settings.run import AgentConfig
 
 if TYPE_CHECKING:
     from border_cli.core.spaces import Space

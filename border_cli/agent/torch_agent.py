@@ -33,7 +33,7 @@ from border_cli.nn.numpy_network import ActingNetwork, MakeActing, MakeEncoder, 
 from border_cli.nn.optimizer import EPSILON, Optimizer, make_optimizer
 from border_cli.nn.saving import copied_arrays, copied_state, first_not_finite
 from border_cli.nn.tensor_batch import TensorBatch, TensorBatches, empty_batch
-from border_cli.settings.run import MatmulPrecision
+from border_cli.settings.networks import MatmulPrecision
 from border_cli.settings.schedule import Schedule, schedule_of
 
 P = ParamSpec("P")

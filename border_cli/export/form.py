@@ -15,7 +15,7 @@ from border_cli.core.spaces import EnvSpec, without_mask
 from border_cli.nn.architecture import Architecture
 from border_cli.run.exported import FORMAT, VERSION
 from border_cli.run.spec import spec_as_json, spec_from_json
-from border_cli.settings.run import Activation
+from border_cli.settings.networks import Activation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,7 +41,8 @@ from border_cli.run.exported import (
     opened_folder,
 )
 from border_cli.run.layout import partial_of
-from border_cli.settings.run import Matmul, MatmulPrecision, RunConfig
+from border_cli.settings.networks import Matmul, MatmulPrecision
+from border_cli.settings.run import RunConfig
 from border_cli.system.files import POLICY_JSON, checksum, settings_of, write_json
 
 MOST_KEPT, MOST_NBYTES = 256, 2**22  # observations for the verification

@@ -15,7 +15,7 @@ import numpy as np
 from border_cli.core.spaces import BoxSpace, DictSpace, LeafSpace, Space
 from border_cli.errors import ConfigError
 from border_cli.nn.encoding import Scaling, encoded_size, is_real, scaling_between
-from border_cli.settings.run import Activation, Matmul, MatmulPrecision
+from border_cli.settings.networks import Activation, Matmul, MatmulPrecision
 
 LAYER_NORM_EPSILON = 1e-5  # of a variance; torch's own
 

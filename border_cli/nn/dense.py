@@ -19,7 +19,7 @@ from torch.autograd.function import once_differentiable
 
 from border_cli.nn.architecture import Architecture
 from border_cli.nn.matmul import MKL, Products, products_of
-from border_cli.settings.run import Activation
+from border_cli.settings.networks import Activation
 
 Gradient: TypeAlias = tuple[Tensor, ...]  # weight, bias, weight, bias, …
 

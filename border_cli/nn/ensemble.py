@@ -20,7 +20,7 @@ from border_cli.nn.dense import ACTIVATIONS, Layer, deltas, forward_pass
 from border_cli.nn.features import FeatureTensors
 from border_cli.nn.matmul import Products, products_of
 from border_cli.nn.network import copied_with, torso_of
-from border_cli.settings.run import Activation
+from border_cli.settings.networks import Activation
 
 
 class EnsembleMlp(nn.Module):

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from border_cli.nn.architecture import Architecture
-from border_cli.settings.run import Matmul, MatmulPrecision
+from border_cli.settings.networks import Matmul, MatmulPrecision
 
 log = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from border_cli.core.spaces import BoxSpace
 from border_cli.nn.architecture import LAYER_NORM_EPSILON, WINDOWS, Architecture
 from border_cli.nn.encoding import LIMIT, Encoder, encoder
-from border_cli.settings.run import Activation
+from border_cli.settings.networks import Activation
 
 Rows: TypeAlias = NDArray[np.float32]
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]  # of a snapshot: `network.…`, `features.…`

@@ -23,31 +23,6 @@ AUTO = "auto"  # of `resume`: starts a run, or resumes the one in run_dir
 DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?|mps")
 
 
-class Matmul(StrEnum):
-    """Whose matrix products dense layers take on a CPU."""
-
-    auto = "auto"
-    mkl = "mkl"
-    onednn = "onednn"
-
-
-class MatmulPrecision(StrEnum):
-    """How precise float32 matrix products are."""
-
-    highest = "highest"
-    high = "high"
-    medium = "medium"
-
-
-class Activation(StrEnum):
-    """The function between two dense layers."""
-
-    relu = "relu"
-    tanh = "tanh"
-    elu = "elu"
-    silu = "silu"
-
-
 class StartMethod(StrEnum):
     """How child processes are started."""
 

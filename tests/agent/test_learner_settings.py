@@ -12,7 +12,7 @@ from compilers import needs_compiler
 from border_cli.agent.config import DqnConfig, MatmulPrecision
 from border_cli.agent.dqn import Dqn
 from border_cli.errors import ConfigError
-from border_cli.settings.run import Matmul
+from border_cli.settings.networks import Matmul
 
 
 def dqn(spec: Any, device: str = "cpu", **settings: Any) -> Dqn:

@@ -30,7 +30,7 @@ from border_cli.nn import matmul
 from border_cli.nn.architecture import Activation
 from border_cli.nn.saving import load_state, save_state
 from border_cli.registry import AGENTS, register_builtin
-from border_cli.settings.run import Matmul
+from border_cli.settings.networks import Matmul
 
 
 def dqn(spec: EnvSpec, seed: int, **settings: Any) -> Dqn:

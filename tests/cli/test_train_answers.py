@@ -42,8 +42,8 @@ def test_the_overview_lists_groups_settings_flags_and_examples(
     main(["--help", "-cd", "own"])
     text = capsys.readouterr().out
     for line in (
-        " maze, ", "  recorder        console*, jsonl*, none, tensorboard*\n", "  seed ",
-        "--multirun", "EXAMPLES\n",
+        " maze, ", "  recorder        console*, jsonl*, mlflow, none, tensorboard*, trackio, wandb",
+        "  seed ", "--multirun", "EXAMPLES\n",
     ):  # fmt: skip
         assert line in text
     assert all(len(line) <= 120 for line in text.splitlines())

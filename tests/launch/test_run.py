@@ -127,7 +127,13 @@ def test_an_interrupted_run_saves_and_says_so(kind: str, tmp_path: Path) -> None
     assert (told["status"], told["exit_reason"]) == ("interrupted", "stopped by SIGINT")
     assert told["opt_steps"] == 100
     assert steps_saved(tmp_path) == [100]
-    assert recorder.ended == RunEnd(status="interrupted", best_score=told["best_score"])
+    assert recorder.ended is not None
+    assert (recorder.ended.status, recorder.ended.exit_reason) == (
+        told["status"],
+        told["exit_reason"],
+    )
+    assert recorder.ended.best_score == told["best_score"]
+    assert recorder.ended.summary["opt_steps"] == told["opt_steps"]
     assert recorder.closings == 1
 
 

@@ -37,7 +37,7 @@ from border_cli.nn.network import Network, polyak_update, target_of, without_gra
 from border_cli.nn.optimizer import Adam
 from border_cli.nn.quantile_network import QuantileNetwork
 from border_cli.nn.value_network import ValueNetwork
-from border_cli.settings.run import Matmul, MatmulPrecision
+from border_cli.settings.networks import Matmul, MatmulPrecision
 
 pytestmark = pytest.mark.skipif(not has_onednn(), reason="needs a torch with oneDNN")
 

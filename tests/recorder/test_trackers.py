@@ -182,6 +182,7 @@ def served(folder: Path, port: int) -> Iterator[None]:
     server = subprocess.Popen(
         [sys.executable, "-m", "mlflow", "server", *options],
         cwd=folder,
+        env={**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
@@ -283,7 +284,7 @@ def test_trackio_has_every_row_and_a_resumed_run_its_name(
     )
     rows = json.loads(done.stdout.splitlines()[-1])
     newest = {row["opt_steps"]: row["attempt"] for row in rows}  # of an attempt that began again
-    assert sorted(newest) == [row["opt_steps"] for row in rows_of(tmp_path / "run")]
+    assert set(newest) == {row["opt_steps"] for row in rows_of(tmp_path / "run")}
     assert set(newest.values()) == {1, 2}
 
 
