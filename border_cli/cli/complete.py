@@ -25,7 +25,7 @@ from border_cli.words import unknown
 
 NO_SETTINGS = ("defaults", "option")  # keys of files that nobody types
 OF_RUNS = ("resume", "init_from", "run_dir")  # settings whose values are directories of runs
-OTHERS = ("border-eval", "border-plot", "border-record", "border-runs")
+OTHERS = ("border-eval", "border-export", "border-plot", "border-record", "border-runs")
 TUNE = "border-tune"
 ALL = " ".join(("border-train", TUNE, *OTHERS))
 # Whichever command is completed, the border-train beside it answers. bash replaces what follows the

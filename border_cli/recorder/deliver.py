@@ -127,9 +127,11 @@ def main(run_dir: Path, tracker: str, timeout_s: float | None) -> None:
             if not said:
                 messages.write(f"not delivered for now; the run goes on: {error!r:.300}\n")
             said, pause_s = True, RETRY_S
-        if deadline_s is not None and (not found or time.monotonic() > deadline_s):
-            return
-        if _is_closed(pause_s or (0 if found else PAUSE_S)) and deadline_s is None:
+        if deadline_s is not None:
+            if not found or time.monotonic() > deadline_s:
+                return
+            time.sleep(pause_s)
+        elif _is_closed(pause_s or (0 if found else PAUSE_S)):
             deadline_s = time.monotonic() + (timeout_s or 0)
             delivery.record_killed()
 

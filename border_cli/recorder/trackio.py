@@ -17,7 +17,7 @@ class Client:
 
     def begin(self, attempt: int, facts: dict[str, Any]) -> None:
         self._step = facts["step"]
-        self._run = trackio.init(
+        self._run: Any = trackio.init(
             facts["project"] or os.environ.get("TRACKIO_PROJECT", "border_cli"),
             name=facts["name"],
             group=facts["group"] and Path(facts["group"]).name,
@@ -36,4 +36,4 @@ class Client:
 
     def end(self, summary: dict[str, Any]) -> None:
         self._run.config |= summary
-        self._run.finish()  # type: ignore[no-untyped-call]
+        self._run.finish()

@@ -54,7 +54,9 @@ def test_settings_of_a_choice_are_those_of_its_files(folder: Path) -> None:
     assert offered(["agent=dqqn"], "agent.") == []
 
 
-@pytest.mark.parametrize("command", ["border-eval", "border-plot", "border-record", "border-runs"])
+@pytest.mark.parametrize(
+    "command", ["border-eval", "border-export", "border-plot", "border-record", "border-runs"]
+)
 def test_run_directories_are_offered_a_folder_at_a_time(folder: Path, command: str) -> None:
     for run in ("outputs/dqn/1", "outputs/dqn/2", "mine"):
         (folder / run / SETTINGS).parent.mkdir(parents=True)
