@@ -3,9 +3,9 @@
     python -m benchmarks.trackers [--repetitions 5] [--updates 30000]
 
 Each measurement is a whole `border-train agent=dqn env=cartpole`, synchronous or with actor
-threads, that records as it does by default. `whole_per_s` is the rate of `run.json`, in which the process
-that delivers imports the package; `updates_per_s` that of the second half of the updates. `cpu_s`
-is the processor time of all processes.
+threads, that records as it does by default. `whole_per_s` is the rate of `run.json`, in which the
+process that delivers imports the package; `updates_per_s` that of the second half of the updates.
+`cpu_s` is the processor time of all processes.
 """
 
 from __future__ import annotations
