@@ -56,7 +56,12 @@ def pytest_collection() -> Generator[None, object, object]:
 def nothing_is_left_behind() -> Iterator[None]:
     threads, processes = set(threading.enumerate()), leftovers.processes()
     yield
-    begun = [each for each in set(threading.enumerate()) - threads if each.name != TQDM_THREAD]
+    begun = [
+        each
+        for each in set(threading.enumerate()) - threads
+        # Nobody can join a thread that torch's autograd has begun for a GPU.
+        if each.name != TQDM_THREAD and not isinstance(each, threading._DummyThread)
+    ]
     for thread in begun:
         thread.join(GRACE_S)
     left = [thread.name for thread in begun if thread.is_alive()]
