@@ -142,7 +142,7 @@ def _export(
     from border_cli.run.status import read_run
 
     if film:
-        refuse_no_film(place / "film.mp4")
+        refuse_no_film(Path("film.mp4"))
     with opened(run_dir, trust=trust):
         checkpoint = checkpoint or best_or_latest("border-export", run_dir)
         config = in_float32(read_config(run_dir, trust=trust))

@@ -25,7 +25,7 @@ FILES = {
 }
 ANYWHERE = """
 ```python
-from border_cli import load_policy  # pip install --no-deps border-cli, and numpy
+from border_cli import load_policy  # with policy.npz numpy is enough
 
 policy = load_policy("DIR")
 action = policy.act(observation)

@@ -185,6 +185,13 @@ def test_what_cannot_be_exported_is_refused_before_anything_is_written(
     assert not list(home.glob("*new*"))
 
 
+def test_a_film_is_added_and_a_format_left_out(home: Path) -> None:
+    assert export_status("run", "filmed", "film=true", "onnx=false", "episodes=1") == 0
+    found = {each.name for each in (home / "filmed").iterdir()}
+    assert found == FILES - {"policy.onnx"} | {"film.mp4"}
+    assert (home / "filmed/film.mp4").stat().st_size > 1000
+
+
 def test_a_folder_is_verified_where_it_is(capsys: Capture) -> None:
     assert export_status("--verify", "to", "--json") == 0
     lines = json.loads(capsys.readouterr().out)["verified"]
