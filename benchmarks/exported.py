@@ -64,7 +64,7 @@ def exported(name: str, folder: Path) -> RawPolicy:
     agent: TorchAgent = AGENTS.build(config, spec=spec, device="cpu", seed=0)
     policy: Any = agent.policy_factory(np.random.default_rng(0))
     policy.load_snapshot(agent.snapshot())
-    form = form_of(agent, policy, agent_name, 0)
+    form = form_of(agent, policy, agent_name)
     rows: Any = np.zeros((2, *seen.shape), seen.carried)
     write_formats(folder, agent, policy, form, rows, onnx=True)
     seal(folder, agent, form)

@@ -21,7 +21,6 @@ from border_cli.core.callback import Callback
 from border_cli.core.interfaces import Agent, Evaluator
 from border_cli.core.loaded_policy import LoadedPolicy
 from border_cli.core.output import Recorders
-from border_cli.core.raw_values import translator_of
 from border_cli.core.spaces import EnvSpec
 from border_cli.env.given import MakeEnv, is_local, with_given
 from border_cli.errors import CheckpointError, ConfigError, reachable
@@ -32,7 +31,7 @@ from border_cli.launch.jobs import refuse_unwritable
 from border_cli.launch.needs import refuse_unmet
 from border_cli.launch.run import RunOptions, run_job
 from border_cli.launch.summary import Result
-from border_cli.nn.saving import load_state, tensor_state
+from border_cli.nn.saving import load_state
 from border_cli.registry import register_builtin
 from border_cli.run.exported import opened_folder
 from border_cli.run.finding import find_checkpoint, find_run, read_model
@@ -157,8 +156,8 @@ def policy_of_run(
         spec = read_spec(place) if env is None else None
     with opened(place, trust=trust):
         effective, agent, _ = load_agent(place, which or "best", env=env, spec=spec, trust=trust)
-        translator = env_factory(effective).translator() if spec is None else translator_of(spec)
-        return LoadedPolicy(evaluation_policy(effective, agent), translator)
+        policy = evaluation_policy(effective, agent)
+        return LoadedPolicy(policy.act, spec or env_factory(effective).spec)
 
 
 def opened(run_dir: Path, *, trust: bool) -> AbstractContextManager[None]:
@@ -189,7 +188,7 @@ def load_agent(
     if is_exported(run_dir):
         folder = opened_folder(run_dir)
         agent = build_agent(effective, spec or env_factory(effective).spec, learns=False)
-        agent.load_weights(tensor_state(folder.weights()))
+        agent.load_weights(folder.weights())
         return effective, agent, {"opt_steps": folder.content["opt_steps"]}
     find_checkpoint(run_dir, checkpoint)  # refused before anything is built
     spec = spec or env_factory(effective).spec

@@ -5,6 +5,7 @@ The registry is imported by the function that lists agents in a refusal.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -67,16 +68,19 @@ class DiscreteActions:
     The last component counts fastest, as in numpy's order of axes. Never written to.
     """
 
-    def __init__(self, space: LeafSpace) -> None:
+    def __init__(self, space: LeafSpace, constant: Callable[..., Any] = np.asarray) -> None:
+        """`constant` makes an array of numpy, or of torch, out of one of numpy."""
         nvec = components_of(space)
         assert nvec is not None, "discrete_actions() refuses others"
         self.space, self.nvec = space, nvec
         self.n = prod(nvec)
-        self.joint: NDArray[np.int64] | None = None  # [n, K] the choices of each joint action
+        self.joint: Any = None  # [n, K] the choices of each joint action
         if isinstance(space, MultiDiscreteSpace):
-            self.joint = np.stack(np.unravel_index(np.arange(self.n), nvec), axis=1)
+            joint = np.stack(np.unravel_index(np.arange(self.n), nvec), axis=1)
+            self.joint = constant(joint)
+            self._columns = constant(joint + np.cumsum((0, *nvec[:-1])))  # … in a mask
 
-    def to_env(self, index: NDArray[np.int64]) -> NDArray[np.int64]:
+    def to_env(self, index: Any) -> Any:
         """The environment's actions of these numbers. [N] -> [N] or [N, K]"""
         return index if self.joint is None else self.joint[index]
 
@@ -90,10 +94,7 @@ class DiscreteActions:
 
         S = sum(nvec): the masks of the components side by side.
         """
-        if self.joint is None:
-            return mask
-        offsets = np.cumsum((0, *self.nvec[:-1]))  # [K]
-        return mask[:, self.joint + offsets].all(2)
+        return mask if self.joint is None else mask[:, self._columns].all(2)
 
 
 def discrete_actions(spec: EnvSpec, agent: str, max_joint_actions: int) -> DiscreteActions:

@@ -83,10 +83,10 @@ def stochastic_network(choices: Choices | None) -> Callable[..., StochasticNetwo
     return GaussianNetwork if choices is None else partial(CategoricalNetwork, choices=choices)
 
 
-class Awac(TorchAgent):
-    """Off-policy critics of the actor's policy; the actor never leaves the data's actions far."""
+class CloningAgent(TorchAgent):
+    """An actor that clones the better actions of the data, critics and target critics; the
+    learner's thread calls it."""
 
-    name: ClassVar[str] = "awac"
     targets: ClassVar[Mapping[str, str]] = {"critic_target": "critic"}
     config: AwacConfig
 
@@ -102,6 +102,19 @@ class Awac(TorchAgent):
         )
         self.actor, self.critic = self.networks.actor, self.networks.critic
         self.critic_target = self.networks.critic_target
+
+    @property
+    def policy_factory(self) -> PolicyFactory:
+        return stochastic_policy(self.spec, self.acting_network(), self.name)
+
+
+class Awac(CloningAgent):
+    """Off-policy critics of the actor's policy; the actor never leaves the data's actions far."""
+
+    name: ClassVar[str] = "awac"
+
+    def __init__(self, config: AwacConfig, *, spec: EnvSpec, device: str, seed: int) -> None:
+        super().__init__(config, spec=spec, device=device, seed=seed)
         self._critic_loss = self.compiled(self.critic_loss)
         self._actor_loss = self.compiled(self.actor_loss)
 
@@ -138,7 +151,3 @@ class Awac(TorchAgent):
         """The random numbers of one `actor.sample`. [B, A]"""
         draw = self.normal if self.choices is None else self.uniform
         return draw(rows, self._action_size)
-
-    @property
-    def policy_factory(self) -> PolicyFactory:
-        return stochastic_policy(self.spec, self.acting_network(), self.name)

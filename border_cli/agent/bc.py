@@ -99,8 +99,7 @@ class Bc(TorchAgent):
         network = self.acting_network()
         bounds = self._bounds_of_actions
         if bounds is None:
-            kind, space = categorical_policy(self.spec), self.spec.action
-            return partial(kind, network=network, space=space, agent=self.name)
+            return categorical_policy(self.spec, network, self.name)
         if self.config.stochastic:
             return partial(GaussianPolicy, network=network, bounds=bounds, agent=self.name)
         return partial(DeterministicPolicy, network=network, bounds=bounds)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from border_cli.agent.action_space import ActionBounds, action_bounds
 from border_cli.agent.actor_critic_config import Noise
-from border_cli.agent.greedy_form import GreedyForm
+from border_cli.agent.greedy import GreedyForm
 from border_cli.agent.policies import NetworkPolicy, categorical_policy, refuse_exploration
 from border_cli.core.interfaces import PolicyFactory
 from border_cli.core.spaces import EnvSpec
@@ -23,11 +23,8 @@ from border_cli.settings.schedule import Schedule, value_at
 REVERSION = np.float32(0.15)  # share of Ornstein-Uhlenbeck noise that every step takes away
 
 
-class GaussianPolicy(NetworkPolicy):
-    """Explores with samples of its distribution, and evaluates with tanh(mean).
-
-    The network puts out mean and log_std side by side, as `nn.distributions.split` takes them.
-    """
+class BoundedPolicy(NetworkPolicy):
+    """Actions between -1 and 1, which become those between the bounds of the environment."""
 
     greedy_form = GreedyForm("tanh")
 
@@ -40,9 +37,17 @@ class GaussianPolicy(NetworkPolicy):
         bounds: ActionBounds,
         agent: str,
     ) -> None:
+        """`agent` is its name, for the refusal of `exploration`."""
+        refuse_exploration(exploration, agent)
         super().__init__(rng, network=network, actions=bounds.space)
         self._bounds = bounds
-        refuse_exploration(exploration, agent)
+
+
+class GaussianPolicy(BoundedPolicy):
+    """Explores with samples of its distribution, and evaluates with tanh(mean).
+
+    The network puts out mean and log_std side by side, as `nn.distributions.split` takes them.
+    """
 
     def choose(self, outputs: NDArray[np.float32], *, explore: bool) -> NDArray[Any]:
         size = self._bounds.size
@@ -55,27 +60,13 @@ class GaussianPolicy(NetworkPolicy):
         return self._bounds.to_env(np.tanh(before))
 
 
-class ClippedGaussianPolicy(NetworkPolicy):
+class ClippedGaussianPolicy(BoundedPolicy):
     """Explores with samples of N(tanh(x), std), and evaluates with tanh(x).
 
     The network puts out x; the deviations are weights of their own, the same in every state.
     """
 
-    greedy_form = GreedyForm("tanh")
-
-    def __init__(
-        self,
-        rng: np.random.Generator,
-        exploration: float | None = None,
-        *,
-        network: MakeActing,
-        bounds: ActionBounds,
-        agent: str,
-    ) -> None:
-        refuse_exploration(exploration, agent)
-        super().__init__(rng, network=network, actions=bounds.space)
-        self._bounds = bounds
-        self._std = np.ones(bounds.size, np.float32)
+    _std: NDArray[np.float32]  # [A]
 
     def load_snapshot(self, snapshot: Snapshot) -> None:
         super().load_snapshot(snapshot)
@@ -93,20 +84,17 @@ def stochastic_policy(spec: EnvSpec, network: MakeActing, agent: str) -> PolicyF
     """Samples of a learned distribution over the choices of an action, or over those of a Box."""
     bounds = action_bounds(spec.action)
     if bounds is None:
-        kind = categorical_policy(spec)
-        return partial(kind, network=network, space=spec.action, agent=agent)
+        return categorical_policy(spec, network, agent)
     return partial(ClippedGaussianPolicy, network=network, bounds=bounds, agent=agent)
 
 
-class DeterministicPolicy(NetworkPolicy):
+class DeterministicPolicy(BoundedPolicy):
     """tanh of what the network puts out, and noise on top of it where it explores.
 
     `exploration` is a deviation of the noise in place of `noise_std`, both in units of actions
     between -1 and 1. Ornstein-Uhlenbeck noise begins at 0 with every episode, as in Algorithm 1 of
     Lillicrap et al. 2016, "Continuous control with deep reinforcement learning".
     """
-
-    greedy_form = GreedyForm("tanh")
 
     def __init__(
         self,
@@ -118,8 +106,7 @@ class DeterministicPolicy(NetworkPolicy):
         noise: Noise = Noise.gaussian,
         noise_std: float | Schedule = 0.0,
     ) -> None:
-        super().__init__(rng, network=network, actions=bounds.space)
-        self._bounds = bounds
+        super().__init__(rng, network=network, bounds=bounds, agent="")
         self._schedule = noise_std if exploration is None else exploration
         self._std = np.float32(value_at(self._schedule, 0))
         self._ornstein_uhlenbeck = noise == Noise.ornstein_uhlenbeck

@@ -22,24 +22,20 @@ halved, as in `sac.py`, and the weights of prioritized rows scale all three loss
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
 from border_cli.agent.action_space import discrete_components
-from border_cli.agent.actor_critic import ActorCritic, CriticLoss, mean_abs_error, squared_loss
+from border_cli.agent.actor_critic import CriticLoss, squared_loss
 from border_cli.agent.config import DiscreteSacConfig
 from border_cli.agent.continuous_policies import stochastic_policy
-from border_cli.agent.sac import ActorLoss, EntropyCoefficient
-from border_cli.agent.torch_agent import TorchAgent
+from border_cli.agent.sac import ActorLoss, EntropyAgent
 from border_cli.core.interfaces import PolicyFactory
 from border_cli.core.spaces import EnvSpec
-from border_cli.core.types import Update
 from border_cli.nn.choices import Choices
 from border_cli.nn.features import FeatureTensors
-from border_cli.nn.network import Network
 from border_cli.nn.tensor_batch import TensorBatch, masked
 
 LOWEST = -1e4  # instead of the logarithm of 0, which times 0 is no number
@@ -83,52 +79,19 @@ def no_action(batch: TensorBatch) -> Tensor:
     return batch.reward[:, :0]
 
 
-class DiscreteSac(TorchAgent):
+class DiscreteSac(EntropyAgent):
     """A categorical actor, critics and the entropy coefficient; the learner's thread calls it."""
 
     name: ClassVar[str] = "discrete_sac"
-    targets: ClassVar[Mapping[str, str]] = {"critic_target": "critic"}
     config: DiscreteSacConfig
 
     def __init__(self, config: DiscreteSacConfig, *, spec: EnvSpec, device: str, seed: int) -> None:
         nvec = discrete_components(spec, self.name)
         super().__init__(config, spec=spec, device=device, seed=seed)
         self.choices = Choices(nvec, self.device)
-        self.networks = ActorCritic(
-            self,
-            config,
-            actor_network=Network,
-            actor_outputs=self.choices.size,
-            action_size=0,
-            critic_outputs=self.choices.size,
-        )
-        self.actor, self.critic = self.networks.actor, self.networks.critic
-        self.critic_target = self.networks.critic_target
-        self.frozen_critic = self.networks.frozen_critic
-        most = sum(math.log(n) for n in nvec)
-        target = config.target_entropy_scale * most
-        self.ent_coef = EntropyCoefficient(config, target, self.device)
-        self.register_state(ent_coef=self.ent_coef, ent_coef_optimizer=self.ent_coef.optimizer)
-        self._critic_loss = self.compiled(self.critic_loss)
-        self._actor_loss = self.compiled(self.actor_loss)
-
-    def learn(self, batch: TensorBatch) -> Update:
-        """Algorithm 1: critics, actor and coefficient (every `policy_delay` updates), targets."""
-        config = self.config
-        if config.reward_scale != 1:
-            batch = batch._replace(reward=config.reward_scale * batch.reward)
-        with torch.no_grad():
-            ent_coef = self.ent_coef()
-        found = self._critic_loss(batch, ent_coef)
-        metrics = {**found.metrics, "ent_coef": ent_coef}
-        metrics |= self.networks.update_critic(found.loss)
-        if self.opt_steps % config.policy_delay == 0:
-            actor = self._actor_loss(batch, ent_coef)
-            metrics["entropy"] = -actor.log_prob.mean()
-            metrics |= self.networks.update_actor(actor.loss)
-            self.ent_coef.step(actor.log_prob, batch.weight, self.target_entropy(batch.mask))
-        self.networks.update_target()
-        return Update(metrics=metrics, td_error=mean_abs_error(found.q, found.target))
+        target_entropy = config.target_entropy_scale * sum(math.log(n) for n in nvec)
+        outputs = self.choices.size
+        self.begin(outputs, target_entropy, action_size=0, critic_outputs=outputs)
 
     def critic_loss(self, batch: TensorBatch, ent_coef: Tensor) -> CriticLoss:
         """The squared TD errors of all critics: y = r + d V(s'), where d is 0 if s' is terminal."""
@@ -169,7 +132,3 @@ class DiscreteSac(TorchAgent):
     @property
     def policy_factory(self) -> PolicyFactory:
         return stochastic_policy(self.spec, self.acting_network(), self.name)
-
-    @property
-    def update_period(self) -> int:
-        return self.config.policy_delay

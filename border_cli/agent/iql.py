@@ -14,27 +14,21 @@ descend half the squared error, which leaves Adam's steps as they are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
-from border_cli.agent.action_space import action_outputs
 from border_cli.agent.actor_critic import (
-    ActorCritic,
     CriticLoss,
-    choices_of,
     critic_action,
     mean_abs_error,
     squared_loss,
 )
-from border_cli.agent.awac import stochastic_network, weighted_cloning
+from border_cli.agent.awac import CloningAgent, weighted_cloning
 from border_cli.agent.config import IqlConfig
-from border_cli.agent.continuous_policies import stochastic_policy
-from border_cli.agent.torch_agent import TorchAgent, gradient_step
-from border_cli.core.interfaces import PolicyFactory
+from border_cli.agent.torch_agent import gradient_step
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Update
 from border_cli.nn.network import Network
@@ -53,25 +47,14 @@ def expectile_loss(error: Tensor, expectile: float) -> Tensor:
     return (expectile - (error < 0).to(error.dtype)).abs() * error.square()
 
 
-class Iql(TorchAgent):
+class Iql(CloningAgent):
     """An actor, critics and V, with their optimizers; the learner's thread calls it."""
 
     name: ClassVar[str] = "iql"
-    targets: ClassVar[Mapping[str, str]] = {"critic_target": "critic"}
     config: IqlConfig
 
     def __init__(self, config: IqlConfig, *, spec: EnvSpec, device: str, seed: int) -> None:
-        self._action_size = action_outputs(spec, self.name)
         super().__init__(config, spec=spec, device=device, seed=seed)
-        self.choices = choices_of(spec, self.device)
-        self.networks = ActorCritic(
-            self,
-            config,
-            actor_outputs=self._action_size,
-            actor_network=stochastic_network(self.choices),
-        )
-        self.actor, self.critic = self.networks.actor, self.networks.critic
-        self.critic_target = self.networks.critic_target
         architecture = replace(self.architecture, hidden=config.critic_sizes)
         self.value = Network(architecture, 1, self.init_generator).to(self.device)
         self.value_optimizer = self.make_optimizer(
@@ -114,7 +97,3 @@ class Iql(TorchAgent):
         q = self.critic(batch.obs, action)  # [E, B, 1]
         loss = squared_loss(q - y, batch.weight)
         return CriticLoss(loss, q.detach(), y, {"q_mean": q.detach().amin(dim=0).mean()})
-
-    @property
-    def policy_factory(self) -> PolicyFactory:
-        return stochastic_policy(self.spec, self.acting_network(), self.name)

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.agent.action_space import DiscreteActions
-from border_cli.agent.greedy_form import GreedyForm
+from border_cli.agent.greedy import Choice, GreedyForm, greedy
 from border_cli.agent.value_config import Exploration, ValueConfig
-from border_cli.core.interfaces import Policy
+from border_cli.core.interfaces import Policy, PolicyFactory
 from border_cli.core.seeding import restore_generator
 from border_cli.core.spaces import (
     BoxSpace,
@@ -35,11 +36,6 @@ from border_cli.settings.schedule import value_at
 BLOCK = 1024  # random numbers drawn at once
 
 
-def masked(values: NDArray[np.floating[Any]], mask: NDArray[np.bool_]) -> NDArray[np.float32]:
-    """-inf for what is invalid. [N, n]"""
-    return np.where(mask, values, np.float32(-np.inf))
-
-
 def random_valid(
     space: LeafSpace, mask: NDArray[np.bool_], rng: np.random.Generator
 ) -> NDArray[np.int64]:
@@ -49,12 +45,6 @@ def random_valid(
         return greedy(draws)
     parts = np.split(draws, np.cumsum(space.nvec)[:-1], axis=1)
     return np.stack([greedy(part) for part in parts], axis=1)
-
-
-def greedy(q: NDArray[np.floating[Any]]) -> NDArray[np.int64]:
-    """The action of the highest value; of equal ones the first."""
-    best: NDArray[np.int64] = q.argmax(axis=1)
-    return best
 
 
 class EpsilonGreedy:
@@ -181,6 +171,7 @@ class NetworkPolicy(Policy):
     """
 
     greedy_form: GreedyForm | None = None  # None: its greedy actions are none of these
+    _mask: NDArray[np.bool_] | None = None  # [N, n]  valid choices of what is acted on, if told
 
     def __init__(
         self, rng: np.random.Generator, *, network: MakeActing, actions: LeafSpace
@@ -214,12 +205,7 @@ class NetworkPolicy(Policy):
 
 
 class MaskedPolicy(NetworkPolicy):
-    """Takes the mask out of the observations before the network sees them; a base beside another.
-
-    [N, n] are the valid actions of the observations that are acted on.
-    """
-
-    _mask: NDArray[np.bool_]
+    """Takes the mask out of the observations that its network sees; a base beside another."""
 
     def act(self, obs: Array, *, explore: bool) -> NDArray[Any]:
         seen, self._mask = split_mask(obs)
@@ -228,7 +214,27 @@ class MaskedPolicy(NetworkPolicy):
         return super().act(seen, explore=explore)
 
 
-class QPolicy(NetworkPolicy):
+class DiscretePolicy(NetworkPolicy):
+    """Chooses among finitely many actions, by values or logits."""
+
+    def __init__(
+        self, rng: np.random.Generator, form: GreedyForm, *, network: MakeActing, space: LeafSpace
+    ) -> None:
+        super().__init__(rng, network=network, actions=space)
+        self.greedy_form = form
+        self.choice = Choice(form, space)
+
+    @abstractmethod
+    def pick(self, values: NDArray[np.float32]) -> NDArray[np.int64]:
+        """A choice as it explores. [N, n] -> [N]"""
+
+    def choose(self, outputs: NDArray[np.float32], *, explore: bool) -> NDArray[Any]:
+        pick, values = self.pick if explore else greedy, self.choice.values(outputs)
+        actions: NDArray[Any] = self.choice.actions(values, self._mask, pick)
+        return actions
+
+
+class QPolicy(DiscretePolicy):
     """Greedy in Q(s, ·), or exploring as the agent's settings say.
 
     `exploration` is a constant epsilon or temperature in place of the settings' own. With `atoms`,
@@ -249,12 +255,9 @@ class QPolicy(NetworkPolicy):
         atoms: tuple[float, float, int] | None = None,
         noisy: bool = False,
     ) -> None:
-        super().__init__(rng, network=network, actions=actions.space)
-        self._discrete = actions
+        super().__init__(rng, GreedyForm("values", atoms), network=network, space=actions.space)
         self._config = config
         self._schedule = config.exploration_schedule if exploration is None else exploration
-        self.greedy_form = GreedyForm("values", atoms)
-        self._atoms = None if atoms is None else np.linspace(*atoms, dtype=np.float32)
         self._noisy = noisy
         self._softmax = config.exploration == Exploration.softmax
         self._epsilon_greedy = self.epsilon_greedy(rng)
@@ -279,25 +282,12 @@ class QPolicy(NetworkPolicy):
             self.network.noise = self.rng if explore else None
         return super().act(obs, explore=explore)
 
-    def values(self, outputs: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Q(s, ·) out of the outputs of the network. [N, outputs] -> [N, num_actions]"""
-        if self._atoms is None:
-            return outputs
-        logits = outputs.reshape(len(outputs), -1, len(self._atoms))  # [N, num_actions, atoms]
-        odds = np.exp(logits - logits.max(axis=2, keepdims=True))
-        q: NDArray[np.float32] = odds.dot(self._atoms) / odds.sum(axis=2)
-        return q
-
-    def choose(self, outputs: NDArray[np.float32], *, explore: bool) -> NDArray[Any]:
-        return self._discrete.to_env(self._chosen(self.values(outputs), explore=explore))
-
-    def _chosen(self, q: NDArray[np.float32], *, explore: bool) -> NDArray[np.int64]:
-        """The numbers of the actions. [N, num_actions] -> [N]"""
-        if not explore or self._config.exploration == Exploration.greedy:
-            return greedy(q)
+    def pick(self, values: NDArray[np.float32]) -> NDArray[np.int64]:
+        if self._config.exploration == Exploration.greedy:
+            return greedy(values)
         if self._softmax:
-            return softmax(q, self._exploration, self.rng)
-        return self._epsilon_greedy(q, self._exploration)
+            return softmax(values, self._exploration, self.rng)
+        return self._epsilon_greedy(values, self._exploration)
 
     def state_dict(self) -> State:
         return {**super().state_dict(), **self._epsilon_greedy.state_dict()}
@@ -311,9 +301,6 @@ class MaskedQPolicy(MaskedPolicy, QPolicy):
     """Valid actions only, by the mask in the observation."""
 
     epsilon_greedy = MaskedEpsilonGreedy
-
-    def values(self, outputs: NDArray[np.float32]) -> NDArray[np.float32]:
-        return masked(super().values(outputs), self._discrete.joint_mask(self._mask))
 
 
 def q_policy(spec: EnvSpec) -> type[QPolicy]:
@@ -330,14 +317,12 @@ def refuse_exploration(exploration: float | None, agent: str) -> None:
         )
 
 
-class CategoricalPolicy(NetworkPolicy):
+class CategoricalPolicy(DiscretePolicy):
     """Draws from the softmax of the logits to explore; else takes the most likely action.
 
     Of a MultiDiscrete space, whose components' logits lie side by side, each component by itself.
     `agent` is its name, for the refusal of `exploration`.
     """
-
-    greedy_form = GreedyForm("logits")
 
     def __init__(
         self,
@@ -349,28 +334,17 @@ class CategoricalPolicy(NetworkPolicy):
         agent: str,
     ) -> None:
         refuse_exploration(exploration, agent)
-        super().__init__(rng, network=network, actions=space)
-        self._ends: NDArray[np.int64] | None = None  # [K - 1] of the components' logits
-        if isinstance(space, MultiDiscreteSpace):
-            self._ends = np.cumsum(space.nvec)[:-1]
+        super().__init__(rng, GreedyForm("logits"), network=network, space=space)
 
-    def choose(self, outputs: NDArray[np.float32], *, explore: bool) -> NDArray[Any]:
-        if self._ends is None:
-            return self._chosen(outputs, explore=explore)
-        parts = np.split(outputs, self._ends, axis=1)
-        return np.stack([self._chosen(part, explore=explore) for part in parts], axis=1)
-
-    def _chosen(self, logits: NDArray[np.float32], *, explore: bool) -> NDArray[np.int64]:
-        return softmax(logits, 1.0, self.rng) if explore else greedy(logits)
+    def pick(self, values: NDArray[np.float32]) -> NDArray[np.int64]:
+        return softmax(values, 1.0, self.rng)
 
 
 class MaskedCategoricalPolicy(MaskedPolicy, CategoricalPolicy):
     """Valid actions only, by the mask in the observation."""
 
-    def choose(self, outputs: NDArray[np.float32], *, explore: bool) -> NDArray[Any]:
-        return super().choose(masked(outputs, self._mask), explore=explore)
 
-
-def categorical_policy(spec: EnvSpec) -> type[CategoricalPolicy]:
+def categorical_policy(spec: EnvSpec, network: MakeActing, agent: str) -> PolicyFactory:
     """The policy of logits in this environment."""
-    return MaskedCategoricalPolicy if has_masks(spec.observation) else CategoricalPolicy
+    kind = MaskedCategoricalPolicy if has_masks(spec.observation) else CategoricalPolicy
+    return partial(kind, network=network, space=spec.action, agent=agent)

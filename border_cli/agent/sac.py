@@ -128,40 +128,28 @@ class EntropyCoefficient(Coefficient):
             self.optimizer.step((-shortfall,))
 
 
-class SoftActorCritic(TorchAgent):
-    """A Gaussian actor, critics and the entropy coefficient; the learner's thread calls it.
+class EntropyAgent(TorchAgent):
+    """An actor, critics and the entropy coefficient; the learner's thread calls it.
 
-    A subclass says what the critics learn and what the actor maximises.
+    A subclass says what the critics and the actor learn: `critic_loss` and `actor_loss` take a
+    batch, what was drawn for it, and the coefficient, and draw nothing, so that they can be
+    compiled.
     """
 
     targets: ClassVar[Mapping[str, str]] = {"critic_target": "critic"}
     config: SoftConfig
+    critic_loss: Callable[..., CriticLoss]
+    actor_loss: Callable[..., ActorLoss]
 
-    def __init__(
-        self,
-        config: SoftConfig,
-        *,
-        spec: EnvSpec,
-        device: str,
-        seed: int,
-        critic_outputs: int = 1,
-        dropout: float = 0.0,
-    ) -> None:
-        self._action_bounds = bounded_actions(spec, self.name)
-        super().__init__(config, spec=spec, device=device, seed=seed)
-        size = self._action_bounds.size
+    def begin(self, actor_outputs: int, target_entropy: float, **critics: Any) -> None:
+        """Makes the networks, see `ActorCritic`; a constructor calls it. The entropy in nats."""
         self.networks = ActorCritic(
-            self,
-            config,
-            actor_network=Network,
-            actor_outputs=2 * size,
-            critic_outputs=critic_outputs,
-            dropout=dropout,
+            self, self.config, actor_network=Network, actor_outputs=actor_outputs, **critics
         )
         self.actor, self.critic = self.networks.actor, self.networks.critic
         self.critic_target = self.networks.critic_target
         self.frozen_critic = self.networks.frozen_critic
-        self.ent_coef = EntropyCoefficient(config, -float(size), self.device)
+        self.ent_coef = EntropyCoefficient(self.config, target_entropy, self.device)
         self.register_state(ent_coef=self.ent_coef, ent_coef_optimizer=self.ent_coef.optimizer)
         self._critic_loss = self.compiled(self.critic_loss)
         self._actor_loss = self.compiled(self.actor_loss)
@@ -173,36 +161,68 @@ class SoftActorCritic(TorchAgent):
             batch = batch._replace(reward=config.reward_scale * batch.reward)
         with torch.no_grad():
             ent_coef = self.ent_coef()
-        found = self._critic_loss(batch, self.critic_noise(batch), ent_coef)
+        found = self._critic_loss(batch, *self.draw_for_critics(batch), ent_coef)
         metrics = {**found.metrics, "ent_coef": ent_coef}
         metrics |= self.networks.update_critic(found.loss)
         if self.opt_steps % config.policy_delay == 0:
-            actor = self._actor_loss(batch, self.actor_noise(batch), ent_coef)
+            actor = self._actor_loss(batch, *self.draw_for_actor(batch), ent_coef)
             metrics["entropy"] = -actor.log_prob.mean()
             metrics |= self.networks.update_actor(actor.loss)
-            self.ent_coef.step(actor.log_prob, batch.weight, self.ent_coef.target)
+            self.ent_coef.step(actor.log_prob, batch.weight, self.target_entropy(batch.mask))
         self.networks.update_target()
         return Update(metrics=metrics, td_error=self.td_error(found))
 
-    @abstractmethod
-    def critic_loss(self, batch: TensorBatch, noise: Any, ent_coef: Tensor) -> CriticLoss:
-        """The loss of the critics; draws nothing itself, so that it can be compiled."""
+    def draw_for_critics(self, batch: TensorBatch) -> tuple[Any, ...]:
+        """The random numbers of one `critic_loss`."""
+        del batch
+        return ()
 
-    def critic_noise(self, batch: TensorBatch) -> Any:
-        """The random numbers of one `critic_loss`: noise of the next actions. [B, A]"""
-        return self.normal(*batch.action.shape)
+    def draw_for_actor(self, batch: TensorBatch) -> tuple[Any, ...]:
+        """The random numbers of one `actor_loss`."""
+        del batch
+        return ()
+
+    def target_entropy(self, mask: Tensor | None) -> float | Tensor:
+        """In nats; where there are masks, of each row. [B, S] -> [] or [B, 1]"""
+        del mask
+        return self.ent_coef.target
 
     def td_error(self, found: CriticLoss) -> Callable[[], NDArray[Any]]:
         """How far the critics are from the targets, by which prioritized replay samples. [B]"""
         return mean_abs_error(found.q, found.target)
 
+    @property
+    def update_period(self) -> int:
+        return self.config.policy_delay
+
+
+class SoftActorCritic(EntropyAgent):
+    """A Gaussian actor. A subclass says what the critics learn and what the actor maximises."""
+
+    def __init__(
+        self, config: SoftConfig, *, spec: EnvSpec, device: str, seed: int, **critics: Any
+    ) -> None:
+        self._action_bounds = bounded_actions(spec, self.name)
+        super().__init__(config, spec=spec, device=device, seed=seed)
+        size = self._action_bounds.size
+        self.begin(2 * size, -float(size), **critics)
+
+    def draw_for_critics(self, batch: TensorBatch) -> tuple[Any, ...]:
+        return (self.critic_noise(batch),)
+
+    def draw_for_actor(self, batch: TensorBatch) -> tuple[Any, ...]:
+        return (self.actor_noise(batch),)
+
+    def critic_noise(self, batch: TensorBatch) -> Any:
+        """Noise of the next actions. [B, A]"""
+        return self.normal(*batch.action.shape)
+
     def actor_loss(self, batch: TensorBatch, noise: Any, ent_coef: Tensor) -> ActorLoss:
-        """The loss of the actor."""
         action, log_prob = self.sampled(batch.obs, noise)
         return policy_loss(self.actor_value(batch.obs, action), log_prob, ent_coef, batch.weight)
 
     def actor_noise(self, batch: TensorBatch) -> Any:
-        """The random numbers of one `actor_loss`: noise of the actions. [B, A]"""
+        """Noise of the actions. [B, A]"""
         return self.normal(*batch.action.shape)
 
     @abstractmethod
@@ -221,10 +241,6 @@ class SoftActorCritic(TorchAgent):
             bounds=self._action_bounds,
             agent=self.name,
         )
-
-    @property
-    def update_period(self) -> int:
-        return self.config.policy_delay
 
 
 class CriticNoise(NamedTuple):

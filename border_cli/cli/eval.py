@@ -88,7 +88,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _run(typed: Sequence[str], signals: EarlySignals) -> None:
-    place, values = read_pairs(typed, READERS)
+    (place,), values = read_pairs(typed, READERS)
     if "render" in values and "video" in values:
         raise ConfigError("video and render=human cannot be combined: give one of them")
     run_dir, checkpoint = located(place, values.pop("checkpoint", None))

@@ -12,20 +12,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from border_cli.cli.eval import figures_of
 from border_cli.cli.plain_command import (
     Reader,
     best_or_latest,
     located,
     plain_command,
-    read_places,
+    read_pairs,
     text,
     truth,
     whole,
 )
-from border_cli.errors import ConfigError, RunFailed
+from border_cli.errors import ConfigError, RunFailed, reachable
 from border_cli.launch.monitor import expect, monitored
 from border_cli.launch.signals import EarlySignals
-from border_cli.system.files import is_exported
+from border_cli.system.files import settings_of
 
 HELP = """\
 border-export: writes a saved model as a folder that needs neither the run nor its environment.
@@ -83,44 +84,29 @@ READERS: Mapping[str, Reader] = {
 
 
 def _run(typed: Sequence[str], signals: EarlySignals) -> None:
-    verify = VERIFY in typed
-    wanted = ["exported folder"] if verify else ["run directory", "new folder"]
-    places, values = read_places(typed, READERS, wanted, flags=("--json", VERIFY))
     found: dict[str, Any]
-    if verify:
-        if values:
-            raise ConfigError(f"{VERIFY} takes no {', '.join(values)}")
-        found = {"dir": str(places[0]), "verified": _verified(places[0])}
+    if VERIFY in typed:
+        from border_cli.export.verify import verified
+        from border_cli.run.exported import opened_folder
+
+        (place,), _ = read_pairs(typed, {}, ["exported folder"], flags=("--json", VERIFY))
+        found = {"verified": verified(opened_folder(place))}
     else:
-        found = _export(places, signals, **values)
+        (run, place), values = read_pairs(typed, READERS, ["run directory", "new folder"])
+        found = _export(run, place, signals, **values)
     if "--json" in typed:
         sys.stdout.write(json.dumps(found) + "\n")
         return
     from border_cli.recorder import terminal
 
-    lines = [("verified", "\n".join(found["verified"]))]
-    if not verify:
-        place = shlex.quote(found["dir"])
-        lines += [
-            ("mean return", f"{found['mean']:.2f} ± {found['std']:.2f} ({found['episodes']} fresh "
-             f"episodes, seed {found['seed']})"),
-            ("written", found["dir"]),
-            ("next", f"border-eval {place} episodes=100\nborder-export {VERIFY} {place}"),
-        ]  # fmt: skip
+    found["verified"] = "\n".join(found["verified"])
+    lines = [(name.replace("_", " "), str(value)) for name, value in found.items()]
     terminal.header(terminal.make_console(), lines)
 
 
-def _verified(place: Path) -> list[str]:
-    from border_cli.export.verify import verified
-    from border_cli.run.exported import opened_folder
-
-    if not is_exported(place):
-        raise ConfigError(f"{place} is not an exported folder: it has no policy.json")
-    return verified(opened_folder(place))
-
-
 def _export(
-    places: Sequence[Path],
+    run: Path,
+    place: Path,
     signals: EarlySignals,
     *,
     checkpoint: str | None = None,
@@ -131,72 +117,53 @@ def _export(
     trust: bool = False,
 ) -> dict[str, Any]:
     """The object that `--json` prints."""
-    run_dir, checkpoint = located(places[0], checkpoint)
-    place = places[1].absolute()
-    if place.exists() and (not place.is_dir() or any(place.iterdir())):
-        raise ConfigError(f"{places[1]} is not empty: name a new folder")
+    run_dir, checkpoint = located(run, checkpoint)
+    if place.exists():
+        raise ConfigError(f"{place} is there already: name a new folder")
     from border_cli.api import load_agent, opened, read_config
-    from border_cli.evaluator.film import refuse_no_film
-    from border_cli.export.write import Export, form_of, in_float32
+    from border_cli.export.write import form_of, in_float32, refuse_missing, write
     from border_cli.launch.build import evaluation_policy
     from border_cli.run.status import read_run
 
-    if film:
-        refuse_no_film(Path("film.mp4"))
     with opened(run_dir, trust=trust):
         checkpoint = checkpoint or best_or_latest("border-export", run_dir)
         config = in_float32(read_config(run_dir, trust=trust))
-        effective, agent, counters = load_agent(run_dir, checkpoint, config=config)
+        loaded: Any = load_agent(run_dir, checkpoint, config=config)
+        effective, agent, counters = loaded
         expect(effective.config.trainer.stall_timeout_s)
-        effective = effective.with_episodes(episodes)
         policy: Any = evaluation_policy(effective, agent)
-        learned: Any = agent
-        name = effective.config.agent.option or type(agent).__name__
-        form = form_of(agent, policy, name, int(counters["opt_steps"]))
-        export = Export(
-            run_dir=run_dir,
-            effective=effective,
-            agent=learned,  # both as `form_of` takes them
-            policy=policy,
-            form=form,
-            onnx=onnx,
-            film=film,
-        )
-        export.refuse_missing()
-        about = _about(read_run(run_dir), counters, checkpoint)
-        try:
-            with signals.polled() as stop:
-                exported = export.write(place, stop, seed=seed, about=about)
-        except OSError as error:
-            raise RunFailed(f"{place} could not be written: {error}") from error
-    metrics = exported.evaluation.metrics
+        form = form_of(agent, policy, effective.config.agent.option or type(agent).__name__)
+        refuse_missing(onnx=onnx, film=film)
+        facts = read_run(run_dir)
+        about = {
+            "command": f"`{shlex.join(facts.get('command', ()))}`",
+            **{name: facts.get(name) for name in ("started", "git", "versions")},
+            **counters,
+            "checkpoint": checkpoint,
+            "seed of the episodes": seed,
+        }
+        with signals.polled() as stop, reachable(RunFailed):
+            evaluation, lines = write(
+                place,
+                effective.with_episodes(episodes),
+                agent,
+                policy,
+                form,
+                stop,
+                settings=settings_of(run_dir),
+                seed=seed,
+                onnx=onnx,
+                film=film,
+                about=about,
+            )
     return {
-        "dir": str(places[1]),
+        "dir": str(place),
         "run_dir": str(run_dir.absolute()),
         "checkpoint": checkpoint,
-        "mean": metrics["eval/return"],
-        "std": metrics["eval/return_std"],
-        "episodes": episodes,
         "seed": seed,
-        "verified": exported.lines,
+        **figures_of(evaluation),
+        "verified": lines,
     }
-
-
-def _about(
-    facts: Mapping[str, Any], counters: Mapping[str, Any], checkpoint: str
-) -> dict[str, Any]:
-    """How the model came about, for its card."""
-    git, versions = facts.get("git") or {}, facts.get("versions") or {}
-    known = {
-        "command": f"`{shlex.join(facts.get('command') or [])}`",
-        "checkpoint": checkpoint,
-        "updates": counters.get("opt_steps"),
-        "env steps": counters.get("env_steps"),
-        "started": facts.get("started"),
-        "git commit": git.get("commit"),
-        "versions": ", ".join(f"{name} {version}" for name, version in versions.items()),
-    }
-    return {name: value for name, value in known.items() if value}
 
 
 if __name__ == "__main__":

@@ -55,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _run(typed: Sequence[str], _: EarlySignals) -> None:
-    folder, values = read_pairs(typed, {"name": text}, flags=(), place="directory")
+    (folder,), values = read_pairs(typed, {"name": text}, ["directory"], flags=())
     name = values.get("name", folder.resolve().name.replace("-", "_"))
     _refuse_name(name, folder)
     with reachable(ConfigError):

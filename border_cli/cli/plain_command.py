@@ -67,19 +67,7 @@ def shortened(lines: list[str]) -> list[str]:
 def read_pairs(
     typed: Sequence[str],
     readers: Mapping[str, Reader],
-    *,
-    flags: Sequence[str] = ("--json",),
-    place: str = "run directory",
-) -> tuple[Path, dict[str, Any]]:
-    """One `place` and the values, see `read_places`."""
-    (folder,), values = read_places(typed, readers, [place], flags=flags)
-    return folder, values
-
-
-def read_places(
-    typed: Sequence[str],
-    readers: Mapping[str, Reader],
-    places: Sequence[str],
+    places: Sequence[str] = ("run directory",),
     *,
     flags: Sequence[str] = ("--json",),
 ) -> tuple[list[Path], dict[str, Any]]:

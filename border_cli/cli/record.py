@@ -69,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _run(typed: Sequence[str], signals: EarlySignals) -> None:
-    place, values = read_pairs(typed, READERS)
+    (place,), values = read_pairs(typed, READERS)
     run_dir, checkpoint = located(place)
     if checkpoint is not None:
         if "policy" in values:

@@ -177,25 +177,6 @@ class Env(ABC):
         return self.reset(derived_seed(seed, 1)), list(range(self.num_envs))
 
 
-class Translator(Protocol):
-    """Converts raw observations and actions of an environment to those of a policy, and back."""
-
-    def batch_size(self, observation: Any) -> int | None:
-        """N for a batch of N raw observations [N, …], None for one observation."""
-
-    def observation(self, observation: Any) -> Array:
-        """One raw observation as a batch of one.  [1, …]"""
-
-    def observations(self, observations: Any, count: int) -> Array:
-        """A batch of raw observations.  [N, …]"""
-
-    def action(self, action: NDArray[Any]) -> Any:
-        """One action as the environment's `step` takes it."""
-
-    def actions(self, actions: NDArray[Any]) -> NDArray[Any]:
-        """N actions as the `step` of a vector environment takes them.  [N, …]"""
-
-
 class GoalRewards(ABC):
     """Rewards of an environment with goals, for any goal and without a step of it."""
 
@@ -239,10 +220,6 @@ class EnvFactory(ABC):
             f"replay_buffer=hindsight needs an environment with goals, and {self.spec.id} computes "
             "no rewards for others than its own. Use replay_buffer=uniform"
         )
-
-    @abstractmethod
-    def translator(self) -> Translator:
-        """For callers that step an environment of their own."""
 
 
 class StepProcessor(ABC):

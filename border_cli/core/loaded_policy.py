@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from numpy.typing import NDArray
 
-from border_cli.core.spaces import ACTION_MASK
-from border_cli.core.types import Array
-
-if TYPE_CHECKING:
-    from border_cli.core.interfaces import Translator
-
-
-class Acting(Protocol):
-    """The part of a `Policy` that acts."""
-
-    def act(self, obs: Array, *, explore: bool) -> NDArray[Any]:
-        """Actions for N observations as rows."""
+from border_cli.core.raw_values import action_reader, as_array, batch_of, copied, observations
+from border_cli.core.spaces import ACTION_MASK, EnvSpec, has_masks, split_mask
+from border_cli.core.types import Array, map_array
+from border_cli.errors import BadStep, ConfigError
 
 
 class LoadedPolicy:
     """Acts greedily with a saved model; owned by the thread that calls it."""
 
-    def __init__(self, policy: Acting, translator: Translator) -> None:
-        self._policy = policy
-        self._translator = translator
+    def __init__(self, act: Callable[..., NDArray[Any]], spec: EnvSpec) -> None:
+        """`act` is that of a `Policy`. Raises ConfigError where the environment does not tell its
+        spaces as they are."""
+        if spec.raw is None:
+            raise ConfigError(f"env.id={spec.id} does not tell its raw spaces (EnvSpec.raw)")
+        self._act, self._spec, self._observation = act, spec, spec.raw.observation
+        self._check = observations(spec.raw.observation)
+        self._read, self.actions = action_reader(spec.raw.action), batch_of(spec.raw.action)
 
     def act(self, obs: Any, action_mask: Any = None) -> Any:
         """The action for one observation, or N actions for a batch of N observations.
@@ -43,9 +40,25 @@ class LoadedPolicy:
         if action_mask is not None:
             parts = obs if isinstance(obs, Mapping) else {"observation": obs}
             obs = {**parts, ACTION_MASK: action_mask}
-        count = self._translator.batch_size(obs)
-        if count is None:
-            row = self._translator.observation(obs)  # [1, …]
-            return self._translator.action(self._policy.act(row, explore=False))
-        rows = self._translator.observations(obs, count)  # [N, …]
-        return self._translator.actions(self._policy.act(rows, explore=False))
+        rows, is_batch = self.rows(obs)
+        actions = self._act(rows, explore=False)
+        return self.actions(actions) if is_batch else self._read(actions)[0]
+
+    def rows(self, obs: Any) -> tuple[Array, bool]:
+        """One observation, or N, as rows [N, …], and whether they are a batch."""
+        lead = self._lead(obs)
+        try:
+            rows = copied(self._check(obs, *lead))
+            if has_masks(self._spec.observation) and not split_mask(rows)[1].any(axis=-1).all():
+                raise BadStep(f"the {ACTION_MASK} leaves no action")
+        except BadStep as error:
+            raise error.within(f"env.id={self._spec.id}") from None
+        return rows if lead else map_array(lambda part: part[None], rows), bool(lead)
+
+    def _lead(self, obs: Any) -> tuple[int, ...]:
+        """The axis that a batch has in front; of a Dict the first key decides."""
+        key, space = next(iter(self._observation.parts.items()))
+        if key:
+            obs = obs.get(key) if isinstance(obs, Mapping) else None
+        values = as_array(obs)
+        return () if values is None else values.shape[: values.ndim - len(space.shape)][:1]

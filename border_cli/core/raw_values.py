@@ -17,15 +17,9 @@ from numpy import ndarray
 from numpy.typing import NDArray
 
 from border_cli.core.spaces import (
-    ACTION_MASK,
-    EnvSpec,
     RawDict,
     RawObservation,
     RawSpace,
-    RawSpaces,
-    has_masks,
-    space_of,
-    split_mask,
 )
 from border_cli.core.types import Array, map_array
 from border_cli.errors import BadStep
@@ -190,63 +184,3 @@ def batch_of(space: RawSpace) -> Batcher:
     if not np.any(start):
         return lambda rows: rows.astype(dtype).reshape(len(rows), *shape)
     return lambda rows: (rows.reshape(len(rows), *shape) + start).astype(dtype)
-
-
-class SpaceTranslator:
-    """Between raw observations and actions of an environment and the rows of a policy.
-
-    Raises BadStep with the environment's id for an observation that does not fit its space.
-    """
-
-    def __init__(self, env_id: str, raw: RawSpaces) -> None:
-        self._id = env_id
-        self._space = raw.observation
-        self._masked = has_masks(space_of(raw.observation))
-        self._check = observations(raw.observation)
-        self._read = action_reader(raw.action)
-        self._read_batch = batch_of(raw.action)
-
-    def batch_size(self, observation: Any) -> int | None:
-        """N where it has one axis more than one observation, None otherwise.
-
-        Of a Dict the first key decides; `observations` refuses others that disagree.
-        """
-        space, first = self._space, observation
-        if isinstance(space, RawDict):
-            key, space = next(iter(space.parts.items()))
-            first = observation.get(key) if isinstance(observation, Mapping) else None
-        values = as_array(first)
-        if values is None or values.ndim != len(space.shape) + 1:
-            return None
-        return len(values)
-
-    def observation(self, observation: Any) -> Array:
-        """One raw observation as one row.  [1, …]"""
-        return map_array(lambda part: part[None], self._rows(observation))
-
-    def observations(self, observations: Any, count: int) -> Array:
-        """A batch of raw observations as rows.  [N, …]"""
-        return self._rows(observations, count)
-
-    def _rows(self, observation: Any, *count: int) -> Array:
-        try:
-            rows = copied(self._check(observation, *count))
-            if self._masked and not split_mask(rows)[1].any(axis=-1).all():
-                raise BadStep(f"the {ACTION_MASK} leaves no action")
-        except BadStep as error:
-            raise error.within(f"env.id={self._id}") from None
-        return rows
-
-    def action(self, action: NDArray[Any]) -> Any:
-        """One row of actions as the environment's `step` wants it."""
-        return self._read(action)[0]
-
-    def actions(self, actions: NDArray[Any]) -> NDArray[Any]:
-        """N rows of actions as the `step` of a vector environment wants them.  [N, …]"""
-        return self._read_batch(actions)
-
-
-def translator_of(spec: EnvSpec) -> SpaceTranslator:
-    """Of an environment whose raw spaces are known."""
-    assert spec.raw is not None, "whoever calls this knows"
-    return SpaceTranslator(spec.id, spec.raw)

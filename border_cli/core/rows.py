@@ -105,15 +105,16 @@ def concatenate(parts: list[Transitions]) -> Transitions:
     episodes = [part.episode for part in parts if part.episode is not None]
     return Transitions(
         episode=np.concatenate(episodes) if len(episodes) == len(parts) else None,
-        obs=_join([part.obs for part in parts]),
+        obs=joined_arrays([part.obs for part in parts]),
         action=np.concatenate([part.action for part in parts]),
         reward=np.concatenate([part.reward for part in parts]),
         discount=np.concatenate([part.discount for part in parts]),
-        next_obs=_join([part.next_obs for part in parts]),
+        next_obs=joined_arrays([part.next_obs for part in parts]),
     )
 
 
-def _join(arrays: list[Array]) -> Array:
+def joined_arrays(arrays: list[Array]) -> Array:
+    """Blocks of rows as one."""
     first = arrays[0]
     if isinstance(first, dict):
         return {key: np.concatenate([array[key] for array in arrays]) for key in first}

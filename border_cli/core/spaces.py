@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from border_cli.core.types import Array
+from border_cli.core.types import Array, leaves
 
 ACTION_MASK: Final = "action_mask"  # part of an observation: which actions are valid
 
@@ -66,6 +66,11 @@ class RawSpace:
     text: str  # as Gymnasium shows it
 
     @property
+    def parts(self) -> dict[str, RawSpace]:
+        """As of a `RawDict`; "" is an observation by itself."""
+        return {"": self}
+
+    @property
     def carried(self) -> np.dtype[Any]:
         """Networks compute in float32, so nothing wider is carried; pixels stay uint8."""
         if self.kind != "Box":
@@ -114,6 +119,11 @@ class RawSpaces:
     observation: RawObservation
     action: RawSpace
 
+    @property
+    def ours(self) -> tuple[Space, LeafSpace]:
+        """What becomes of them."""
+        return space_of(self.observation), self.action.leaf
+
 
 @dataclass(frozen=True, slots=True)
 class EnvSpec:
@@ -129,26 +139,17 @@ class EnvSpec:
     raw: RawSpaces | None = None  # the spaces as the environment has them, where they are told
 
 
-def _leaf_layout(space: LeafSpace) -> tuple[tuple[int, ...], str]:
-    match space:
-        case BoxSpace(shape=shape, dtype=dtype):
-            return shape, dtype
-        case DiscreteSpace():
-            return (), "int64"
-        case MultiDiscreteSpace(nvec=nvec):
-            return (len(nvec),), "int64"
-
-
 def allocate(space: Space, rows: int) -> Array:
     """Uninitialised storage for `rows` values of the space.  [rows, …]"""
-    if isinstance(space, DictSpace):
-        return {key: _allocate_leaf(part, rows) for key, part in space.spaces.items()}
-    return _allocate_leaf(space, rows)
-
-
-def _allocate_leaf(space: LeafSpace, rows: int) -> NDArray[Any]:
-    shape, dtype = _leaf_layout(space)
-    return np.empty((rows, *shape), dtype=dtype)
+    match space:
+        case DictSpace(spaces=parts):
+            return {key: np.asarray(allocate(part, rows)) for key, part in parts.items()}
+        case BoxSpace(shape=shape, dtype=dtype):
+            return np.empty((rows, *shape), dtype)
+        case DiscreteSpace():
+            return np.empty(rows, np.int64)
+        case MultiDiscreteSpace(nvec=nvec):
+            return np.empty((rows, len(nvec)), np.int64)
 
 
 def has_masks(space: Space) -> bool:
@@ -173,6 +174,4 @@ def split_mask(obs: Array) -> tuple[Array, NDArray[np.bool_]]:
 
 def row_nbytes(space: Space) -> int:
     """Bytes of one value of the space."""
-    parts = space.spaces.values() if isinstance(space, DictSpace) else (space,)
-    layouts = [_leaf_layout(part) for part in parts]
-    return sum(int(np.prod(shape)) * np.dtype(dtype).itemsize for shape, dtype in layouts)
+    return sum(part.nbytes for part in leaves(allocate(space, 1)))

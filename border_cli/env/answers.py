@@ -9,13 +9,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
-from border_cli.core import raw_values
-from border_cli.core.raw_values import Parts, Values, shown
-from border_cli.env.gym_spaces import raw_observation, raw_space
+from border_cli.core.raw_values import Values, shown
+from border_cli.env.gym_spaces import raw_space
 from border_cli.errors import BadStep
 
 RESET: Final = "reset must return observation and info"
@@ -23,11 +21,6 @@ STEP: Final = "step must return observation, reward, terminated, truncated and i
 
 _FLAG: Final = (bool, np.bool_)
 _NUMBER: Final = (float, np.floating, int, np.integer)
-
-
-def observations(space: gym.Space[Any]) -> Values | Parts:
-    """The check of observations of this space."""
-    return raw_values.observations(raw_observation(space))
 
 
 REWARD: Final = Values(

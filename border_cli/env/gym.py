@@ -15,9 +15,8 @@ from typing import Any
 
 import gymnasium as gym
 
-from border_cli.core.interfaces import Env, EnvFactory, GoalRewards, Translator
-from border_cli.core.raw_values import translator_of
-from border_cli.core.spaces import ACTION_MASK, EnvSpec, RawSpaces, has_masks
+from border_cli.core.interfaces import Env, EnvFactory, GoalRewards
+from border_cli.core.spaces import ACTION_MASK, EnvSpec, has_masks
 from border_cli.core.types import Beat
 from border_cli.env.answers import begun
 from border_cli.env.config import GymConfig, Vectorization
@@ -29,12 +28,7 @@ from border_cli.env.construct import (
     time_limit,
 )
 from border_cli.env.gym_env import GymEnv
-from border_cli.env.gym_spaces import (
-    action_space,
-    observation_space,
-    raw_observation,
-    raw_space,
-)
+from border_cli.env.gym_spaces import raw_spaces
 from border_cli.errors import BadStep
 
 log = logging.getLogger(__name__)
@@ -143,19 +137,15 @@ class GymEnvFactory(EnvFactory):
         refuse_no_goals(self.spec)
         return GymGoalRewards(construct(self.config), str(self.config.id))
 
-    def translator(self) -> Translator:
-        """For callers that step an environment of their own."""
-        return translator_of(self.spec)
-
     def _spec_of(self, env: gym.Env[Any, Any]) -> EnvSpec:
         env_id = str(self.config.id)
+        raw = raw_spaces(env.observation_space, env.action_space, env_id)
         return EnvSpec(
-            id=env_id,
-            observation=observation_space(env.observation_space, env_id),
-            action=action_space(env.action_space, env_id),
-            max_episode_steps=time_limit(self.config, env),
+            env_id,
+            *raw.ours,
+            time_limit(self.config, env),
             stacked=stacks_images(env),
             info_metrics=self.config.recorded_info,
             human_scores=self.config.human_scores,
-            raw=RawSpaces(raw_observation(env.observation_space), raw_space(env.action_space)),
+            raw=raw,
         )

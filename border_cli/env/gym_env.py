@@ -15,7 +15,7 @@ from numpy import ndarray
 from numpy.typing import NDArray
 
 from border_cli.core.interfaces import Env
-from border_cli.core.raw_values import action_reader
+from border_cli.core.raw_values import action_reader, observations
 from border_cli.core.seeding import derived_seed
 from border_cli.core.types import Array, Beat, Episode, State, Step, map_array
 from border_cli.env.answers import (
@@ -26,13 +26,12 @@ from border_cli.env.answers import (
     as_reward,
     begun,
     info_values,
-    observations,
     other_answer,
 )
 from border_cli.env.config import GymConfig
 from border_cli.env.construct import construct, missing_packages
 from border_cli.env.episode_state import replay, require_same_row, stacked
-from border_cli.env.gym_spaces import action_space, allocator, observation_space, raw_space
+from border_cli.env.gym_spaces import allocator, raw_spaces
 from border_cli.env.pictures import choose_renderer, drawn_frame
 from border_cli.errors import BadStep
 
@@ -67,12 +66,11 @@ class GymEnv(Env):
             self.envs.append(construct(config, render if i == 0 else None))
             if beat:
                 beat()
-        observation, action = self.envs[0].observation_space, self.envs[0].action_space
-        self._space = observation_space(observation, self._id)
-        action_space(action, self._id)  # refuses one that is not supported
-        self._check = observations(observation)
+        raw = raw_spaces(self.envs[0].observation_space, self.envs[0].action_space, self._id)
+        self._space, _ = raw.ours
+        self._check = observations(raw.observation)
         self._plain = self._check.plain_dtype, self._check.shape
-        self._read = action_reader(raw_space(action))
+        self._read = action_reader(raw.action)
         self._allocate = allocator(self._space, self.num_envs)
         self._no_flags = np.zeros(self.num_envs, np.bool_)  # [N]
         self._no_flags.setflags(write=False)  # shared by all steps in which nothing ended

@@ -12,19 +12,17 @@ from gymnasium import spaces
 
 from border_cli.core.spaces import (
     ACTION_MASK,
-    LeafSpace,
     RawDict,
     RawObservation,
     RawSpace,
+    RawSpaces,
     Space,
     allocate,
-    space_of,
 )
 from border_cli.core.types import Array
 from border_cli.errors import ConfigError
 
-KINDS = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
-LEAVES = ", ".join(each.__name__ for each in KINDS)
+LEAVES = "Box, Discrete, MultiDiscrete, MultiBinary"
 FLATTEN = "; env.wrappers=[FlattenObservation] turns it into a Box"
 
 
@@ -37,52 +35,43 @@ def may_have_masks(space: gym.Space[Any]) -> bool:
     return isinstance(space, spaces.Dict) and ACTION_MASK in space.spaces
 
 
-def raw_space(space: gym.Space[Any]) -> RawSpace:
-    """A space of one of `LEAVES`, free of Gymnasium."""
+def raw_space(space: gym.Space[Any], what: str = "", others: str = "") -> RawSpace:
+    """A space of one of `LEAVES`, free of Gymnasium; an unsupported one is refused as `what`."""
     shape = space.shape or ()
+    low: Any
     match space:
         case spaces.Box():
-            low, high = space.low, space.high
+            kind, low, high = "Box", space.low, space.high
         case spaces.Discrete():
-            low, high = np.asarray(space.start), np.asarray(space.start + space.n - 1)
+            kind, low = "Discrete", np.asarray(space.start)
+            high = np.asarray(space.start + space.n - 1)
         case spaces.MultiDiscrete():
-            low, high = space.start, space.start + space.nvec - 1
+            kind, low, high = "MultiDiscrete", space.start, space.start + space.nvec - 1
+        case spaces.MultiBinary():
+            kind, low, high = "MultiBinary", np.zeros(shape, np.int64), np.ones(shape, np.int64)
         case _:
-            low, high = np.zeros(shape, np.int64), np.ones(shape, np.int64)
-    kind = next(each.__name__ for each in KINDS if isinstance(space, each))
+            raise ConfigError(f"{what} is not supported; supported: {LEAVES}{others}")
     return RawSpace(kind, shape, np.dtype(space.dtype).name, low, high, str(space))
 
 
-def raw_observation(space: gym.Space[Any]) -> RawObservation:
-    """An observation space that `observation_space` takes, free of Gymnasium."""
-    if not isinstance(space, spaces.Dict):
-        return raw_space(space)
-    parts = {key: raw_space(part) for key, part in space.spaces.items()}
-    return RawDict(parts, isinstance(space, MaskedDict))
-
-
-def observation_space(space: gym.Space[Any], name: str, setting: str = "env.id") -> Space:
-    """Our name for an observation space; an unsupported one is refused with its own name and that
-    of the setting, and with a remedy where flattened it is numbers."""
+def raw_observation(space: Any, name: str = "", setting: str = "env.id") -> RawObservation:
+    """An observation space, free of Gymnasium; an unsupported one is refused with its own name and
+    that of the setting, and with a remedy where flattened it is numbers."""
     what = f"{setting}={name}: observation space"
     others = f" and Dict of these{FLATTEN if space.is_np_flattenable else ''}"
     if not isinstance(space, spaces.Dict) or not space.spaces:
-        _refuse_others(space, f"{what} {space}", others)
-    else:
-        for key, part in space.spaces.items():
-            _refuse_others(part, f"{what} {part} of key {key!r}", others)
-    return space_of(raw_observation(space))
+        return raw_space(space, f"{what} {space}", others)
+    parts = {
+        key: raw_space(part, f"{what} {part} of key {key!r}", others)
+        for key, part in space.spaces.items()
+    }
+    return RawDict(parts, isinstance(space, MaskedDict))
 
 
-def action_space(space: gym.Space[Any], name: str, setting: str = "env.id") -> LeafSpace:
-    """Our name for an action space; an unsupported one is refused with its own name."""
-    _refuse_others(space, f"{setting}={name}: action space {space}")
-    return raw_space(space).leaf
-
-
-def _refuse_others(space: gym.Space[Any], what: str, others: str = "") -> None:
-    if not isinstance(space, KINDS):
-        raise ConfigError(f"{what} is not supported; supported: {LEAVES}{others}")
+def raw_spaces(observation: Any, action: Any, name: str, setting: str = "env.id") -> RawSpaces:
+    """Both spaces of an environment; unsupported ones are refused with their own names."""
+    what = f"{setting}={name}: action space {action}"
+    return RawSpaces(raw_observation(observation, name, setting), raw_space(action, what))
 
 
 def allocator(space: Space, rows: int) -> Callable[[], Array]:

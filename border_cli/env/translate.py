@@ -11,24 +11,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from border_cli.core.raw_values import Values, batch_of, copied
+from border_cli.core.raw_values import Values, batch_of, copied, observations
 from border_cli.core.spaces import LeafSpace, Space
 from border_cli.core.types import Array, leaves
-from border_cli.env.answers import observations
 from border_cli.env.config import GymConfig
 from border_cli.env.construct import construct
-from border_cli.env.gym_spaces import action_space, observation_space, raw_space
+from border_cli.env.gym_spaces import raw_observation, raw_space, raw_spaces
 
 
 def spaces_of(observation: Any, action: Any, setting: str, name: str) -> tuple[Space, LeafSpace]:
     """Our names for the spaces of a recording; unsupported ones are refused with what chose it."""
-    return observation_space(observation, name, setting), action_space(action, name, setting)
+    return raw_spaces(observation, action, name, setting).ours
 
 
 def observation_rows(space: Any, recorded: Any) -> Array:
     """Observations of an episode as rows; raises `BadStep` as for a played one. [T + 1, …]"""
     with np.errstate(over="ignore"):
-        return copied(observations(space)(recorded, len(leaves(recorded)[0])))
+        return copied(observations(raw_observation(space))(recorded, len(leaves(recorded)[0])))
 
 
 def action_rows(space: Any, recorded: Any) -> NDArray[Any]:

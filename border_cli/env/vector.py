@@ -19,7 +19,7 @@ from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
 
 from border_cli.core.interfaces import Env
-from border_cli.core.raw_values import batch_of, copied
+from border_cli.core.raw_values import batch_of, copied, observations
 from border_cli.core.seeding import derived_seed
 from border_cli.core.spaces import EnvSpec, has_masks
 from border_cli.core.types import Array, Episode, Step
@@ -29,12 +29,11 @@ from border_cli.env.answers import (
     TRUNCATED,
     begun,
     info_values,
-    observations,
     stepped,
 )
 from border_cli.env.config import GymConfig
 from border_cli.env.construct import construction, entry_of, missing_packages
-from border_cli.env.gym_spaces import action_space, observation_space, raw_space
+from border_cli.env.gym_spaces import raw_spaces
 from border_cli.errors import BadStep
 
 Vector = gym.vector.VectorEnv[Any, Any, Any]
@@ -84,11 +83,10 @@ def _check(env: Vector, spec: EnvSpec) -> None:
     mode = env.metadata.get("autoreset_mode")
     if mode != AutoresetMode.NEXT_STEP:
         raise NoVectorEnv(f"its autoreset mode is {mode}, not AutoresetMode.NEXT_STEP")
-    observation = observation_space(env.single_observation_space, spec.id)
-    action = action_space(env.single_action_space, spec.id)
+    ours = raw_spaces(env.single_observation_space, env.single_action_space, spec.id).ours
     # Compared as text: bounds are arrays.
-    if str((observation, action)) != str((spec.observation, spec.action)):
-        raise NoVectorEnv(f"its spaces {observation}, {action} differ from a single environment's")
+    if str(ours) != str((spec.observation, spec.action)):
+        raise NoVectorEnv(f"its spaces {ours} differ from a single environment's")
 
 
 def _values_of(i: int, info: dict[str, Any], names: tuple[str, ...]) -> tuple[float, ...]:
@@ -115,9 +113,10 @@ class GymVectorEnv(Env):
         self._limit = spec.max_episode_steps
         self._info_metrics = spec.info_metrics
         self._first = first
-        self._check = observations(env.single_observation_space)
+        raw = raw_spaces(env.single_observation_space, env.single_action_space, spec.id)
+        self._check = observations(raw.observation)
         self._returns_new = getattr(env.unwrapped, "returns_new_arrays", False) is True
-        self._actions = batch_of(raw_space(env.single_action_space))
+        self._actions = batch_of(raw.action)
 
     def reset(self, seed: int) -> Array:
         """Starts N episodes, whatever ran before. [N, …]"""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from border_cli.core.interfaces import Env, EnvFactory, Translator
+from border_cli.core.interfaces import Env, EnvFactory
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Array, Beat, Step
 from border_cli.errors import ConfigError, MissingPackage, RunFailed
@@ -319,6 +319,3 @@ class ShownFactory(EnvFactory):
         render = "human" if self._writer is None else "rgb_array"
         env = self._inner.make(training=training, render=render, first=self._episode)
         return env if self._writer is None else FilmedEnv(env, self._writer, self._episode)
-
-    def translator(self) -> Translator:
-        return self._inner.translator()

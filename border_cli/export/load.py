@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from border_cli.core.loaded_policy import LoadedPolicy
-from border_cli.core.raw_values import translator_of
 from border_cli.errors import ConfigError
 from border_cli.export.numpy_policy import numpy_policy
 from border_cli.run.exported import POLICY_NPZ, opened_folder
@@ -45,7 +44,7 @@ def load_policy(
         opened = opened_folder(folder)
         if POLICY_NPZ in opened:
             policy = numpy_policy(opened)
-            return LoadedPolicy(policy, translator_of(policy.form.spec))
+            return LoadedPolicy(policy.act, policy.form.spec)
     from border_cli.api import policy_of_run
 
     return policy_of_run(folder, checkpoint, env=env, trust=trust)

@@ -7,10 +7,10 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from border_cli.agent.greedy import Choice
 from border_cli.core.spaces import has_masks, split_mask
 from border_cli.core.types import Array
 from border_cli.errors import CheckpointError
-from border_cli.export.choice import GreedyChoice
 from border_cli.export.form import PolicyForm
 from border_cli.nn.numpy_network import TWINS
 from border_cli.run.exported import ExportedFolder
@@ -25,7 +25,7 @@ class NumpyPolicy:
         self._masked = has_masks(form.spec.observation)
         self._network = TWINS[form.twin](form.architecture, None, **form.twin_form)
         self._network.load(arrays)
-        self._choice = GreedyChoice(form)
+        self._choice = Choice(form.greedy, form.spec.action)
 
     def act(self, obs: Array, *, explore: bool = False) -> NDArray[Any]:
         """Actions for N observations as rows: [N] int64, or [N, A]. It never explores."""
@@ -44,7 +44,7 @@ def numpy_policy(folder: ExportedFolder) -> NumpyPolicy:
     arrays = folder.arrays()
     try:
         return NumpyPolicy(PolicyForm.from_json(folder.content), arrays)
-    except (LookupError, TypeError, ValueError, AssertionError) as error:
+    except Exception as error:  # of any kind: anything may stand there
         raise CheckpointError(
             f"{folder.place / POLICY_JSON} is damaged: {type(error).__name__}: {error}"
         ) from error

@@ -5,11 +5,8 @@ onnx and its exporter are imported by the function that writes the file.
 
 from __future__ import annotations
 
-import io
 import logging
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +14,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from border_cli import __version__
+from border_cli.agent.greedy import Choice
 from border_cli.agent.torch_agent import TorchAgent
-from border_cli.core.spaces import (
-    ACTION_MASK,
-    RawDict,
-    RawSpace,
-    has_masks,
-)
-from border_cli.errors import ConfigError, MissingPackage, reason_of
-from border_cli.export.choice import GreedyChoice
+from border_cli.core.spaces import ACTION_MASK, RawSpace, has_masks
+from border_cli.errors import ConfigError, reason_of
 from border_cli.export.form import PolicyForm
 from border_cli.nn.features import TensorObs
-from border_cli.run.exported import EXTRA
 
 OPSET = 18
 OBSERVATION, ACTION, VALUES = "observation", "action", "values"  # names in the graph
@@ -46,18 +36,17 @@ class RawPolicy(nn.Module):
         super().__init__()
         self.features = agent.acting_modules["features"]
         self.network = agent.acting_modules["network"]
-        self._choice = GreedyChoice(form, torch, torch.from_numpy)
+        self._choice = Choice(form.greedy, form.spec.action, torch, torch.from_numpy)
         self._twin, self._form, raw = form.twin, form.twin_form, form.spec.raw
         assert raw is not None
-        self._spaces, self._action = _parts(raw.observation), raw.action
+        self.spaces, self._action = raw.observation.parts, raw.action
         self._masked = has_masks(form.spec.observation)
-        for name in ("shares", "fractions"):
-            if name in form.twin_form:
-                self.register_buffer(name, torch.tensor(form.twin_form[name]))
+        for name, numbers in form.twin_form.items():
+            self.register_buffer(name, torch.tensor(numbers))
 
     def forward(self, observations: list[Tensor]) -> tuple[Tensor, Tensor]:
         """The parts of N observations [N, …] -> actions [N, …], and what chose them."""
-        named = zip(self._spaces.items(), observations, strict=True)
+        named = zip(self.spaces.items(), observations, strict=True)
         rows = {key: _counted(space, each) for (key, space), each in named}
         mask = rows.pop(ACTION_MASK).bool() if self._masked else None
         obs: TensorObs = rows
@@ -65,84 +54,52 @@ class RawPolicy(nn.Module):
             (obs,) = rows.values()
         values = self._choice.values(self._outputs(self.features(obs)))
         action: Tensor = self._choice.actions(values, mask).reshape(-1, *self._action.shape)
-        start = self._action.start
-        if np.any(start):
-            action = action + torch.from_numpy(np.asarray(start))
-        return action.to(_torch_dtype(self._action.dtype)), values
+        action = action + torch.from_numpy(self._action.start)
+        return action.to(getattr(torch, self._action.dtype)), values
 
     def _outputs(self, features: Any) -> Tensor:
         """As the twins in numpy compute them. [N, outputs]"""
+        network: Any = self.network
         outputs: Tensor
         if "fractions" in self._form:
-            outputs = self.network(features, self.fractions[None]).mean(1)
-            return outputs
-        if self._twin != "dense":
-            outputs = self.network(features)
-            return outputs
-        # Not all there is to a forward pass: that of some policies has a tanh in it.
-        network: Any = self.network
-        outputs = network.mlp(network.torso(features))
+            outputs = network(features, self.fractions[None]).mean(1)
+        elif self._twin != "NumpyNetwork":
+            outputs = network(features)
+        else:  # not all there is to a forward pass: that of some policies has a tanh in it
+            outputs = network.mlp(network.torso(features))
         if "shares" in self._form:
-            shares = len(self._form["shares"])
-            outputs = outputs.reshape(outputs.shape[0], -1, shares) @ self.shares
+            outputs = outputs.reshape(outputs.shape[0], -1, len(self.shares)) @ self.shares
         return outputs
-
-
-def _parts(space: RawSpace | RawDict) -> Mapping[str, RawSpace]:
-    """By their names; "" is an observation by itself."""
-    return space.parts if isinstance(space, RawDict) else {"": space}
 
 
 def _counted(space: RawSpace, values: Tensor) -> Tensor:
     """Integers counted from 0, real numbers in float32: the rows of `core.raw_values.Values`."""
     if space.kind == "Box":
-        return values.to(_torch_dtype(space.carried.name))
-    counted = values.to(torch.int64) - torch.from_numpy(np.asarray(space.start, np.int64))
+        return values.to(getattr(torch, space.carried.name))
+    counted = values.to(torch.int64) - torch.from_numpy(space.start.astype(np.int64))
     return counted if space.kind == "Discrete" else counted.flatten(1)
-
-
-def _example(space: RawSpace) -> Any:
-    """A value of the space."""
-    return np.where(np.isfinite(space.low), space.low, 0).astype(space.dtype)
-
-
-def _torch_dtype(name: str) -> torch.dtype:
-    found: torch.dtype = getattr(torch, name)
-    return found
-
-
-def refuse_missing() -> None:
-    """Raises MissingPackage where a graph can neither be written nor verified."""
-    try:
-        import onnx  # noqa: F401
-        import onnxruntime  # noqa: F401
-        import onnxscript  # noqa: F401
-    except ImportError as error:
-        raise MissingPackage("policy.onnx (onnx=false leaves it out)", EXTRA) from error
 
 
 def write_onnx(agent: TorchAgent, form: PolicyForm, path: Path) -> None:
     """Writes the graph; raises ConfigError where torch cannot export a user's network."""
-    import onnx
-
     policy = RawPolicy(agent, form).eval().requires_grad_(False)
-    spaces = policy._spaces
-    example = [
-        torch.from_numpy(np.broadcast_to(_example(space), (TRIED, *space.shape)).copy())
-        for space in spaces.values()
-    ]
-    names = [key or OBSERVATION for key in spaces]
+    example = []
+    for space in policy.spaces.values():
+        value = np.where(np.isfinite(space.low), space.low, 0).astype(space.dtype)
+        example.append(torch.tensor(np.stack([value] * TRIED)))
     batch = torch.export.Dim("N", min=1)
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it tells of packages that it misses
     try:
-        with quiet():
+        with warnings.catch_warnings(action="ignore"):  # of what it will change one day
             program = torch.onnx.export(
                 policy,
                 (example,),
                 dynamo=True,
                 opset_version=OPSET,
-                input_names=names,
+                input_names=[key or OBSERVATION for key in policy.spaces],
                 output_names=[ACTION, VALUES],
                 dynamic_shapes=([{0: batch} for _ in example],),
+                verbose=False,
             )
     except Exception as error:  # torch's own are of many kinds
         raise ConfigError(
@@ -150,21 +107,4 @@ def write_onnx(agent: TorchAgent, form: PolicyForm, path: Path) -> None:
             f"{torch.__version__}: {reason_of(error)}. onnx=false leaves that file out"
         ) from error
     assert program is not None
-    model = program.model_proto
-    about = {"border_cli": __version__, "agent": form.agent, "env": form.spec.id}
-    onnx.helper.set_model_props(model, about)
-    path.write_bytes(model.SerializeToString())
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Within the block torch's exporter tells neither its steps nor what it will change one day."""
-    log = logging.getLogger("torch.onnx")
-    level = log.level
-    log.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings(), redirect_stdout(io.StringIO()):
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        log.setLevel(level)
+    program.save(path)

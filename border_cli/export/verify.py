@@ -6,14 +6,13 @@ What a format needs is imported by the function that runs it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from border_cli.core.raw_values import translator_of
+from border_cli.core.loaded_policy import LoadedPolicy
 from border_cli.errors import CheckpointError, MissingPackage
-from border_cli.export.form import PolicyForm
 from border_cli.export.numpy_policy import numpy_policy
 from border_cli.run.exported import (
     EXTRA,
@@ -25,98 +24,73 @@ from border_cli.run.exported import (
 )
 from border_cli.words import counted
 
-TOLERANCE = 1e-5  # of values and actions, relative where they are above 1
+TOLERANCE = 1e-5  # of values and actions, relative to the largest of a row where that is above 1
 OBSERVATION = "observation"  # or observation.KEY of a Dict
 
 Raw: TypeAlias = Any  # observations as the environment gives them, [N, …] each
-
-
-class Answer(NamedTuple):
-    """What a policy does on N observations."""
-
-    action: NDArray[Any]  # [N, …] as the environment takes it
-    values: NDArray[np.float32] | None  # [N, n]  what it was chosen by, where the format tells
-
-
-Run: TypeAlias = Callable[[ExportedFolder, PolicyForm, Raw], Answer]
+# What a policy does on them: `action` [N, …], and the `values` that chose it, [N, n].
+Answer: TypeAlias = Mapping[str, NDArray[Any]]
 
 
 def verified(folder: ExportedFolder) -> list[str]:
     """A line for each format that does the same; raises CheckpointError for the first that does
     not, with its file and row."""
-    form, kept = PolicyForm.from_json(folder.content), folder.arrays(VERIFICATION)
-    raw: Raw = kept.get(OBSERVATION)
-    if raw is None:
-        prefix = f"{OBSERVATION}."
-        raw = {key.removeprefix(prefix): kept[key] for key in kept if key.startswith(prefix)}
+    kept = folder.arrays(VERIFICATION)
+    parts = {key.partition(".")[2]: kept[key] for key in kept if key.startswith(OBSERVATION)}
     lines = []
-    for name, run in FORMATS.items():
-        if name in folder:
-            most = _difference(f"{folder.place / name}", run(folder, form, raw), kept)
-            lines.append(f"{name}: {counted(len(kept['action']), 'observation')}, {most:.1e} apart")
+    for name in [each for each in FORMATS if each in folder]:
+        worst = {}
+        for what, theirs in FORMATS[name](folder, parts.get("", parts)).items():
+            off = _apart(kept[what], theirs)  # [N]
+            if what == "action":
+                off = np.where(kept["decided"], off, 0)
+            worst[what] = off.max()
+            if not worst[what] <= TOLERANCE:  # NaN is none, either
+                raise CheckpointError(
+                    f"{folder.place / name} differs from the policy of the run: {what} by "
+                    f"{worst[what]:.1e}, most in row {off.argmax()} of {VERIFICATION}"
+                )
+        rows, most = counted(len(kept["action"]), "observation"), max(worst.values())
+        lines.append(f"{name}: {rows}, {most:.1e} apart")
     return lines
 
 
-def _difference(name: str, answer: Answer, kept: Mapping[str, NDArray[Any]]) -> float:
-    """The largest difference; raises CheckpointError where it is too large."""
-    most, expected, decided = 0.0, kept["action"], kept["decided"]
-    pairs = [("action", expected[decided], answer.action[decided])]
-    if answer.values is not None:
-        pairs.append(("values", kept["values"], answer.values))
-    for what, ours, theirs in pairs:
-        if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
-            raise CheckpointError(
-                f"{name}: {what} is {theirs.dtype} {list(theirs.shape)}, not {ours.dtype} "
-                f"{list(ours.shape)}"
-            )
-        ours, theirs = ours.astype(np.float64), theirs.astype(np.float64)
-        off = np.abs(ours - theirs) / _scale(what, ours)
-        if off.size and not off.max() <= TOLERANCE:  # NaN is none, either
-            row = int(np.unravel_index(np.argmax(off), off.shape)[0])
-            raise CheckpointError(
-                f"{name} differs from the policy of the run: {what} of row {row} of {VERIFICATION} "
-                f"is {theirs[row].tolist()}, not {ours[row].tolist()}"
-            )
-        most = max(most, float(off.max(initial=0.0)))
-    return most
+def _apart(ours: NDArray[Any], theirs: NDArray[Any]) -> NDArray[np.float64]:
+    """The largest difference in each row. [N]"""
+    if (ours.shape, ours.dtype) != (theirs.shape, theirs.dtype):
+        return np.full(len(ours), np.inf)
+    ours, theirs = (each.astype(np.float64).reshape(len(each), -1) for each in (ours, theirs))
+    off: NDArray[np.float64] = np.abs(ours - theirs).max(1) / np.abs(ours).max(1).clip(min=1)
+    return off
 
 
-def _scale(what: str, ours: NDArray[np.float64]) -> NDArray[np.float64]:
-    """What a difference is measured by: values of one observation are sums of like size."""
-    sizes = np.abs(ours)
-    if what == "values" and sizes.size:
-        sizes = sizes.max(axis=1, keepdims=True)
-    return np.maximum(1, sizes)
+def _in_numpy(folder: ExportedFolder, raw: Raw) -> Answer:
+    policy = numpy_policy(folder)
+    loaded = LoadedPolicy(policy.act, policy.form.spec)
+    values, action = policy.values_and_actions(loaded.rows(raw)[0])
+    return {"action": loaded.actions(action), "values": values}
 
 
-def _in_numpy(folder: ExportedFolder, form: PolicyForm, raw: Raw) -> Answer:
-    translator, policy = translator_of(form.spec), numpy_policy(folder)
-    rows = translator.observations(raw, translator.batch_size(raw) or 0)
-    values, action = policy.values_and_actions(rows)
-    return Answer(translator.actions(action), values)
-
-
-def _in_onnx(folder: ExportedFolder, form: PolicyForm, raw: Raw) -> Answer:
-    del form
+def _in_onnx(folder: ExportedFolder, raw: Raw) -> Answer:
     try:
         import onnxruntime
     except ImportError as error:
         raise MissingPackage(f"to verify {POLICY_ONNX}", EXTRA) from error
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(
-        folder.read(POLICY_ONNX), options, providers=["CPUExecutionProvider"]
-    )
+    session = onnxruntime.InferenceSession(folder.read(POLICY_ONNX))
+    names = "action", "values"
     given = raw if isinstance(raw, dict) else {OBSERVATION: raw}
-    return Answer(*session.run(["action", "values"], given))
+    return dict(zip(names, session.run(names, given), strict=True))
 
 
-def _in_torch(folder: ExportedFolder, form: PolicyForm, raw: Raw) -> Answer:
+def _in_torch(folder: ExportedFolder, raw: Raw) -> Answer:
     from border_cli.api import policy_of_run
 
-    del form
     policy = policy_of_run(folder.place, None, env=None, trust=False)
-    return Answer(policy.act(raw), None)
+    return {"action": policy.act(raw)}
 
 
-FORMATS: Mapping[str, Run] = {POLICY_NPZ: _in_numpy, POLICY_ONNX: _in_onnx, MODEL: _in_torch}
+FORMATS: Mapping[str, Callable[[ExportedFolder, Raw], Answer]] = {
+    POLICY_NPZ: _in_numpy,
+    POLICY_ONNX: _in_onnx,
+    MODEL: _in_torch,
+}

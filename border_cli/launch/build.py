@@ -53,7 +53,7 @@ from border_cli.launch.effective import EffectiveSettings
 from border_cli.launch.trial import try_environments
 from border_cli.nn.device import resolve_device
 from border_cli.nn.matmul import matmul_line
-from border_cli.nn.saving import load_state, save_state, tensor_state
+from border_cli.nn.saving import load_state, save_state
 from border_cli.nn.unfilled import Unfilled
 from border_cli.registry import (
     ACTOR_MANAGERS,
@@ -162,7 +162,7 @@ def build_first_agent(
     try:
         folder = Path(init_from).expanduser()
         if is_exported(folder):
-            state = tensor_state(opened_folder(folder).weights())
+            state = opened_folder(folder).weights()
         else:
             folder, state = read_model(
                 partial(find_weights, folder), lambda found: load_state(found / "agent.pt")

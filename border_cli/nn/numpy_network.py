@@ -53,11 +53,7 @@ class ActingNetwork(ABC):
         self._encoder = None if encoder is None else encoder()
         self._form = EncoderForm(architecture)
         self._encode: Encoder | None = None  # None where observations are rows already
-
-    @property
-    def form(self) -> dict[str, Any]:
-        """Its arguments beside architecture and encoder."""
-        return {}
+        self.twin_form: dict[str, Any] = {}  # arguments beside architecture and encoder
 
     def bind_thread(self) -> None:
         """Called once by a thread that does nothing but act."""
@@ -260,10 +256,7 @@ class NumpyNetwork(ActingNetwork):
         super().__init__(architecture, encoder)
         self._last = f"network.mlp.layers.{len(architecture.hidden)}"
         self._shares = None if shares is None else np.array(shares, np.float32)
-
-    @property
-    def form(self) -> dict[str, Any]:
-        return {} if self._shares is None else {"shares": self._shares.tolist()}
+        self.twin_form = {} if shares is None else {"shares": list(shares)}
 
     def load_layers(self, arrays: Arrays) -> None:
         if self._shares is not None:
@@ -290,10 +283,7 @@ class NumpyValueNetwork(ActingNetwork):
     ) -> None:
         super().__init__(architecture, encoder)
         self._atoms = atoms
-
-    @property
-    def form(self) -> dict[str, Any]:
-        return {"atoms": self._atoms}
+        self.twin_form = {"atoms": atoms}
 
     def load_layers(self, arrays: Arrays) -> None:
         self._shared = NumpyMlp(arrays, "network.shared.", self._activation, linear=False)
@@ -338,10 +328,7 @@ class NumpyQuantileNetwork(ActingNetwork):
     ) -> None:
         super().__init__(architecture, encoder)
         self._fractions = fractions
-
-    @property
-    def form(self) -> dict[str, Any]:
-        return {"fractions": list(self._fractions)}
+        self.twin_form = {"fractions": list(fractions)}
 
     def load_layers(self, arrays: Arrays) -> None:
         self._psi = NumpyMlp(arrays, "network.psi.", self._activation, linear=False)
@@ -356,10 +343,8 @@ class NumpyQuantileNetwork(ActingNetwork):
         return means
 
 
-TWINS: Mapping[str, type[ActingNetwork]] = {  # by the names that exported policies have for them
-    "dense": NumpyNetwork,
-    "value": NumpyValueNetwork,
-    "quantile": NumpyQuantileNetwork,
+TWINS: Mapping[str, type[ActingNetwork]] = {
+    each.__name__: each for each in (NumpyNetwork, NumpyValueNetwork, NumpyQuantileNetwork)
 }
 
 

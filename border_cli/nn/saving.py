@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
@@ -35,15 +34,6 @@ def copied_state(state: Any) -> Any:
     if isinstance(state, list):
         return [copied_state(value) for value in state]
     return state
-
-
-def tensor_state(arrays: Any) -> Any:
-    """A state whose tensors were saved as arrays, in dicts; all else stays as it is."""
-    if isinstance(arrays, np.ndarray):
-        return torch.from_numpy(arrays.copy())
-    if isinstance(arrays, Mapping):
-        return {key: tensor_state(value) for key, value in arrays.items()}
-    return arrays
 
 
 def first_not_finite(state: Any, name: str = "") -> str | None:

@@ -14,7 +14,7 @@ from border_cli.settings.run import RecorderConfig
 
 
 class StepAxis(StrEnum):
-    """The unit of TensorBoard's x axis."""
+    """The unit of an x axis."""
 
     opt_steps = "opt_steps"
     env_steps = "env_steps"
@@ -42,6 +42,8 @@ class TrackerConfig(RecorderConfig, path="recorder"):
         20.0, "seconds that the end of a run waits for what is not delivered yet", above=0
     )
 
+    step: StepAxis = setting(StepAxis.opt_steps, "x axis: updates (opt_steps) or env steps")
+
     def refuse_missing(self) -> None:
         if find_spec(self.tracker) is None:
             raise MissingPackage(f"recorder={self.tracker}", f"border-cli[{self.tracker}]")
@@ -52,10 +54,6 @@ class MlflowConfig(TrackerConfig, path="recorder.mlflow"):
     """MLflow: a server or a store in $MLFLOW_TRACKING_URI; by default mlflow.db, here."""
 
     tracker = "mlflow"
-
-    step: StepAxis = setting(
-        StepAxis.opt_steps, "x axis in MLflow: updates (opt_steps) or env steps"
-    )
 
 
 @dataclass(kw_only=True)

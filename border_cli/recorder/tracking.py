@@ -33,9 +33,9 @@ def outbox_of(run_dir: Path, tracker: str) -> Path:
 
 
 def state_of(outbox: Path) -> dict[str, Any]:
-    """What the process remembers: `delivered` bytes, the attempts begun, ids of the tracker."""
-    found = readable_bytes(outbox.with_suffix(".json")) or b"{}"
-    return {"delivered": 0, "attempt": 0, **json.loads(found)}
+    """What the process remembers: `delivered` bytes, the attempt that was `begun` last, and ids of
+    the tracker."""
+    return {"delivered": 0, **json.loads(readable_bytes(outbox.with_suffix(".json")) or "{}")}
 
 
 class TrackerRecorder(Recorder):
@@ -45,75 +45,71 @@ class TrackerRecorder(Recorder):
         del console
         self._config, self._info, self._name = config, info, config.tracker
         self._path = outbox_of(info.run_dir, self._name)
-        self._open: tuple[AppendFile, subprocess.Popen[bytes]] | None = None
+        self._outbox = AppendFile(self._path)
+        self._attempt = 1 + self._path.read_bytes().count(b'{"kind": "begin"')
+        self._process: subprocess.Popen[bytes] | None = None
 
     def write(self, step: RecordStep, metrics: Metrics, *, final: bool = False) -> None:
         del final
-        self._append("row", metrics={**metrics, **asdict(step)})
+        self._append("row", metrics={**metrics, **asdict(step), "attempt": self._attempt})
 
     def film(self, step: RecordStep, gif: bytes) -> None:
         del gif
-        self._append("file", path=str(film_path(step)), folder="films")
+        self._append("film", path=str(film_path(step)))
 
     def position(self) -> State:
-        return {"size": 0 if self._open is None else self._open[0].size}
+        return {"size": self._outbox.size}
 
     def rewind(self, position: Mapping[str, Any]) -> None:
         """What a tracker has, it keeps: the rows that follow have the number of another attempt."""
-        if self._path.exists():
-            cut(self._path, max(int(position["size"]), state_of(self._path)["delivered"]))
+        cut(self._path, max(int(position["size"]), state_of(self._path)["delivered"]))
 
     def end(self, ended: RunEnd) -> None:
-        if self._open is not None:
-            summary = {**ended.summary, "status": ended.status, "exit_reason": ended.exit_reason}
-            self._append("end", summary=summary)
+        summary = {**ended.summary, "status": ended.status, "exit_reason": ended.exit_reason}
+        self._append("end", summary=summary)
 
     def close(self) -> None:
-        if self._open is None:
+        self._outbox.close()
+        if self._process is None:
             return
-        (outbox, process), self._open = self._open, None
-        size = outbox.size
-        outbox.close()
-        process.stdin.close()  # type: ignore[union-attr]  # it ends once it has delivered the rest
+        self._process.stdin.close()  # type: ignore[union-attr]  # it delivers the rest, and ends
         try:
-            process.wait(self._config.close_timeout_s)
+            self._process.wait(self._config.close_timeout_s)
         except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        self._pass_on(process)
-        if (left := size - state_of(self._path)["delivered"]) > 0:
+            self._process.kill()
+            self._process.wait()
+        self._pass_on(self._process)
+        if state_of(self._path)["delivered"] < self._path.stat().st_size:
             log.warning(
-                "%s: %d bytes of records are not delivered (see %s). To try again: python -m "
-                "border_cli.recorder.deliver %s %s",
-                self._name, left, self._path.with_suffix(".log"), self._info.run_dir, self._name,
-            )  # fmt: skip
+                "%s: not all records are delivered (see %s). To try again: python -m "
+                "border_cli.recorder.deliver %s",
+                *(self._name, self._path.with_suffix(".log"), f"{self._info.run_dir} {self._name}"),
+            )
 
     def _append(self, kind: str, **facts: Any) -> None:
-        if self._open is None:
-            self._open = AppendFile(self._path), self._started()
-            info = self._info
+        if self._process is None:
+            self._process, info = self._started(), self._info
             self._append(
                 "begin",
-                name=info.run_dir.name if info.group else f"{info.name} {info.run_dir.name}",
+                name="/".join(info.run_dir.parts[-2:]),
                 group=info.group and str(info.group),
                 project=self._config.project,
-                step=str(getattr(self._config, "step", "opt_steps")),
+                step=str(self._config.step),
                 settings=dict(info.settings),
-                tags={"command": " ".join(info.command)},
+                tags={"command": " ".join(info.command), "attempt": self._attempt},
             )
-        outbox, process = self._open
         event = finite({"kind": kind, "at": time.time(), **facts})  # seconds since 1970
-        outbox.append(json.dumps(event, allow_nan=False).encode() + b"\n")
-        self._pass_on(process)
+        self._outbox.append(json.dumps(event, allow_nan=False).encode() + b"\n")
+        self._pass_on(self._process)
 
     def _started(self) -> subprocess.Popen[bytes]:
         """The process; it hears of no signal to the command, and of its end by its closed input."""
         # -P: a file of the current directory is no tracker's package, whatever its name.
         command = [sys.executable, "-P", "-m", "border_cli.recorder.deliver"]
-        arguments = [str(self._info.run_dir), self._name, str(self._config.close_timeout_s)]
+        command += [str(self._info.run_dir), self._name, str(self._config.close_timeout_s)]
         with self._path.with_suffix(".log").open("ab") as errors:
             process = subprocess.Popen(
-                [*command, *arguments],
+                command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -124,8 +120,8 @@ class TrackerRecorder(Recorder):
 
     def _pass_on(self, process: subprocess.Popen[bytes]) -> None:
         """Logs what the process has to say."""
-        for line in (process.stdout.read() or b"").splitlines():  # type: ignore[union-attr]
-            log.warning("%s: %s", self._name, line.decode(errors="replace"))
+        if said := process.stdout.read():  # type: ignore[union-attr]
+            log.warning("%s: %s", self._name, said.decode().strip())
 
 
 class MlflowRecorder(TrackerRecorder):

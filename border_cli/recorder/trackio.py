@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -10,19 +9,14 @@ import trackio
 
 
 class Client:
-    """One run, in the group of its sweep."""
+    """One run, known by its name, in the group of its sweep."""
 
     def __init__(self, state: dict[str, Any]) -> None:
-        del state  # a run is known by its name
-
-    def begin(self, attempt: int, facts: dict[str, Any]) -> None:
+        facts = state["begun"]
         self._step = facts["step"]
         self._run: Any = trackio.init(
-            facts["project"] or os.environ.get("TRACKIO_PROJECT", "border_cli"),
-            name=facts["name"],
-            group=facts["group"] and Path(facts["group"]).name,
-            config={**facts["settings"], **facts["tags"], "attempt": attempt},
-            resume="allow",
+            facts["project"] or "border_cli",
+            **facts["init"],
             auto_log_gpu=False,
             auto_log_cpu=False,
         )
@@ -32,7 +26,7 @@ class Client:
             self._run.log(row["metrics"], step=row["metrics"][self._step])
 
     def file(self, path: Path, folder: str) -> None:
-        trackio.log_artifact(str(path), name=f"{folder}-{path.stem}", type=folder)
+        self._run.log_artifact(str(path), name=f"{folder}-{path.stem}", type=folder)
 
     def end(self, summary: dict[str, Any]) -> None:
         self._run.config |= summary

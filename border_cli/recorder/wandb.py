@@ -16,20 +16,15 @@ class Client:
     """One run, in the group of its sweep."""
 
     def __init__(self, state: dict[str, Any]) -> None:
-        self._state = state
-
-    def begin(self, attempt: int, facts: dict[str, Any]) -> None:
+        self._id, facts = state.setdefault("run", token_hex(4)), state["begun"]
         self._run = wandb.init(
             project=facts["project"] or os.environ.get("WANDB_PROJECT", "border_cli"),
-            id=self._state.setdefault("run", token_hex(4)),
+            id=self._id,
             allow_val_change=True,
             reinit="finish_previous",
             mode=_mode(),
             settings=wandb.Settings(silent=True, console="off", x_disable_stats=True),
-            name=facts["name"],
-            group=facts["group"] and Path(facts["group"]).name,
-            config={**facts["settings"], **facts["tags"], "attempt": attempt},
-            resume="allow",
+            **facts["init"],
         )
         self._run.define_metric("*", step_metric=facts["step"])
 
@@ -38,9 +33,8 @@ class Client:
             self._run.log(row["metrics"])
 
     def file(self, path: Path, folder: str) -> None:
-        artifact = wandb.Artifact(f"{folder}-{self._state['run']}-{path.stem}", type=folder)
-        artifact.add_file(str(path))
-        self._run.log_artifact(artifact)
+        name = f"{folder}-{self._id}-{path.stem}"
+        self._run.log_artifact(str(path), name=name, type=folder)
 
     def end(self, summary: dict[str, Any]) -> None:
         self._run.summary.update(summary)

@@ -19,7 +19,7 @@ from border_cli.core.types import Batch, State, Transitions
 from border_cli.errors import NotFinite
 from border_cli.replay_buffer.config import Normalize, PrioritizedConfig
 from border_cli.replay_buffer.sum_tree import Priorities
-from border_cli.replay_buffer.uniform import RingReplayBuffer, stores_frames
+from border_cli.replay_buffer.uniform import RingReplayBuffer
 from border_cli.settings.run import ReplayBufferConfig
 from border_cli.settings.schedule import Schedule, value_at
 
@@ -58,13 +58,7 @@ class PrioritizedReplayBuffer(RingReplayBuffer):
         rng: np.random.Generator,
         dataset: DatasetRows | None = None,
     ) -> None:
-        super().__init__(
-            config.capacity,
-            spec=spec,
-            rng=rng,
-            frames=stores_frames(config, spec),
-            dataset=dataset,
-        )
+        super().__init__(config, spec=spec, rng=rng, dataset=dataset)
         self.config = config
         self._beta = config.beta_schedule
         self.updates = 0  # calls of `update_priorities`; beta follows it, or the run

@@ -75,23 +75,21 @@ class RingReplayBuffer(ReplayBuffer):
 
     def __init__(
         self,
-        capacity: int,
+        config: ReplayBufferConfig,
         *,
         spec: EnvSpec,
         rng: np.random.Generator,
-        frames: bool = False,
         dataset: DatasetRows | None = None,
     ) -> None:
-        """`frames`: stores each frame of stacked images once (`stores_frames` says whether)."""
-        ring = _frame_ring() if frames else Ring
+        ring = _frame_ring() if stores_frames(config, spec) else Ring
         self._dataset = dataset
         self._shared = dataset is not None and dataset.share is not None  # each batch
         self._rng = rng
         if dataset is None:
-            self.ring = ring(spec, capacity)
+            self.ring = ring(spec, config.capacity)
             return
         # Without actors a ring of a single row stays empty, which no other code need know.
-        self.ring = ring(spec, capacity if dataset.grows else 1, most_fixed=dataset.steps)
+        self.ring = ring(spec, config.capacity if dataset.grows else 1, most_fixed=dataset.steps)
         dataset.store(self.ring)
 
     @classmethod
@@ -101,16 +99,7 @@ class RingReplayBuffer(ReplayBuffer):
 
     def rows(self, index: NDArray[np.int64]) -> Transitions:
         """Copies of the rows in these slots, for inspection. [M]"""
-        batch = self.ring.gather(index)
-        return copied_rows(
-            Transitions(
-                obs=batch.obs,
-                action=batch.action,
-                reward=batch.reward,
-                discount=batch.discount,
-                next_obs=batch.next_obs,
-            )
-        )
+        return copied_rows(self.ring.gather(index))
 
     def __len__(self) -> int:
         return self.ring.stored
@@ -160,13 +149,7 @@ class UniformReplayBuffer(RingReplayBuffer):
         rng: np.random.Generator,
         dataset: DatasetRows | None = None,
     ) -> None:
-        super().__init__(
-            config.capacity,
-            spec=spec,
-            rng=rng,
-            frames=stores_frames(config, spec),
-            dataset=dataset,
-        )
+        super().__init__(config, spec=spec, rng=rng, dataset=dataset)
         self._chances: Iterator[NDArray[np.float64]] = iter(())  # each [B]
         self._index = np.empty(0, np.int64)  # [B]
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,11 +41,9 @@ class ExportedFolder:
     def read(self, name: str) -> bytes:
         """A file, which is as it was written; raises CheckpointError."""
         path = self.place / name
-        if name not in self:
-            raise CheckpointError(f"{self.place / POLICY_JSON} names no file {name}")
         with reachable(CheckpointError):
             content = read_bytes(path, MOST_NBYTES)
-        if hashlib.sha256(content).hexdigest() != self.content["files"][name]:
+        if hashlib.sha256(content).hexdigest() != self.content["files"].get(name):
             raise CheckpointError(
                 f"{path} is damaged: its checksum is not that of {POLICY_JSON} ({len(content):,} "
                 "bytes; a copy may have been cut off, or be a Git LFS pointer)"
@@ -55,57 +52,49 @@ class ExportedFolder:
 
     def arrays(self, name: str = POLICY_NPZ) -> dict[str, NDArray[Any]]:
         """The arrays of a .npz file."""
-        content = io.BytesIO(self.read(name))
-        try:
-            with np.load(content, allow_pickle=False) as found:
-                return {str(key): found[key] for key in found.files}
-        except ValueError as error:
-            raise CheckpointError(f"{self.place / name} cannot be read: {error}") from error
+        return self._made_of(name, lambda file: dict(np.load(io.BytesIO(file), allow_pickle=False)))
 
     def weights(self) -> dict[str, Any]:
-        """All that `Agent.load_weights` takes, in numpy arrays; needs safetensors."""
+        """All that `Agent.load_weights` takes; needs safetensors."""
         try:
-            from safetensors import SafetensorError
-            from safetensors.numpy import load
+            from safetensors.torch import load
         except ImportError as error:
             raise MissingPackage(str(self.place / MODEL), EXTRA) from error
-        try:
-            arrays = load(self.read(MODEL))
-        except SafetensorError as error:
-            raise CheckpointError(f"{self.place / MODEL} cannot be read: {error}") from error
-        found: dict[str, Any] = dict(self.content["semantics"])
-        for name, array in arrays.items():
+        found = dict(self.content["semantics"])
+        for name, tensor in self._made_of(MODEL, load).items():
             part, _, rest = name.partition(".")
-            found.setdefault(part, {})[rest] = array
+            found.setdefault(part, {})[rest] = tensor
         return found
+
+    def _made_of(self, name: str, load: Callable[[bytes], dict[str, Any]]) -> dict[str, Any]:
+        content = self.read(name)
+        try:
+            return load(content)
+        except Exception as error:  # each package has its own
+            raise CheckpointError(f"{self.place / name} cannot be read: {error}") from error
 
 
 def opened_folder(place: Path) -> ExportedFolder:
     """An exported policy; raises CheckpointError where it is none, or is not to be trusted."""
     with reachable(CheckpointError):
-        for entry in sorted(os.scandir(place), key=lambda each: each.name):
-            _refuse_strange(entry)
+        entries = sorted(place.iterdir())
+    for entry in entries:
+        if entry.is_symlink():
+            raise CheckpointError(
+                f"{entry} is a link, which an exported policy never has: copy the file itself "
+                "there (from a model hub: snapshot_download(…, local_dir=…))"
+            )
+        if entry.suffix in PICKLES:
+            raise CheckpointError(
+                f"{entry} may be a pickle, which can run code and which an exported policy never "
+                "has: remove it if the policy is yours, or do not use it"
+            )
     path = place / POLICY_JSON
     content = read_json(path)
-    named = content.get("format"), content.get("version")
-    if named != (FORMAT, VERSION):
+    known = [content.get(each) for each in ("format", "version")]
+    if known != [FORMAT, VERSION] or not {"files", "semantics"} <= content.keys():
         raise CheckpointError(
-            f"{path} has format {named[0]!r}, version {named[1]!r}; this version of border_cli "
-            f"reads {FORMAT!r}, version {VERSION}"
+            f"{path} has format {known[0]!r}, version {known[1]!r}; this version of border_cli "
+            f"reads {FORMAT!r}, version {VERSION}, with its files and semantics"
         )
-    if not all(isinstance(content.get(each), dict) for each in ("files", "semantics")):
-        raise CheckpointError(f"{path} is damaged: it has no files or no semantics")
     return ExportedFolder(place, content)
-
-
-def _refuse_strange(entry: os.DirEntry[str]) -> None:
-    if entry.is_symlink():
-        raise CheckpointError(
-            f"{entry.path} is a link, which an exported policy never has: copy the file itself "
-            "there (from a model hub: snapshot_download(…, local_dir=…))"
-        )
-    if entry.name.endswith(PICKLES):
-        raise CheckpointError(
-            f"{entry.path} may be a pickle, which can run code and which an exported policy never "
-            "has: remove it if the policy is yours, or do not use it"
-        )

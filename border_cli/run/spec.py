@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -11,17 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from border_cli.core.spaces import (
-    EnvSpec,
-    RawDict,
-    RawObservation,
-    RawSpace,
-    RawSpaces,
-    space_of,
-)
+from border_cli.core.spaces import EnvSpec, RawDict, RawSpace, RawSpaces, has_masks
 from border_cli.errors import CheckpointError
 from border_cli.run.manifest import read_json
-from border_cli.system.files import POLICY_JSON, is_exported, write_text
+from border_cli.system.files import POLICY_JSON, is_exported, write_json
 
 ENV_JSON = "env.json"
 
@@ -29,7 +21,7 @@ ENV_JSON = "env.json"
 def write_spec(run_dir: Path, spec: EnvSpec) -> None:
     """Writes them, where the environment tells them."""
     if spec.raw is not None:
-        write_text(run_dir / ENV_JSON, json.dumps(spec_as_json(spec), allow_nan=False) + "\n")
+        write_json(run_dir / ENV_JSON, spec_as_json(spec))
 
 
 def read_spec(place: Path) -> EnvSpec | None:
@@ -40,74 +32,50 @@ def read_spec(place: Path) -> EnvSpec | None:
         return None
     content = read_json(path)
     try:
-        return spec_from_json(content["env"] if path.name == POLICY_JSON else content)
-    except (LookupError, TypeError, ValueError) as error:
+        return spec_from_json(content.get("env", content))
+    except Exception as error:  # of any kind: anything may stand there
         raise CheckpointError(f"{path} is damaged: {type(error).__name__}: {error}") from error
 
 
 def spec_as_json(spec: EnvSpec) -> dict[str, Any]:
-    """Everything that acting in an environment needs to know of it."""
+    """Everything that acting in an environment needs to know of it, for `write_json`."""
     assert spec.raw is not None, "whoever calls this asks first"
-    seen = spec.raw.observation
-    observation: dict[str, Any] = (
-        _leaf_as_json(seen)
-        if isinstance(seen, RawSpace)
-        else {
-            "kind": "Dict",
-            "parts": {key: _leaf_as_json(part) for key, part in seen.parts.items()},
-            "masked": seen.masked,
-        }
-    )
-    facts = {"id": spec.id, "max_episode_steps": spec.max_episode_steps, "stacked": spec.stacked}
-    return {**facts, "observation": observation, "action": _leaf_as_json(spec.raw.action)}
+    return {
+        "id": spec.id,
+        "max_episode_steps": spec.max_episode_steps,
+        "stacked": spec.stacked,
+        "observation": {key: _as_json(part) for key, part in spec.raw.observation.parts.items()},
+        "masked": has_masks(spec.observation),
+        "action": _as_json(spec.raw.action),
+    }
 
 
 def spec_from_json(content: Mapping[str, Any]) -> EnvSpec:
-    """What `spec_as_json` gave; raises LookupError, TypeError or ValueError for anything else."""
-    seen = content["observation"]
-    observation: RawObservation
-    if seen["kind"] == "Dict":
-        parts = {str(key): _leaf_from_json(part) for key, part in seen["parts"].items()}
-        observation = RawDict(parts, bool(seen["masked"]))
-    else:
-        observation = _leaf_from_json(seen)
-    raw = RawSpaces(observation, _leaf_from_json(content["action"]))
-    return EnvSpec(
-        id=str(content["id"]),
-        observation=space_of(observation),
-        action=raw.action.leaf,
-        max_episode_steps=content["max_episode_steps"],
-        stacked=bool(content["stacked"]),
-        raw=raw,
-    )
+    """What `spec_as_json` gave; raises errors of many kinds for anything else."""
+    parts = {key: _from_json(part) for key, part in content["observation"].items()}
+    observation = parts.get("") or RawDict(parts, content["masked"])
+    raw = RawSpaces(observation, _from_json(content["action"]))
+    limit, stacked = content["max_episode_steps"], content["stacked"]
+    return EnvSpec(content["id"], *raw.ours, limit, stacked=stacked, raw=raw)
 
 
-def _leaf_as_json(raw: RawSpace) -> dict[str, Any]:
-    bounds = {"low": _as_list(raw.low), "high": _as_list(raw.high)}
-    return {**asdict(raw), "shape": list(raw.shape), **bounds}
+def _as_json(space: RawSpace) -> dict[str, Any]:
+    return {**asdict(space), "low": _as_list(space.low), "high": _as_list(space.high)}
 
 
-def _as_list(values: NDArray[Any]) -> Any:
-    """Numbers, or one for all; None, which JSON has, for an infinity, which it has not."""
-    if values.size and (values == values.flat[0]).all():
-        values = values.ravel()[:1].reshape(())
-    if values.dtype.kind != "f":
-        return values.tolist()
-    listed = values.astype(object)  # of Python's numbers
-    listed[~np.isfinite(values)] = None
-    return listed.tolist()
+def _as_list(bounds: NDArray[Any]) -> Any:
+    """One for all where they are the same."""
+    same = np.unique(bounds)
+    return (same[0] if same.size == 1 else bounds).tolist()
 
 
-def _leaf_from_json(content: Mapping[str, Any]) -> RawSpace:
-    shape, dtype = tuple(map(int, content["shape"])), np.dtype(content["dtype"])
+def _from_json(content: Mapping[str, Any]) -> RawSpace:
     if content["kind"] not in ("Box", "Discrete", "MultiDiscrete", "MultiBinary"):
         raise ValueError(f"there is no space of the kind {content['kind']!r}")
-
-    def bound(name: str, infinite: float) -> NDArray[Any]:
-        values = np.asarray(content[name], np.float64 if dtype.kind == "f" else dtype)
-        if dtype.kind == "f":
-            values = np.where(np.isnan(values), infinite, values)
-        return np.broadcast_to(values, shape).astype(dtype)
-
-    low, high = bound("low", -np.inf), bound("high", np.inf)
-    return RawSpace(content["kind"], shape, dtype.name, low, high, str(content["text"]))
+    shape = tuple(content["shape"])
+    bounds = {}
+    for name, infinity in (("low", -np.inf), ("high", np.inf)):
+        given = np.array(content[name], object)
+        given[given == np.array(None)] = infinity  # which JSON does not know
+        bounds[name] = np.broadcast_to(given.astype(content["dtype"]), shape)
+    return RawSpace(**{**content, **bounds, "shape": shape})

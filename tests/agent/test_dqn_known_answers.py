@@ -46,7 +46,7 @@ FORMS: dict[str, dict[str, Any]] = {
 def values(agent: Dqn, states: int) -> np.ndarray:
     """What a policy acts on where it does not explore."""
     policy = policy_of(agent)
-    return policy.values(policy.network(np.arange(states)))
+    return policy.choice.values(policy.network(np.arange(states)))
 
 
 @pytest.mark.parametrize("form", chosen(FORMS.keys(), ["all"]))

@@ -278,7 +278,7 @@ def test_the_value_of_atoms_is_their_mean_however_large_the_logits():
     agent = Dqn(config, spec=one, device="cpu", seed=0)
     policy: Any = agent.policy_factory(np.random.default_rng(0))
     logits = np.array([[0, -500, 0, -500, 200, 200]], np.float32)
-    np.testing.assert_allclose(policy.values(logits), [[0, 0.5]], atol=1e-7)
+    np.testing.assert_allclose(policy.choice.values(logits), [[0, 0.5]], atol=1e-7)
 
 
 def test_noisy_weights_explore_and_means_evaluate(spec):

@@ -16,7 +16,7 @@ READERS = {"episodes": whole(1), "lr": text}
 def test_the_folder_of_a_job_of_a_sweep_is_no_setting(folder: str, tmp_path: Path) -> None:
     place = tmp_path / folder
     place.mkdir(parents=True)
-    assert read_pairs(["episodes=3", str(place)], READERS) == (place, {"episodes": 3})
+    assert read_pairs(["episodes=3", str(place)], READERS) == ([place], {"episodes": 3})
 
 
 def test_a_value_may_have_slashes() -> None:

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from border_cli.core.spaces import allocate
+from border_cli.core.raw_values import observations
+from border_cli.core.spaces import allocate, space_of
 from border_cli.core.types import Array
-from border_cli.env.answers import TERMINATED, as_flag, as_reward, observations
+from border_cli.env.answers import TERMINATED, as_flag, as_reward
 from border_cli.env.config import GymConfig
 from border_cli.env.gym import GymEnvFactory
 from border_cli.env.gym_env import GymEnv
-from border_cli.env.gym_spaces import observation_space
+from border_cli.env.gym_spaces import raw_observation
 from border_cli.errors import BadStep
 
 REAL = spaces.Box(-1.0, 1.0, (2,), np.float32)
@@ -29,8 +30,8 @@ NAMED = spaces.Dict(place=REAL, room=spaces.Discrete(4))
 
 def written(space: gym.Space[Any], value: Any) -> Array:
     """One observation as its row."""
-    storage = allocate(observation_space(space, "X-v0"), 1)
-    observations(space).write(storage, 0, value)
+    storage = allocate(space_of(raw_observation(space)), 1)
+    observations(raw_observation(space)).write(storage, 0, value)
     return storage
 
 
@@ -51,7 +52,7 @@ def test_numbers_of_any_type_that_fit_become_a_row(space: Any, value: Any, row: 
     storage = written(space, value)
     assert not isinstance(storage, dict)
     np.testing.assert_array_equal(storage[0], row)
-    read = observations(space)(np.stack([value, value]), 2)
+    read = observations(raw_observation(space))(np.stack([value, value]), 2)
     assert not isinstance(read, dict)
     assert (read.dtype, read.shape) == (storage.dtype, (2, *storage.shape[1:]))
     np.testing.assert_array_equal(read, [storage[0], storage[0]])
@@ -85,9 +86,9 @@ def test_what_numpy_would_stretch_wrap_round_or_parse_is_refused(
 
 def test_one_wrong_observation_among_many_is_named_by_its_place() -> None:
     with pytest.raises(BadStep, match=r": its shape is \(3, 2\), not \(2, 2\)$"):
-        observations(REAL)(np.zeros((3, 2)), 2)
+        observations(raw_observation(REAL))(np.zeros((3, 2)), 2)
     with pytest.raises(BadStep, match=r": 9 at \[1, 1\] is out of bounds$"):
-        observations(DIGITS)(np.array([[0, 0], [0, 9]], np.int8), 2)
+        observations(raw_observation(DIGITS))(np.array([[0, 0], [0, 9]], np.int8), 2)
 
 
 @pytest.mark.parametrize("given", [1, True, np.float32(1), np.int8(1), np.array([1.0]), [1]])

@@ -10,27 +10,22 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from border_cli.core.raw_values import SpaceTranslator
+from border_cli.core.loaded_policy import LoadedPolicy
 from border_cli.core.spaces import (
     BoxSpace,
     DictSpace,
     DiscreteSpace,
     EnvSpec,
     MultiDiscreteSpace,
-    RawSpaces,
     space_of,
 )
 from border_cli.env.config import GymConfig
 from border_cli.env.gym import GymEnvFactory
 from border_cli.env.gym_env import GymEnv
-from border_cli.env.gym_spaces import (
-    action_space,
-    observation_space,
-    raw_observation,
-    raw_space,
-)
+from border_cli.env.gym_spaces import raw_observation, raw_space, raw_spaces
 from border_cli.errors import BadStep, ConfigError
 from border_cli.run.spec import spec_as_json, spec_from_json
+from border_cli.system.files import finite
 
 FLAG = spaces.Discrete(2)
 
@@ -42,7 +37,7 @@ def opened(spaced: Any, observation: Any, action: Any, observations: list[Any]) 
 
 def test_float64_arrives_as_float32(spaced):
     space = spaces.Box(-1e300, 5.0, (2,), np.float64)
-    ours = observation_space(space, "X-v0")
+    ours = space_of(raw_observation(space, "X-v0"))
     assert isinstance(ours, BoxSpace)
     assert (ours.dtype, ours.low.dtype) == ("float32", np.float32)
     assert (ours.low.tolist(), ours.high.tolist()) == ([-np.inf] * 2, [5.0] * 2)
@@ -69,7 +64,7 @@ def test_named_parts_keep_the_order_of_the_space(spaced):
             m=spaces.MultiDiscrete([3, 3]),
         )
     )
-    ours = observation_space(space, "X-v0")
+    ours = space_of(raw_observation(space, "X-v0"))
     assert isinstance(ours, DictSpace)
     assert list(ours.spaces) == ["z", "a", "m"]
     told = [{"a": 4, "m": np.array([2, 1]), "z": np.array([0.0, 0.5])}]
@@ -96,7 +91,7 @@ def test_named_parts_keep_the_order_of_the_space(spaced):
 def test_integer_actions_reach_the_environment_in_its_own_counting(
     spaced, counting, space, ours, action, expected
 ):
-    assert action_space(space, "X-v0") == ours
+    assert raw_space(space).leaf == ours
     env = opened(spaced, spaces.Discrete(1), space, [0, 0])
     env.reset(0)
     step = env.step(np.array(action))
@@ -108,7 +103,7 @@ def test_integer_actions_reach_the_environment_in_its_own_counting(
 
 def test_real_actions_reach_the_environment_as_a_copy_of_its_own_type(spaced, counting):
     space = spaces.Box(-1.0, 1.0, (1, 2), np.float64)
-    ours = action_space(space, "X-v0")
+    ours = raw_space(space).leaf
     assert isinstance(ours, BoxSpace)
     assert (ours.shape, ours.dtype) == ((1, 2), "float32")
     env = opened(spaced, spaces.Discrete(1), space, [0, 0])
@@ -150,22 +145,23 @@ def test_an_unsupported_action_space_is_refused_with_its_name(spaced):
 NAMED = spaces.Dict(x=spaces.Box(0, 1, (2,), np.float64), room=spaces.Discrete(4, start=1))
 
 
-def translator(observation: Any, action: Any = FLAG) -> SpaceTranslator:
+def reading(observation: Any, action: Any = FLAG) -> LoadedPolicy:
     """Of these spaces, as they are read again where they were saved."""
-    raw = RawSpaces(raw_observation(observation), raw_space(action))
-    spec = EnvSpec("X-v0", space_of(raw.observation), raw.action.leaf, None, raw=raw)
-    read = spec_from_json(json.loads(json.dumps(spec_as_json(spec), allow_nan=False)))
+    raw = raw_spaces(observation, action, "X-v0")
+    spec = EnvSpec("X-v0", *raw.ours, None, raw=raw)
+    read = spec_from_json(json.loads(json.dumps(finite(spec_as_json(spec)), allow_nan=False)))
     assert repr(read) == repr(spec)
-    assert read.raw is not None
-    return SpaceTranslator(read.id, read.raw)
+    nobody: Any = None
+    return LoadedPolicy(nobody, read)
 
 
 def test_a_batch_of_observations_and_actions_has_one_axis_more() -> None:
-    reads = translator(NAMED, spaces.MultiDiscrete([3, 4], start=[5, 0]))
-    assert reads.batch_size({"x": [0, 0.5], "room": 4}) is None
-    several = {"x": [[0, 0.5], [1, 1]], "room": [4, 1]}
-    assert reads.batch_size(several) == 2
-    rows = reads.observations(several, 2)
+    reads = reading(NAMED, spaces.MultiDiscrete([3, 4], start=[5, 0]))
+    row, is_batch = reads.rows({"x": [0, 0.5], "room": 4})
+    assert not is_batch
+    assert row["room"].tolist() == [3]
+    rows, is_batch = reads.rows({"x": [[0, 0.5], [1, 1]], "room": [4, 1]})
+    assert is_batch
     assert isinstance(rows, dict)
     assert (rows["x"].tolist(), rows["room"].tolist()) == ([[0, 0.5], [1, 1]], [3, 0])
     actions = reads.actions(np.array([[2, 3], [0, 0]]))
@@ -185,7 +181,5 @@ def test_a_batch_of_observations_and_actions_has_one_axis_more() -> None:
 def test_what_is_neither_one_observation_nor_a_batch_is_refused(
     space: spaces.Space[Any], observation: Any, said: str
 ) -> None:
-    reads = translator(space)
-    count = reads.batch_size(observation)
     with pytest.raises(BadStep, match=rf"^env\.id=X-v0: .*{said}"):
-        reads.observation(observation) if count is None else reads.observations(observation, count)
+        reading(space).rows(observation)

@@ -10,7 +10,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-from border_cli.core.interfaces import Env, EnvFactory, Policy, Translator
+from border_cli.core.interfaces import Env, EnvFactory, Policy
 from border_cli.core.spaces import BoxSpace, DiscreteSpace, EnvSpec
 from border_cli.core.stop import Heartbeat, StopFlag
 from border_cli.core.types import Array, Beat, Snapshot, Step
@@ -74,9 +74,6 @@ class ScriptedFactory(EnvFactory):
             if beat:
                 beat()
         return self.env
-
-    def translator(self) -> Translator:
-        raise AssertionError("no test steps an environment of its own here")
 
 
 class Recording(Policy):

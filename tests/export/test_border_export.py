@@ -140,7 +140,7 @@ def break_json(folder: Path) -> None:
 
 def forge(folder: Path) -> None:
     content = json.loads((folder / "policy.json").read_text())
-    content["network"]["twin"] = "os.system"
+    content["twin"] = "os.system"
     (folder / "policy.json").write_text(json.dumps(content))
 
 
@@ -170,7 +170,7 @@ def test_what_cannot_be_exported_is_refused_before_anything_is_written(
     home: Path, capsys: Capture
 ) -> None:
     for argv, told in (
-        (["run", "to"], "to is not empty: name a new folder"),
+        (["run", "to"], "to is there already: name a new folder"),
         (["run"], "give one run directory and one new folder, got 1"),
         (["nowhere", "new"], "no such directory: nowhere"),
         (["run", "new", "episods=3"], "unknown option 'episods', did you mean episodes?"),

@@ -14,10 +14,10 @@ from gymnasium import spaces
 from user_networks import Tanh, registered
 
 from border_cli.agent.torch_agent import TorchAgent
-from border_cli.core.raw_values import translator_of
-from border_cli.core.spaces import EnvSpec, RawSpaces, space_of
+from border_cli.core.loaded_policy import LoadedPolicy
+from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Array
-from border_cli.env.gym_spaces import MaskedDict, raw_observation, raw_space
+from border_cli.env.gym_spaces import MaskedDict, raw_spaces
 from border_cli.errors import CheckpointError, ConfigError
 from border_cli.export.verify import verified
 from border_cli.export.write import form_of, seal, write_formats
@@ -82,8 +82,8 @@ EITHER = ("bc", "awac", "iql")
 
 
 def spec_of(observation: gym.Space[Any], action: gym.Space[Any]) -> EnvSpec:
-    raw = RawSpaces(raw_observation(observation), raw_space(action))
-    return EnvSpec("Any-v0", space_of(raw.observation), raw.action.leaf, None, raw=raw)
+    raw = raw_spaces(observation, action, "Any-v0")
+    return EnvSpec("Any-v0", *raw.ours, None, raw=raw)
 
 
 def agent_of(variant: str, spec: EnvSpec, **more: Any) -> TorchAgent:
@@ -94,7 +94,8 @@ def agent_of(variant: str, spec: EnvSpec, **more: Any) -> TorchAgent:
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for each in agent.acting_modules.parameters():
-            each += 0.2 * torch.randn(each.shape, generator=generator)
+            scale = 0.4 / each[0].numel() ** 0.5 if each.ndim else 0.2
+            each += scale * torch.randn(each.shape, generator=generator)
         if agent.features.normalizes:
             size = agent.architecture.row_size
             agent.features.refresh(torch.full((size,), 0.7), torch.full((size,), 2.0))
@@ -109,7 +110,8 @@ def sampled(spec: EnvSpec, space: gym.Space[Any], rows: int = ROWS) -> Array:
         together: Any = {key: np.stack([each[key] for each in values]) for key in space.spaces}
     else:
         together = np.stack(values)
-    return translator_of(spec).observations(together, rows)
+    nobody: Any = None
+    return LoadedPolicy(nobody, spec).rows(together)[0]
 
 
 def exported(
@@ -118,7 +120,7 @@ def exported(
     """Writes what acts, and verifies it; all but the agent itself, which needs a run's settings."""
     policy: Any = agent.policy_factory(np.random.default_rng(0))
     policy.load_snapshot(agent.snapshot())
-    form = form_of(agent, policy, name, 7)
+    form = form_of(agent, policy, name)
     folder.mkdir()
     write_formats(folder, agent, policy, form, rows, onnx=onnx)
     (folder / MODEL).unlink()
@@ -244,6 +246,8 @@ def test_another_answer_is_told_with_its_row(tmp_path: Path, what: str) -> None:
     policy: Any = agent.policy_factory(np.random.default_rng(0))
     policy.load_snapshot(agent.snapshot())
     (folder / "policy.json").unlink()
-    seal(folder, agent, form_of(agent, policy, "td3", 7))
-    with pytest.raises(CheckpointError, match=rf"policy\.npz differs .*: {what} of row 3 of"):
+    seal(folder, agent, form_of(agent, policy, "td3"))
+    with pytest.raises(
+        CheckpointError, match=rf"policy\.npz differs .*: {what} by .*, most in row 3 of"
+    ):
         verified(opened_folder(folder))

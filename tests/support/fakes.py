@@ -22,7 +22,6 @@ from border_cli.core.interfaces import (
     Policy,
     ReplayBuffer,
     StepProcessor,
-    Translator,
 )
 from border_cli.core.output import Progress, Recorder, RecordStep, RunState, SaveReport
 from border_cli.core.rows import columns_of, transitions_of
@@ -137,9 +136,6 @@ class CountingEnvFactory(EnvFactory):
             env = self.make_env(len(self.made))
             self.made.append(env)
         return env
-
-    def translator(self) -> Translator:
-        raise AssertionError("no test steps an environment of its own here")
 
 
 class OneStep(StepProcessor):

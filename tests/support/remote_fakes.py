@@ -18,7 +18,7 @@ import numpy as np
 from fakes import SPEC, CountingEnv, FakePolicy, OneStep
 from numpy.typing import NDArray
 
-from border_cli.core.interfaces import Env, EnvFactory, Policy, StepProcessor, Translator
+from border_cli.core.interfaces import Env, EnvFactory, Policy, StepProcessor
 from border_cli.core.rows import columns_of
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Array, Beat, State, Step, Transitions
@@ -175,9 +175,6 @@ class ScriptedEnvFactory(EnvFactory):
             return False
         return True
 
-    def translator(self) -> Translator:
-        raise AssertionError("no test steps an environment of its own here")
-
     def noted(self, what: str) -> list[str]:
         """What the environments noted under this name, in the order in which they were made."""
         files = self.folder.glob(f"{what}-*")
@@ -208,9 +205,6 @@ class CalmEnvFactory(EnvFactory):
     ) -> Env:
         del training, render, first, beat
         return CountingEnv(num_envs=self.num_envs, episode=self.episode)
-
-    def translator(self) -> Translator:
-        raise AssertionError("no test steps an environment of its own here")
 
 
 class TellingPolicy(FakePolicy):
