@@ -22,6 +22,7 @@ from border_cli.core.interfaces import Agent, Evaluator
 from border_cli.core.loaded_policy import LoadedPolicy
 from border_cli.core.output import Recorders
 from border_cli.core.spaces import EnvSpec
+from border_cli.dataset.recorded_episodes import refuse_other_spaces
 from border_cli.env.given import MakeEnv, is_local, with_given
 from border_cli.errors import CheckpointError, ConfigError, reachable
 from border_cli.launch.build import build_agent, env_factory, evaluation_policy
@@ -185,18 +186,21 @@ def load_agent(
     if env is not None:
         config = replace(config, env=with_given(config.env, env))
     effective = effective_settings(config)
-    if is_exported(run_dir):
-        folder = opened_folder(run_dir)
-        agent = build_agent(effective, spec or env_factory(effective).spec, learns=False)
+    folder = opened_folder(run_dir) if is_exported(run_dir) else None
+    if folder is None:
+        find_checkpoint(run_dir, checkpoint)  # refused before anything is built
+    spec, trained = spec or env_factory(effective).spec, read_spec(run_dir)
+    if trained is not None:
+        played = trained.observation, trained.action
+        refuse_other_spaces("the policy of env.id", trained.id, *played, spec)
+    agent = build_agent(effective, spec, learns=False)
+    if folder is not None:
         agent.load_weights(folder.weights())
         return effective, agent, {"opt_steps": folder.content["opt_steps"]}
-    find_checkpoint(run_dir, checkpoint)  # refused before anything is built
-    spec = spec or env_factory(effective).spec
     _, (state, counters) = read_model(
         lambda: find_checkpoint(run_dir, checkpoint),
         lambda folder: (load_state(folder / "agent.pt"), read_json(folder / "state.json")),
     )
-    agent = build_agent(effective, spec, learns=False)
     agent.load_state_dict(state)
     return effective, agent, counters
 
