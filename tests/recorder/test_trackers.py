@@ -225,11 +225,10 @@ def test_a_server_that_is_killed_and_started_again_has_every_row_once(
             assert steps == [row["opt_steps"] for row in rows_of(tmp_path / "run")]
 
 
-def wandb_rows(folder: Path) -> list[dict[str, Any]]:
-    """The rows in all files of W&B's offline runs, by its own schema."""
+def wandb_records(folder: Path) -> Iterator[Any]:
+    """What all files of W&B's offline runs hold, by its own schema."""
     from wandb.proto.wandb_internal_pb2 import Record
 
-    rows = []
     for file in sorted(folder.glob("wandb/offline-run-*/*.wandb")):
         data, place, whole = file.read_bytes(), 7, b""
         while place + 7 <= len(data):
@@ -241,15 +240,18 @@ def wandb_rows(folder: Path) -> list[dict[str, Any]]:
             place += 7 + length
             if kind in (1, 4):  # whole, or its last part
                 record, whole = Record.FromString(whole), b""
-                if record.HasField("history"):
-                    items = record.history.item
-                    rows.append(
-                        {
-                            each.key or each.nested_key[0]: json.loads(each.value_json)
-                            for each in items
-                        }
-                    )
-    return rows
+                yield record
+
+
+def wandb_rows(folder: Path) -> list[dict[str, Any]]:
+    return [
+        {
+            each.key or each.nested_key[0]: json.loads(each.value_json)
+            for each in record.history.item
+        }
+        for record in wandb_records(folder)
+        if record.HasField("history")
+    ]
 
 
 def test_wandb_offline_has_every_row_and_a_resumed_run_its_id(
@@ -268,6 +270,18 @@ def test_wandb_offline_has_every_row_and_a_resumed_run_its_id(
     assert [row["attempt"] for row in wandb_rows(tmp_path) if row["opt_steps"] == 40][-1] == 2
 
 
+def from_trackio(script: str) -> Any:
+    """What a script finds in its store."""
+    whole = (
+        f"import json; from trackio.sqlite_storage import SQLiteStorage as Store; {script}; "
+        "print(json.dumps(found))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", whole], capture_output=True, text=True, check=True, timeout=60
+    )
+    return json.loads(done.stdout.splitlines()[-1])
+
+
 def test_trackio_has_every_row_and_a_resumed_run_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -275,17 +289,33 @@ def test_trackio_has_every_row_and_a_resumed_run_its_name(
     monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "store"))
     finished(tmp_path, "trackio", "run_dir=run", "trainer.max_opt_steps=20")
     finished(tmp_path, "trackio", "resume=run", "trainer.max_opt_steps=40")
-    script = (
-        "import json; from trackio.sqlite_storage import SQLiteStorage as Store; "
-        "[run] = Store.get_runs('border_cli'); print(json.dumps(Store.get_logs('border_cli', run)))"
+    rows = from_trackio(
+        "[run] = Store.get_runs('border_cli'); found = Store.get_logs('border_cli', run)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
-    )
-    rows = json.loads(done.stdout.splitlines()[-1])
     newest = {row["opt_steps"]: row["attempt"] for row in rows}  # of an attempt that began again
     assert set(newest) == {row["opt_steps"] for row in rows_of(tmp_path / "run")}
     assert set(newest.values()) == {1, 2}
+
+
+def test_a_sweep_is_a_group_of_wandb_and_of_trackio(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("wandb")
+    pytest.importorskip("trackio")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "store"))
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+    both = ("recorder=[jsonl,wandb,trackio]", "recorder.wandb.close_timeout_s=60")
+    finished(tmp_path, "trackio", "-m", "seed=0,1", "run_dir=two", *both)
+    runs = [each.run for each in wandb_records(tmp_path) if each.HasField("run")]
+    names = {"two/seed-0", "two/seed-1"}
+    assert {each.display_name for each in runs} == names
+    assert {each.run_group for each in runs} == {"two"}
+    script = (
+        "runs = Store.get_runs('border_cli'); "
+        "found = {run: Store.get_run_config('border_cli', run)['_Group'] for run in runs}"
+    )
+    assert from_trackio(script) == dict.fromkeys(names, "two")
 
 
 def test_half_a_line_waits_for_its_rest(tmp_path: Path) -> None:
