@@ -61,7 +61,7 @@ def card(form: PolicyForm, evaluation: Evaluation, about: Mapping[str, Any]) -> 
         "tags": [task, "deep-reinforcement-learning", form.spec.id, form.agent, "border_cli"],
         "model-index": [{"name": name, "results": [result]}],
     }
-    facts = "".join(f"| {key} | {_cell(value)} |\n" for key, value in about.items())
+    facts = "".join(f"| {key} | {_cell(value)} |\n" for key, value in about.items() if value)
     return f"""---
 {yaml.safe_dump(front, sort_keys=False, allow_unicode=True)}---
 

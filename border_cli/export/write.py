@@ -163,14 +163,14 @@ def write_formats(
     onnx: bool,
 ) -> None:
     """The weights, what acts with them, and what it does on these observations. [N, …]"""
-    from safetensors.torch import save_file
+    from safetensors.torch import save
 
     weights = {
         f"{part}.{name}": tensor.cpu().clone(memory_format=torch.contiguous_format)
         for part, module in agent.learned_modules().items()
         for name, tensor in module.state_dict().items()
     }
-    save_file(weights, folder / MODEL)
+    (folder / MODEL).write_bytes(save(weights))
     if not form.architecture.acts_in_torch:
         arrays: Any = agent.snapshot().arrays
         np.savez(folder / POLICY_NPZ, **arrays)
