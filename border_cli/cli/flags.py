@@ -106,6 +106,6 @@ def read_arguments(argv: Sequence[str]) -> Arguments:
     found = parser.parse_intermixed_args(argv, Arguments())
     if found.multirun and (found.cfg or found.info):
         raise ConfigError("--multirun runs jobs, --cfg and --info show settings: give one of them")
-    if found.resolve and not found.cfg:
-        raise ConfigError("--resolve belongs to --cfg")
+    if found.resolve and found.cfg != "job":
+        raise ConfigError("--resolve belongs to --cfg job: Hydra's own settings refer to jobs")
     return found

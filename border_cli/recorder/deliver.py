@@ -29,7 +29,7 @@ from border_cli.system.files import write_json
 
 PAUSE_S, RETRY_S = 0.5, 2.0  # between two looks at the outbox, after a failure
 MOST_NBYTES = 2**20  # of events that are read at a time
-TYPED_S = 10.0  # how long one that is typed goes on trying
+TYPED_S = 60.0  # how long one that is typed goes on trying
 ROW, END = b'{"kind": "row"', b'{"kind": "end"'
 
 
@@ -94,14 +94,15 @@ class Delivery:
                 file.write(json.dumps({"kind": "end", "summary": summary}).encode() + b"\n")
 
 
-def main(run_dir: Path, tracker: str, timeout_s: float = TYPED_S) -> None:
+def main(run_dir: Path, tracker: str, timeout_s: float | None = None) -> None:
     """Returns once there is nothing more to come, or it has given up."""
     os.nice(19)
     messages = os.dup(1)
     os.dup2(2, 1)  # what packages print goes to the log
     outbox = outbox_of(run_dir, tracker).open("rb")
     fcntl.flock(outbox, fcntl.LOCK_EX)  # the process of the attempt before may still be at it
-    delivery, said, end_s = Delivery(run_dir, tracker), False, math.inf
+    delivery, said = Delivery(run_dir, tracker), False
+    end_s = math.inf if timeout_s else time.monotonic() + TYPED_S
     while time.monotonic() < end_s:
         try:
             pause_s = 0 if delivery.step() else PAUSE_S
@@ -109,18 +110,15 @@ def main(run_dir: Path, tracker: str, timeout_s: float = TYPED_S) -> None:
             traceback.print_exc()
             delivery.forget()
             if not said:
-                os.write(
-                    messages, f"not delivered for now; the run goes on: {error!r:.300}".encode()
-                )
+                why = f"not delivered for now; the run goes on: {error!r:.300}"
+                os.write(messages, why.encode())
             said, pause_s = True, RETRY_S
         if end_s < math.inf and pause_s == PAUSE_S:
             return
         if end_s < math.inf:
             time.sleep(pause_s)
-        elif (
-            os.isatty(0) or select.select([0], [], [], pause_s)[0]
-        ):  # nothing is ever written there
-            end_s = time.monotonic() + timeout_s
+        elif select.select([0], [], [], pause_s)[0]:  # closed: nothing is ever written there
+            end_s = time.monotonic() + (timeout_s or 0)
             delivery.record_killed()
 
 
