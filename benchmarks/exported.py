@@ -60,7 +60,7 @@ def exported(name: str, folder: Path) -> RawPolicy:
     agent_name, settings, seen, action = ROWS[name]
     raw = RawSpaces(seen, action)
     spec = EnvSpec(name, space_of(seen), action.leaf, None, raw=raw)
-    config = AGENTS.entry(agent_name).config_type(**settings)
+    config = AGENTS.entry(agent_name).config_type(**settings, matmul="mkl")
     agent: TorchAgent = AGENTS.build(config, spec=spec, device="cpu", seed=0)
     policy: Any = agent.policy_factory(np.random.default_rng(0))
     policy.load_snapshot(agent.snapshot())

@@ -1,79 +1,117 @@
-"""What a tracker costs the learner: updates/s with and without it, in turns.
+"""What a tracker costs the learner: its own part, and what the process that delivers takes from it.
 
-    python -m benchmarks.trackers [--repetitions 5] [--updates 30000]
+    python -m benchmarks.trackers [--repetitions 3] [--seconds 120]
 
 Each measurement is a whole `border-train agent=dqn env=cartpole`, synchronous or with actor
-threads, that records as it does by default. `whole_per_s` is the rate of `run.json`, in which the
-process that delivers imports the package; `updates_per_s` that of the second half of the updates.
-`cpu_s` is the processor time of all processes.
+threads, that records as it does by default and to the tracker. Every `WINDOW_S` the process that
+delivers is stopped, or goes on: `delivering_to_stopped` is the ratio of the updates/s in these
+windows, within one run, so that the machine's own ups and downs cancel out. A stopped process
+catches up afterwards, so that nothing is left out. The package is imported before the first window.
+`record_percent` is the share of the learner's time that all recorders take, and `none` a run
+without the tracker; `delivery_percent` the processor time of what delivers, of one core.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import resource
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
-from benchmarks.table import Reading, column, emit, parser, ratios, summary, take_turns
-from border_cli.recorder.read import read_metrics
+import psutil
+
+from benchmarks.table import Reading, emit, parser, summary, take_turns
 
 NONE = "none"
 TRACKERS = ("mlflow", "wandb", "trackio")
 TRAINERS = ("sync", "async")
+IMPORT_S = 20.0  # until the package is imported and the run is created
+WINDOW_S = 1.0
 
 
-def measure(trainer: str, tracker: str, updates: int, seed: int) -> Reading:
-    """A run of so many updates."""
+def measure(trainer: str, tracker: str, seconds: float, seed: int) -> Reading:
+    """A run of so many seconds."""
     recorders = ["tensorboard", "jsonl", *([] if tracker == NONE else [tracker])]
     with tempfile.TemporaryDirectory() as folder:
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run(
+        run = subprocess.Popen(
             [
                 *(sys.executable, "-m", "border_cli", "agent=dqn", "env=cartpole", "run_dir=run"),
-                *(f"trainer={trainer}", f"trainer.max_opt_steps={updates}", f"seed={seed}"),
-                *(f"recorder=[{','.join(recorders)}]", "quiet=true", "evaluator.background=false"),
-                "trainer.eval_interval=1000000",
+                *(f"trainer={trainer}", f"trainer.max_time_s={seconds}", f"seed={seed}"),
+                *("trainer.max_opt_steps=null", f"recorder=[{','.join(recorders)}]", "quiet=true"),
+                *("evaluator.background=false", "trainer.eval_interval=1000000000"),
             ],
             cwd=folder,
             env={**os.environ, "TRACKIO_DIR": f"{folder}/trackio", "WANDB_MODE": "offline"},
-            check=True,
             stdout=subprocess.DEVNULL,
         )
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        facts: dict[str, Any] = json.loads(Path(folder, "run/run.json").read_text())
-        rows = read_metrics(Path(folder, "run/metrics.jsonl"))
-    half = next(row for row in rows if row["opt_steps"] >= updates / 2)
-    steps, seconds = (rows[-1][each] - half[each] for each in ("opt_steps", "time_s"))
+        outbox = Path(folder, f"run/trackers/{tracker}.jsonl")
+        found = {} if tracker == NONE else _toggled(run, outbox, seconds)
+        if run.wait() != 0:
+            raise RuntimeError(f"{tracker}: the run failed")
+        spent = json.loads(Path(folder, "run/run.json").read_text())["seconds"]["learner"]
+    return {"record_percent": 100 * spent["record"] / sum(spent.values()), **found}
+
+
+def _toggled(run: subprocess.Popen[bytes], outbox: Path, seconds: float) -> Reading:
+    """Stops what delivers in every second window; the rates in both kinds of windows."""
+    while not outbox.exists() or not outbox.stat().st_size:
+        time.sleep(0.1)
+    end_s = time.time() + seconds - WINDOW_S
+    time.sleep(IMPORT_S)
+    group = [each for each in psutil.Process(run.pid).children() if _delivers(each)]
+    group += [each for parent in group for each in parent.children(recursive=True)]
+    before_s, began_s, number = _cpu_s(group), time.time(), 0
+    while (next_s := began_s + (number + 1) * WINDOW_S) < end_s:
+        for each in group:
+            each.send_signal(signal.SIGSTOP if number % 2 else signal.SIGCONT)
+        time.sleep(max(0, next_s - time.time()))
+        number += 1
+    for each in group:
+        each.send_signal(signal.SIGCONT)
+    cpu_s = _cpu_s(group) - before_s
+    events = [json.loads(line) for line in outbox.read_bytes().splitlines()]
+    rows = [(each["at"], each["metrics"]["opt_steps"]) for each in events if each["kind"] == "row"]
+    updates, passed_s = [0, 0], [0.0, 0.0]  # in windows in which it delivers, is stopped
+    for (first_s, first), (last_s, last) in pairwise(rows):
+        window = int(((first_s + last_s) / 2 - began_s) // WINDOW_S)
+        if 0 <= window < number:
+            updates[window % 2] += last - first
+            passed_s[window % 2] += last_s - first_s
+    running, stopped = (done / over_s for done, over_s in zip(updates, passed_s, strict=True))
     return {
-        "updates_per_s": steps / seconds,
-        "whole_per_s": facts["opt_steps"] / facts["duration_s"],
-        "cpu_s": after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
+        "delivering_to_stopped": running / stopped,
+        "updates_per_s": stopped,
+        "delivery_percent": 100 * cpu_s / (number * WINDOW_S),
     }
 
 
+def _delivers(process: psutil.Process) -> bool:
+    return "border_cli.recorder.deliver" in process.cmdline()
+
+
+def _cpu_s(group: list[psutil.Process]) -> float:
+    return sum(times.user + times.system for times in (each.cpu_times() for each in group))
+
+
 def main() -> None:
-    made = parser(__doc__)
-    made.add_argument("--updates", type=int, default=30_000)
+    made = parser(__doc__, repetitions=3)
+    made.add_argument("--seconds", type=float, default=120.0)
     made.add_argument("--trainers", nargs="+", choices=TRAINERS, default=TRAINERS)
     made.add_argument("--trackers", nargs="+", choices=TRACKERS, default=TRACKERS)
     arguments = made.parse_args()
     for trainer in arguments.trainers:
         contenders = {
-            each: partial(measure, trainer, each, arguments.updates)
+            each: partial(measure, trainer, each, arguments.seconds)
             for each in (NONE, *arguments.trackers)
         }
         readings = take_turns(contenders, arguments.repetitions)
-        rates = {each: column(found, "updates_per_s") for each, found in readings.items()}
-        line: dict[str, Any] = {
-            f"{each}_to_none": ratios(rates[each], rates[NONE]) for each in arguments.trackers
-        }
-        emit("trackers", trainer, line | {each: summary(found) for each, found in readings.items()})
+        emit("trackers", trainer, {each: summary(found) for each, found in readings.items()})
 
 
 if __name__ == "__main__":

@@ -191,8 +191,9 @@ def load_agent(
         find_checkpoint(run_dir, checkpoint)  # refused before anything is built
     spec, trained = spec or env_factory(effective).spec, read_spec(run_dir)
     if trained is not None:
-        played = trained.observation, trained.action
-        refuse_other_spaces("the policy of env.id", trained.id, *played, spec)
+        refuse_other_spaces(
+            "the policy of env.id", trained.id, trained.observation, trained.action, spec
+        )
     agent = build_agent(effective, spec, learns=False)
     if folder is not None:
         agent.load_weights(folder.weights())

@@ -48,6 +48,9 @@ class Choice:
         """`constant` makes an array of the library out of one of numpy."""
         self._library, self._kind, atoms = library, form.kind, form.atoms
         self._support = None if atoms is None else constant(np.linspace(*atoms, dtype=np.float32))
+        # That of numpy's arrays takes less time for one row.
+        self._max: Any = np.ndarray.max if library is np else library.amax
+        self._several = isinstance(space, MultiDiscreteSpace)
         self._bounds = action_bounds(space) if form.kind == "tanh" else None
         if self._bounds is not None:
             low, high = self._bounds.space.low.ravel(), self._bounds.space.high.ravel()
@@ -58,7 +61,6 @@ class Choice:
         else:
             ends = [0, *accumulate(components_of(space) or ())]
             self._slices = [slice(*each) for each in pairwise(ends)]
-            self._several = isinstance(space, MultiDiscreteSpace)
 
     def values(self, outputs: Any) -> Any:
         """What the choice is made of: Q(s, ·), logits, or actions between -1 and 1. [N, n]"""
@@ -67,7 +69,7 @@ class Choice:
         if self._support is None:
             return outputs
         logits = outputs.reshape(outputs.shape[0], -1, self._support.shape[0])  # [N, n, atoms]
-        odds = self._library.exp(logits - self._library.amax(logits, 2)[:, :, None])
+        odds = self._library.exp(logits - self._max(logits, 2, keepdims=True))
         return (odds @ self._support) / odds.sum(2)
 
     def actions(self, values: Any, mask: Any = None, pick: Callable[[Any], Any] = greedy) -> Any:
@@ -78,12 +80,12 @@ class Choice:
         if self._bounds is not None:
             middle, half, low, high = self._range
             return self._library.clip(middle + half * values, low, high)
-        of_actions = self._kind == "values"
         if mask is not None:
-            mask = self._actions.joint_mask(mask) if of_actions else mask
+            mask = self._actions.joint_mask(mask) if self._kind == "values" else mask
             worst = self._library.full_like(values, -np.inf)
             values = self._library.where(mask, values, worst)
-        if of_actions:
+        if not self._several:
+            return pick(values)
+        if self._kind == "values":
             return self._actions.to_env(pick(values))
-        chosen = [pick(values[:, each]) for each in self._slices]
-        return self._library.stack(chosen, 1) if self._several else chosen[0]
+        return self._library.stack([pick(values[:, each]) for each in self._slices], 1)

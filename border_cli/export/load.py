@@ -42,7 +42,7 @@ def load_policy(
         if checkpoint is not None or env is not None:
             raise ConfigError(f"{folder} is an exported policy: leave out checkpoint and env")
         opened = opened_folder(folder)
-        if POLICY_NPZ in opened:
+        if POLICY_NPZ in opened.content["files"]:
             policy = numpy_policy(opened)
             return LoadedPolicy(policy.act, policy.form.spec)
     from border_cli.api import policy_of_run

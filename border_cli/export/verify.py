@@ -38,7 +38,7 @@ def verified(folder: ExportedFolder) -> list[str]:
     kept = folder.arrays(VERIFICATION)
     parts = {key.partition(".")[2]: kept[key] for key in kept if key.startswith(OBSERVATION)}
     lines = []
-    for name in [each for each in FORMATS if each in folder]:
+    for name in [each for each in FORMATS if each in folder.content["files"]]:
         worst = {}
         for what, theirs in FORMATS[name](folder, parts.get("", parts)).items():
             off = _apart(kept[what], theirs)  # [N]

@@ -69,7 +69,7 @@ def form_of(agent: Any, policy: Any, name: str) -> PolicyForm:
     if greedy is None or not isinstance(agent, TorchAgent):
         why = f"its policy, {type(policy).__name__}, has no greedy_form, as a NetworkPolicy may"
     elif (twin := type(policy.network).__name__) not in TWINS:
-        why = f"its acting network is a {twin}, none of {', '.join(TWINS)}"
+        why = f"its acting network is a {twin}, none of {[*TWINS]}"
     elif agent.spec.raw is None:
         why = f"env.id={agent.spec.id} does not tell its spaces as Gymnasium has them (EnvSpec.raw)"
     else:
@@ -107,10 +107,11 @@ class Watched(Policy):
 
     def act(self, obs: Array, *, explore: bool) -> NDArray[Any]:
         self._seen += 1
-        if self._seen * self._rng.random() < MOST_KEPT:
+        most = 1 + MOST_KEPT // num_rows(obs)
+        if self._seen * self._rng.random() < most:
             self.kept.append(map_array(np.copy, obs))
-        if len(self.kept) > MOST_KEPT:
-            del self.kept[self._rng.integers(MOST_KEPT)]
+        if len(self.kept) > most:
+            del self.kept[self._rng.integers(most)]
         return self._policy.act(obs, explore=explore)
 
 

@@ -27,7 +27,7 @@ from border_cli.recorder.tracking import outbox_of, state_of
 from border_cli.run.status import KILLED, git_state
 from border_cli.system.files import write_json
 
-PAUSE_S, RETRY_S = 0.5, 2.0  # between two looks at the outbox, after a failure
+PAUSE_S, RETRY_S = 5.0, 2.0  # between two looks at the outbox, after a failure
 MOST_NBYTES = 2**20  # of events that are read at a time
 TYPED_S = 60.0  # how long one that is typed goes on trying
 ROW, END = b'{"kind": "row"', b'{"kind": "end"'

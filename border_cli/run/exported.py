@@ -35,9 +35,6 @@ class ExportedFolder:
     place: Path
     content: Mapping[str, Any]  # of policy.json
 
-    def __contains__(self, name: str) -> bool:
-        return name in self.content["files"]
-
     def read(self, name: str) -> bytes:
         """A file, which is as it was written; raises CheckpointError."""
         path = self.place / name
