@@ -142,6 +142,7 @@ def test_an_unsupported_action_space_is_refused_with_its_name(spaced):
         assert GymEnvFactory(GymConfig(id="border/Spaced-v1")).spec
 
 
+HALF_OPEN = spaces.Box(np.array([-np.inf, 0.0]), np.array([1.0, np.inf]), dtype=np.float64)
 NAMED = spaces.Dict(x=spaces.Box(0, 1, (2,), np.float64), room=spaces.Discrete(4, start=1))
 
 
@@ -174,6 +175,8 @@ def test_a_batch_of_observations_and_actions_has_one_axis_more() -> None:
         (spaces.Box(-1, 1, (4,), np.float32), np.zeros(3), r"shape is \(3,\), not \(4,\)"),
         (NAMED, {"x": np.zeros((3, 2)), "room": [1, 2]}, r"'room' .* shape is \(2,\), not \(3,\)"),
         (NAMED, [0.0, 1.0], "must be a dict of"),
+        (spaces.Box(-np.inf, np.inf, (2,), np.float64), np.zeros(3), r"shape is \(3,\)"),
+        (HALF_OPEN, np.zeros(3), r"shape is \(3,\)"),
         (spaces.Discrete(3), [0, 7], r"7 at \[1\] is out of bounds"),
         (spaces.Box(-1, 1, (1,), np.float32), "abc", "expected real numbers, got <U3"),
     ],
