@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -69,9 +70,12 @@ def test_one_that_only_this_process_knows_is_given_again(manager: str) -> None:
         resume("run", "trainer.max_opt_steps=3")
     action = load_policy("run").act(OBS)  # which needs none
     assert action in (0, 1, 2)
-    Path("run/env.json").unlink()  # as in runs of earlier versions
-    with pytest.raises(ConfigError, match=r"or load_policy\(…, env=…\)"):
-        load_policy("run")
+    for earlier in ({"observation": {"kind": "Box"}}, None):  # as in runs of earlier versions
+        Path("run/env.json").unlink()
+        if earlier is not None:
+            Path("run/env.json").write_text(json.dumps(earlier))
+        with pytest.raises(ConfigError, match=r"or load_policy\(…, env=…\)"):
+            load_policy("run")
     assert load_policy("run", env=nested()).act(OBS) == action
     forget()
     assert resume("run", "trainer.max_opt_steps=3", env=nested()).run_dir == result.run_dir

@@ -100,7 +100,7 @@ def _run(typed: Sequence[str], signals: EarlySignals) -> None:
     from border_cli.recorder import terminal
 
     found["verified"] = "\n".join(found["verified"])
-    lines = [(name.replace("_", " "), str(value)) for name, value in found.items()]
+    lines = [(name, str(value)) for name, value in found.items()]
     terminal.header(terminal.make_console(), lines)
 
 

@@ -20,7 +20,7 @@ from border_cli.errors import CheckpointError, MissingPackage, reachable
 from border_cli.run.manifest import read_json
 from border_cli.system.files import POLICY_JSON, read_bytes
 
-FORMAT, VERSION = "border_cli policy", 1
+FORMAT, VERSION = "border_cli policy", 2
 POLICY_NPZ, POLICY_ONNX, MODEL = "policy.npz", "policy.onnx", "model.safetensors"
 VERIFICATION = "verification.npz"
 EXTRA = "border-cli[export]"

@@ -31,8 +31,11 @@ def read_spec(place: Path) -> EnvSpec | None:
     if not path.exists():
         return None
     content = read_json(path)
+    content = content.get("env", content)
+    if "masked" not in content:  # of an earlier version
+        return None
     try:
-        return spec_from_json(content.get("env", content))
+        return spec_from_json(content)
     except Exception as error:  # of any kind: anything may stand there
         raise CheckpointError(f"{path} is damaged: {type(error).__name__}: {error}") from error
 

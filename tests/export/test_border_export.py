@@ -151,7 +151,7 @@ def forge(folder: Path) -> None:
         (truncate, r"policy\.npz is damaged: its checksum .* \(100 bytes"),
         (link, r"policy\.npz is a link, which an exported policy never has"),
         (add_pickle, r"agent\.pt may be a pickle, which can run code"),
-        (set_version, r"policy\.json has format 'border_cli policy', version 7; .* version 1"),
+        (set_version, r"policy\.json has format 'border_cli policy', version 7; .* version 2"),
         (break_json, r"policy\.json cannot be read"),
         (forge, r"policy\.json is damaged: KeyError: 'os\.system'"),
     ],
