@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -15,7 +14,7 @@ from border_cli.config.compose import resuming_composer
 from border_cli.config.job import Job
 from border_cli.config.resolved import modules_of
 from border_cli.config.resuming import refuse_no_run
-from border_cli.config.saved import load_resolved, modules_of_a_run, opened_run
+from border_cli.config.saved import load_resolved, opened_run
 from border_cli.config.search_path import homes, import_modules, user_folders
 from border_cli.core.callback import Callback
 from border_cli.core.interfaces import Agent, Evaluator
@@ -38,7 +37,6 @@ from border_cli.run.exported import opened_folder
 from border_cli.run.finding import find_checkpoint, find_run, read_model
 from border_cli.run.manifest import read_json
 from border_cli.run.spec import read_spec
-from border_cli.run.status import import_paths
 from border_cli.settings.run import AUTO, RunConfig
 from border_cli.system.files import is_exported
 from border_cli.system.start import refuse_while_imported_by_a_child
@@ -119,7 +117,7 @@ def resume(
         refuse_no_run(place)
     with opened_run(place, trust=trust):
         with reachable(CheckpointError):
-            composer = resuming_composer(place, overrides, user_folders())
+            composer = resuming_composer(place, overrides, user_folders(), trust=trust)
             config = composer.job(list(overrides)).config
         config = replace(config, run_dir=None, resume=str(place))
         return train(config, recorders=recorders, callbacks=callbacks, evaluator=evaluator, env=env)
@@ -155,15 +153,10 @@ def policy_of_run(
     place, which = find_run(run_dir, named)
     with reachable(CheckpointError):
         spec = read_spec(place) if env is None else None
-    with opened(place, trust=trust):
+    with opened_run(place, trust=trust):
         effective, agent, _ = load_agent(place, which or "best", env=env, spec=spec, trust=trust)
         policy = evaluation_policy(effective, agent)
         return LoadedPolicy(policy.act, spec or env_factory(effective).spec)
-
-
-def opened(run_dir: Path, *, trust: bool) -> AbstractContextManager[None]:
-    """Within the block whatever is imported follows the rules of `load_policy`."""
-    return modules_of_a_run(import_paths(run_dir), trust=trust)
 
 
 @reachable(CheckpointError)

@@ -28,6 +28,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from border_cli.words import masked
+
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # the disk, a quota, a limit of a file's size
 
 
@@ -167,12 +169,13 @@ class CheckpointError(BorderError):
 
 
 def reason_of(error: BaseException) -> str:
-    """Why something failed, in one line: for tables and run.json. A message of ours says it all."""
+    """Why something failed, in one line and without passwords: for tables and run.json. A message
+    of ours says it all."""
     message = error.message if isinstance(error, BorderError) else str(error)
     first_line = message.strip().partition("\n")[0]
     if first_line and isinstance(error, BorderError):
-        return first_line
-    return ": ".join(filter(None, (type(error).__name__, first_line)))  # an assertion may be empty
+        return masked(first_line)
+    return masked(": ".join(filter(None, (type(error).__name__, first_line))))  # may be empty
 
 
 def place_of(error: BaseException) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 
-from border_cli.words import visible
+from border_cli.words import masked, visible
 
 
 def say(text: str) -> None:
@@ -15,5 +15,5 @@ def say(text: str) -> None:
 
 
 def complain(command: str, message: object) -> None:
-    """Writes to standard error what a command refuses or reports."""
-    sys.stderr.write(visible(f"{command}: {message}\n"))
+    """Writes to standard error what a command refuses or reports, without passwords."""
+    sys.stderr.write(visible(masked(f"{command}: {message}\n")))

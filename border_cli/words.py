@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
@@ -13,6 +14,9 @@ from pathlib import Path
 
 # Categories of Unicode: control and format characters, and what is no character or half of one.
 HIDDEN = ("Cc", "Cf", "Cs", "Cn")
+LEAST_SECRET = 8  # characters; shorter values are words
+_SECRETS = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
+_PASSWORD = re.compile(r"//[^\s/:@]*:[^\s/]*@")
 _PLAIN = re.compile(r"[\w./@%+-]+( [\w./@%+-]+)*", re.ASCII)  # Hydra needs no quotes then
 
 
@@ -73,6 +77,16 @@ def _visible(character: str) -> str:
     if character in "\n\t" or unicodedata.category(character) not in HIDDEN:
         return character
     return character.encode("unicode_escape").decode("ascii")
+
+
+def masked(text: str) -> str:
+    """The text without passwords: those in URLs, and values of environment variables that are
+    named like one."""
+    text = _PASSWORD.sub("//***@", text)
+    for name, value in os.environ.items():
+        if name.endswith(_SECRETS) and len(value) >= LEAST_SECRET:
+            text = text.replace(value, "***")
+    return text
 
 
 def shell_command(name: str) -> str:

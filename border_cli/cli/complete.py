@@ -62,12 +62,16 @@ def complete(overrides: Sequence[str]) -> None:
     """Answers `-sc install=SHELL`, and the shell's `-sc query=SHELL`."""
     command, _, shell = " ".join(overrides).partition("=")
     if command == "query":
+        from border_cli.config.search_path import uses_plugins_here
+
         (name, *before), word = _words(os.environ.get("COMP_LINE", ""))
         other = Path(name).name
+        unused = uses_plugins_here.set(False)
         if other in OTHERS:
             found = of_another(other, before, word)
         else:
             found = (of_study if other == TUNE else offered)(before, word)
+        uses_plugins_here.reset(unused)
         sys.stdout.write("\n".join(found) + "\n")
     elif command != "install":
         raise ConfigError("-sc takes one of install=SHELL, query=SHELL")
@@ -142,12 +146,13 @@ def _of_choices(arguments: Arguments) -> Iterator[str]:
     from omegaconf import OmegaConf
 
     from border_cli.config.check import explained
-    from border_cli.config.composition import import_named
     from border_cli.config.overrides import is_sweep
+    from border_cli.config.sources import find_plugins
 
+    find_plugins()  # before the current directory is searched
     with arguments.composing() as (composer, overrides), composer.opened() as files:
         fixed = [each for each in overrides if not is_sweep(each)]
-        import_named(files, composer.config_name, fixed, ())
+        composer.import_for(files, fixed)
         with explained(files, composer.config_name, fixed):
             files.find_parts(composer.config_name, fixed)
         for part in files.parts:

@@ -141,14 +141,15 @@ def _evaluate(
 
     `chosen`: overrides that choose another environment than that of the run.
     """
-    from border_cli.api import load_agent, opened
+    from border_cli.api import load_agent
+    from border_cli.config.saved import opened_run
     from border_cli.launch.build import evaluation_policy
     from border_cli.launch.play import play, refuse_no_film
     from border_cli.run.finding import episodes_of_best
 
     if video is not None:
         refuse_no_film(video)
-    with opened(run_dir, trust=trust):
+    with opened_run(run_dir, trust=trust):
         if is_exported(run_dir):
             checkpoint = EXPORTED
         checkpoint = checkpoint or best_or_latest("border-eval", run_dir)
@@ -185,7 +186,7 @@ def _in_env(run_dir: Path, chosen: Sequence[str], *, trust: bool) -> RunConfig:
     from border_cli.config.compose import composing
 
     typed = [*chosen, f"trust={str(trust).lower()}"]
-    with composing(typed, origin=str(run_dir)) as (composer, overrides):
+    with composing(typed, origin=str(run_dir), dials=False) as (composer, overrides):
         return composer.job(overrides).config
 
 

@@ -120,12 +120,13 @@ def _export(
     run_dir, checkpoint = located(run, checkpoint)
     if place.exists():
         raise ConfigError(f"{place} is there already: name a new folder")
-    from border_cli.api import load_agent, opened, read_config
+    from border_cli.api import load_agent, read_config
+    from border_cli.config.saved import opened_run
     from border_cli.export.write import form_of, in_float32, refuse_missing, write
     from border_cli.launch.build import evaluation_policy
     from border_cli.run.status import read_run
 
-    with opened(run_dir, trust=trust):
+    with opened_run(run_dir, trust=trust):
         checkpoint = checkpoint or best_or_latest("border-export", run_dir)
         config = in_float32(read_config(run_dir, trust=trust))
         loaded: Any = load_agent(run_dir, checkpoint, config=config)

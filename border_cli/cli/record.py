@@ -130,13 +130,14 @@ def _record(
     trust: bool = False,
 ) -> dict[str, Any]:
     """The object that `--json` prints."""
-    from border_cli.api import opened, read_config
+    from border_cli.api import read_config
     from border_cli.cli.recorded import document, players
+    from border_cli.config.saved import opened_run
     from border_cli.dataset.minari_files import refuse_name
     from border_cli.launch.effective import effective_settings
     from border_cli.launch.play import record
 
-    with opened(run_dir, trust=trust):
+    with opened_run(run_dir, trust=trust):
         dataset = refuse_name(dataset, overwrite=overwrite)
         policy = policy or {best_or_latest("border-record", run_dir): 1.0}
         with signals.polled() as stop:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,7 +38,7 @@ from border_cli.config.sources import Files, opened
 from border_cli.errors import ConfigError
 from border_cli.registry import register_builtin
 from border_cli.settings.run import RunConfig
-from border_cli.system.files import SETTINGS
+from border_cli.system.files import SETTINGS, settings_of
 
 if TYPE_CHECKING:
     from border_cli.config.saved import Saved
@@ -66,17 +67,18 @@ def composing(
     config_name: str = "config",
     origin: str | None = None,
     multirun: bool = False,
+    dials: bool = True,
 ) -> Iterator[tuple[Composer, list[str]]]:
     """Finds plug-ins and folders; the overrides come back without what is no setting.
 
     Modules of the current folder can be imported within the block. `resume=RUN_DIR` composes from
-    the settings of that run, `origin` a new run from those of another; no module comes out of
-    its folder unless trust=true is typed.
+    the settings of that run, `origin` a new run from those of another; what these name is checked,
+    see `Saved`. `dials`: the command connects to the clusters that are named.
     """
     overrides, trust = without_trust(typed)
     run_dir = run_to_resume(overrides)
     if origin is not None:
-        begun = _from_another(origin, overrides, config_dirs, config_name, trust=trust)
+        begun = _from_another(origin, overrides, config_dirs, config_name, trust=trust, dials=dials)
     elif run_dir is not None:
         from border_cli.config.resuming import refuse_beside_resume
 
@@ -99,15 +101,17 @@ def _from_another(
     config_name: str,
     *,
     trust: bool,
+    dials: bool,
 ) -> Iterator[Begun]:
     from border_cli.config.origin import refuse_beside_origin, run_of_origin, settings_from
-    from border_cli.config.saved import opened_run
+    from border_cli.config.saved import opened_run, saved_settings
 
     run_dir = run_of_origin(origin)
     refuse_beside_origin(origin, overrides, config_name)
     with opened_run(run_dir, trust=trust):
         folders = user_folders(config_dirs)
-        saved = settings_from(run_dir, overrides, folders)
+        begin = saved_settings(settings_of(run_dir).parent, trust=trust, dials=dials)
+        saved = settings_from(begin, overrides, folders)
         yield Composer(folders, saved=saved, trust=trust), overrides
 
 
@@ -163,7 +167,7 @@ def resuming_composer(
     """Composes from what `run_dir` has saved; `folders` serve the groups that `overrides` name."""
     from border_cli.config.resuming import resumed_settings
 
-    saved = resumed_settings(run_dir, parsed(overrides))
+    saved = resumed_settings(run_dir, parsed(overrides), trust=trust)
     return Composer(folders, saved=saved, run_dir=run_dir, trust=trust)
 
 
@@ -212,7 +216,7 @@ class Composer:
         imports = self.import_for(files, typed)
         with explained(files, self.config_name, typed):
             refuse_unmeant(files, parsed(typed))
-            made = compose_files(files, self.config_name, typed, imports, RunMode.RUN)
+            made = self._composed(files, typed, imports)
             if number is None and made.config.hydra.mode == RunMode.MULTIRUN:
                 raise ConfigError("hydra.mode must be RUN: -m runs several jobs")
             return made.job(number, root, trust=self.trust)
@@ -222,11 +226,17 @@ class Composer:
         out."""
         imports = self.import_for(files, [each for each in overrides if not is_sweep(each)])
         with explained(files, self.config_name, overrides):
-            return compose_files(files, self.config_name, overrides, imports, RunMode.RUN)
+            return self._composed(files, overrides, imports)
+
+    def _composed(
+        self, files: Files, overrides: Sequence[str], imports: Sequence[str]
+    ) -> Composition:
+        made = compose_files(files, self.config_name, overrides, imports, RunMode.RUN)
+        return replace(made, saved=self._saved)
 
     def import_for(self, files: Files, overrides: Sequence[str]) -> list[str]:
         """Imports the modules that these settings name, and returns their names."""
-        return import_named(files, self.config_name, overrides, self._imports)
+        return import_named(files, self.config_name, overrides, self._imports, self._saved)
 
     def options(self, group: str) -> list[str]:
         """All that a group offers."""

@@ -4,11 +4,11 @@ added, and Hydra merges them; what comes out is checked and becomes a Job."""
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import omegaconf
 from hydra.core.hydra_config import HydraConfig
@@ -23,7 +23,11 @@ from border_cli.config.resolved import modules_of, yaml_text
 from border_cli.config.search_path import homes, import_modules, names_in
 from border_cli.config.sources import TUNED, Files, Part, settings_in
 from border_cli.config.tuned import add_tuned, drop_weaker_limits
-from border_cli.system.files import full_path
+from border_cli.settings.base import flat
+from border_cli.system.files import SETTINGS, full_path
+
+if TYPE_CHECKING:
+    from border_cli.config.saved import Saved
 
 ANY_ENV = "gym"  # the choice that takes any env.id
 
@@ -35,6 +39,7 @@ class Composition:
     config: DictConfig
     parts: Sequence[Part]
     imports: Sequence[str]  # modules that files and overrides name
+    saved: Saved | None = None  # the settings of another run that it began with
 
     def job(self, number: int | None, root: Path | None, *, trust: bool) -> Job:
         """The job, checked. `number`: within a sweep, whose directory is `root`, or as its own
@@ -48,6 +53,8 @@ class Composition:
         record = _record(config)
         HydraConfig.instance().set_config(config)  # which `${hydra:…}` reads
         made = check.run_settings(config)
+        if self.saved is not None:
+            self.saved.refuse_values(made, self._typed(as_typed(hydra.overrides.task)))
         folder = Path(hydra.run.dir)
         if number is not None:
             folder = Path(root or hydra.sweep.dir) / hydra.sweep.subdir
@@ -61,6 +68,26 @@ class Composition:
             record=record,
             import_paths=tuple(homes(modules_of(made))),
             trust=trust,
+        )
+
+    def _typed(self, overrides: Sequence[str]) -> Callable[[str, Any], bool]:
+        """Whether a value was typed for a setting, or is in a file besides the saved settings.
+
+        An interpolation counts as any value.
+        """
+        sources: list[tuple[str, Any]] = [
+            (part.package, OmegaConf.to_container(part.content, resolve=False))
+            for part in self.parts
+            if part.path != SETTINGS.stem
+        ]
+        sources += [(each.key_or_group, each.value()) for each in parsed(overrides)]
+        typed = {
+            (name, None if "${" in str(value) else repr(value))
+            for place, content in sources
+            for name, value in flat(content, place).items()
+        }
+        return lambda name, value: all(
+            typed & {(key, repr(each)), (key, None)} for key, each in flat(value, name).items()
         )
 
 
@@ -85,25 +112,33 @@ def compose_files(
 
 
 def import_named(
-    files: Files, config_name: str, overrides: Sequence[str], own: Sequence[str]
+    files: Files,
+    config_name: str,
+    overrides: Sequence[str],
+    own: Sequence[str],
+    saved: Saved | None = None,
 ) -> list[str]:
     """Imports the modules that the chosen files and the command line name, which register
-    components; each once, in order, after its `own`.
+    components; each once, in order, after its `own`. Those of `saved` are checked.
 
     Files that do not compose are left to the composition, which refuses them.
     """
-    names = list(own)
+    names, of_saved = list(own), list[str]()
     files.lenient = True
     with suppress(*check.REFUSED):
         files.find_parts(config_name, overrides)
         for part in files.parts:
             if not part.package and part.file:
-                names += names_in(OmegaConf.select(part.content, "imports"))
+                is_saved = saved is not None and part.path == config_name
+                named = of_saved if is_saved else names
+                named += names_in(OmegaConf.select(part.content, "imports"))
     files.lenient = False
     for override in parsed(overrides):
         if override.key_or_group == "imports" and not override.is_sweep_override():
             names += names_in(override.value())
-    found = list(dict.fromkeys(names))
+    if saved is not None:
+        saved.refuse_imports(names)
+    found = list(dict.fromkeys([*of_saved, *names]))
     if found:
         import_modules(found)
         files.forget_parts()

@@ -16,12 +16,12 @@ from omegaconf import OmegaConf
 
 from border_cli.config.composition import ANY_ENV, run_name
 from border_cli.config.overrides import chooses, parsed, run_to_resume
-from border_cli.config.saved import Saved, place, saved_options, saved_settings
+from border_cli.config.saved import Saved, place, saved_options
 from border_cli.config.sources import Files, absolute, opened
 from border_cli.errors import ConfigError
 from border_cli.registry import GROUPS
 from border_cli.run.finding import find_run
-from border_cli.system.files import expanded, settings_of
+from border_cli.system.files import expanded
 from border_cli.words import shortest
 
 
@@ -48,9 +48,8 @@ def refuse_beside_origin(origin: str, overrides: Sequence[str], config_name: str
         )
 
 
-def settings_from(run_dir: Path, overrides: Sequence[str], folders: Sequence[str]) -> Saved:
+def settings_from(saved: Saved, overrides: Sequence[str], folders: Sequence[str]) -> Saved:
     """The saved settings of a run as those that a new run begins with."""
-    saved = saved_settings(settings_of(run_dir).parent)
     own = saved_options(saved.settings)
     read = parsed(overrides)
     with opened(folders) as files:

@@ -169,10 +169,10 @@ def refuse_fixed(found: Sequence[Change], run_dir: Path, *, job: str) -> None:
     )
 
 
-def resumed_settings(run_dir: Path, overrides: Sequence[Override]) -> Saved:
+def resumed_settings(run_dir: Path, overrides: Sequence[Override], *, trust: bool) -> Saved:
     """The saved settings of a run as those that it is resumed with: the groups that a choice is
     typed of are chosen anew; one that is added to a list chooses nothing anew."""
-    saved = saved_settings((run_dir / SETTINGS).parent)
+    saved = saved_settings((run_dir / SETTINGS).parent, trust=trust)
     saved.settings["run_dir"] = str(run_dir)
     chosen = {
         each.key_or_group for each in overrides if chooses(each) and not each.is_sweep_override()

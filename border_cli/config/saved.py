@@ -4,21 +4,19 @@ The file may be another's. It is one mapping under the defaults list that we wri
 tags (except bytes and paths, which Python callers may use), interpolations and Hydra settings.
 Anything else is refused with file and line or entry, and no other file of its folder is composed.
 
-The modules of a saved run can execute code, so they come only from the user's own Python, and never
-out of the run directory: already imported modules, the current directory, `$PYTHONPATH`, installed
-packages. All are located before the first is imported. The run chooses the names, so it can pick
-any module available there.
+What its settings import, call, open and dial is checked by `Saved`: each rule is one of
+docs/runs.md. Modules come only from the user's own Python, and never out of the run directory.
 """
 
 from __future__ import annotations
 
-import importlib.util
+import os
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -37,12 +35,12 @@ from border_cli.config.search_path import (
 )
 from border_cli.config.sources import Files, Part
 from border_cli.errors import CheckpointError, ConfigError, reachable
-from border_cli.registry import GROUPS, register_builtin
+from border_cli.registry import ENVS, GROUPS, components, register_builtin
 from border_cli.run.status import import_paths
-from border_cli.settings.run import RunConfig, modules_of_env
+from border_cli.settings.run import AUTO, RunConfig, modules_of_env
 from border_cli.system.files import SETTINGS, read_bytes, settings_of
-from border_cli.system.foreign import keep_runs_off_path, refuse_standard, run_of
-from border_cli.words import shortest
+from border_cli.system.foreign import keep_written_folders_off_path, refuse_saved_module
+from border_cli.words import setting, shortest
 
 # The other groups come before.
 _ORDER = ("evaluator", "recorder", "callback", "env", "agent", "trainer")
@@ -117,28 +115,22 @@ def saved_options(settings: Mapping[str, Any]) -> dict[str, str]:
     return {**components, **options}
 
 
-def named_modules(settings: Mapping[str, Any], *, plays: bool = True) -> dict[str, str]:
-    """The modules that saved settings lead to, each with the setting that names it; of who plays
-    no episodes those of the environment are not among them."""
-    found = dict.fromkeys(names_in(settings.get("imports")), "imports")
-    if not plays:
-        return found
-    evaluator = settings.get("evaluator")
-    other = evaluator.get("env") if isinstance(evaluator, dict) else None
-    # Components of others may write something else before a colon.
-    if "/schema/env/gym@env" in settings["defaults"]:
-        for place, env in (("env", settings.get("env")), ("evaluator.env", other)):
-            for setting, module in modules_of_env(env if isinstance(env, dict) else {}):
-                found.setdefault(module, f"{place}.{setting}")
-    return found
+Typed = Callable[[str, Any], bool]  # whether somebody typed a setting with this value
+
+
+def nothing_typed(name: str, value: Any) -> bool:  # noqa: ARG001 - a `Typed`
+    """For a folder that is opened as it is."""
+    return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saved:
     """Saved settings as the primary configuration of a command, perhaps with other choices."""
 
-    folder: Path  # `.hydra` of the run
+    folder: Path  # `.hydra` of the run, or the folder of an exported policy
     settings: dict[str, Any]
+    trust: bool = False  # whether `trust=true` was typed
+    dials: bool = True  # whether the command connects to clusters
 
     def choosing(self, group: str, option: str = "???") -> Saved:
         """These settings with another option of a group, without the saved values.
@@ -151,10 +143,104 @@ class Saved:
         settings.pop(group, None)
         return replace(self, settings=settings)
 
+    @property
+    def run_dir(self) -> Path:
+        """The run directory, or the folder of an exported policy, without links."""
+        whole = self.folder.resolve()
+        return whole.parent if whole.name == SETTINGS.parent.name else whole
 
-def saved_settings(folder: Path) -> Saved:
+    def _of(self, name: str) -> str:
+        """A setting of this file, for messages."""
+        return f"{shortest(self.folder / SETTINGS.name)}: {name}"
+
+    def refuse_imports(self, typed: Collection[str]) -> None:
+        """Raises ConfigError for a module of `imports` that nobody typed, and that is neither the
+        user's own nor of a package with environments."""
+        for module in names_in(self.settings.get("imports")):
+            if module not in typed:
+                self._refuse_module(module, "imports")
+
+    def _refuse_module(self, module: str, name: str) -> None:
+        if self.trust:
+            return
+        recorded = ", ".join(import_paths(self.run_dir)) or "it does not say where"
+        elsewhere = (
+            "Modules of a run are imported from the current directory "
+            f"({Path.cwd()}), $PYTHONPATH and the installed packages alone, never from the run "
+            "directory, and it is not there; nothing was imported. The run had found its modules "
+            f"in: {recorded}. Where you have its code and trust it: cd to the folder that holds "
+            "it, or trust=true, typed (from Python: trust=True), which also looks where the run "
+            "says"
+        )
+        refuse_saved_module(module, self._of(name), self.run_dir, elsewhere)
+
+    def refuse_values(self, config: RunConfig, is_typed: Typed = nothing_typed) -> None:
+        """Raises ConfigError for what the settings call, open or dial although nobody typed it."""
+        envs: dict[str, Mapping[str, Any]] = {"env": vars(config.env)}
+        envs["evaluator.env"] = config.evaluator.env
+        for place, env in envs.items() if config.env.calls_by_name and not self.trust else ():
+            new = {
+                name: value for name, value in env.items() if not is_typed(f"{place}.{name}", value)
+            }
+            for name, module in modules_of_env(new):
+                self._refuse_module(module, f"{place}.{name}")
+            if ":" in str(new.get("id")):
+                ENVS.load(config.env).refuse_saved_id(new["id"], self._of(place))
+            self._refuse_arguments(place, new, is_typed)
+        for place, chosen in components(config).items() if self.dials else ():
+            address, name = getattr(chosen, "address", None), f"{place}.address"
+            if not _is_near(address) and not is_typed(name, address):
+                raise ConfigError(
+                    f"{self._of(name)}={address} is not dialled: a saved address must be null, "
+                    f"auto, this machine's or that of $RAY_ADDRESS. Type "
+                    f"{setting(name, str(address))}, or another one"
+                )
+
+    def _refuse_arguments(self, place: str, env: Mapping[str, Any], is_typed: Typed) -> None:
+        """Refuses paths that lead out of the run, and the wrapper that writes films."""
+        films, values = f"{place}.wrappers", {f"{place}.wrappers": env.get("wrappers")}
+        for key, value in (env.get("kwargs") or {}).items():
+            values[f"{place}.kwargs.{key}"] = value
+        for name, value in values.items():
+            for text in () if is_typed(name, value) else _texts(value):
+                writes = name == films and re.split(r"[.:]", text)[-1] == "RecordVideo"
+                if writes or self._is_outside(text):
+                    raise ConfigError(
+                        f"{self._of(name)} has {text!r}, which writes or leads out of the run. "
+                        "Where you trust it, type that setting (resume=, --from), or trust=true"
+                    )
+
+    def _is_outside(self, text: str) -> bool:
+        """Whether a text is a path that leads out of the run."""
+        path = Path(text.removeprefix("file://"))
+        leads = path.is_absolute() or text.startswith("~") or ".." in path.parts
+        return leads and not (path.is_absolute() and path.resolve().is_relative_to(self.run_dir))
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """All texts and paths in plain values, keys among them."""
+    if isinstance(value, str | bytes | Path):
+        yield os.fsdecode(value)
+    elif isinstance(value, dict | list):
+        for entry in [*value, *value.values()] if isinstance(value, dict) else value:
+            yield from _texts(entry)
+
+
+def _is_near(address: str | None) -> bool:
+    """Whether the address of a cluster leads to this machine, or is the one of the environment."""
+    if address in (None, AUTO, "local", os.environ.get("RAY_ADDRESS")):
+        return True
+    host = str(address).rpartition("://")[2].rpartition(":")[0].strip("[]")
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def saved_settings(folder: Path, *, trust: bool = False, dials: bool = True) -> Saved:
     """The settings in the `.hydra` of a run."""
-    return Saved(folder=folder, settings=read_saved(folder / SETTINGS.name))
+    settings = read_saved(folder / SETTINGS.name)
+    return Saved(folder=folder, settings=settings, trust=trust, dials=dials)
 
 
 def place(group: str) -> int:
@@ -165,8 +251,8 @@ def place(group: str) -> int:
 @contextmanager
 def modules_of_a_run(recorded: Sequence[str], *, trust: bool) -> Iterator[None]:
     """Within the block the modules of a saved run are found where the user's own Python finds any:
-    in the current directory, on $PYTHONPATH, among the installed packages. No run directory is on
-    sys.path.
+    in the current directory, on $PYTHONPATH, among the installed packages. No folder that
+    border_cli wrote is on sys.path.
 
     With `trust` they are found there, too, and in `recorded`, the folders in which the run found
     them. sys.path is as before after it.
@@ -175,7 +261,7 @@ def modules_of_a_run(recorded: Sequence[str], *, trust: bool) -> Iterator[None]:
     if trust:
         add_to_path(recorded)
     else:
-        keep_runs_off_path()
+        keep_written_folders_off_path()
     add_current_directory(trust=trust)
     try:
         yield
@@ -184,68 +270,34 @@ def modules_of_a_run(recorded: Sequence[str], *, trust: bool) -> Iterator[None]:
 
 
 @contextmanager
-def opened_run(run_dir: Path, *, trust: bool, plays: bool = True) -> Iterator[None]:
-    """Within the block the modules of a run can be imported, see `modules_of_a_run`.
-
-    Raises ConfigError where its settings name a module that the user's own Python would not find,
-    one of `named_modules`; nothing is imported.
-    """
-    file = settings_of(run_dir)
+def opened_run(run_dir: Path, *, trust: bool) -> Iterator[None]:
+    """Within the block the modules of a run can be imported, see `modules_of_a_run`."""
     with reachable(CheckpointError):
         recorded = import_paths(run_dir)
     with modules_of_a_run(recorded, trust=trust):
-        if not trust:
-            _refuse_elsewhere(file, named_modules(read_saved(file), plays=plays), recorded)
         yield
 
 
-def _refuse_elsewhere(file: Path, named: Mapping[str, str], recorded: Sequence[str]) -> None:
-    """Refuses modules that an import would not find outside of the run directory.
+def load_resolved(
+    run_dir: Path, *, trust: bool = False, plays: bool = True, typed: Collection[str] = ()
+) -> RunConfig:
+    """The RunConfig that a run has saved; typed and checked.
 
-    `named`: each module with the setting of `file` that names it. `recorded`: the folders in which
-    the run found its modules.
+    Imports the modules that it names, of which `typed` need no check; raises ConfigError for what
+    a saved folder may not name. Who `plays` no episodes calls nothing of the environment.
     """
-    run_dir = run_of(file) or file.parent.resolve()
-    for module, setting in named.items():
-        refuse_standard(module, f"{shortest(file)}: {setting}")
-        if not _is_outside(run_dir, module):
-            where = ", ".join(recorded) or "it does not say where"
-            raise ConfigError(
-                f"{shortest(file)}: {setting} names the module {module!r}. Modules of a run "
-                f"are imported from the current directory ({Path.cwd()}), $PYTHONPATH and the "
-                "installed packages alone, never from the run directory, and it is not there; "
-                f"nothing was imported. The run had found its modules in: {where}. Where you have "
-                "its code and trust it: cd to the folder that holds it, or trust=true, typed (from "
-                "Python: trust=True), which also looks where the run says"
-            )
-
-
-def _is_outside(run_dir: Path, module: str) -> bool:
-    """Whether an import would find a module elsewhere than in the run directory; packages around it
-    are imported, each once it was found outside."""
-    for name in accumulate(module.split("."), "{}.{}".format):
-        if name in sys.modules:
-            continue
-        try:
-            spec = importlib.util.find_spec(name)
-        except ImportError:  # what is around it is no package
-            return False
-        places = [spec.origin, *(spec.submodule_search_locations or ())] if spec else [run_dir]
-        if any(each and Path(each).resolve().is_relative_to(run_dir) for each in places):
-            return False
-    return True
-
-
-def load_resolved(run_dir: Path, *, trust: bool = False, plays: bool = True) -> RunConfig:
-    """The RunConfig that a run has saved; typed and checked. Imports the modules that it names, see
-    `opened_run`."""
     file = settings_of(run_dir)
     if not file.is_file():
         raise CheckpointError(f"{run_dir} is not a run directory: there is no {file}")
-    with opened_run(run_dir, trust=trust, plays=plays):
+    with opened_run(run_dir, trust=trust):
         user_folders()  # calls the plug-ins, which register components
         register_builtin()
-        return replace(read_config(file), run_dir=None)
+        saved = replace(saved_settings(file.parent, trust=trust), dials=False)
+        saved.refuse_imports(typed)
+        config = replace(read_config(file), run_dir=None)
+        if plays:
+            saved.refuse_values(config)
+        return config
 
 
 def read_config(file: Path) -> RunConfig:

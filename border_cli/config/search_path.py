@@ -14,17 +14,19 @@ import os
 import sys
 import sysconfig
 from collections.abc import Iterable, Sequence
+from contextvars import ContextVar
 from importlib.metadata import EntryPoint, entry_points
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from border_cli.errors import ConfigError, place_of
-from border_cli.system.foreign import refuse_standard, run_of
+from border_cli.system.foreign import PLUGINS, mark_of, refuse_standard
 
 OURS = "border_cli.conf"
 ENVIRONMENT_VARIABLE = "BORDER_CONFIG_PATH"
-ENTRY_POINT_GROUP = "border_cli.plugins"
 PROJECT = "pyproject.toml"
+# False while a shell completes a command, which runs nothing of the current directory.
+uses_plugins_here = ContextVar("uses_plugins_here", default=True)
 SEARCH = "search"  # the folder of the spaces of border-tune, no group of a run
 
 
@@ -45,26 +47,26 @@ def _url(folder: str, origin: str) -> str:
 
 def plugins_here() -> list[EntryPoint]:
     """The plug-ins that ./pyproject.toml declares, installed or not: a repository of experiments
-    works in its own directory as it is. A run directory is no project."""
+    works in its own directory as it is. A folder that border_cli wrote is no project."""
     try:
         text = Path(PROJECT).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         return []
-    if ENTRY_POINT_GROUP not in text or run_of(Path.cwd()):
+    if PLUGINS not in text or mark_of(Path.cwd()) or not uses_plugins_here.get():
         return []
     import tomllib
 
     try:
         points = tomllib.loads(text).get("project", {}).get("entry-points", {})
-        named = dict(points.get(ENTRY_POINT_GROUP, {}))
+        named = dict(points.get(PLUGINS, {}))
     except (tomllib.TOMLDecodeError, AttributeError, TypeError, ValueError) as error:
         raise ConfigError(f"{PROJECT} cannot be read: {error}") from error
-    return [EntryPoint(name, str(value), ENTRY_POINT_GROUP) for name, value in named.items()]
+    return [EntryPoint(name, str(value), PLUGINS) for name, value in named.items()]
 
 
 def _plugins() -> list[EntryPoint]:
     """Plugins of the current directory, which can be imported from now on, then those installed."""
-    installed = list(entry_points(group=ENTRY_POINT_GROUP))
+    installed = list(entry_points(group=PLUGINS))
     known = {each.value for each in installed}
     here = [each for each in plugins_here() if each.value not in known]
     if here:
@@ -127,8 +129,9 @@ def import_modules(names: Sequence[str]) -> None:
 
 
 def _where_not() -> str:
-    run_dir = run_of(Path.cwd())
-    return f"; nothing is imported from {run_dir}, which is a run directory" if run_dir else ""
+    mark = mark_of(Path.cwd())
+    here = Path.cwd()
+    return f"; nothing is imported from {here}, which border_cli wrote: {mark}" if mark else ""
 
 
 def add_to_path(folders: Sequence[str]) -> None:
@@ -138,8 +141,8 @@ def add_to_path(folders: Sequence[str]) -> None:
 
 def add_current_directory(*, trust: bool) -> None:
     """Puts the current directory at the end of sys.path, since console scripts do not search it: a
-    module of the same name there is another one. With `trust` also one that belongs to a run."""
-    if trust or run_of(Path.cwd()) is None:
+    module of the same name there is another one. With `trust` also one that border_cli wrote."""
+    if trust or mark_of(Path.cwd()) is None:
         add_to_path([str(Path.cwd())])
 
 

@@ -284,7 +284,7 @@ def opened(
     another Hydra application and in threads."""
     files = Files(folders, made)
     with _turn:
-        _register()
+        find_plugins()
         singleton, runtime, version = GlobalHydra.instance(), JobRuntime.instance(), VersionBase()
         app, name, base = singleton.hydra, runtime.get("name"), version.version_base
         told = HydraConfig.instance()
@@ -302,7 +302,8 @@ def opened(
             runtime.set("name", name)
 
 
-def _register() -> None:
+def find_plugins() -> None:
+    """Has Hydra import its plug-ins, the first time, and registers ours."""
     with warnings.catch_warnings():
         # Of ours, where this package is installed as editable.
         warnings.filterwarnings("ignore", ".*in an editable hydra_plugins namespace install")

@@ -60,6 +60,8 @@ class GymConfig(EnvConfig):
         "sync",
     )
 
+    calls_by_name = True
+
     # Constructors that are registered under no id, as "module:Class"
     entry_point: ClassVar[str | None] = None
     vector_entry_point: ClassVar[str | None] = None

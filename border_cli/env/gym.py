@@ -1,7 +1,7 @@
 """The recipe of Gymnasium environments.
 
-Rewards of other goals, vector implementations and action masks are imported by the methods that
-need them.
+Rewards of other goals, vector implementations, action masks and the check of saved ids are imported
+by the methods that need them.
 """
 
 from __future__ import annotations
@@ -77,6 +77,13 @@ class GymEnvFactory(EnvFactory):
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state["settings"])
         register_portable(state["registered"])
+
+    @staticmethod
+    def refuse_saved_id(env_id: str, place: str) -> None:
+        """Raises ConfigError where a saved folder may not name what the id calls."""
+        from border_cli.env.saved_id import refuse_saved_id
+
+        refuse_saved_id(env_id, place)
 
     @cached_property
     def spec(self) -> EnvSpec:

@@ -171,7 +171,7 @@ def job_log(folder: Path, console: Console, *, quiet: bool) -> Iterator[None]:
     ours.setLevel(logging.WARNING if quiet else logging.INFO)
     ours.addFilter(lambda record: not hasattr(record, "file_only"))
     file = logging.FileHandler(folder / LOG_FILE, encoding="utf-8", delay=True)
-    file.setFormatter(logging.Formatter(FORMAT))
+    file.setFormatter(terminal.MaskedFormatter(FORMAT))
     root.handlers = [ours, file]
     root.setLevel(logging.INFO)
     logging.raiseExceptions = False  # a log on a full disk must not print a traceback per line

@@ -20,7 +20,7 @@ from border_cli.config.resolved import begin_attempt, resolved_yaml
 from border_cli.errors import CheckpointError, ConfigError, reachable
 from border_cli.registry import CALLBACKS, ENVS
 from border_cli.run.finding import resumable
-from border_cli.run.layout import refuse_foreign, remove_attempt
+from border_cli.run.layout import refuse_foreign, refuse_link, remove_attempt
 from border_cli.run.status import RunLock, read_run, refuse_running
 from border_cli.settings.run import AUTO, Objective, RunConfig, TrainerConfig
 from border_cli.system.files import SETTINGS, SWEEP_JSON
@@ -44,6 +44,8 @@ def check_jobs(composer: Composer, jobs: Sequence[Job]) -> None:
         _refuse_without_env(job.config, composer)
         _check_resume(composer, job)
         _refuse_used(job)
+        if job.number is not None:
+            refuse_link(job.folder, "sweep")
         refuse_foreign(job.folder)
     folders = [job.folder for job in jobs]
     if len(set(folders)) < len(folders):
@@ -172,7 +174,7 @@ def found_in(run_dir: Path, config: RunConfig, *, trust: bool = False, job: str 
         from border_cli.config.resuming import changes, refuse_fixed
         from border_cli.config.saved import load_resolved
 
-        saved = load_resolved(run_dir, trust=trust)
+        saved = load_resolved(run_dir, trust=trust, plays=False, typed=config.imports)
         changed, limits = changes(saved, config), saved.trainer
         refuse_fixed(changed, run_dir, job=job)
     others = any(each.key.partition(".")[0] == CALLBACKS.group for each in changed)

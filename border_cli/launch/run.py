@@ -68,7 +68,7 @@ from border_cli.trainer.post_step import LearnerParts
 from border_cli.trainer.recording import Recording
 from border_cli.trainer.trainer import Trainer
 from border_cli.trainer.watchdog import Watchdog
-from border_cli.words import counted
+from border_cli.words import counted, masked
 
 log = logging.getLogger(__name__)
 
@@ -349,7 +349,9 @@ class Run:
     def failed(self, error: BaseException) -> None:
         """Notes in `run.json` what ended the run."""
         with suppress(RunDeleted):  # there may be no place for it
-            self._end(*status_of(error), traceback="".join(traceback.format_exception(error)))
+            self._end(
+                *status_of(error), traceback=masked("".join(traceback.format_exception(error)))
+            )
 
     def _end(self, status: str, reason: str, **more: Any) -> None:
         if not self._record.begun:

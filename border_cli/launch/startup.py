@@ -9,11 +9,12 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from border_cli.errors import BorderError, Interrupted, reachable
 from border_cli.launch.signals import EarlySignals, early_signals
 from border_cli.messages import complain
-from border_cli.system.foreign import keep_runs_off_path
+from border_cli.system.foreign import keep_written_folders_off_path
 from border_cli.system.machine import BLAS_VARIABLES
 
 # How often a thread of torch that waits for another checks again before it sleeps. Two threads make
@@ -46,7 +47,7 @@ def framed(
     with early_signals() as signals:
         try:
             with reachable(denied):
-                keep_runs_off_path()
+                _keep_written_folders_off_path(command)
                 yield signals
         except (KeyboardInterrupt, Interrupted):
             if interrupted:
@@ -57,6 +58,17 @@ def framed(
             sys.exit(error.exit_status)
         finally:
             sys.path[:] = path
+
+
+def _keep_written_folders_off_path(command: str) -> None:
+    """Says so where the current directory lends no plug-ins although it has some."""
+    mark = keep_written_folders_off_path()
+    if mark and (Path("pyproject.toml").exists() or Path("hydra_plugins").exists()):
+        complain(
+            command,
+            f"plug-ins and modules of the current directory are not used: {mark} shows that "
+            "border_cli wrote it, perhaps for somebody else",
+        )
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from border_cli.system.foreign import keep_runs_off_path
+from border_cli.system.foreign import keep_written_folders_off_path
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ def import_path() -> list[str]:
 def add_import_path(folders: Sequence[str]) -> None:
     """In a process of Ray's: modules are found in these folders, too, where they are there. On
     another machine they are where they were installed, or have travelled."""
-    keep_runs_off_path()  # Ray puts the current directory there
+    keep_written_folders_off_path()  # Ray puts the current directory there
     sys.path += [each for each in folders if each not in sys.path]
 
 

@@ -8,16 +8,15 @@ packages. Ray packs them. A Ray that is started here needs nothing.
 from __future__ import annotations
 
 import sys
-import sysconfig
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from border_cli.errors import ClusterRefused
+from border_cli.system.foreign import is_installed
 
 # What Ray leaves out of the folders that travel, besides what their `.gitignore` names.
 EXCLUDED = ("outputs", "multirun", "node_modules", "__pycache__", "venv", ".?*")
-INSTALLED = {"site-packages", "dist-packages"}
 
 
 def travelling(names: Iterable[str]) -> list[str]:
@@ -47,14 +46,10 @@ def _own_place(name: str) -> Path | None:
     """Where a module of the user's own lies, a file or the folder of a package; None if it is
     installed, part of a package, or no file of Python."""
     module = sys.modules.get(name)
-    if module is None or "." in name or name in ("__main__", "__mp_main__", "border_cli"):
+    if module is None or "." in name or name in ("__main__", "__mp_main__"):
         return None
     folders = list(getattr(module, "__path__", []))
     place = folders[0] if folders else getattr(module, "__file__", None)
     if not place or not (folders or str(place).endswith(".py")):
         return None
-    real = Path(place).absolute()
-    standard = (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"))
-    if INSTALLED & set(real.parts) or any(real.is_relative_to(each) for each in standard):
-        return None
-    return real
+    return None if is_installed(Path(place)) else Path(place).absolute()

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib.util import find_spec
+from pathlib import Path
 from typing import ClassVar
 
-from border_cli.errors import MissingPackage
+from border_cli.errors import ConfigError, MissingPackage
 from border_cli.registry import RECORDERS
 from border_cli.settings.base import setting
 from border_cli.settings.run import RecorderConfig
+from border_cli.system.foreign import mark_of
 
 
 class StepAxis(StrEnum):
@@ -18,6 +22,22 @@ class StepAxis(StrEnum):
 
     opt_steps = "opt_steps"
     env_steps = "env_steps"
+
+
+# Where packages keep their store or settings unless these variables say so: here.
+STORES = {"mlflow": "MLFLOW_TRACKING_URI", "wandb": "WANDB_DIR"}
+PROJECT = re.compile(r"[^/\\:]+")  # a name, which leads to no account, store or folder
+
+
+def refuse_store_here(tracker: str) -> None:
+    """Raises ConfigError where a package would take its settings or its store from a current
+    directory that border_cli wrote, perhaps for somebody else."""
+    variable, mark = STORES.get(tracker), mark_of(Path.cwd())
+    if variable and mark and not os.environ.get(variable):
+        raise ConfigError(
+            f"recorder={tracker} would use files of the current directory, which border_cli wrote: "
+            f"{mark}. Go to another directory, or set ${variable}"
+        )
 
 
 @dataclass(kw_only=True)
@@ -44,7 +64,13 @@ class TrackerConfig(RecorderConfig, path="recorder"):
 
     step: StepAxis = setting(StepAxis.opt_steps, "x axis: updates (opt_steps) or env steps")
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.project is not None and not PROJECT.fullmatch(self.project):
+            self.refuse("project", self.project, "must be a plain name, without a slash or a colon")
+
     def refuse_missing(self) -> None:
+        refuse_store_here(self.tracker)
         if find_spec(self.tracker) is None:
             raise MissingPackage(f"recorder={self.tracker}", f"border-cli[{self.tracker}]")
 

@@ -4,8 +4,11 @@ RUN_DIR TRACKER [SECONDS]`.
 Started by `tracking.py`, or typed for what was not delivered. It ends when its input is closed and
 all is delivered, or the seconds are over. It loads neither torch nor Hydra; a tracker's own package
 is imported by the module of its name, whose `Client` is one run there: it is made with the state,
-where it keeps ids for later attempts, and takes `rows`, a `file`, and at last the `end`. What has
-`begun` is the event of `tracking.py`, with `init`, arguments that several packages share.
+where it keeps ids for later attempts, and with facts about the run, and takes `rows`, a `file`, and
+at last the `end`. Among the facts is `init`, arguments that several packages share.
+
+The run directory may be somebody else's: only files that a run writes are sent, and nothing in it
+names a host, an account or a store.
 """
 
 from __future__ import annotations
@@ -15,21 +18,32 @@ import importlib
 import json
 import math
 import os
+import re
 import select
 import sys
+import threading
 import time
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
+from border_cli.errors import ConfigError
+from border_cli.messages import complain
+from border_cli.recorder.config import PROJECT, refuse_store_here
 from border_cli.recorder.tracking import outbox_of, state_of
+from border_cli.run.layout import SWEEP, is_written, refuse_foreign
 from border_cli.run.status import KILLED, git_state
-from border_cli.system.files import write_json
+from border_cli.run.sweep_folder import group_of
+from border_cli.system.files import SETTINGS, write_json
+from border_cli.words import masked
 
 PAUSE_S, RETRY_S = 5.0, 2.0  # between two looks at the outbox, after a failure
 MOST_NBYTES = 2**20  # of events that are read at a time
 TYPED_S = 60.0  # how long one that is typed goes on trying
+PRINTED_S = 1.0  # for the rest of what was printed; a child may keep the pipe open
 ROW, END = b'{"kind": "row"', b'{"kind": "end"'
 
 
@@ -63,28 +77,54 @@ class Delivery:
         if event["kind"] == "begin":
             git = git_state(Path.cwd()) or {}
             event["tags"] |= {f"git_{name}": value for name, value in git.items()}
-            event["init"] = {
-                "name": event["name"],
-                "group": event["group"] and Path(event["group"]).name,
-                "config": {**event["settings"], **event["tags"]},
-                "resume": "allow",
-            }
             self._state["begun"], self._client = event, None
         if self._client is None:
             module = importlib.import_module(f"border_cli.recorder.{self._tracker}")
-            self._client = module.Client(self._state)
-            self._client.file(self._run_dir / ".hydra" / "resolved.yaml", "settings")
+            self._client = module.Client(self._state, self._facts())
+            self._send(str(SETTINGS), "settings")
         match event["kind"]:
             case "row":
                 self._client.rows(events)
             case "film":
-                self._client.file(self._run_dir / event["path"], "films")
+                self._send(event["path"], "films")
             case "end":
                 summary = self._outbox.with_name("summary.json")
                 write_json(summary, event["summary"])
-                for path in (summary, *(self._run_dir / "best").glob("*")):
-                    self._client.file(path, path.parent.name)
+                self._send(str(summary.relative_to(self._run_dir)), "trackers")
+                for name in self._files_of_best():
+                    self._send(name, "best")
                 self._client.end(event["summary"])
+
+    def _facts(self) -> dict[str, Any]:
+        """What a client is told of the run."""
+        begun, group = self._state["begun"], group_of(self._run_dir)
+        project = begun["project"]
+        return {
+            "project": project if PROJECT.fullmatch(str(project)) else None,
+            "group": group,
+            **{name: begun[name] for name in ("name", "step", "settings", "tags")},
+            "init": {
+                "name": begun["name"],
+                "group": group and group.name,
+                "config": {**begun["settings"], **begun["tags"]},
+                "resume": "allow",
+            },
+        }
+
+    def _send(self, name: str, folder: str) -> None:
+        """Hands over a file of the run, by its path there; leaves out what no run writes."""
+        if is_written(self._run_dir, name):
+            self._client.file(self._run_dir / name, folder)
+        else:
+            complain(self._tracker, f"{name} is left out: it is no file that a run has written")
+
+    def _files_of_best(self) -> list[str]:
+        """The files of the best model, by their paths in the run."""
+        best = self._run_dir / "best"
+        target = str(best.readlink()) if best.is_symlink() else ""
+        if not re.fullmatch(r"checkpoints/best-\d{10,}", target):
+            return []
+        return [f"{target}/{path.name}" for path in (self._run_dir / target).iterdir()]
 
     def record_killed(self) -> None:
         """Adds the end that the run could not record itself."""
@@ -96,12 +136,20 @@ class Delivery:
 
 def main(run_dir: Path, tracker: str, timeout_s: float | None = None) -> None:
     """Returns once there is nothing more to come, or it has given up."""
+    refuse_store_here(tracker)
+    refuse_foreign(run_dir)
+    if group := group_of(run_dir):
+        refuse_foreign(group, SWEEP)
     os.nice(19)
     messages = os.dup(1)
-    os.dup2(2, 1)  # what packages print goes to the log
     outbox = outbox_of(run_dir, tracker).open("rb")
     fcntl.flock(outbox, fcntl.LOCK_EX)  # the process of the attempt before may still be at it
-    delivery, said = Delivery(run_dir, tracker), False
+    with printing_masked():
+        _deliver(Delivery(run_dir, tracker), messages, timeout_s)
+
+
+def _deliver(delivery: Delivery, messages: int, timeout_s: float | None) -> None:
+    said = False
     end_s = math.inf if timeout_s else time.monotonic() + TYPED_S
     while time.monotonic() < end_s:
         try:
@@ -111,7 +159,7 @@ def main(run_dir: Path, tracker: str, timeout_s: float | None = None) -> None:
             delivery.forget()
             if not said:
                 why = f"not delivered for now; the run goes on: {error!r:.300}"
-                os.write(messages, why.encode())
+                os.write(messages, masked(why).encode())
             said, pause_s = True, RETRY_S
         if end_s < math.inf and pause_s == PAUSE_S:
             return
@@ -122,6 +170,35 @@ def main(run_dir: Path, tracker: str, timeout_s: float | None = None) -> None:
             delivery.record_killed()
 
 
+@contextmanager
+def printing_masked() -> Iterator[None]:
+    """Within the block all that this process and its children print reaches stderr without
+    passwords."""
+    stderr = os.dup(2)
+    read_end, write_end = os.pipe()
+    for stream in (1, 2):
+        os.dup2(write_end, stream)
+    os.close(write_end)
+
+    def forward() -> None:
+        with os.fdopen(read_end, errors="replace") as lines:
+            for line in lines:
+                os.write(stderr, masked(line).encode())
+
+    thread = threading.Thread(target=forward, name="printed", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        for stream in (1, 2):
+            os.dup2(stderr, stream)
+        thread.join(PRINTED_S)
+
+
 if __name__ == "__main__":
     _, place, name, *seconds = sys.argv
-    main(Path(place), name, *map(float, seconds))
+    try:
+        main(Path(place), name, *map(float, seconds))
+    except ConfigError as error:
+        complain("border_cli.recorder.deliver", error)
+        sys.exit(error.exit_status)

@@ -18,16 +18,16 @@ PARENT = "mlflow.parent"  # in the directory of a sweep: the id of its run
 class Client:
     """One run, below that of its sweep."""
 
-    def __init__(self, state: dict[str, Any]) -> None:
+    def __init__(self, state: dict[str, Any], facts: dict[str, Any]) -> None:
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")  # we try again ourselves
         mlflow.set_tracking_uri(os.environ.get("MLFLOW_TRACKING_URI", "sqlite:///mlflow.db"))
-        self._client, self._state, facts = MlflowClient(), state, state["begun"]
+        self._client, self._state, self._step = MlflowClient(), state, facts["step"]
         if "run" not in state:
             name = facts["project"] or os.environ.get("MLFLOW_EXPERIMENT_NAME", "border_cli")
             experiment = mlflow.set_experiment(name).experiment_id
             tags = {}
             if facts["group"]:
-                state["parent"] = self._parent(experiment, Path(facts["group"]))
+                state["parent"] = self._parent(experiment, facts["group"])
                 tags = {"mlflow.parentRunId": state["parent"]}
             run = self._client.create_run(experiment, run_name=facts["name"], tags=tags)
             state["run"] = run.info.run_id
@@ -56,9 +56,8 @@ class Client:
 
     def rows(self, rows: list[dict[str, Any]]) -> None:
         # With the times of their events, so that one that is sent twice is there once.
-        step = self._state["begun"]["step"]
         metrics = [
-            Metric(name, value, int(1000 * row["at"]), row["metrics"][step])
+            Metric(name, value, int(1000 * row["at"]), row["metrics"][self._step])
             for row in rows
             for name, value in row["metrics"].items()
             if value is not None

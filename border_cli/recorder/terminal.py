@@ -22,11 +22,20 @@ from rich.text import Text
 
 from border_cli.core.interfaces import ActorStats
 from border_cli.recorder import figures
-from border_cli.words import counted, visible
+from border_cli.words import counted, masked, visible
 
 LEVEL_STYLES = {"WARNING": "yellow", "ERROR": "bold red", "CRITICAL": "bold red"}
 SECTION_NAMES = {"wait": "receive samples", "env_step": "env step"}
-MESSAGE = logging.Formatter("%(message)s")
+
+
+class MaskedFormatter(logging.Formatter):
+    """Formats log records, and leaves out passwords."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return masked(super().format(record))
+
+
+MESSAGE = MaskedFormatter("%(message)s")
 
 
 class _Terminal(Console):

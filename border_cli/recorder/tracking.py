@@ -81,7 +81,7 @@ class TrackerRecorder(Recorder):
         self._pass_on(self._process)
         if state_of(self._path)["delivered"] < self._path.stat().st_size:
             log.warning(
-                "%s: not all records are delivered (see %s). To try again: python -m "
+                "%s: not all records are delivered (see %s). To try again: python -P -m "
                 "border_cli.recorder.deliver %s",
                 *(self._name, self._path.with_suffix(".log"), f"{self._info.run_dir} {self._name}"),
             )
@@ -92,7 +92,6 @@ class TrackerRecorder(Recorder):
             self._append(
                 "begin",
                 name="/".join(info.run_dir.parts[-2:]),
-                group=info.group and str(info.group),
                 project=self._config.project,
                 step=str(self._config.step),
                 settings=dict(info.settings),

@@ -11,8 +11,8 @@ import trackio
 class Client:
     """One run, known by its name, in the group of its sweep."""
 
-    def __init__(self, state: dict[str, Any]) -> None:
-        facts = state["begun"]
+    def __init__(self, state: dict[str, Any], facts: dict[str, Any]) -> None:
+        del state  # a run is known by its name
         self._step = facts["step"]
         self._run: Any = trackio.init(
             facts["project"] or "border_cli",

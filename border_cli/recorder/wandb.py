@@ -15,15 +15,17 @@ import wandb
 class Client:
     """One run, in the group of its sweep."""
 
-    def __init__(self, state: dict[str, Any]) -> None:
-        self._id, facts = state.setdefault("run", token_hex(4)), state["begun"]
+    def __init__(self, state: dict[str, Any], facts: dict[str, Any]) -> None:
+        self._id = state.setdefault("run", token_hex(4))
         self._run = wandb.init(
             project=facts["project"] or os.environ.get("WANDB_PROJECT", "border_cli"),
             id=self._id,
             allow_val_change=True,
             reinit="finish_previous",
             mode=_mode(),
-            settings=wandb.Settings(silent=True, console="off", x_disable_stats=True),
+            settings=wandb.Settings(
+                silent=True, console="off", x_disable_stats=True, disable_git=True
+            ),
             **facts["init"],
         )
         self._run.define_metric("*", step_metric=facts["step"])

@@ -54,6 +54,13 @@ RUN: Layout = {
     r"\.hydra": HYDRA,
 }
 SWEEP: Layout = {r"sweep\.(json|csv|stop)|study\.db|mlflow\.parent": "file"}
+TRIALS: Layout = {r"trial-\d+": {r"run\.lock": "file", r"seed-\d+": RUN}}
+STUDY: Layout = {
+    **SWEEP,
+    r"(study|trials)\.json|best\.yaml": "file",
+    **TRIALS,
+    "best": TRIALS,
+}
 
 
 # What stays where a run starts over.
@@ -85,26 +92,53 @@ def entries_of_ours(folder: Path, layout: Layout = RUN) -> Iterator[tuple[os.Dir
                 yield from entries_of_ours(Path(entry.path), meaning)
 
 
+def is_written(run_dir: Path, name: str) -> bool:
+    """Whether a path below a run directory is that of a regular file that a run writes, behind no
+    link."""
+    meaning: Literal["file", "link"] | Layout | None = RUN
+    path = run_dir
+    for part in Path(name).parts:
+        meaning = meaning_of(part, meaning) if isinstance(meaning, Mapping) else None
+        path /= part
+        if path.is_symlink():
+            return False
+    return meaning == "file" and path.is_file()
+
+
 def partial_of(place: Path) -> Path:
     """Where a folder is until it is complete."""
     return place.with_name(f".{place.name}.partial")
 
 
-def refuse_foreign(run_dir: Path) -> None:
-    """Raises `ConfigError` where a link has the name of a file or folder of ours.
+def refuse_foreign(folder: Path, layout: Layout = {**RUN, **SWEEP}) -> None:  # noqa: B006
+    """Raises `ConfigError` where something else, such as a link, has the name of a file or folder
+    of ours.
 
     To be called before a command opens or creates anything in a directory that may have been used.
     """
-    if not run_dir.is_dir():
+    if not folder.is_dir():
         return
     with reachable(ConfigError):
-        for entry, kind in entries_of_ours(run_dir, {**RUN, **SWEEP}):
+        for entry, kind in entries_of_ours(folder, layout):
             if entry.is_symlink() and kind != "link":
                 raise ConfigError(
                     f"{entry.path} is a link to {Path(entry.path).resolve()}, and a run writes and "
                     f"deletes a {kind} of its own there: move it away. To keep a run on another "
                     "disk, move its whole directory, which may be a link"
                 )
+            if kind == "file" and not entry.is_file():
+                raise ConfigError(
+                    f"{entry.path} is no regular file, and a run writes one there: move it away"
+                )
+
+
+def refuse_link(folder: Path, around: str) -> None:
+    """Raises `ConfigError` where the directory of a job is a link; `around` is what it lies in."""
+    if folder.is_symlink():
+        raise ConfigError(
+            f"{folder} is a link to {folder.resolve()}, and nothing below the directory of a "
+            f"{around} may be one: move it away"
+        )
 
 
 def remove_files(folder: Path, layout: Layout, *, keep: Collection[str] = ()) -> None:

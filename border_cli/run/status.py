@@ -11,6 +11,7 @@ import json
 import logging
 import os
 import platform
+import re
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -22,6 +23,7 @@ from weakref import WeakSet
 
 from border_cli.errors import ConfigError, RunDeleted, reachable
 from border_cli.system.files import readable_bytes, refuse_deleted, write_json
+from border_cli.system.foreign import mark_of
 from border_cli.system.machine import available_cores
 
 log = logging.getLogger(__name__)
@@ -383,12 +385,22 @@ def machine() -> dict[str, Any]:
 
 
 def git_state(folder: Path) -> dict[str, Any] | None:
-    """Commit and dirty flag of the user's repository; None without a repository or without git."""
+    """Commit and dirty flag of the user's repository; None without a repository, without git, or
+    where border_cli wrote the repository's folder.
+
+    `dirty` is None where the repository has filters, which `git status` would run.
+    """
+    parents = (folder, *folder.parents)
+    top = next((parent for parent in parents if (parent / ".git").exists()), None)
+    if top is None or mark_of(top) is not None:
+        return None
     try:
-        commit = _git(folder, "rev-parse", "HEAD")
-        # Without optional locks the user's own git commands are never in each other's way.
+        commit = _git(top, "rev-parse", "HEAD")
+        scopes = _git(top, "config", "--show-scope", "--includes", "--name-only", "--list")
+        if re.search(r"^(local|worktree)\s+filter\..*\.(clean|process)$", scopes, re.MULTILINE):
+            return {"commit": commit, "dirty": None}
         changes = _git(
-            folder, "--no-optional-locks", "status", "--porcelain", "--untracked-files=no"
+            top, "status", "--porcelain", "--untracked-files=no", "--ignore-submodules=all"
         )
     except (OSError, subprocess.SubprocessError):
         return None
@@ -396,8 +408,19 @@ def git_state(folder: Path) -> dict[str, Any] | None:
 
 
 def _git(folder: Path, *arguments: str) -> str:
+    """What git answers. It runs no hook, no monitor of files and no program that fetches objects.
+
+    Without optional locks the user's own git commands are never in each other's way.
+    """
+    safe = ["-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null"]
     done = subprocess.run(
-        ["git", *arguments], cwd=folder, capture_output=True, text=True, timeout=5, check=True
+        ["git", "--no-optional-locks", *safe, *arguments],
+        cwd=folder,
+        env={**os.environ, "GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1"},
+        capture_output=True,
+        text=True,
+        timeout=5,
+        check=True,
     )
     return done.stdout.strip()
 

@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from border_cli.errors import ConfigError
 from border_cli.run.status import LOST, RUN_JSON, read_run, status_without_record
 from border_cli.system.files import STUDY_JSON, SWEEP_JSON, readable_bytes, write_json, write_text
 
@@ -35,9 +36,16 @@ class SweepJob:
 
     number: int
     overrides: tuple[str, ...]  # as typed, those of the whole sweep included
-    folder: str  # relative to the directory of the sweep
+    folder: str  # its name in the directory of the sweep
     values: Mapping[str, str] = field(default_factory=dict)  # of each override, unescaped
     objective: str = "best"  # which score counts: best or last
+
+    def __post_init__(self) -> None:
+        if Path(self.folder).name != self.folder or self.folder in ("", ".."):
+            raise ConfigError(
+                f"{SWEEP_JSON}: the folder of job {self.number} must be a name in the directory of "
+                f"the sweep, got {self.folder!r}"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +77,10 @@ def write_sweep(root: Path, plan: SweepPlan) -> None:
 
 
 def read_sweep(root: Path) -> SweepPlan | None:
-    """The plan of the sweep in this directory; None where there is none, or none of ours."""
+    """The plan of the sweep in this directory; None where there is none, or none of ours.
+
+    Raises ConfigError where a job lies elsewhere.
+    """
     try:
         found = json.loads(readable_bytes(root / SWEEP_JSON))
         jobs = [

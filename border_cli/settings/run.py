@@ -80,6 +80,8 @@ class EnvConfig(GroupConfig, path="env"):
     """Settings that every environment has."""
 
     named_by: ClassVar[str] = "id"  # the setting that says which environment it is
+    # Whether id and wrappers may name modules, before a colon; its factory has `refuse_saved_id`.
+    calls_by_name: ClassVar[bool] = False
 
     id: str | None = setting(None, "id of the environment; a preset such as env=cartpole sets it")
     num_envs: int = setting(1, "environments per actor", low=1, high=100_000, takes_memory=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from border_cli.launch.jobs import Finished, check_jobs, look
 from border_cli.run.layout import refuse_foreign
 from border_cli.settings.run import RunConfig
 from border_cli.sweep.names import Places, in_common
+from border_cli.system.files import full_path
 from border_cli.system.machine import usable_cores
 
 OUR_LAUNCHER = "processes"  # the default of a sweep on two cores or more
@@ -83,6 +85,12 @@ def _jobs(
         raise refused[0]
     named = terms.own_names and jobs[0].config.run_dir is not None
     places = Places(terms.root, in_common(grid), named=named)
+    for job in jobs:
+        if job.folder.parent != full_path(terms.root):
+            raise ConfigError(
+                "hydra.sweep.subdir must be a name without a slash, got "
+                f"{os.path.relpath(job.folder, terms.root)}"
+            )
     jobs = [
         replace(
             job,

@@ -1,32 +1,68 @@
-"""Run directories may be other people's: none is on `sys.path`, so nothing in them is imported."""
+"""Folders that border_cli wrote may come from somebody else: they lend no modules and no plug-ins,
+and their settings lead only to modules of the user's own or of packages with environments."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import re
 import sys
+from importlib.metadata import distribution, packages_distributions
+from itertools import accumulate
 from pathlib import Path
+from typing import Final
 
 from border_cli.errors import ConfigError
-from border_cli.system.files import SETTINGS
+from border_cli.system.files import POLICY_JSON, SETTINGS, STUDY_JSON, SWEEP_JSON
+
+MARKS: Final = (str(SETTINGS), SWEEP_JSON, STUDY_JSON, POLICY_JSON)
+MOST_ABOVE: Final = 3  # folders above one that belongs to a marked one
+PLUGINS: Final = "border_cli.plugins"  # a group of entry points
+
+_OURS, _STANDARD = Path(__file__).parents[1], Path(os.__file__).parent
+_INSTALLED = {"site-packages", "dist-packages"}
+# ale-py requires Gymnasium for its extras alone.
+_WITH_ENVIRONMENTS = {"gymnasium", "border-cli", "ale-py"}
+_REGISTERING = {PLUGINS, "gymnasium.envs"}
 
 
-def run_of(place: Path) -> Path | None:
-    """The run directory that a path is, or lies in."""
+def mark_of(place: Path) -> Path | None:
+    """The file that shows that border_cli wrote a folder, in it or at most three above; else
+    None."""
     whole = place.resolve()
-    return next((each for each in (whole, *whole.parents) if _is_run(str(each))), None)
+    folders = (whole, *whole.parents)[: 1 + MOST_ABOVE]
+    return next((folder / mark for folder in folders if (mark := _mark_in(str(folder)))), None)
 
 
-def _is_run(folder: str) -> bool:
-    return os.path.isfile(os.path.join(folder, SETTINGS))  # noqa: PTH113, PTH118 - "" is "."
+def _mark_in(folder: str) -> str | None:
+    paths = {mark: os.path.join(folder, mark) for mark in MARKS}  # noqa: PTH118 - "" is "."
+    return next((mark for mark, path in paths.items() if os.path.isfile(path)), None)  # noqa: PTH113
 
 
-def keep_runs_off_path() -> None:
-    """Removes run directories from `sys.path`, and the current directory where it lies in one.
+def keep_written_folders_off_path() -> Path | None:
+    """Removes folders that border_cli wrote from `sys.path`, and the current directory where it
+    lies in one; returns the mark of the latter.
 
     Child processes are given the `sys.path` of their parent.
     """
-    here = ("", ".", str(Path.cwd())) if run_of(Path.cwd()) else ()
-    sys.path[:] = [each for each in sys.path if each not in here and not _is_run(each)]
+    mark = mark_of(Path.cwd())
+    here = ("", ".", str(Path.cwd())) if mark else ()
+    sys.path[:] = [entry for entry in sys.path if entry not in here and not _mark_in(entry)]
+    return mark
+
+
+def is_installed(place: Path) -> bool:
+    """Whether a file or folder belongs to an installed package, to border_cli or to Python."""
+    return any(  # a package manager may link its files
+        _INSTALLED & set(path.parts) or path.is_relative_to(_OURS) or path.is_relative_to(_STANDARD)
+        for path in (place.absolute(), place.resolve())
+    )
+
+
+def is_own(place: Path) -> bool:
+    """Whether a file or folder is the user's own: neither installed nor in a folder that border_cli
+    wrote."""
+    return place.exists() and not is_installed(place) and mark_of(place) is None
 
 
 def refuse_standard(module: str, setting: str) -> None:
@@ -35,3 +71,56 @@ def refuse_standard(module: str, setting: str) -> None:
         raise ConfigError(
             f"{setting}: {module!r} is part of Python's standard library, which has no components"
         )
+
+
+def refuse_saved_module(module: str, setting: str, run_dir: Path, elsewhere: str) -> None:
+    """Raises ConfigError unless a module that saved settings name is the user's own, or belongs to
+    a package with environments.
+
+    The packages around it are imported, each after its own check. `elsewhere` ends the message
+    about a module that an import would not find outside of `run_dir`.
+    """
+    refuse_standard(module, setting)
+    for name in accumulate(module.split("."), "{}.{}".format):
+        if name in sys.modules and "__main__" not in name:
+            continue  # importing it again runs nothing
+        places = _places_of(name)
+        if not places or any(place.resolve().is_relative_to(run_dir) for place in places):
+            raise ConfigError(f"{setting} names the module {module!r}. {elsewhere}")
+        if all(map(is_own, places)) or _has_environments(name.partition(".")[0]):
+            continue
+        raise ConfigError(
+            f"{setting} names the module {module!r}, which a saved folder may not import: {name} "
+            "is neither yours nor part of an installed package that requires Gymnasium or "
+            "border_cli. Where you trust it, type that setting (resume=, --from), or trust=true"
+        )
+
+
+def _places_of(name: str) -> list[Path]:
+    """The files and folders from which an import would take a module; none for a program."""
+    if "__main__" in name.split("."):
+        return []
+    try:
+        spec = importlib.util.find_spec(name)
+    except (ImportError, ValueError):  # what is around it is no package
+        return []
+    places = [spec.origin, *(spec.submodule_search_locations or ())] if spec else []
+    return [Path(place) for place in places if place]
+
+
+def _has_environments(package: str) -> bool:
+    """Whether an installed package requires Gymnasium or border_cli, or declares environments or
+    plug-ins."""
+    if _normalized(package) in _WITH_ENVIRONMENTS:
+        return True
+    for name in packages_distributions().get(package, ()):
+        found = distribution(name)
+        required = [each for each in found.requires or () if "extra" not in each.partition(";")[2]]
+        names = {_normalized(re.split(r"[^\w.-]", each)[0]) for each in required}
+        if names & _WITH_ENVIRONMENTS or _REGISTERING & {each.group for each in found.entry_points}:
+            return True
+    return False
+
+
+def _normalized(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()

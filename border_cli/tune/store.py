@@ -6,9 +6,11 @@ Optuna is imported by the functions that use it.
 
 from __future__ import annotations
 
+import io
 import logging
+import pickle
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 CURVES = "curves"  # attribute of a trial: the evaluations of each seed up to its rung, [S][E]
 REASON = "reason"  # why it failed
+PARTS = ("_reconstruct", "scalar")  # of arrays in pickles
 NEW = {"direction": "maximize", "load_if_exists": True}
 SAMPLERS = {
     Sampler.tpe: "TPESampler",
@@ -31,6 +34,37 @@ SAMPLERS = {
     Sampler.random: "RandomSampler",
     Sampler.cmaes: "CmaEsSampler",
 }
+CMA_KEY = "cma:optimizer"  # of attributes with chunks of its state, pickled, in hexadecimal
+CMA_STATE = {
+    ("cmaes._cma", "CMA"),
+    *(("numpy", name) for name in ("dtype", "ndarray")),
+    *((f"numpy.{core}.multiarray", name) for core in ("core", "_core") for name in PARTS),
+}
+
+
+class _CmaUnpickler(pickle.Unpickler):
+    """Reads the state that CMA-ES keeps in a study, and nothing else."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) not in CMA_STATE:
+            raise pickle.UnpicklingError(f"{module}.{name} is no part of it")
+        return super().find_class(module, name)
+
+
+def refuse_strange_states(trials: Sequence[FrozenTrial]) -> None:
+    """Raises ConfigError where Optuna's CMA-ES, which unpickles its state in the attributes of a
+    trial, would find something else there."""
+    for trial in trials:
+        chunks = {key: text for key, text in trial.system_attrs.items() if CMA_KEY in key}
+        try:
+            text = "".join(chunks[f"{CMA_KEY}:{i}"] for i in range(len(chunks)))
+            if text:
+                _CmaUnpickler(io.BytesIO(bytes.fromhex(text))).load()
+        except Exception as error:  # of any kind: anything may stand there
+            raise ConfigError(
+                f"the study's trial {trial.number} has no state of sampler=cmaes: {error!r}. "
+                "Choose another sampler, or another study=DIR"
+            ) from error
 
 
 class TrialStore:
@@ -53,6 +87,8 @@ class TrialStore:
 
         trials = self.trials()
         more = {"multivariate": True, "group": True} if sampler == Sampler.tpe else {}
+        if sampler == Sampler.cmaes:
+            refuse_strange_states(trials)
         with warnings.catch_warnings(action="ignore"):  # of all in Optuna that is young
             made = getattr(optuna.samplers, SAMPLERS[sampler])(seed=len(trials), **more)
             seen = optuna.create_study(direction="maximize", sampler=made)

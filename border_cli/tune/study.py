@@ -13,6 +13,8 @@ import numpy as np
 
 from border_cli.errors import ConfigError, RunFailed
 from border_cli.launch.jobs import holds_run
+from border_cli.messages import complain
+from border_cli.run.layout import STUDY, refuse_foreign
 from border_cli.run.status import RunInUse, RunLock, running
 from border_cli.run.sweep_folder import alone
 from border_cli.system.files import STUDY_JSON, SWEEP_JSON
@@ -46,6 +48,7 @@ def begun(root: Path, asked: Study) -> Study:
     """
     if holds_run(root) or (root / SWEEP_JSON).exists():
         raise ConfigError(f"study={shortest(root)} contains runs that are not a study's")
+    refuse_foreign(root, STUDY)
     root.mkdir(parents=True, exist_ok=True)
     with alone(root):
         found = read_study(root) if (root / STUDY_JSON).exists() else asked
@@ -57,9 +60,14 @@ def begun(root: Path, asked: Study) -> Study:
                 f"{STUDY_JSON}), and its trials would not compare: type those, or choose another "
                 "study=DIR"
             )
-        trials = max(found.trials, asked.trials)
-        study = replace(asked, id=found.id, name=found.name, trials=trials)
-        write_study(root, study)
+        study = replace(asked, id=found.id, name=found.name)
+        write_study(root, replace(study, trials=max(found.trials, asked.trials)))
+        if found.trials > asked.trials:
+            complain(
+                "border-tune",
+                f"{shortest(root / STUDY_JSON)} has {found.trials} trials, and those from number "
+                f"{asked.trials} on are not trained: type trials={found.trials} to train them, too",
+            )
         return study
 
 
@@ -86,7 +94,7 @@ class Trials:
         does. All else that is decided on the way there is done."""
         with alone(self.runs.root):
             while True:
-                trials = self.store.trials()
+                trials = self.store.trials()[: self.study.trials]
                 standings = [self._standing(each) for each in trials]
                 step, number = next_step(standings, self.study, self.config)
                 if step == What.finish:

@@ -214,7 +214,7 @@ def test_modules_that_lie_in_the_run_directory_need_trust_to_go_on(
     assert train_status(*typed) == 0
     del sys.modules[MODULE]
     assert train_status(*typed, "trainer.max_opt_steps=3") == 2
-    said = f"nothing is imported from {folder}, which is a run directory"
+    said = f"nothing is imported from {folder}, which border_cli wrote: {folder / FILE}"
     assert said in capsys.readouterr().err
     assert train_status(*typed, "trainer.max_opt_steps=3", "trust=true") == 0
     del sys.modules[MODULE]
@@ -228,7 +228,9 @@ def test_a_saved_file_that_is_run_again_imports_nothing_from_its_run(
     (run_dir / "pyproject.toml").write_text(plug_in)
     monkeypatch.chdir(run_dir)
     assert train_status("-cd", ".hydra", "-cn", "resolved", "--cfg", "job") == 2
-    assert f"there is no module '{MODULE}'" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert f"imports names the module '{MODULE}'" in said
+    assert f"plug-ins and modules of the current directory are not used: {run_dir / FILE}" in said
     assert not mark.exists()
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from border_cli.system.files import SETTINGS
-from border_cli.system.foreign import keep_runs_off_path, run_of
+from border_cli.system.foreign import MARKS, keep_written_folders_off_path, mark_of
 from border_cli.words import visible
 
 
@@ -23,9 +23,17 @@ def theirs(tmp_path: Path) -> Path:
 
 def test_a_path_belongs_to_the_run_it_is_or_lies_in(theirs: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(theirs)
-    places = (theirs, theirs / "checkpoints" / "best", tmp_path / "link")
-    assert [run_of(each) for each in places] == [theirs] * 3
-    assert run_of(tmp_path) is None
+    places = (theirs, theirs / "checkpoints" / "best", theirs / "1/2/3", tmp_path / "link")
+    assert [mark_of(place) for place in places] == [theirs / SETTINGS] * 4
+    assert mark_of(theirs / "1/2/3/4") is None
+    assert mark_of(tmp_path) is None
+
+
+@pytest.mark.parametrize("mark", MARKS)
+def test_so_do_folders_of_sweeps_studies_and_exports(mark: str, tmp_path: Path) -> None:
+    (tmp_path / mark).parent.mkdir(exist_ok=True)
+    (tmp_path / mark).touch()
+    assert mark_of(tmp_path / "job" / "checkpoints") == tmp_path / mark
 
 
 @pytest.mark.parametrize("inner", [".", "checkpoints"])
@@ -37,11 +45,11 @@ def test_neither_a_run_nor_the_current_directory_in_one_is_on_the_path(
     kept = [str(tmp_path), "/usr/lib", str(theirs / ".venv" / "site-packages")]
     runs = [str(theirs), str(tmp_path / "link")]
     monkeypatch.setattr(sys, "path", ["", *runs, *kept])
-    keep_runs_off_path()
+    assert keep_written_folders_off_path() is None
     assert sys.path == ["", *kept]  # the current directory is no run
     monkeypatch.chdir(theirs / inner)
     monkeypatch.setattr(sys, "path", ["", ".", str(theirs / inner), *kept])
-    keep_runs_off_path()
+    assert keep_written_folders_off_path() == theirs / SETTINGS
     assert sys.path == kept
 
 
