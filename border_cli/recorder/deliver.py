@@ -31,7 +31,6 @@ from pathlib import Path
 from typing import Any
 
 from border_cli.errors import ConfigError
-from border_cli.messages import complain
 from border_cli.recorder.config import PROJECT, refuse_store_here
 from border_cli.recorder.tracking import outbox_of, state_of
 from border_cli.run.layout import SWEEP, is_written, refuse_foreign
@@ -116,7 +115,7 @@ class Delivery:
         if is_written(self._run_dir, name):
             self._client.file(self._run_dir / name, folder)
         else:
-            complain(self._tracker, f"{name} is left out: it is no file that a run has written")
+            sys.stderr.write(f"{name} is left out: it is no file that a run has written\n")
 
     def _files_of_best(self) -> list[str]:
         """The files of the best model, by their paths in the run."""
@@ -200,5 +199,5 @@ if __name__ == "__main__":
     try:
         main(Path(place), name, *map(float, seconds))
     except ConfigError as error:
-        complain("border_cli.recorder.deliver", error)
+        sys.stderr.write(f"{error}\n")
         sys.exit(error.exit_status)

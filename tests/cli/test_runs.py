@@ -195,6 +195,29 @@ def test_a_living_run_is_left_and_the_status_says_so(runs: Path, capsys: Capture
     assert (runs / "a" / "run.json").is_file()
 
 
+@pytest.mark.parametrize("command", ["rm", "prune"])
+@pytest.mark.parametrize("place", ["../victim", "{folder}/victim"])
+def test_runs_beside_a_sweep_stay(
+    command: str, place: str, sweep: Path, folder: Path, capsys: Capture
+) -> None:
+    victim = write_run(folder / "victim", {"agent.gamma": 0.9})
+    before = sorted(victim.rglob("*"))
+    text = (sweep / "sweep.json").read_text()
+    place = place.format(folder=folder)
+    (sweep / "sweep.json").write_text(text.replace('"folder": "0"', f'"folder": "{place}"'))
+    assert runs_status(command, "sweep", "--yes") == 2
+    assert (
+        "the folder of job 0 must be a name in the directory of the sweep"
+        in capsys.readouterr().err
+    )
+    (sweep / "sweep.json").write_text(text)
+    (sweep / "0").rename(folder / "moved")
+    (sweep / "0").symlink_to(victim)
+    assert runs_status(command, "sweep", "--yes") == 1
+    assert f"is a link to {victim}: name that directory" in capsys.readouterr().err
+    assert sorted(victim.rglob("*")) == before
+
+
 def test_a_sweep_goes_with_its_last_run(sweep: Path, capsys: Capture) -> None:
     assert runs_status("rm", "sweep", "--where", "status=failed", "--yes") == 0
     assert (sweep / "sweep.json").is_file()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -232,6 +233,121 @@ def test_a_saved_file_that_is_run_again_imports_nothing_from_its_run(
     assert f"imports names the module '{MODULE}'" in said
     assert f"plug-ins and modules of the current directory are not used: {run_dir / FILE}" in said
     assert not mark.exists()
+
+
+PROJECT = '[project.entry-points."border_cli.plugins"]\nx = "{module}:f"\n'
+
+
+@pytest.fixture
+def lending(ran: Path, folder: Path, mark: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that holds a run and plug-ins of border_cli's and Hydra's, as the current one."""
+    place = folder / "sweep"
+    shutil.copytree(ran, place / "seed-0", symlinks=True)
+    (place / "pyproject.toml").write_text(PROJECT.format(module=MODULE))
+    (place / "hydra_plugins").mkdir()
+    for name in (f"{MODULE}.py", "hydra_plugins/evil.py"):
+        text = CODE.format(mark=str(mark)) + "def f(): return None\n"
+        (place / name).write_text(text)
+    monkeypatch.chdir(place)
+    return place
+
+
+@pytest.mark.parametrize(
+    "sign", ["sweep.json", "study.json", "policy.json", ".hydra/resolved.yaml"]
+)
+def test_a_folder_that_we_wrote_lends_no_plug_ins_and_says_why(
+    sign: str, lending: Path, mark: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    (lending / sign).parent.mkdir(exist_ok=True)
+    (lending / sign).touch()
+    run_dir = str(lending / "seed-0")
+    calls: list[Callable[[], int]] = [
+        lambda: eval_status(run_dir, "episodes=1"),
+        lambda: train_status("--help"),
+        lambda: train_status("env=cartpole", "--cfg", "job"),
+        lambda: train_status(f"resume={run_dir}", "trainer.max_opt_steps=3", "dry_run=true"),
+    ]
+    why = f"plug-ins and modules of the current directory are not used: {lending / sign} shows"
+    for place, lines in ((lending, 1), (lending / "seed-0" / "checkpoints", 0)):
+        monkeypatch.chdir(place)
+        for call in calls:
+            assert call() == 0
+            assert capsys.readouterr().err.count(why) == lines
+    assert not mark.exists()
+
+
+def test_a_project_of_ones_own_lends_them(lending: Path, mark: Path, capsys: Capture) -> None:
+    assert eval_status("seed-0", "episodes=1") == 0
+    assert mark.exists()
+    assert capsys.readouterr().err == ""
+    assert (lending / "pyproject.toml").exists()
+
+
+@pytest.mark.parametrize("line", ["border-train agent=d", "border-train agent=dqn agent.lo"])
+def test_a_tab_calls_no_plug_in_of_the_current_directory(
+    line: str, lending: Path, mark: Path
+) -> None:
+    program = Path(sys.executable).with_name("border-train")
+    done = subprocess.run(
+        [program, "-sc", "query=bash"],
+        cwd=lending,
+        env={**os.environ, "COMP_LINE": line},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=commands.DEADLINE_S,
+    )
+    assert {"agent=dqn", "agent.loss="} & set(done.stdout.split())
+    assert not mark.exists()
+
+
+def test_hydras_plug_ins_are_those_of_ones_own_project_alone(lending: Path, mark: Path) -> None:
+    program = Path(sys.executable).with_name("border-train")
+    argv = [program, "env=cartpole", "--cfg", "job"]
+    (lending / "pyproject.toml").unlink()
+    for sign in ("sweep.json", None):
+        if sign:
+            (lending / sign).touch()
+        else:
+            (lending / "sweep.json").unlink()
+        subprocess.run(argv, cwd=lending, check=True, timeout=commands.DEADLINE_S)
+        assert mark.exists() == (sign is None)
+
+
+def test_a_pipe_in_the_place_of_a_file_is_refused(attack: Attack, capsys: Capture) -> None:
+    run_dir = attack("seed: 0", "seed: 0")
+    (run_dir / "metrics.jsonl").unlink(missing_ok=True)
+    os.mkfifo(run_dir / "metrics.jsonl")
+    assert train_status(f"resume={run_dir}", "trainer.max_opt_steps=3") == 2
+    assert "metrics.jsonl is no regular file" in capsys.readouterr().err
+
+
+FAILING = """
+import gymnasium
+from gymnasium.envs.classic_control import CartPoleEnv
+class Failing(CartPoleEnv):
+    def step(self, action):
+        raise RuntimeError("no answer of http://user:SECRET0123@host, key TOPSECRET99")
+"""
+
+
+def test_passwords_are_in_no_log_no_message_and_no_record(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.setenv("MY_API_KEY", "TOPSECRET99")
+    monkeypatch.setenv("SHORT_TOKEN", "answer")
+    (folder / "failing.py").write_text(FAILING)
+    typed = ("agent=dqn", "env.id=failing:Failing", "env.probe=false", "run_dir=run")
+    assert train_status(*typed, "actor_manager=thread", *QUICK) == 1
+    out, err = capsys.readouterr()
+    written = [
+        path.read_text(errors="replace") for path in folder.glob("run/**/*") if path.is_file()
+    ]
+    for text in (out, err, *written):
+        assert "SECRET0123" not in text
+        assert "TOPSECRET99" not in text
+    log = (folder / "run/border-train.log").read_text()
+    assert "no answer of http://***@host, key ***" in log
 
 
 @pytest.mark.slow

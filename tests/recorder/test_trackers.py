@@ -124,7 +124,8 @@ def test_a_run_without_a_server_says_so_once_and_is_delivered_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = mlflow_client(tmp_path)
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{free_port()}")
+    secret = "SECRET0123"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://user:{secret}@127.0.0.1:{free_port()}")
     own = ("run_dir=run", *LONG, "recorder.mlflow.close_timeout_s=3")
     with training(tmp_path, "mlflow", *own) as command:
         command.until(lambda: "not delivered for now" in command.said_so_far())
@@ -134,8 +135,12 @@ def test_a_run_without_a_server_says_so_once_and_is_delivered_later(
         _, said = command.ended()
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
     assert said.count("not delivered for now; the run goes on") == 1, said
+    assert secret not in said
+    assert "//***@127.0.0.1" in (tmp_path / "run/trackers/mlflow.log").read_text()
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert not [path for path in files if secret.encode() in path.read_bytes()]
     assert "not all records are delivered" in said
-    again = [sys.executable, "-m", "border_cli.recorder.deliver", "run", "mlflow"]
+    again = [sys.executable, "-P", "-m", "border_cli.recorder.deliver", "run", "mlflow"]
     subprocess.run(again, cwd=tmp_path, check=True, timeout=60, stdin=subprocess.DEVNULL)
     [run] = runs_of(client)
     assert run.info.status == "KILLED"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from saves import SmallRun
 from border_cli.errors import ConfigError
 from border_cli.run.checkpoint_files import read_checkpoint
 from border_cli.run.finding import find_checkpoint, resumable, steps_saved
-from border_cli.run.layout import refuse_foreign
+from border_cli.run.layout import STUDY, is_written, refuse_foreign
 
 MakeRun = Callable[..., SmallRun]
 
@@ -87,3 +88,52 @@ def test_files_of_others_stay_where_checkpoints_and_rows_go(make_run: MakeRun) -
     make_run(keep=1, capacity=5).save(40, push=5)
     assert {(case.folder / name).read_text() for name in mine} == {"mine"}
     assert not (case.folder / "0000000010" / "agent.pt").exists()
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "run.lock", "trackers/mlflow.jsonl"])
+@pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir])
+def test_what_is_no_file_in_the_place_of_one_is_refused_by_name(
+    tmp_path: Path, make: Callable[[Path], None], name: str
+) -> None:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    make(tmp_path / name)
+    with pytest.raises(ConfigError, match=f"{name} is no regular file, and a run writes one there"):
+        refuse_foreign(tmp_path)
+
+
+STUDYS = (
+    *("study.db", "trials.json", "trial-0002", "trial-0002/run.lock", "trial-0002/seed-0"),
+    *("trial-0002/seed-0/job.yaml", "trial-0002/seed-0/output.log", "best/trial-0002/run.lock"),
+)
+
+
+@pytest.mark.parametrize("name", STUDYS)
+def test_nothing_below_a_study_may_be_a_link(tmp_path: Path, name: str) -> None:
+    path, target = tmp_path / "study" / name, tmp_path / "notes"
+    path.parent.mkdir(parents=True)
+    path.symlink_to(target)
+    with pytest.raises(ConfigError, match=f"{name} is a link to {target}"):
+        refuse_foreign(tmp_path / "study", STUDY)
+
+
+@pytest.mark.parametrize(
+    ("name", "written"),
+    [
+        *(("videos/0000000010.gif", True), (".hydra/resolved.yaml", True), ("metrics.jsonl", True)),
+        *(("mine.gif", False), ("videos/mine.gif", False), ("../run/metrics.jsonl", False)),
+        *(("best/agent.pt", False), ("videos", False), ("env.json", False), ("", False)),
+    ],
+)
+def test_a_file_that_a_run_has_written_is_known_by_its_path(
+    tmp_path: Path, name: str, written: bool
+) -> None:
+    run_dir = tmp_path / "run"
+    for each in ("videos/0000000010.gif", ".hydra/resolved.yaml", "metrics.jsonl", "mine.gif"):
+        (run_dir / each).parent.mkdir(parents=True, exist_ok=True)
+        (run_dir / each).touch()
+    (run_dir / "videos/mine.gif").touch()
+    (run_dir / "env.json").symlink_to("metrics.jsonl")
+    (tmp_path / "agent.pt").touch()
+    (run_dir / "best").symlink_to(tmp_path)
+    assert is_written(run_dir, name) is written
+    assert not is_written(run_dir, str(run_dir / name))

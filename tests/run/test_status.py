@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -264,3 +265,71 @@ def test_the_state_of_the_users_repository(tmp_path: Path, monkeypatch: pytest.M
     assert git_state(tmp_path) == {"commit": commit, "dirty": False}
     (tmp_path / "mine.py").write_text("x = 2\n")
     assert git_state(tmp_path) == {"commit": commit, "dirty": True}
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A repository with one commit, and a file that has changed since."""
+    git(tmp_path, "init")
+    (tmp_path / "mine.py").write_text("x = 1\n")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-m", "first")
+    (tmp_path / "mine.py").write_text("x = 2\n")
+    return tmp_path
+
+
+def plant(repository: Path, attack: str) -> Path:
+    """Makes `git status` run a program; returns what it leaves."""
+    mark, program = repository / "mark", repository / "program"
+    program.write_text(f"#!/bin/sh\ntouch {mark}\nexit 1\n")
+    program.chmod(0o755)
+    (repository / ".gitattributes").write_text("*.py filter=evil\n")
+    config = repository / ".git" / "config"
+    if attack == "fsmonitor":
+        git(repository, "config", "core.fsmonitor", str(program))
+    elif attack == "included":
+        (repository / ".git/more").write_text(f'[filter "evil"]\n\tclean = {program}\n')
+        config.write_text(config.read_text() + "[include]\n\tpath = more\n")
+    elif attack == "worktree":
+        git(repository, "config", "extensions.worktreeConfig", "true")
+        git(repository, "config", "--worktree", "filter.evil.process", str(program))
+    elif attack == "promisor":  # a missing object is fetched by a program
+        tree = git(repository, "rev-parse", "HEAD^{tree}")
+        (repository / ".git/objects" / tree[:2] / tree[2:]).unlink()
+        for name, value in (
+            ("core.repositoryformatversion", "1"),
+            ("extensions.partialClone", "evil"),
+            ("remote.evil.url", f"ext::{program}"),
+            ("remote.evil.promisor", "true"),
+            ("protocol.ext.allow", "always"),
+        ):
+            git(repository, "config", name, value)
+    else:
+        git(repository, "config", f"filter.evil.{attack}", str(program))
+    return mark
+
+
+@pytest.mark.parametrize(
+    "attack", ["fsmonitor", "clean", "process", "included", "worktree", "promisor"]
+)
+def test_the_state_of_a_repository_runs_no_program_of_it(repository: Path, attack: str) -> None:
+    commit = git(repository, "rev-parse", "HEAD")
+    mark = plant(repository, attack)
+    with suppress(subprocess.CalledProcessError):
+        git(repository, "status", "--porcelain")
+    assert mark.exists(), "the attack itself works"
+    mark.unlink()
+    state = git_state(repository)
+    assert not mark.exists()
+    if attack == "promisor":
+        assert state is None
+    else:
+        assert state == {"commit": commit, "dirty": attack == "fsmonitor" or None}
+
+
+@pytest.mark.parametrize("mark", ["sweep.json", "study.json", "policy.json"])
+def test_no_git_runs_where_we_wrote_the_folder_of_the_repository(
+    repository: Path, mark: str
+) -> None:
+    (repository / mark).touch()
+    assert git_state(repository / "inside") is None

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import csv
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from written_runs import without_end, write_run
 
+from border_cli.errors import ConfigError
 from border_cli.run.status import RunLock
 from border_cli.run.sweep_folder import (
     SweepJob,
@@ -44,6 +46,21 @@ def test_what_is_written_is_what_is_read(tmp_path: Path) -> None:
 def test_a_list_of_another_program_is_none(tmp_path: Path, text: str) -> None:
     (tmp_path / "sweep.json").write_text(text, encoding="utf-8")
     assert read_sweep(tmp_path) is None
+
+
+@pytest.mark.parametrize("folder", ["../victim/run1", "/home/me/run", "..", "", "a/b", "."])
+def test_a_job_that_lies_elsewhere_is_refused(tmp_path: Path, folder: str) -> None:
+    text = json.dumps(
+        {
+            "command": ["border-train", "-m"],
+            "launcher": "basic",
+            "swept": [],
+            "jobs": [{"number": 0, "overrides": [], "folder": folder}],
+        }
+    )
+    (tmp_path / "sweep.json").write_text(text)
+    with pytest.raises(ConfigError, match="folder of job 0 must be a name in the directory of"):
+        read_sweep(tmp_path)
 
 
 def test_every_job_has_a_row_whatever_became_of_it(tmp_path: Path) -> None:

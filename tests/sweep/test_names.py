@@ -134,6 +134,19 @@ def test_a_link_in_the_directory_of_a_sweep_refuses_it_whoever_names_its_jobs(
         planned(Composer(), [*BASE, "seed=0,1", *sweeper], ["border-train"])
 
 
+@pytest.mark.parametrize("subdir", ["a/${hydra:job.num}", "../${hydra:job.num}", "/tmp/x"])
+def test_a_job_elsewhere_is_refused_as_the_sweep_is_typed(subdir: str) -> None:
+    with pytest.raises(ConfigError, match=r"hydra\.sweep\.subdir must be a name without a slash"):
+        planned(Composer(), [*BASE, "seed=0,1", f"hydra.sweep.subdir={subdir}"], ["border-train"])
+
+
+def test_the_folder_of_a_job_may_be_no_link(tmp_path: Path) -> None:
+    Path("S").mkdir()
+    Path("S/seed-1").symlink_to(tmp_path)
+    with pytest.raises(ConfigError, match=r"S/seed-1 is a link to .* directory of a sweep"):
+        planned(Composer(), [*BASE, "seed=0,1", "run_dir=S"], ["border-train"])
+
+
 def named(*overrides: str) -> str:
     return Places(Path("nowhere"), [], named=True).folder_of(overrides, 0).name
 

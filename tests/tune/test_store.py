@@ -3,12 +3,15 @@ that cannot be used."""
 
 from __future__ import annotations
 
+import pickle
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
+from malicious import Malicious
 from optuna.trial import FrozenTrial
 from sampling import chosen
 
@@ -82,6 +85,29 @@ def test_each_sampler_proposes_anew_from_trials_of_every_kind(
             store.end(trial, state)
     proposed = [tuple(sorted(each.params.items())) for each in store.trials()]
     assert len({*proposed}) == 16
+
+
+@pytest.mark.parametrize("state", ["called", "inside", "no pickle"])
+def test_a_state_of_cma_es_that_is_none_is_refused_before_it_is_read(
+    open_store: OpenStore, tmp_path: Path, state: str
+) -> None:
+    store, mark = open_store(), tmp_path / "mark"
+    for _ in range(12):  # then there is a state of the sampler's
+        trial = added(store, FLAT, Sampler.cmaes)
+        store.report(trial, 100, trial.params["x"])
+    states = [each for each in store.trials() if "cma:optimizer:0" in each.system_attrs]
+    assert states, "the sampler keeps a state"
+    malicious = Malicious(mark)
+    planted: Any = {"called": malicious, "inside": {"mean": [malicious]}}.get(state)
+    text = pickle.dumps(planted).hex() if planted else "zz"
+    for each in states:
+        for key in [key for key in each.system_attrs if key.startswith("cma:optimizer")]:
+            value = text if key.endswith(":0") else ""
+            store._study._storage.set_trial_system_attr(each._trial_id, key, value)
+    with pytest.raises(ConfigError, match="has no state of sampler=cmaes"):
+        store.add(FLAT, Sampler.cmaes)
+    assert not mark.exists()
+    store.add(FLAT, Sampler.tpe)
 
 
 @pytest.mark.parametrize("sampler", chosen(["tpe", "gp", "cmaes"], ["tpe"]))
