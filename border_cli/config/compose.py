@@ -7,15 +7,12 @@ alone that `--from` and `resume` call.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import replace
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hydra.core.utils import setup_globals
-from hydra.plugins.config_source import ConfigResult
 from hydra.types import RunMode
-from omegaconf import OmegaConf
 
 from border_cli.config.check import explained
 from border_cli.config.composition import (
@@ -41,7 +38,7 @@ from border_cli.settings.run import RunConfig
 from border_cli.system.files import SETTINGS, settings_of
 
 if TYPE_CHECKING:
-    from border_cli.config.saved import Saved
+    from border_cli.config.saved_names import Saved
 
 setup_globals()
 register_resolvers()
@@ -138,19 +135,14 @@ def _anew(
         )
     folders = user_folders(config_dirs)
     hydra, saved = _saved_among(folders), None
-    modules: AbstractContextManager[None] = nullcontext()
-    if hydra is not None:
-        from border_cli.config.saved import modules_of_a_run, saved_settings
+    if hydra is not None and config_name == SETTINGS.stem:
+        from border_cli.config.saved import saved_settings
 
-        modules = modules_of_a_run((), trust=False)
-        if config_name == SETTINGS.stem:
-            folders.remove(f"file://{hydra}")
-            saved = saved_settings(hydra)
-    with modules:
-        add_current_directory(trust=trust)
-        imports = [each.module for each in plugins_here()]  # elsewhere nothing else leads to them
-        composer = Composer(folders, config_name, imports=imports, trust=trust, saved=saved)
-        yield composer, overrides
+        folders.remove(f"file://{hydra}")
+        saved = saved_settings(hydra)
+    add_current_directory(trust=trust)
+    imports = [each.module for each in plugins_here()]  # elsewhere nothing else leads to them
+    yield Composer(folders, config_name, imports=imports, trust=trust, saved=saved), overrides
 
 
 def _saved_among(folders: Sequence[str]) -> Path | None:
@@ -194,14 +186,7 @@ class Composer:
 
     def opened(self) -> AbstractContextManager[Files]:
         """The files that it composes from, while Hydra reads them."""
-        if self._saved is None:
-            return opened(self.folders)
-        content = OmegaConf.create(self._saved.settings)
-        place = f"file://{self._saved.folder}"
-        return opened(
-            self.folders,
-            {self.config_name: ConfigResult("user", place, content, {"package": None})},
-        )
+        return opened(self.folders, self._saved)
 
     def job(self, overrides: Sequence[str], number: int | None = None) -> Job:
         """Composes and checks one job; a number says which one of a sweep."""
@@ -216,7 +201,7 @@ class Composer:
         imports = self.import_for(files, typed)
         with explained(files, self.config_name, typed):
             refuse_unmeant(files, parsed(typed))
-            made = self._composed(files, typed, imports)
+            made = compose_files(files, self.config_name, typed, imports, RunMode.RUN)
             if number is None and made.config.hydra.mode == RunMode.MULTIRUN:
                 raise ConfigError("hydra.mode must be RUN: -m runs several jobs")
             return made.job(number, root, trust=self.trust)
@@ -226,17 +211,11 @@ class Composer:
         out."""
         imports = self.import_for(files, [each for each in overrides if not is_sweep(each)])
         with explained(files, self.config_name, overrides):
-            return self._composed(files, overrides, imports)
-
-    def _composed(
-        self, files: Files, overrides: Sequence[str], imports: Sequence[str]
-    ) -> Composition:
-        made = compose_files(files, self.config_name, overrides, imports, RunMode.RUN)
-        return replace(made, saved=self._saved)
+            return compose_files(files, self.config_name, overrides, imports, RunMode.RUN)
 
     def import_for(self, files: Files, overrides: Sequence[str]) -> list[str]:
         """Imports the modules that these settings name, and returns their names."""
-        return import_named(files, self.config_name, overrides, self._imports, self._saved)
+        return import_named(files, self.config_name, overrides, self._imports)
 
     def options(self, group: str) -> list[str]:
         """All that a group offers."""

@@ -4,7 +4,7 @@ added, and Hydra merges them; what comes out is checked and becomes a Job."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,7 +27,7 @@ from border_cli.settings.base import flat
 from border_cli.system.files import SETTINGS, full_path
 
 if TYPE_CHECKING:
-    from border_cli.config.saved import Saved
+    from border_cli.config.saved_names import Saved
 
 ANY_ENV = "gym"  # the choice that takes any env.id
 
@@ -70,25 +70,15 @@ class Composition:
             trust=trust,
         )
 
-    def _typed(self, overrides: Sequence[str]) -> Callable[[str, Any], bool]:
-        """Whether a value was typed for a setting, or is in a file besides the saved settings.
-
-        An interpolation counts as any value.
-        """
+    def _typed(self, overrides: Sequence[str]) -> set[str]:
+        """The settings that are typed, or are in a file besides the saved ones."""
         sources: list[tuple[str, Any]] = [
             (part.package, OmegaConf.to_container(part.content, resolve=False))
             for part in self.parts
             if part.path != SETTINGS.stem
         ]
         sources += [(each.key_or_group, each.value()) for each in parsed(overrides)]
-        typed = {
-            (name, None if "${" in str(value) else repr(value))
-            for place, content in sources
-            for name, value in flat(content, place).items()
-        }
-        return lambda name, value: all(
-            typed & {(key, repr(each)), (key, None)} for key, each in flat(value, name).items()
-        )
+        return {name for place, content in sources for name in flat(content, place)}
 
 
 def compose_files(
@@ -108,7 +98,7 @@ def compose_files(
     config = files.loader.load_configuration(
         config_name, list(overrides), mode, validate_sweep_overrides=mode == RunMode.RUN
     )
-    return Composition(config=config, parts=files.parts, imports=imports)
+    return Composition(config=config, parts=files.parts, imports=imports, saved=files.saved)
 
 
 def import_named(
@@ -116,10 +106,9 @@ def import_named(
     config_name: str,
     overrides: Sequence[str],
     own: Sequence[str],
-    saved: Saved | None = None,
 ) -> list[str]:
     """Imports the modules that the chosen files and the command line name, which register
-    components; each once, in order, after its `own`. Those of `saved` are checked.
+    components; each once, in order, after its `own`. Those of saved settings are checked.
 
     Files that do not compose are left to the composition, which refuses them.
     """
@@ -129,15 +118,15 @@ def import_named(
         files.find_parts(config_name, overrides)
         for part in files.parts:
             if not part.package and part.file:
-                is_saved = saved is not None and part.path == config_name
+                is_saved = files.saved is not None and part.path == config_name
                 named = of_saved if is_saved else names
                 named += names_in(OmegaConf.select(part.content, "imports"))
     files.lenient = False
     for override in parsed(overrides):
         if override.key_or_group == "imports" and not override.is_sweep_override():
             names += names_in(override.value())
-    if saved is not None:
-        saved.refuse_imports(names)
+    if files.saved is not None:
+        files.saved.refuse_imports(names)
     found = list(dict.fromkeys([*of_saved, *names]))
     if found:
         import_modules(found)

@@ -16,7 +16,8 @@ from omegaconf import OmegaConf
 
 from border_cli.config.composition import ANY_ENV, run_name
 from border_cli.config.overrides import chooses, parsed, run_to_resume
-from border_cli.config.saved import Saved, place, saved_options
+from border_cli.config.saved import place, saved_options
+from border_cli.config.saved_names import Saved
 from border_cli.config.sources import Files, absolute, opened
 from border_cli.errors import ConfigError
 from border_cli.registry import GROUPS

@@ -13,7 +13,8 @@ from hydra.core.override_parser.types import Override
 
 from border_cli.config.describe import shown
 from border_cli.config.overrides import chooses, parsed
-from border_cli.config.saved import Saved, place, read_saved, saved_options, saved_settings
+from border_cli.config.saved import place, read_saved, saved_options, saved_settings
+from border_cli.config.saved_names import Saved
 from border_cli.errors import ConfigError
 from border_cli.registry import GROUPS
 from border_cli.run.finding import run_around

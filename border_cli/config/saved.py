@@ -4,19 +4,16 @@ The file may be another's. It is one mapping under the defaults list that we wri
 tags (except bytes and paths, which Python callers may use), interpolations and Hydra settings.
 Anything else is refused with file and line or entry, and no other file of its folder is composed.
 
-What its settings import, call, open and dial is checked by `Saved`: each rule is one of
-docs/runs.md. Modules come only from the user's own Python, and never out of the run directory.
+What the settings import, call, open and dial is checked by `Saved`.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from ipaddress import ip_address
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +23,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from border_cli.config.check import explained, refuse_untyped, run_settings, with_types
 from border_cli.config.resolved import ALWAYS_LISTED
+from border_cli.config.saved_names import Saved
 from border_cli.config.search_path import (
     add_current_directory,
     add_to_path,
@@ -35,12 +33,11 @@ from border_cli.config.search_path import (
 )
 from border_cli.config.sources import Files, Part
 from border_cli.errors import CheckpointError, ConfigError, reachable
-from border_cli.registry import ENVS, GROUPS, components, register_builtin
+from border_cli.registry import GROUPS, register_builtin
 from border_cli.run.status import import_paths
-from border_cli.settings.run import AUTO, RunConfig, modules_of_env
+from border_cli.settings.run import RunConfig
 from border_cli.system.files import SETTINGS, read_bytes, settings_of
-from border_cli.system.foreign import keep_written_folders_off_path, refuse_saved_module
-from border_cli.words import setting, shortest
+from border_cli.system.foreign import keep_written_folders_off_path
 
 # The other groups come before.
 _ORDER = ("evaluator", "recorder", "callback", "env", "agent", "trainer")
@@ -115,128 +112,6 @@ def saved_options(settings: Mapping[str, Any]) -> dict[str, str]:
     return {**components, **options}
 
 
-Typed = Callable[[str, Any], bool]  # whether somebody typed a setting with this value
-
-
-def nothing_typed(name: str, value: Any) -> bool:  # noqa: ARG001 - a `Typed`
-    """For a folder that is opened as it is."""
-    return False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Saved:
-    """Saved settings as the primary configuration of a command, perhaps with other choices."""
-
-    folder: Path  # `.hydra` of the run, or the folder of an exported policy
-    settings: dict[str, Any]
-    trust: bool = False  # whether `trust=true` was typed
-    dials: bool = True  # whether the command connects to clusters
-
-    def choosing(self, group: str, option: str = "???") -> Saved:
-        """These settings with another option of a group, without the saved values.
-
-        `???` demands a choice, which the command line makes.
-        """
-        prefix = f"/schema/{group}/"
-        entries = [each for each in self.settings["defaults"] if not str(each).startswith(prefix)]
-        settings = {**self.settings, "defaults": [*entries[:-1], {group: option}, entries[-1]]}
-        settings.pop(group, None)
-        return replace(self, settings=settings)
-
-    @property
-    def run_dir(self) -> Path:
-        """The run directory, or the folder of an exported policy, without links."""
-        whole = self.folder.resolve()
-        return whole.parent if whole.name == SETTINGS.parent.name else whole
-
-    def _of(self, name: str) -> str:
-        """A setting of this file, for messages."""
-        return f"{shortest(self.folder / SETTINGS.name)}: {name}"
-
-    def refuse_imports(self, typed: Collection[str]) -> None:
-        """Raises ConfigError for a module of `imports` that nobody typed, and that is neither the
-        user's own nor of a package with environments."""
-        for module in names_in(self.settings.get("imports")):
-            if module not in typed:
-                self._refuse_module(module, "imports")
-
-    def _refuse_module(self, module: str, name: str) -> None:
-        if self.trust:
-            return
-        recorded = ", ".join(import_paths(self.run_dir)) or "it does not say where"
-        elsewhere = (
-            "Modules of a run are imported from the current directory "
-            f"({Path.cwd()}), $PYTHONPATH and the installed packages alone, never from the run "
-            "directory, and it is not there; nothing was imported. The run had found its modules "
-            f"in: {recorded}. Where you have its code and trust it: cd to the folder that holds "
-            "it, or trust=true, typed (from Python: trust=True), which also looks where the run "
-            "says"
-        )
-        refuse_saved_module(module, self._of(name), self.run_dir, elsewhere)
-
-    def refuse_values(self, config: RunConfig, is_typed: Typed = nothing_typed) -> None:
-        """Raises ConfigError for what the settings call, open or dial although nobody typed it."""
-        envs: dict[str, Mapping[str, Any]] = {"env": vars(config.env)}
-        envs["evaluator.env"] = config.evaluator.env
-        for place, env in envs.items() if config.env.calls_by_name and not self.trust else ():
-            new = {
-                name: value for name, value in env.items() if not is_typed(f"{place}.{name}", value)
-            }
-            for name, module in modules_of_env(new):
-                self._refuse_module(module, f"{place}.{name}")
-            if ":" in str(new.get("id")):
-                ENVS.load(config.env).refuse_saved_id(new["id"], self._of(place))
-            self._refuse_arguments(place, new, is_typed)
-        for place, chosen in components(config).items() if self.dials else ():
-            address, name = getattr(chosen, "address", None), f"{place}.address"
-            if not _is_near(address) and not is_typed(name, address):
-                raise ConfigError(
-                    f"{self._of(name)}={address} is not dialled: a saved address must be null, "
-                    f"auto, this machine's or that of $RAY_ADDRESS. Type "
-                    f"{setting(name, str(address))}, or another one"
-                )
-
-    def _refuse_arguments(self, place: str, env: Mapping[str, Any], is_typed: Typed) -> None:
-        """Refuses paths that lead out of the run, and the wrapper that writes films."""
-        films, values = f"{place}.wrappers", {f"{place}.wrappers": env.get("wrappers")}
-        for key, value in (env.get("kwargs") or {}).items():
-            values[f"{place}.kwargs.{key}"] = value
-        for name, value in values.items():
-            for text in () if is_typed(name, value) else _texts(value):
-                writes = name == films and re.split(r"[.:]", text)[-1] == "RecordVideo"
-                if writes or self._is_outside(text):
-                    raise ConfigError(
-                        f"{self._of(name)} has {text!r}, which writes or leads out of the run. "
-                        "Where you trust it, type that setting (resume=, --from), or trust=true"
-                    )
-
-    def _is_outside(self, text: str) -> bool:
-        """Whether a text is a path that leads out of the run."""
-        path = Path(text.removeprefix("file://"))
-        leads = path.is_absolute() or text.startswith("~") or ".." in path.parts
-        return leads and not (path.is_absolute() and path.resolve().is_relative_to(self.run_dir))
-
-
-def _texts(value: Any) -> Iterator[str]:
-    """All texts and paths in plain values, keys among them."""
-    if isinstance(value, str | bytes | Path):
-        yield os.fsdecode(value)
-    elif isinstance(value, dict | list):
-        for entry in [*value, *value.values()] if isinstance(value, dict) else value:
-            yield from _texts(entry)
-
-
-def _is_near(address: str | None) -> bool:
-    """Whether the address of a cluster leads to this machine, or is the one of the environment."""
-    if address in (None, AUTO, "local", os.environ.get("RAY_ADDRESS")):
-        return True
-    host = str(address).rpartition("://")[2].rpartition(":")[0].strip("[]")
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 def saved_settings(folder: Path, *, trust: bool = False, dials: bool = True) -> Saved:
     """The settings in the `.hydra` of a run."""
     settings = read_saved(folder / SETTINGS.name)
@@ -249,15 +124,17 @@ def place(group: str) -> int:
 
 
 @contextmanager
-def modules_of_a_run(recorded: Sequence[str], *, trust: bool) -> Iterator[None]:
+def opened_run(run_dir: Path, *, trust: bool) -> Iterator[None]:
     """Within the block the modules of a saved run are found where the user's own Python finds any:
     in the current directory, on $PYTHONPATH, among the installed packages. No folder that
     border_cli wrote is on sys.path.
 
-    With `trust` they are found there, too, and in `recorded`, the folders in which the run found
-    them. sys.path is as before after it.
+    With `trust` they are found there, too, and where the run had found them. sys.path is as before
+    after it.
     """
     before = list(sys.path)
+    with reachable(CheckpointError):
+        recorded = import_paths(run_dir)
     if trust:
         add_to_path(recorded)
     else:
@@ -267,15 +144,6 @@ def modules_of_a_run(recorded: Sequence[str], *, trust: bool) -> Iterator[None]:
         yield
     finally:
         sys.path[:] = before
-
-
-@contextmanager
-def opened_run(run_dir: Path, *, trust: bool) -> Iterator[None]:
-    """Within the block the modules of a run can be imported, see `modules_of_a_run`."""
-    with reachable(CheckpointError):
-        recorded = import_paths(run_dir)
-    with modules_of_a_run(recorded, trust=trust):
-        yield
 
 
 def load_resolved(

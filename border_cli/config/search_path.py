@@ -12,7 +12,6 @@ import importlib
 import importlib.resources
 import os
 import sys
-import sysconfig
 from collections.abc import Iterable, Sequence
 from contextvars import ContextVar
 from importlib.metadata import EntryPoint, entry_points
@@ -20,7 +19,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from border_cli.errors import ConfigError, place_of
-from border_cli.system.foreign import PLUGINS, mark_of, refuse_standard
+from border_cli.system.foreign import PLUGINS, is_installed, mark_of, refuse_standard
 
 OURS = "border_cli.conf"
 ENVIRONMENT_VARIABLE = "BORDER_CONFIG_PATH"
@@ -117,7 +116,7 @@ def import_modules(names: Sequence[str]) -> None:
             if error.name is not None and (name + ".").startswith(error.name + "."):
                 raise ConfigError(
                     f"imports: there is no module {name!r} in {Path.cwd()} or among the "
-                    f"installed packages{_where_not()}"
+                    "installed packages"
                 ) from error
             raise ConfigError(
                 f"imports: {name!r} needs {error.name!r}: {place_of(error)}"
@@ -126,12 +125,6 @@ def import_modules(names: Sequence[str]) -> None:
             raise
         except Exception as error:
             raise ConfigError(f"imports: {name!r} failed: {place_of(error)}") from error
-
-
-def _where_not() -> str:
-    mark = mark_of(Path.cwd())
-    here = Path.cwd()
-    return f"; nothing is imported from {here}, which border_cli wrote: {mark}" if mark else ""
 
 
 def add_to_path(folders: Sequence[str]) -> None:
@@ -155,5 +148,4 @@ def homes(modules: Iterable[str]) -> list[str]:
         for top in tops.values()
     ]
     found = dict.fromkeys(str(Path(each).absolute().parent) for each in places if each)
-    installed = sysconfig.get_paths().values()
-    return [each for each in found if each not in installed]
+    return [each for each in found if not is_installed(Path(each))]

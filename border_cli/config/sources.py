@@ -17,7 +17,7 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import RLock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import hydra
 from hydra import initialize_config_module
@@ -40,7 +40,11 @@ from border_cli.errors import ConfigError
 from border_cli.hydra_plugin import register as register_launchers
 from border_cli.registry import GROUPS, register_builtin
 from border_cli.settings.base import flat
+from border_cli.system.files import SETTINGS
 from border_cli.words import shortest, unknown
+
+if TYPE_CHECKING:
+    from border_cli.config.saved_names import Saved
 
 NAME = "border-train"
 TUNED = "tuned"  # the group of the values that agents, and pairs of agent and env, need
@@ -70,12 +74,15 @@ class Files:
 
     loader: ConfigLoader  # of Hydra, once the files are open
 
-    def __init__(
-        self, folders: Sequence[str] = (), made: Mapping[str, ConfigResult] | None = None
-    ) -> None:
-        """`folders`: as Hydra's URLs, first wins. `made`: what stands for files, by path."""
+    def __init__(self, folders: Sequence[str] = (), saved: Saved | None = None) -> None:
+        """`folders`: as Hydra's URLs, first wins. `saved`: settings that stand for a file."""
         self.folders = list(folders)
-        self._given = dict(made or {})
+        self.saved = saved
+        self._given: dict[str, ConfigResult] = {}
+        if saved is not None:
+            content = OmegaConf.create(saved.settings)
+            found = ConfigResult("user", f"file://{saved.folder}", content, {"package": None})
+            self._given[SETTINGS.stem] = found
         self.made = dict(self._given)
         self.parts: list[Part] = []
         self.lenient = False  # every schema exists: modules that register some are not imported yet
@@ -277,12 +284,10 @@ def _files() -> Files:
 
 
 @contextmanager
-def opened(
-    folders: Sequence[str] = (), made: Mapping[str, ConfigResult] | None = None
-) -> Iterator[Files]:
+def opened(folders: Sequence[str] = (), saved: Saved | None = None) -> Iterator[Files]:
     """Within the block Hydra reads these files; its own state is as before afterwards, also inside
     another Hydra application and in threads."""
-    files = Files(folders, made)
+    files = Files(folders, saved)
     with _turn:
         find_plugins()
         singleton, runtime, version = GlobalHydra.instance(), JobRuntime.instance(), VersionBase()

@@ -79,11 +79,11 @@ class GymEnvFactory(EnvFactory):
         register_portable(state["registered"])
 
     @staticmethod
-    def refuse_saved_id(env_id: str, place: str) -> None:
+    def refuse_saved_id(env_id: str, setting: str) -> None:
         """Raises ConfigError where a saved folder may not name what the id calls."""
         from border_cli.env.saved_id import refuse_saved_id
 
-        refuse_saved_id(env_id, place)
+        refuse_saved_id(env_id, setting)
 
     @cached_property
     def spec(self) -> EnvSpec:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import sys
 from contextlib import suppress
 from pathlib import Path
 from types import FunctionType, ModuleType
@@ -20,24 +19,28 @@ from border_cli.system.foreign import is_own
 CALLERS = ("gymnasium", "border_cli")  # have functions that call what their arguments name
 
 
-def refuse_saved_id(env_id: str, place: str) -> None:
-    """Raises ConfigError unless `module:name` is an id that is registered with Gymnasium, a class
-    of environments, a function in a file of the user's own, or a function of an installed package
-    that is annotated to return an environment. Imports the module."""
+def refuse_saved_id(env_id: str, setting: str) -> None:
+    """Raises ConfigError unless `module:name`, the value of a setting, makes environments.
+
+    It may be an id that is registered with Gymnasium, a class of environments, a function in a
+    file of the user's own, or one of an installed package that is annotated to return an
+    environment. Imports the module.
+    """
     module, _, name = env_id.rpartition(":")
     with construction(GymConfig(id=env_id)):
-        home = import_named(module, f"{place}.id={env_id}")
+        home = import_named(module, f"{setting}={env_id}")
     with suppress(gym.error.Error):  # the name has no form of an id
         if with_version(name) in registration.registry:
             return
     named = getattr(home, name, None)
     if named is None or _is_environment(named) or _makes_environments(named, home):
         return  # the construction refuses what is not there
+    typed = f"{setting.rpartition(' ')[2]}={env_id}"
     raise ConfigError(
-        f"{place}.id={env_id} is not called: it is neither a class of environments nor a "
+        f"{setting}={env_id} is not called: it is neither a class of environments nor a "
         "registered id, nor a function in a file of yours, nor one of an installed package that "
-        f"is annotated to return a gymnasium.Env. Where you trust it, type env.id={env_id} "
-        "(border-eval, resume=, --from), or trust=true"
+        f"is annotated to return a gymnasium.Env. Where you trust it, type {typed} (border-eval, "
+        "resume=, --from), or trust=true"
     )
 
 
@@ -54,15 +57,11 @@ def _makes_environments(named: Any, home: ModuleType) -> bool:
     function = inspect.unwrap(named) if isinstance(named, FunctionType) else None
     if not isinstance(function, FunctionType):
         return False
-    file = Path(function.__code__.co_filename)
-    if is_own(file):
+    if is_own(Path(function.__code__.co_filename)):
         return True
-    package = sys.modules[home.__name__.partition(".")[0]]
-    folders = filter(None, [*getattr(package, "__path__", ()), package.__file__])
-    own = any(file.is_relative_to(folder) for folder in folders)
-    if not own or package.__name__ in CALLERS:
-        return False
-    with suppress(Exception):  # of annotations that cannot be evaluated
-        returned = get_type_hints(function).get("return")
-        return _is_environment(get_origin(returned) or returned)
-    return False
+    package, own = (each.partition(".")[0] for each in (function.__module__, home.__name__))
+    returned = None
+    if package == own and package not in CALLERS:
+        with suppress(Exception):  # of annotations that cannot be evaluated
+            returned = get_type_hints(function).get("return")
+    return _is_environment(get_origin(returned) or returned)

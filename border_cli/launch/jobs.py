@@ -20,7 +20,7 @@ from border_cli.config.resolved import begin_attempt, resolved_yaml
 from border_cli.errors import CheckpointError, ConfigError, reachable
 from border_cli.registry import CALLBACKS, ENVS
 from border_cli.run.finding import resumable
-from border_cli.run.layout import refuse_foreign, refuse_link, remove_attempt
+from border_cli.run.layout import refuse_foreign, remove_attempt
 from border_cli.run.status import RunLock, read_run, refuse_running
 from border_cli.settings.run import AUTO, Objective, RunConfig, TrainerConfig
 from border_cli.system.files import SETTINGS, SWEEP_JSON
@@ -44,9 +44,6 @@ def check_jobs(composer: Composer, jobs: Sequence[Job]) -> None:
         _refuse_without_env(job.config, composer)
         _check_resume(composer, job)
         _refuse_used(job)
-        if job.number is not None:
-            refuse_link(job.folder, "sweep")
-        refuse_foreign(job.folder)
     folders = [job.folder for job in jobs]
     if len(set(folders)) < len(folders):
         twice = min(folder for folder in folders if folders.count(folder) > 1)
@@ -117,8 +114,12 @@ def look(job: Job) -> Found:
     """An earlier run in the folder of a job. It is looked for once more when the job begins, see
     `attempt`.
 
-    Raises ConfigError where a process runs there, or where the run there has other settings.
+    Raises ConfigError where a process runs there, where the run there has other settings, and
+    where something else has the name of a file of ours: of a job of a sweep, its folder too.
     """
+    if job.number is not None and job.folder.is_symlink():
+        raise ConfigError(f"{job.folder} is a link, and the folder of a job must be none")
+    refuse_foreign(job.folder)
     refuse_running(job.folder)
     name = "" if job.number is None else f"{job_name(job)}: "
     return found_in(job.folder, job.config, trust=job.trust, job=name)

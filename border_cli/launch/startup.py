@@ -61,9 +61,10 @@ def framed(
 
 
 def _keep_written_folders_off_path(command: str) -> None:
-    """Says so where the current directory lends no plug-ins although it has some."""
+    """Says so where the current directory lends no modules although it has some."""
     mark = keep_written_folders_off_path()
-    if mark and (Path("pyproject.toml").exists() or Path("hydra_plugins").exists()):
+    lent = (".py", "pyproject.toml", "hydra_plugins")
+    if mark and any(path.name.endswith(lent) for path in Path.cwd().iterdir()):
         complain(
             command,
             f"plug-ins and modules of the current directory are not used: {mark} shows that "

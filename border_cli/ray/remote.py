@@ -4,15 +4,14 @@ printed. Ray is imported by what asks it, as `connection.py` says."""
 from __future__ import annotations
 
 import logging
-import os
 import re
 import sys
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from border_cli.system.foreign import keep_written_folders_off_path
+from border_cli.system.printed import take_printed
 
 log = logging.getLogger(__name__)
 
@@ -22,17 +21,7 @@ DEAD = re.compile(r"actor is dead because (its .+?)\.(?:\s|$)")
 
 def log_what_is_printed() -> None:
     """Ray prints warnings of its nodes, which would run into the panel: logged as DEBUG instead."""
-    read_end, write_end = os.pipe()
-    for stream in (1, 2):
-        os.dup2(write_end, stream)
-    os.close(write_end)
-
-    def forward() -> None:
-        with os.fdopen(read_end, errors="replace") as lines:
-            for line in lines:
-                log.debug("%s", line.rstrip())
-
-    threading.Thread(target=forward, name="printed", daemon=True).start()
+    take_printed(lambda line: log.debug("%s", line.rstrip()))
 
 
 def import_path() -> list[str]:

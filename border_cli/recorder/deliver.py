@@ -21,11 +21,8 @@ import os
 import re
 import select
 import sys
-import threading
 import time
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -37,6 +34,7 @@ from border_cli.run.layout import SWEEP, is_written, refuse_foreign
 from border_cli.run.status import KILLED, git_state
 from border_cli.run.sweep_folder import group_of
 from border_cli.system.files import SETTINGS, write_json
+from border_cli.system.printed import take_printed
 from border_cli.words import masked
 
 PAUSE_S, RETRY_S = 5.0, 2.0  # between two looks at the outbox, after a failure
@@ -97,18 +95,14 @@ class Delivery:
     def _facts(self) -> dict[str, Any]:
         """What a client is told of the run."""
         begun, group = self._state["begun"], group_of(self._run_dir)
-        project = begun["project"]
-        return {
-            "project": project if PROJECT.fullmatch(str(project)) else None,
-            "group": group,
-            **{name: begun[name] for name in ("name", "step", "settings", "tags")},
-            "init": {
-                "name": begun["name"],
-                "group": group and group.name,
-                "config": {**begun["settings"], **begun["tags"]},
-                "resume": "allow",
-            },
+        init = {
+            "name": begun["name"],
+            "group": group and group.name,
+            "config": {**begun["settings"], **begun["tags"]},
+            "resume": "allow",
         }
+        project = begun["project"] if PROJECT.fullmatch(str(begun["project"])) else None
+        return {**begun, "project": project, "group": group, "init": init}
 
     def _send(self, name: str, folder: str) -> None:
         """Hands over a file of the run, by its path there; leaves out what no run writes."""
@@ -143,8 +137,14 @@ def main(run_dir: Path, tracker: str, timeout_s: float | None = None) -> None:
     messages = os.dup(1)
     outbox = outbox_of(run_dir, tracker).open("rb")
     fcntl.flock(outbox, fcntl.LOCK_EX)  # the process of the attempt before may still be at it
-    with printing_masked():
+    stderr = os.dup(2)
+    printed = take_printed(lambda line: os.write(stderr, masked(line).encode()))
+    try:
         _deliver(Delivery(run_dir, tracker), messages, timeout_s)
+    finally:
+        for stream in (1, 2):
+            os.dup2(stderr, stream)
+        printed.join(PRINTED_S)
 
 
 def _deliver(delivery: Delivery, messages: int, timeout_s: float | None) -> None:
@@ -167,31 +167,6 @@ def _deliver(delivery: Delivery, messages: int, timeout_s: float | None) -> None
         elif select.select([0], [], [], pause_s)[0]:  # closed: nothing is ever written there
             end_s = time.monotonic() + (timeout_s or 0)
             delivery.record_killed()
-
-
-@contextmanager
-def printing_masked() -> Iterator[None]:
-    """Within the block all that this process and its children print reaches stderr without
-    passwords."""
-    stderr = os.dup(2)
-    read_end, write_end = os.pipe()
-    for stream in (1, 2):
-        os.dup2(write_end, stream)
-    os.close(write_end)
-
-    def forward() -> None:
-        with os.fdopen(read_end, errors="replace") as lines:
-            for line in lines:
-                os.write(stderr, masked(line).encode())
-
-    thread = threading.Thread(target=forward, name="printed", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        for stream in (1, 2):
-            os.dup2(stderr, stream)
-        thread.join(PRINTED_S)
 
 
 if __name__ == "__main__":

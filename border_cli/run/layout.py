@@ -132,15 +132,6 @@ def refuse_foreign(folder: Path, layout: Layout = {**RUN, **SWEEP}) -> None:  # 
                 )
 
 
-def refuse_link(folder: Path, around: str) -> None:
-    """Raises `ConfigError` where the directory of a job is a link; `around` is what it lies in."""
-    if folder.is_symlink():
-        raise ConfigError(
-            f"{folder} is a link to {folder.resolve()}, and nothing below the directory of a "
-            f"{around} may be one: move it away"
-        )
-
-
 def remove_files(folder: Path, layout: Layout, *, keep: Collection[str] = ()) -> None:
     """Removes the files with names of ours, but for those to `keep`."""
     for entry, _ in [*entries_of_ours(folder, layout)]:

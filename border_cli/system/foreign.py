@@ -35,8 +35,8 @@ def mark_of(place: Path) -> Path | None:
 
 
 def _mark_in(folder: str) -> str | None:
-    paths = {mark: os.path.join(folder, mark) for mark in MARKS}  # noqa: PTH118 - "" is "."
-    return next((mark for mark, path in paths.items() if os.path.isfile(path)), None)  # noqa: PTH113
+    isfile, join = os.path.isfile, os.path.join  # pathlib raises where the system denies access
+    return next((mark for mark in MARKS if isfile(join(folder, mark))), None)
 
 
 def keep_written_folders_off_path() -> Path | None:

@@ -102,7 +102,7 @@ def test_a_program_is_not_called(
     assert not mark.exists()
     said = capsys.readouterr().err
     assert f"resolved.yaml: {place}.id=psutil:Popen is not called: it is neither a class of" in said
-    assert "type env.id=psutil:Popen (border-eval, resume=, --from), or trust=true" in said
+    assert f"type {place}.id=psutil:Popen (border-eval, resume=, --from), or trust=true" in said
 
 
 @pytest.mark.parametrize(

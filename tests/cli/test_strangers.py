@@ -215,7 +215,7 @@ def test_modules_that_lie_in_the_run_directory_need_trust_to_go_on(
     assert train_status(*typed) == 0
     del sys.modules[MODULE]
     assert train_status(*typed, "trainer.max_opt_steps=3") == 2
-    said = f"nothing is imported from {folder}, which border_cli wrote: {folder / FILE}"
+    said = f"plug-ins and modules of the current directory are not used: {folder / FILE} shows"
     assert said in capsys.readouterr().err
     assert train_status(*typed, "trainer.max_opt_steps=3", "trust=true") == 0
     del sys.modules[MODULE]
