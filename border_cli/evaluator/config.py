@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Final
 
@@ -48,11 +47,7 @@ class EpisodesConfig(EvaluatorConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, amount in self.resources.items():
-            if not isinstance(amount, int | float) or not 0 <= amount < math.inf:
-                self.refuse(
-                    "resources", self.resources, f"must have numbers of at least 0 ({name})"
-                )
+        self.refuse_negative("resources")
         if self.where == LOCAL:
             allowed = "needs evaluator.where=ray"
             self.refuse_beside(["address", "num_workers"], allowed)

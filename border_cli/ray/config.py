@@ -5,7 +5,6 @@ The rest of the room is imported by what builds it, where it is chosen.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -47,11 +46,7 @@ class RayConfig(ActorManagerConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, amount in (self.resources or {}).items():
-            if not isinstance(amount, int | float) or not 0 <= amount < math.inf:
-                self.refuse(
-                    "resources", self.resources, f"must have numbers of at least 0 ({name})"
-                )
+        self.refuse_negative("resources")
 
     def refuse_missing(self) -> None:
         from border_cli.ray.connection import (

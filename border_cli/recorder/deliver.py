@@ -18,11 +18,11 @@ import importlib
 import json
 import math
 import os
-import re
 import select
 import sys
 import time
 import traceback
+from collections.abc import Iterable
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from typing import Any
 from border_cli.errors import ConfigError
 from border_cli.recorder.config import PROJECT, refuse_store_here
 from border_cli.recorder.tracking import outbox_of, state_of
-from border_cli.run.layout import SWEEP, is_written, refuse_foreign
+from border_cli.run.layout import SWEEP, refuse_foreign, written_files
 from border_cli.run.status import KILLED, git_state
 from border_cli.run.sweep_folder import group_of
 from border_cli.system.files import SETTINGS, write_json
@@ -78,18 +78,17 @@ class Delivery:
         if self._client is None:
             module = importlib.import_module(f"border_cli.recorder.{self._tracker}")
             self._client = module.Client(self._state, self._facts())
-            self._send(str(SETTINGS), "settings")
+            self._send([str(SETTINGS)], "settings")
         match event["kind"]:
             case "row":
                 self._client.rows(events)
             case "film":
-                self._send(event["path"], "films")
+                self._send([event["path"]], "films")
             case "end":
                 summary = self._outbox.with_name("summary.json")
                 write_json(summary, event["summary"])
-                self._send(str(summary.relative_to(self._run_dir)), "trackers")
-                for name in self._files_of_best():
-                    self._send(name, "best")
+                self._send([str(summary.relative_to(self._run_dir))], "trackers")
+                self._send(self._files_of_best(), "best")
                 self._client.end(event["summary"])
 
     def _facts(self) -> dict[str, Any]:
@@ -104,20 +103,21 @@ class Delivery:
         project = begun["project"] if PROJECT.fullmatch(str(begun["project"])) else None
         return {**begun, "project": project, "group": group, "init": init}
 
-    def _send(self, name: str, folder: str) -> None:
-        """Hands over a file of the run, by its path there; leaves out what no run writes."""
-        if is_written(self._run_dir, name):
-            self._client.file(self._run_dir / name, folder)
-        else:
-            sys.stderr.write(f"{name} is left out: it is no file that a run has written\n")
+    def _send(self, names: Iterable[str], folder: str) -> None:
+        """Hands over those files of the run that it has written, by their paths there."""
+        written = written_files(self._run_dir)
+        for name in names:
+            if name in written:
+                self._client.file(self._run_dir / name, folder)
+            else:
+                sys.stderr.write(f"{name} is left out: it is no file that the run has written\n")
 
     def _files_of_best(self) -> list[str]:
         """The files of the best model, by their paths in the run."""
         best = self._run_dir / "best"
         target = str(best.readlink()) if best.is_symlink() else ""
-        if not re.fullmatch(r"checkpoints/best-\d{10,}", target):
-            return []
-        return [f"{target}/{path.name}" for path in (self._run_dir / target).iterdir()]
+        files = written_files(self._run_dir) if target.startswith("checkpoints/best-") else ()
+        return sorted(name for name in files if str(Path(name).parent) == target)
 
     def record_killed(self) -> None:
         """Adds the end that the run could not record itself."""
@@ -139,12 +139,10 @@ def main(run_dir: Path, tracker: str, timeout_s: float | None = None) -> None:
     fcntl.flock(outbox, fcntl.LOCK_EX)  # the process of the attempt before may still be at it
     stderr = os.dup(2)
     printed = take_printed(lambda line: os.write(stderr, masked(line).encode()))
-    try:
-        _deliver(Delivery(run_dir, tracker), messages, timeout_s)
-    finally:
-        for stream in (1, 2):
-            os.dup2(stderr, stream)
-        printed.join(PRINTED_S)
+    _deliver(Delivery(run_dir, tracker), messages, timeout_s)
+    os.dup2(stderr, 1)
+    os.dup2(stderr, 2)
+    printed.join(PRINTED_S)
 
 
 def _deliver(delivery: Delivery, messages: int, timeout_s: float | None) -> None:

@@ -92,17 +92,13 @@ def entries_of_ours(folder: Path, layout: Layout = RUN) -> Iterator[tuple[os.Dir
                 yield from entries_of_ours(Path(entry.path), meaning)
 
 
-def is_written(run_dir: Path, name: str) -> bool:
-    """Whether a path below a run directory is that of a regular file that a run writes, behind no
-    link."""
-    meaning: Literal["file", "link"] | Layout | None = RUN
-    path = run_dir
-    for part in Path(name).parts:
-        meaning = meaning_of(part, meaning) if isinstance(meaning, Mapping) else None
-        path /= part
-        if path.is_symlink():
-            return False
-    return meaning == "file" and path.is_file()
+def written_files(run_dir: Path) -> set[str]:
+    """The regular files that a run has written, behind no link, by their paths in it."""
+    return {
+        os.path.relpath(entry.path, run_dir)
+        for entry, kind in entries_of_ours(run_dir)
+        if kind == "file" and entry.is_file(follow_symlinks=False)
+    }
 
 
 def partial_of(place: Path) -> Path:

@@ -207,6 +207,12 @@ class Settings:
         got = got if len(got) <= 200 else f"{got[:50]}…"
         raise ConfigError(f"{where} {allowed}, got {got}")
 
+    def refuse_negative(self, name: str) -> None:
+        """Raises ConfigError for an entry of a mapping that is no number of at least 0."""
+        for key, amount in (getattr(self, name) or {}).items():
+            if not isinstance(amount, int | float) or not 0 <= amount < math.inf:
+                self.refuse(name, getattr(self, name), f"must have numbers of at least 0 ({key})")
+
     def refuse_beside(self, unused: Sequence[str], allowed: str) -> None:
         """Raises ConfigError for the first of these settings that is not at its default."""
         defaults = {each.name: each.default for each in fields(self)}

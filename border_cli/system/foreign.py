@@ -21,9 +21,8 @@ PLUGINS: Final = "border_cli.plugins"  # a group of entry points
 
 _OURS, _STANDARD = Path(__file__).parents[1], Path(os.__file__).parent
 _INSTALLED = {"site-packages", "dist-packages"}
-# ale-py requires Gymnasium for its extras alone.
-_WITH_ENVIRONMENTS = {"gymnasium", "border-cli", "ale-py"}
-_REGISTERING = {PLUGINS, "gymnasium.envs"}
+_WITH_ENVIRONMENTS = {"gymnasium", "border_cli", "ale_py"}  # the last requires it for extras alone
+_REQUIREMENT = re.compile(r"(?i)(gymnasium|border[-_.]cli)(?![\w.-])[^;]*(;(?!.*\bextra\b).*)?")
 
 
 def mark_of(place: Path) -> Path | None:
@@ -111,16 +110,9 @@ def _places_of(name: str) -> list[Path]:
 def _has_environments(package: str) -> bool:
     """Whether an installed package requires Gymnasium or border_cli, or declares environments or
     plug-ins."""
-    if _normalized(package) in _WITH_ENVIRONMENTS:
-        return True
-    for name in packages_distributions().get(package, ()):
-        found = distribution(name)
-        required = [each for each in found.requires or () if "extra" not in each.partition(";")[2]]
-        names = {_normalized(re.split(r"[^\w.-]", each)[0]) for each in required}
-        if names & _WITH_ENVIRONMENTS or _REGISTERING & {each.group for each in found.entry_points}:
-            return True
-    return False
-
-
-def _normalized(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
+    found = map(distribution, packages_distributions().get(package, ()))
+    return package in _WITH_ENVIRONMENTS or any(
+        any(map(_REQUIREMENT.fullmatch, each.requires or ()))
+        or any(point.group in (PLUGINS, "gymnasium.envs") for point in each.entry_points)
+        for each in found
+    )

@@ -12,7 +12,7 @@ from saves import SmallRun
 from border_cli.errors import ConfigError
 from border_cli.run.checkpoint_files import read_checkpoint
 from border_cli.run.finding import find_checkpoint, resumable, steps_saved
-from border_cli.run.layout import STUDY, is_written, refuse_foreign
+from border_cli.run.layout import STUDY, refuse_foreign, written_files
 
 MakeRun = Callable[..., SmallRun]
 
@@ -116,24 +116,15 @@ def test_nothing_below_a_study_may_be_a_link(tmp_path: Path, name: str) -> None:
         refuse_foreign(tmp_path / "study", STUDY)
 
 
-@pytest.mark.parametrize(
-    ("name", "written"),
-    [
-        *(("videos/0000000010.gif", True), (".hydra/resolved.yaml", True), ("metrics.jsonl", True)),
-        *(("mine.gif", False), ("videos/mine.gif", False), ("../run/metrics.jsonl", False)),
-        *(("best/agent.pt", False), ("videos", False), ("env.json", False), ("", False)),
-    ],
-)
-def test_a_file_that_a_run_has_written_is_known_by_its_path(
-    tmp_path: Path, name: str, written: bool
-) -> None:
+def test_the_files_that_a_run_has_written_are_known_by_their_paths(tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
-    for each in ("videos/0000000010.gif", ".hydra/resolved.yaml", "metrics.jsonl", "mine.gif"):
-        (run_dir / each).parent.mkdir(parents=True, exist_ok=True)
-        (run_dir / each).touch()
-    (run_dir / "videos/mine.gif").touch()
+    written = {"videos/0000000010.gif", ".hydra/resolved.yaml", "metrics.jsonl"}
+    for name in (*written, "mine.gif", "videos/mine.gif", "best-0000000010/agent.pt"):
+        (run_dir / name).parent.mkdir(parents=True, exist_ok=True)
+        (run_dir / name).touch()
     (run_dir / "env.json").symlink_to("metrics.jsonl")
-    (tmp_path / "agent.pt").touch()
-    (run_dir / "best").symlink_to(tmp_path)
-    assert is_written(run_dir, name) is written
-    assert not is_written(run_dir, str(run_dir / name))
+    (run_dir / "best").symlink_to("best-0000000010")
+    (run_dir / "checkpoints").symlink_to(tmp_path)
+    (tmp_path / "0000000010").mkdir()
+    (tmp_path / "0000000010" / "agent.pt").touch()
+    assert written_files(run_dir) == written
