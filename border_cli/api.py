@@ -117,7 +117,8 @@ def resume(
         refuse_no_run(place)
     with opened_run(place, trust=trust):
         with reachable(CheckpointError):
-            composer = resuming_composer(place, overrides, user_folders(), trust=trust)
+            typed = frozenset() if env is None else frozenset({"env.id"})
+            composer = resuming_composer(place, overrides, user_folders(), trust=trust, typed=typed)
             config = composer.job(list(overrides)).config
         config = replace(config, run_dir=None, resume=str(place))
         return train(config, recorders=recorders, callbacks=callbacks, evaluator=evaluator, env=env)
@@ -175,7 +176,7 @@ def load_agent(
     stands for the saved settings.
     """
     register_builtin()
-    config = config or read_config(run_dir, trust=trust, plays=spec is None)
+    config = config or read_config(run_dir, trust=trust, plays=spec is None and env is None)
     if env is not None:
         config = replace(config, env=with_given(config.env, env))
     effective = effective_settings(config)

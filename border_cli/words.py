@@ -16,7 +16,7 @@ from pathlib import Path
 HIDDEN = ("Cc", "Cf", "Cs", "Cn")
 LEAST_SECRET = 8  # characters; shorter values are words
 _SECRETS = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
-_PASSWORD = re.compile(r"//[^\s/:@]*:[^\s/]*@")
+_PASSWORD = re.compile(r"//[^\s/:]*:[^\s/]*@")
 _PLAIN = re.compile(r"[\w./@%+-]+( [\w./@%+-]+)*", re.ASCII)  # Hydra needs no quotes then
 
 

@@ -184,9 +184,10 @@ def _evaluate(
 def _in_env(run_dir: Path, chosen: Sequence[str], *, trust: bool) -> RunConfig:
     """The settings of a run with another environment, as `border-train --from` composes them."""
     from border_cli.config.compose import composing
+    from border_cli.config.saved_names import ADDRESSES
 
     typed = [*chosen, f"trust={str(trust).lower()}"]
-    with composing(typed, origin=str(run_dir), dials=False) as (composer, overrides):
+    with composing(typed, origin=str(run_dir), unused=ADDRESSES) as (composer, overrides):
         return composer.job(overrides).config
 
 

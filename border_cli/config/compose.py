@@ -6,7 +6,7 @@ alone that `--from` and `resume` call.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -64,71 +64,42 @@ def composing(
     config_name: str = "config",
     origin: str | None = None,
     multirun: bool = False,
-    dials: bool = True,
+    unused: Set[str] = frozenset(),
 ) -> Iterator[tuple[Composer, list[str]]]:
     """Finds plug-ins and folders; the overrides come back without what is no setting.
 
     Modules of the current folder can be imported within the block. `resume=RUN_DIR` composes from
     the settings of that run, `origin` a new run from those of another; what these name is checked,
-    see `Saved`. `dials`: the command connects to the clusters that are named.
+    see `Saved`, but for settings that are `unused`.
     """
     overrides, trust = without_trust(typed)
     run_dir = run_to_resume(overrides)
-    if origin is not None:
-        begun = _from_another(origin, overrides, config_dirs, config_name, trust=trust, dials=dials)
-    elif run_dir is not None:
-        from border_cli.config.resuming import refuse_beside_resume
-
-        refuse_beside_resume(run_dir, overrides, multirun=multirun, config_name=config_name)
-        begun = _resuming(run_dir, overrides, config_dirs, trust=trust)
-    else:
-        begun = _anew(overrides, config_dirs, config_name, trust=trust)
-    with begun as found:
-        yield found
-
-
-Begun = tuple["Composer", list[str]]  # with the overrides that are left
-
-
-@contextmanager
-def _from_another(
-    origin: str,
-    overrides: list[str],
-    config_dirs: Sequence[str],
-    config_name: str,
-    *,
-    trust: bool,
-    dials: bool,
-) -> Iterator[Begun]:
+    if origin is None and run_dir is None:
+        yield _anew(overrides, config_dirs, config_name, trust=trust), overrides
+        return
     from border_cli.config.origin import refuse_beside_origin, run_of_origin, settings_from
+    from border_cli.config.resuming import refuse_beside_resume, without_its_own
     from border_cli.config.saved import opened_run, saved_settings
 
-    run_dir = run_of_origin(origin)
-    refuse_beside_origin(origin, overrides, config_name)
-    with opened_run(run_dir, trust=trust):
-        folders = user_folders(config_dirs)
-        begin = saved_settings(settings_of(run_dir).parent, trust=trust, dials=dials)
-        saved = settings_from(begin, overrides, folders)
-        yield Composer(folders, saved=saved, trust=trust), overrides
+    if origin is not None:
+        place = run_of_origin(origin)
+        refuse_beside_origin(origin, overrides, config_name)
+        with opened_run(place, trust=trust):
+            folders = user_folders(config_dirs)
+            begin = saved_settings(settings_of(place).parent, trust=trust, typed=unused)
+            saved = settings_from(begin, overrides, folders)
+            yield Composer(folders, saved=saved, trust=trust), overrides
+    elif run_dir is not None:
+        refuse_beside_resume(run_dir, overrides, multirun=multirun, config_name=config_name)
+        with opened_run(run_dir, trust=trust):
+            folders = user_folders(config_dirs)
+            rest = without_its_own(run_dir, overrides)
+            yield resuming_composer(run_dir, rest, folders, trust=trust), rest
 
 
-@contextmanager
-def _resuming(
-    run_dir: Path, overrides: list[str], config_dirs: Sequence[str], *, trust: bool
-) -> Iterator[Begun]:
-    from border_cli.config.resuming import without_its_own
-    from border_cli.config.saved import opened_run
-
-    with opened_run(run_dir, trust=trust):
-        folders = user_folders(config_dirs)
-        rest = without_its_own(run_dir, overrides)
-        yield resuming_composer(run_dir, rest, folders, trust=trust), rest
-
-
-@contextmanager
 def _anew(
     overrides: list[str], config_dirs: Sequence[str], config_name: str, *, trust: bool
-) -> Iterator[Begun]:
+) -> Composer:
     if trust and not any(each.key_or_group == "resume" for each in parsed(overrides)):
         raise ConfigError(
             "trust=true applies to the modules of a resumed run or of --from RUN_DIR: type one"
@@ -142,7 +113,7 @@ def _anew(
         saved = saved_settings(hydra)
     add_current_directory(trust=trust)
     imports = [each.module for each in plugins_here()]  # elsewhere nothing else leads to them
-    yield Composer(folders, config_name, imports=imports, trust=trust, saved=saved), overrides
+    return Composer(folders, config_name, imports=imports, trust=trust, saved=saved)
 
 
 def _saved_among(folders: Sequence[str]) -> Path | None:
@@ -154,12 +125,18 @@ def _saved_among(folders: Sequence[str]) -> Path | None:
 
 
 def resuming_composer(
-    run_dir: Path, overrides: Sequence[str], folders: Sequence[str], *, trust: bool = False
+    run_dir: Path,
+    overrides: Sequence[str],
+    folders: Sequence[str],
+    *,
+    trust: bool = False,
+    typed: Set[str] = frozenset(),
 ) -> Composer:
-    """Composes from what `run_dir` has saved; `folders` serve the groups that `overrides` name."""
+    """Composes from what `run_dir` has saved; `folders` serve the groups that `overrides` name, and
+    settings that are `typed` elsewhere are not checked."""
     from border_cli.config.resuming import resumed_settings
 
-    saved = resumed_settings(run_dir, parsed(overrides), trust=trust)
+    saved = resumed_settings(run_dir, parsed(overrides), trust=trust, typed=typed)
     return Composer(folders, saved=saved, run_dir=run_dir, trust=trust)
 
 

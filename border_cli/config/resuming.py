@@ -4,7 +4,7 @@ what may change in them."""
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -170,10 +170,12 @@ def refuse_fixed(found: Sequence[Change], run_dir: Path, *, job: str) -> None:
     )
 
 
-def resumed_settings(run_dir: Path, overrides: Sequence[Override], *, trust: bool) -> Saved:
+def resumed_settings(
+    run_dir: Path, overrides: Sequence[Override], *, trust: bool, typed: Set[str]
+) -> Saved:
     """The saved settings of a run as those that it is resumed with: the groups that a choice is
     typed of are chosen anew; one that is added to a list chooses nothing anew."""
-    saved = saved_settings((run_dir / SETTINGS).parent, trust=trust)
+    saved = saved_settings((run_dir / SETTINGS).parent, trust=trust, typed=typed)
     saved.settings["run_dir"] = str(run_dir)
     chosen = {
         each.key_or_group for each in overrides if chooses(each) and not each.is_sweep_override()

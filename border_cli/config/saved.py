@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +23,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from border_cli.config.check import explained, refuse_untyped, run_settings, with_types
 from border_cli.config.resolved import ALWAYS_LISTED
-from border_cli.config.saved_names import Saved
+from border_cli.config.saved_names import ADDRESSES, Saved
 from border_cli.config.search_path import (
     add_current_directory,
     add_to_path,
@@ -90,6 +90,9 @@ def read_saved(file: Path) -> dict[str, Any]:
             "are written, and a run never saves any"
         )
     _refuse_interpolations(file, found)
+    for name in ("run_dir", "resume", "dry_run"):
+        if found.get(name):
+            raise ConfigError(f"{file}: {name} is set, which a run never saves")
     for entry in entries:
         form = _entry(entry)
         if entry not in ALWAYS_LISTED and not (form and form["group"] in GROUPS):
@@ -112,10 +115,10 @@ def saved_options(settings: Mapping[str, Any]) -> dict[str, str]:
     return {**components, **options}
 
 
-def saved_settings(folder: Path, *, trust: bool = False, dials: bool = True) -> Saved:
+def saved_settings(folder: Path, *, trust: bool = False, typed: Set[str] = frozenset()) -> Saved:
     """The settings in the `.hydra` of a run."""
     settings = read_saved(folder / SETTINGS.name)
-    return Saved(folder=folder, settings=settings, trust=trust, dials=dials)
+    return Saved(folder=folder, settings=settings, trust=trust, typed=typed)
 
 
 def place(group: str) -> int:
@@ -160,7 +163,7 @@ def load_resolved(
     with opened_run(run_dir, trust=trust):
         user_folders()  # calls the plug-ins, which register components
         register_builtin()
-        saved = replace(saved_settings(file.parent, trust=trust), dials=False)
+        saved = saved_settings(file.parent, trust=trust, typed=ADDRESSES)
         saved.refuse_imports(typed)
         config = replace(read_config(file), run_dir=None)
         if plays:

@@ -14,7 +14,7 @@ from typing import Any
 
 from border_cli.config.search_path import names_in
 from border_cli.errors import ConfigError
-from border_cli.registry import ENVS, components
+from border_cli.registry import ENVS
 from border_cli.run.status import import_paths
 from border_cli.settings.base import flat
 from border_cli.settings.run import AUTO, EnvConfig, RunConfig, modules_of_env
@@ -22,6 +22,8 @@ from border_cli.system.files import SETTINGS
 from border_cli.system.foreign import refuse_saved_module
 from border_cli.words import setting, shortest
 
+ADDRESSES = frozenset({"actor_manager.address", "evaluator.address"})  # of clusters
+_OF_ENV = re.compile(r"(?:evaluator\.)?env\.(id|wrappers|kwargs)\b")
 _LOOPBACK = re.compile(r"(ray://)?(localhost|127\.[\d.]+|\[::1\]):\d+", re.ASCII)
 
 
@@ -32,7 +34,7 @@ class Saved:
     folder: Path  # `.hydra` of the run, or the folder of an exported policy
     settings: dict[str, Any]
     trust: bool = False  # whether `trust=true` was typed
-    dials: bool = True  # whether the command connects to clusters
+    typed: Set[str] = frozenset()  # settings that need no check, because they are not used either
 
     def choosing(self, group: str, option: str = "???") -> Saved:
         """These settings with another option of a group, without the saved values.
@@ -79,28 +81,25 @@ class Saved:
     def refuse_values(self, config: RunConfig, typed: Set[str] = frozenset()) -> None:
         """Raises ConfigError for what the settings call, open or dial although nobody typed it.
 
-        `typed`: the names of settings that were."""
-        envs = (("env", vars(config.env)), ("evaluator.env", config.evaluator.env))
-        for place, env in envs if config.env.calls_by_name and not self.trust else ():
-            for key in ("id", "wrappers", "kwargs"):
-                value = env.get(key)
-                values = value if key == "kwargs" and value else {"": value}
-                for argument, value in values.items():
-                    name = f"{place}.{key}.{argument}".rstrip(".")
-                    if not flat(value, name).keys() <= typed:
-                        self._refuse_value(config.env, key, name, value)
-        for place, chosen in components(config).items() if self.dials else ():
-            address, name = getattr(chosen, "address", None), f"{place}.address"
-            near = (None, AUTO, "local", os.environ.get("RAY_ADDRESS"))
-            if not (address in near or _LOOPBACK.fullmatch(address) or name in typed):
+        `typed`: the names of settings that were.
+        """
+        for name, value in flat(config).items():
+            of_env = _OF_ENV.match(name)
+            if name in typed | self.typed:
+                continue
+            if of_env:
+                self._refuse_of_env(config.env, of_env[1], name, value)
+            elif name.endswith(".address") and not _is_near(value):
                 raise ConfigError(
-                    f"{self._of(name)}={address} is not dialled: a saved address must be null, "
-                    f"auto, this machine's or that of $RAY_ADDRESS. Type "
-                    f"{setting(name, address)}, or another one"
+                    f"{self._of(name)}={value} is not dialled: a saved address must be null, "
+                    f"auto, this machine's or that of $RAY_ADDRESS. Type {setting(name, value)}, "
+                    "or another one"
                 )
 
-    def _refuse_value(self, env: EnvConfig, key: str, name: str, value: Any) -> None:
+    def _refuse_of_env(self, env: EnvConfig, key: str, name: str, value: Any) -> None:
         """Refuses calls, paths that lead out of the run, and the wrapper that writes films."""
+        if self.trust or not env.calls_by_name:
+            return
         for _, module in modules_of_env({key: value}):
             self._refuse_module(module, name)
             if key == "id":
@@ -115,16 +114,22 @@ class Saved:
 
     def _is_outside(self, text: str) -> bool:
         """Whether a text is a path that leads out of the run."""
-        path = Path(text.removeprefix("file://"))
+        path = Path(text.removeprefix("file:"))
         if text.startswith("~") or ".." in path.parts:
             return True
         return path.is_absolute() and not path.resolve().is_relative_to(self.run_dir)
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """All texts and paths in plain values, keys among them."""
-    if isinstance(value, str | bytes | Path):
-        yield os.fsdecode(value)
+    """All texts in plain values, keys among them."""
+    if isinstance(value, str):
+        yield value
     elif isinstance(value, dict | list):
         for entry in [*value, *value.values()] if isinstance(value, dict) else value:
             yield from _texts(entry)
+
+
+def _is_near(address: str | None) -> bool:
+    """Whether the address of a cluster is this machine's, or that of the environment."""
+    near = (None, AUTO, "local", os.environ.get("RAY_ADDRESS"))
+    return address in near or bool(_LOOPBACK.fullmatch(str(address)))

@@ -19,6 +19,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from border_cli.errors import ConfigError, place_of
+from border_cli.system.files import readable_bytes
 from border_cli.system.foreign import PLUGINS, is_installed, mark_of, refuse_standard
 
 OURS = "border_cli.conf"
@@ -47,10 +48,7 @@ def _url(folder: str, origin: str) -> str:
 def plugins_here() -> list[EntryPoint]:
     """The plug-ins that ./pyproject.toml declares, installed or not: a repository of experiments
     works in its own directory as it is. A folder that border_cli wrote is no project."""
-    try:
-        text = Path(PROJECT).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        return []
+    text = readable_bytes(Path(PROJECT)).decode(errors="replace")
     if PLUGINS not in text or mark_of(Path.cwd()) or not uses_plugins_here.get():
         return []
     import tomllib

@@ -18,6 +18,10 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from border_cli.env.construct import MINATAR_GAMES
+from border_cli.errors import ConfigError
+from border_cli.words import unknown
+
 PIXELS_PER_CELL = 16  # of a rendered picture
 
 
@@ -73,6 +77,8 @@ class Minatar(gym.Env[Any, np.int64]):
 
 def _module_of(game: str) -> ModuleType:
     """A game's own module, without MinAtar's other ones."""
+    if game not in MINATAR_GAMES:
+        raise ConfigError(unknown("game", game, MINATAR_GAMES))
     package = importlib.util.find_spec("minatar")
     if package is None or package.origin is None:
         raise ModuleNotFoundError("No module named 'minatar'", name="minatar")

@@ -54,7 +54,7 @@ def _is_environment(named: Any) -> bool:
 def _makes_environments(named: Any, home: ModuleType) -> bool:
     """Whether it is a function of the user's own, or of the package of `home`, annotated to return
     an environment."""
-    function = inspect.unwrap(named) if isinstance(named, FunctionType) else None
+    function = inspect.unwrap(named) if callable(named) else None
     if not isinstance(function, FunctionType):
         return False
     if is_own(Path(function.__code__.co_filename)):

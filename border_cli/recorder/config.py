@@ -24,19 +24,18 @@ class StepAxis(StrEnum):
     env_steps = "env_steps"
 
 
-# Where packages keep their store or settings unless these variables say so: here.
-STORES = {"mlflow": "MLFLOW_TRACKING_URI", "wandb": "WANDB_DIR"}
+MLFLOW_STORE = "MLFLOW_TRACKING_URI"
 PROJECT = re.compile(r"[^/\\:]+")  # a name, which leads to no account, store or folder
 
 
 def refuse_store_here(tracker: str) -> None:
     """Raises ConfigError where a package would take its settings or its store from a current
     directory that border_cli wrote, perhaps for somebody else."""
-    variable, mark = STORES.get(tracker), mark_of(Path.cwd())
-    if variable and mark and not os.environ.get(variable):
+    mark = mark_of(Path.cwd())
+    if mark and (tracker == "wandb" or (tracker == "mlflow" and not os.environ.get(MLFLOW_STORE))):
         raise ConfigError(
             f"recorder={tracker} would use files of the current directory, which border_cli wrote: "
-            f"{mark}. Go to another directory, or set ${variable}"
+            f"{mark}. Go to another directory (for mlflow it is enough to set ${MLFLOW_STORE})"
         )
 
 

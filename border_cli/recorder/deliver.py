@@ -170,7 +170,7 @@ def _deliver(delivery: Delivery, messages: int, timeout_s: float | None) -> None
 if __name__ == "__main__":
     _, place, name, *seconds = sys.argv
     try:
-        main(Path(place), name, *map(float, seconds))
+        main(Path(place).absolute(), name, *map(float, seconds))
     except ConfigError as error:
         sys.stderr.write(f"{error}\n")
         sys.exit(error.exit_status)

@@ -122,7 +122,7 @@ class TensorboardRecorder(Recorder):
         that stays open keeps rows at the last step before it, as the last window of a run.
         """
         path = self._path.with_name(Path(position["file"]).name)
-        if not path.name.startswith(PREFIX):
+        if not (path.name.startswith(PREFIX) and path.name.endswith(SUFFIX)):
             raise CheckpointError(f"{path} is not an event file of the run")
         self._last_step = int(position["step"])
         cut(path, int(position["size"]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import netrc
 import os
 from contextlib import suppress
@@ -17,6 +18,7 @@ class Client:
 
     def __init__(self, state: dict[str, Any], facts: dict[str, Any]) -> None:
         self._id = state.setdefault("run", token_hex(4))
+        # In settings it would take `wandb-artifact://HOST/…` for an artifact, and log in there.
         self._run = wandb.init(
             project=facts["project"] or os.environ.get("WANDB_PROJECT", "border_cli"),
             id=self._id,
@@ -26,7 +28,7 @@ class Client:
             settings=wandb.Settings(
                 silent=True, console="off", x_disable_stats=True, disable_git=True
             ),
-            **facts["init"],
+            **json.loads(json.dumps(facts["init"]).replace("artifact://", "artifact:")),
         )
         self._run.define_metric("*", step_metric=facts["step"])
 

@@ -46,14 +46,17 @@ TRACKERS: Layout = {r"(mlflow|wandb|trackio)\.(json|jsonl|log)|summary\.json": "
 RUN: Layout = {
     r"run\.(json|lock)|job\.(json|yaml)|env\.json": "file",
     r"metrics\.jsonl|(border-train|output)\.log": "file",
-    r"events\.out\.tfevents\.\d+\..*\.border": "file",
+    r"events\.out\.tfevents\..*\.border": "file",
     "best": "link",
     "checkpoints": CHECKPOINTS,
     "videos": FILMS,
     "trackers": TRACKERS,
     r"\.hydra": HYDRA,
 }
-SWEEP: Layout = {r"sweep\.(json|csv|stop)|study\.db|mlflow\.parent": "file"}
+SWEEP: Layout = {
+    r"sweep\.(json|csv|stop)|study\.db(-journal|-wal|-shm)?|mlflow\.parent": "file",
+    r"\.submitit": {},  # its launcher's own
+}
 TRIALS: Layout = {r"trial-\d+": {r"run\.lock": "file", r"seed-\d+": RUN}}
 STUDY: Layout = {
     **SWEEP,

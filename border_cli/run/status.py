@@ -29,6 +29,8 @@ from border_cli.system.machine import available_cores
 log = logging.getLogger(__name__)
 
 
+# Programs that the settings of a repository name for files.
+_FILTERS = re.compile(r"(?m)^(local|worktree)\s+(filter|lfs\.extension)\..*\.(clean|process)$")
 RUN_LOCK, RUN_JSON = "run.lock", "run.json"
 NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}  # of the file system
 TRIES, PAUSE_S = 20, 0.02
@@ -397,7 +399,7 @@ def git_state(folder: Path) -> dict[str, Any] | None:
     try:
         commit = _git(top, "rev-parse", "HEAD")
         scopes = _git(top, "config", "--show-scope", "--includes", "--name-only", "--list")
-        if re.search(r"^(local|worktree)\s+filter\..*\.(clean|process)$", scopes, re.MULTILINE):
+        if _FILTERS.search(scopes):
             return {"commit": commit, "dirty": None}
         changes = _git(
             top, "status", "--porcelain", "--untracked-files=no", "--ignore-submodules=all"

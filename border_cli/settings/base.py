@@ -244,6 +244,8 @@ def _plain(value: object) -> Any:
         return {str(name): _plain(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(each) for each in value]
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
     if isinstance(value, float):
         return value if is_finite(value) else str(value)
     return value if value is None or isinstance(value, str | bool | int) else str(value)

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Final
 
 from border_cli.errors import ConfigError
-from border_cli.system.files import POLICY_JSON, SETTINGS, STUDY_JSON, SWEEP_JSON
+from border_cli.system.files import POLICY_JSON, SETTINGS, STUDY_JSON, SWEEP_JSON, readable_bytes
 
 MARKS: Final = (str(SETTINGS), SWEEP_JSON, STUDY_JSON, POLICY_JSON)
 MOST_ABOVE: Final = 3  # folders above one that belongs to a marked one
+POLICY: Final = b"border_cli policy"  # the format that every policy.json of ours names
 PLUGINS: Final = "border_cli.plugins"  # a group of entry points
 
 _OURS, _STANDARD = Path(__file__).parents[1], Path(os.__file__).parent
@@ -35,7 +36,10 @@ def mark_of(place: Path) -> Path | None:
 
 def _mark_in(folder: str) -> str | None:
     isfile, join = os.path.isfile, os.path.join  # pathlib raises where the system denies access
-    return next((mark for mark in MARKS if isfile(join(folder, mark))), None)
+    found = [mark for mark in MARKS if isfile(join(folder, mark))]
+    if found == [POLICY_JSON] and POLICY not in readable_bytes(Path(folder, POLICY_JSON)):
+        return None  # of another program
+    return found[0] if found else None
 
 
 def keep_written_folders_off_path() -> Path | None:
@@ -44,9 +48,14 @@ def keep_written_folders_off_path() -> Path | None:
 
     Child processes are given the `sys.path` of their parent.
     """
-    mark = mark_of(Path.cwd())
-    here = ("", ".", str(Path.cwd())) if mark else ()
-    sys.path[:] = [entry for entry in sys.path if entry not in here and not _mark_in(entry)]
+    here = Path.cwd()
+    mark = mark_of(here)
+
+    def is_kept(entry: str) -> bool:
+        place = Path(entry).resolve()
+        return not (mark and place.is_relative_to(here)) or is_installed(place)
+
+    sys.path[:] = [entry for entry in sys.path if not _mark_in(entry) and is_kept(entry)]
     return mark
 
 
@@ -61,7 +70,7 @@ def is_installed(place: Path) -> bool:
 def is_own(place: Path) -> bool:
     """Whether a file or folder is the user's own: neither installed nor in a folder that border_cli
     wrote."""
-    return place.exists() and not is_installed(place) and mark_of(place) is None
+    return place.is_absolute() and place.exists() and not (is_installed(place) or mark_of(place))
 
 
 def refuse_standard(module: str, setting: str) -> None:
@@ -86,7 +95,8 @@ def refuse_saved_module(module: str, setting: str, run_dir: Path, elsewhere: str
         places = _places_of(name)
         if not places or any(place.resolve().is_relative_to(run_dir) for place in places):
             raise ConfigError(f"{setting} names the module {module!r}. {elsewhere}")
-        if all(map(is_own, places)) or _has_environments(name.partition(".")[0]):
+        around = any(run_dir.is_relative_to(place.resolve()) for place in places)
+        if (all(map(is_own, places)) and not around) or _has_environments(module.split(".")[0]):
             continue
         raise ConfigError(
             f"{setting} names the module {module!r}, which a saved folder may not import: {name} "

@@ -20,6 +20,7 @@ from border_cli import load_policy, resume
 from border_cli.errors import ConfigError
 from border_cli.run.status import RUN_JSON
 from border_cli.system.files import SETTINGS as FILE
+from border_cli.system.foreign import POLICY
 
 Capture = pytest.CaptureFixture[str]
 Attack = Callable[..., Path]
@@ -259,7 +260,7 @@ def test_a_folder_that_we_wrote_lends_no_plug_ins_and_says_why(
     sign: str, lending: Path, mark: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     (lending / sign).parent.mkdir(exist_ok=True)
-    (lending / sign).touch()
+    (lending / sign).write_bytes(POLICY)
     run_dir = str(lending / "seed-0")
     calls: list[Callable[[], int]] = [
         lambda: eval_status(run_dir, "episodes=1"),

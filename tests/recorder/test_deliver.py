@@ -178,10 +178,13 @@ def test_no_store_or_settings_of_a_folder_that_we_wrote_are_used(
     for config in (MlflowConfig(), WandbConfig()):
         with pytest.raises(ConfigError, match="would use files of the current directory"):
             config.refuse_missing()
-    with pytest.raises(ConfigError, match=r"or set \$MLFLOW_TRACKING_URI"):
+    with pytest.raises(ConfigError, match=r"it is enough to set \$MLFLOW_TRACKING_URI"):
         main(run, "mlflow")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     refuse_store_here("mlflow")
+    monkeypatch.setenv("WANDB_DIR", str(run.parents[1]))  # in which W&B does not look for settings
+    with pytest.raises(ConfigError, match="recorder=wandb would use files"):
+        refuse_store_here("wandb")
     refuse_store_here(TrackioConfig.tracker)
     monkeypatch.chdir(run.parents[1])
     refuse_store_here("wandb")

@@ -29,6 +29,7 @@ from border_cli.run.status import (
     running,
     status_without_record,
 )
+from border_cli.system.foreign import POLICY
 
 
 def held(run_dir: Path) -> bool | None:
@@ -331,5 +332,5 @@ def test_the_state_of_a_repository_runs_no_program_of_it(repository: Path, attac
 def test_no_git_runs_where_we_wrote_the_folder_of_the_repository(
     repository: Path, mark: str
 ) -> None:
-    (repository / mark).touch()
+    (repository / mark).write_bytes(POLICY)
     assert git_state(repository / "inside") is None

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from border_cli.system.files import SETTINGS
-from border_cli.system.foreign import MARKS, keep_written_folders_off_path, mark_of
+from border_cli.system.foreign import MARKS, POLICY, keep_written_folders_off_path, mark_of
 from border_cli.words import visible
 
 
@@ -32,8 +32,15 @@ def test_a_path_belongs_to_the_run_it_is_or_lies_in(theirs: Path, tmp_path: Path
 @pytest.mark.parametrize("mark", MARKS)
 def test_so_do_folders_of_sweeps_studies_and_exports(mark: str, tmp_path: Path) -> None:
     (tmp_path / mark).parent.mkdir(exist_ok=True)
-    (tmp_path / mark).touch()
+    (tmp_path / mark).write_bytes(POLICY)
     assert mark_of(tmp_path / "job" / "checkpoints") == tmp_path / mark
+
+
+def test_the_policy_of_another_program_is_no_mark(tmp_path: Path) -> None:
+    (tmp_path / "policy.json").write_text('{"Version": "2012-10-17"}')
+    assert mark_of(tmp_path) is None
+    (tmp_path / "sweep.json").touch()
+    assert mark_of(tmp_path) == tmp_path / "sweep.json"
 
 
 @pytest.mark.parametrize("inner", [".", "checkpoints"])
