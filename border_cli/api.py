@@ -117,7 +117,7 @@ def resume(
         refuse_no_run(place)
     with opened_run(place, trust=trust):
         with reachable(CheckpointError):
-            typed = frozenset() if env is None else frozenset({"env.id"})
+            typed = {"env.id"} if env else set[str]()
             composer = resuming_composer(place, overrides, user_folders(), trust=trust, typed=typed)
             config = composer.job(list(overrides)).config
         config = replace(config, run_dir=None, resume=str(place))

@@ -74,54 +74,38 @@ def composing(
     """
     overrides, trust = without_trust(typed)
     run_dir = run_to_resume(overrides)
+    saved_in = [each for each in config_dirs if Path(each).resolve().name == SETTINGS.parent.name]
+    if saved_in and config_name == SETTINGS.stem:  # `-cd RUN_DIR/.hydra -cn resolved`
+        config_dirs = [each for each in config_dirs if each not in saved_in]
+        origin, config_name = str(Path(saved_in[0]).resolve().parent), "config"
     if origin is None and run_dir is None:
-        yield _anew(overrides, config_dirs, config_name, trust=trust), overrides
+        if trust and not any(each.key_or_group == "resume" for each in parsed(overrides)):
+            raise ConfigError(
+                "trust=true applies to the modules of a resumed run or of --from RUN_DIR: type one"
+            )
+        folders = user_folders(config_dirs)
+        add_current_directory(trust=trust)
+        imports = [each.module for each in plugins_here()]  # elsewhere nothing else leads to them
+        yield Composer(folders, config_name, imports=imports, trust=trust), overrides
         return
     from border_cli.config.origin import refuse_beside_origin, run_of_origin, settings_from
     from border_cli.config.resuming import refuse_beside_resume, without_its_own
     from border_cli.config.saved import opened_run, saved_settings
 
     if origin is not None:
-        place = run_of_origin(origin)
         refuse_beside_origin(origin, overrides, config_name)
-        with opened_run(place, trust=trust):
-            folders = user_folders(config_dirs)
+    elif run_dir is not None:
+        refuse_beside_resume(run_dir, overrides, multirun=multirun, config_name=config_name)
+    place = run_dir or run_of_origin(str(origin))
+    with opened_run(place, trust=trust):
+        folders = user_folders(config_dirs)
+        if run_dir is not None:
+            overrides = without_its_own(run_dir, overrides)
+            yield resuming_composer(run_dir, overrides, folders, trust=trust), overrides
+        else:
             begin = saved_settings(settings_of(place).parent, trust=trust, typed=unused)
             saved = settings_from(begin, overrides, folders)
             yield Composer(folders, saved=saved, trust=trust), overrides
-    elif run_dir is not None:
-        refuse_beside_resume(run_dir, overrides, multirun=multirun, config_name=config_name)
-        with opened_run(run_dir, trust=trust):
-            folders = user_folders(config_dirs)
-            rest = without_its_own(run_dir, overrides)
-            yield resuming_composer(run_dir, rest, folders, trust=trust), rest
-
-
-def _anew(
-    overrides: list[str], config_dirs: Sequence[str], config_name: str, *, trust: bool
-) -> Composer:
-    if trust and not any(each.key_or_group == "resume" for each in parsed(overrides)):
-        raise ConfigError(
-            "trust=true applies to the modules of a resumed run or of --from RUN_DIR: type one"
-        )
-    folders = user_folders(config_dirs)
-    hydra, saved = _saved_among(folders), None
-    if hydra is not None and config_name == SETTINGS.stem:
-        from border_cli.config.saved import saved_settings
-
-        folders.remove(f"file://{hydra}")
-        saved = saved_settings(hydra)
-    add_current_directory(trust=trust)
-    imports = [each.module for each in plugins_here()]  # elsewhere nothing else leads to them
-    return Composer(folders, config_name, imports=imports, trust=trust, saved=saved)
-
-
-def _saved_among(folders: Sequence[str]) -> Path | None:
-    """The first folder that is `.hydra` of a run. `-cd RUN_DIR/.hydra -cn resolved` reads what a
-    run has saved, hence as data, and imports nothing from there."""
-    named = (Path(each.removeprefix("file://")) for each in folders)
-    found = (each for each in named if each.name == SETTINGS.parent.name)
-    return next((each for each in found if (each / SETTINGS.name).is_file()), None)
 
 
 def resuming_composer(

@@ -84,15 +84,13 @@ def read_saved(file: Path) -> dict[str, Any]:
     entries = found.get("defaults") if isinstance(found, dict) else None
     if not isinstance(entries, list):
         raise ConfigError(f"{file} is not a saved configuration: it has no defaults list")
-    if "hydra" in found:
-        raise ConfigError(
-            f"{file}: Hydra settings (`hydra:`) are not read from a run: they decide which files "
-            "are written, and a run never saves any"
-        )
-    _refuse_interpolations(file, found)
-    for name in ("run_dir", "resume", "dry_run"):
+    for name in ("hydra", "run_dir", "resume", "dry_run"):
         if found.get(name):
-            raise ConfigError(f"{file}: {name} is set, which a run never saves")
+            raise ConfigError(
+                f"{file}: {name} is not read from a run: it decides which files are written, and "
+                "a run never saves any"
+            )
+    _refuse_interpolations(file, found)
     for entry in entries:
         form = _entry(entry)
         if entry not in ALWAYS_LISTED and not (form and form["group"] in GROUPS):

@@ -17,14 +17,17 @@ from border_cli.errors import ConfigError
 from border_cli.registry import ENVS
 from border_cli.run.status import import_paths
 from border_cli.settings.base import flat
-from border_cli.settings.run import AUTO, EnvConfig, RunConfig, modules_of_env
+from border_cli.settings.run import EnvConfig, RunConfig, modules_of_env
 from border_cli.system.files import SETTINGS
-from border_cli.system.foreign import refuse_saved_module
+from border_cli.system.foreign import may_import, refuse_standard
 from border_cli.words import setting, shortest
 
 ADDRESSES = frozenset({"actor_manager.address", "evaluator.address"})  # of clusters
 _OF_ENV = re.compile(r"(?:evaluator\.)?env\.(id|wrappers|kwargs)\b")
-_LOOPBACK = re.compile(r"(ray://)?(localhost|127\.[\d.]+|\[::1\]):\d+", re.ASCII)
+_FILMS = re.compile(r"(.*[.:])?RecordVideo")  # a wrapper that writes
+_NEAR = re.compile(  # addresses of clusters
+    r"None|auto|local|(ray://)?(localhost|127\.[\d.]+|\[::1\]):\d+", re.ASCII
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +53,8 @@ class Saved:
     @property
     def run_dir(self) -> Path:
         """The run directory, or the folder of an exported policy, without links."""
-        whole = self.folder.resolve()
-        return whole.parent if whole.name == SETTINGS.parent.name else whole
+        is_run = self.folder.name == SETTINGS.parent.name
+        return (self.folder.parent if is_run else self.folder).resolve()
 
     def _of(self, name: str) -> str:
         """A setting of this file, for messages."""
@@ -65,18 +68,19 @@ class Saved:
                 self._refuse_module(module, "imports")
 
     def _refuse_module(self, module: str, name: str) -> None:
-        if self.trust:
+        refuse_standard(module, self._of(name))
+        if self.trust or may_import(module, self.run_dir):
             return
         recorded = ", ".join(import_paths(self.run_dir)) or "it does not say where"
-        elsewhere = (
-            "Modules of a run are imported from the current directory "
-            f"({Path.cwd()}), $PYTHONPATH and the installed packages alone, never from the run "
-            "directory, and it is not there; nothing was imported. The run had found its modules "
-            f"in: {recorded}. Where you have its code and trust it: cd to the folder that holds "
-            "it, or trust=true, typed (from Python: trust=True), which also looks where the run "
-            "says"
+        raise ConfigError(
+            f"{self._of(name)} names the module {module!r}. Modules of a run must be your own, in "
+            "the current directory, on $PYTHONPATH or in an editable install, or belong to an "
+            "installed package that requires Gymnasium or border_cli; none comes from the run "
+            f"directory, and nothing was imported. The run had found its modules in: {recorded}. "
+            "Where you have its code and trust it: cd to the folder that holds it, or type that "
+            "setting (resume=, --from), or trust=true (from Python: trust=True), which also looks "
+            "where the run says"
         )
-        refuse_saved_module(module, self._of(name), self.run_dir, elsewhere)
 
     def refuse_values(self, config: RunConfig, typed: Set[str] = frozenset()) -> None:
         """Raises ConfigError for what the settings call, open or dial although nobody typed it.
@@ -89,7 +93,9 @@ class Saved:
                 continue
             if of_env:
                 self._refuse_of_env(config.env, of_env[1], name, value)
-            elif name.endswith(".address") and not _is_near(value):
+            elif name.endswith(".address"):
+                if _NEAR.fullmatch(str(value)) or value == os.environ.get("RAY_ADDRESS"):
+                    continue
                 raise ConfigError(
                     f"{self._of(name)}={value} is not dialled: a saved address must be null, "
                     f"auto, this machine's or that of $RAY_ADDRESS. Type {setting(name, value)}, "
@@ -105,8 +111,7 @@ class Saved:
             if key == "id":
                 ENVS.load(env).refuse_saved_id(value, self._of(name))
         for text in _texts(value):
-            films = key == "wrappers" and re.split(r"[.:]", text)[-1] == "RecordVideo"
-            if films or self._is_outside(text):
+            if _FILMS.fullmatch(text) or self._is_outside(text):
                 raise ConfigError(
                     f"{self._of(name)} has {text!r}, which writes or leads out of the run. "
                     "Where you trust it, type that setting (resume=, --from), or trust=true"
@@ -127,9 +132,3 @@ def _texts(value: Any) -> Iterator[str]:
     elif isinstance(value, dict | list):
         for entry in [*value, *value.values()] if isinstance(value, dict) else value:
             yield from _texts(entry)
-
-
-def _is_near(address: str | None) -> bool:
-    """Whether the address of a cluster is this machine's, or that of the environment."""
-    near = (None, AUTO, "local", os.environ.get("RAY_ADDRESS"))
-    return address in near or bool(_LOOPBACK.fullmatch(str(address)))

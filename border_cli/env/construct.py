@@ -217,7 +217,7 @@ def registered(env_id: str | None) -> registration.EnvSpec:
     if name.startswith(f"{MINATAR}/"):
         _register_minatar()
     try:
-        return gym.spec(with_version(name))
+        return gym.spec(_with_version(name))
     except gym.error.Error as error:  # did you mean …?
         own = getattr(home, name, None)
         if callable(own):
@@ -235,7 +235,7 @@ def registered(env_id: str | None) -> registration.EnvSpec:
         ) from error
 
 
-def with_version(name: str) -> str:
+def _with_version(name: str) -> str:
     """The newest one of an id without version."""
     namespace, plain, version = registration.parse_env_id(name)
     if version is None:

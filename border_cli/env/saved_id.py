@@ -9,10 +9,9 @@ from types import FunctionType, ModuleType
 from typing import Any, get_origin, get_type_hints
 
 import gymnasium as gym
-from gymnasium.envs import registration
 
 from border_cli.env.config import GymConfig
-from border_cli.env.construct import construction, import_named, with_version
+from border_cli.env.construct import construction, import_named
 from border_cli.errors import ConfigError
 from border_cli.system.foreign import is_own
 
@@ -29,26 +28,23 @@ def refuse_saved_id(env_id: str, setting: str) -> None:
     module, _, name = env_id.rpartition(":")
     with construction(GymConfig(id=env_id)):
         home = import_named(module, f"{setting}={env_id}")
-    with suppress(gym.error.Error):  # the name has no form of an id
-        if with_version(name) in registration.registry:
-            return
     named = getattr(home, name, None)
     if named is None or _is_environment(named) or _makes_environments(named, home):
-        return  # the construction refuses what is not there
-    typed = f"{setting.rpartition(' ')[2]}={env_id}"
+        return  # of what is not there, the construction knows whether it is registered
     raise ConfigError(
         f"{setting}={env_id} is not called: it is neither a class of environments nor a "
         "registered id, nor a function in a file of yours, nor one of an installed package that "
-        f"is annotated to return a gymnasium.Env. Where you trust it, type {typed} (border-eval, "
-        "resume=, --from), or trust=true"
+        "is annotated to return a gymnasium.Env. Where you trust it, type that setting "
+        f"(border-eval RUN_DIR env.id={env_id}, resume=, --from), or trust=true"
     )
 
 
 def _is_environment(named: Any) -> bool:
     """Whether it is a class of environments. Wrappers, which are such classes, are none."""
-    if not isinstance(named, type) or issubclass(named, gym.Wrapper):
-        return False
-    return issubclass(named, gym.Env | gym.vector.VectorEnv)
+    kinds = (gym.Env, gym.vector.VectorEnv)
+    return (
+        isinstance(named, type) and issubclass(named, kinds) and not issubclass(named, gym.Wrapper)
+    )
 
 
 def _makes_environments(named: Any, home: ModuleType) -> bool:

@@ -21,6 +21,7 @@ from border_cli.system.machine import BLAS_VARIABLES
 # 181 updates of SAC a second with it, 195 if they spin for ever, 105 if they sleep immediately (one
 # makes 155). But where other programs want the cores those that spin for ever come down to 6.
 SPINS = "10000"
+LENT = (".py", "pyproject.toml", "hydra_plugins")  # ends of names of modules and plug-ins
 
 
 def set_up_threads() -> None:
@@ -63,8 +64,7 @@ def framed(
 def _keep_written_folders_off_path(command: str) -> None:
     """Says so where the current directory lends no modules although it has some."""
     mark = keep_written_folders_off_path()
-    lent = (".py", "pyproject.toml", "hydra_plugins")
-    if mark and any(path.name.endswith(lent) for path in Path.cwd().iterdir()):
+    if mark and any(path.name.endswith(LENT) for path in Path.cwd().iterdir()):
         complain(
             command,
             f"plug-ins and modules of the current directory are not used: {mark} shows that "

@@ -65,7 +65,7 @@ class TrackerConfig(RecorderConfig, path="recorder"):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.project is not None and not PROJECT.fullmatch(self.project):
+        if not PROJECT.fullmatch(str(self.project)):
             self.refuse("project", self.project, "must be a plain name, without a slash or a colon")
 
     def refuse_missing(self) -> None:
@@ -113,7 +113,7 @@ RECORDERS.register(
     "tensorboard", TensorboardConfig, "border_cli.recorder.tensorboard:TensorboardRecorder"
 )
 RECORDERS.register("jsonl", JsonlConfig, "border_cli.recorder.jsonl:JsonlRecorder")
-RECORDERS.register("mlflow", MlflowConfig, "border_cli.recorder.tracking:MlflowRecorder")
-RECORDERS.register("wandb", WandbConfig, "border_cli.recorder.tracking:WandbRecorder")
-RECORDERS.register("trackio", TrackioConfig, "border_cli.recorder.tracking:TrackioRecorder")
+RECORDERS.register("mlflow", MlflowConfig, "border_cli.recorder.tracking:TrackerRecorder")
+RECORDERS.register("wandb", WandbConfig, "border_cli.recorder.tracking:TrackerRecorder")
+RECORDERS.register("trackio", TrackioConfig, "border_cli.recorder.tracking:TrackerRecorder")
 RECORDERS.register("console", ConsoleConfig, "border_cli.recorder.console:ConsoleRecorder")

@@ -22,7 +22,7 @@ import select
 import sys
 import time
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -109,15 +109,13 @@ class Delivery:
         for name in names:
             if name in written:
                 self._client.file(self._run_dir / name, folder)
-            else:
-                sys.stderr.write(f"{name} is left out: it is no file that the run has written\n")
 
-    def _files_of_best(self) -> list[str]:
+    def _files_of_best(self) -> Iterator[str]:
         """The files of the best model, by their paths in the run."""
-        best = self._run_dir / "best"
-        target = str(best.readlink()) if best.is_symlink() else ""
-        files = written_files(self._run_dir) if target.startswith("checkpoints/best-") else ()
-        return sorted(name for name in files if str(Path(name).parent) == target)
+        for path in sorted((self._run_dir / "best").resolve().glob("*")):
+            name = os.path.relpath(path, self._run_dir.resolve())
+            if name.startswith("checkpoints/best-"):
+                yield name
 
     def record_killed(self) -> None:
         """Adds the end that the run could not record itself."""

@@ -121,15 +121,3 @@ class TrackerRecorder(Recorder):
         """Logs what the process has to say."""
         if said := process.stdout.read():  # type: ignore[union-attr]
             log.warning("%s: %s", self._name, said.decode().strip())
-
-
-class MlflowRecorder(TrackerRecorder):
-    """For MLflow."""
-
-
-class WandbRecorder(TrackerRecorder):
-    """For Weights & Biases."""
-
-
-class TrackioRecorder(TrackerRecorder):
-    """For trackio."""

@@ -91,7 +91,7 @@ def remove_sweep(root: Path) -> bool:
     plan = read_sweep(root)
     if root.is_symlink() or plan is None:
         return False
-    for folder in {root / Path(job.folder).name for job in plan.jobs}:
+    for folder in [root / job.folder for job in plan.jobs]:
         if read_run(folder):
             remove_run(folder)
     _remove_files(root, SWEEP)

@@ -392,10 +392,10 @@ def git_state(folder: Path) -> dict[str, Any] | None:
 
     `dirty` is None where the repository has filters, which `git status` would run.
     """
-    parents = (folder, *folder.parents)
-    top = next((parent for parent in parents if (parent / ".git").exists()), None)
-    if top is None or mark_of(top) is not None:
+    around = [each for each in (folder, *folder.parents) if (each / ".git").exists()]
+    if not around or mark_of(around[0]):
         return None
+    top = around[0]
     try:
         commit = _git(top, "rev-parse", "HEAD")
         scopes = _git(top, "config", "--show-scope", "--includes", "--name-only", "--list")

@@ -12,6 +12,7 @@ import fcntl
 import io
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -41,7 +42,7 @@ class SweepJob:
     objective: str = "best"  # which score counts: best or last
 
     def __post_init__(self) -> None:
-        if Path(self.folder).name != self.folder or self.folder in ("", ".."):
+        if not re.fullmatch(r"(?!\.+$)[^/]+", self.folder):
             raise ConfigError(
                 f"{SWEEP_JSON}: the folder of job {self.number} must be a name in the directory of "
                 f"the sweep, got {self.folder!r}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -88,8 +87,7 @@ def _jobs(
     for job in jobs:
         if job.folder.parent != full_path(terms.root):
             raise ConfigError(
-                "hydra.sweep.subdir must be a name without a slash, got "
-                f"{os.path.relpath(job.folder, terms.root)}"
+                f"hydra.sweep.subdir must be a name without a slash, got {job.folder}"
             )
     jobs = [
         replace(

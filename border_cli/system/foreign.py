@@ -30,33 +30,24 @@ def mark_of(place: Path) -> Path | None:
     """The file that shows that border_cli wrote a folder, in it or at most three above; else
     None."""
     whole = place.resolve()
-    folders = (whole, *whole.parents)[: 1 + MOST_ABOVE]
-    return next((folder / mark for folder in folders if (mark := _mark_in(str(folder)))), None)
-
-
-def _mark_in(folder: str) -> str | None:
-    isfile, join = os.path.isfile, os.path.join  # pathlib raises where the system denies access
-    found = [mark for mark in MARKS if isfile(join(folder, mark))]
-    if found == [POLICY_JSON] and POLICY not in readable_bytes(Path(folder, POLICY_JSON)):
-        return None  # of another program
-    return found[0] if found else None
+    for folder in (whole, *whole.parents)[: 1 + MOST_ABOVE]:
+        for path in [folder / mark for mark in MARKS]:
+            ours = path.name != POLICY_JSON or POLICY in readable_bytes(path)
+            if ours and os.path.isfile(path):  # noqa: PTH113 - the other one raises where denied
+                return path
+    return None
 
 
 def keep_written_folders_off_path() -> Path | None:
-    """Removes folders that border_cli wrote from `sys.path`, and the current directory where it
-    lies in one; returns the mark of the latter.
+    """Removes folders that border_cli wrote from `sys.path`, the current directory among them;
+    returns the mark of that.
 
     Child processes are given the `sys.path` of their parent.
     """
-    here = Path.cwd()
-    mark = mark_of(here)
-
-    def is_kept(entry: str) -> bool:
-        place = Path(entry).resolve()
-        return not (mark and place.is_relative_to(here)) or is_installed(place)
-
-    sys.path[:] = [entry for entry in sys.path if not _mark_in(entry) and is_kept(entry)]
-    return mark
+    sys.path[:] = [
+        entry for entry in sys.path if is_installed(Path(entry)) or not mark_of(Path(entry))
+    ]
+    return mark_of(Path.cwd())
 
 
 def is_installed(place: Path) -> bool:
@@ -81,28 +72,20 @@ def refuse_standard(module: str, setting: str) -> None:
         )
 
 
-def refuse_saved_module(module: str, setting: str, run_dir: Path, elsewhere: str) -> None:
-    """Raises ConfigError unless a module that saved settings name is the user's own, or belongs to
-    a package with environments.
-
-    The packages around it are imported, each after its own check. `elsewhere` ends the message
-    about a module that an import would not find outside of `run_dir`.
-    """
-    refuse_standard(module, setting)
+def may_import(module: str, run_dir: Path) -> bool:
+    """Whether a module that the settings of a run name is the user's own, or belongs to a package
+    with environments. The packages around it are imported, each after its own check."""
     for name in accumulate(module.split("."), "{}.{}".format):
         if name in sys.modules and "__main__" not in name:
             continue  # importing it again runs nothing
         places = _places_of(name)
-        if not places or any(place.resolve().is_relative_to(run_dir) for place in places):
-            raise ConfigError(f"{setting} names the module {module!r}. {elsewhere}")
-        around = any(run_dir.is_relative_to(place.resolve()) for place in places)
-        if (all(map(is_own, places)) and not around) or _has_environments(module.split(".")[0]):
-            continue
-        raise ConfigError(
-            f"{setting} names the module {module!r}, which a saved folder may not import: {name} "
-            "is neither yours nor part of an installed package that requires Gymnasium or "
-            "border_cli. Where you trust it, type that setting (resume=, --from), or trust=true"
-        )
+        real = [place.resolve() for place in places]
+        # A package around the run has come with it.
+        around = any(run_dir.is_relative_to(each) or each.is_relative_to(run_dir) for each in real)
+        fine = all(map(is_own, places)) or _has_environments(module.partition(".")[0])
+        if around or not (places and fine):
+            return False
+    return True
 
 
 def _places_of(name: str) -> list[Path]:

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 CURVES = "curves"  # attribute of a trial: the evaluations of each seed up to its rung, [S][E]
 REASON = "reason"  # why it failed
-PARTS = ("_reconstruct", "scalar")  # of arrays in pickles
 NEW = {"direction": "maximize", "load_if_exists": True}
 SAMPLERS = {
     Sampler.tpe: "TPESampler",
@@ -34,11 +33,10 @@ SAMPLERS = {
     Sampler.random: "RandomSampler",
     Sampler.cmaes: "CmaEsSampler",
 }
-CMA_KEY = "cma:optimizer"  # of attributes with chunks of its state, pickled, in hexadecimal
 CMA_STATE = {
-    ("cmaes._cma", "CMA"),
-    *(("numpy", name) for name in ("dtype", "ndarray")),
-    *((f"numpy.{core}.multiarray", name) for core in ("core", "_core") for name in PARTS),
+    *("cmaes._cma.CMA", "numpy.dtype", "numpy.ndarray"),
+    *("numpy._core.multiarray._reconstruct", "numpy._core.multiarray.scalar"),
+    *("numpy.core.multiarray._reconstruct", "numpy.core.multiarray.scalar"),  # of numpy 1
 }
 
 
@@ -46,25 +44,22 @@ class _CmaUnpickler(pickle.Unpickler):
     """Reads the state that CMA-ES keeps in a study, and nothing else."""
 
     def find_class(self, module: str, name: str) -> Any:
-        if (module, name) not in CMA_STATE:
-            raise pickle.UnpicklingError(f"{module}.{name} is no part of it")
-        return super().find_class(module, name)
+        if f"{module}.{name}" in CMA_STATE:
+            return super().find_class(module, name)
+        raise ConfigError(
+            f"the study has {module}.{name} in the place of a state of sampler=cmaes: choose "
+            "another sampler, or another study=DIR"
+        )
 
 
 def refuse_strange_states(trials: Sequence[FrozenTrial]) -> None:
     """Raises ConfigError where Optuna's CMA-ES, which unpickles its state in the attributes of a
     trial, would find something else there."""
     for trial in trials:
-        chunks = {key: text for key, text in trial.system_attrs.items() if CMA_KEY in key}
-        try:
-            text = "".join(chunks[f"{CMA_KEY}:{i}"] for i in range(len(chunks)))
-            if text:
-                _CmaUnpickler(io.BytesIO(bytes.fromhex(text))).load()
-        except Exception as error:  # of any kind: anything may stand there
-            raise ConfigError(
-                f"the study's trial {trial.number} has no state of sampler=cmaes: {error!r}. "
-                "Choose another sampler, or another study=DIR"
-            ) from error
+        attributes = trial.system_attrs  # chunks of it, in hexadecimal, among them
+        chunks = [attributes.get(f"cma:optimizer:{i}", "") for i in range(len(attributes))]
+        if any(chunks):
+            _CmaUnpickler(io.BytesIO(bytes.fromhex("".join(chunks)))).load()
 
 
 class TrialStore:

@@ -3,10 +3,8 @@ each of them stands."""
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,7 +38,8 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
 MOST_FAILED = 3  # trials before any has a score: then it is not their values that are wrong
-SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")  # of SQLite: ends a journal with a name in it
+# The end of a journal of SQLite's for several databases. Optuna opens one.
+SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")
 MAY_CHANGE = ("id", "name", "command", "trials", "fresh_seeds")
 
 
@@ -52,7 +51,9 @@ def begun(root: Path, asked: Study) -> Study:
     if holds_run(root) or (root / SWEEP_JSON).exists():
         raise ConfigError(f"study={shortest(root)} contains runs that are not a study's")
     refuse_foreign(root, STUDY)
-    refuse_super_journal(root)
+    journal = root / "study.db-journal"
+    if journal.is_file() and journal.read_bytes().endswith(SUPER_JOURNAL):
+        raise ConfigError(f"{journal} names another file, which SQLite would remove: delete it")
     root.mkdir(parents=True, exist_ok=True)
     with alone(root):
         found = read_study(root) if (root / STUDY_JSON).exists() else asked
@@ -67,21 +68,11 @@ def begun(root: Path, asked: Study) -> Study:
         study = replace(asked, id=found.id, name=found.name)
         write_study(root, replace(study, trials=max(found.trials, asked.trials)))
         if found.trials > asked.trials:
-            complain(
-                "border-tune",
-                f"{shortest(root / STUDY_JSON)} has {found.trials} trials, and those from number "
-                f"{asked.trials} on are not trained: type trials={found.trials} to train them, too",
+            more = (
+                f"it trains the first {asked.trials}; trials={found.trials} trains the others, too"
             )
+            complain("border-tune", f"the study has {found.trials} trials, and {more}")
         return study
-
-
-def refuse_super_journal(root: Path) -> None:
-    """Raises ConfigError for a journal of `study.db` that names another file, which SQLite would
-    remove. Those of Optuna, which opens one database, name none."""
-    with suppress(OSError), (root / "study.db-journal").open("rb") as journal:
-        journal.seek(-len(SUPER_JOURNAL), os.SEEK_END)
-        if journal.read() == SUPER_JOURNAL:
-            raise ConfigError(f"{journal.name} is no journal of a study: remove it")
 
 
 @dataclass(slots=True)

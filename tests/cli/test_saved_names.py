@@ -14,7 +14,7 @@ import pytest
 from commands import QUICK, eval_status, record_status, train_status
 from strangers import install_module, tampered, write_module
 
-from border_cli import compose, resume
+from border_cli import compose, load_policy, resume
 from border_cli.cli import export as export_command
 from border_cli.config.resolved import resolved_yaml, write_resolved
 from border_cli.config.saved import load_resolved
@@ -102,7 +102,7 @@ def test_a_program_is_not_called(
     assert not mark.exists()
     said = capsys.readouterr().err
     assert f"resolved.yaml: {place}.id=psutil:Popen is not called: it is neither a class of" in said
-    assert f"type {place}.id=psutil:Popen (border-eval, resume=, --from), or trust=true" in said
+    assert "(border-eval RUN_DIR env.id=psutil:Popen, resume=, --from), or trust=true" in said
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_nor_is_anything_that_makes_no_environments(
     ("way", "env_id"),
     [
         *((way, "colleague:make") for way in ("border-record", "border-export", "--from")),
-        *(("border-eval", f"colleague:{name}") for name in ("make", "annotated", "Own")),
+        *(("border-eval", f"colleague:{name}") for name in ("make", "cached", "Own")),
         ("border-eval", "of_gymnasium:annotated"),
     ],
 )
@@ -198,6 +198,59 @@ def test_one_with_environments_is_and_so_is_one_that_is_typed(
     assert train_status(f"resume={run}", "imports=[installed]", MORE) == 0
     typed = (*OPTIONS, "trainer=sync", "imports=[installed]", f"run_dir={run}", "resume=auto")
     assert train_status(*typed, "trainer.max_opt_steps=4") == 0
+
+
+@pytest.mark.parametrize("inside", ["colleague", "lib.colleague"])
+@pytest.mark.parametrize("init", [False, True])
+def test_a_package_around_the_run_has_come_with_it(
+    inside: str, init: bool, ran: Path, folder: Path, mark: Path, capsys: Capture
+) -> None:
+    name = f"bundle.{inside}"
+    run = tampered(ran, folder / "bundle" / "run", {"imports": [name]})
+    place = folder.joinpath(*name.split(".")[:-1])
+    write_module(place, "colleague", mark)
+    if init:
+        (folder / "bundle" / "__init__.py").touch()
+    assert eval_status(str(run)) == 2
+    assert f"imports names the module '{name}'" in capsys.readouterr().err
+    assert not mark.exists()
+    for each in ("bundle", "bundle.lib", name):
+        sys.modules.pop(each, None)
+
+
+def test_a_game_of_minatar_is_no_path(ran: Path, folder: Path, mark: Path, capsys: Capture) -> None:
+    pytest.importorskip("minatar")
+    run = folder / "theirs"
+    kwargs = {"game": str(run / "evil")}
+    tampered(ran, run, {"env.id": "MinAtar/Breakout-v1", "env.kwargs": kwargs})
+    write_module(run, "evil", mark)
+    assert eval_status(str(run)) == 2
+    assert "unknown game" in capsys.readouterr().err
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("run_dir", "/elsewhere"), ("resume", "auto"), ("dry_run", True)]
+)
+def test_where_and_how_a_run_is_written_is_never_read_from_one(
+    name: str, value: Any, theirs: Theirs, capsys: Capture
+) -> None:
+    run = theirs(**{name: value})
+    for way in ("--from", "resume", "border-eval"):
+        assert WAYS[way](run) == 2
+        assert f"resolved.yaml: {name} is not read from a run" in capsys.readouterr().err
+
+
+def test_an_environment_that_is_given_replaces_the_saved_one(theirs: Theirs, folder: Path) -> None:
+    from gymnasium.envs.classic_control import CartPoleEnv
+
+    sys.path.append(str(install_module(folder, "of_gymnasium", folder / "mark", "gymnasium")))
+    run = theirs(env__id="of_gymnasium:make")
+    load_policy(run, env=CartPoleEnv)
+    with pytest.raises(ConfigError, match=r"env\.id"):  # which is another setting by now
+        resume(run, MORE, env=CartPoleEnv)
+    of_gymnasium = importlib.import_module("of_gymnasium")
+    resume(run, MORE, env=of_gymnasium.make)
 
 
 def test_wrappers_of_every_kind_of_environment_are_checked(folder: Path) -> None:

@@ -315,6 +315,12 @@ def test_hydras_plug_ins_are_those_of_ones_own_project_alone(lending: Path, mark
         assert mark.exists() == (sign is None)
 
 
+def test_a_pipe_in_the_place_of_a_project_is_not_waited_for(lending: Path) -> None:
+    (lending / "pyproject.toml").unlink()
+    os.mkfifo(lending / "pyproject.toml")
+    assert train_status("env=cartpole", "--cfg", "job") == 0
+
+
 def test_a_pipe_in_the_place_of_a_file_is_refused(attack: Attack, capsys: Capture) -> None:
     run_dir = attack("seed: 0", "seed: 0")
     (run_dir / "metrics.jsonl").unlink(missing_ok=True)
@@ -328,7 +334,7 @@ import gymnasium
 from gymnasium.envs.classic_control import CartPoleEnv
 class Failing(CartPoleEnv):
     def step(self, action):
-        raise RuntimeError("no answer of http://user:SECRET0123@host, key TOPSECRET99")
+        raise RuntimeError("no answer of http://user@corp.com:SECRET0123@host, key TOPSECRET99")
 """
 
 

@@ -103,7 +103,7 @@ def edited(write: Write) -> Callable[[str, str], Path]:
     ("before", "after", "said"),
     sampled(
         [
-            ("seed: 0\n", "seed: 0\nhydra: {job: {chdir: true}}\n", "Hydra settings (`hydra:`)"),
+            ("seed: 0\n", "seed: 0\nhydra: {job: {chdir: true}}\n", "hydra is not read from a run"),
             (
                 "- _self_\n",
                 "- override hydra/launcher: basic\n- _self_\n",

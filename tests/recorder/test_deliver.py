@@ -188,3 +188,29 @@ def test_no_store_or_settings_of_a_folder_that_we_wrote_are_used(
     refuse_store_here(TrackioConfig.tracker)
     monkeypatch.chdir(run.parents[1])
     refuse_store_here("wandb")
+
+
+def test_settings_lead_wandb_to_no_host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It logs in at the host that a text like this names."""
+    begun: list[dict[str, Any]] = []
+
+    class Wandb(ModuleType):
+        Settings = dict
+
+        def init(self, **arguments: Any) -> Any:
+            begun.append(arguments)
+            return self
+
+        def define_metric(self, *names: str, **more: str) -> None:
+            """Nothing is drawn."""
+
+    monkeypatch.setitem(sys.modules, "wandb", Wandb("wandb"))
+    monkeypatch.delitem(sys.modules, "border_cli.recorder.wandb", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    from border_cli.recorder.wandb import Client
+
+    strange = {"x": "wandb-artifact://http://HOST/a/b:v0", "y": [{"z": "wandb-artifact://HOST"}]}
+    Client({}, {"project": None, "step": "opt_steps", "init": {"config": {"seed": 0, **strange}}})
+    assert begun[0]["config"]["seed"] == 0
+    assert "artifact://" not in json.dumps(begun)
+    monkeypatch.delitem(sys.modules, "border_cli.recorder.wandb")

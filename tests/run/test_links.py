@@ -28,6 +28,7 @@ def moved_and_linked(path: Path, elsewhere: Path) -> None:
 OURS = (
     *("run.lock", "metrics.jsonl", "sweep.csv", ".hydra/resolved.yaml", ".run.json.0123abcd.tmp"),
     *("events.out.tfevents.1.host.1.0.border", "checkpoints/0000000010/agent.pt", "videos"),
+    *("events.out.tfevents.9999999999.border", "study.db-journal", ".submitit"),
     *("checkpoints/replay/rows-0000000000-0000000009-aaaaaaaa.npy", "checkpoints", ".hydra"),
 )
 

@@ -279,7 +279,7 @@ def repository(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def plant(repository: Path, attack: str) -> Path:
+def plant(repository: Path, attack: str, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Makes `git status` run a program; returns what it leaves."""
     mark, program = repository / "mark", repository / "program"
     program.write_text(f"#!/bin/sh\ntouch {mark}\nexit 1\n")
@@ -291,6 +291,12 @@ def plant(repository: Path, attack: str) -> Path:
     elif attack == "included":
         (repository / ".git/more").write_text(f'[filter "evil"]\n\tclean = {program}\n')
         config.write_text(config.read_text() + "[include]\n\tpath = more\n")
+    elif attack == "lfs":  # the user's own filter runs what the repository names
+        monkeypatch.setenv("GIT_CONFIG_COUNT", "1")
+        monkeypatch.setenv("GIT_CONFIG_KEY_0", "filter.evil.clean")
+        script = 'sh -c "$(git config lfs.extension.x.clean)"'
+        monkeypatch.setenv("GIT_CONFIG_VALUE_0", script)
+        git(repository, "config", "lfs.extension.x.clean", str(program))
     elif attack == "worktree":
         git(repository, "config", "extensions.worktreeConfig", "true")
         git(repository, "config", "--worktree", "filter.evil.process", str(program))
@@ -311,11 +317,13 @@ def plant(repository: Path, attack: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    "attack", ["fsmonitor", "clean", "process", "included", "worktree", "promisor"]
+    "attack", ["fsmonitor", "clean", "process", "included", "worktree", "lfs", "promisor"]
 )
-def test_the_state_of_a_repository_runs_no_program_of_it(repository: Path, attack: str) -> None:
+def test_the_state_of_a_repository_runs_no_program_of_it(
+    repository: Path, attack: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     commit = git(repository, "rev-parse", "HEAD")
-    mark = plant(repository, attack)
+    mark = plant(repository, attack, monkeypatch)
     with suppress(subprocess.CalledProcessError):
         git(repository, "status", "--porcelain")
     assert mark.exists(), "the attack itself works"

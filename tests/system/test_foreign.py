@@ -60,6 +60,16 @@ def test_neither_a_run_nor_the_current_directory_in_one_is_on_the_path(
     assert sys.path == kept
 
 
+def test_what_lies_below_such_a_directory_is_not_on_the_path_either(
+    theirs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (theirs / "src").mkdir()
+    monkeypatch.chdir(theirs)
+    monkeypatch.setattr(sys, "path", ["src", str(theirs / "src"), "/usr/lib"])
+    keep_written_folders_off_path()
+    assert sys.path == ["/usr/lib"]
+
+
 @pytest.mark.parametrize(
     ("text", "shown"),
     [

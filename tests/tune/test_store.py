@@ -87,7 +87,7 @@ def test_each_sampler_proposes_anew_from_trials_of_every_kind(
     assert len({*proposed}) == 16
 
 
-@pytest.mark.parametrize("state", ["called", "inside", "no pickle"])
+@pytest.mark.parametrize("state", ["called", "inside"])
 def test_a_state_of_cma_es_that_is_none_is_refused_before_it_is_read(
     open_store: OpenStore, tmp_path: Path, state: str
 ) -> None:
@@ -104,7 +104,10 @@ def test_a_state_of_cma_es_that_is_none_is_refused_before_it_is_read(
         for key in [key for key in each.system_attrs if key.startswith("cma:optimizer")]:
             value = text if key.endswith(":0") else ""
             store._study._storage.set_trial_system_attr(each._trial_id, key, value)
-    with pytest.raises(ConfigError, match="has no state of sampler=cmaes"):
+    with pytest.raises(
+        ConfigError,
+        match=r"has pathlib\.Path\.touch in the place of a state|has builtins\.getattr in the",
+    ):
         store.add(FLAT, Sampler.cmaes)
     assert not mark.exists()
     store.add(FLAT, Sampler.tpe)

@@ -225,6 +225,16 @@ def test_a_study_goes_on_as_it_was_begun(tmp_path: Path) -> None:
     assert read_study(moved).trials == 6
 
 
+def test_a_journal_that_has_sqlite_remove_another_file_is_refused(tmp_path: Path) -> None:
+    begun(tmp_path, STUDY)
+    (tmp_path / "study.db-journal").write_bytes(b"a page\0\0\0\0")
+    begun(tmp_path, STUDY)  # of a command that was killed
+    tail = b"home/notes.txt" + bytes.fromhex("0000000ed9d505f920a163d7")
+    (tmp_path / "study.db-journal").write_bytes(b"a page" + tail)
+    with pytest.raises(ConfigError, match="names another file, which SQLite would remove"):
+        begun(tmp_path, STUDY)
+
+
 @pytest.mark.parametrize(
     ("other", "names"),
     [
