@@ -79,14 +79,7 @@ def composing(
         config_dirs = [each for each in config_dirs if each not in saved_in]
         origin, config_name = str(Path(saved_in[0]).resolve().parent), "config"
     if origin is None and run_dir is None:
-        if trust and not any(each.key_or_group == "resume" for each in parsed(overrides)):
-            raise ConfigError(
-                "trust=true applies to the modules of a resumed run or of --from RUN_DIR: type one"
-            )
-        folders = user_folders(config_dirs)
-        add_current_directory(trust=trust)
-        imports = [each.module for each in plugins_here()]  # elsewhere nothing else leads to them
-        yield Composer(folders, config_name, imports=imports, trust=trust), overrides
+        yield _anew(overrides, config_dirs, config_name, trust=trust), overrides
         return
     from border_cli.config.origin import refuse_beside_origin, run_of_origin, settings_from
     from border_cli.config.resuming import refuse_beside_resume, without_its_own
@@ -106,6 +99,19 @@ def composing(
             begin = saved_settings(settings_of(place).parent, trust=trust, typed=unused)
             saved = settings_from(begin, overrides, folders)
             yield Composer(folders, saved=saved, trust=trust), overrides
+
+
+def _anew(
+    overrides: list[str], config_dirs: Sequence[str], config_name: str, *, trust: bool
+) -> Composer:
+    if trust and not any(each.key_or_group == "resume" for each in parsed(overrides)):
+        raise ConfigError(
+            "trust=true applies to the modules of a resumed run or of --from RUN_DIR: type one"
+        )
+    folders = user_folders(config_dirs)
+    add_current_directory(trust=trust)
+    imports = [each.module for each in plugins_here()]  # elsewhere nothing else leads to them
+    return Composer(folders, config_name, imports=imports, trust=trust)
 
 
 def resuming_composer(

@@ -22,7 +22,7 @@ from border_cli.system.files import SETTINGS
 from border_cli.system.foreign import may_import, refuse_standard
 from border_cli.words import setting, shortest
 
-ADDRESSES = frozenset({"actor_manager.address", "evaluator.address"})  # of clusters
+ADDRESSES = {"actor_manager.address", "evaluator.address"}  # of clusters
 _OF_ENV = re.compile(r"(?:evaluator\.)?env\.(id|wrappers|kwargs)\b")
 _FILMS = re.compile(r"(.*[.:])?RecordVideo")  # a wrapper that writes
 _NEAR = re.compile(  # addresses of clusters

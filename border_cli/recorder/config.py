@@ -24,7 +24,6 @@ class StepAxis(StrEnum):
     env_steps = "env_steps"
 
 
-MLFLOW_STORE = "MLFLOW_TRACKING_URI"
 PROJECT = re.compile(r"[^/\\:]+")  # a name, which leads to no account, store or folder
 
 
@@ -32,10 +31,12 @@ def refuse_store_here(tracker: str) -> None:
     """Raises ConfigError where a package would take its settings or its store from a current
     directory that border_cli wrote, perhaps for somebody else."""
     mark = mark_of(Path.cwd())
-    if mark and (tracker == "wandb" or (tracker == "mlflow" and not os.environ.get(MLFLOW_STORE))):
+    elsewhere = {"mlflow": os.environ.get("MLFLOW_TRACKING_URI"), "wandb": None}
+    if mark and not elsewhere.get(tracker, tracker):
         raise ConfigError(
             f"recorder={tracker} would use files of the current directory, which border_cli wrote: "
-            f"{mark}. Go to another directory (for mlflow it is enough to set ${MLFLOW_STORE})"
+            f"{mark}. Go to another directory (for mlflow it is enough to set "
+            "$MLFLOW_TRACKING_URI)"
         )
 
 

@@ -44,8 +44,8 @@ class SweepJob:
     def __post_init__(self) -> None:
         if not re.fullmatch(r"(?!\.+$)[^/]+", self.folder):
             raise ConfigError(
-                f"{SWEEP_JSON}: the folder of job {self.number} must be a name in the directory of "
-                f"the sweep, got {self.folder!r}"
+                f"{SWEEP_JSON}: the folder of a job must be a name in the directory of the sweep, "
+                f"got {self.folder!r}"
             )
 
 

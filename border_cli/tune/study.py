@@ -68,10 +68,8 @@ def begun(root: Path, asked: Study) -> Study:
         study = replace(asked, id=found.id, name=found.name)
         write_study(root, replace(study, trials=max(found.trials, asked.trials)))
         if found.trials > asked.trials:
-            more = (
-                f"it trains the first {asked.trials}; trials={found.trials} trains the others, too"
-            )
-            complain("border-tune", f"the study has {found.trials} trials, and {more}")
+            others = f"the study has others, too, which trials={found.trials} trains"
+            complain("border-tune", f"the first {asked.trials} trials are trained; {others}")
         return study
 
 

@@ -207,7 +207,7 @@ def test_runs_beside_a_sweep_stay(
     (sweep / "sweep.json").write_text(text.replace('"folder": "0"', f'"folder": "{place}"'))
     assert runs_status(command, "sweep", "--yes") == 2
     assert (
-        "the folder of job 0 must be a name in the directory of the sweep"
+        "the folder of a job must be a name in the directory of the sweep"
         in capsys.readouterr().err
     )
     (sweep / "sweep.json").write_text(text)

@@ -12,6 +12,7 @@ from typing import Any
 import commands
 import pytest
 from commands import QUICK, eval_status, record_status, train_status
+from sampling import chosen
 from strangers import install_module, tampered, write_module
 
 from border_cli import compose, load_policy, resume
@@ -329,7 +330,11 @@ def on_a_cluster(theirs: Path, address: str, capsys: Capture, *typed: str) -> No
 
 
 @pytest.mark.parametrize(
-    "address", ["ray://10.0.0.7:10001", "127.evil.example:6379", "localhost.example:1", "x"]
+    "address",
+    chosen(
+        ["ray://10.0.0.7:10001", "127.evil.example:6379", "localhost.example:1", "x"],
+        ["127.evil.example:6379"],
+    ),
 )
 def test_a_saved_address_is_dialled_only_if_it_is_typed(
     address: str, theirs: Theirs, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture

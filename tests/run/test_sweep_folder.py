@@ -59,7 +59,7 @@ def test_a_job_that_lies_elsewhere_is_refused(tmp_path: Path, folder: str) -> No
         }
     )
     (tmp_path / "sweep.json").write_text(text)
-    with pytest.raises(ConfigError, match="folder of job 0 must be a name in the directory of"):
+    with pytest.raises(ConfigError, match="folder of a job must be a name in the directory of"):
         read_sweep(tmp_path)
 
 
