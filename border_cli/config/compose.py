@@ -69,8 +69,8 @@ def composing(
     """Finds plug-ins and folders; the overrides come back without what is no setting.
 
     Modules of the current folder can be imported within the block. `resume=RUN_DIR` composes from
-    the settings of that run, `origin` a new run from those of another; what these name is checked,
-    see `Saved`, but for settings that are `unused`.
+    the settings of that run, `origin` a new run from those of another. `Saved` checks what these
+    name, except settings that the command leaves `unused`.
     """
     overrides, trust = without_trust(typed)
     run_dir = run_to_resume(overrides)
@@ -122,8 +122,8 @@ def resuming_composer(
     trust: bool = False,
     typed: Set[str] = frozenset(),
 ) -> Composer:
-    """Composes from what `run_dir` has saved; `folders` serve the groups that `overrides` name, and
-    settings that are `typed` elsewhere are not checked."""
+    """Composes from the saved settings of `run_dir`; `folders` serve the groups that `overrides`
+    name. Settings in `typed` are not checked."""
     from border_cli.config.resuming import resumed_settings
 
     saved = resumed_settings(run_dir, parsed(overrides), trust=trust, typed=typed)

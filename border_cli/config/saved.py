@@ -130,8 +130,8 @@ def opened_run(run_dir: Path, *, trust: bool) -> Iterator[None]:
     in the current directory, on $PYTHONPATH, among the installed packages. No folder that
     border_cli wrote is on sys.path.
 
-    With `trust` they are found there, too, and where the run had found them. sys.path is as before
-    after it.
+    With `trust` also in the current directory if border_cli wrote it, and where the run had found
+    its modules. Restores sys.path afterwards.
     """
     before = list(sys.path)
     with reachable(CheckpointError):
@@ -152,8 +152,9 @@ def load_resolved(
 ) -> RunConfig:
     """The RunConfig that a run has saved; typed and checked.
 
-    Imports the modules that it names, of which `typed` need no check; raises ConfigError for what
-    a saved folder may not name. Who `plays` no episodes calls nothing of the environment.
+    Imports the modules that it names; those in `typed` need no check. Raises ConfigError for what a
+    saved folder may not name. With `plays=False` the environment is not constructed, and its
+    settings are not checked.
     """
     file = settings_of(run_dir)
     if not file.is_file():

@@ -37,7 +37,7 @@ class Saved:
     folder: Path  # `.hydra` of the run, or the folder of an exported policy
     settings: dict[str, Any]
     trust: bool = False  # whether `trust=true` was typed
-    typed: Set[str] = frozenset()  # settings that need no check, because they are not used either
+    typed: Set[str] = frozenset()  # settings that were typed elsewhere, or that nothing will use
 
     def choosing(self, group: str, option: str = "???") -> Saved:
         """These settings with another option of a group, without the saved values.
@@ -61,8 +61,7 @@ class Saved:
         return f"{shortest(self.folder / SETTINGS.name)}: {name}"
 
     def refuse_imports(self, typed: Collection[str]) -> None:
-        """Raises ConfigError for a module of `imports` that nobody typed, and that is neither the
-        user's own nor of a package with environments."""
+        """Raises ConfigError for a module of `imports` that was not typed and is not allowed."""
         for module in names_in(self.settings.get("imports")):
             if module not in typed:
                 self._refuse_module(module, "imports")
@@ -83,9 +82,9 @@ class Saved:
         )
 
     def refuse_values(self, config: RunConfig, typed: Set[str] = frozenset()) -> None:
-        """Raises ConfigError for what the settings call, open or dial although nobody typed it.
+        """Raises ConfigError for values that were not typed and call, open or dial something.
 
-        `typed`: the names of settings that were.
+        `typed`: the names of settings that were typed.
         """
         for name, value in flat(config).items():
             of_env = _OF_ENV.match(name)

@@ -15,7 +15,7 @@ from border_cli.env.construct import construction, import_named
 from border_cli.errors import ConfigError
 from border_cli.system.foreign import is_own
 
-CALLERS = ("gymnasium", "border_cli")  # have functions that call what their arguments name
+CALLERS = ("gymnasium", "border_cli")  # packages with functions that import what arguments name
 
 
 def refuse_saved_id(env_id: str, setting: str) -> None:
@@ -30,7 +30,7 @@ def refuse_saved_id(env_id: str, setting: str) -> None:
         home = import_named(module, f"{setting}={env_id}")
     named = getattr(home, name, None)
     if named is None or _is_environment(named) or _makes_environments(named, home):
-        return  # of what is not there, the construction knows whether it is registered
+        return  # None: a registered id, or one that the construction refuses
     raise ConfigError(
         f"{setting}={env_id} is not called: it is neither a class of environments nor a "
         "registered id, nor a function in a file of yours, nor one of an installed package that "

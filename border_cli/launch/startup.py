@@ -62,7 +62,7 @@ def framed(
 
 
 def _keep_written_folders_off_path(command: str) -> None:
-    """Says so where the current directory lends no modules although it has some."""
+    """Prints why, if the current directory contains modules or plug-ins that are not used."""
     mark = keep_written_folders_off_path()
     if mark and any(path.name.endswith(LENT) for path in Path.cwd().iterdir()):
         complain(

@@ -28,8 +28,8 @@ PROJECT = re.compile(r"[^/\\:]+")  # a name, which leads to no account, store or
 
 
 def refuse_store_here(tracker: str) -> None:
-    """Raises ConfigError where a package would take its settings or its store from a current
-    directory that border_cli wrote, perhaps for somebody else."""
+    """Raises ConfigError if the tracker's package would use settings or a store in the current
+    directory, and border_cli wrote that directory."""
     mark = mark_of(Path.cwd())
     elsewhere = {"mlflow": os.environ.get("MLFLOW_TRACKING_URI"), "wandb": None}
     if mark and not elsewhere.get(tracker, tracker):

@@ -7,8 +7,8 @@ is imported by the module of its name, whose `Client` is one run there: it is ma
 where it keeps ids for later attempts, and with facts about the run, and takes `rows`, a `file`, and
 at last the `end`. Among the facts is `init`, arguments that several packages share.
 
-The run directory may be somebody else's: only files that a run writes are sent, and nothing in it
-names a host, an account or a store.
+The run directory may be somebody else's. Only files that a run writes are sent, and no file in it
+chooses a host, an account or a store.
 """
 
 from __future__ import annotations

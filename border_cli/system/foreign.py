@@ -1,5 +1,6 @@
-"""Folders that border_cli wrote may come from somebody else: they lend no modules and no plug-ins,
-and their settings lead only to modules of the user's own or of packages with environments."""
+"""Rules for folders that border_cli wrote, which may come from somebody else: they lend no modules
+and no plug-ins, and their settings import only the user's own modules and packages with
+environments."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from border_cli.errors import ConfigError
 from border_cli.system.files import POLICY_JSON, SETTINGS, STUDY_JSON, SWEEP_JSON, readable_bytes
 
 MARKS: Final = (str(SETTINGS), SWEEP_JSON, STUDY_JSON, POLICY_JSON)
-MOST_ABOVE: Final = 3  # folders above one that belongs to a marked one
+MOST_ABOVE: Final = 3  # levels above a folder at which a mark still counts
 POLICY: Final = b"border_cli policy"  # the format that every policy.json of ours names
 PLUGINS: Final = "border_cli.plugins"  # a group of entry points
 
@@ -27,8 +28,8 @@ _REQUIREMENT = re.compile(r"(?i)(gymnasium|border[-_.]cli)(?![\w.-])[^;]*(;(?!.*
 
 
 def mark_of(place: Path) -> Path | None:
-    """The file that shows that border_cli wrote a folder, in it or at most three above; else
-    None."""
+    """Returns the file that shows that border_cli wrote a folder, in it or at most three above;
+    None without one."""
     whole = place.resolve()
     for folder in (whole, *whole.parents)[: 1 + MOST_ABOVE]:
         for path in [folder / mark for mark in MARKS]:
@@ -39,10 +40,10 @@ def mark_of(place: Path) -> Path | None:
 
 
 def keep_written_folders_off_path() -> Path | None:
-    """Removes folders that border_cli wrote from `sys.path`, the current directory among them;
-    returns the mark of that.
+    """Removes folders that border_cli wrote, also the current directory, from `sys.path`, and
+    returns the mark of the current directory.
 
-    Child processes are given the `sys.path` of their parent.
+    Child processes get the `sys.path` of their parent.
     """
     sys.path[:] = [
         entry for entry in sys.path if is_installed(Path(entry)) or not mark_of(Path(entry))
@@ -73,28 +74,28 @@ def refuse_standard(module: str, setting: str) -> None:
 
 
 def may_import(module: str, run_dir: Path) -> bool:
-    """Whether a module that the settings of a run name is the user's own, or belongs to a package
-    with environments. The packages around it are imported, each after its own check."""
+    """Whether the settings of a run may import a module: the user's own, or one of a package with
+    environments. Imports its parent packages, each after its own check."""
     for name in accumulate(module.split("."), "{}.{}".format):
         if name in sys.modules and "__main__" not in name:
-            continue  # importing it again runs nothing
+            continue  # a second import runs nothing
         places = _places_of(name)
         real = [place.resolve() for place in places]
-        # A package around the run has come with it.
-        around = any(run_dir.is_relative_to(each) or each.is_relative_to(run_dir) for each in real)
-        fine = all(map(is_own, places)) or _has_environments(module.partition(".")[0])
-        if around or not (places and fine):
+        # A package that contains the run came with it.
+        near = any(run_dir.is_relative_to(each) or each.is_relative_to(run_dir) for each in real)
+        allowed = all(map(is_own, places)) or _has_environments(module.partition(".")[0])
+        if near or not (places and allowed):
             return False
     return True
 
 
 def _places_of(name: str) -> list[Path]:
-    """The files and folders from which an import would take a module; none for a program."""
+    """The files and folders from which an import would load a module; empty for a `__main__`."""
     if "__main__" in name.split("."):
         return []
     try:
         spec = importlib.util.find_spec(name)
-    except (ImportError, ValueError):  # what is around it is no package
+    except (ImportError, ValueError):  # its parent is no package
         return []
     places = [spec.origin, *(spec.submodule_search_locations or ())] if spec else []
     return [Path(place) for place in places if place]

@@ -1,4 +1,4 @@
-"""Lines that this process prints, and the processes that it starts, taken before they are shown."""
+"""Redirection of everything that this process and its children print."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from collections.abc import Callable
 
 
 def take_printed(take: Callable[[str], object]) -> threading.Thread:
-    """Has a thread call `take` with each line on stdout and stderr from now on; it ends once nobody
-    has these open any more."""
+    """Starts a thread that calls `take` with every line written to stdout or stderr from now on.
+
+    The thread ends once no process has the two streams open.
+    """
     read_end, write_end = os.pipe()
     for stream in (1, 2):
         os.dup2(write_end, stream)

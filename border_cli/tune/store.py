@@ -53,10 +53,9 @@ class _CmaUnpickler(pickle.Unpickler):
 
 
 def refuse_strange_states(trials: Sequence[FrozenTrial]) -> None:
-    """Raises ConfigError where Optuna's CMA-ES, which unpickles its state in the attributes of a
-    trial, would find something else there."""
+    """Raises ConfigError unless what Optuna's CMA-ES unpickles is a state of its own."""
     for trial in trials:
-        attributes = trial.system_attrs  # chunks of it, in hexadecimal, among them
+        attributes = trial.system_attrs  # with chunks of the pickled state, in hexadecimal
         chunks = [attributes.get(f"cma:optimizer:{i}", "") for i in range(len(attributes))]
         if any(chunks):
             _CmaUnpickler(io.BytesIO(bytes.fromhex("".join(chunks)))).load()
