@@ -243,7 +243,8 @@ def simulate(land: Landscape, contender: Contender, seed: int) -> tuple[list[Sta
 
     while True:
         while len(arrivals) < WORKERS:
-            what, number = contender.decide(trials, terms)
+            step = contender.decide(trials, terms)
+            what, number = step.what, step.number
             if what is What.start:
                 number = len(trials)
                 trials.append(Standing(number))

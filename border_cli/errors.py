@@ -3,6 +3,7 @@
 BorderError
  ├── ConfigError             settings refused before anything is built        exit 2
  │    ├── UnknownSetting     a Python caller assigned a setting that does not exist
+ │    ├── NotBegun           the run directory is another run's
  │    ├── MissingPackage     a chosen component needs a package               exit 2
  │    ├── ClusterRefused     a Ray cluster cannot run what is asked of it     exit 2
  │    └── ProbeFailed        the environment failed as it was tried           exit 2
@@ -59,6 +60,10 @@ class ConfigError(BorderError):
 
 class UnknownSetting(ConfigError, AttributeError):
     """A Python caller assigned a setting that does not exist; names the nearest that does."""
+
+
+class NotBegun(ConfigError):
+    """A run was refused in a run directory of another run, which it leaves as it is."""
 
 
 class MissingPackage(ConfigError):

@@ -23,7 +23,7 @@ from border_cli.cli.plain_command import (
     truth,
     whole,
 )
-from border_cli.errors import ConfigError
+from border_cli.errors import ConfigError, RunFailed
 from border_cli.launch.monitor import expect, monitored
 from border_cli.launch.signals import EarlySignals
 from border_cli.system.files import expanded, is_exported
@@ -93,11 +93,13 @@ def _run(typed: Sequence[str], signals: EarlySignals) -> None:
         raise ConfigError("video and render=human cannot be combined: give one of them")
     run_dir, checkpoint = located(place, values.pop("checkpoint", None))
     chosen = [f"{key}={values.pop(key)}" for key in OF_ENV if key in values]
-    document = _evaluate(run_dir, checkpoint, signals, chosen, **values)
+    document, not_finite = _evaluate(run_dir, checkpoint, signals, chosen, **values)
     if "--json" in typed:
         sys.stdout.write(json.dumps(document) + "\n")
     else:
         _print_table(run_dir, document)
+    if not_finite:
+        raise RunFailed(f"the score is not finite: {not_finite}")
 
 
 def _window(key: str, value: str) -> str:
@@ -136,8 +138,9 @@ def _evaluate(
     render: str | None = None,
     video: Path | None = None,
     trust: bool = False,
-) -> dict[str, Any]:
-    """The object that `--json` prints: figures, the model that played, and its episodes.
+) -> tuple[dict[str, Any], str | None]:
+    """The object that `--json` prints: figures, the model that played, and its episodes. Beside it
+    the first episode whose return is not finite.
 
     `chosen`: overrides that choose another environment than that of the run.
     """
@@ -167,7 +170,7 @@ def _evaluate(
             evaluation = play(
                 effective, policy, stop, seed=seed, rounds=rounds, render=render, video=video
             )
-    return {
+    document = {
         **figures_of(evaluation),
         "run_dir": str(run_dir.absolute()),
         "env": effective.evaluation_env.id,
@@ -179,6 +182,7 @@ def _evaluate(
         **({"info": dict(evaluation.info)} if evaluation.info else {}),
         **({"video": str(video)} if video else {}),
     }
+    return document, evaluation.not_finite
 
 
 def _in_env(run_dir: Path, chosen: Sequence[str], *, trust: bool) -> RunConfig:

@@ -5,6 +5,7 @@ An ABC refuses a missing method at construction; a Protocol describes what is me
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -454,6 +455,14 @@ class Evaluation:
     # What `EnvSpec.info_metrics` names, one value per episode; only names that all episodes have.
     info: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     film: Film | None = None  # where one was due
+
+    @property
+    def not_finite(self) -> str | None:
+        """The first episode whose return is NaN or infinite, in words; None if all are finite."""
+        for number, value in enumerate(self.returns):
+            if not math.isfinite(value):
+                return f"episode {number} ended after {self.lengths[number]} steps with {value}"
+        return None
 
 
 class Evaluator(ABC):

@@ -181,6 +181,9 @@ def action_reader(space: RawSpace) -> ActionReader:
 def batch_of(space: RawSpace) -> Batcher:
     """How N rows become N values of the single `space`."""
     shape, dtype, start = space.shape, np.dtype(space.dtype), space.start
+    if dtype == np.float64:  # rows have 32 bits, and rounding may have passed a bound
+        low, high = space.low, space.high
+        return lambda rows: np.clip(rows.astype(dtype).reshape(len(rows), *shape), low, high)
     if not np.any(start):
         return lambda rows: rows.astype(dtype).reshape(len(rows), *shape)
     return lambda rows: (rows.reshape(len(rows), *shape) + start).astype(dtype)

@@ -5,6 +5,7 @@ What draws films is imported by the evaluator that makes one.
 
 from __future__ import annotations
 
+import math
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -44,10 +45,12 @@ def evaluation_of(
 
     `info` has the values of each episode that a user asked for, of names that all episodes have.
     """
-    score = float(np.mean(returns))
+    finite = bool(np.isfinite(returns).all())
+    # Rounded once: twenty episodes of 0.9 have a mean of 0.9.
+    score = math.fsum(returns) / len(returns) if finite else float(np.mean(returns))
     metrics = {
         "eval/return": score,
-        "eval/return_std": float(np.std(returns)),
+        "eval/return_std": float(np.std(returns)) if finite else math.nan,
         "eval/return_min": float(np.min(returns)),
         "eval/return_max": float(np.max(returns)),
         "eval/length": float(np.mean(lengths)),
@@ -119,6 +122,7 @@ class Play:
         if step.episodes:
             for i, episode in zip(np.flatnonzero(ended).tolist(), step.episodes, strict=True):
                 self._info[:, i] = episode.metrics or np.nan
+                self._returns[i] = episode.score  # of the rewards before they were rounded
         self._running &= ~ended
         self._obs = step.act_obs
         self.steps += 1

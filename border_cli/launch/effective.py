@@ -25,6 +25,7 @@ from border_cli.settings.schedule import Schedule, make_schedule
 from border_cli.system.machine import available_cores
 
 DATASET = "replay_buffer.dataset"  # the setting, as messages name it
+DEFAULT = "default"  # in evaluator.env.kwargs: leaves an argument to the constructor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,12 +83,17 @@ class EffectiveSettings:
 
     @cached_property
     def evaluation_env(self) -> EnvConfig:
-        """`env` with the values that `evaluator.env` replaces; one episode per environment.
+        """`env` with the values that `evaluator.env` replaces, its `kwargs` key by key; one episode
+        per environment.
 
-        Raises ConfigError where a value is out of range, hence not before it is asked for.
+        Raises ConfigError for a value out of range, hence not before the first use.
         """
-        settings = self.config.evaluator
-        return replace(self.config.env, **{**settings.env, "num_envs": settings.num_episodes})
+        settings, env = self.config.evaluator, self.config.env
+        values = {**settings.env, "num_envs": settings.num_episodes}
+        if "kwargs" in values:
+            merged = {**getattr(env, "kwargs", {}), **values["kwargs"]}
+            values["kwargs"] = {key: each for key, each in merged.items() if each != DEFAULT}
+        return replace(env, **values)
 
     @cached_property
     def evaluator(self) -> EvaluatorConfig:

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from border_cli import __version__
 from border_cli.agent.action_space import name_of
+from border_cli.config.describe import shown
 from border_cli.config.job import Job, Source
 from border_cli.config.tuned import tuned_files
 from border_cli.core.interfaces import Agent, Evaluator
@@ -68,6 +69,7 @@ def header_lines(
         *matmul_of_agent(effective, agent),
         *_data_lines(effective),
         ("evaluation", f"{evaluator.describe()}{_where(effective, spec)}"),
+        *_other_env_lines(effective),
         ("run directory", str(job.folder)),
     ]
 
@@ -147,6 +149,17 @@ def _data_lines(effective: EffectiveSettings) -> list[tuple[str, str]]:
         rows = rows_of_share(effective.dataset_share, batch_size)
         told += f", {rows} of the {batch_size} transitions of each batch"
     return [("data set", f"{effective.dataset}, {told}")]
+
+
+def _other_env_lines(effective: EffectiveSettings) -> list[tuple[str, str]]:
+    """The settings in which the evaluation environment differs from the training environment."""
+    trains, evaluates = effective.config.env, effective.evaluation_env
+    lines = [
+        f"env.{name}={shown(getattr(evaluates, name))}, in training {shown(getattr(trains, name))}"
+        for name in effective.config.evaluator.env
+        if getattr(evaluates, name) != getattr(trains, name)
+    ]
+    return [("evaluated in", "\n".join(lines))] if lines else []
 
 
 def _where(effective: EffectiveSettings, spec: EnvSpec) -> str:

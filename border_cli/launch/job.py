@@ -24,6 +24,7 @@ from border_cli.errors import (
     BorderError,
     CheckpointError,
     Interrupted,
+    NotBegun,
     Stalled,
 )
 from border_cli.launch.closing import print_closing, print_tables, result_line
@@ -88,9 +89,9 @@ def train_job(
     with job_log(job.folder, log_console, quiet=quiet):
         try:
             outcome.score = _score(job, console, on_hung_learner, control)
-        except RunInUse as error:  # the log file is that process's own
-            outcome.status, outcome.exit_status = IN_USE, error.exit_status
-            outcome.reason = str(error)
+        except NotBegun as error:  # the log file is the other run's
+            outcome.status = IN_USE if isinstance(error, RunInUse) else "failed"
+            outcome.exit_status, outcome.reason = error.exit_status, str(error)
             if not control.in_worker:
                 complain("border-train", error)
             return outcome

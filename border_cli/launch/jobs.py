@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from border_cli.config.job import Job
 from border_cli.config.resolved import begin_attempt, resolved_yaml
-from border_cli.errors import CheckpointError, ConfigError, reachable
+from border_cli.errors import CheckpointError, ConfigError, NotBegun, reachable
 from border_cli.registry import CALLBACKS, ENVS
 from border_cli.run.finding import resumable
 from border_cli.run.layout import refuse_foreign, remove_attempt
@@ -220,8 +220,11 @@ def attempt(
     settings = resolved_yaml(config)
     refuse_foreign(run_dir)
     with RunLock(run_dir) as lock:
-        with reachable(ConfigError):
-            found = found_in(run_dir, config, trust=trust)
+        try:
+            with reachable(ConfigError):
+                found = found_in(run_dir, config, trust=trust)
+        except ConfigError as error:
+            raise NotBegun(str(error)) from error
         if not found.resumes:
             remove_attempt(run_dir)
             begin_attempt(run_dir, record, settings)

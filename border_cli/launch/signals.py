@@ -19,11 +19,12 @@ from border_cli.core.stop import SaveFlag, StopFlag
 from border_cli.errors import Interrupted
 from border_cli.launch.monitor import SHOW_CURSOR, leave
 from border_cli.recorder.panel_line import panel_line
+from border_cli.system.forks import PARENT_SIGNALS
 
 log = logging.getLogger(__name__)
 
-STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-SAVE, REQUEUE = signal.SIGUSR1, signal.SIGUSR2
+*STOPPING, SAVE = PARENT_SIGNALS
+REQUEUE = signal.SIGUSR2
 
 CLEAR_LINE = "\x1b[2K"
 AGAIN = "; press Ctrl-C again to quit immediately"

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakSet
 
-from border_cli.errors import ConfigError, RunDeleted, reachable
+from border_cli.errors import ConfigError, NotBegun, RunDeleted, reachable
 from border_cli.system.files import readable_bytes, refuse_deleted, write_json
 from border_cli.system.foreign import mark_of
 from border_cli.system.machine import available_cores
@@ -49,7 +49,7 @@ SKIPPED = "skipped"  # a job of a sweep that leaves out what is refused
 KILLED = "its process was killed, or its machine went down"
 
 
-class RunInUse(ConfigError):
+class RunInUse(NotBegun):
     """Another process runs in the directory."""
 
     def __init__(self, run_dir: Path) -> None:

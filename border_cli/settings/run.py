@@ -343,7 +343,11 @@ class EvaluatorConfig(GroupConfig, path="evaluator"):
         "episode limit in env steps; null: the environment's own limit, or 10,000 if it has none",
         low=1,
     )
-    env: dict[str, Any] = setting({}, "settings of env to override for evaluation")
+    env: dict[str, Any] = setting(
+        {},
+        "settings of env to override for evaluation; kwargs are merged key by key, and the value "
+        "`default` leaves an argument to the constructor",
+    )
     background: bool | None = setting(
         None,
         "evaluates in a separate process while training continues; null: where large images (at "

@@ -19,8 +19,9 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, Final
 
 from border_cli.errors import BadStep, ClusterRefused
+from border_cli.system.forks import PARENT_SIGNALS, do_nothing
 from border_cli.system.shared_memory import anonymous_file
-from border_cli.system.start import OURS, PARENT_SIGNALS, SAFE_PATH
+from border_cli.system.start import OURS, SAFE_PATH
 
 # The first word of a message; a child may send others, which its parent finds in `inbox`.
 LOG: Final = "log"  # logger, level, text
@@ -139,7 +140,8 @@ def begin(
 def _prepare(nice: int, stack: StackFile) -> None:
     """The parent decides when a child ends: it ignores Ctrl-C and never outlives the parent."""
     for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(signum, signal.SIG_IGN)
+        signal.signal(signum, do_nothing)
+        signal.siginterrupt(signum, False)  # system calls of a simulator go on
     stack.show()
     signal.pthread_sigmask(signal.SIG_UNBLOCK, PARENT_SIGNALS)  # blocked in the fork server
     if os.environ.get(SAFE_PATH) == OURS:  # not for programs that it starts

@@ -19,11 +19,8 @@ from typing import Any
 
 from border_cli.errors import RunFailed
 from border_cli.settings.run import StartMethod
+from border_cli.system.forks import PARENT_SIGNALS
 from border_cli.system.machine import BLAS_VARIABLES
-
-# Meant for the process that trains. The fork server ignores SIGINT itself, but only once it has
-# imported what it preloads.
-PARENT_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 
 # A child that is started with `-c` would look for modules in the current directory before all
 # others, whatever the parent's sys.path says, which it is sent later. `child` takes it away again.
@@ -57,7 +54,8 @@ def start_context(method: StartMethod, preload: Sequence[str]) -> BaseContext:
 def _signals_blocked() -> Iterator[None]:
     """Within the block `PARENT_SIGNALS` are blocked in this thread and in what it starts.
 
-    They may come to the whole process group. The end of the fork server, which nothing else would
+    They may come to the whole process group. The fork server ignores SIGINT itself, but only once
+    it has imported what it preloads. The end of the fork server, which nothing else would
     protect, looks like the end of all that it has forked; `child.begin` unblocks them there.
     Nothing is lost here: a signal that comes meanwhile is delivered after the block.
     """

@@ -32,9 +32,15 @@ class Scores:
     without_best: int = 0  # newest evaluations that were no better than those before
 
     def add(self, score: float, opt_steps: int, threshold: float | None) -> bool:
-        """Takes a score; whether it is strictly the best so far (a tie keeps the older)."""
+        """Takes a score; whether it is strictly the best so far (a tie keeps the older).
+
+        A score that is not finite is neither the best nor the last, and reaches no limit.
+        """
         self.evaluations += 1
-        self.last, self.last_opt_steps = score, opt_steps
+        self.last_opt_steps = opt_steps
+        if not math.isfinite(score):
+            return False
+        self.last = score
         reached = threshold is not None and score >= threshold
         self.in_a_row = self.in_a_row + 1 if reached else 0
         self.without_best = 0 if score > self.best_counted else self.without_best + 1
@@ -90,6 +96,7 @@ class Evaluations:
         self.scores = Scores()
         self.skipped = 0  # evaluations that fell due while another was under way
         self.was_pending = False  # the loaded state was saved during a background evaluation
+        self._has_warned = False  # of a score that is not finite
 
     @property
     def pending(self) -> bool:
@@ -127,6 +134,12 @@ class Evaluations:
         pending, self._pending = self._pending, None
         assert pending is not None
         best = self.scores.add(evaluation.score, pending.step.opt_steps, self._threshold)
+        if evaluation.not_finite is not None and not self._has_warned:
+            self._has_warned = True
+            log.warning(
+                "the evaluation at update %d counts for nothing: %s",
+                *(pending.step.opt_steps, evaluation.not_finite),
+            )
         log.info(
             "evaluation at update %d: %.10g%s",
             *(pending.step.opt_steps, evaluation.score, " (new best)" if best else ""),

@@ -21,7 +21,7 @@ from border_cli.config.sweep import sweep_terms
 from border_cli.errors import ConfigError, Interrupted, RunFailed, reason_of
 from border_cli.launch.jobs import check_jobs
 from border_cli.launch.startup import collect_from_here
-from border_cli.messages import say
+from border_cli.messages import complain, say
 from border_cli.run.status import read_run
 from border_cli.sweep.panel import JobView
 from border_cli.sweep.plan import OUR_LAUNCHER
@@ -67,6 +67,13 @@ def tune(
         budgets = ", ".join(map(asked.steps, range(len(asked.budgets))))
         say("\n".join([f"# {space.file}, budgets of {budgets}", "hyperparameters:", *entries]))
         return
+    first, full = asked.budgets[0], asked.budgets[-1]
+    if 0 < asked.trials * (config.max_cost * full - first) < 2 * (full - first):
+        complain(
+            "border-tune",
+            f"max_cost={config.max_cost:g} pays for one trial to the end: the best of all after "
+            f"{asked.steps(0)}",
+        )
     there = (root / TRIALS_JSON).exists()
     study = begun(root, asked)
     runs = Runs(composer=composer, terms=terms, overrides=overrides, study=study, root=root)

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
@@ -48,11 +49,13 @@ class What(StrEnum):
     finish = "finish"  # every trial has ended
 
 
-class Step(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Step:
     """A decision, and the trial that it is about."""
 
     what: What
     number: int | None = None
+    reason: str = field(default="", compare=False)  # why a trial is pruned
 
 
 class Standing(NamedTuple):
@@ -108,6 +111,9 @@ def next_step(trials: Sequence[Standing], study: Study, config: TuneConfig) -> S
 
     The cost stays within the study's budget, except that one trial is always trained to the end. A
     trial that stands nowhere was added just now, or by a command that is gone.
+
+    A promotion leaves enough for the best trial to be trained to the end. While a trial has not
+    come to the first rung, that one may be the best.
     """
     budgets, rungs = study.budgets, len(study.budgets)
     for each in trials:
@@ -121,18 +127,48 @@ def next_step(trials: Sequence[Standing], study: Study, config: TuneConfig) -> S
     left = may_spend - sum(budgets[rung - 1] - first for rung in reached if rung)
     unstarted = len(trials) < study.trials
     kept = EARLY * may_spend * unstarted
+    late = unstarted or any(each.busy and not each.samples for each in trials)
+    best = best_of(trials, rungs)
+    to_keep = full - first if late else 0
+    if best is not None and not (late or best.ended):
+        to_keep = full - budgets[len(best.samples) + best.busy - 1]
+
+    def leaves_enough(number: int, rung: int) -> bool:
+        is_best = best is not None and number == best.number and not late
+        return is_best or left - (budgets[rung + 1] - budgets[rung]) >= to_keep
+
     waiting = list(_waiting(trials, rungs - 1))
     for chance, worse, others, rung, number in reversed(waiting):
+        if worse < others // WORST and chance < config.risk:
+            return Step(What.prune, number, "significantly worse than the best at its budget")
         too_dear = full - budgets[rung] > left and max(reached) > rung + 1
-        if too_dear or (worse < others // WORST and chance < config.risk):
-            return Step(What.prune, number)
-        if others - worse <= others // config.reduction and left > kept:
+        if too_dear and not late:
+            return Step(What.prune, number, "max_cost leaves too little to train it to the end")
+        early = others - worse <= others // config.reduction and left > kept
+        if early and leaves_enough(number, rung):
             return Step(What.promote, number)
     if unstarted:
         return Step(What.start)
-    if waiting:  # the most promising one
-        return Step(What.promote, max(waiting)[-1])
+    for *_, rung, number in sorted(waiting, reverse=True):  # the most promising one first
+        if leaves_enough(number, rung):
+            return Step(What.promote, number)
     return Step(What.wait if any(each.busy for each in trials) else What.finish)
+
+
+def best_of(trials: Sequence[Standing], rungs: int) -> Standing | None:
+    """The best trial so far: the best one at the first rung or, where that was trained further, the
+    best one at the next rung, and so on. Pruned and failed trials do not count."""
+    best = None
+    for rung in range(rungs):
+        there = {
+            float(each.samples[rung].mean()): each
+            for each in trials
+            if len(each.samples) > rung and (not each.ended or len(each.samples) == rungs)
+        }
+        if not there or (best is not None and len(best.samples) <= rung):
+            return best
+        best = there[max(there)]
+    return best
 
 
 def _waiting(trials: Sequence[Standing], rungs: int) -> Iterator[tuple[float, int, int, int, int]]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
 CURVES = "curves"  # attribute of a trial: the evaluations of each seed up to its rung, [S][E]
-REASON = "reason"  # why it failed
+REASON = "reason"  # why it failed or was pruned
 NEW = {"direction": "maximize", "load_if_exists": True}
 SAMPLERS = {
     Sampler.tpe: "TPESampler",

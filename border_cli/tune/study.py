@@ -24,6 +24,7 @@ from border_cli.tune.runs import FRESH, Runs, Training
 from border_cli.tune.space import Space
 from border_cli.tune.store import CURVES, REASON, TrialStore
 from border_cli.tune.trials import (
+    FAILED,
     RUNNING,
     WAITING,
     Study,
@@ -98,7 +99,8 @@ class Trials:
             while True:
                 trials = self.store.trials()[: self.study.trials]
                 standings = [self._standing(each) for each in trials]
-                step, number = next_step(standings, self.study, self.config)
+                decided = next_step(standings, self.study, self.config)
+                step, number = decided.what, decided.number
                 if step == What.finish:
                     return self._crowned(trials) or step
                 if step == What.wait:
@@ -109,8 +111,10 @@ class Trials:
                     rung = len(standings[number].samples)
                     return self._trained(trials[number], rung, range(self.study.seeds))
                 else:
+                    why = f": {decided.reason}" if decided.reason else ""
+                    self.store.note(trials[number], REASON, decided.reason)
                     self.store.end(trials[number], step)
-                    self.say(f"trial {number} is {step}")
+                    self.say(f"trial {number} is {step}{why}")
 
     def _crowned(self, trials: Sequence[FrozenTrial]) -> Training | None:
         """The best trial on fresh seeds, unless this command or another one trains it."""
@@ -163,7 +167,7 @@ class Trials:
             self.store.end(training.trial, "fail")
         self._released(training, f"failed: {reason}")
         self.look()
-        failed = [row.reason for row in self.rows if row.reason]
+        failed = [row.reason for row in self.rows if row.status == FAILED]
         if len(failed) >= MOST_FAILED and not any(row.scores for row in self.rows):
             raise RunFailed(f"the first {len(failed)} trials have failed, the last one: {reason}")
 

@@ -61,7 +61,7 @@ class TrialRow:
 
     number: int
     status: str  # running, waiting (at a rung), complete, pruned, fail
-    reason: str  # why it failed
+    reason: str  # why it failed or was pruned
     budget: int  # steps that each seed has been trained, at the last rung reached
     scores: Sequence[float]  # of each seed there
     ended: str  # local time; empty while it goes on

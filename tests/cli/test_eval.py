@@ -131,6 +131,27 @@ def test_a_checkpoint_can_be_named_by_its_path(
         assert judged(".")["returns"] == expected["returns"]
 
 
+BAD = """
+from gymnasium.envs.classic_control import CartPoleEnv
+class Bad(CartPoleEnv):
+    def step(self, action):
+        obs, reward, terminated, truncated, info = super().step(action)
+        return obs, float({score!r}) if terminated else reward, terminated, truncated, info
+"""
+
+
+@pytest.mark.parametrize("score", ["nan", "inf"])
+def test_a_score_that_is_not_finite_is_printed_and_ends_with_status_1(
+    copied: Path, folder: Path, score: str, capsys: Capture
+) -> None:
+    (folder / "bad.py").write_text(BAD.format(score=score))
+    assert eval_status(str(copied), "env.id=bad:Bad", "episodes=2") == 1
+    out, err = capsys.readouterr()
+    assert f"mean {score}" in out
+    assert re.search(rf"the score is not finite: episode 0 ended after \d+ steps with {score}", err)
+    sys.modules.pop("bad")
+
+
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere a window always opens")
 def test_a_window_without_a_display_is_refused_before_the_run_is_opened(
     folder: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch

@@ -64,6 +64,15 @@ def test_recorded_actions_are_those_that_the_environment_got(name: str) -> None:
     )
 
 
+@pytest.mark.parametrize("limit", [0.1, 1 / 3, 1e-9])
+def test_an_action_at_a_bound_of_64_bits_stays_within_it(limit: float) -> None:
+    space = spaces.Box(-limit, limit, (2,), np.float64)
+    rows = np.array([[limit, -limit], [0, limit / 3]], np.float32)
+    for action in action_reader(raw_space(space))(rows):
+        assert action.dtype == np.float64
+        assert space.contains(action)
+
+
 def test_a_space_that_is_not_supported_is_refused_by_name() -> None:
     with pytest.raises(ConfigError, match=r"^dataset=a-v0: observation space Text.* not supported"):
         spaces_of(spaces.Text(3), spaces.Discrete(2), "dataset", "a-v0")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -148,6 +149,44 @@ def test_the_score_is_the_mean_return_and_the_metrics_follow_from_the_episodes()
         "eval/return_max": 10.0,
         "eval/length": 3.0,
     }
+
+
+PAYS = """
+import gymnasium as gym
+class Pays(gym.Env):
+    action_space = gym.spaces.Discrete(2)
+    observation_space = gym.spaces.Box(0, 1, (1,))
+    def reset(self, *, seed=None, options=None):
+        self.left = 3
+        return [0.0], {}
+    def step(self, action):
+        self.left -= 1
+        return [0.0], 0.3, self.left == 0, False, {}
+"""
+
+
+def test_a_return_is_the_sum_of_the_rewards_that_the_environment_gave(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "pays.py").write_text(PAYS)
+    monkeypatch.syspath_prepend(folder)
+    evaluator = EpisodesEvaluator(
+        EpisodesConfig(num_episodes=2),
+        factory=GymEnvFactory(GymConfig(id="pays:Pays", num_envs=2)),
+        seed=3,
+        stop=StopFlag(),
+        heartbeat=Heartbeat("learner"),
+    )
+    evaluation = evaluator.evaluate(Recording())
+    evaluator.close()
+    assert evaluation.returns == (0.3 + 0.3 + 0.3,) * 2
+
+
+def test_the_mean_of_equal_returns_is_that_return() -> None:
+    spec = Case([1.0], [1]).factory.spec
+    for value in (0.9, 0.1, 1 / 3):
+        evaluation = evaluation_of(EpisodesConfig(), spec, [value] * 20, [1] * 20, {})
+        assert evaluation.score == value
 
 
 def test_with_references_the_score_is_recorded_on_their_scale_too():

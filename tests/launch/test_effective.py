@@ -27,6 +27,25 @@ def settings(*overrides: str) -> EffectiveSettings:
 
 
 @pytest.mark.parametrize(
+    ("typed", "kwargs"),
+    [
+        ((), {"shaping": "dense", "obstacles": 5}),
+        (("evaluator.env.kwargs.shaping=sparse",), {"shaping": "sparse", "obstacles": 5}),
+        (("evaluator.env={kwargs: {shaping: sparse}}",), {"shaping": "sparse", "obstacles": 5}),
+        (("evaluator.env.kwargs.obstacles=null",), {"shaping": "dense", "obstacles": None}),
+        (("evaluator.env.kwargs.obstacles=default",), {"shaping": "dense"}),
+        (("evaluator.env.id=Other-v0",), {"shaping": "dense", "obstacles": 5}),
+    ],
+)
+def test_evaluations_have_the_arguments_of_training_but_for_those_that_are_replaced(
+    typed: tuple[str, ...], kwargs: dict[str, object]
+) -> None:
+    found = settings("env.kwargs={shaping: dense, obstacles: 5}", *typed)
+    assert vars(found.evaluation_env)["kwargs"] == kwargs
+    assert vars(found.env)["kwargs"] == {"shaping": "dense", "obstacles": 5}
+
+
+@pytest.mark.parametrize(
     ("overrides", "backend", "num_actors", "n_buffer", "in_learner_thread"),
     [
         ((), "thread", 2, 20, False),

@@ -5,9 +5,12 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
+import pytest
+from commands import QUICK
 from rich.console import Console
 
-from border_cli.launch.job import job_log
+from border_cli.config.compose import Composer
+from border_cli.launch.job import job_log, train_job
 
 
 def test_lines_go_to_the_file_and_handlers_come_back(folder: Path) -> None:
@@ -19,3 +22,22 @@ def test_lines_go_to_the_file_and_handlers_come_back(folder: Path) -> None:
     lines = (folder / "border-train.log").read_text().splitlines()
     assert [line.partition("]")[2] for line in lines] == ["[border_cli.test][INFO] - one"] * 2
     assert (root.handlers, root.level) == (before, level)
+
+
+def test_a_run_that_is_refused_where_another_has_ended_reports_nothing_of_that(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It may begin after the command has checked that the directory is free."""
+    typed = ["agent=dqn", "env=cartpole", "quiet=true", "run_dir=one", "recorder=none", *QUICK]
+    job = Composer().job(typed)
+    assert train_job(job, on_hung=lambda _: None).exit_status == 0
+    log = (folder / "one/border-train.log").read_text()
+    capsys.readouterr()
+    outcome = train_job(job, on_hung=lambda _: None)
+    assert (outcome.status, outcome.exit_status) == ("failed", 2)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err == (
+        "border-train: one already contains a run: choose another run_dir, or add resume=auto\n"
+    )
+    assert (folder / "one/border-train.log").read_text() == log

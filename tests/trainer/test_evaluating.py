@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -102,6 +103,27 @@ def test_of_equal_scores_the_first_stays_the_best() -> None:
     added = [scores.add(score, step, None) for step, score in enumerate((1.0, 2.0, 2.0, 1.0))]
     assert added == [True, True, False, False]
     assert (scores.best, scores.best_opt_steps) == (2.0, 1)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_a_score_that_is_not_finite_counts_for_nothing(bad: float) -> None:
+    scores = Scores()
+    assert scores.add(1.0, 10, 1.0)
+    for opt_steps in (20, 30):
+        assert not scores.add(bad, opt_steps, 1.0)
+    assert (scores.best, scores.last, scores.evaluations) == (1.0, 1.0, 3)
+    assert (scores.in_a_row, scores.without_best) == (1, 0)
+    assert scores.last_opt_steps == 30
+    assert scores.add(2.0, 40, 1.0)
+
+
+def test_the_first_one_is_said_with_its_episode(caplog: pytest.LogCaptureFixture) -> None:
+    trainer = built(SlowRunner(1, {20: math.nan, 40: math.inf, 60: 3.0}), max_opt_steps=80)
+    trainer.trainer.train()
+    said = [each.message for each in caplog.records if "counts for nothing" in each.message]
+    where = "episode 0 ended after 1 steps with nan"
+    assert said == [f"the evaluation at update 20 counts for nothing: {where}"]
+    assert trainer.trainer.stats().best_score == 3.0
 
 
 def test_an_evaluation_that_falls_due_while_another_is_under_way_is_left_out_and_said(

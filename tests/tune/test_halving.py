@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from itertools import product
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from sampling import sampled
 
 from benchmarks.halving import (
     Contender,
@@ -191,9 +193,18 @@ def test_the_order_of_standings_changes_no_step() -> None:
 
 
 def end_of(
-    terms: Terms, workers: int, samples: Callable[[int, int], Floats], rng: np.random.Generator
+    terms: Terms,
+    workers: int,
+    samples: Callable[[int, int], Floats],
+    rng: np.random.Generator,
+    *,
+    failing: float = 0.02,
 ) -> tuple[list[Standing], float]:
-    """A study's trials when it has ended, and its cost; workers finish in a random order."""
+    """A study's trials when it has ended, and its cost; workers finish in a random order.
+
+    `failing`: the probability that a trial fails at a rung. No worker waits before all trials have
+    started.
+    """
     trials: list[Standing] = []
     busy: list[int] = []
     cost = 0
@@ -212,10 +223,11 @@ def end_of(
             assert step.number is not None
             trials[step.number] = ended(trials[step.number])
         elif busy:
+            assert len(busy) == workers or len(trials) == terms.trials
             number = busy.pop(rng.integers(len(busy)))
             there = (*trials[number].samples, samples(number, len(trials[number].samples)))
             complete = len(there) == len(terms.budgets)
-            trials[number] = Standing(number, there, ended=complete or rng.random() < 0.02)
+            trials[number] = Standing(number, there, ended=complete or rng.random() < failing)
         else:
             assert step == Step(What.finish)
             return trials, cost
@@ -238,6 +250,28 @@ def test_any_study_ends_with_its_trials_decided_and_within_its_budget() -> None:
         complete = sum(len(each.samples) == rungs for each in trials)
         one_to_the_end = 900 - budgets[0] if complete <= 1 else 0
         assert cost <= share * terms.trials * 900 + one_to_the_end + 1e-6
+
+
+@pytest.mark.parametrize(
+    ("trials", "rungs"),
+    sampled([*product([4, 5, 6, 8, 12, 20, 32], [2, 3, 4])], every=6),
+)
+def test_without_noise_the_best_trial_wins_whenever_it_arrives(trials: int, rungs: int) -> None:
+    budgets = rung_budgets(2700, rungs=rungs, reduction=3, interval=1)
+    terms = Terms(budgets, trials)
+    for order in range(50):
+        rng = np.random.default_rng(order)
+        scores = rng.permutation(trials).astype(float)
+        for workers in (1, 4):
+            ends, _ = end_of(
+                terms,
+                workers,
+                lambda number, rung, s=scores: np.full((1, 3), s[number]),  # noqa: ARG005
+                rng,
+                failing=0.0,
+            )
+            complete = [each.number for each in ends if len(each.samples) == rungs]
+            assert scores.argmax() in complete
 
 
 def test_the_best_trial_survives_where_a_bootstrap_prunes_it() -> None:

@@ -1,0 +1,47 @@
+"""Signal handlers that a process forked by an environment does not inherit.
+
+A helper process that inherits a handler which only asks the run to stop would ignore SIGTERM.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from types import FrameType
+
+# Signals for the process that trains.
+PARENT_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
+
+
+def do_nothing(signum: int, frame: FrameType | None) -> None:
+    """A handler for processes whose parent decides when they end. Unlike SIG_IGN it does not
+    survive `exec`, so that programs that an environment starts can be terminated."""
+
+
+class _Forking(threading.local):
+    """Blocks the signals while a thread forks, so that none meets a handler that goes away."""
+
+    mask: set[int]
+
+    def block(self) -> None:
+        self.mask = signal.pthread_sigmask(signal.SIG_BLOCK, PARENT_SIGNALS)
+
+    def restore(self) -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, self.mask)
+
+    def drop_handlers(self) -> None:
+        for signum in PARENT_SIGNALS:
+            handler = signal.getsignal(signum)
+            if str(getattr(handler, "__module__", "")).startswith("border_cli."):
+                default = signal.default_int_handler if signum == signal.SIGINT else signal.SIG_DFL
+                signal.signal(signum, default)
+        self.restore()
+
+
+_forking = _Forking()
+os.register_at_fork(
+    before=_forking.block,
+    after_in_parent=_forking.restore,
+    after_in_child=_forking.drop_handlers,
+)
