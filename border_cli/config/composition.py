@@ -18,7 +18,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from border_cli.config import check
 from border_cli.config.alternatives import drop_weaker_alternatives
 from border_cli.config.job import Job, Source
-from border_cli.config.overrides import parsed
+from border_cli.config.overrides import chooses, parsed
 from border_cli.config.resolved import modules_of, yaml_text
 from border_cli.config.search_path import homes, import_modules, names_in
 from border_cli.config.sources import TUNED, Files, Part, settings_in
@@ -86,10 +86,11 @@ def compose_files(
 ) -> Composition:
     """Composes files whose modules are imported."""
     files.find_parts(config_name, overrides)
-    add_tuned(files)
+    typed_overrides = parsed(overrides)
+    add_tuned(files, {each.key_or_group for each in typed_overrides if chooses(each)})
     typed = {
         name
-        for each in parsed(overrides)
+        for each in typed_overrides
         if not (each.is_sweep_override() or each.is_delete())
         for name in settings_in(each.value(), each.key_or_group)
     }

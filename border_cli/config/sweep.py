@@ -6,6 +6,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,7 @@ def sweep_terms(
     """
     typed = normalized(overrides)
     refuse_swept(typed)
+    _refuse_given_again(typed)
     with composer.opened() as files:
         imports = composer.import_for(files, [each for each in typed if not is_sweep(each)])
         with explained(files, composer.config_name, typed):
@@ -74,8 +76,7 @@ def _terms(made: Composition, files: Files) -> SweepTerms:
     task, jobs = as_typed(hydra.overrides.task), None
     if hydra.sweeper.get("_target_") == BASIC_SWEEPER:
         params = [f"{key}={value}" for key, value in (hydra.sweeper.params or {}).items()]
-        parser = OverridesParser.create(config_loader=files.loader)
-        [jobs] = BasicSweeper.split_arguments(parser.parse_overrides([*params, *task]), None)
+        jobs = _every_combination(params, task, files)
         if not jobs:
             raise ConfigError(f"the sweep has no job: {' '.join([*params, *task])}")
     settings: Any = OmegaConf.to_container(hydra.launcher, resolve=True)
@@ -89,6 +90,41 @@ def _terms(made: Composition, files: Files) -> SweepTerms:
         config=made.config,
         own_names=hydra.sweep._get_node("subdir")._value() == NUMBER,
     )
+
+
+def _every_combination(
+    params: Sequence[str], typed: Sequence[str], files: Files
+) -> list[list[str]]:
+    """The overrides of each job of Hydra's own sweeper, in the order in which they are typed.
+
+    Hydra's `split_arguments` takes one override at a time: it merges overrides of one key into the
+    last one. Typed overrides replace `params`, the sweeper's own, of the same key.
+    """
+    parser = OverridesParser.create(config_loader=files.loader)
+    of_typed = parser.parse_overrides(list(typed))
+    keys = {each.get_key_element() for each in of_typed}
+    of_params = [
+        each for each in parser.parse_overrides(list(params)) if each.get_key_element() not in keys
+    ]
+    choices = []
+    for override in (*of_params, *of_typed):
+        [jobs] = BasicSweeper.split_arguments([override], None)
+        choices.append([text for [text] in jobs])
+    return [list(each) for each in product(*choices)]
+
+
+def _refuse_given_again(texts: Sequence[str]) -> None:
+    """Refuses several values of a key that is given twice: one of the two would count for
+    nothing."""
+    typed = parsed(texts)
+    for override in typed:
+        name = (override.key_or_group, override.package)
+        same = [each for each in typed if (each.key_or_group, each.package) == name]
+        if override.is_sweep_override() and len(same) > 1:
+            lines = " ".join(str(each.input_line) for each in same)
+            raise ConfigError(
+                f"{lines}: give {override.key_or_group} once if it has several values"
+            )
 
 
 def refuse_swept(texts: Sequence[str]) -> None:
@@ -138,6 +174,25 @@ def _dirname(typed: Sequence[Override], how: DictConfig) -> str:
     return str(how.item_sep).join(sorted(lines)).replace("=", how.kv_sep)
 
 
+def _plain_values(typed: Sequence[Override], files: Files) -> list[Override]:
+    """The plain values that may be merged last: no other override sets the same or a part of it."""
+    plain = [each for each in typed if is_plain(each, files)]
+    others = [
+        f"{each.key_or_group}."
+        for each in typed
+        if each not in plain
+        and (isinstance(each.value(), dict) or not files.group_exists(each.key_or_group))
+    ]
+    return [
+        each
+        for each in plain
+        if not any(
+            other.startswith(f"{each.key_or_group}.") or f"{each.key_or_group}.".startswith(other)
+            for other in others
+        )
+    ]
+
+
 def jobs_of(
     composer: Composer,
     batch: Sequence[Sequence[str]],
@@ -178,7 +233,7 @@ def _one_of(
 ) -> Job:
     """One job; `shared` has the compositions by all overrides that are no plain values."""
     typed = parsed(normalized(overrides))
-    values = [each for each in typed if is_plain(each, files)]
+    values = _plain_values(typed, files)
     rest = tuple(str(each.input_line) for each in typed if each not in values)
     try:
         if rest not in shared:

@@ -9,16 +9,19 @@ missing pair. If an agent's file is based on another one, the tuned values of th
 below its own; pairs of another agent do not. Saved settings have no `tuned`, so tuned values are
 never applied to them again.
 
-Only applicable values are used: settings that the chosen option of a group lacks but others have
-are dropped. With `trainer=offline`, all trainer values of an agent that sets a replay ratio are
-dropped.
+Values of a group count only with an option like the one that the file was made with:
+
+- Settings that the chosen option lacks but others have are dropped.
+- Settings that distinguish the options of a group (`n_steps`) are those of an option that is chosen
+  by anything but the agent: the command line, an experiment, or the trainer.
+- With `trainer=offline`, the trainer values of a file made with an online trainer are dropped.
 
 The limits of a run are those of one place, of whatever kind: see `drop_weaker_limits`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import fields, replace
 from typing import Any
 
@@ -27,7 +30,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from border_cli.config.job import Source
 from border_cli.config.schemas import names_schema, parts_of
-from border_cli.config.sources import TUNED, Files, Part, settings_in
+from border_cli.config.sources import TUNED, Files, Part, absolute, settings_in
 from border_cli.errors import ConfigError
 from border_cli.registry import GROUPS
 from border_cli.settings.run import TrainerConfig
@@ -36,16 +39,17 @@ from border_cli.words import shortest
 # Each of them is sure to end a run; `trainer.stop_at_score` and `trainer.patience` are not.
 LIMITS = ("trainer.max_opt_steps", "trainer.max_env_steps", "trainer.max_time_s")
 ALL_LIMITS = (*LIMITS, "trainer.stop_at_score", "trainer.patience")
-SAMPLES_PER_OPT_STEP = "samples_per_opt_step"
+# Only online trainers use them: a file that sets one was made with such a trainer.
+OF_ONLINE_TRAINERS = {"samples_per_opt_step", "warmup_period", "sync_interval"}
 
 
 def is_tuned(path: str) -> bool:
     return path.startswith(f"{TUNED}/")
 
 
-def add_tuned(files: Files) -> None:
+def add_tuned(files: Files, typed_groups: Set[str]) -> None:
     """Adds the files of agent and family to the parts of a composition, and has all tuned files
-    served as far as they apply.
+    served as far as they apply. The options of `typed_groups` are chosen on the command line.
 
     Where `tuned` is switched off, or was never asked for, as in saved settings, there is no place
     for any.
@@ -55,9 +59,11 @@ def add_tuned(files: Files) -> None:
         return
     first = files.parts[places[0]]
     general = _general_parts(files)
-    kinds = _chosen(files.parts)
+    chosen = _chosen(files.parts)
     files.parts = [
-        replace(part, content=_applicable(part, kinds)) if _has_values(part) else part
+        replace(part, content=_applicable(part, chosen, _preset(part, files.parts, typed_groups)))
+        if _has_values(part)
+        else part
         for part in [*files.parts[: places[0]], *general, *files.parts[places[0] :]]
     ]
     for part in files.parts:
@@ -145,20 +151,53 @@ def _chosen(parts: Sequence[Part]) -> dict[str, type[Any]]:
     return kinds
 
 
-def _applicable(part: Part, kinds: Mapping[str, type[Any]]) -> DictConfig:
+def _preset(tuned: Part, parts: Sequence[Part], typed_groups: Set[str]) -> set[str]:
+    """The settings that a tuned file does not replace: those of option files that something else
+    than its own agent has chosen."""
+    agents = _files_of("agent", parts)
+    name = tuned.path.removeprefix(f"{TUNED}/")
+    named = [number for number, agent in enumerate(agents) if f"{name}_".startswith(f"{agent}_")]
+    own = {f"agent/{agent}" for agent in agents[: named[-1] + 1]} if named else set()
+    groups = set(typed_groups)
+    for part in parts:
+        if part.path not in own and isinstance(part.content, DictConfig):
+            groups |= _overridden_groups(part)
+    return {
+        setting
+        for part in parts
+        if part.file and part.package in groups and part.path.startswith(f"{part.package}/")
+        for setting in settings_in(part.content, part.package)
+    }
+
+
+def _overridden_groups(part: Part) -> set[str]:
+    """The groups of which the defaults list of a file chooses another option."""
+    entries = part.content.get("defaults") or []
+    keys = [str(key).partition("@")[0].split() for each in entries for key in _keys(each)]
+    return {absolute(part.path, words[-1]) for words in keys if "override" in words}
+
+
+def _keys(entry: object) -> Iterable[object]:
+    return entry if isinstance(entry, DictConfig) else ()
+
+
+def _applicable(part: Part, chosen: Mapping[str, type[Any]], preset: Set[str]) -> DictConfig:
     values: Any = OmegaConf.to_container(part.content, resolve=False)
-    for group, kind in kinds.items():
+    for group, kind in chosen.items():
         if isinstance(values.get(group), dict):
             absent = _of_other_options(group, kind)
-            values[group] = {key: each for key, each in values[group].items() if key not in absent}
+            values[group] = {
+                key: value
+                for key, value in values[group].items()
+                if key not in absent and f"{group}.{key}" not in preset
+            }
     trainer = values.get("trainer")
     if (
-        part.general
-        and isinstance(trainer, dict)
-        and SAMPLES_PER_OPT_STEP in trainer
-        and kinds.get("trainer", TrainerConfig).offline
+        isinstance(trainer, dict)
+        and OF_ONLINE_TRAINERS & trainer.keys()
+        and chosen.get("trainer", TrainerConfig).offline
     ):
-        del values["trainer"]  # limits and intervals were for that replay ratio
+        del values["trainer"]
     applicable: DictConfig = OmegaConf.create(values)
     return applicable
 

@@ -4,7 +4,6 @@ imported by the lines of a run that has one."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 
@@ -23,8 +22,9 @@ from border_cli.launch.build import encoders_of, matmul_of_agent, normalizing_wr
 from border_cli.launch.effective import EffectiveSettings
 from border_cli.launch.run import Run, restored_line
 from border_cli.recorder import terminal
-from border_cli.registry import TRAINERS
+from border_cli.registry import STEP_PROCESSORS, TRAINERS
 from border_cli.replay_buffer.config import rows_of_share
+from border_cli.step_processor.config import MULTI_STEP, ONE_STEP
 from border_cli.system.machine import available_cores
 from border_cli.words import counted
 
@@ -59,7 +59,7 @@ def header_lines(
     cores = counted(available_cores(), "core")
     return [
         ("border_cli", f"{__version__}   {config.name}   seed {config.seed}"),
-        *choice_lines(job.sources),
+        *choice_lines(job),
         ("env", f"{spec.id}, observes {_space(spec.observation)}, acts {_space(spec.action)}"),
         *encoders_of(agent),
         ("trainer", trainer_line(effective)),
@@ -74,9 +74,10 @@ def header_lines(
     ]
 
 
-def choice_lines(sources: Sequence[Source]) -> list[tuple[str, str]]:
+def choice_lines(job: Job) -> list[tuple[str, str]]:
     """Every choice; those from files of the user with their file, the others together."""
-    chosen = [each for each in sources if each.group not in ("tuned", "config")]
+    sources = job.sources
+    chosen = [_named(each, job) for each in sources if each.group not in ("tuned", "config")]
     theirs = [each for each in chosen if not Path(each.file).is_relative_to(CONF)]
     ours: dict[str, list[str]] = {}
     for each in sorted(chosen, key=lambda each: each.group not in ("agent", "env")):
@@ -90,6 +91,13 @@ def choice_lines(sources: Sequence[Source]) -> list[tuple[str, str]]:
         none = [] if of_pair else ["none for this agent and env"]
         lines.append(("tuned values", "\n".join([*tuned_files(sources), *none])))
     return [*lines, *((each.group, f"{each.choice} from {each.file}") for each in theirs)]
+
+
+def _named(source: Source, job: Job) -> Source:
+    """The step processor by what it does: its settings may turn one option into the other."""
+    option = job.config.step_processor.option
+    is_ours = source.choice in (ONE_STEP, MULTI_STEP) and source.group == STEP_PROCESSORS.group
+    return source._replace(choice=option) if option and is_ours else source
 
 
 def _space(space: Space) -> str:

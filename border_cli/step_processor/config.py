@@ -8,10 +8,13 @@ from border_cli.registry import STEP_PROCESSORS
 from border_cli.settings.base import setting
 from border_cli.settings.run import StepProcessorConfig
 
+ONE_STEP, MULTI_STEP = "n_step", "multi_step"  # conf/step_processor
+
 
 @dataclass(kw_only=True)
 class NStepConfig(StepProcessorConfig):
-    """n-step transitions."""
+    """n-step transitions. Of the two shipped options, `option` is the one that `n_steps` means,
+    whichever of them was chosen."""
 
     n_steps: int = setting(
         1,
@@ -19,6 +22,11 @@ class NStepConfig(StepProcessorConfig):
         low=1,
         high=1_000,
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.option in (ONE_STEP, MULTI_STEP):
+            self.option = ONE_STEP if self.n_steps == 1 else MULTI_STEP
 
 
 STEP_PROCESSORS.register("n_step", NStepConfig, "border_cli.step_processor.n_step:NStep")

@@ -49,6 +49,46 @@ def test_shared_compositions_equal_those_made_one_by_one(typed: tuple[str, ...])
     assert shared == alone
 
 
+@pytest.mark.parametrize(
+    "typed",
+    sampled(
+        [
+            ("agent.gamma=0.9", "++agent.gamma=0.8"),
+            ("env.kwargs.a=1", "env.kwargs={a:2}"),
+            ("env.kwargs={a:1}", "env.kwargs.b=5", "env.kwargs={b:2}"),
+            ("agent.gamma=0.9", "agent.gamma=0.8"),
+            ("env.kwargs={a:2}", "env.kwargs.a=1"),
+            ("++env.kwargs.a=1", "env.kwargs.a=2", "~env.kwargs.a"),
+        ],
+        every=3,
+    ),
+    ids=lambda typed: " ".join(typed),
+)
+def test_a_job_of_a_sweep_has_the_settings_of_the_same_command_alone(
+    typed: tuple[str, ...],
+) -> None:
+    words = ("env=cartpole", *typed)
+    jobs, _ = both_ways(*words, "seed=1,2")
+    assert [each.config.seed for each in jobs] == [1, 2]
+    for job in jobs:
+        alone = Composer().job([FIXED, *words, f"seed={job.config.seed}"]).config
+        assert (job.config.agent, job.config.env) == (alone.agent, alone.env)
+
+
+def test_swept_dictionaries_of_one_key_are_refused_and_of_its_parts_combined() -> None:
+    with pytest.raises(ConfigError, match=r"give env\.kwargs once"):
+        both_ways("env=cartpole", "env.kwargs={a:1},{a:2}", "env.kwargs={b:1},{b:2}")
+    with pytest.raises(ConfigError, match="give seed once"):
+        both_ways("env=cartpole", "seed=1,2", "seed=3")
+    jobs, _ = both_ways("env=cartpole", "env.kwargs={a:1},{a:2}", "env.kwargs.b=1,2")
+    assert [each.config.env.kwargs for each in jobs] == [  # type: ignore[attr-defined]
+        {"a": 1, "b": 1},
+        {"a": 1, "b": 2},
+        {"a": 2, "b": 1},
+        {"a": 2, "b": 2},
+    ]
+
+
 @pytest.mark.slow
 def test_the_jobs_of_every_shipped_agent_are_equal_both_ways() -> None:
     agents = ",".join(Composer().options("agent"))

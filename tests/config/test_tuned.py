@@ -16,7 +16,7 @@ from border_cli.config.saved import load_resolved
 from border_cli.config.tuned import tuned_files
 from border_cli.errors import ConfigError
 from border_cli.launch.effective import effective_settings
-from border_cli.launch.header import doubts
+from border_cli.launch.header import choice_lines, doubts
 from border_cli.replay_buffer.config import PrioritizedConfig
 from border_cli.settings.run import RunConfig
 from border_cli.step_processor.config import NStepConfig
@@ -171,6 +171,53 @@ def test_value_based_agents_that_explore_use_multi_step_returns(
     write("agent/mine.yaml", "defaults: [dqn, _self_]\ngamma: 0.9\n")
     made = job("~tuned", *typed.split(), folder=folder)
     assert made.config.step_processor == NStepConfig(n_steps=n_steps)
+
+
+@pytest.mark.parametrize(
+    ("typed", "n_steps", "option"),
+    [
+        ("agent=dqn env=cartpole", 3, "multi_step"),
+        ("agent=dqn env=cartpole step_processor=n_step", 1, "n_step"),
+        ("agent=dqn env=cartpole step_processor=n_step step_processor.n_steps=5", 5, "multi_step"),
+        ("agent=discrete_sac env=cartpole", 3, "multi_step"),
+        ("agent=discrete_sac env=cartpole step_processor=n_step", 1, "n_step"),
+        ("agent=dqn env=cartpole trainer=offline replay_buffer.dataset=my/a-v0", 1, "n_step"),
+        ("agent=dqn env=cartpole experiment=one_step", 1, "n_step"),
+        ("agent=dqn env=breakout", 1, "n_step"),
+        ("agent=dqn env=breakout step_processor=multi_step", 3, "multi_step"),
+        ("agent=dqn env=breakout experiment=mine", 4, "mine"),
+        ("agent=der env=cartpole", 20, "multi_step"),
+        ("agent=slow_der env=cartpole", 1, "n_step"),
+    ],
+)
+def test_tuned_values_do_not_replace_those_of_an_option_that_something_else_chose(
+    typed: str, n_steps: int, option: str, folder: Path, write: Write
+) -> None:
+    write("step_processor/mine.yaml", "defaults: [multi_step, _self_]\nn_steps: 4\n")
+    for name, chosen in (("one_step", "n_step"), ("mine", "mine")):
+        text = f"defaults: [override /step_processor: {chosen}]\n"
+        write(f"experiment/{name}.yaml", f"# @package _global_\n{text}")
+    override = "override /step_processor@_global_.step_processor: n_step"
+    write("agent/slow_der.yaml", f"defaults: [der, {override}, _self_]\n")
+    made = job(*typed.split(), folder=folder)
+    assert made.config.step_processor == NStepConfig(n_steps=n_steps)
+    assert made.config.step_processor.option == option
+    shown = "\n".join(value for _, value in choice_lines(made))
+    assert (f"step_processor={option}" in shown) or f"{option} from" in shown
+
+
+def test_offline_training_has_no_trainer_values_of_a_file_made_with_actors() -> None:
+    offline = ("trainer=offline", "replay_buffer.dataset=my/a-v0")
+    cartpole = compose("agent=dqn", "env=cartpole", *offline).trainer
+    assert cartpole == compose("agent=dqn", "env.id=A-v0", *offline).trainer
+    assert compose("agent=iql", "env=pendulum", *offline).trainer.max_opt_steps == 10_000
+    sync = compose("agent=dqn", "env=cartpole", "trainer=sync").trainer
+    assert (sync.max_opt_steps, sync.stop_at_score) == (20_000, 500)
+
+
+def test_other_tuned_values_count_with_any_option_of_their_group() -> None:
+    made = compose("agent=dqn", "env=breakout", "replay_buffer=prioritized")
+    assert made.replay_buffer == PrioritizedConfig(capacity=400_000)
 
 
 @pytest.mark.parametrize(
