@@ -37,6 +37,7 @@ from border_cli.run.exported import opened_folder
 from border_cli.run.finding import find_checkpoint, find_run, read_model
 from border_cli.run.manifest import read_json
 from border_cli.run.spec import read_spec
+from border_cli.run.status import decided_episode_limit
 from border_cli.settings.run import AUTO, RunConfig
 from border_cli.system.files import is_exported
 from border_cli.system.start import refuse_while_imported_by_a_child
@@ -179,7 +180,7 @@ def load_agent(
     config = config or read_config(run_dir, trust=trust, plays=spec is None and env is None)
     if env is not None:
         config = replace(config, env=with_given(config.env, env))
-    effective = effective_settings(config)
+    effective = effective_settings(_with_episode_limit(config, run_dir))
     folder = opened_folder(run_dir) if is_exported(run_dir) else None
     if folder is None:
         find_checkpoint(run_dir, checkpoint)  # refused before anything is built
@@ -198,6 +199,17 @@ def load_agent(
     )
     agent.load_state_dict(state)
     return effective, agent, counters
+
+
+def _with_episode_limit(config: RunConfig, run_dir: Path) -> RunConfig:
+    """The settings with the limit that the run decided for evaluations of its environment."""
+    limit = decided_episode_limit(run_dir)
+    trained = read_spec(run_dir)
+    if limit is None or trained is None or trained.id != config.env.id:
+        return config
+    if config.evaluator.max_episode_steps is not None:
+        return config
+    return replace(config, evaluator=replace(config.evaluator, max_episode_steps=limit))
 
 
 @reachable(CheckpointError)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -472,6 +472,16 @@ class Evaluator(ABC):
         """One line for the header of a run."""
         return type(self).__name__
 
+    @property
+    def needs_episode_limit(self) -> bool:
+        """Whether neither the environment nor the settings end an episode for certain. Then the
+        trainer decides a limit before the first evaluation."""
+        return False
+
+    def limit_episodes(self, steps: int) -> None:
+        """Ends episodes after so many env steps from now on."""
+        del steps
+
     @abstractmethod
     def evaluate(self, policy: Policy) -> Evaluation:
         """Runs greedy episodes; the same seeds every time. Raises what its `StopFlag` holds."""
@@ -516,6 +526,10 @@ class EvaluationRunner(ABC):
     @abstractmethod
     def submit(self, snapshot: Snapshot) -> None:
         """Begins an evaluation; not while one is under way."""
+
+    def on_step(self, call: Callable[[], None]) -> None:
+        """Has `call` called again and again while the learner's thread waits for an evaluation."""
+        del call
 
     @abstractmethod
     def collect(self) -> Evaluation | None:

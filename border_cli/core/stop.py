@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -80,6 +80,7 @@ class Heartbeat:
         self.beats = 0
         self.waiting_for = waiting_for
         self.thread_id: int | None = None  # whose stack to show
+        self.on_beat: Callable[[], None] | None = None  # called by the same thread
 
     def claim(self) -> None:
         """The calling thread is the one that runs this part."""
@@ -88,6 +89,8 @@ class Heartbeat:
     def beat(self) -> None:
         """One step was made."""
         self.beats += 1
+        if self.on_beat is not None:
+            self.on_beat()
 
     def restart(self) -> bool:
         """A thread cannot be replaced while it hangs."""

@@ -134,6 +134,7 @@ class Snapshot:
     env_steps: int  # of all actors, as counted by the learner: exploration schedules depend on it
     warm_up: bool  # actors act uniformly at random while this is the newest
     arrays: Mapping[str, NDArray[Any]]
+    episode_limit: int | None = None  # env steps of an evaluated episode; None: as the env has it
 
 
 def _no_td_error() -> NDArray[Any]:

@@ -64,6 +64,7 @@ class BackgroundEvaluationRunner(EvaluationRunner, Pulse):
         self._child: ChildProcess | None = None
         self._snapshot: Snapshot | None = None  # being evaluated
         self._incarnations = 0  # of the process, over this snapshot
+        self._on_step: Callable[[], None] = lambda: None
         self._sent = 0  # snapshots, one that is evaluated again included
 
     @property
@@ -103,6 +104,9 @@ class BackgroundEvaluationRunner(EvaluationRunner, Pulse):
     def _arguments(self) -> tuple[Any, ...]:
         """Arguments of `main` before the shared memory."""
         return (self._packed,)
+
+    def on_step(self, call: Callable[[], None]) -> None:
+        self._on_step = call
 
     def submit(self, snapshot: Snapshot) -> None:
         assert not self.busy, "one snapshot at a time"
@@ -154,6 +158,7 @@ class BackgroundEvaluationRunner(EvaluationRunner, Pulse):
     def wait(self) -> Evaluation:
         while True:
             self._stop.check()
+            self._on_step()
             evaluation = self.collect()
             if evaluation is not None:
                 return evaluation

@@ -21,17 +21,24 @@ from border_cli.evaluator.config import EpisodesConfig
 from border_cli.settings.run import EvaluatorConfig
 from border_cli.words import counted
 
-DEFAULT_LIMIT = 10_000  # env steps, where neither the settings nor the environment have one
+DEFAULT_LIMIT = 10_000  # env steps, where nothing else says it
 
 
-def episode_limit(config: EpisodesConfig, spec: EnvSpec) -> tuple[int, str]:
-    """The env steps after which an episode is over at the latest, and who says so."""
+def known_limit(config: EpisodesConfig, spec: EnvSpec) -> tuple[int, str] | None:
+    """The env steps after which an episode is over at the latest, and where they are set; None if
+    neither the settings nor the environment have a limit."""
     limits = (
         (spec.max_episode_steps, "from the env"),
         (config.max_episode_steps, "evaluator.max_episode_steps"),
     )
-    known = [(steps, who) for steps, who in limits if steps is not None]
-    return min(known, key=itemgetter(0), default=(DEFAULT_LIMIT, "default; the env has none"))
+    known = [(steps, where) for steps, where in limits if steps is not None]
+    return min(known, key=itemgetter(0), default=None)
+
+
+def episode_limit(config: EpisodesConfig, spec: EnvSpec, decided: int | None = None) -> int:
+    """The env steps after which an episode is over; `decided` counts where nothing is set."""
+    known = known_limit(config, spec)
+    return known[0] if known is not None else decided or DEFAULT_LIMIT
 
 
 def evaluation_of(
@@ -84,11 +91,18 @@ class Play:
     """One greedy episode in each of E environments, to its end or to `limit` env steps."""
 
     def __init__(
-        self, policy: Policy, env: Env, *, config: EpisodesConfig, spec: EnvSpec, seed: int
+        self,
+        policy: Policy,
+        env: Env,
+        *,
+        config: EpisodesConfig,
+        spec: EnvSpec,
+        seed: int,
+        decided_limit: int | None = None,
     ) -> None:
         self._policy, self._env = policy, env
         self._config, self._spec = config, spec
-        self._limit, _ = episode_limit(config, spec)
+        self._limit = episode_limit(config, spec, decided_limit)
         self._returns = np.zeros(env.num_envs)  # [E] float64
         self._lengths = np.zeros(env.num_envs, np.int64)  # [E]
         self._info = np.full((len(spec.info_metrics), env.num_envs), np.nan)  # [names, E]
@@ -153,6 +167,7 @@ class EpisodesEvaluator(Evaluator):
         self._stop = stop
         self._heartbeat = heartbeat
         self._env: Env | None = None
+        self._decided_limit: int | None = None
         self._filmed = 0  # of the films that were due, counted in intervals
 
     @property
@@ -162,13 +177,22 @@ class EpisodesEvaluator(Evaluator):
 
     def describe(self) -> str:
         config = self.config
-        steps, who = episode_limit(config, self.spec)
-        episodes = counted(config.num_episodes, "episode")
-        line = f"{episodes}, episode limit {counted(steps, 'step')} ({who})"
+        known = known_limit(config, self.spec)
+        limit = "decided by the first training episodes (the env has none)"
+        if known is not None:
+            limit = f"{counted(known[0], 'step')} ({known[1]})"
+        line = f"{counted(config.num_episodes, 'episode')}, episode limit {limit}"
         if config.ref_min_score is None:
             return line
         low, high = config.ref_min_score, config.ref_max_score
         return f"{line}; normalized score: 0 at return {low:g}, 100 at return {high:g}"
+
+    @property
+    def needs_episode_limit(self) -> bool:
+        return known_limit(self.config, self.spec) is None
+
+    def limit_episodes(self, steps: int) -> None:
+        self._decided_limit = steps
 
     def evaluate(self, policy: Policy) -> Evaluation:
         """The episodes of this seed, with the greedy actions of `policy`."""
@@ -218,7 +242,14 @@ class EpisodesEvaluator(Evaluator):
 
     def _play(self, policy: Policy, env: Env) -> Evaluation:
         """One episode in each environment."""
-        play = Play(policy, env, config=self.config, spec=self.spec, seed=self._seed)
+        play = Play(
+            policy,
+            env,
+            config=self.config,
+            spec=self.spec,
+            seed=self._seed,
+            decided_limit=self._decided_limit,
+        )
         while play.running:
             self._stop.check()
             self._heartbeat.beat()

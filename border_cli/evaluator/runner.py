@@ -19,7 +19,7 @@ from border_cli.core.interfaces import (
 )
 from border_cli.core.seeding import Branch, generator
 from border_cli.core.spaces import EnvSpec
-from border_cli.core.stop import Pulse, StopFlag
+from border_cli.core.stop import Heartbeat, Pulse, StopFlag
 from border_cli.core.types import Snapshot
 from border_cli.evaluator.config import EpisodesConfig
 
@@ -38,6 +38,8 @@ class Confirmation:
         """An evaluation of these weights, extended by more episodes while its score reaches the
         threshold; with a film where one is due."""
         policy.load_snapshot(snapshot)
+        if snapshot.episode_limit is not None:
+            evaluator.limit_episodes(snapshot.episode_limit)
         evaluation = evaluator.evaluate(policy)
         for _ in range(self.rounds):
             if self.threshold is None or evaluation.score < self.threshold:
@@ -98,7 +100,7 @@ class InlineEvaluationRunner(EvaluationRunner):
         self,
         evaluator: Evaluator,
         make_policy: Callable[[], Policy],
-        pulse: Pulse,
+        pulse: Heartbeat,
         confirmation: Confirmation = Confirmation(),
     ) -> None:
         self._evaluator = evaluator
@@ -114,6 +116,9 @@ class InlineEvaluationRunner(EvaluationRunner):
     def submit(self, snapshot: Snapshot) -> None:
         policy = self._make_policy()
         self._evaluation = self._confirmation.evaluated(self._evaluator, policy, snapshot)
+
+    def on_step(self, call: Callable[[], None]) -> None:
+        self._pulse.on_beat = call
 
     def collect(self) -> Evaluation | None:
         evaluation, self._evaluation = self._evaluation, None

@@ -6,6 +6,7 @@ Parts that few runs have, such as a process for evaluations, are imported by wha
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -77,6 +78,7 @@ from border_cli.run.folders import CheckpointFolders
 from border_cli.run.sweep_folder import group_of
 from border_cli.settings.run import EnvConfig, RunConfig, modules_of_env
 from border_cli.system.files import is_exported
+from border_cli.trainer.evaluating import EpisodeLimit
 from border_cli.trainer.post_step import LearnerParts
 from border_cli.trainer.trainer import Trainer
 from border_cli.words import counted
@@ -323,6 +325,24 @@ def build_evaluation_runner(
         return BackgroundEvaluationRunner.of(parts)
     runner: EvaluationRunner = EVALUATION_RUNNERS.load(where).of(parts)
     return runner
+
+
+def build_episode_limit(
+    effective: EffectiveSettings, evaluator: Evaluator, on_decided: Callable[[int], None]
+) -> EpisodeLimit:
+    """The limit of evaluated episodes, decided before the first evaluation if it is needed."""
+    usual = 0
+    if not effective.has_actors and effective.dataset is not None:
+        from border_cli.dataset.store import counts_of
+
+        episodes, steps = counts_of(effective.dataset)
+        usual = math.ceil(steps / episodes)
+    return EpisodeLimit(
+        needed=evaluator.needs_episode_limit,
+        num_envs=max(1, effective.num_actors * effective.env.num_envs),
+        usual=usual,
+        on_decided=on_decided,
+    )
 
 
 def episodes_recipe(

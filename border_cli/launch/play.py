@@ -228,7 +228,8 @@ def _rounds(
 ) -> Iterator[list[PlayedEpisode]]:
     """Several episodes in parallel."""
     spec = env_factory(effective).spec
-    limit = spec.max_episode_steps or DEFAULT_LIMIT
+    known = spec.max_episode_steps or effective.config.evaluator.max_episode_steps
+    limit = known or DEFAULT_LIMIT
     most = max(1, min(PARALLEL_EPISODES, PARALLEL_NBYTES // (limit * row_nbytes(spec.observation))))
     rounds = math.ceil(episodes / most)
     parallel = math.ceil(episodes / rounds)  # of the last round a few may be too many

@@ -39,6 +39,7 @@ from border_cli.launch.build import (
     build_agent,
     build_callbacks,
     build_checkpoints,
+    build_episode_limit,
     build_evaluation_runner,
     build_evaluator,
     build_first_agent,
@@ -61,9 +62,10 @@ from border_cli.run.checkpoint import CheckpointStore
 from border_cli.run.checkpoint_files import Resumable, Saved
 from border_cli.run.finding import best_score
 from border_cli.run.spec import write_spec
-from border_cli.run.status import RunRecord
+from border_cli.run.status import EPISODE_LIMIT, RunRecord, decided_episode_limit
 from border_cli.system.machine import out_of_memory
 from border_cli.trainer.callbacks import Callbacks
+from border_cli.trainer.evaluating import EpisodeLimit
 from border_cli.trainer.post_step import LearnerParts
 from border_cli.trainer.recording import Recording
 from border_cli.trainer.trainer import Trainer
@@ -264,6 +266,7 @@ class Run:
             starts_trained=effective.config.init_from is not None,
             on_saved=self._record.saved,
             callbacks=self._callbacks,
+            episode_limit=self._episode_limit(),
         )
         trainer = build_trainer(effective, parts, self.spec)
         if self._saved is not None:
@@ -272,6 +275,17 @@ class Run:
             if self._goes_on:
                 self._callbacks.go_on()
         self._built = parts, trainer
+
+    def _episode_limit(self) -> EpisodeLimit:
+        """That of the attempts before, for a run that is resumed: scores stay comparable."""
+        limit = build_episode_limit(
+            self.effective,
+            self.evaluator,
+            on_decided=lambda steps: self._record.add(**{EPISODE_LIMIT: steps}),
+        )
+        if self._resumes:
+            limit.steps = decided_episode_limit(self.job.folder)
+        return limit
 
     def train(self) -> Result:
         """Trains until a limit is reached; everything is closed then, and `run.json` says done."""

@@ -76,6 +76,7 @@ def run_summary(
             in_learner_thread=effective.in_learner_thread,
             actor_threads=effective.actor_threads,
             paced=effective.config.trainer.samples_per_opt_step is not None,
+            unlimited_episodes=parts.episode_limit.steps is not None,
         )
     return summary
 
@@ -87,11 +88,17 @@ def _of_actor(stats: ActorStats) -> dict[str, Any]:
 
 
 def bottleneck_advice(
-    learner: Mapping[str, float], *, in_learner_thread: bool, actor_threads: bool, paced: bool
+    learner: Mapping[str, float],
+    *,
+    in_learner_thread: bool,
+    actor_threads: bool,
+    paced: bool,
+    unlimited_episodes: bool = False,
 ) -> str | None:
     """Names what took most of the learner's time, and a setting that would reduce it.
 
-    `learner`: seconds per section. None where no time passed.
+    `learner`: seconds per section; `unlimited_episodes`: those of evaluations, but for a limit that
+    the run decided. None where no time passed.
     """
     spent = shares(learner)
     if not spent:
@@ -105,4 +112,6 @@ def bottleneck_advice(
         remedy = "actor_manager=process if env steps compute, and more actors if they wait"
     elif largest in STARVED and actor_threads and not paced:
         remedy = "actor_manager=process: actor threads take its interpreter lock"
+    elif largest == "evaluate" and unlimited_episodes:
+        remedy = "a smaller evaluator.max_episode_steps: the environment has no time limit"
     return f"{name} ({100 * spent[largest]:.0f} %). Try {remedy}."

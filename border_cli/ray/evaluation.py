@@ -127,6 +127,7 @@ class EpisodePlayer:
             config=recipe.config,
             spec=recipe.spec,
             seed=recipe.seed,
+            decided_limit=common.snapshot.episode_limit,
         )
         self._policy = policy
         return self.go_on()

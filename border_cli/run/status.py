@@ -170,7 +170,9 @@ def refuse_running(run_dir: Path) -> None:
 
 
 # What a resumed run keeps from the attempts before.
+EPISODE_LIMIT = "evaluation_episode_limit"  # env steps, where the run had to decide one
 LASTING = (
+    EPISODE_LIMIT,
     "started",
     "seeds",
     "settings",
@@ -304,6 +306,12 @@ def status_without_record(run_dir: Path) -> str:
     """Whether a run without a `run.json` that can be read has begun: lost, or not started."""
     begun = any((run_dir / each).exists() for each in (RUN_LOCK, RUN_JSON, "checkpoints"))
     return LOST if begun else NOT_STARTED
+
+
+def decided_episode_limit(run_dir: Path) -> int | None:
+    """The limit of evaluated episodes that a run decided; None if it needed none."""
+    steps = read_run(run_dir).get(EPISODE_LIMIT)
+    return steps if type(steps) is int and steps > 0 else None
 
 
 def read_run(run_dir: Path) -> dict[str, Any]:

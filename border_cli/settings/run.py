@@ -340,7 +340,8 @@ class EvaluatorConfig(GroupConfig, path="evaluator"):
     )
     max_episode_steps: int | None = setting(
         None,
-        "episode limit in env steps; null: the environment's own limit, or 10,000 if it has none",
+        "episode limit in env steps; null: the environment's own limit; if it has none, 5 times "
+        "the longest training episode before the first evaluation, 200 to 10,000",
         low=1,
     )
     env: dict[str, Any] = setting(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeAlias
 
 from border_cli.core.interfaces import Agent, Evaluation, EvaluationRunner
 from border_cli.core.output import FILE_ONLY, Checkpoints, RecordStep
 from border_cli.core.types import State
+from border_cli.words import counted
 
 log = logging.getLogger(__name__)
 
@@ -68,6 +69,47 @@ class Scores:
         )
 
 
+class EpisodeLimit:
+    """The length at which evaluated episodes end where neither the environment nor a setting says.
+
+    Decided once, before the first evaluation, so that all scores of a run can be compared. Owned by
+    the learner's thread.
+    """
+
+    FACTOR = 5  # times the longest training episode
+    LEAST, MOST = 200, 10_000  # env steps
+
+    def __init__(
+        self,
+        *,
+        needed: bool = False,
+        num_envs: int = 1,
+        usual: int = 0,
+        on_decided: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        """`num_envs`: of all actors; `usual`: steps of an episode where there are no actors."""
+        self.steps: int | None = None
+        self._needed = needed
+        self._num_envs = num_envs
+        self._usual = usual
+        self._on_decided = on_decided
+
+    def decide(self, longest: int, env_steps: int) -> None:
+        """Decides the limit, if one is needed and not known yet, from the longest training episode
+        that has ended; 0 if none has, and then all `env_steps` are of running ones."""
+        if not self._needed or self.steps is not None:
+            return
+        length = longest or self._usual or math.ceil(env_steps / self._num_envs)
+        steps = self.steps = min(max(self.FACTOR * length, self.LEAST), self.MOST)
+        log.info(
+            "the environment has no time limit: evaluated episodes end after %s (%d times the "
+            "longest training episode so far, %d to %s); evaluator.max_episode_steps sets another "
+            "limit",
+            *(counted(steps, "step"), self.FACTOR, self.LEAST, f"{self.MOST:,}"),
+        )
+        self._on_decided(steps)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingEvaluation:
     """An evaluation under way, and the agent that will be saved if it is the best."""
@@ -87,8 +129,10 @@ class Evaluations:
         agent: Agent,
         checkpoints: Checkpoints,
         threshold: float | None,
+        limit: EpisodeLimit,
     ) -> None:
         self.runner = runner
+        self.limit = limit
         self._agent = agent
         self._checkpoints = checkpoints
         self._threshold = threshold
@@ -110,7 +154,8 @@ class Evaluations:
             return
         state = self._agent.state_dict() if self.runner.in_background else None
         self._pending = PendingEvaluation(step=step, counters=counters, state=state)
-        self.runner.submit(self._agent.snapshot(env_steps=step.env_steps))
+        snapshot = self._agent.snapshot(env_steps=step.env_steps)
+        self.runner.submit(replace(snapshot, episode_limit=self.limit.steps))
 
     def _skip(self, running: RecordStep, due: RecordStep) -> None:
         self.skipped += 1
@@ -158,6 +203,7 @@ class Evaluations:
         return {
             "scores": self.scores.state_dict(),
             "skipped": self.skipped,
+            "episode_limit": self.limit.steps,
             "pending": self.pending and self.runner.in_background,
         }
 
@@ -165,4 +211,5 @@ class Evaluations:
         """Restores what `state_dict` gave."""
         self.scores.load_state_dict(state["scores"])
         self.skipped = int(state["skipped"])
+        self.limit.steps = state["episode_limit"] or self.limit.steps
         self.was_pending = bool(state["pending"])

@@ -16,7 +16,7 @@ from border_cli.core.types import PAST_SCHEDULES, Metrics, Snapshot, Update
 from border_cli.errors import CheckpointError
 from border_cli.settings.run import TrainerConfig
 from border_cli.trainer.callbacks import Callbacks
-from border_cli.trainer.evaluating import Evaluated, Evaluations
+from border_cli.trainer.evaluating import EpisodeLimit, Evaluated, Evaluations
 from border_cli.trainer.intake import Intake
 from border_cli.trainer.intervals import Intervals
 from border_cli.trainer.recording import Recording
@@ -46,6 +46,7 @@ class LearnerParts:
     starts_trained: bool = False
     # Gets the counters of each checkpoint that is begun.
     on_saved: Callable[[Mapping[str, float]], None] = lambda _: None
+    episode_limit: EpisodeLimit = field(default_factory=EpisodeLimit)  # of evaluations
     callbacks: Callbacks = field(default_factory=Callbacks)
 
 
@@ -141,7 +142,9 @@ class PostStep:
             agent=parts.agent,
             checkpoints=parts.checkpoints,
             threshold=config.stop_at_score,
+            limit=parts.episode_limit,
         )
+        parts.evaluation_runner.on_step(self._show_evaluating)
         self.scores = self.evaluations.scores
         self.reporting = reporting
         self.timing = reporting.timing
@@ -249,10 +252,16 @@ class PostStep:
 
     def _submit(self) -> None:
         self.check()
+        self.evaluations.limit.decide(
+            self.reporting.window.longest_episode, self.counters.env_steps
+        )
         if not self.evaluations.runner.in_background:
             self.reporting.show("evaluating")
         with self.timing.section("evaluate"), self.heartbeat.waiting("the evaluation"):
             self.evaluations.submit(self.reporting.step, self.reporting.saved_counters())
+
+    def _show_evaluating(self) -> None:
+        self.reporting.show_if_due("evaluating", self._clock.now_s())
 
     def _wait(self) -> Evaluated:
         self.reporting.show("evaluating")

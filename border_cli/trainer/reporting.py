@@ -52,6 +52,7 @@ class Window:
     def __init__(self, counters: Counters, info_metrics: Sequence[str] = ()) -> None:
         self._counters = counters
         self._info_metrics = info_metrics
+        self.longest_episode = 0  # env steps, of all that ended in this run
         self._actor_samples: dict[str, int] = {}  # by actor id, as a checkpoint has them
         self._learner_time = SharesSince()
         self._actor_time = SharesSince()
@@ -76,6 +77,7 @@ class Window:
             "samples": self._samples,
             "episodes": [each.numbers() for each in self._episodes],
             "lags": list(self._lags),
+            "longest_episode": self.longest_episode,
             "actor_samples": dict(self._actor_samples),
         }
 
@@ -84,11 +86,14 @@ class Window:
         self._opt_steps, self._samples = state["opt_steps"], state["samples"]
         self._episodes = [Episode.of(each) for each in state["episodes"]]
         self._lags = list(state["lags"])
+        self.longest_episode = state["longest_episode"]
         self._actor_samples = dict(state["actor_samples"])
 
     def arrived(self, message: Experience) -> None:
         """Counts a message that was taken in."""
-        self._episodes.extend(message.episodes)
+        for episode in message.episodes:
+            self._episodes.append(episode)
+            self.longest_episode = max(self.longest_episode, episode.length)
         self._lags.append(self._counters.opt_steps - message.opt_steps)
 
     def close(

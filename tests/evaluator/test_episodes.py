@@ -18,7 +18,12 @@ from border_cli.core.types import Array, Beat, Snapshot, Step
 from border_cli.env.config import GymConfig
 from border_cli.env.gym import GymEnvFactory
 from border_cli.evaluator.config import EpisodesConfig
-from border_cli.evaluator.episodes import EpisodesEvaluator, episode_limit, evaluation_of
+from border_cli.evaluator.episodes import (
+    EpisodesEvaluator,
+    episode_limit,
+    evaluation_of,
+    known_limit,
+)
 
 
 class Scripted(Env):
@@ -278,7 +283,7 @@ def test_episodes_without_end_are_cut_at_the_limit_of_the_settings():
 @pytest.mark.parametrize(
     ("setting", "of_env", "limit"),
     [
-        (None, None, (10_000, "default; the env has none")),
+        (None, None, None),
         (None, 500, (500, "from the env")),
         (None, 20_000, (20_000, "from the env")),
         (30, None, (30, "evaluator.max_episode_steps")),
@@ -289,7 +294,19 @@ def test_episodes_without_end_are_cut_at_the_limit_of_the_settings():
 )
 def test_the_limit_says_where_it_comes_from(setting, of_env, limit):
     spec = Case([1.0], [1], env_limit=of_env).factory.spec
-    assert episode_limit(EpisodesConfig(max_episode_steps=setting), spec) == limit
+    config = EpisodesConfig(max_episode_steps=setting)
+    assert known_limit(config, spec) == limit
+    # What a run decided counts only where nothing is set.
+    assert episode_limit(config, spec, 77) == (77 if limit is None else limit[0])
+    assert episode_limit(config, spec) == (10_000 if limit is None else limit[0])
+
+
+def test_an_evaluation_without_a_limit_asks_for_one_and_ends_there():
+    case = Case(rewards=[1.0, 1.0], lengths=[3, 50], env_limit=None)
+    assert case.evaluator.needs_episode_limit
+    case.evaluator.limit_episodes(20)
+    assert case.evaluator.evaluate(case.policy).lengths == (3, 20)
+    assert not Case([1.0], [1], env_limit=9).evaluator.needs_episode_limit
 
 
 def plain_episode(seed: int, limit: int) -> tuple[float, int]:

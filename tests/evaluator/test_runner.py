@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import os
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -190,6 +192,34 @@ def test_a_score_that_reaches_the_threshold_is_of_more_episodes_as_long_as_it_do
     evaluation = runner.wait()
     assert (evaluation.returns, evaluation.score) == (played, score)
     assert evaluator.weights == [3.0] * len(played)
+
+
+def test_the_learners_thread_is_called_between_the_steps_of_an_inline_evaluation() -> None:
+    heartbeat, calls = Heartbeat("evaluation"), list[int]()
+
+    class Stepping(Lucky):
+        def evaluate(self, policy: Policy) -> Evaluation:
+            for _ in range(3):
+                heartbeat.beat()
+            return super().evaluate(policy)
+
+    runner = InlineEvaluationRunner(Stepping(9.0), Weighed, heartbeat)
+    runner.on_step(lambda: calls.append(heartbeat.beats))
+    runner.submit(weighing(1.0))
+    assert calls == [1, 2, 3]
+
+
+def test_a_snapshot_brings_the_limit_of_its_episodes() -> None:
+    class Limited(Lucky):
+        limits: ClassVar[list[int]] = []
+
+        def limit_episodes(self, steps: int) -> None:
+            self.limits.append(steps)
+
+    runner = InlineEvaluationRunner(Limited(9.0), Weighed, Heartbeat("evaluation"))
+    for limit in (None, 300):
+        runner.submit(replace(weighing(1.0), episode_limit=limit))
+    assert Limited.limits == [300]
 
 
 def test_an_evaluator_without_other_episodes_is_taken_at_its_word() -> None:

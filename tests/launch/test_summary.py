@@ -17,9 +17,14 @@ def advice(
     in_learner_thread: bool = False,
     actor_threads: bool = False,
     paced: bool = True,
+    unlimited_episodes: bool = False,
 ) -> str:
     said = bottleneck_advice(
-        learner, in_learner_thread=in_learner_thread, actor_threads=actor_threads, paced=paced
+        learner,
+        in_learner_thread=in_learner_thread,
+        actor_threads=actor_threads,
+        paced=paced,
+        unlimited_episodes=unlimited_episodes,
     )
     assert said is not None
     return said
@@ -44,6 +49,11 @@ def test_advice_names_the_setting_for_what_took_most(
     share = "(71 %)" if learner is WAITS else "(93 %)"
     assert f" {share}. Try " in said
     assert setting in said
+
+
+def test_evaluations_that_no_time_limit_ends_are_told_the_setting_that_does() -> None:
+    assert "trainer.eval_interval" in advice({"evaluate": 9.0})
+    assert "evaluator.max_episode_steps" in advice({"evaluate": 9.0}, unlimited_episodes=True)
 
 
 def test_every_section_of_the_learners_time_has_its_advice() -> None:

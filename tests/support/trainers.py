@@ -27,6 +27,7 @@ from border_cli.core.types import Snapshot
 from border_cli.evaluator.runner import InlineEvaluationRunner
 from border_cli.trainer.callbacks import Callbacks, named
 from border_cli.trainer.config import AsyncConfig, SyncConfig
+from border_cli.trainer.evaluating import EpisodeLimit
 from border_cli.trainer.post_step import LearnerParts
 from border_cli.trainer.recording import Recording
 from border_cli.trainer.trainer import AsyncTrainer, SyncTrainer, Trainer
@@ -51,6 +52,7 @@ class BuiltTrainer:
         make_env: Callable[[int], Env] | None = None,
         lives: Sequence[Life] = (),
         folder: Path | None = None,
+        episode_limit: EpisodeLimit | None = None,
         num_actors: int = 2,
         n_buffer: int = 10,
         max_restarts: int = 0,
@@ -94,6 +96,7 @@ class BuiltTrainer:
                 stop=self.stop,
                 save=self.save,
                 callbacks=Callbacks(named(callbacks)),
+                episode_limit=episode_limit or EpisodeLimit(),
             ),
             batch_size=4,
             slack=2 * num_actors * n_buffer,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from fakes import FakeAgent, FakeClock, MemoryCheckpoints
@@ -14,7 +14,7 @@ from border_cli.core.interfaces import Evaluation, EvaluationRunner
 from border_cli.core.output import Resumption
 from border_cli.core.stop import Heartbeat, Pulse
 from border_cli.core.types import Snapshot
-from border_cli.trainer.evaluating import Scores
+from border_cli.trainer.evaluating import EpisodeLimit, Scores
 
 
 class SlowRunner(EvaluationRunner):
@@ -163,6 +163,62 @@ def test_a_late_result_ends_the_run_that_was_to_stop_at_its_score() -> None:
     made.train()
     assert made.trainer.ended_by == "stop_at_score"
     assert made.post_step.counters.opt_steps == 30  # ten updates after the snapshot
+
+
+@pytest.mark.parametrize(
+    ("longest", "env_steps", "steps"),
+    [(100, 9_000, 500), (7, 9_000, 200), (3_000, 9_000, 10_000), (0, 1_001, 2_505), (0, 0, 200)],
+)
+def test_the_limit_follows_the_longest_training_episode_or_the_running_ones(
+    longest: int, env_steps: int, steps: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    decided: list[int] = []
+    limit = EpisodeLimit(needed=True, num_envs=2, on_decided=decided.append)
+    for _ in range(2):
+        limit.decide(longest, env_steps)
+        longest += 1_000  # only the first evaluation counts
+    assert (limit.steps, decided) == (steps, [steps])
+    said = [
+        each.message for each in caplog.records if "evaluator.max_episode_steps" in each.message
+    ]
+    assert len(said) == 1
+    assert f"{steps:,} steps" in said[0]
+
+
+def test_no_limit_is_decided_where_none_is_needed() -> None:
+    limit = EpisodeLimit(needed=False)
+    limit.decide(100, 100)
+    assert limit.steps is None
+
+
+def test_all_evaluations_of_a_run_have_the_limit_of_the_first_also_after_a_resume() -> None:
+    class Limited(SlowRunner):
+        limits: ClassVar[list[int | None]] = []
+
+        def submit(self, snapshot: Snapshot) -> None:
+            self.limits.append(snapshot.episode_limit)
+            super().submit(snapshot)
+
+    def made(**settings: Any) -> BuiltTrainer:
+        limit = EpisodeLimit(needed=True, num_envs=2)
+        return built(Limited(looks=1, score={}), episode_limit=limit, **settings)
+
+    first = made(max_opt_steps=40)
+    first.train()
+    saved = first.checkpoints.states[-1]
+    assert len(set(Limited.limits)) == 1
+    second = made(max_opt_steps=60)
+    second.trainer.resume(
+        Resumption(
+            counters=saved.counters,
+            run={**saved.run, "evaluating": {**saved.run["evaluating"], "episode_limit": 777}},
+            agent=saved.agent,
+            load_rows=None,
+        )
+    )
+    second.train()
+    assert Limited.limits[-1] == 777
 
 
 def test_a_pending_evaluation_is_made_with_the_resumed_weights() -> None:

@@ -1,0 +1,75 @@
+"""Runs in an environment without a time limit, in which only one of two actions goes on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from commands import QUICK, eval_status, facts_of, train_status
+
+LENGTH = 45  # env steps of the longest training episode, which ends at the limit of training
+RUN = (
+    *QUICK,
+    f"env.id={__name__}:Waiting",
+    "recorder=none",
+    "run_dir=run",
+    "trainer=sync",
+    "trainer.warmup_period=200",
+    f"evaluator.env.max_episode_steps=null env.max_episode_steps={LENGTH}",
+)
+
+
+class Waiting(gym.Env[Any, Any]):
+    """Never ends by itself."""
+
+    observation_space = gym.spaces.Box(0, 1, (1,), np.float32)
+    action_space = gym.spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed, options=options)
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        del action
+        return np.zeros(1, np.float32), 1.0, False, False, {}
+
+
+def words(*more: str) -> list[str]:
+    return [word for text in (*RUN, *more) for word in text.split()]
+
+
+@pytest.fixture(autouse=True)
+def in_folder(folder: Path) -> Path:
+    return folder
+
+
+def lengths(capsys: pytest.CaptureFixture[str], *typed: str) -> list[int]:
+    capsys.readouterr()
+    assert eval_status("run", "--json", *typed) == 0
+    found: list[int] = json.loads(capsys.readouterr().out)["lengths"]
+    return found
+
+
+def test_a_limit_is_decided_once_and_holds_for_all_that_evaluates_the_run(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert train_status(*words()) == 0
+    assert "evaluated episodes end after 225 steps" in capsys.readouterr().out
+    facts = facts_of(Path("run"))
+    assert (facts["evaluation_episode_limit"], facts["best_score"]) == (225, 225.0)
+    assert lengths(capsys) == [225]
+    assert train_status("resume=run", "trainer.max_opt_steps=3") == 0
+    assert "evaluated episodes end" not in capsys.readouterr().out
+    assert facts_of(Path("run"))["evaluation_episode_limit"] == 225
+    assert lengths(capsys) == [225]
+
+
+def test_a_setting_replaces_what_would_be_decided(capsys: pytest.CaptureFixture[str]) -> None:
+    assert train_status(*words("evaluator.max_episode_steps=50")) == 0
+    assert "evaluated episodes end" not in capsys.readouterr().out
+    assert "evaluation_episode_limit" not in facts_of(Path("run"))
+    assert lengths(capsys) == [50]
