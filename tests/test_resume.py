@@ -14,6 +14,7 @@ import pytest
 import reaching  # noqa: F401 - registers environments with goals
 import torch
 from datasets import CARTPOLE, datasets_in, write_cartpole
+from global_draws import GUESS
 from running import trained
 from sampling import chosen, sampled
 
@@ -293,6 +294,10 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
     "sync, rewards divided": ("sync", {"agent": DIVIDING}),
+    "serial, draws from global generators": (
+        "serial",
+        {"env": GymConfig(id=GUESS, num_envs=2, own_generators=True)},
+    ),
     "serial, hindsight": (
         "serial",
         {

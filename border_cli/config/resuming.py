@@ -119,7 +119,7 @@ class Change:
         """Whether a run can resume with it."""
         if self.key == "imports":  # more modules change nothing; components need those of before
             return set(self.before) <= set(self.after)
-        if self.key == "env.action_mask" and self.after is None:
+        if self.key in ("env.action_mask", "env.own_generators") and self.after is None:
             return True  # found anew as the environment is tried, before the run goes on
         return may_change(self.key)
 

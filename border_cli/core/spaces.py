@@ -136,6 +136,8 @@ class EnvSpec:
     stacked: bool = False  # whether observations are stacks of successive images, the newest last
     info_metrics: tuple[str, ...] = ()  # what is recorded of the `info` of each episode's last step
     human_scores: tuple[float, float] | None = None  # published, of random actions and a human
+    # Whether each environment has states of the global generators of its own.
+    own_generators: bool = False
     raw: RawSpaces | None = None  # the spaces as the environment has them, where they are told
 
 

@@ -52,6 +52,13 @@ class GymConfig(EnvConfig):
         "(env.probe); true: required; false: masks in info are ignored, and a part is one like any "
         "other",
     )
+    own_generators: bool | None = setting(
+        None,
+        "whether each environment has states of Python's random and of np.random of its own, "
+        "seeded with each episode and exchanged around each reset and step; null: where the "
+        "environment draws from these as it is tried (env.probe). Actor threads share them, so "
+        "such runs do not repeat",
+    )
     vectorization: Vectorization = setting(
         Vectorization.auto,
         "how an actor steps several environments: auto uses the environment's own vector "

@@ -68,6 +68,10 @@ def construct(config: GymConfig, render: str | None = None) -> gym.Env[Any, Any]
     """A new environment inside its wrappers, not reset. Waits while another one is constructed."""
     with construction(config):
         env = apply_wrappers(_construct_unwrapped(config, render), config.wrappers)
+        if config.own_generators:
+            from border_cli.env.own_generators import OwnGenerators
+
+            env = OwnGenerators(env)
         if config.action_mask is False:
             return env
         if not config.action_mask and not may_have_masks(env.observation_space):

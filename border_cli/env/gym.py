@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
 
@@ -30,6 +30,9 @@ from border_cli.env.construct import (
 from border_cli.env.gym_env import GymEnv
 from border_cli.env.gym_spaces import raw_spaces
 from border_cli.errors import BadStep
+
+if TYPE_CHECKING:
+    from border_cli.env.own_generators import GeneratorFinder
 
 log = logging.getLogger(__name__)
 
@@ -105,8 +108,12 @@ class GymEnvFactory(EnvFactory):
     def trials(self) -> Iterator[Env]:
         one = GymEnv(replace(self.config, num_envs=1), training=True)
         self.spec = self._spec_of(one.envs[0])
+        generators = self._generator_finder(one)
         finder = self._finder(one)
         yield one
+        if generators is not None and generators.found:
+            self.config = replace(self.config, own_generators=True)
+            self.spec = replace(self.spec, own_generators=True)
         if finder is not None and finder.found:
             self.config = replace(self.config, action_mask=True)
             one = GymEnv(replace(self.config, num_envs=1), training=True)
@@ -115,6 +122,15 @@ class GymEnvFactory(EnvFactory):
         own = self._make_vector(first=0)
         if own is not None:
             yield own
+
+    def _generator_finder(self, one: GymEnv) -> GeneratorFinder | None:
+        """Looks for draws from the global generators; None where the settings say."""
+        if self.config.own_generators is not None:
+            return None
+        from border_cli.env.own_generators import GeneratorFinder
+
+        finder = one.envs[0] = GeneratorFinder(one.envs[0], str(self.config.id))
+        return finder
 
     def _finder(self, one: GymEnv) -> MaskFinder | None:
         """Looks for action masks as the environment is played; None where it is known."""
@@ -154,5 +170,6 @@ class GymEnvFactory(EnvFactory):
             stacked=stacks_images(env),
             info_metrics=self.config.recorded_info,
             human_scores=self.config.human_scores,
+            own_generators=self.config.own_generators is True,
             raw=raw,
         )

@@ -58,6 +58,8 @@ def construct_vector(config: GymConfig, spec_of_single: Callable[[], EnvSpec]) -
         spec = spec_of_single()
         if has_masks(spec.observation):
             raise NoVectorEnv("action masks are read from single environments only")
+        if config.own_generators:
+            raise NoVectorEnv("global generators are exchanged for single environments only")
         if spec.max_episode_steps is None and _own_limit(entry.vector_entry_point) is not None:
             raise NoVectorEnv("it truncates episodes, unlike a single environment")
         entry.max_episode_steps = spec.max_episode_steps

@@ -46,7 +46,7 @@ Tried: TypeAlias = list[tuple[EnvConfig, EnvSpec]]
 class DryBuilt(NamedTuple):
     """What dry builds of jobs have found."""
 
-    jobs: list[Job]  # with action masks, where environments give them
+    jobs: list[Job]  # with what was found of their environments
     needs: list[Needs]  # of memory, of all jobs that differ in their components
 
 
@@ -58,7 +58,7 @@ def dry_built(jobs: Sequence[Job], refused: dict[int, ConfigError] | None = None
     first one raises. A job whose environment fails as it is tried fails by itself, and needs
     nothing.
     """
-    made: dict[str, tuple[Needs | None, bool]] = {}
+    made: dict[str, tuple[Needs | None, EnvSpec | None]] = {}
     known: Tried = []
     kept: list[Job] = []
     for job in jobs:
@@ -67,7 +67,7 @@ def dry_built(jobs: Sequence[Job], refused: dict[int, ConfigError] | None = None
             like = _built_from(effective)
             if like not in made:
                 made[like] = _built(job, effective, known)
-            kept.append(_with_masks(job) if made[like][1] else job)
+            kept.append(_with_found(job, made[like][1]))
         except ConfigError as error:
             if refused is None or job.number is None:
                 raise
@@ -75,21 +75,23 @@ def dry_built(jobs: Sequence[Job], refused: dict[int, ConfigError] | None = None
     return DryBuilt(kept, [needs for needs, _ in made.values() if needs is not None])
 
 
-def _built(job: Job, effective: EffectiveSettings, known: Tried) -> tuple[Needs | None, bool]:
-    """Memory of one job, and whether its environment has action masks; no memory for one of a sweep
-    whose environment fails as it is tried."""
+def _built(
+    job: Job, effective: EffectiveSettings, known: Tried
+) -> tuple[Needs | None, EnvSpec | None]:
+    """Memory of one job and the spec of its environment; neither for one of a sweep whose
+    environment fails as it is tried."""
     try:
         effective, spec, agent = dry_build(effective, known)
     except ProbeFailed:
         if job.number is None:
             raise
-        return None, False
-    return training_needs(effective, spec, agent, job_name(job)), has_masks(spec.observation)
+        return None, None
+    return training_needs(effective, spec, agent, job_name(job)), spec
 
 
-def looked_for_masks(job: Job, known: Tried) -> Job:
-    """A job that was not built dry, asking for the action masks of its environment if it has
-    some; one that fails as it is tried fails by itself."""
+def tried_job(job: Job, known: Tried) -> Job:
+    """A job that was not built dry, with what is found of its environment as it is tried; one that
+    fails there fails by itself."""
     effective = effective_settings(job.config)
     if not effective.env.probe:
         return job
@@ -97,19 +99,24 @@ def looked_for_masks(job: Job, known: Tried) -> Job:
         spec = _try(effective.env, job.config.trainer.stall_timeout_s, known)
     except ProbeFailed:
         return job
-    return _with_masks(job) if has_masks(spec.observation) else job
+    return _with_found(job, spec)
 
 
-def _with_masks(job: Job) -> Job:
-    return replace(job, config=_asking_for_masks(job.config))
+def _with_found(job: Job, spec: EnvSpec | None) -> Job:
+    return job if spec is None else replace(job, config=_settings_with_found(job.config, spec))
 
 
-def _asking_for_masks(config: RunConfig) -> RunConfig:
-    """The settings that ask for the action masks that were found as the environment was tried."""
+def _settings_with_found(config: RunConfig, spec: EnvSpec) -> RunConfig:
+    """The settings with what was found as the environment was tried: action masks, and draws from
+    global generators."""
     env = config.env
-    if not isinstance(env, GymConfig) or env.action_mask:
+    if not isinstance(env, GymConfig):
         return config
-    return replace(config, env=replace(env, action_mask=True))
+    if has_masks(spec.observation):
+        env = replace(env, action_mask=True)
+    if spec.own_generators:
+        env = replace(env, own_generators=True)
+    return replace(config, env=env)
 
 
 def _built_from(effective: EffectiveSettings) -> str:
@@ -125,11 +132,10 @@ def dry_build(
 ) -> tuple[EffectiveSettings, EnvSpec, Agent]:
     """Tries the environments, and builds what is cheap: agent and policies.
 
-    Returns the settings with what was found of action masks, the agent and what it was built for,
-    to be counted and dropped. Raises ClusterRefused
-    where nothing answers at the address of a cluster, ConfigError for what only the components
-    themselves can refuse, ProbeFailed where an environment failed as it was tried, and
-    CheckpointError where `init_from` does not fit.
+    Returns the settings with what was found of the environment, the agent and what it was built
+    for, to be counted and dropped. Raises ClusterRefused where nothing answers at the address of a
+    cluster, ConfigError for what only the components themselves can refuse, ProbeFailed where an
+    environment failed as it was tried, and CheckpointError where `init_from` does not fit.
     """
     if effective.has_actors:
         effective.actors.refuse_missing()
@@ -156,8 +162,7 @@ def _try_environments(
     config, timeout_s = effective.config, effective.config.trainer.stall_timeout_s
     env_factory(effective)  # refuses a run without an environment
     spec = _try(effective.env, timeout_s, known)
-    if has_masks(spec.observation):
-        effective = effective_settings(_asking_for_masks(config))
+    effective = effective_settings(_settings_with_found(config, spec))
     if effective.dataset is not None or isinstance(config.replay_buffer, DatasetConfig):
         from border_cli.launch.offline_data import check_dataset
 

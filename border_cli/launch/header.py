@@ -61,6 +61,7 @@ def header_lines(
         ("border_cli", f"{__version__}   {config.name}   seed {config.seed}"),
         *choice_lines(job),
         ("env", f"{spec.id}, observes {_space(spec.observation)}, acts {_space(spec.action)}"),
+        *_generator_lines(effective, spec),
         *encoders_of(agent),
         ("trainer", trainer_line(effective)),
         *schedule_lines(effective),
@@ -104,6 +105,18 @@ def _space(space: Space) -> str:
     if isinstance(space, DictSpace):
         return ", ".join(f"{key}: {name_of(part)}" for key, part in space.spaces.items())
     return name_of(space)
+
+
+def _generator_lines(effective: EffectiveSettings, spec: EnvSpec) -> list[tuple[str, str]]:
+    """How the environment's draws from global generators repeat, if there are any."""
+    if not spec.own_generators:
+        return []
+    draws = "reset(seed=…) is not enough: the env draws from random or np.random"
+    if effective.actor_threads:
+        return [
+            ("generators", f"{draws}, which actor threads share; runs and scores do not repeat")
+        ]
+    return [("generators", f"{draws}; each env has states of its own, seeded with each episode")]
 
 
 def trainer_line(effective: EffectiveSettings) -> str:

@@ -24,7 +24,7 @@ from border_cli.config.sweep import jobs_of
 from border_cli.errors import ConfigError, RunFailed, reason_of
 from border_cli.hydra_plugin import SWEEP_LAUNCHER
 from border_cli.launch.build import computes_on_cuda
-from border_cli.launch.dry_build import Tried, looked_for_masks
+from border_cli.launch.dry_build import Tried, tried_job
 from border_cli.launch.dry_build import dry_built as built_dry
 from border_cli.launch.jobs import look
 from border_cli.launch.needs import Needs, refuse_unmet
@@ -202,7 +202,7 @@ class Proposed:
         if terms.skip_invalid:
             [job] = built_dry([job]).jobs
             return job
-        return looked_for_masks(job, self._tried)
+        return tried_job(job, self._tried)
 
     def _refused(self, job: Skipped) -> None:
         """Says so in the folder of the job."""
