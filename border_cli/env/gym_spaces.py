@@ -23,7 +23,10 @@ from border_cli.core.types import Array
 from border_cli.errors import ConfigError
 
 LEAVES = "Box, Discrete, MultiDiscrete, MultiBinary"
+SUPPORTED = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
+ENV_ID = "env.id"  # the setting that chooses an environment, as messages name it
 FLATTEN = "; env.wrappers=[FlattenObservation] turns it into a Box"
+OWN_WRAPPER = "; a wrapper of your own can turn it into one: env.wrappers=[module:Class]"
 
 
 class MaskedDict(spaces.Dict):
@@ -37,7 +40,7 @@ def may_have_masks(space: gym.Space[Any]) -> bool:
 
 def raw_space(space: gym.Space[Any], what: str = "", others: str = "") -> RawSpace:
     """A space of one of `LEAVES`, free of Gymnasium; an unsupported one is refused as `what`."""
-    shape = space.shape or ()
+    shape = getattr(space, "shape", None) or ()
     low: Any
     match space:
         case spaces.Box():
@@ -54,11 +57,32 @@ def raw_space(space: gym.Space[Any], what: str = "", others: str = "") -> RawSpa
     return RawSpace(kind, shape, np.dtype(space.dtype).name, low, high, str(space))
 
 
-def raw_observation(space: Any, name: str = "", setting: str = "env.id") -> RawObservation:
-    """An observation space, free of Gymnasium; an unsupported one is refused with its own name and
-    that of the setting, and with a remedy where flattened it is numbers."""
+def _remedy(space: Any, setting: str) -> str:
+    """How an unsupported observation space becomes a supported one."""
+    if _flattens(space):
+        return FLATTEN
+    if setting != ENV_ID:  # a data set is read as it is
+        return ""
+    parts = space.spaces.items() if isinstance(space, spaces.Dict) else ()
+    keys = ", ".join(key for key, part in parts if isinstance(part, SUPPORTED))
+    if not keys:
+        return OWN_WRAPPER
+    return f"; 'env.wrappers=[{{FilterObservation: {{filter_keys: [{keys}]}}}}]' keeps the others"
+
+
+def _flattens(space: Any) -> bool:
+    """Whether Gymnasium flattens its values to numbers; a user's own space may not say."""
+    try:
+        return bool(space.is_np_flattenable)
+    except (AttributeError, NotImplementedError):
+        return False
+
+
+def raw_observation(space: Any, name: str = "", setting: str = ENV_ID) -> RawObservation:
+    """An observation space, free of Gymnasium; an unsupported one is refused with its own name,
+    that of the setting, and a remedy."""
     what = f"{setting}={name}: observation space"
-    others = f" and Dict of these{FLATTEN if space.is_np_flattenable else ''}"
+    others = f" and Dict of these{_remedy(space, setting)}"
     if not isinstance(space, spaces.Dict) or not space.spaces:
         return raw_space(space, f"{what} {space}", others)
     parts = {
@@ -68,7 +92,7 @@ def raw_observation(space: Any, name: str = "", setting: str = "env.id") -> RawO
     return RawDict(parts, isinstance(space, MaskedDict))
 
 
-def raw_spaces(observation: Any, action: Any, name: str, setting: str = "env.id") -> RawSpaces:
+def raw_spaces(observation: Any, action: Any, name: str, setting: str = ENV_ID) -> RawSpaces:
     """Both spaces of an environment; unsupported ones are refused with their own names."""
     what = f"{setting}={name}: action space {action}"
     return RawSpaces(raw_observation(observation, name, setting), raw_space(action, what))

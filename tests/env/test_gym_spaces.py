@@ -115,14 +115,27 @@ def test_real_actions_reach_the_environment_as_a_copy_of_its_own_type(spaced, co
     assert step.action.tolist() == [[0.5, -1.0]]
 
 
-REMEDY = r"; env\.wrappers=\[FlattenObservation\] turns it into a Box"
+class Mission(spaces.Space[str]):
+    """A space of a user's own, which does not say whether it can be flattened."""
+
+    def __repr__(self) -> str:
+        return "Mission()"
+
+
+FLATTENING = r"; env\.wrappers=\[FlattenObservation\] turns it into a Box"
+KEEPING_A = r"; 'env\.wrappers=\[\{FilterObservation: \{filter_keys: \[a\]\}\}\]' keeps the others"
+WRAPPING = r"; a wrapper of your own can turn it into one: env\.wrappers=\[module:Class\]"
 
 
 @pytest.mark.parametrize(
     ("space", "named", "remedy"),
     [
-        (spaces.Tuple([FLAG]), r"observation space Tuple\(", REMEDY),
-        (spaces.Dict(a=FLAG, b=spaces.Sequence(FLAG)), r"Sequence\(.* of key 'b'", ""),
+        (spaces.Tuple([FLAG]), r"observation space Tuple\(", FLATTENING),
+        (spaces.Dict(a=FLAG, b=spaces.Sequence(FLAG)), r"Sequence\(.* of key 'b'", KEEPING_A),
+        (spaces.Dict(a=FLAG, b=Mission()), r"Mission\(\) of key 'b'", KEEPING_A),
+        (spaces.Dict(b=Mission()), r"Mission\(\) of key 'b'", WRAPPING),
+        (Mission(), r"observation space Mission\(\)", WRAPPING),
+        (None, "observation space None", WRAPPING),
     ],
 )
 def test_an_unsupported_observation_space_is_refused_with_its_name(spaced, space, named, remedy):
