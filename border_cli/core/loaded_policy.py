@@ -47,7 +47,11 @@ class LoadedPolicy:
     def rows(self, obs: Any) -> tuple[Array, bool]:
         """One observation, or N, as rows [N, …], and whether they are a batch."""
         lead = self._lead(obs)
+        takes_mask = ACTION_MASK in self._observation.parts
         try:
+            if takes_mask != (isinstance(obs, Mapping) and ACTION_MASK in obs):
+                call = f'needs the action mask: act(obs, info["{ACTION_MASK}"])'
+                raise BadStep(f"it {call if takes_mask else 'takes no action mask: act(obs)'}")
             rows = copied(self._check(obs, *lead))
             if has_masks(self._spec.observation) and not split_mask(rows)[1].any(axis=-1).all():
                 raise BadStep(f"the {ACTION_MASK} leaves no action")

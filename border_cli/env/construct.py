@@ -6,6 +6,7 @@ from __future__ import annotations
 import copy
 import importlib
 import importlib.util
+import inspect
 import pickle
 import re
 import sys
@@ -14,17 +15,20 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeAlias
 
 import gymnasium as gym
+import numpy as np
 from gymnasium import wrappers as gym_wrappers
 from gymnasium.envs import registration
 
 from border_cli.env.config import GymConfig
 from border_cli.env.gym_spaces import may_have_masks
-from border_cli.errors import ConfigError, MissingPackage
+from border_cli.errors import ConfigError, MissingPackage, place_of
 from border_cli.system.foreign import refuse_standard
 from border_cli.words import unknown
+
+Wrapper: TypeAlias = gym.Wrapper[Any, Any, Any, Any]
 
 PACKAGES = {  # module -> what pip calls it
     "ale_py": "border-cli[atari]",
@@ -89,7 +93,7 @@ def time_limit(config: GymConfig, env: gym.Env[Any, Any]) -> int | None:
     return min((each._max_episode_steps for each in inside), default=None)
 
 
-def layers(env: gym.Env[Any, Any]) -> Iterator[gym.Wrapper[Any, Any, Any, Any]]:
+def layers(env: gym.Env[Any, Any]) -> Iterator[Wrapper]:
     """The wrappers around an environment, the outermost first."""
     while isinstance(env, gym.Wrapper):
         yield env
@@ -157,10 +161,18 @@ def apply_wrappers(env: gym.Env[Any, Any], entries: list[Any]) -> gym.Env[Any, A
         with missing_packages(f"{where} {name}"):
             wrapper = _wrapper(where, name)
             try:
-                env = wrapper(env, **copy.deepcopy(arguments))
-            except TypeError as error:
-                raise ConfigError(f"{where} {name} cannot be created: {error}") from error
+                env = wrapper(env, **_with_arrays(wrapper, copy.deepcopy(arguments)))
+            except (AssertionError, AttributeError, TypeError, ValueError) as error:
+                raise ConfigError(f"{where} {name} cannot be created: {place_of(error)}") from error
     return env
+
+
+def _with_arrays(wrapper: type[Wrapper], arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments with arrays for lists, where the parameters are annotated as arrays."""
+    for key, parameter in inspect.signature(wrapper).parameters.items():
+        if "ndarray" in str(parameter.annotation).lower() and isinstance(arguments.get(key), list):
+            arguments[key] = np.asarray(arguments[key])
+    return arguments
 
 
 def _name_and_arguments(where: str, entry: object) -> tuple[str, dict[str, Any]]:
@@ -173,7 +185,7 @@ def _name_and_arguments(where: str, entry: object) -> tuple[str, dict[str, Any]]
     raise ConfigError(f"{where} must be a name or {{Name: {{argument: value}}}}, got {entry!r}")
 
 
-def _wrapper(where: str, name: str) -> type[gym.Wrapper[Any, Any, Any, Any]]:
+def _wrapper(where: str, name: str) -> type[Wrapper]:
     """The class that a name in gymnasium.wrappers means, or `module:Class` of the user's own."""
     module, colon, own = name.rpartition(":")
     home: Any = import_named(module, f"{where}={name}") if colon else gym_wrappers
@@ -232,6 +244,13 @@ def registered(env_id: str | None) -> registration.EnvSpec:
                 f"env.id={env_id} was given to train(env=…) in Python: open the run with "
                 "resume(…, env=…) or load_policy(…, env=…). An environment that is a class or "
                 "function at the top of a module is found by its name"
+            ) from error
+        if home is not None:
+            registering = [f"{each}()" for each in vars(home) if each.startswith("register")]
+            raise ConfigError(
+                f"env.id={env_id}: the module {module} was imported and has no {name}: {error} If "
+                f"a function of it registers it ({', '.join(registering) or 'none here'}), "
+                f"call that in a module of your own: imports=[your_module] env.id={name}"
             ) from error
         raise ConfigError(
             f"env.id={env_id} is not registered with Gymnasium: {error} If another package "

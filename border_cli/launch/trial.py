@@ -31,7 +31,7 @@ EXPECTED = {  # for a call that fails outside of the environment's own lines
 }
 
 MACHINERY = (  # beginnings of modules between us and an environment
-    *("border_cli.", "contextlib"),
+    *("border_cli.", "contextlib", "importlib"),
     *("gymnasium.core", "gymnasium.envs.registration", "gymnasium.vector", "gymnasium.wrappers"),
 )
 

@@ -70,6 +70,19 @@ def test_only_the_users_own_lines_of_a_traceback_are_shown(refusal: Refusal) -> 
     assert "THE LINE THAT RAISES" in lines[-1]
 
 
+def test_a_module_that_fails_as_it_is_imported_is_shown_without_the_import_system(
+    refusal: Refusal, write: Callable[[str, str], Path]
+) -> None:
+    write(
+        "halves.py",
+        "import gymnasium\n\n\ndef load():\n    raise KeyError('other half')\n\n\nload()\n",
+    )
+    first, *lines = refusal(*QUICK, "env.id=halves:Half-v0", "run_dir=run").splitlines()
+    assert "env.id=halves:Half-v0: its constructor raised KeyError: 'other half'" in first
+    files = [line for line in lines if "File " in line]
+    assert [line.rpartition(", in ")[2] for line in files] == ["<module>", "load"]
+
+
 def test_the_evaluators_environment_is_tried_where_it_is_another(refusal: Refusal) -> None:
     error = refusal(*UNTRIED, "env.id=Calm-v0", "+evaluator.env.id=Breaks-v0", "run_dir=run")
     assert error.startswith("border-train: evaluator.env: env.id=Breaks-v0: step raised KeyError")

@@ -60,6 +60,28 @@ def test_a_module_before_the_id_is_imported_first(tmp_path, monkeypatch):
     gymnasium.registry.pop("OfModule-v3")
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("def register_all(): ...", r"has no Walk-v0: .* registers it \(register_all\(\)\), call"),
+        ("", r"has no Walk-v0: .* registers it \(none here\), call that in a module of your own"),
+    ],
+)
+def test_a_module_without_the_environment_is_refused_with_the_functions_that_may_register_it(
+    tmp_path, monkeypatch, text, said
+):
+    (tmp_path / "silent_envs.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.invalidate_caches()
+    try:
+        refused(
+            rf"^env\.id=silent_envs:Walk-v0: the module silent_envs was imported and {said}",
+            id="silent_envs:Walk-v0",
+        )
+    finally:
+        sys.modules.pop("silent_envs")
+
+
 def test_a_module_that_is_not_there_is_refused():
     module = "gymnasium.envs_of_nobody"
     error = refused(
@@ -136,6 +158,13 @@ def test_wrappers_are_applied_innermost_first():
     np.testing.assert_allclose(obs, [0.001, 0.0])
 
 
+def test_a_list_becomes_an_array_where_a_wrapper_takes_one():
+    scale = {"RescaleObservation": {"min_obs": [0.0, 0.0], "max_obs": [1.0, 10.0]}}
+    env = construct(GymConfig(id=COUNTING, wrappers=[scale]))
+    np.testing.assert_allclose(env.reset(seed=0)[0], [0.001, 0.0])
+    assert env.observation_space.high.tolist() == [1.0, 10.0]
+
+
 OWN_WRAPPERS = """
 import gymnasium
 
@@ -146,6 +175,11 @@ class Twice(gymnasium.RewardWrapper):
 
     def reward(self, reward):
         return self.factor * reward
+
+class Unannotated(gymnasium.Wrapper):
+    def __init__(self, env, low):
+        super().__init__(env)
+        self.size = low.size
 
 NUMBER = 3
 """
@@ -178,8 +212,10 @@ def test_a_wrapper_of_a_module_of_the_users_own(entry, factor):
     ("wrapper", "message"),
     [
         ("own_wrappers:Twic", r"^env\.wrappers\[0\]: unknown wrapper of own_wrappers 'Twic', did "
-         r"you mean Twice\? \(choose from Twice\)"),
+         r"you mean Twice\? \(choose from Twice, Unannotated\)"),
         ("own_wrappers:NUMBER", r"unknown wrapper of own_wrappers 'NUMBER'"),
+        ({"own_wrappers:Unannotated": {"low": [0]}},
+         r"Unannotated cannot be created: .*own_wrappers\.py:\d+: AttributeError: 'list' object"),
         ("no_module:Twice", r"^env\.wrappers\[0\]=no_module:Twice: no module named 'no_module'"),
     ],
 )  # fmt: skip
@@ -193,6 +229,8 @@ def test_a_wrapper_of_a_module_that_cannot_be_meant_is_refused(wrapper, message)
         ("FlatenObservation", r"^env\.wrappers\[0\]: unknown wrapper of .* 'FlatenObservation', "
          r"did you mean FlattenObservation\? \(choose from AddRenderObservation, "),
         (3, r"^env\.wrappers\[0\] must be a name or \{Name: \{argument: value\}\}, got 3$"),
+        ({"RescaleObservation": {"min_obs": [0.0], "max_obs": 1.0}},
+         r"^env\.wrappers\[0\] RescaleObservation cannot be created: .*\(2,\), got \(1,\)"),
         ({"TimeLimit": {"steps": 3}}, r"^env\.wrappers\[0\] TimeLimit cannot be created: .*steps"),
     ],
 )  # fmt: skip

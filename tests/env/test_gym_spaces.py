@@ -22,7 +22,7 @@ from border_cli.core.spaces import (
 from border_cli.env.config import GymConfig
 from border_cli.env.gym import GymEnvFactory
 from border_cli.env.gym_env import GymEnv
-from border_cli.env.gym_spaces import raw_observation, raw_space, raw_spaces
+from border_cli.env.gym_spaces import MaskedDict, raw_observation, raw_space, raw_spaces
 from border_cli.errors import BadStep, ConfigError
 from border_cli.run.spec import spec_as_json, spec_from_json
 from border_cli.system.files import finite
@@ -158,6 +158,8 @@ def test_an_unsupported_action_space_is_refused_with_its_name(spaced):
 HALF_OPEN = spaces.Box(np.array([-np.inf, 0.0]), np.array([1.0, np.inf]), dtype=np.float64)
 NAMED = spaces.Dict(x=spaces.Box(0, 1, (2,), np.float64), room=spaces.Discrete(4, start=1))
 
+MASK = spaces.Box(0, 1, (2,), np.uint8)
+
 
 def reading(observation: Any, action: Any = FLAG) -> LoadedPolicy:
     """Of these spaces, as they are read again where they were saved."""
@@ -199,3 +201,20 @@ def test_what_is_neither_one_observation_nor_a_batch_is_refused(
 ) -> None:
     with pytest.raises(BadStep, match=rf"^env\.id=X-v0: .*{said}"):
         reading(space).rows(observation)
+
+
+@pytest.mark.parametrize(
+    ("space", "argv", "said"),
+    [
+        (MaskedDict(observation=NAMED["x"], action_mask=MASK), [[0.0, 1.0]],
+         r'needs the action mask: act\(obs, info\["action_mask"\]\)$'),
+        (MaskedDict(x=NAMED["x"], y=FLAG, action_mask=MASK), [{"x": [0, 1], "y": 0}],
+         r'needs the action mask: act\(obs, info\["action_mask"\]\)$'),
+        (NAMED["x"], [[0.0, 1.0], [1, 1]], "takes no action mask: act"),
+    ],
+)  # fmt: skip
+def test_a_policy_says_whether_it_needs_a_mask(
+    space: spaces.Space[Any], argv: list[Any], said: str
+) -> None:
+    with pytest.raises(BadStep, match=rf"^env\.id=X-v0: it .*{said}"):
+        reading(space).act(*argv)
