@@ -23,6 +23,7 @@ from border_cli.replay_buffer.frames import FrameRing
 from border_cli.settings.run import RunConfig
 
 UPDATES = 30
+COLOURED = {"ReshapeObservation": {"shape": [12, 12, 1]}}  # an axis of one channel at the end
 
 
 def config_of(run_dir: Path, *more: str) -> RunConfig:
@@ -80,6 +81,17 @@ def test_a_run_is_the_same_to_the_bit_also_stopped_and_resumed(tmp_path: Path, b
     assert nbytes_in(frames / rows) < nbytes_in(whole / rows) / 2
 
 
+def test_a_run_is_the_same_to_the_bit_whether_or_not_its_frames_have_channels(
+    tmp_path: Path,
+) -> None:
+    grey, coloured = (config_of(tmp_path / name) for name in ("grey", "coloured"))
+    assert isinstance(coloured.env, GymConfig)
+    coloured.env.wrappers = [COLOURED, *STACK]
+    train(grey)
+    train(coloured)
+    assert same(outcome(tmp_path / "grey"), outcome(tmp_path / "coloured"))
+
+
 def test_the_replay_buffer_is_as_large_as_the_check_before_the_run_says(tmp_path: Path) -> None:
     """Frame 144 bytes and 16 besides; row 32 for its slots, 16 for the rest."""
     for more, row in (([], 208), (["replay_buffer.frames=false"], 1168)):
@@ -95,6 +107,7 @@ def test_the_replay_buffer_is_as_large_as_the_check_before_the_run_says(tmp_path
     [
         ([], False),
         (STACK, True),
+        ([COLOURED, *STACK], True),
         ([*STACK, {"TimeLimit": {"max_episode_steps": 5}}], True),
         ([{"FrameStackObservation": {"stack_size": 1}}], False),
     ],

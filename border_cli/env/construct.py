@@ -101,10 +101,13 @@ def layers(env: gym.Env[Any, Any]) -> Iterator[Wrapper]:
 
 
 def stacks_images(env: gym.Env[Any, Any]) -> bool:
-    """Whether observations are made of successive images, uint8 [frames, H, W]: by a wrapper, or by
-    an environment that says so with `stacks_frames = True`."""
+    """Whether observations are made of successive images, uint8 [frames, H, W] or with channels
+    behind the frames or at the end: by a wrapper, or by an environment that says so with
+    `stacks_frames = True`."""
     space = env.observation_space
-    if not isinstance(space, gym.spaces.Box) or space.dtype != "uint8" or len(space.shape) != 3:
+    if not isinstance(space, gym.spaces.Box) or space.dtype != "uint8":
+        return False
+    if len(space.shape) not in (3, 4):
         return False
     if getattr(env.unwrapped, "stacks_frames", False) is True:
         return True
@@ -161,17 +164,20 @@ def apply_wrappers(env: gym.Env[Any, Any], entries: list[Any]) -> gym.Env[Any, A
         with missing_packages(f"{where} {name}"):
             wrapper = _wrapper(where, name)
             try:
-                env = wrapper(env, **_with_arrays(wrapper, copy.deepcopy(arguments)))
+                env = wrapper(env, **_as_annotated(wrapper, copy.deepcopy(arguments)))
             except (AssertionError, AttributeError, TypeError, ValueError) as error:
                 raise ConfigError(f"{where} {name} cannot be created: {place_of(error)}") from error
     return env
 
 
-def _with_arrays(wrapper: type[Wrapper], arguments: dict[str, Any]) -> dict[str, Any]:
-    """The arguments with arrays for lists, where the parameters are annotated as arrays."""
+def _as_annotated(wrapper: type[Wrapper], arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments, their lists as arrays or tuples where the parameters are annotated so."""
     for key, parameter in inspect.signature(wrapper).parameters.items():
-        if "ndarray" in str(parameter.annotation).lower() and isinstance(arguments.get(key), list):
-            arguments[key] = np.asarray(arguments[key])
+        annotation, value = str(parameter.annotation).lower(), arguments.get(key)
+        if isinstance(value, list) and "ndarray" in annotation:
+            arguments[key] = np.asarray(value)
+        elif isinstance(value, list) and "tuple" in annotation:
+            arguments[key] = tuple(value)
     return arguments
 
 

@@ -144,7 +144,7 @@ def encoders_of(agent: Agent) -> list[tuple[str, str]]:
     lines = []
     for key, each in agent.architecture.images.items():
         channels, height, width = each.shape
-        axis = "first" if each.channels_first else "last"
+        axis = "first" if [*each.axes] == sorted(each.axes) else "last"
         name = f"{key}: " if key else ""
         of = f"{counted(channels, 'channel')} {axis}"
         lines.append(f"{name}{height} x {width}, {of}, network {each.network}")

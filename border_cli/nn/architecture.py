@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -74,9 +75,14 @@ class Image:
     """A part of an observation that goes through convolutions."""
 
     shape: tuple[int, int, int]  # channels, height, width
-    channels_first: bool  # it lies as [C, H, W]; else as [H, W, C] or [H, W]
+    axes: tuple[int, ...]  # of the observation, in the order [(stack,) C, H, W]
     scaling: Scaling  # of its pixels
     network: str  # one of CONVOLUTIONS
+
+    @property
+    def batch_axes(self) -> tuple[int, ...]:
+        """The axes behind that of the batch."""
+        return 0, *(axis + 1 for axis in self.axes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,50 +169,49 @@ def _image(space: LeafSpace, kind: str) -> Image | None:
         kind = "minatar_cnn" if side < NATURE_SMALLEST else "nature_cnn"
     if side < CONVOLUTIONS[kind]:
         return None
-    return Image(shape, channels_first(space), pixel_scaling(space), kind)
+    return Image(shape, image_axes(space.shape), pixel_scaling(space), kind)
 
 
 def image_shape(space: BoxSpace) -> tuple[int, int, int] | None:
     """(channels, height, width) of uint8 or bool pixels; None of what is no image.
 
-    Two axes are one channel. Of three, see `channels_first`.
+    Two axes are one channel. Of three, see `image_axes`. Four are a stack of such images, whose
+    channels lie one behind the other.
     """
-    match space.shape:
-        case (height, width):
-            channels = 1
-        case (channels, height, width) if channels_first(space):
-            pass
-        case (height, width, channels):
-            pass
-        case _:
-            return None
-    if space.dtype not in ("uint8", "bool") or min(height, width) < SMALLEST or not channels:
+    if len(space.shape) not in (2, 3, 4) or space.dtype not in ("uint8", "bool"):
         return None
-    return channels, height, width
+    *channels, height, width = (space.shape[axis] for axis in image_axes(space.shape))
+    if min(height, width) < SMALLEST or not prod(channels):
+        return None
+    return prod(channels), height, width
 
 
-def channels_first(space: BoxSpace) -> bool:
-    """Whether the first of three axes holds the channels; else the last does, or there are two.
+def image_axes(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The axes of an image with the channels before height and width.
 
-    Two neighbours alike are the sides of a square, whose third axis holds the channels, of a cube
-    the last. Else it is the smaller of first and last, the last of two alike.
+    Of three, two neighbours alike are the sides of a square, whose third axis holds the channels,
+    of a cube the last. Else it is the smaller of first and last, the last of two alike. The first
+    of four is that of a stack.
     """
-    if len(space.shape) != 3:
-        return False
-    first, middle, last = space.shape
-    if (first == middle) != (middle == last):
-        return middle == last
-    return first < last
+    if len(shape) == 4:
+        return 0, *(axis + 1 for axis in image_axes(shape[1:]))
+    if len(shape) == 2:
+        return 0, 1
+    first, middle, last = shape
+    square = (first == middle) != (middle == last)
+    channels_first = middle == last if square else first < last
+    return (0, 1, 2) if channels_first else (2, 0, 1)
 
 
 def pixel_scaling(space: BoxSpace) -> Scaling:
     """The scaling of pixels to 0 … 1, of each channel by its widest bounds."""
-    low, high = (np.broadcast_to(each, space.shape) for each in (space.low, space.high))
-    if len(space.shape) == 2:
-        low, high = low[None], high[None]
-    elif not channels_first(space):
-        low, high = np.moveaxis(low, 2, 0), np.moveaxis(high, 2, 0)
-    return scaling_between(low.min((1, 2)), high.max((1, 2)))
+    axes = image_axes(space.shape)
+    height, width = (space.shape[axis] for axis in axes[-2:])
+    low, high = (
+        np.broadcast_to(each, space.shape).transpose(axes).reshape(-1, height * width)
+        for each in (space.low, space.high)
+    )
+    return scaling_between(low.min(1), high.max(1))
 
 
 def size_after(windows: tuple[Window, ...], shape: tuple[int, int, int]) -> int:

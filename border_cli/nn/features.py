@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, MultiDiscreteSpace, Space
-from border_cli.nn.architecture import Architecture
+from border_cli.nn.architecture import Architecture, Image
 from border_cli.nn.encoding import LIMIT, Scaling, encoded_size, measured_columns, row_scaling
 
 TensorObs: TypeAlias = Tensor | dict[str, Tensor]
@@ -37,7 +37,7 @@ class Features(nn.Module):
         space = architecture.rows
         self._rows = encoder_for(space) if space is not None else None
         self._bare = "" in architecture.images
-        self._images = {key: each.channels_first for key, each in architecture.images.items()}
+        self._images = architecture.images
         self._keeps_form = architecture.target is not None
         self._sizes = {
             key: encoded_size(part)
@@ -63,7 +63,7 @@ class Features(nn.Module):
             assert isinstance(obs, Tensor)
             return _channels_first(obs, self._images[""])
         assert isinstance(obs, dict)
-        features = {key: _channels_first(obs[key], first) for key, first in self._images.items()}
+        features = {key: _channels_first(obs[key], each) for key, each in self._images.items()}
         if self._rows is not None:
             features[""] = self.rows(obs)
         return features
@@ -91,11 +91,9 @@ class Features(nn.Module):
         self.inverse_std.copy_((1 / std).masked_fill(self._stay, 1.0))
 
 
-def _channels_first(images: Tensor, first: bool) -> Tensor:
-    """[B, C, H, W] from that, [B, H, W, C] or [B, H, W]."""
-    if images.dim() == 3:
-        return images[:, None]
-    return images if first else images.permute(0, 3, 1, 2)
+def _channels_first(images: Tensor, image: Image) -> Tensor:
+    """[B, C, H, W] from observations [B, …], without a copy where they are no stacks."""
+    return images.permute(image.batch_axes).reshape(-1, *image.shape)
 
 
 def encoder_for(space: Space) -> nn.Module:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.core.spaces import BoxSpace
-from border_cli.nn.architecture import LAYER_NORM_EPSILON, WINDOWS, Architecture
+from border_cli.nn.architecture import LAYER_NORM_EPSILON, WINDOWS, Architecture, Image
 from border_cli.nn.encoding import LIMIT, Encoder, encoder
 from border_cli.settings.networks import Activation
 
@@ -149,7 +149,7 @@ class EncoderForm:
         networks = [
             (
                 key,
-                each.channels_first,
+                each,
                 NumpyCnn(
                     WINDOWS[each.network],
                     arrays,
@@ -161,12 +161,12 @@ class EncoderForm:
             for i, (key, each) in enumerate(self._images.items())
         ]
         if networks[0][0] == "":
-            _, first, network = networks[0]
-            return lambda obs: network(_channels_first(obs, first))
+            _, image, network = networks[0]
+            return lambda obs: network(_channels_first(obs, image))
 
         def parts_of(obs: Any) -> Rows:
             parts = [rows(obs)] if rows is not None else []
-            parts += [network(_channels_first(obs[key], first)) for key, first, network in networks]
+            parts += [network(_channels_first(obs[key], image)) for key, image, network in networks]
             return np.concatenate(parts, axis=1)
 
         return parts_of
@@ -184,10 +184,8 @@ def _normalised(encode: Encoder | None, arrays: Arrays) -> Encoder:
     return normalised
 
 
-def _channels_first(images: NDArray[Any], first: bool) -> NDArray[Any]:
-    if images.ndim == 3:
-        return images[:, None]
-    return images if first else images.transpose(0, 3, 1, 2)
+def _channels_first(images: NDArray[Any], image: Image) -> NDArray[Any]:
+    return images.transpose(image.batch_axes).reshape(-1, *image.shape)
 
 
 class NumpyMlp:

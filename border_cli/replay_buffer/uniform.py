@@ -31,11 +31,12 @@ BLOCK = 32  # batches whose chances are drawn at once: one call of the generator
 
 
 def is_stack(observation: Space) -> bool:
-    """Whether an observation may be a stack of frames: uint8 [frames, height, width]."""
+    """Whether an observation may be a stack of frames: uint8 [frames, height, width], or
+    of images with channels."""
     return (
         isinstance(observation, BoxSpace)
         and observation.dtype == "uint8"
-        and len(observation.shape) == 3
+        and len(observation.shape) in (3, 4)
         and observation.shape[0] > 1
         and math.prod(observation.shape) > 0
     )

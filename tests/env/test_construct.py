@@ -158,6 +158,11 @@ def test_wrappers_are_applied_innermost_first():
     np.testing.assert_allclose(obs, [0.001, 0.0])
 
 
+def test_a_list_becomes_a_tuple_where_a_wrapper_takes_one():
+    env = construct(GymConfig(id=COUNTING, wrappers=[{"ReshapeObservation": {"shape": [2, 1]}}]))
+    assert env.observation_space.shape == (2, 1)
+
+
 def test_a_list_becomes_an_array_where_a_wrapper_takes_one():
     scale = {"RescaleObservation": {"min_obs": [0.0, 0.0], "max_obs": [1.0, 10.0]}}
     env = construct(GymConfig(id=COUNTING, wrappers=[scale]))

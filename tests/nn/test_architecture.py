@@ -9,7 +9,7 @@ from boxes import box, pixels
 from border_cli.nn.architecture import (
     MINATAR_WINDOWS,
     NATURE_WINDOWS,
-    channels_first,
+    image_axes,
     image_shape,
     impala_side,
     pixel_scaling,
@@ -29,6 +29,9 @@ from border_cli.nn.architecture import (
         ((6, 7, 2), (2, 6, 7)),
         ((2, 6, 7), (2, 6, 7)),
         ((6, 7), (1, 6, 7)),
+        ((4, 84, 84, 3), (12, 84, 84)),  # stacks of four
+        ((4, 3, 84, 84), (12, 84, 84)),
+        ((4, 84, 84, 1), (4, 84, 84)),
     ],
 )
 @pytest.mark.parametrize("dtype", ["uint8", "bool"])
@@ -53,11 +56,12 @@ def test_the_third_axis_of_a_square_holds_the_channels_and_the_last_of_a_cube(
     shape: tuple[int, ...], image: tuple[int, int, int], first: bool
 ):
     assert image_shape(box(shape, "uint8")) == image
-    assert channels_first(box(shape, "uint8")) == first
+    assert (image_axes(shape) == (0, 1, 2)) == first
 
 
 @pytest.mark.parametrize(
-    "shape", [(5, 84), (84, 5, 3), (3, 84, 5), (84,), (), (2, 3, 84, 84), (10, 10, 0)]
+    "shape",
+    [(5, 84), (84, 5, 3), (3, 84, 5), (84,), (), (2, 3, 4, 84, 84), (2, 5, 84, 3), (10, 10, 0)],
 )
 def test_what_is_too_small_or_has_other_axes_is_no_image(shape: tuple[int, ...]):
     assert image_shape(box(shape, "uint8")) is None
@@ -72,6 +76,12 @@ def test_pixels_are_scaled_by_one_number_where_all_have_the_same_bounds():
     assert pixel_scaling(pixels(10, 10, 4)) == (0, 1 / 255)
     assert pixel_scaling(box((10, 10, 4), "uint8")) == (0, 1)
     assert pixel_scaling(box((10, 10), "int8", -2, 2)) == (-2, 0.25)
+
+
+def test_the_channels_of_each_stacked_image_have_its_bounds():
+    high = np.array([[1, 2], [3, 4]])[:, None, None]  # of two images with two channels
+    scaling = pixel_scaling(box((2, 6, 8, 2), "uint8", 0, np.broadcast_to(high, (2, 6, 8, 2))))
+    np.testing.assert_allclose(scaling.factor, [1, 1 / 2, 1 / 3, 1 / 4], rtol=1e-6)
 
 
 @pytest.mark.parametrize("last", [True, False])

@@ -30,6 +30,8 @@ IMAGES: dict[str, Space] = {
     "channels first": pixels(4, 44, 40),
     "channels last": pixels(40, 44, 3),
     "grey": pixels(40, 44),
+    "a stack, channels last": pixels(2, 40, 44, 3),
+    "a stack, channels first": pixels(2, 3, 40, 44),
     "beside numbers": BESIDE,
     "two": DictSpace({"left": pixels(1, 36, 36), "right": pixels(36, 36, 1)}),
 }
@@ -121,6 +123,15 @@ def test_an_image_is_the_same_image_however_its_axes_lie():
         network = Network(architecture, 3, seeded())
         values.append(network(features(tensor_obs(np.ascontiguousarray(given)))))
     torch.testing.assert_close(values[0], values[1])
+
+
+@pytest.mark.parametrize("axes", [(0, 1, 2, 3, 4), (0, 1, 3, 4, 2)])
+def test_the_channels_of_stacked_images_lie_one_behind_the_other(axes: tuple[int, ...]):
+    obs = drawn(pixels(4, 3, 40, 44), 2)
+    stacks = np.ascontiguousarray(obs.transpose(axes))
+    architecture = Architecture(pixels(*stacks.shape[1:]))
+    features = Features(architecture, normalize=False)(tensor_obs(stacks))
+    np.testing.assert_array_equal(features.numpy(), obs.reshape(2, 12, 40, 44))
 
 
 def test_what_networks_are_given_of_an_image_lies_between_0_and_1_whatever_its_bounds():
