@@ -27,7 +27,8 @@ from border_cli.launch.monitor import expect, monitored
 from border_cli.launch.signals import EarlySignals
 
 HELP = """\
-border-record: plays a saved model of a run and stores its episodes as a Minari data set.
+border-record: plays a saved model of a run in the environment of its evaluations and stores the
+episodes as a Minari data set.
 
   border-record RUN_DIR dataset=ID [key=value …] [--json]
 
@@ -153,7 +154,7 @@ def _record(
                 explore=explore,
                 overwrite=overwrite,
             )
-    return document(dataset, recorded)
+    return document(dataset, effective, recorded)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from border_cli.api import load_agent
+from border_cli.config.describe import shown
 from border_cli.core.types import PAST_SCHEDULES
 from border_cli.errors import ConfigError
 from border_cli.launch.effective import EffectiveSettings
@@ -47,11 +48,13 @@ def players(
     return found
 
 
-def document(dataset: str, recorded: Recorded) -> dict[str, Any]:
+def document(dataset: str, effective: EffectiveSettings, recorded: Recorded) -> dict[str, Any]:
     """The object that `--json` prints."""
     low, high = recorded.references or (None, None)
     return {
         "dataset": dataset,
+        "env": effective.evaluation_env.id,
+        "evaluator_env": effective.config.evaluator.env,
         "episodes": sum(len(each.returns) for each in recorded.played),
         "steps": sum(int(each.lengths.sum()) for each in recorded.played),
         "ref_min_score": low,
@@ -86,7 +89,10 @@ def print_recorded(run_dir: Path, found: Mapping[str, Any]) -> None:
     references = "none: the run is no better than random actions"
     if found["ref_min_score"] is not None:
         references = "{ref_min_score:.2f} of random actions, {ref_max_score:.2f} of the best model"
+    chosen = found["evaluator_env"]
+    other = f" of evaluations, evaluator.env={shown(chosen)}" if chosen else ""
     lines = [
+        ("environment", f"{found['env']}{other}"),
         ("data set", "{dataset}, {episodes:,} episodes, {steps:,} steps".format(**found)),
         ("references", references.format(**found)),
         ("next", _next_command(run_dir, found["dataset"])),

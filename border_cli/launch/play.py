@@ -1,9 +1,10 @@
 """Episodes of saved models: for a score, in a window, and for a Minari data set.
 
-A recording plays episodes in the training environment, greedily or with exploration. Each has a
-seed that is recorded with it. It is written under a hidden name, which is renamed to the data set's
-at the end. The reference scores are the mean return of 100 random episodes, played as in the run's
-evaluations, and the recorded best score of the run; they are the same for all data sets of a run.
+A recording plays episodes in the environment of evaluations, greedily or with exploration: the
+reference scores are of that one, too. Each episode has a seed that is recorded with it. It is
+written under a hidden name, which is renamed to the data set's at the end. The reference scores are
+the mean return of 100 random episodes, played as in the run's evaluations, and the recorded best
+score of the run; they are the same for all data sets of a run.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from border_cli.launch.build import build_evaluator, env_factory
 from border_cli.launch.effective import EffectiveSettings
 from border_cli.registry import AGENTS, ENVS
 from border_cli.run.finding import best_score
-from border_cli.settings.run import RunConfig
+from border_cli.settings.run import EnvConfig
 
 RANDOM = "random"
 RECORDING, REFERENCE, EXPLORING = 2, 3, 4  # paths below Branch.EVALUATION: seeds of their own
@@ -140,24 +141,24 @@ def record(
 
     Raises the reason of `stop` between two env steps.
     """
-    config, env = effective.config, _env_parts(effective.config)
+    env = _env_parts(effective.evaluation_env)
     with DatasetWriter(dataset, env, overwrite=overwrite) as writer:
         played = []
         for number, player in enumerate(players):
             rounds = _play_all(effective, player, stop, seed=seed, number=number, explore=explore)
             played.append(_write(writer, env, player, rounds))
         references = _references(run_dir, effective, played, stop)
-        writer.finish(_metadata(config, played, references))
+        writer.finish(_metadata(effective, played, references))
     return Recorded(played=played, references=references)
 
 
-def _env_parts(config: RunConfig) -> EnvParts:
-    if not isinstance(config.env, GymConfig):
+def _env_parts(env: EnvConfig) -> EnvParts:
+    if not isinstance(env, GymConfig):
         raise ConfigError(
             "border-record needs a Gymnasium environment, whose spaces Minari can store; got "
-            f"env={ENVS.entry_of(config.env).name}"
+            f"env={ENVS.entry_of(env).name}"
         )
-    observation_space, action_space, spec = raw_parts(config.env)
+    observation_space, action_space, spec = raw_parts(env)
     return EnvParts(observation_space=observation_space, action_space=action_space, spec=spec)
 
 
@@ -227,13 +228,14 @@ def _rounds(
     explore: bool,
 ) -> Iterator[list[PlayedEpisode]]:
     """Several episodes in parallel."""
-    spec = env_factory(effective).spec
+    factory: EnvFactory = ENVS.build(effective.evaluation_env)
+    spec = factory.spec
     known = spec.max_episode_steps or effective.config.evaluator.max_episode_steps
     limit = known or DEFAULT_LIMIT
     most = max(1, min(PARALLEL_EPISODES, PARALLEL_NBYTES // (limit * row_nbytes(spec.observation))))
     rounds = math.ceil(episodes / most)
     parallel = math.ceil(episodes / rounds)  # of the last round a few may be too many
-    factory: EnvFactory = ENVS.build(replace(effective.config.env, num_envs=parallel))
+    factory = ENVS.build(replace(effective.evaluation_env, num_envs=parallel))
     with closing(factory.make(training=False)) as env:
         for number in range(rounds):
             place = derived_seed(seed, number)
@@ -279,14 +281,17 @@ def _references(
 
 
 def _metadata(
-    config: RunConfig, played: Sequence[Played], references: tuple[float, float] | None
+    effective: EffectiveSettings,
+    played: Sequence[Played],
+    references: tuple[float, float] | None,
 ) -> dict[str, Any]:
     """Metadata by Minari's conventions, and who played."""
+    config, env_id = effective.config, effective.evaluation_env.id
     who = ", ".join(f"{len(each.returns)} by {each.name}" for each in played)
     found = {
         "algorithm_name": AGENTS.entry_of(config.agent).name,
         "code_permalink": f"border-cli=={__version__}",
-        "description": f"Episodes of {config.env.id} from the run {config.name}: {who}",
+        "description": f"Episodes of {env_id} from the run {config.name}: {who}",
         "run_name": config.name,
     }
     if references is None:

@@ -155,6 +155,24 @@ def _share_of_greedy_actions(run_dir: Path, episode: Any) -> float:
     return float((actions == episode.actions).mean())
 
 
+def test_a_recording_and_its_references_are_of_the_environment_of_evaluations(
+    datasets: Path, capsys: Capture
+) -> None:
+    """Which pays half of what the training environment pays."""
+    assert datasets
+    halved = "+evaluator.env.wrappers=[{ClipReward: {min_reward: 0, max_reward: 0.5}}]"
+    own = ("env=cartpole", "~tuned", halved, "recorder=none", "run_dir=own", "quiet=true")
+    assert train_status(*own, *QUICK) == 0
+    assert record_status("own", "dataset=x-v0", "episodes=2") == 0
+    assert "CartPole-v1 of evaluations, evaluator.env={wrappers: " in capsys.readouterr().out
+    dataset = minari.load_dataset("x-v0")
+    assert {reward for episode in dataset for reward in episode.rewards.tolist()} == {0.5}
+    env = dataset.recover_environment()
+    env.reset(seed=0)
+    assert env.step(0)[1] == 0.5
+    env.close()
+
+
 def test_a_name_that_is_taken_is_refused_unless_it_may_be_replaced(
     run_dir: Path, datasets: Path, capsys: Capture
 ) -> None:
