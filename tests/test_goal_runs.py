@@ -81,7 +81,12 @@ def test_what_cannot_be_trained_on_is_refused_before_a_folder_is_made(
     ("env", "said"),
     [
         ("OneGoal", r"OneGoal-v0: compute_reward's answer -1.0 is not one number for each pair"),
-        ("Odd", r"Odd-v0: compute_reward did not return within 0\.2 s .*\n(.*\n)+.* THAT HANGS"),
+        ("Informed", r"Informed-v0: compute_reward, called with an empty info, raised KeyError"),
+        (
+            "Odd",
+            r"Odd-v0: compute_reward, called with an empty info, did not return within 0\.2 s .*"
+            r"\n(.*\n)+.* THAT HANGS",
+        ),
     ],
 )
 def test_rewards_are_tried_before_a_folder_is_made(folder: Path, env: str, said: str) -> None:

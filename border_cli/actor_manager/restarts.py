@@ -24,6 +24,8 @@ _DOUBLINGS = 10  # more than enough for the longest; some hundred more and a flo
 _TRACEBACK = "Traceback (most recent call last):\n"
 _FRAME = re.compile(r'^  File "(.+)", line (\d+), in .*$', re.MULTILINE)
 _RAISED = re.compile(r"^([\w.]+)(?:: |$)", re.MULTILINE)  # the type, in front of the message
+# Of environments that set signal handlers, open windows, or use asyncio's loop
+_MAIN_THREAD = re.compile(r"\bmain thread\b|no current event loop in thread")
 _OURS = str(Path(__file__).parents[1])
 
 Origin: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]  # type; file and line of each frame
@@ -110,4 +112,7 @@ class Restarts:
 
     def _end(self, why: str, where: str) -> NoReturn:
         log.error("actor %d failed%s and is not restarted", self._actor_id, where)
-        raise ActorCrashed(self._actor_id, why, self._first_traceback or "")
+        first = self._first_traceback or ""
+        if _MAIN_THREAD.search(first):
+            why += "; in a main thread it would be with actor_manager=process or serial"
+        raise ActorCrashed(self._actor_id, why, first)

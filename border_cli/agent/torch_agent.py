@@ -27,7 +27,7 @@ from border_cli.core.returns import Moments
 from border_cli.core.seeding import derived_seed
 from border_cli.core.spaces import EnvSpec, has_masks, split_mask
 from border_cli.core.types import Batch, Snapshot, Transitions, Update
-from border_cli.nn.device import learner_thread, resolve_device
+from border_cli.nn.device import learner_thread, refuse_other_dtype, resolve_device
 from border_cli.nn.matmul import BFLOAT16, chosen_matmul, products_of
 from border_cli.nn.numpy_network import ActingNetwork, MakeActing, MakeEncoder, NumpyNetwork
 from border_cli.nn.optimizer import EPSILON, Optimizer, make_optimizer
@@ -65,6 +65,7 @@ class TorchAgent(Agent):
     config: LearnerConfig
 
     def __init__(self, config: LearnerConfig, *, spec: EnvSpec, device: str, seed: int) -> None:
+        refuse_other_dtype()
         self.config = config
         self.spec = spec
         self._device = resolve_device(device)

@@ -89,10 +89,11 @@ def print_recorded(run_dir: Path, found: Mapping[str, Any]) -> None:
     references = "none: the run is no better than random actions"
     if found["ref_min_score"] is not None:
         references = "{ref_min_score:.2f} of random actions, {ref_max_score:.2f} of the best model"
-    chosen = found["evaluator_env"]
-    other = f" of evaluations, evaluator.env={shown(chosen)}" if chosen else ""
     lines = [
-        ("environment", f"{found['env']}{other}"),
+        (
+            "environment",
+            f"{found['env']} of evaluations, evaluator.env={shown(found['evaluator_env'])}",
+        ),
         ("data set", "{dataset}, {episodes:,} episodes, {steps:,} steps".format(**found)),
         ("references", references.format(**found)),
         ("next", _next_command(run_dir, found["dataset"])),

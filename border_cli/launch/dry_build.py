@@ -2,17 +2,18 @@
 
 An environment is tried (`launch/trial.py`) as the one whose spaces are read and as its vector
 implementation if the run uses one, with fixed seeds, and for hindsight replay `compute_reward`.
-`evaluator.env` is tried if it differs; a sweep tries equal settings once. What fails ends the
-affected jobs of a sweep, which fail by themselves. What does not return within
-`stall_timeout_s` is interrupted and ends the command, also a sweep.
-`env.probe=false` only constructs the environment; a resume may change it. What draws films,
-asks a cluster or reads a data set is imported by the checks of runs that have them.
+`evaluator.env` is tried if it differs, and environments of evaluations are constructed beside one
+of training; a sweep tries equal settings once. What fails ends the affected jobs of a sweep, which
+fail by themselves. What does not return within `stall_timeout_s` is interrupted and ends the
+command, also a sweep. `env.probe=false` only constructs one environment; a resume may change it.
+What draws films, asks a cluster or reads a data set is imported by the checks of runs that have
+them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, TypeAlias
@@ -38,6 +39,11 @@ from border_cli.registry import ENVS
 from border_cli.replay_buffer.config import DatasetConfig
 from border_cli.settings.run import EnvConfig, RunConfig
 from border_cli.system.machine import memory_for
+
+TOGETHER = (
+    "the constructor of several at once, for training and evaluations (evaluator.num_episodes, "
+    "evaluator.env; trainer.eval_interval=0 evaluates after training, env.probe=false tries none),"
+)
 
 # What environments said of themselves as they were tried: a sweep mostly has one for all jobs.
 Tried: TypeAlias = list[tuple[EnvConfig, EnvSpec]]
@@ -161,13 +167,14 @@ def _try_environments(
     """All that the run has, and its data set against them."""
     config, timeout_s = effective.config, effective.config.trainer.stall_timeout_s
     env_factory(effective)  # refuses a run without an environment
+    count = len(known)
     spec = _try(effective.env, timeout_s, known)
     effective = effective_settings(_settings_with_found(config, spec))
     if effective.dataset is not None or isinstance(config.replay_buffer, DatasetConfig):
         from border_cli.launch.offline_data import check_dataset
 
         check_dataset(effective, spec)
-    with _call(f"env.id={spec.id}", timeout_s, "compute_reward"):
+    with _call(f"env.id={spec.id}", timeout_s, "compute_reward, called with an empty info,"):
         goal_rewards = build_goal_rewards(effective)
     if goal_rewards is not None:
         goal_rewards.close()
@@ -177,8 +184,22 @@ def _try_environments(
         except ConfigError as error:
             raise type(error)(f"evaluator.env: {error}") from error
         _refuse_other_masks(spec, other)
+    if len(known) > count and config.env.probe:
+        _try_together(effective, timeout_s)
     _check_film(effective)
     return effective, spec
+
+
+def _try_together(effective: EffectiveSettings, timeout_s: float) -> None:
+    """Constructs two environments of an evaluation, beside one of training where the run has both
+    at once: of some simulators only one can run."""
+    more = min(2, effective.config.evaluator.num_episodes)
+    evaluates = ENVS.build(replace(effective.evaluation_env, num_envs=more))
+    with _call(f"env.id={effective.env.id}", timeout_s, TOGETHER), ExitStack() as open_envs:
+        if effective.has_actors and effective.config.trainer.eval_interval:
+            trains = ENVS.build(replace(effective.env, num_envs=1))
+            open_envs.enter_context(closing(trains.make(training=True)))
+        evaluates.make(training=False).close()
 
 
 def _refuse_other_masks(spec: EnvSpec, other: EnvSpec) -> None:

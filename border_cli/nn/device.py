@@ -43,6 +43,16 @@ def resolve_device(name: str) -> torch.device:
     return torch.device(name)
 
 
+def refuse_other_dtype() -> None:
+    """Raises ConfigError where torch's new tensors are not float32: weights would be no others."""
+    dtype = torch.get_default_dtype()
+    if dtype is not torch.float32:
+        raise ConfigError(
+            f"a module that was imported has called torch.set_default_dtype({dtype}), and agents "
+            "learn in float32: remove that call, or let the module set its own tensors' dtype"
+        )
+
+
 @contextmanager
 def learner_thread(num_threads: int, matmul_precision: str = "highest") -> Iterator[None]:
     """Within the block the calling thread is set up for many small updates; then as before.
@@ -60,7 +70,8 @@ def learner_thread(num_threads: int, matmul_precision: str = "highest") -> Itera
     torch.set_num_threads(num_threads)
     torch.set_float32_matmul_precision(matmul_precision)
     try:
-        yield
+        with torch.enable_grad():  # a user's module may have switched gradients off
+            yield
     finally:
         torch.set_float32_matmul_precision(precision)
         torch.set_num_threads(threads)

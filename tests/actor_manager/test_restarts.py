@@ -44,6 +44,18 @@ def test_the_same_failure_again_before_a_delivery_ends_it_whatever_its_message()
     assert restarts.made == 1
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "signal only works in main thread of the main interpreter",
+        "There is no current event loop in thread 'actor 0'.",
+    ],
+)
+def test_a_failure_outside_of_the_main_thread_names_where_actors_have_one(said: str) -> None:
+    with pytest.raises(ActorCrashed, match="with actor_manager=process or serial"):
+        Restarts(0, 0).failed(raised_by(ValueError, said), delivered=0)
+
+
 def test_a_delivery_between_two_equal_failures_makes_the_second_a_new_one() -> None:
     restarts = Restarts(0, 3)
     for made in (1, 2, 3):

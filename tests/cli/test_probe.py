@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ UNTRIED = ("imports=[untried]", *QUICK)
 def nothing_counted_yet() -> None:
     untried.Counted.made = 0
     untried.Counted.seeds.clear()
+    untried.Single.ports.clear()
 
 
 @pytest.mark.parametrize(
@@ -86,6 +88,25 @@ def test_a_module_that_fails_as_it_is_imported_is_shown_without_the_import_syste
 def test_the_evaluators_environment_is_tried_where_it_is_another(refusal: Refusal) -> None:
     error = refusal(*UNTRIED, "env.id=Calm-v0", "+evaluator.env.id=Breaks-v0", "run_dir=run")
     assert error.startswith("border-train: evaluator.env: env.id=Breaks-v0: step raised KeyError")
+
+
+SINGLE = (*UNTRIED, "env.id=Single-v0", "actor_manager=serial", "actor_manager.num_actors=1")
+
+
+def test_a_simulator_of_which_one_can_run_is_refused_with_the_settings_of_evaluations(
+    refusal: Refusal,
+) -> None:
+    said = (
+        r"env\.id=Single-v0: the constructor of several at once, .*\(evaluator\.num_episodes, "
+        r"evaluator\.env; .*\), raised OSError: Address already in use"
+    )
+    assert re.search(said, refusal(*SINGLE, "run_dir=run"))
+    another = "+evaluator.env.kwargs.port=2"
+    two = refusal(*SINGLE, another, "evaluator.num_episodes=2", "run_dir=run")
+    assert re.search(said, two)
+    untried.Single.ports.clear()
+    assert train_status(*SINGLE, "trainer.eval_interval=0", "run_dir=without") == 0
+    assert train_status(*SINGLE, another, "run_dir=run") == 0
 
 
 def test_a_vector_implementation_that_the_run_would_use_is_tried_too(

@@ -12,7 +12,12 @@ import pytest
 import torch
 
 from border_cli.errors import ConfigError
-from border_cli.nn.device import keep_freed_memory, learner_thread, resolve_device
+from border_cli.nn.device import (
+    keep_freed_memory,
+    learner_thread,
+    refuse_other_dtype,
+    resolve_device,
+)
 
 no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
 
@@ -21,6 +26,22 @@ USERS_CHOICES = [
     {"MALLOC_MMAP_THRESHOLD_": "1000000"},
     {"GLIBC_TUNABLES": "glibc.malloc.trim_threshold=1000000"},
 ]
+
+
+def test_another_default_dtype_is_refused_in_one_line():
+    torch.set_default_dtype(torch.float64)
+    try:
+        with pytest.raises(
+            ConfigError, match=r"has called torch\.set_default_dtype\(torch\.float64"
+        ):
+            refuse_other_dtype()
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def test_gradients_that_were_switched_off_are_on_in_the_learners_thread():
+    with torch.no_grad(), learner_thread(1):
+        assert torch.is_grad_enabled()
 
 
 def test_the_cpu_is_always_there():

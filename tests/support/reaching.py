@@ -108,6 +108,15 @@ class OneGoal(Reach):
         return np.float32(-float(np.linalg.norm(achieved - desired) > NEAR))
 
 
+class Informed(Reach):
+    """Its `compute_reward` needs what `step` says besides."""
+
+    def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
+        if np.ndim(achieved) > 1:
+            achieved = info["position"]
+        return super().compute_reward(achieved, desired, info)
+
+
 class Odd(Reach):
     """Says nothing sensible of other goals than its own, or nothing at all."""
 
@@ -138,5 +147,5 @@ def many(num_envs: int, mode: str) -> Any:
 
 gym.register("border/Many-v0", Reach, vector_entry_point=many)
 
-for _each in (Reach, Stop, Mute, OneGoal, Odd):
+for _each in (Reach, Stop, Mute, OneGoal, Informed, Odd):
     gym.register(f"border/{_each.__name__}-v0", _each)

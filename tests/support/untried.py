@@ -99,7 +99,23 @@ class Counted(Calm):
         return super().reset(seed=seed, **options)
 
 
+class Single(Counted):
+    """A simulator of which one can run on each port."""
+
+    ports: ClassVar[set[int]] = set()
+
+    def __init__(self, port: int = 1, render_mode: str | None = None) -> None:
+        super().__init__(render_mode=render_mode)
+        if port in self.ports:
+            raise OSError("Address already in use")
+        self.port = port
+        self.ports.add(port)
+
+    def close(self) -> None:
+        self.ports.discard(self.port)
+
+
 for _each in (
-    FourValues, Seedless, Misshapen, Exits, Breaks, Unclosable, Hangs, Counted,
+    Single, FourValues, Seedless, Misshapen, Exits, Breaks, Unclosable, Hangs, Counted,
 ):  # fmt: skip
     gym.register(f"{_each.__name__}-v0", _each)
