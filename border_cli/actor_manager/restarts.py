@@ -114,5 +114,5 @@ class Restarts:
         log.error("actor %d failed%s and is not restarted", self._actor_id, where)
         first = self._first_traceback or ""
         if _MAIN_THREAD.search(first):
-            why += "; in a main thread it would be with actor_manager=process or serial"
+            why += "; actor_manager=process and serial run it in a main thread"
         raise ActorCrashed(self._actor_id, why, first)
