@@ -192,5 +192,9 @@ class Recorder(ABC):
     def close(self) -> None:
         """Writes what is left; may be called twice."""
 
+    def wait(self) -> None:  # noqa: B027 - only trackers deliver
+        """Waits, for a limited time, for a delivery that continues after `close`. The end of the
+        run is recorded by then, and no watchdog runs."""
+
 
 Recorders = Sequence[Recorder]

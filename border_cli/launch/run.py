@@ -115,12 +115,13 @@ def running(job: Job, options: RunOptions, begun: Attempt) -> Iterator[Run]:
     everything, and `run.json` says how the run ended."""
     run = Run(job, options, begun)
     run.begin()
-    try:
-        with run.naming_lack_of_memory(), run.cleanup:
-            yield run
-    except BaseException as error:
-        run.failed(error)
-        raise
+    with run.after_end:
+        try:
+            with run.naming_lack_of_memory(), run.cleanup:
+                yield run
+        except BaseException as error:
+            run.failed(error)
+            raise
 
 
 class Run:
@@ -153,6 +154,7 @@ class Run:
             settings=flat_settings(job.config),
         )
         self.cleanup = ExitStack()  # what is open, until `train` takes it over
+        self.after_end = ExitStack()  # waits that follow once `run.json` has the end
 
     def begin(self) -> None:
         """Writes the `run.json` of a new run; that of a resumed one stays until `train`."""
@@ -177,6 +179,7 @@ class Run:
             self.newest = self._saved.newest
         self._recording = Recording(self._recorders())
         cleanup.push(self._close_recorders)
+        self.after_end.callback(self._recording.wait)
         chosen = options.callbacks
         self._callbacks = Callbacks(build_callbacks(effective.config) if chosen is None else chosen)
         heartbeat = Heartbeat("evaluation", waiting_for="its turn")

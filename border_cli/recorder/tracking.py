@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,8 @@ from border_cli.system.files import AppendFile, cut, finite, readable_bytes
 
 log = logging.getLogger(__name__)
 
+EVENT_S = 5.0  # for the event that is being delivered when the time is over
+
 
 def outbox_of(run_dir: Path, tracker: str) -> Path:
     """What is to be delivered, an event a line."""
@@ -33,8 +36,8 @@ def outbox_of(run_dir: Path, tracker: str) -> Path:
 
 
 def state_of(outbox: Path) -> dict[str, Any]:
-    """What the process remembers: `delivered` bytes, the attempt that was `begun` last, and ids of
-    the tracker."""
+    """What the process remembers: `delivered` bytes, the attempt that was `begun` last, ids of the
+    tracker, and whether it is `opening` a database."""
     return {"delivered": 0, **json.loads(readable_bytes(outbox.with_suffix(".json")) or "{}")}
 
 
@@ -48,6 +51,7 @@ class TrackerRecorder(Recorder):
         self._outbox = AppendFile(self._path)
         self._attempt = 1 + self._path.read_bytes().count(b'{"kind": "begin"')
         self._process: subprocess.Popen[bytes] | None = None
+        self._end_s = 0.0  # when the wait is over
 
     def write(self, step: RecordStep, metrics: Metrics, *, final: bool = False) -> None:
         del final
@@ -73,18 +77,44 @@ class TrackerRecorder(Recorder):
         if self._process is None:
             return
         self._process.stdin.close()  # type: ignore[union-attr]  # it delivers the rest, and ends
-        try:
-            self._process.wait(self._config.close_timeout_s)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        self._end_s = time.monotonic() + self._config.close_timeout_s
+
+    def wait(self) -> None:
+        if self._process is None:
+            return
+        if not self._has_ended(self._end_s - time.monotonic()):
+            self._stop(self._process)
         self._pass_on(self._process)
+        if self._process.returncode is not None:
+            self._process.stdout.close()  # type: ignore[union-attr]
         if state_of(self._path)["delivered"] < self._path.stat().st_size:
             log.warning(
                 "%s: not all records are delivered (see %s). To try again: python -P -m "
                 "border_cli.recorder.deliver %s",
                 *(self._name, self._path.with_suffix(".log"), f"{self._info.run_dir} {self._name}"),
             )
+
+    def _has_ended(self, timeout_s: float) -> bool:
+        """Whether the process ends within this time."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(max(0.0, timeout_s))  # type: ignore[union-attr]
+            return True
+        return False
+
+    def _stop(self, process: subprocess.Popen[bytes]) -> None:
+        """Ends the process after its event. Killed while it creates or migrates a database it would
+        ruin that for all later runs."""
+        process.terminate()
+        if self._has_ended(EVENT_S):
+            return
+        if state_of(self._path).get("opening"):
+            log.warning(
+                "%s: process %d still creates or migrates a database, and ends after that",
+                *(self._name, process.pid),
+            )
+        else:
+            process.kill()
+            process.wait()
 
     def _append(self, kind: str, **facts: Any) -> None:
         if self._process is None:

@@ -76,6 +76,11 @@ class Recording:
         for recorder in self._recorders:
             self._try(recorder, lambda each: each.close(), even_off=True)
 
+    def wait(self) -> None:
+        """Waits for deliveries that continue after `close`."""
+        for recorder in self._recorders:
+            self._try(recorder, lambda each: each.wait(), even_off=True)
+
     def _each(self, action: Callable[[Recorder], None]) -> None:
         for recorder in self._recorders:
             self._try(recorder, action)

@@ -117,6 +117,32 @@ class Recording(ListRecorder):
         self.closings += 1
 
 
+class Delivering(Recording):
+    """Notes what `run.json` says, and which threads there are, while the end waits for it."""
+
+    status, threads = "", ()
+
+    def __init__(self, run_dir: Path, act: Callable[[], None] = lambda: None) -> None:
+        super().__init__(act)
+        self._run_dir = run_dir
+
+    def wait(self) -> None:
+        assert self.closings == 1
+        self.status = facts(self._run_dir)["status"]
+        self.threads = tuple(each.name for each in threading.enumerate())
+
+
+def test_a_delivery_that_takes_long_changes_nothing_in_how_a_run_ended(tmp_path: Path) -> None:
+    stop = StopFlag()
+    done = Delivering(tmp_path / "done")
+    stopped = Delivering(tmp_path / "stopped", lambda: stop.request(Interrupted(signal.SIGINT)))
+    trained(make_config("sync"), tmp_path / "done", recorders=[done])
+    with pytest.raises(Interrupted, match="stopped by SIGINT"):
+        trained(make_config("sync"), tmp_path / "stopped", recorders=[stopped], stop=stop)
+    assert (done.status, stopped.status) == ("done", "interrupted")
+    assert "watchdog" not in {*done.threads, *stopped.threads}
+
+
 @pytest.mark.parametrize("kind", TRAINERS)
 def test_an_interrupted_run_saves_and_says_so(kind: str, tmp_path: Path) -> None:
     stop = StopFlag()
