@@ -4,8 +4,12 @@ RUN_DIR TRACKER [SECONDS]`.
 Started by `tracking.py`, or typed for what was not delivered. It ends when its input is closed and
 all is delivered, or the seconds are over. It loads neither torch nor Hydra; a tracker's own package
 is imported by the module of its name, whose `Client` is one run there: it is made with the state,
-where it keeps ids for later attempts, and with facts about the run, and takes `rows`, a `file`, and
-at last the `end`. Among the facts is `init`, arguments that several packages share.
+where it stores ids for later attempts, with facts about the run, and with a function that writes
+the state, and takes `rows`, a `file`, and at last the `end`. Among the facts is `init`, arguments
+that several packages share.
+
+SIGTERM ends the process where its state is written: between two events, and before and after a
+database is opened. Its status is 1 where not all is delivered, and 2 after a refusal.
 
 The run directory may be somebody else's. Only files that a run writes are sent, and no file in it
 chooses a host, an account or a store.
@@ -19,6 +23,7 @@ import json
 import math
 import os
 import select
+import signal
 import sys
 import time
 import traceback
@@ -35,7 +40,7 @@ from border_cli.run.status import KILLED, git_state
 from border_cli.run.sweep_folder import group_of
 from border_cli.system.files import SETTINGS, write_json
 from border_cli.system.printed import take_printed
-from border_cli.words import masked
+from border_cli.words import masked, visible
 
 PAUSE_S, RETRY_S = 5.0, 2.0  # between two looks at the outbox, after a failure
 MOST_NBYTES = 2**20  # of events that are read at a time
@@ -45,11 +50,12 @@ ROW, END = b'{"kind": "row"', b'{"kind": "end"'
 
 
 class Delivery:
-    """From the outbox to the tracker, in order; owned by the process's only thread."""
+    """From the outbox to the tracker, in order; owned by the main thread."""
 
     def __init__(self, run_dir: Path, tracker: str) -> None:
         self._run_dir, self._tracker = run_dir, tracker
         self._outbox = outbox_of(run_dir, tracker)
+        self.ends = False  # after a SIGTERM
         self.forget()
 
     def forget(self) -> None:
@@ -66,8 +72,13 @@ class Delivery:
         if found:
             self._hand_over([json.loads(each) for each in found])
             self._state["delivered"] += sum(map(len, found))
-            write_json(self._outbox.with_suffix(".json"), self._state)
+            self._keep()
         return bool(found)
+
+    def _keep(self) -> None:
+        write_json(self._outbox.with_suffix(".json"), self._state)
+        if self.ends:
+            os._exit(1)
 
     def _hand_over(self, events: list[dict[str, Any]]) -> None:
         event = events[0]
@@ -77,7 +88,7 @@ class Delivery:
             self._state["begun"], self._client = event, None
         if self._client is None:
             module = importlib.import_module(f"border_cli.recorder.{self._tracker}")
-            self._client = module.Client(self._state, self._facts())
+            self._client = module.Client(self._state, self._facts(), self._keep)
             self._send([str(SETTINGS)], "settings")
         match event["kind"]:
             case "row":
@@ -125,50 +136,59 @@ class Delivery:
                 file.write(json.dumps({"kind": "end", "summary": summary}).encode() + b"\n")
 
 
-def main(run_dir: Path, tracker: str, timeout_s: float | None = None) -> None:
-    """Returns once there is nothing more to come, or it has given up."""
+def main(run_dir: Path, tracker: str, timeout_s: float | None = None) -> bool:
+    """Returns once there is nothing more to come, or it has given up; whether all is delivered.
+    Without `timeout_s` it was typed."""
     refuse_store_here(tracker)
     refuse_foreign(run_dir)
     if group := group_of(run_dir):
         refuse_foreign(group, SWEEP)
     os.nice(19)
-    messages = os.dup(1)
+    messages = os.dup(1 if timeout_s else 2)
     outbox = outbox_of(run_dir, tracker).open("rb")
     fcntl.flock(outbox, fcntl.LOCK_EX)  # the process of the attempt before may still be at it
     stderr = os.dup(2)
     printed = take_printed(lambda line: os.write(stderr, masked(line).encode()))
-    _deliver(Delivery(run_dir, tracker), messages, timeout_s)
-    os.dup2(stderr, 1)
-    os.dup2(stderr, 2)
-    printed.join(PRINTED_S)
+    delivery = Delivery(run_dir, tracker)
+    signal.signal(signal.SIGTERM, lambda *_: setattr(delivery, "ends", True))
+    try:
+        return _deliver(delivery, messages, timeout_s)
+    finally:
+        os.dup2(messages, 1)
+        os.dup2(stderr, 2)
+        printed.join(PRINTED_S)
 
 
-def _deliver(delivery: Delivery, messages: int, timeout_s: float | None) -> None:
+def _deliver(delivery: Delivery, messages: int, timeout_s: float | None) -> bool:
     said = False
     end_s = math.inf if timeout_s else time.monotonic() + TYPED_S
-    while time.monotonic() < end_s:
+    while time.monotonic() < end_s and not delivery.ends:
         try:
             pause_s = 0 if delivery.step() else PAUSE_S
+        except ConfigError:
+            raise
         except Exception as error:  # of a package, or its server: they raise whatever they like
-            traceback.print_exc()
+            if timeout_s or not said:
+                traceback.print_exc()
             delivery.forget()
             if not said:
-                why = f"not delivered for now; the run goes on: {error!r:.300}"
+                why = f"not delivered for now: {error!r:.300}\n"
                 os.write(messages, masked(why).encode())
             said, pause_s = True, RETRY_S
         if end_s < math.inf and pause_s == PAUSE_S:
-            return
+            return True
         if end_s < math.inf:
             time.sleep(pause_s)
         elif select.select([0], [], [], pause_s)[0]:  # closed: nothing is ever written there
             end_s = time.monotonic() + (timeout_s or 0)
             delivery.record_killed()
+    return False
 
 
 if __name__ == "__main__":
     _, place, name, *seconds = sys.argv
     try:
-        main(Path(place).absolute(), name, *map(float, seconds))
+        sys.exit(not main(Path(place).absolute(), name, *map(float, seconds)))
     except ConfigError as error:
-        sys.stderr.write(f"{error}\n")
+        (sys.stdout if seconds else sys.stderr).write(f"{visible(str(error))}\n")
         sys.exit(error.exit_status)

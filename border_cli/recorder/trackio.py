@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,10 @@ import trackio
 class Client:
     """One run, known by its name, in the group of its sweep."""
 
-    def __init__(self, state: dict[str, Any], facts: dict[str, Any]) -> None:
-        del state  # a run is known by its name
+    def __init__(
+        self, state: dict[str, Any], facts: dict[str, Any], keep: Callable[[], None]
+    ) -> None:
+        del state, keep  # a run is known by its name
         self._step = facts["step"]
         self._run: Any = trackio.init(
             facts["project"] or "border_cli",

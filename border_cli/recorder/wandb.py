@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import netrc
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from secrets import token_hex
-from typing import Any
+from typing import Any, Literal
+from urllib.parse import urlsplit
 
 import wandb
 
@@ -16,15 +18,18 @@ import wandb
 class Client:
     """One run, in the group of its sweep."""
 
-    def __init__(self, state: dict[str, Any], facts: dict[str, Any]) -> None:
+    def __init__(
+        self, state: dict[str, Any], facts: dict[str, Any], keep: Callable[[], None]
+    ) -> None:
         self._id = state.setdefault("run", token_hex(4))
+        keep()
         # In settings it would take `wandb-artifact://HOST/…` for an artifact, and log in there.
         self._run = wandb.init(
             project=facts["project"] or os.environ.get("WANDB_PROJECT", "border_cli"),
             id=self._id,
             allow_val_change=True,
             reinit="finish_previous",
-            mode=_mode(),
+            mode=_mode(wandb.setup().settings),
             settings=wandb.Settings(
                 silent=True, console="off", x_disable_stats=True, disable_git=True
             ),
@@ -45,8 +50,12 @@ class Client:
         self._run.finish(exit_code=0 if summary["status"] == "done" else 1)
 
 
-def _mode() -> Any:
-    logged_in = "WANDB_API_KEY" in os.environ
+def _mode(settings: Any) -> Literal["offline"] | None:
+    """None, for the mode that the user's own settings choose; offline where nobody has logged in
+    at their server."""
+    host = urlsplit(settings.base_url).netloc
+    logged_in = settings.api_key or os.environ.get("WANDB_IDENTITY_TOKEN_FILE")
     with suppress(OSError, netrc.NetrcParseError):
-        logged_in = logged_in or "api.wandb.ai" in netrc.netrc().hosts
-    return os.environ.get("WANDB_MODE", "online" if logged_in else "offline")
+        logins = netrc.netrc(os.environ.get("NETRC") or None)
+        logged_in = logged_in or logins.authenticators(host)
+    return None if logged_in or "WANDB_MODE" in os.environ else "offline"

@@ -7,7 +7,7 @@ import json
 import os
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -190,27 +190,72 @@ def test_no_store_or_settings_of_a_folder_that_we_wrote_are_used(
     refuse_store_here("wandb")
 
 
-def test_settings_lead_wandb_to_no_host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """It logs in at the host that a text like this names."""
-    begun: list[dict[str, Any]] = []
+class Wandb(ModuleType):
+    """Stands in for W&B, with the server that its own settings name; notes how a run is begun."""
 
-    class Wandb(ModuleType):
-        Settings = dict
+    Settings = dict
 
-        def init(self, **arguments: Any) -> Any:
-            begun.append(arguments)
-            return self
+    def __init__(self, server: str, api_key: str | None = None) -> None:
+        super().__init__("wandb")
+        self.begun: list[dict[str, Any]] = []
+        self._settings = SimpleNamespace(base_url=server, api_key=api_key)
 
-        def define_metric(self, *names: str, **more: str) -> None:
-            """Nothing is drawn."""
+    def setup(self) -> Any:
+        return SimpleNamespace(settings=self._settings)
 
-    monkeypatch.setitem(sys.modules, "wandb", Wandb("wandb"))
+    def init(self, **arguments: Any) -> Any:
+        self.begun.append(arguments)
+        return self
+
+    def define_metric(self, *names: str, **more: str) -> None:
+        """Nothing is drawn."""
+
+
+def begun_by_wandb(package: Wandb, monkeypatch: pytest.MonkeyPatch, **config: Any) -> Any:
+    """The arguments with which our client begins a run."""
+    monkeypatch.setitem(sys.modules, "wandb", package)
     monkeypatch.delitem(sys.modules, "border_cli.recorder.wandb", raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
     from border_cli.recorder.wandb import Client
 
-    strange = {"x": "wandb-artifact://http://HOST/a/b:v0", "y": [{"z": "wandb-artifact://HOST"}]}
-    Client({}, {"project": None, "step": "opt_steps", "init": {"config": {"seed": 0, **strange}}})
-    assert begun[0]["config"]["seed"] == 0
-    assert "artifact://" not in json.dumps(begun)
+    state: dict[str, Any] = {}
+    kept: list[dict[str, Any]] = []
+    facts = {"project": None, "step": "opt_steps", "init": {"config": config}}
+    Client(state, facts, lambda: kept.append({**state, "begun": len(package.begun)}))
+    assert kept[0] == {"run": state["run"], "begun": 0}  # else a failure would begin another run
     monkeypatch.delitem(sys.modules, "border_cli.recorder.wandb")
+    return package.begun[0]
+
+
+def test_settings_lead_wandb_to_no_host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It logs in at the host that a text like this names."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    strange = {"x": "wandb-artifact://http://HOST/a/b:v0", "y": [{"z": "wandb-artifact://HOST"}]}
+    begun = begun_by_wandb(Wandb("https://api.wandb.ai"), monkeypatch, seed=0, **strange)
+    assert begun["config"]["seed"] == 0
+    assert "artifact://" not in json.dumps(begun)
+
+
+@pytest.mark.parametrize(
+    ("server", "more", "mode"),
+    [
+        ("https://wandb.lab.example:8080", {}, None),  # as that server is in the file
+        ("https://api.wandb.ai", {}, "offline"),
+        ("https://api.wandb.ai", {"NETRC": "other"}, None),
+        ("https://api.wandb.ai", {"WANDB_MODE": "online"}, None),
+        ("https://api.wandb.ai", {"WANDB_IDENTITY_TOKEN_FILE": "token"}, None),
+    ],
+)
+def test_a_login_at_the_server_of_the_user_is_a_login(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, server: str, more: dict[str, str], mode: Any
+) -> None:
+    for name in ("NETRC", "WANDB_MODE", "WANDB_IDENTITY_TOKEN_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for file, host in ((".netrc", "wandb.lab.example:8080"), ("other", "api.wandb.ai")):
+        (tmp_path / file).write_text(f"machine {host} login user password {'0' * 40}")
+        (tmp_path / file).chmod(0o600)
+    for name, value in more.items():
+        monkeypatch.setenv(name, value)
+    assert begun_by_wandb(Wandb(server), monkeypatch)["mode"] == mode
+    assert begun_by_wandb(Wandb(server, api_key="0" * 40), monkeypatch)["mode"] is None

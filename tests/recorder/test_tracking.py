@@ -1,0 +1,111 @@
+"""How the process that delivers ends, over a stand-in for MLflow that creates its store slowly."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from border_cli.core.output import RecordStep, RunEnd, RunInfo
+from border_cli.recorder.config import MlflowConfig
+from border_cli.recorder.tracking import TrackerRecorder, outbox_of, state_of
+
+# The constructor of the client waits for a word from the test, if no other process may create
+# tables meanwhile.
+PACKAGE = """
+import fcntl, os
+from pathlib import Path
+from unittest.mock import Mock
+
+MlflowException, set_tracking_uri = Exception, Mock()
+
+def set_experiment(name):
+    raise OSError("no server answers")
+
+class MlflowClient:
+    def __init__(self):
+        from border_cli.recorder import mlflow
+
+        try:
+            fcntl.flock(os.open(mlflow.__file__, os.O_RDONLY), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            Path("created").write_text(Path("word").read_text())
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current directory, with the stand-in and the pipe that it reads from."""
+    (tmp_path / "packages/mlflow").mkdir(parents=True)
+    (tmp_path / "packages/mlflow/__init__.py").write_text(PACKAGE)
+    (tmp_path / "packages/mlflow/entities.py").write_text("Metric = Param = RunTag = None")
+    os.mkfifo(tmp_path / "word")
+    paths = [str(tmp_path / "packages"), *filter(os.path.isabs, sys.path)]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def recorder_in(run_dir: Path) -> TrackerRecorder:
+    (run_dir / "trackers").mkdir(parents=True)
+    info = RunInfo(
+        name="run", run_dir=run_dir, max_opt_steps=1, max_env_steps=None, max_time_s=None
+    )
+    return TrackerRecorder(MlflowConfig(close_timeout_s=0.1), info=info)
+
+
+@pytest.mark.slow  # five seconds are given to the event that is being delivered
+def test_the_creation_of_a_store_is_not_killed_and_its_process_ends_after_that(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    recorder = recorder_in(folder / "run")
+    recorder.write(RecordStep(opt_steps=1, env_steps=1, time_s=0.0), {"loss": 1.0})
+    with (folder / "word").open("w") as word:  # opens once the process reads, to create the store
+        recorder.end(RunEnd(status="done"))
+        recorder.close()
+        with caplog.at_level(logging.WARNING):
+            recorder.wait()
+        word.write("whole")
+    assert "still creates or migrates a database" in caplog.text
+    assert "not all records are delivered" in caplog.text
+    outbox = outbox_of(folder / "run", "mlflow")
+    with outbox.open("rb") as file:
+        signal.alarm(60)
+        fcntl.flock(file, fcntl.LOCK_EX)  # held by that process until its end
+        signal.alarm(0)
+    recorder.wait()  # for what the system keeps of a process until then
+    assert (folder / "created").read_text() == "whole"
+    assert "no server answers" not in outbox.with_suffix(".log").read_text()  # came no further
+    assert state_of(outbox)["opening"] is False
+
+
+def test_the_status_tells_whether_all_was_delivered(folder: Path) -> None:
+    (folder / "word").unlink()
+    (folder / "word").write_text("whole")
+    outbox = outbox_of(folder / "run", "mlflow")
+    command = [sys.executable, "-P", "-m", "border_cli.recorder.deliver", "run", "mlflow", "0.1"]
+
+    def delivered() -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False
+        )
+
+    outbox.parent.mkdir(parents=True)
+    begin = '{"kind": "begin", "name": "run", "settings": {}, "tags": {}, "project": null, '
+    outbox.write_text(f'{begin}"step": "opt_steps"}}\n{{"kind": "end", "summary": {{}}}}\n')
+    refused = delivered()
+    assert refused.returncode == 1, refused.stderr
+    assert "not delivered for now: OSError('no server answers')" in refused.stdout
+    outbox.with_suffix(".json").write_text('{"run": "id", "store": "sqlite:////x/mlflow.db"}')
+    elsewhere = delivered()
+    assert elsewhere.returncode == 2
+    assert "deliver with MLFLOW_TRACKING_URI=sqlite:////x/mlflow.db" in elsewhere.stdout
+    outbox.with_suffix(".json").write_text(f'{{"delivered": {outbox.stat().st_size}}}')
+    assert delivered().returncode == 0
