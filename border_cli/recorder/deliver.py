@@ -178,7 +178,7 @@ def _deliver(delivery: Delivery, messages: int, timeout_s: float | None) -> bool
         if end_s < math.inf and pause_s == PAUSE_S:
             return True
         if end_s < math.inf:
-            time.sleep(pause_s)
+            time.sleep(max(0.0, min(pause_s, end_s - time.monotonic())))
         elif select.select([0], [], [], pause_s)[0]:  # closed: nothing is ever written there
             end_s = time.monotonic() + (timeout_s or 0)
             delivery.record_killed()
