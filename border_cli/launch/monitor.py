@@ -26,7 +26,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn
@@ -36,11 +36,36 @@ from border_cli.errors import BorderError
 STALL_TIMEOUT_S = 60.0  # until a run has sent its own
 LEAST_S = 1.0  # of silence, however short the timeout
 STOP_GRACE_S = 3.0  # from the second Ctrl-C on
+APART_S = 0.5  # between two signals that count as two
 TICK_S = 0.25  # between two signs of life
 
 STACKS_S = 0.5  # within which a process that runs at all has shown its stacks
 STACKS = 44 if sys.platform == "linux" else 29  # SIGRTMIN + 10, SIGINFO: which no library uses
 SHOW_CURSOR = "\x1b[?25h"  # a live panel hides it
+
+
+class SignalCount:
+    """Decides which signals count: none does within `APART_S` of the last one that counted.
+
+    `timeout` sends its signal to the command and to the process group, and a terminal or a
+    scheduler may send one of its own with it.
+    """
+
+    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._now_s = now_s
+        self.begin()
+
+    def begin(self) -> None:
+        """Counts the next signal."""
+        self._last_s = -math.inf
+
+    def counts(self) -> bool:
+        """Whether a signal that arrives now counts."""
+        now_s = self._now_s()
+        if now_s - self._last_s < APART_S:
+            return False
+        self._last_s = now_s
+        return True
 
 
 # In the command
@@ -127,12 +152,13 @@ class Monitor:
         self._run_dir = ""  # empty while no run is running
         self._silent_s = 0.0
         self._interrupts: list[float] = []  # when a Ctrl-C came
+        self._signals = SignalCount()
 
     def run(self) -> None:
         """Until the command has ended."""
         # What terminals, shells and schedulers send to a whole process group is for the command.
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - {signal.SIGINT})
-        signal.signal(signal.SIGINT, lambda *_: self._interrupts.append(time.monotonic()))
+        signal.signal(signal.SIGINT, lambda *_: self._interrupt())
         while not self._is_gone:
             if self.is_stuck:
                 what = (
@@ -167,6 +193,10 @@ class Monitor:
     @property
     def _is_gone(self) -> bool:
         return os.getppid() != self._pid
+
+    def _interrupt(self) -> None:
+        if self._signals.counts():
+            self._interrupts.append(time.monotonic())
 
     def _listen(self) -> None:
         """Waits a tick for messages. All fit into the pipe, and into one read."""

@@ -1,4 +1,5 @@
-"""Ctrl-C and similar signals: the first one stops and saves, a second one quits immediately.
+"""Ctrl-C and similar signals: the first one stops and saves, a second one quits immediately. Those
+within half a second of each other count once.
 
 Inside loops (a run, border-eval, border-record) a handler only sets a `StopFlag`, because Python
 drops exceptions raised by a handler inside a weak reference callback. Outside of loops it raises
@@ -17,7 +18,7 @@ from types import FrameType
 
 from border_cli.core.stop import SaveFlag, StopFlag
 from border_cli.errors import Interrupted
-from border_cli.launch.monitor import SHOW_CURSOR, leave
+from border_cli.launch.monitor import SHOW_CURSOR, SignalCount, leave
 from border_cli.recorder.panel_line import panel_line
 from border_cli.system.forks import PARENT_SIGNALS
 
@@ -32,6 +33,10 @@ NOTICE_S = 5.0  # that the panel shows a message of no lasting interest
 
 Handler = Callable[[int, FrameType | None], object]
 
+# Of this process, as handlers are: of two signals the second may reach an earlier handler, which a
+# run that has saved in between has restored. Each block below counts its first signal.
+_signals = SignalCount()
+
 
 class EarlySignals:
     """Handles signals while no job listens. Owned by the main thread, which runs the handlers."""
@@ -40,6 +45,7 @@ class EarlySignals:
         self.stop = StopFlag()
         self.signum: int = signal.SIGINT
         self._polled = False  # the command polls the flag
+        _signals.begin()
 
     @property
     def exit_status(self) -> int:
@@ -47,6 +53,8 @@ class EarlySignals:
 
     def leave(self, signum: int, frame: FrameType | None) -> None:  # noqa: ARG002 - Python's own
         """Leaves by way of all `finally`s; the second time immediately."""
+        if not _signals.counts():
+            return
         self.signum = _counted(signum)
         if self.stop.requested:
             leave(self.exit_status)
@@ -166,15 +174,18 @@ def interrupt(thread_id: int | None) -> None:
 def _twice(on_first: Callable[[int], object], *, leaves: bool = True) -> Handler:
     """Calls `on_first` with the first signal; a second one leaves, where `leaves` says so."""
     received: list[int] = []
+    _signals.begin()
 
     def handle(signum: int, frame: FrameType | None) -> None:  # noqa: ARG001 - Python's signature
+        if not _signals.counts():
+            return
         received.append(signum)
         if len(received) == 1:
             on_first(signum)
         elif leaves:
             if os.isatty(1):
                 _say(SHOW_CURSOR, 1)
-            _say("\nquit immediately; the last checkpoint is intact\n")
+            _say("\nquit immediately without saving; earlier checkpoints, if any, are intact\n")
             leave(128 + _counted(signum))
 
     return handle

@@ -14,7 +14,7 @@ from commands import ENDLESS, Command, facts_of
 from leftovers import below
 from sampling import sampled
 
-from border_cli.launch.monitor import TICK_S, Monitor, is_stopped
+from border_cli.launch.monitor import TICK_S, Monitor, SignalCount, is_stopped
 from border_cli.run.status import RunLock, RunRecord, end_from_outside
 
 HOLDS = (*ENDLESS, "env.id=Holds-v0", "env.kwargs={at: 100, marker: holds}")
@@ -107,6 +107,12 @@ def test_a_stopped_process_is_seen_as_such(tmp_path: Path) -> None:
         other.send(signal.SIGCONT)
         other.until(lambda: not is_stopped(other.pid))
     assert not is_stopped(os.getpid())
+
+
+def test_signals_within_half_a_second_count_once_and_a_key_that_is_held_twice_a_second() -> None:
+    times_s = [7.0, 7.05, 7.45, 7.5, 7.75, 8.0, 9.0]
+    signals = SignalCount(iter(times_s).__next__)
+    assert [signals.counts() for _ in times_s] == [True, False, False, True, False, True, True]
 
 
 # What it writes

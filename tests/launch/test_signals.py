@@ -116,25 +116,37 @@ def test_a_signal_before_the_run_leaves_by_all_finallys_with_its_status(
     assert "Traceback" not in said
 
 
-def test_a_second_signal_leaves_at_once(tmp_path: Path) -> None:
-    """The learner cannot hear the first one: its actor blocks in its own thread.
+def test_two_signals_at_once_count_as_one_and_a_later_one_leaves_without_saving(
+    tmp_path: Path,
+) -> None:
+    """The learner cannot hear them: its actor blocks in its own thread.
 
-    Both come from outside, and SIGINT was ignored by whoever started the command.
+    All come from outside, and SIGINT was ignored by whoever started the command.
     """
     ignored = "signal.signal(signal.SIGINT, signal.SIG_IGN)"
     blocked = ("actor_manager=serial", "env.id=Blocks-v0", "env.kwargs={at: 100, marker: blocks}")
     with Command(tmp_path, *ENDLESS, *blocked, before=ignored) as run:
         run.until((tmp_path / "blocks").exists)
+        run.send(signal.SIGHUP)
         run.send(signal.SIGTERM)
-        run.until(lambda: "SIGTERM: saving" in run.said_so_far())
-        run.send(signal.SIGINT)
+        run.until(lambda: "SIGHUP: saving" in run.said_so_far())
+
+        def pressed() -> bool:
+            """Again and again, until half a second has passed."""
+            run.send(signal.SIGINT)
+            return "without saving" in run.said_so_far()
+
+        run.until(pressed)
         status, said = run.ended()
     assert status == 130, said
-    assert said.endswith("\nquit immediately; the last checkpoint is intact\n")
+    assert said.endswith(
+        "\nquit immediately without saving; earlier checkpoints, if any, are intact\n"
+    )
     assert "\x1b" not in said
     facts = facts_of(tmp_path / "run")
     assert read_run(tmp_path / "run")["status"] == "killed"
     assert facts["seeds"]["seed"] == 0  # what was known stays
+    assert steps_saved(tmp_path / "run") == []
 
 
 @pytest.mark.slow
@@ -164,6 +176,14 @@ def test_the_first_signal_is_the_reason_and_handlers_come_back() -> None:
         with pytest.raises(Interrupted, match="stopped by SIGTERM"):
             stop.check()
     assert [signal.getsignal(each) for each in all_of_them] == before
+
+
+def test_a_second_signal_at_once_does_not_break_off_the_end_of_a_run_that_has_saved() -> None:
+    with early_signals() as signals:
+        with stopping_on_signals(StopFlag(), SaveFlag()):
+            signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
+        assert not signals.stop.requested
 
 
 def test_a_loop_that_looks_at_the_flag_is_not_broken_off() -> None:
