@@ -4,6 +4,7 @@ rich, so that it cannot control a terminal."""
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 
 from border_cli.words import masked, visible
 
@@ -15,5 +16,7 @@ def say(text: str) -> None:
 
 
 def complain(command: str, message: object) -> None:
-    """Writes to standard error what a command refuses or reports, without passwords."""
-    sys.stderr.write(visible(masked(f"{command}: {message}\n")))
+    """Writes to standard error what a command refuses or reports, without passwords. Its exit
+    status stays where nobody can read that."""
+    with suppress(OSError):
+        sys.stderr.write(visible(masked(f"{command}: {message}\n")))

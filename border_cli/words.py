@@ -96,10 +96,10 @@ def shell_command(name: str) -> str:
 
 
 def shortest(path: Path) -> Path:
-    """Relative to the current folder where it lies below it."""
+    """Relative to the current folder where it lies below it, and where that still exists."""
     try:
         return path.relative_to(Path.cwd())
-    except ValueError:
+    except (ValueError, FileNotFoundError):
         return path
 
 

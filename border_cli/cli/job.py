@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from border_cli.config.compose import Composer
 from border_cli.config.job import Job
-from border_cli.launch.monitor import STALL_TIMEOUT_S, expect
+from border_cli.launch.monitor import STALL_TIMEOUT_S, expect, leave_now
 from border_cli.launch.startup import collect_from_here
 from border_cli.messages import say
 from border_cli.words import visible
@@ -72,7 +72,7 @@ def _run_one(composer: Composer, job: Job, run_job: RunJob | None) -> None:
         run_job(job)
         return
     from border_cli.launch.dry_build import dry_built
-    from border_cli.launch.job import leave_now, train_job
+    from border_cli.launch.job import train_job
     from border_cli.launch.needs import refuse_unmet
 
     built = dry_built([job])

@@ -239,7 +239,9 @@ def _check_film(effective: EffectiveSettings) -> None:
     from border_cli.evaluator.film import require_pillow
 
     require_pillow("evaluator.video_interval")
-    env = film_factory(effective).make(training=False, render="rgb_array")
-    with closing(env), called(f"env.id={effective.evaluation_env.id}", "render"):
+    who = f"env.id={effective.evaluation_env.id}"
+    timeout_s = effective.config.trainer.stall_timeout_s
+    make = partial(film_factory(effective).make, training=False, render="rgb_array")
+    with _call(who, timeout_s, "render"), closing(make()) as env:
         env.reset(derived_seed(0, Branch.PROBE, 0))
         env.frame()

@@ -8,9 +8,8 @@ from __future__ import annotations
 import io
 import logging
 import math
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -30,7 +29,7 @@ from border_cli.errors import (
 from border_cli.launch.closing import print_closing, print_tables, result_line
 from border_cli.launch.header import print_header
 from border_cli.launch.jobs import FINISHED, Finished
-from border_cli.launch.monitor import leave, watching
+from border_cli.launch.monitor import leave_now, watching
 from border_cli.launch.run import RunOptions, run_job, status_of
 from border_cli.launch.signals import stopping_on_signals
 from border_cli.launch.summary import Result
@@ -183,12 +182,3 @@ def job_log(folder: Path, console: Console, *, quiet: bool) -> Iterator[None]:
         root.setLevel(level)
         logging.raiseExceptions = raising
         file.close()
-
-
-def leave_now(status: int) -> None:
-    """Ends the process although a thread of it hangs."""
-    logging.shutdown()
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError):
-            stream.flush()
-    leave(status)

@@ -19,6 +19,7 @@ those of the command itself.
 from __future__ import annotations
 
 import faulthandler
+import logging
 import math
 import os
 import select
@@ -32,10 +33,12 @@ from pathlib import Path
 from typing import NoReturn
 
 from border_cli.errors import BorderError
+from border_cli.messages import complain
+from border_cli.system.streams import open_closed_streams
 
 STALL_TIMEOUT_S = 60.0  # until a run has sent its own
 LEAST_S = 1.0  # of silence, however short the timeout
-STOP_GRACE_S = 3.0  # from the second Ctrl-C on
+STOP_GRACE_S = 3.0  # from the second Ctrl-C on, and from the end of a command's work
 APART_S = 0.5  # between two signals that count as two
 TICK_S = 0.25  # between two signs of life
 
@@ -45,7 +48,7 @@ SHOW_CURSOR = "\x1b[?25h"  # a live panel hides it
 
 
 class SignalCount:
-    """Decides which signals count: none does within `APART_S` of the last one that counted.
+    """Signals that count: none does within `APART_S` of the last one that did.
 
     `timeout` sends its signal to the command and to the process group, and a terminal or a
     scheduler may send one of its own with it.
@@ -53,18 +56,14 @@ class SignalCount:
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         self._now_s = now_s
-        self.begin()
-
-    def begin(self) -> None:
-        """Counts the next signal."""
-        self._last_s = -math.inf
+        self.times_s: list[float] = []  # when those that count came
 
     def counts(self) -> bool:
         """Whether a signal that arrives now counts."""
         now_s = self._now_s()
-        if now_s - self._last_s < APART_S:
+        if self.times_s and now_s - self.times_s[-1] < APART_S:
             return False
-        self._last_s = now_s
+        self.times_s.append(now_s)
         return True
 
 
@@ -77,13 +76,23 @@ _pipe: int | None = None  # to the monitor of this process
 def monitored(command: str) -> Iterator[None]:
     """Runs the block, the whole command, under a monitor. The main thread calls this first."""
     global _pipe
+    open_closed_streams()
     faulthandler.enable()  # a segmentation fault shows where it was
     _pipe = _start(command)
     threading.Thread(target=_give_signs, name="signs of life", daemon=True).start()
+    status = 1
     try:
         yield
+        status = 0
+    except SystemExit as left:
+        status = int(left.code or 0)
+        raise
     finally:
         expect(math.inf)
+        if _left_behind():
+            end = threading.Timer(STOP_GRACE_S, _leave_behind, [command, status])
+            end.daemon = True
+            end.start()
 
 
 @contextmanager
@@ -105,9 +114,36 @@ def expect(timeout_s: float) -> None:
     _tell(f"{timeout_s} ")
 
 
+def is_monitored() -> bool:
+    """Whether this process is a command, which may end itself."""
+    return _pipe is not None
+
+
 def leave(status: int) -> NoReturn:
     """Ends this process immediately, whatever its threads do."""
     os._exit(status)
+
+
+def leave_now(status: int) -> NoReturn:
+    """Ends this process although a thread of it hangs, once its log and output are written."""
+    logging.shutdown()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):
+            stream.flush()
+    leave(status)
+
+
+def _left_behind() -> list[str]:
+    """Threads and processes that an environment has left, and that Python waits for at its end."""
+    processes = sys.modules.get("multiprocessing")  # not imported for this alone
+    parts = [*threading.enumerate(), *(processes.active_children() if processes else ())]
+    return [each.name for each in parts if not each.daemon and each is not threading.main_thread()]
+
+
+def _leave_behind(command: str, status: int) -> None:
+    """Ends a command that has ended but for what an environment has left."""
+    complain(command, f"ends without waiting any longer for {', '.join(_left_behind())}")
+    leave_now(status)
 
 
 def _give_signs() -> None:
@@ -151,14 +187,13 @@ class Monitor:
         self._timeout_s = STALL_TIMEOUT_S
         self._run_dir = ""  # empty while no run is running
         self._silent_s = 0.0
-        self._interrupts: list[float] = []  # when a Ctrl-C came
-        self._signals = SignalCount()
+        self._interrupts = SignalCount()
 
     def run(self) -> None:
         """Until the command has ended."""
         # What terminals, shells and schedulers send to a whole process group is for the command.
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - {signal.SIGINT})
-        signal.signal(signal.SIGINT, lambda *_: self._interrupt())
+        signal.signal(signal.SIGINT, lambda *_: self._interrupts.counts())
         while not self._is_gone:
             if self.is_stuck:
                 what = (
@@ -166,7 +201,9 @@ class Monitor:
                     "call holds the interpreter lock (GIL)"
                 )
                 return self._end("failed", what, what)
-            if any(each + STOP_GRACE_S <= time.monotonic() for each in self._interrupts[1:]):
+            if any(
+                each + STOP_GRACE_S <= time.monotonic() for each in self._interrupts.times_s[1:]
+            ):
                 what = f"a second Ctrl-C was not answered within {STOP_GRACE_S:g} s"
                 return self._end("interrupted", f"killed: {what}", what)
             self._listen()
@@ -193,10 +230,6 @@ class Monitor:
     @property
     def _is_gone(self) -> bool:
         return os.getppid() != self._pid
-
-    def _interrupt(self) -> None:
-        if self._signals.counts():
-            self._interrupts.append(time.monotonic())
 
     def _listen(self) -> None:
         """Waits a tick for messages. All fit into the pipe, and into one read."""

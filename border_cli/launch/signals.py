@@ -45,7 +45,7 @@ class EarlySignals:
         self.stop = StopFlag()
         self.signum: int = signal.SIGINT
         self._polled = False  # the command polls the flag
-        _signals.begin()
+        _signals.times_s.clear()
 
     @property
     def exit_status(self) -> int:
@@ -173,14 +173,12 @@ def interrupt(thread_id: int | None) -> None:
 
 def _twice(on_first: Callable[[int], object], *, leaves: bool = True) -> Handler:
     """Calls `on_first` with the first signal; a second one leaves, where `leaves` says so."""
-    received: list[int] = []
-    _signals.begin()
+    _signals.times_s.clear()
 
     def handle(signum: int, frame: FrameType | None) -> None:  # noqa: ARG001 - Python's signature
         if not _signals.counts():
             return
-        received.append(signum)
-        if len(received) == 1:
+        if len(_signals.times_s) == 1:
             on_first(signum)
         elif leaves:
             if os.isatty(1):

@@ -2,11 +2,12 @@
 
 A failure is one message: call, exception type and text, traceback lines outside this package and
 Gymnasium. So is a call that does not return in time, with the lines where it is; one that holds the
-GIL is not noticed here.
+GIL is not noticed here. A call that cannot be interrupted ends the command.
 """
 
 from __future__ import annotations
 
+import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator
@@ -19,7 +20,9 @@ from border_cli.core.interfaces import Env, EnvFactory
 from border_cli.core.seeding import Branch, derived_seed, generator
 from border_cli.core.spaces import EnvSpec, has_masks
 from border_cli.errors import BorderError, ConfigError, ProbeFailed
+from border_cli.launch.monitor import STOP_GRACE_S, is_monitored, leave_now
 from border_cli.launch.signals import interrupt
+from border_cli.messages import complain
 from border_cli.system.machine import failed_allocation
 
 STEPS = 3
@@ -39,7 +42,8 @@ Calls = Callable[[str], AbstractContextManager[None]]  # the block of a call, by
 
 
 def play(env: Env, spec: EnvSpec, calls: Calls) -> None:
-    """A few steps between two resets; `env` is closed whatever comes of it."""
+    """A few steps between two resets; `env` is closed whatever comes of it, unless a call hangs:
+    then `close` mostly hangs, too."""
     # The same for every run: what is learned from does not depend on it, nor it on that.
     masked = has_masks(spec.observation)
     policy = RandomPolicy(spec.action, generator(0, Branch.PROBE), masked=masked)
@@ -52,7 +56,7 @@ def play(env: Env, spec: EnvSpec, calls: Calls) -> None:
                 obs = env.step(action).act_obs
         with calls("reset"):
             env.reset(derived_seed(0, Branch.PROBE, 1))
-    except BaseException:
+    except (ProbeFailed, KeyboardInterrupt):
         with suppress(Exception), calls("close"):  # the failure stays the one that is raised
             env.close()
         raise
@@ -82,27 +86,32 @@ def called(who: str, call: str) -> Iterator[None]:
 @contextmanager
 def in_time(who: str, call: str, timeout_s: float) -> Iterator[None]:
     """The block of a call that must return in time: else it is interrupted, and ConfigError says
-    where it was."""
-    caller, hung = threading.get_ident(), threading.Event()
+    where it was. A command whose call cannot be interrupted ends as after a hang."""
+    caller, hung, returned = threading.get_ident(), threading.Event(), threading.Event()
+    what = f"{call} did not return within {timeout_s:g} s (trainer.stall_timeout_s); it is here:\n"
 
-    def end() -> None:
+    def watch() -> None:
+        if returned.wait(timeout_s):
+            return
         hung.set()
         interrupt(caller)
+        if is_monitored() and not returned.wait(STOP_GRACE_S):
+            stack = [*traceback.walk_stack(sys._current_frames()[caller])]
+            complain(who, what + lines_of(reversed(stack)).rstrip())
+            leave_now(ConfigError.exit_status)
 
-    timer = threading.Timer(timeout_s, end)
-    timer.daemon = True
-    timer.start()
+    watcher = threading.Thread(target=watch, name="trial", daemon=True)
+    watcher.start()
     try:
         yield
     except KeyboardInterrupt as error:
         if not hung.is_set():
             raise
         lines = lines_of(traceback.walk_tb(error.__traceback__))
-        within = f"did not return within {timeout_s:g} s (trainer.stall_timeout_s)"
-        raise ConfigError(f"{who}: {call} {within}; it is here:\n{lines}".rstrip()) from None
+        raise ConfigError(f"{who}: {what}{lines}".rstrip()) from None
     finally:
-        timer.cancel()
-        timer.join()
+        returned.set()
+        watcher.join()
 
 
 def tried(factory: EnvFactory, calls: Calls, *, plays: bool) -> EnvSpec:

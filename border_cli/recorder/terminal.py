@@ -60,12 +60,12 @@ def make_console(*, stderr: bool = False) -> Console:
     """The console on stdout. A live panel needs a terminal there, whatever FORCE_COLOR says; in a
     notebook it prints plain lines."""
     stream = sys.stderr if stderr else sys.stdout
-    with suppress(AttributeError):  # the stream may have been replaced by a plain object
+    with suppress(AttributeError):  # the stream may be closed, or a plain object
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]
     return _Terminal(
         highlight=False,
         markup=False,
-        force_interactive=None if stream.isatty() else False,
+        force_interactive=None if stream and stream.isatty() else False,
         force_jupyter=False,
         stderr=stderr,
     )

@@ -20,7 +20,8 @@ from border_cli.config.job import Job
 from border_cli.core.stop import StopFlag
 from border_cli.errors import Interrupted, RunFailed
 from border_cli.hydra_plugin import register
-from border_cli.launch.job import Outcome, leave_now
+from border_cli.launch.job import Outcome
+from border_cli.launch.monitor import leave_now
 from border_cli.launch.signals import stopping_a_sweep
 from border_cli.recorder import terminal
 from border_cli.sweep.listing import Sweep

@@ -142,18 +142,34 @@ def test_without_the_probe_a_run_finds_out_by_itself(folder: Path, capsys: Captu
     assert facts_of(folder / "run")["status"] == "failed"
 
 
-@pytest.mark.parametrize("where", sampled(["its constructor", "close"], every=2))
+HANGING = ["its constructor", "close", "render", "reset and close"]
+
+
+@pytest.mark.parametrize("where", sampled(HANGING, every=3))
 def test_an_environment_that_hangs_as_it_is_tried_is_named_with_its_call_and_line(
     tmp_path: Path, where: str
 ) -> None:
     argv = (*UNTRIED, "env.id=Hangs-v0", f"env.kwargs.where='{where}'", "run_dir=run")
+    films = ["evaluator.video_interval=1"] if where == "render" else []
+    with Command(tmp_path, *argv, *films, "trainer.stall_timeout_s=1") as run:
+        status, said = run.ended()
+    assert status == 2, said
+    call = where.partition(" and ")[0]
+    within = "within 1 s (trainer.stall_timeout_s); it is here:\n"
+    assert said.startswith(f"border-train: env.id=Hangs-v0: {call} did not return {within}")
+    assert "THE LINE THAT HANGS" in said
+    assert "border_cli" not in said.partition("\n")[2]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_a_command_ends_though_the_call_that_hangs_cannot_be_interrupted(tmp_path: Path) -> None:
+    argv = (*UNTRIED, "env.id=Hangs-v0", "env.kwargs={where: reset, deaf: true}", "run_dir=run")
     with Command(tmp_path, *argv, "trainer.stall_timeout_s=1") as run:
         status, said = run.ended()
     assert status == 2, said
-    within = "within 1 s (trainer.stall_timeout_s); it is here:\n"
-    assert said.startswith(f"border-train: env.id=Hangs-v0: {where} did not return {within}")
+    assert said.startswith("env.id=Hangs-v0: reset did not return within 1 s")
     assert "THE LINE THAT HANGS" in said
-    assert "border_cli" not in said.partition("\n")[2]
     assert list(tmp_path.iterdir()) == []
 
 

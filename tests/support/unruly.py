@@ -173,6 +173,23 @@ class Signals(Calm):
         return answer
 
 
+class Prints(Calm):
+    """Prints past Python, as a simulator in C does."""
+
+    def go_wrong(self, answer: Answer) -> Answer:
+        for descriptor in (1, 2):
+            os.write(descriptor, b"the simulator prints\n")
+        return answer
+
+
+class Removes(Calm):
+    """Removes the current directory."""
+
+    def go_wrong(self, answer: Answer) -> Answer:
+        Path.cwd().rmdir()
+        return answer
+
+
 class NeedsFile(Calm):
     """Fails while the file is there: a cause that can be removed from outside."""
 
@@ -232,7 +249,7 @@ class Named(FromOne):
 
 
 for _each in (
-    Calm, Raises, Undefined, Wrong, Blocks, Holds, Leaves, Signals, NeedsFile, Shows, FromOne,
-    Named, Greedy, Vast,
+    Calm, Raises, Undefined, Wrong, Blocks, Holds, Leaves, Signals, Prints, Removes, NeedsFile,
+    Shows, FromOne, Named, Greedy, Vast,
 ):  # fmt: skip
     gym.register(f"{_each.__name__}-v0", _each)

@@ -59,16 +59,23 @@ class Unclosable(Calm):
 
 
 class Hangs(Calm):
-    """Waits for ever in one of its calls."""
+    """Waits for ever in the calls that `where` names; a `deaf` one drops what interrupts it."""
 
-    def __init__(self, where: str, render_mode: str | None = None) -> None:
+    metadata = {"render_modes": ["rgb_array"]}  # noqa: RUF012 - as Gymnasium declares it
+
+    def __init__(self, where: str, deaf: bool = False, render_mode: str | None = None) -> None:
         super().__init__(render_mode=render_mode)
         self.where = where
+        self.deaf = deaf
         self.called("its constructor")
 
     def called(self, what: str) -> None:
-        if what == self.where:
-            threading.Event().wait()  # THE LINE THAT HANGS
+        while what in self.where:
+            try:
+                threading.Event().wait()  # THE LINE THAT HANGS
+            except KeyboardInterrupt:
+                if not self.deaf:
+                    raise
 
     def reset(self, **options: Any) -> Any:
         self.called("reset")
@@ -77,6 +84,10 @@ class Hangs(Calm):
     def step(self, action: Any) -> Answer:
         self.called("step")
         return super().step(action)
+
+    def render(self) -> Any:
+        self.called("render")
+        return np.zeros((8, 8, 3), np.uint8)
 
     def close(self) -> None:
         self.called("close")
