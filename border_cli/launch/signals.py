@@ -14,6 +14,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from types import FrameType
 
 from border_cli.core.stop import SaveFlag, StopFlag
@@ -102,6 +103,10 @@ def stopping_on_signals(stop: StopFlag, save: SaveFlag, *, leaves: bool = True) 
     ignores SIGINT otherwise. SIGHUP counts as SIGTERM, but stays ignored where it was: with
     `nohup` a run survives the end of its session. SIGUSR1 sets `save` and interrupts nothing. The
     previous handlers come back.
+
+    Each check of `stop` installs the handler of SIGINT again. Solvers in C (OSQP, SCS) replace it
+    while they solve and restore the one before; of two that overlap in threads, the second one
+    restores the handler of the first.
     """
 
     def on_first(signum: int) -> None:
@@ -112,8 +117,13 @@ def stopping_on_signals(stop: StopFlag, save: SaveFlag, *, leaves: bool = True) 
         save.request()
         _announce("SIGUSR1: saving a checkpoint; the run continues", NOTICE_S)
 
-    with _handling(STOPPING, _twice(on_first, leaves=leaves)), _handling([SAVE], ask):
-        yield
+    handler = _twice(on_first, leaves=leaves)
+    with _handling(STOPPING, handler), _handling([SAVE], ask):
+        stop.listen = partial(signal.signal, signal.SIGINT, handler)
+        try:
+            yield
+        finally:
+            stop.listen = None
 
 
 @contextmanager

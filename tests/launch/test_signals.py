@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -176,6 +177,18 @@ def test_the_first_signal_is_the_reason_and_handlers_come_back() -> None:
         with pytest.raises(Interrupted, match="stopped by SIGTERM"):
             stop.check()
     assert [signal.getsignal(each) for each in all_of_them] == before
+
+
+def test_ctrl_c_is_heard_after_a_solver_in_another_thread_has_taken_its_handler_away() -> None:
+    """Two solvers that overlap leave the handler of one of them behind, which C alone sees."""
+    stop = StopFlag()
+    with stopping_on_signals(stop, SaveFlag()):
+        ctypes.CDLL(None).signal(signal.SIGINT, ctypes.c_void_p(signal.SIG_IGN))
+        signal.raise_signal(signal.SIGINT)
+        assert not stop.requested
+        stop.check()  # as the learner does between two steps
+        signal.raise_signal(signal.SIGINT)
+        assert stop.requested
 
 
 def test_a_second_signal_at_once_does_not_break_off_the_end_of_a_run_that_has_saved() -> None:
