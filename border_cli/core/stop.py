@@ -18,7 +18,7 @@ class StopFlag:
     def __init__(self) -> None:
         self.reason: Exception | None = None  # None while the run may go on
         self.noticed = False  # the learner has raised the reason
-        self.listen: Callable[[], object] | None = None  # called by `check`, restores a handler
+        self.listen: Callable[[], object] = lambda: None  # called by `check`
 
     def request(self, reason: Exception) -> None:
         """Asks the run to end by raising `reason` in the learner's thread."""
@@ -31,8 +31,7 @@ class StopFlag:
 
     def check(self) -> None:
         """Raises the reason, if there is one."""
-        if self.listen is not None:
-            self.listen()
+        self.listen()
         if self.reason is not None:
             self.noticed = True
             raise self.reason

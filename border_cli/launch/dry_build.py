@@ -239,9 +239,10 @@ def _check_film(effective: EffectiveSettings) -> None:
     from border_cli.evaluator.film import require_pillow
 
     require_pillow("evaluator.video_interval")
-    who = f"env.id={effective.evaluation_env.id}"
-    timeout_s = effective.config.trainer.stall_timeout_s
-    make = partial(film_factory(effective).make, training=False, render="rgb_array")
-    with _call(who, timeout_s, "render"), closing(make()) as env:
+    who, make = f"env.id={effective.evaluation_env.id}", film_factory(effective).make
+    with (
+        _call(who, effective.config.trainer.stall_timeout_s, "render"),
+        closing(make(training=False, render="rgb_array")) as env,
+    ):
         env.reset(derived_seed(0, Branch.PROBE, 0))
         env.frame()

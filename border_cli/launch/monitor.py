@@ -57,14 +57,19 @@ class SignalCount:
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         self._now_s = now_s
         self.times_s: list[float] = []  # when those that count came
+        self._counting = False
 
     def counts(self) -> bool:
-        """Whether a signal that arrives now counts."""
-        now_s = self._now_s()
-        if self.times_s and now_s - self.times_s[-1] < APART_S:
+        """Whether a signal that arrives now counts; one within the handler of another does not."""
+        if self._counting:
             return False
-        self.times_s.append(now_s)
-        return True
+        self._counting = True
+        now_s = self._now_s()
+        apart = now_s - max(self.times_s, default=-math.inf) >= APART_S
+        if apart:
+            self.times_s.append(now_s)
+        self._counting = False
+        return apart
 
 
 # In the command
@@ -84,15 +89,15 @@ def monitored(command: str) -> Iterator[None]:
     try:
         yield
         status = 0
-    except SystemExit as left:
-        status = int(left.code or 0)
+    except SystemExit as end:
+        status = int(end.code or 0)
         raise
     finally:
         expect(math.inf)
-        if _left_behind():
-            end = threading.Timer(STOP_GRACE_S, _leave_behind, [command, status])
-            end.daemon = True
-            end.start()
+        if left := _left_behind():
+            timer = threading.Timer(STOP_GRACE_S, _leave_behind, [command, left, status])
+            timer.daemon = True
+            timer.start()
 
 
 @contextmanager
@@ -140,9 +145,9 @@ def _left_behind() -> list[str]:
     return [each.name for each in parts if not each.daemon and each is not threading.main_thread()]
 
 
-def _leave_behind(command: str, status: int) -> None:
+def _leave_behind(command: str, left: list[str], status: int) -> None:
     """Ends a command that has ended but for what an environment has left."""
-    complain(command, f"ends without waiting any longer for {', '.join(_left_behind())}")
+    complain(command, f"ends without waiting any longer for {', '.join(left)}")
     leave_now(status)
 
 

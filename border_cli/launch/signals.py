@@ -123,7 +123,7 @@ def stopping_on_signals(stop: StopFlag, save: SaveFlag, *, leaves: bool = True) 
         try:
             yield
         finally:
-            stop.listen = None
+            stop.listen = lambda: None
 
 
 @contextmanager

@@ -115,6 +115,19 @@ def test_signals_within_half_a_second_count_once_and_a_key_that_is_held_twice_a_
     assert [signals.counts() for _ in times_s] == [True, False, False, True, False, True, True]
 
 
+def test_a_signal_within_the_handler_of_another_one_does_not_count() -> None:
+    nested: list[bool] = []
+
+    def now_s() -> float:
+        if not nested:
+            nested.append(signals.counts())
+        return 7.0
+
+    signals = SignalCount(now_s)
+    assert signals.counts()
+    assert nested == [False]
+
+
 # What it writes
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -117,10 +119,8 @@ def test_a_signal_before_the_run_leaves_by_all_finallys_with_its_status(
     assert "Traceback" not in said
 
 
-def test_two_signals_at_once_count_as_one_and_a_later_one_leaves_without_saving(
-    tmp_path: Path,
-) -> None:
-    """The learner cannot hear them: its actor blocks in its own thread.
+def test_a_second_signal_leaves_without_saving(tmp_path: Path) -> None:
+    """The learner cannot hear the first one: its actor blocks in its own thread.
 
     All come from outside, and SIGINT was ignored by whoever started the command.
     """
@@ -128,9 +128,8 @@ def test_two_signals_at_once_count_as_one_and_a_later_one_leaves_without_saving(
     blocked = ("actor_manager=serial", "env.id=Blocks-v0", "env.kwargs={at: 100, marker: blocks}")
     with Command(tmp_path, *ENDLESS, *blocked, before=ignored) as run:
         run.until((tmp_path / "blocks").exists)
-        run.send(signal.SIGHUP)
         run.send(signal.SIGTERM)
-        run.until(lambda: "SIGHUP: saving" in run.said_so_far())
+        run.until(lambda: "SIGTERM: saving" in run.said_so_far())
 
         def pressed() -> bool:
             """Again and again, until half a second has passed."""
@@ -148,6 +147,27 @@ def test_two_signals_at_once_count_as_one_and_a_later_one_leaves_without_saving(
     assert read_run(tmp_path / "run")["status"] == "killed"
     assert facts["seeds"]["seed"] == 0  # what was known stays
     assert steps_saved(tmp_path / "run") == []
+
+
+TWICE = """
+import signal
+from border_cli.core.stop import SaveFlag, StopFlag
+from border_cli.launch.signals import stopping_on_signals
+
+with stopping_on_signals(StopFlag(), SaveFlag()):
+    for signum in (signal.SIGTERM, signal.SIGTERM, signal.SIGINT):
+        signal.raise_signal(signum)
+    print("saved")
+"""
+
+
+def test_signals_that_come_together_do_not_leave() -> None:
+    """As `timeout` sends them, to the command and to its process group."""
+    ended = subprocess.run(
+        [sys.executable, "-c", TWICE], capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, ended.stdout) == (0, "saved\n"), ended.stderr
+    assert ended.stderr.count("saving") == 1
 
 
 @pytest.mark.slow
