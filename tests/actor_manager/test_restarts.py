@@ -52,7 +52,7 @@ def test_the_same_failure_again_before_a_delivery_ends_it_whatever_its_message()
     ],
 )
 def test_a_failure_outside_of_the_main_thread_names_where_actors_have_one(said: str) -> None:
-    with pytest.raises(ActorCrashed, match="actor_manager=process and serial run it in a main thread"):
+    with pytest.raises(ActorCrashed, match="actor_manager=process and serial run it in"):
         Restarts(0, 0).failed(raised_by(ValueError, said), delivered=0)
 
 
