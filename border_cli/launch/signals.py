@@ -12,9 +12,9 @@ import logging
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
 from types import FrameType
 
 from border_cli.core.stop import SaveFlag, StopFlag
@@ -30,6 +30,7 @@ REQUEUE = signal.SIGUSR2
 
 CLEAR_LINE = "\x1b[2K"
 AGAIN = "; press Ctrl-C again to quit immediately"
+INSTALL_S = 1.0  # between two installations of the handler
 NOTICE_S = 5.0  # that the panel shows a message of no lasting interest
 
 Handler = Callable[[int, FrameType | None], object]
@@ -104,7 +105,7 @@ def stopping_on_signals(stop: StopFlag, save: SaveFlag, *, leaves: bool = True) 
     `nohup` a run survives the end of its session. SIGUSR1 sets `save` and interrupts nothing. The
     previous handlers come back.
 
-    Each check of `stop` installs the handler of SIGINT again. Solvers in C (OSQP, SCS) replace it
+    Checks of `stop` install the handler of SIGINT again, once a second. Solvers in C (OSQP, SCS) replace it
     while they solve and restore the one before; of two that overlap in threads, the second one
     restores the handler of the first.
     """
@@ -117,9 +118,21 @@ def stopping_on_signals(stop: StopFlag, save: SaveFlag, *, leaves: bool = True) 
         save.request()
         _announce("SIGUSR1: saving a checkpoint; the run continues", NOTICE_S)
 
-    handler = _twice(on_first, leaves=leaves)
+    handler, installed_s = _twice(on_first, leaves=leaves), 0.0
+
+    def install_again() -> None:
+        nonlocal installed_s
+        now_s = time.monotonic()
+        if (
+            now_s - installed_s < INSTALL_S
+            or threading.current_thread() is not threading.main_thread()
+        ):
+            return
+        installed_s = now_s
+        signal.signal(signal.SIGINT, handler)
+
     with _handling(STOPPING, handler), _handling([SAVE], ask):
-        stop.listen = partial(signal.signal, signal.SIGINT, handler)
+        stop.listen = install_again
         try:
             yield
         finally:
