@@ -26,6 +26,7 @@ LEAVES = "Box, Discrete, MultiDiscrete, MultiBinary"
 SUPPORTED = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 ENV_ID = "env.id"  # the setting that chooses an environment, as messages name it
 FLATTEN = "; env.wrappers=[FlattenObservation] turns it into a Box"
+IMAGE_OF_GRID = "; env.wrappers=[minigrid.wrappers:ImgObsWrapper] keeps the image alone"
 OWN_WRAPPER = "; a wrapper of your own can turn it into one: env.wrappers=[module:Class]"
 
 
@@ -57,7 +58,7 @@ def raw_space(space: gym.Space[Any], what: str = "", others: str = "") -> RawSpa
     return RawSpace(kind, shape, np.dtype(space.dtype).name, low, high, str(space))
 
 
-def _remedy(space: Any, setting: str) -> str:
+def _remedy(space: Any, name: str, setting: str) -> str:
     """How an unsupported observation space becomes a supported one."""
     if _flattens(space):
         return FLATTEN
@@ -67,7 +68,9 @@ def _remedy(space: Any, setting: str) -> str:
     keys = ", ".join(key for key, part in parts if isinstance(part, SUPPORTED))
     if not keys:
         return OWN_WRAPPER
-    return f"; 'env.wrappers=[{{FilterObservation: {{filter_keys: [{keys}]}}}}]' keeps the others"
+    alone = IMAGE_OF_GRID if name.startswith(("MiniGrid-", "BabyAI-")) else ""
+    kept = f"'env.wrappers=[{{FilterObservation: {{filter_keys: [{keys}]}}}}]'"
+    return f"; {kept} keeps the others{alone}"
 
 
 def _flattens(space: Any) -> bool:
@@ -82,7 +85,7 @@ def raw_observation(space: Any, name: str = "", setting: str = ENV_ID) -> RawObs
     """An observation space, free of Gymnasium; an unsupported one is refused with its own name,
     that of the setting, and a remedy."""
     what = f"{setting}={name}: observation space"
-    others = f" and Dict of these{_remedy(space, setting)}"
+    others = f" and Dict of these{_remedy(space, name, setting)}"
     if not isinstance(space, spaces.Dict) or not space.spaces:
         return raw_space(space, f"{what} {space}", others)
     parts = {

@@ -105,9 +105,9 @@ def stopping_on_signals(stop: StopFlag, save: SaveFlag, *, leaves: bool = True) 
     `nohup` a run survives the end of its session. SIGUSR1 sets `save` and interrupts nothing. The
     previous handlers come back.
 
-    Checks of `stop` install the handler of SIGINT again, once a second. Solvers in C (OSQP, SCS) replace it
-    while they solve and restore the one before; of two that overlap in threads, the second one
-    restores the handler of the first.
+    Once a second a check of `stop` installs the handler of SIGINT again. Solvers in C (OSQP, SCS)
+    replace it while they solve and restore the one before; of two that overlap in threads, the
+    second one restores the handler of the first.
     """
 
     def on_first(signum: int) -> None:
@@ -122,14 +122,10 @@ def stopping_on_signals(stop: StopFlag, save: SaveFlag, *, leaves: bool = True) 
 
     def install_again() -> None:
         nonlocal installed_s
-        now_s = time.monotonic()
-        if (
-            now_s - installed_s < INSTALL_S
-            or threading.current_thread() is not threading.main_thread()
-        ):
-            return
-        installed_s = now_s
-        signal.signal(signal.SIGINT, handler)
+        is_main = threading.current_thread() is threading.main_thread()
+        if is_main and time.monotonic() - installed_s >= INSTALL_S:
+            installed_s = time.monotonic()
+            signal.signal(signal.SIGINT, handler)
 
     with _handling(STOPPING, handler), _handling([SAVE], ask):
         stop.listen = install_again

@@ -148,6 +148,12 @@ def test_an_unsupported_observation_space_is_refused_with_its_name(spaced, space
         assert factory.spec
 
 
+def test_a_grid_world_is_refused_with_the_wrapper_of_its_package() -> None:
+    space = spaces.Dict(image=FLAG, mission=Mission())
+    with pytest.raises(ConfigError, match=r"\[minigrid\.wrappers:ImgObsWrapper\] keeps the image"):
+        raw_spaces(space, FLAG, "MiniGrid-Empty-5x5-v0")
+
+
 def test_an_unsupported_action_space_is_refused_with_its_name(spaced):
     end = "is not supported; supported: Box, Discrete, MultiDiscrete, MultiBinary$"
     spaced.spaces = (FLAG, spaces.Dict(a=FLAG))
