@@ -30,7 +30,7 @@ REQUEUE = signal.SIGUSR2
 
 CLEAR_LINE = "\x1b[2K"
 AGAIN = "; press Ctrl-C again to quit immediately"
-INSTALL_S = 1.0  # between two installations of the handler
+INSTALL_S = 0.01  # between two installations of the handler, which take 5 us
 NOTICE_S = 5.0  # that the panel shows a message of no lasting interest
 
 Handler = Callable[[int, FrameType | None], object]
@@ -105,7 +105,7 @@ def stopping_on_signals(stop: StopFlag, save: SaveFlag, *, leaves: bool = True) 
     `nohup` a run survives the end of its session. SIGUSR1 sets `save` and interrupts nothing. The
     previous handlers come back.
 
-    Once a second a check of `stop` installs the handler of SIGINT again. Solvers in C (OSQP, SCS)
+    Checks of `stop` install the handler of SIGINT again now and then. Solvers in C (OSQP, SCS)
     replace it while they solve and restore the one before; of two that overlap in threads, the
     second one restores the handler of the first.
     """
