@@ -9,6 +9,7 @@ from border_cli.config.compose import Composer
 from border_cli.config.resolved import plain, yaml_text
 from border_cli.registry import GROUPS
 from border_cli.settings.run import RunConfig
+from border_cli.step_processor.config import MULTI_STEP, ONE_STEP
 from border_cli.tune.table import score_of
 from border_cli.tune.trials import Study, TrialRow
 
@@ -26,7 +27,8 @@ def best_yaml(
     others = {
         group: each["option"]
         for group, each in chosen.items()
-        if each.get("option") != usual[group].get("option")
+        if len(options := {each.get("option"), usual[group].get("option")}) > 1
+        and not options <= {ONE_STEP, MULTI_STEP}  # `n_steps` says which
     }
     typed = [*pair, *(f"{group}={option}" for group, option in others.items())]
     bases = [_groups(composer.job([*typed, *more]).config) for more in ([], ["~tuned"])]

@@ -57,8 +57,7 @@ def test_it_means_the_same_above_the_tuned_file_without_that_and_in_its_place(
     "words",
     sampled(
         [
-            # Three is the usual value of this pair, but not the default of n_step.
-            "agent=rainbow env=cartpole step_processor=n_step step_processor.n_steps=3",
+            "agent=rainbow env=cartpole replay_buffer=uniform step_processor=n_step",
             "agent=dqn env=acrobot replay_buffer=prioritized replay_buffer.alpha=0.7",
             "agent=dqn env=gym env.id=Acrobot-v1 trainer=sync",
         ],
