@@ -179,7 +179,10 @@ class Broker:
         if channel.learner[CLOSING]:
             self._close(now_s)
         else:
-            self._take_weights()
+            newer = self._weights.newer_than(leases.version)
+            if newer is not None:
+                leases.version, snapshot = newer
+                self._transport.publish(packed(snapshot))
         waiting = sum(each.rows for each in self._pending)
         leases.space = channel.ring.capacity - channel.ring.rows_in_flight - waiting
         leases.pump(now_s)
@@ -200,12 +203,6 @@ class Broker:
                 self._pending.appendleft(rest)
         if written and channel.learner[LEARNER_WAITS]:
             channel.learner_pipe.wake()
-
-    def _take_weights(self) -> None:
-        newer = self._weights.newer_than(self.leases.version)
-        if newer is not None:
-            self.leases.version, snapshot = newer
-            self._transport.publish(packed(snapshot))
 
     def _close(self, now_s: float) -> None:
         leases = self.leases
@@ -234,12 +231,9 @@ class Broker:
         words[ROWS] += answer.rows
         if answer.message is not None:
             self._pending.append(answer.message)
-        self._account(actor_id, answer, times)
         for name, level, text in answer.logged:
             logging.getLogger(name).log(level, "actor %d: %s", actor_id, text)
-
-    def _account(self, actor_id: int, answer: Answer, times: Times) -> None:
-        """Where the time of the call went."""
+        # Where the time of the call went.
         network, seconds = self._channel.network, self._channel.seconds[actor_id]
         for number, spent_s in enumerate((times.call_s, times.transfer_s, times.queue_s)):
             network[number] += spent_s

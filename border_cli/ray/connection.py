@@ -78,7 +78,11 @@ def connect(settings: ClusterSettings) -> Iterator[ClusterSettings]:
     refuse_without_ray(f"{settings.setting}={_shown(settings.address)}")
     environment = {**_FOR_ALL, **settings.environment}
     if settings.address is None:
-        environment |= _own_token() | _FOR_OUR_OWN
+        environment |= _FOR_OUR_OWN
+        # Only this run's processes may use it, and not others of this machine. A choice of the
+        # user's counts. Without one Ray would write a token to the home directory and advertise it.
+        if "RAY_AUTH_MODE" not in os.environ:
+            environment |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
     os.environ.update(environment)  # Ray reads it as it is imported
     refuse_unreachable(settings)
     import ray
@@ -94,17 +98,6 @@ def connect(settings: ClusterSettings) -> Iterator[ClusterSettings]:
 
 def _shown(address: str | None) -> str:
     return "null" if address is None else address
-
-
-def _own_token() -> dict[str, str]:
-    """Only this run's processes may use the Ray that it starts, and not others of this machine.
-
-    A choice of the user's counts. Without one Ray would write a token to the home directory and
-    advertise it.
-    """
-    if "RAY_AUTH_MODE" in os.environ:
-        return {}
-    return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
 
 
 def refuse_unreachable(settings: ClusterSettings) -> None:

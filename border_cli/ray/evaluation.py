@@ -110,8 +110,7 @@ class EpisodePlayer:
         self._recipe: EpisodesRecipe = unpack(packed)
         self._slice_s = slice_s
         self._kept: tuple[int, int, Env] | None = None  # first, count
-        self._play: Play | None = None
-        self._policy: Policy | None = None
+        self._playing: tuple[Play, Policy] | None = None
 
     def take(self, piece: Episodes, common: Common) -> Any:
         """Begins these episodes; `Played`, or `GOING`."""
@@ -121,7 +120,7 @@ class EpisodePlayer:
         policy.load_snapshot(common.snapshot)
         if common.policy is not None:
             policy.load_state_dict(common.policy)
-        self._play = Play(
+        play = Play(
             WidePolicy(policy, piece.first, recipe.config.num_episodes),
             self._env(piece),
             config=recipe.config,
@@ -129,7 +128,7 @@ class EpisodePlayer:
             seed=recipe.seed,
             decided_limit=common.snapshot.episode_limit,
         )
-        self._policy = policy
+        self._playing = play, policy
         return self.go_on()
 
     def _env(self, piece: Episodes) -> Env:
@@ -142,15 +141,14 @@ class EpisodePlayer:
 
     def go_on(self) -> Any:
         """Plays on for a slice; `Played`, or `GOING`."""
-        play, policy = self._play, self._policy
-        assert play is not None, "take() comes first"
-        assert policy is not None
+        assert self._playing is not None, "take() comes first"
+        play, policy = self._playing
         until_s = time.monotonic() + self._slice_s
         while play.running:
             play.step()
             if time.monotonic() > until_s:
                 return GOING
-        self._play = self._policy = None
+        self._playing = None
         return Played(
             evaluation=play.evaluation,
             steps=play.steps,
@@ -288,15 +286,13 @@ def run(
             )
             check_nodes(cluster, needs)
         size = min(config.num_episodes, config.num_workers or total_cpus())
-        options = options_of(config.resources)
-        name = f"border/{recipe.run_name}/evaluation"
         heartbeat = SharedHeartbeat(shared)
         crew = Crew(
             EpisodePlayer,
             (players, import_path()),
             size=size,
-            name=name,
-            options=options,
+            name=f"border/{recipe.run_name}/evaluation",
+            options=options_of(config.resources),
             beat=heartbeat.beat,
         )
         heartbeat.beat()

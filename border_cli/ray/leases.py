@@ -241,7 +241,12 @@ class Leases:
         self.reserved -= lease.samples
         self.received += answer.rows
         actor.received += answer.rows
-        times = self._times(actor, lease, answer, now_s)
+        times = Times(
+            call_s=answer.acted_s,
+            transfer_s=max(0.0, now_s - lease.begun_s - answer.acted_s),
+            queue_s=lease.begun_s - lease.issued_s,
+            blocked_s=max(0.0, lease.issued_s - actor.idle_since_s),
+        )
         if actor.leases:
             actor.leases[0].begun_s = now_s
         else:
@@ -256,14 +261,6 @@ class Leases:
             return
         self._resize(actor, lease, answer)
 
-    def _times(self, actor: LeasedActor, lease: Lease, answer: Answer, now_s: float) -> Times:
-        return Times(
-            call_s=answer.acted_s,
-            transfer_s=max(0.0, now_s - lease.begun_s - answer.acted_s),
-            queue_s=lease.begun_s - lease.issued_s,
-            blocked_s=max(0.0, lease.issued_s - actor.idle_since_s),
-        )
-
     def _resize(self, actor: LeasedActor, lease: Lease, answer: Answer) -> None:
         """The next lease shall take `call_s`."""
         if answer.rows and answer.acted_s > 0:
@@ -273,14 +270,13 @@ class Leases:
 
     # Decisions.
 
-    def pump(self, now_s: float) -> float:
-        """Starts, calls and kills what is due; the seconds until something else will be."""
+    def pump(self, now_s: float) -> None:
+        """Starts, calls and kills what is due."""
         if now_s - self._looks_s >= LOOK_S:
             self._looks_s = now_s
             self._look(now_s)
         if not self._closing and self.version:
             self._issue(now_s)
-        return LOOK_S
 
     def _look(self, now_s: float) -> None:
         for actor in self.actors:
@@ -289,8 +285,10 @@ class Leases:
             elif late := self._late(actor, now_s):
                 self._failed(actor, late, now_s)
         stages = {actor.stage for actor in self.actors}
-        if not self._closing and not stages & {Stage.STARTING, Stage.ENDED}:
-            self._start_another(now_s)
+        off = [actor for actor in self.actors if actor.stage == Stage.OFF]
+        if off and not self._closing and not stages & {Stage.STARTING, Stage.ENDED}:
+            # The next one of `num_actors=auto` waits for room, now that nobody else does.
+            self._start(off[0], now_s)
         if stages & {Stage.BUILDING, Stage.ACTING}:
             self._alive_s = now_s
         elif not self._closing and now_s - self._alive_s > STARTS_S:
@@ -299,13 +297,6 @@ class Leases:
                 f"no actor has found a place on the Ray cluster for {STARTS_S:g} s: see "
                 f"actor_manager.resources{reason}"
             )
-
-    def _start_another(self, now_s: float) -> None:
-        """The next one of `num_actors=auto` waits for room, now that nobody else does."""
-        for actor in self.actors:
-            if actor.stage == Stage.OFF:
-                self._start(actor, now_s)
-                return
 
     def _late(self, actor: LeasedActor, now_s: float) -> str | None:
         """Why it is past a deadline."""

@@ -52,8 +52,6 @@ from border_cli.system.child_process import ChildProcess
 from border_cli.system.shared_memory import WakePipe, fence
 from border_cli.system.start import modules_of_recipe, pack, start_context, wait_for
 
-log = logging.getLogger(__name__)
-
 SETTING: Final = "actor_manager=ray"
 NICE: Final = 5  # of the broker: behind the learner, as actor processes are
 STARTS_S: Final = 150.0  # within which the broker is connected, or says why not
@@ -146,13 +144,16 @@ class RayActorManager(ActorManager):
         return self
 
     def _start_broker(self) -> ChildProcess:
-        make_actor = self._make_actor
+        config, make_actor = self.config, self._make_actor
+        modules: Sequence[str] = ()
+        if config.address is not None:
+            modules = travelling({*make_actor.modules, *modules_of_recipe(make_actor)})
         recipe = BrokerRecipe(
-            config=self.config,
+            config=config,
             run_name=make_actor.run_name,
             stall_timeout_s=make_actor.stall_timeout_s,
             make_actor=pack(SETTING, make_actor.imports, make_actor),
-            cluster=self._cluster_settings(),
+            cluster=ClusterSettings(address=config.address, modules=modules),
             needs=self._needs(),
             incarnations=[each.next_incarnation for each in self._saved.actors],
             samples=self._saved.samples,
@@ -162,13 +163,6 @@ class RayActorManager(ActorManager):
         )
         context = start_context(StartMethod.auto, [run.__module__])
         return ChildProcess(context, "Ray", run, recipe, nice=NICE)
-
-    def _cluster_settings(self) -> ClusterSettings:
-        config, make_actor = self.config, self._make_actor
-        modules: Sequence[str] = ()
-        if config.address is not None:
-            modules = travelling({*make_actor.modules, *modules_of_recipe(make_actor)})
-        return ClusterSettings(address=config.address, modules=modules)
 
     def _needs(self) -> Needs:
         config, make_actor = self.config, self._make_actor
@@ -318,13 +312,10 @@ class RayActorManager(ActorManager):
             self._gauged_s = now_s
             spent = dict(zip(NETWORK, self._channel.network, strict=True))
             self._network = self._shares.update(spent)
-        shares = self._network
         return {
             "async/queue_fill": self._channel.ring.fill,
             "async/actors": float(self._channel.broker[ACTING]),
-            "time/network/call": shares.get("call", 0.0),
-            "time/network/transfer": shares.get("transfer", 0.0),
-            "time/network/queue": shares.get("queue", 0.0),
+            **{f"time/network/{name}": self._network.get(name, 0.0) for name in NETWORK},
         }
 
 

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from border_cli.actor_manager.actor import Actor, ActorFactory, Message
 from border_cli.actor_manager.shared_weights import unpacked
+from border_cli.actor_manager.weights import WeightSlot
 from border_cli.core.rows import concatenate
-from border_cli.core.types import Snapshot
 from border_cli.errors import BadStep
 from border_cli.ray.remote import add_import_path
 from border_cli.settings.run import ActorManagerConfig
@@ -99,7 +99,7 @@ class RemoteActor:
         self._records = _Records()
         self._actor: Actor | None = None
         self._message: Message | None = None
-        self._newest: tuple[int, Snapshot | None] = (0, None)
+        self._weights = WeightSlot()
 
     def prepare(self) -> str:
         """Imports all modules that an actor needs; where it is."""
@@ -112,26 +112,24 @@ class RemoteActor:
 
     def build(self) -> Answer:
         """Makes its environments and its policy."""
+        failure = None
         try:
             self._actor = self._make_actor(
-                self._config, self._actor_id, self._incarnation, send=self._keep, weights=self
+                self._config,
+                self._actor_id,
+                self._incarnation,
+                send=self._keep,
+                weights=self._weights,
             )
             self._actor.bind_thread()
         except (Exception, SystemExit):
-            return Answer(failure=traceback.format_exc(), logged=self._records.take())
-        return Answer(logged=self._records.take())
+            failure = traceback.format_exc()
+        return Answer(failure=failure, logged=self._records.take())
 
     def _keep(self, message: Message) -> float:
         parts = [concatenate(message.parts)] if message.parts else []
         self._message = replace(message, parts=parts)
         return 0.0
-
-    def newer_than(self, version: int) -> tuple[int, Snapshot] | None:
-        """The newest version and its snapshot, or None where `version` is the newest."""
-        newest, snapshot = self._newest
-        if newest == version or snapshot is None:
-            return None
-        return newest, snapshot
 
     def act(
         self, samples: int, within_s: float, version: int | None, weights: NDArray[np.uint8] | None
@@ -145,7 +143,7 @@ class RemoteActor:
         made = 0
         try:
             if version is not None and weights is not None:
-                self._newest = version, unpacked(weights, self._make_actor.weight_forms)
+                self._weights.publish(unpacked(weights, self._make_actor.weight_forms))
             while made < samples and time.perf_counter() - began_s < within_s:
                 made += actor.step()
         except BadStep as error:
@@ -161,7 +159,7 @@ class RemoteActor:
             message=self._message,
             acted_s=time.perf_counter() - began_s,
             seconds=tuple(actor.seconds),
-            logged=self._records.take() if self._records.kept else (),
+            logged=self._records.take(),
             failure=failure,
             refusal=refusal,
         )

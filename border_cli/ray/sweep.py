@@ -133,18 +133,14 @@ class RayLauncher:
         resources = dict(settings["resources"])
         child = ChildProcess(context, "Ray", run_jobs, cluster, resources, nice=0)
         try:
-            _wait_until_connected(child)
+            while child.starting:
+                wait_for(child.waitables, LOOK_S)
+                alive = child.alive
+                child.listen()
+                if not alive:
+                    raise child.refusal or RunFailed(f"Ray could not be reached: {child.reap()}")
             yield RayStarter(child, root).start
         finally:
             child.connection.close()
             wait_for(child.waitables[-1:], ENDS_S)
             child.reap()
-
-
-def _wait_until_connected(child: ChildProcess) -> None:
-    while child.starting:
-        wait_for(child.waitables, LOOK_S)
-        alive = child.alive
-        child.listen()
-        if not alive:
-            raise child.refusal or RunFailed(f"Ray could not be reached: {child.reap()}")

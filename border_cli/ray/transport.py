@@ -75,17 +75,14 @@ class RayTransport(Transport):
 
     def call(self, actor_id: int, lease: int, samples: int, version: int | None) -> None:
         incarnation, handle = self._running[actor_id]
-        weights = None if version is None else self._newest_weights()
+        weights = None
+        if version is not None:
+            # Put by the first call that takes them: many versions are replaced before.
+            if isinstance(self._weights, np.ndarray) and self._weights.nbytes > INLINE_NBYTES:
+                self._weights = ray.put(self._weights)
+            weights = self._weights
         call = handle.act.remote(samples, self._within_s, version, weights)
         self._follow(call, Kind.RETURNED, actor_id, incarnation, lease)
-
-    def _newest_weights(self) -> Any:
-        """They themselves, or a reference to them, put by the first call that takes them: many
-        versions are replaced before."""
-        weights = self._weights
-        if isinstance(weights, np.ndarray) and weights.nbytes > INLINE_NBYTES:
-            self._weights = ray.put(weights)
-        return self._weights
 
     def close(self, actor_id: int) -> None:
         incarnation, handle = self._running[actor_id]
