@@ -70,7 +70,7 @@ class ActorProcess:
             weights=recipe.weights,
         )
         self._actor.bind_thread()
-        self._beat()
+        self._words[BEATS] += 1
 
     def run(self) -> None:
         """Until the learner closes the channel; then sends what was gathered."""
@@ -114,7 +114,4 @@ class ActorProcess:
             ),
         )
         self._report_seconds()
-        self._beat()
-
-    def _beat(self) -> None:
         self._words[BEATS] += 1

@@ -9,8 +9,7 @@ time that learning leaves, have one BLAS thread, and log through the parent.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -75,16 +74,8 @@ class Receiver:
             for channel, reader in zip(self._channels, self.readers, strict=True):
                 channel.release(reader)
 
-    @contextmanager
-    def notified(self) -> Iterator[None]:
-        """Within the block the actors wake the learner for news."""
-        self._set_waiting(1)
-        try:
-            yield
-        finally:
-            self._set_waiting(0)
-
-    def _set_waiting(self, waiting: int) -> None:
+    def set_waiting(self, waiting: int) -> None:
+        """1: from now on the actors wake the learner for news."""
         for channel in self._channels:
             channel.learner[LEARNER_WAITS] = waiting
         fence()  # what is written from here on wakes, and what was written before is seen
@@ -174,13 +165,16 @@ class ProcessActorManager(ActorManager):
     def _wait(self, timeout_s: float) -> list[Experience]:
         """Sleeps until something arrives; grants what the actors need for that."""
         deadline_s = self._clock.now_s() + timeout_s
-        with self._receiver.notified():
+        self._receiver.set_waiting(1)
+        try:
             while not self._receiver.has_news:
                 self._limiter.distribute(urgent=True)
                 left_s = deadline_s - self._clock.now_s()
                 if left_s <= 0 or self._supervisor.crash:
                     break
                 self._pipe.wait(left_s)
+        finally:
+            self._receiver.set_waiting(0)
         return self._receiver.take()
 
     def state_dict(self) -> State:

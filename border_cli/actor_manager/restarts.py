@@ -84,7 +84,10 @@ class Restarts:
         only the number of restarts limits it.
         """
         if delivered > self._delivered:
-            self._renew(delivered)
+            self._delivered = delivered
+            self._since_delivery, self._last = 0, None
+            if self._renewed:
+                self._spent = self._raised
         self._first_traceback = self._first_traceback or text
         last, self._last = self._last, origin(text)
         if self._spent >= self._most:
@@ -101,14 +104,6 @@ class Restarts:
         delay_s = min(LONGEST_BACK_OFF_S, FIRST_BACK_OFF_S * 2.0**self._since_delivery)
         self._since_delivery = min(self._since_delivery + 1, _DOUBLINGS)
         return delay_s
-
-    def _renew(self, delivered: int) -> None:
-        """Samples have arrived since the last failure."""
-        self._delivered = delivered
-        self._since_delivery = 0
-        self._last = None
-        if self._renewed:
-            self._spent = self._raised
 
     def _end(self, why: str, where: str) -> NoReturn:
         log.error("actor %d failed%s and is not restarted", self._actor_id, where)

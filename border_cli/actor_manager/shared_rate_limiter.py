@@ -45,7 +45,9 @@ class SharedRateLimiter:
         if self._unlimited or free < (1 if urgent or self._last else self._n_buffer):
             return
         if free == math.inf:
-            self._lift()
+            self._unlimited = True
+            for channel in self._channels:
+                self._grant(channel, UNLIMITED - channel.learner[GRANTED])
             return
         needy = [
             (channel, want)
@@ -61,11 +63,6 @@ class SharedRateLimiter:
                 served.append(channel)
         if len(served) < len(needy):  # those that got none come first the next time
             self._channels = [each for each in self._channels if each not in served] + served
-
-    def _lift(self) -> None:
-        self._unlimited = True
-        for channel in self._channels:
-            self._grant(channel, UNLIMITED - channel.learner[GRANTED])
 
     def _grant(self, channel: SharedChannel, samples: int) -> None:
         channel.learner[GRANTED] += samples

@@ -64,13 +64,6 @@ class ActorHandle(Pulse):
         with self._counting:
             self.channel.reap()
 
-    def failed(self, why: str) -> float:
-        """Takes why a process ended, after `reap`; seconds before the next incarnation.
-
-        What it wrote counts as delivered, whether or not the learner has taken it in yet.
-        """
-        return self.restarts.failed(why, delivered=self.channel.actor[MADE])
-
     def stats(self, received: int) -> ActorStats:
         """Its counters over the whole run, with the samples received in this attempt."""
         return self.record.stats(self._counted(received)[0])
@@ -180,10 +173,11 @@ class Supervisor:
 
     def _run(self) -> None:
         try:
-            while not all(handle.ended for handle in self._handles):
+            while True:
                 self._start_those_due()
-                if not all(handle.ended for handle in self._handles):
-                    self._listen(self._pause_s())
+                if all(handle.ended for handle in self._handles):
+                    return
+                self._listen(self._pause_s())
         except BaseException as error:  # every death must reach the learner
             self._fail(error)
         finally:
@@ -217,14 +211,11 @@ class Supervisor:
                 self._end(handle)
             elif handle.due_s <= self._clock.now_s():
                 handle.record.begin()
-                self._start_process(handle)
-
-    def _start_process(self, handle: ActorHandle) -> None:
-        try:
-            handle.process = self._start_incarnation(handle.actor_id, handle.restarts.made)
-        except (OSError, EOFError):  # no process, file or fork server is available
-            why = f"its process could not be started:\n{traceback.format_exc()}"
-            self._plan_restart(handle, why)
+                try:
+                    handle.process = self._start_incarnation(handle.actor_id, handle.restarts.made)
+                except (OSError, EOFError):  # no process, file or fork server is available
+                    why = f"its process could not be started:\n{traceback.format_exc()}"
+                    self._plan_restart(handle, why)
 
     def _pause_s(self) -> float:
         """Until the next restart is due."""
@@ -285,7 +276,9 @@ class Supervisor:
 
     def _plan_restart(self, handle: ActorHandle, why: str) -> None:
         try:
-            handle.due_s = self._clock.now_s() + handle.failed(why)
+            # What it wrote counts as delivered, whether or not the learner has taken it in yet.
+            pause_s = handle.restarts.failed(why, delivered=handle.channel.actor[MADE])
+            handle.due_s = self._clock.now_s() + pause_s
         except ActorCrashed as error:
             self._end(handle)
             self._fail(error)
