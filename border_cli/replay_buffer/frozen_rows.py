@@ -27,7 +27,7 @@ class FrozenSlots:
         end: int,
         slot: int,
         oldest: int = 0,
-        chunk_nbytes: int = CHUNK_NBYTES,
+        chunk_nbytes: int,
     ) -> None:
         self.oldest = oldest
         self.first = first

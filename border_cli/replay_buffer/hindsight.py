@@ -109,7 +109,13 @@ class HindsightReplayBuffer(UniformReplayBuffer):
 
     def push(self, transitions: Transitions) -> None:
         ring, stored = self.ring, self._episodes
-        for i, episode in enumerate(_known(transitions.episode).tolist()):
+        episodes = transitions.episode  # [M]
+        if episodes is None or (episodes < 0).any():
+            raise RunFailed(
+                "replay_buffer=hindsight must know the episode of each transition: the step "
+                "processor has to give `Transitions.episode` (see step_processor/n_step.py)"
+            )
+        for i, episode in enumerate(episodes.tolist()):
             slot = (ring.position + i) % ring.capacity
             if ring.size + i >= ring.capacity:
                 stored.drop(slot)
@@ -201,13 +207,3 @@ class HindsightReplayBuffer(UniformReplayBuffer):
         numbers = ring.pushed - 1 - (ring.position - 1 - np.arange(ring.size)) % ring.capacity
         self._episodes.load(*self._loaded, numbers)
         self._loaded = None
-
-
-def _known(episode: NDArray[np.int64] | None) -> NDArray[np.int64]:
-    """The episodes of rows; raises `RunFailed` where they are not known. [M]"""
-    if episode is None or (episode < 0).any():
-        raise RunFailed(
-            "replay_buffer=hindsight must know the episode of each transition: the step processor "
-            "has to give `Transitions.episode` (see step_processor/n_step.py)"
-        )
-    return episode

@@ -84,10 +84,7 @@ class Ring:
 
     def _behind_fixed(self) -> Rows:
         """The part of the storage that is a ring, in the same memory."""
-        start, end = self.fixed, self.fixed + self.capacity
-        if end == start + len(self._all.blocks[0]):
-            return self._all
-        blocks = [block[start:end] for block in self._all.blocks]
+        blocks = [block[self.fixed : self.fixed + self.capacity] for block in self._all.blocks]
         return Rows(row_fields(self._spec), blocks)
 
     def fix(self, parts: Iterable[Transitions]) -> None:

@@ -62,7 +62,9 @@ def _described(observation: Space) -> str:
     return f"{observation.dtype} {list(observation.shape)}"
 
 
-def _frame_ring() -> type[Ring]:
+def _ring_type(config: ReplayBufferConfig, spec: EnvSpec) -> type[Ring]:
+    if not stores_frames(config, spec):
+        return Ring
     from border_cli.replay_buffer.frames import FrameRing
 
     return FrameRing
@@ -82,7 +84,7 @@ class RingReplayBuffer(ReplayBuffer):
         rng: np.random.Generator,
         dataset: DatasetRows | None = None,
     ) -> None:
-        ring = _frame_ring() if stores_frames(config, spec) else Ring
+        ring = _ring_type(config, spec)
         self._dataset = dataset
         self._shared = dataset is not None and dataset.share is not None  # each batch
         self._rng = rng
@@ -95,8 +97,7 @@ class RingReplayBuffer(ReplayBuffer):
 
     @classmethod
     def row_nbytes(cls, config: ReplayBufferConfig, spec: EnvSpec) -> int:
-        ring = _frame_ring() if stores_frames(config, spec) else Ring
-        return ring.row_nbytes(spec)
+        return _ring_type(config, spec).row_nbytes(spec)
 
     def rows(self, index: NDArray[np.int64]) -> Transitions:
         """Copies of the rows in these slots, for inspection. [M]"""
@@ -142,17 +143,8 @@ class RingReplayBuffer(ReplayBuffer):
 class UniformReplayBuffer(RingReplayBuffer):
     """Every row is equally likely; only the learner's thread calls it."""
 
-    def __init__(
-        self,
-        config: ReplayBufferConfig,
-        *,
-        spec: EnvSpec,
-        rng: np.random.Generator,
-        dataset: DatasetRows | None = None,
-    ) -> None:
-        super().__init__(config, spec=spec, rng=rng, dataset=dataset)
-        self._chances: Iterator[NDArray[np.float64]] = iter(())  # each [B]
-        self._index = np.empty(0, np.int64)  # [B]
+    _chances: Iterator[NDArray[np.float64]] = iter(())  # each [B]
+    _index: NDArray[np.int64] = np.empty(0, np.int64)  # [B]
 
     def push(self, transitions: Transitions) -> None:
         self.ring.push(transitions)
