@@ -173,25 +173,20 @@ def action_outputs(spec: EnvSpec, agent: str) -> int:
 
 def _remedy(space: LeafSpace) -> str:
     """The advice where an agent does not take an action space."""
-    match space:
-        case DiscreteSpace():
-            return f". Agents for Discrete actions: {_agents_for('Discrete')}"
-        case MultiDiscreteSpace():
-            return f". Agents for MultiDiscrete actions: {_agents_for('MultiDiscrete')}"
-        case BoxSpace() if action_bounds(space) is not None:
-            return f". Agents for Box actions: {_agents_for('Box')}"
-        case BoxSpace(dtype=dtype) if not np.issubdtype(dtype, np.floating):
-            return (
-                ". For integers, 'env.wrappers=[{DiscretizeAction: {bins: N}}]' makes the actions "
-                f"Discrete, for {_agents_for('Discrete')}"
-            )
-        case _:
-            return (
-                ". Give each action finite bounds, low below high: in the environment, or by "
-                "'env.wrappers=[{my_wrappers\\:Bounded: {low: -1, high: 1}}]' with the class of "
-                "docs/components.md, a TransformAction. RescaleAction cannot rescale infinite "
-                "bounds, and ClipAction removes bounds: leave it out, agents never exceed them"
-            )
+    if not isinstance(space, BoxSpace) or action_bounds(space) is not None:
+        kind = name_of(space).partition("(")[0]
+        return f". Agents for {kind} actions: {_agents_for(kind)}"
+    if not np.issubdtype(space.dtype, np.floating):
+        return (
+            ". For integers, 'env.wrappers=[{DiscretizeAction: {bins: N}}]' makes the actions "
+            f"Discrete, for {_agents_for('Discrete')}"
+        )
+    return (
+        ". Give each action finite bounds, low below high: in the environment, or by "
+        "'env.wrappers=[{my_wrappers\\:Bounded: {low: -1, high: 1}}]' with the class of "
+        "docs/components.md, a TransformAction. RescaleAction cannot rescale infinite "
+        "bounds, and ClipAction removes bounds: leave it out, agents never exceed them"
+    )
 
 
 def _agents_for(actions: str) -> str:

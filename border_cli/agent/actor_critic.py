@@ -6,14 +6,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Generic, NamedTuple, TypeVar
 
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from border_cli.agent.action_space import action_outputs, components_of
+from border_cli.agent.action_space import action_outputs
 from border_cli.agent.config import ActorCriticConfig
 from border_cli.agent.torch_agent import TorchAgent, gradient_step
-from border_cli.core.spaces import EnvSpec
 from border_cli.nn.choices import Choices
 from border_cli.nn.ensemble import Critics
 from border_cli.nn.network import Network, polyak_update, target_of, without_gradient
@@ -50,13 +48,12 @@ class ActorCritic(Generic[N]):
         final_bound: float | None = None,
     ) -> None:
         """`actor_outputs` numbers per observation, `critic_outputs` per critic and action.
+        `final_bound` is that of the critics.
 
         Critics take `action_size` numbers of an action; None: one-hot, or those of a Box.
         """
         architecture, generator = agent.architecture, agent.init_generator
-        self.actor = actor_network(
-            architecture, actor_outputs, generator, final_bound=final_bound
-        ).to(agent.device)
+        self.actor = actor_network(architecture, actor_outputs, generator).to(agent.device)
         critics_norm = config.layer_norm or config.critic_layer_norm
         self.critic = Critics(
             replace(architecture, hidden=config.critic_sizes, layer_norm=critics_norm),
@@ -84,7 +81,7 @@ class ActorCritic(Generic[N]):
             actor_optimizer=self.actor_optimizer,
             critic_optimizer=self.critic_optimizer,
         )
-        agent.register_acting(network=self.actor)
+        agent.acting_modules["network"] = self.actor
 
     def update_critic(self, loss: Tensor) -> dict[str, Tensor]:
         """One gradient step of the critics, and its metrics."""
@@ -99,12 +96,6 @@ class ActorCritic(Generic[N]):
     def update_target(self) -> None:
         """Moves the target critics by `tau`."""
         polyak_update(*self._polyak_pair, self._tau)
-
-
-def choices_of(spec: EnvSpec, device: torch.device) -> Choices | None:
-    """The components of Discrete or MultiDiscrete actions; None of a Box."""
-    nvec = components_of(spec.action)
-    return None if nvec is None else Choices(nvec, device)
 
 
 def critic_action(batch: TensorBatch, choices: Choices | None) -> Tensor:

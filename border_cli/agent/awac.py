@@ -23,11 +23,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from border_cli.agent.action_space import action_outputs
+from border_cli.agent.action_space import action_outputs, components_of
 from border_cli.agent.actor_critic import (
     ActorCritic,
     CriticLoss,
-    choices_of,
     critic_action,
     mean_abs_error,
     squared_loss,
@@ -78,11 +77,6 @@ def weighted_cloning(
     return cloning_loss(actor.log_prob(outputs, batch.action), weights, batch.weight)
 
 
-def stochastic_network(choices: Choices | None) -> Callable[..., StochasticNetwork]:
-    """The actor's network: a distribution over choices, or over the actions of a Box."""
-    return GaussianNetwork if choices is None else partial(CategoricalNetwork, choices=choices)
-
-
 class CloningAgent(TorchAgent):
     """An actor that clones the better actions of the data, critics and target critics; the
     learner's thread calls it."""
@@ -93,12 +87,14 @@ class CloningAgent(TorchAgent):
     def __init__(self, config: AwacConfig, *, spec: EnvSpec, device: str, seed: int) -> None:
         self._action_size = action_outputs(spec, self.name)
         super().__init__(config, spec=spec, device=device, seed=seed)
-        self.choices = choices_of(spec, self.device)
+        nvec = components_of(spec.action)
+        self.choices: Choices | None = None  # None of a Box
+        network: Callable[..., StochasticNetwork] = GaussianNetwork
+        if nvec is not None:
+            self.choices = Choices(nvec, self.device)
+            network = partial(CategoricalNetwork, choices=self.choices)
         self.networks = ActorCritic(
-            self,
-            config,
-            actor_outputs=self._action_size,
-            actor_network=stochastic_network(self.choices),
+            self, config, actor_outputs=self._action_size, actor_network=network
         )
         self.actor, self.critic = self.networks.actor, self.networks.critic
         self.critic_target = self.networks.critic_target

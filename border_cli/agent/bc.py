@@ -16,9 +16,8 @@ import torch.nn.functional as F  # noqa: N812 - as all of torch's users call it
 from torch import Tensor
 
 from border_cli.agent.action_space import (
-    ANY_CHOICE,
+    action_bounds,
     action_outputs,
-    bounded_actions,
     components_of,
     name_of,
 )
@@ -71,15 +70,13 @@ class Bc(TorchAgent):
                 "agent.stochastic must be false for discrete actions, whose probabilities are "
                 f"always learned (env.id={spec.id} has {name_of(spec.action)})"
             )
-        self._bounds_of_actions = (
-            None if nvec is not None else bounded_actions(spec, self.name, also=ANY_CHOICE)
-        )
+        outputs = action_outputs(spec, self.name) * (2 if config.stochastic else 1)
         super().__init__(config, spec=spec, device=device, seed=seed)
-        self.actor = Network(self.architecture, self._outputs(), self.init_generator)
+        self.actor = Network(self.architecture, outputs, self.init_generator)
         self.actor.to(self.device)
         self.optimizer = self.make_optimizer(self.actor, config.learning_rate, config.max_grad_norm)
         self.register_state(actor=self.actor, optimizer=self.optimizer)
-        self.register_acting(network=self.actor)
+        self.acting_modules["network"] = self.actor
         self._loss_of: Loss = likelihood_loss if config.stochastic else square_loss
         if nvec is not None:
             choices = Choices(nvec, self.device)
@@ -88,16 +85,10 @@ class Bc(TorchAgent):
             )
         self._loss = self.compiled(self.loss)
 
-    def _outputs(self) -> int:
-        """Outputs of the network per observation."""
-        if self._bounds_of_actions is None:
-            return action_outputs(self.spec, self.name)
-        return self._bounds_of_actions.size * (2 if self.config.stochastic else 1)
-
     @property
     def policy_factory(self) -> PolicyFactory:
         network = self.acting_network()
-        bounds = self._bounds_of_actions
+        bounds = action_bounds(self.spec.action)
         if bounds is None:
             return categorical_policy(self.spec, network, self.name)
         if self.config.stochastic:

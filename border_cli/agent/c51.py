@@ -75,7 +75,7 @@ def td_loss(
     cross_entropy = -(m * log_p).sum(1, keepdim=True)  # [B, 1]
     row_weight = batch.weight / len(outputs)  # [B, 1]
     return TDResult(
-        grad_output=by_outputs(row_weight * (p - m), logits, batch.action),
+        grad_output=by_outputs(row_weight * (p - m), logits, batch.action).flatten(1),
         td_error=cross_entropy + torch.xlogy(m, m).sum(1, keepdim=True),
         metrics={"loss": torch.sum(row_weight * cross_entropy), "q_mean": (p @ atoms).mean()},
         target=target,

@@ -110,7 +110,7 @@ class ValueAgent(TorchAgent):
             self.online, config.learning_rate, config.max_grad_norm, epsilon=config.adam_epsilon
         )
         self.register_state(online=self.online, target=self.target, optimizer=self.optimizer)
-        self.register_acting(network=self.online)
+        self.acting_modules["network"] = self.online
         self._td = self.compiled(self.td)
 
     @abstractmethod

@@ -29,7 +29,7 @@ from border_cli.core.spaces import EnvSpec
 from border_cli.nn.network import Kept
 from border_cli.nn.numpy_network import NumpyQuantileNetwork
 from border_cli.nn.quantile_network import QuantileNetwork
-from border_cli.nn.tensor_batch import TDResult, TensorBatch, masked
+from border_cli.nn.tensor_batch import TDResult, TensorBatch, by_outputs, masked, of_action
 
 
 def target_quantiles(
@@ -52,7 +52,7 @@ def target_quantiles(
     else:
         means = target.means(rows, acting)
     best = masked(means, batch.next_mask).argmax(dim=1, keepdim=True)  # [B, 1]
-    quantiles = target.quantiles(rows, fractions)  # [B, N', num_actions]
+    quantiles = target.quantiles(rows, fractions).mT  # [B, num_actions, N']
     return quantile_target(batch, of_action(quantiles, best))
 
 
@@ -69,24 +69,14 @@ def iqn_td(
 ) -> tuple[Kept, TDResult]:
     """The loss of quantiles of Z(s, a) at `fractions` [B, N], and what the backward pass needs."""
     quantiles, kept = online.keeping(batch.obs, fractions)  # [B, N, num_actions]
-    of_a = of_action(quantiles, batch.action)  # [B, N]
+    by_fraction = quantiles.mT  # [B, num_actions, N]
+    of_a = of_action(by_fraction, batch.action)  # [B, N]
     with torch.no_grad():
         y = target_quantiles(online, target, batch, target_fractions, acting, double=double)
         found = quantile_regression(of_a, fractions, y, batch.weight, kappa)
-        grad = torch.zeros_like(quantiles)
-        grad.scatter_(2, _index(batch.action, quantiles), found.grad_output[:, :, None])
+        grad = by_outputs(found.grad_output, by_fraction, batch.action).mT
         metrics = {"loss": found.loss, "q_mean": of_a.mean()}
         return kept, TDResult(grad, distance(of_a, y)[:, None], metrics)
-
-
-def of_action(quantiles: Tensor, action: Tensor) -> Tensor:
-    """[B, N, num_actions], [B, 1] -> [B, N]"""
-    return quantiles.gather(2, _index(action, quantiles)).squeeze(2)
-
-
-def _index(action: Tensor, quantiles: Tensor) -> Tensor:
-    """[B, 1] -> [B, N, 1]"""
-    return action[:, :, None].expand(-1, quantiles.shape[1], 1)
 
 
 class Iqn(ValueAgent):

@@ -130,7 +130,7 @@ class Normalization:
             assert self._architecture.rows is not None
             rows = encode(self._architecture.rows, transitions.obs)  # [M, row_size]
             self.statistics["obs"].see(torch.from_numpy(rows))
-            self._refresh_features()
+            self.refresh()
 
     def see_returns(self, returns: Moments) -> None:
         """Takes in running discounted returns."""
@@ -142,12 +142,9 @@ class Normalization:
     def refresh(self) -> None:
         """Normalises by the statistics as they are now."""
         if "obs" in self.statistics:
-            self._refresh_features()
+            self.features.refresh(self.statistics["obs"].mean, self.statistics["obs"].std)
         if "returns" in self.statistics:
             self._divisor = reward_divisor(self.statistics["returns"])
-
-    def _refresh_features(self) -> None:
-        self.features.refresh(self.statistics["obs"].mean, self.statistics["obs"].std)
 
     def __call__(self, batch: TensorBatch) -> TensorBatch:
         """The batch with features for observations, and rewards divided if configured."""

@@ -95,7 +95,7 @@ def td_loss(
     of_a = of_action(quantiles, batch.action)  # [B, N]
     found = quantile_regression(of_a, fractions, y, batch.weight, kappa)
     return TDResult(
-        grad_output=by_outputs(found.grad_output, quantiles, batch.action),
+        grad_output=by_outputs(found.grad_output, quantiles, batch.action).flatten(1),
         td_error=distance(of_a, y)[:, None],
         metrics={"loss": found.loss, "q_mean": of_a.mean()},
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,8 +11,6 @@ from torch import nn
 
 from border_cli.agent.learner_config import LearnerConfig
 from border_cli.errors import CheckpointError
-
-log = logging.getLogger(__name__)
 
 STATISTICS = {"obs": "normalize_obs", "returns": "normalize_reward"}  # and the settings of each
 

@@ -60,7 +60,7 @@ class Td3(TorchAgent):
         self.networks = ActorCritic(
             self,
             config,
-            actor_network=Network,
+            actor_network=partial(Network, final_bound=config.final_bound),
             actor_outputs=self._action_bounds.size,
             final_bound=config.final_bound,
         )

@@ -56,8 +56,8 @@ def norm_metric(norm: Tensor | None, name: str) -> dict[str, Tensor]:
 class TorchAgent(Agent):
     """Owns the weights, the optimizers, the statistics, and the generators that draw for them.
 
-    A subclass names in its constructor what a checkpoint holds (`register_state`) and what acting
-    needs (`register_acting`), and learns in `learn`. The learner's thread calls everything.
+    A subclass names in its constructor what a checkpoint holds (`register_state`) and the network
+    that acts (`acting_modules`), and learns in `learn`. The learner's thread calls everything.
     """
 
     name: ClassVar[str]  # as `agent=…` has it
@@ -76,7 +76,11 @@ class TorchAgent(Agent):
         # Both draw on the CPU, so that a seed means the same on every device.
         self.init_generator = torch.Generator().manual_seed(seed)
         self.noise_generator = torch.Generator().manual_seed(derived_seed(seed, 1))
-        self._bounds = self._tensor_bounds()
+        bounds = action_bounds(spec.action)
+        self._bounds: list[Tensor] | None = None  # middle and half
+        if bounds is not None:
+            ranges = bounds.middle, bounds.half
+            self._bounds = [torch.from_numpy(each).to(self._device) for each in ranges]
         self._augmented = tuple(self.architecture.images) if config.augment != "none" else ()
         if config.augment != "none" and not self._augmented:
             config.refuse(
@@ -91,7 +95,8 @@ class TorchAgent(Agent):
         self._parts: dict[str, Part] = {} if statistics is None else {"statistics": statistics}
         self.observes = self._normalization.observes
         self._prepares = self._bounds is not None or self._normalization.changes_batches
-        self._acting = nn.ModuleDict({"features": self.features})
+        # What snapshots hold: `features`, then the `network` of the agent.
+        self.acting_modules = nn.ModuleDict({"features": self.features})
         self._has_masks = has_masks(spec.observation)
         self._batches = TensorBatches(
             self._device, own_memory=config.compile, has_masks=self._has_masks
@@ -103,15 +108,6 @@ class TorchAgent(Agent):
         for part in parts.values():
             if isinstance(part, Optimizer) and isinstance(part.learning_rate, Schedule):
                 self._scheduled.append((part, part.learning_rate))
-
-    def register_acting(self, **modules: nn.Module) -> None:
-        """Names what snapshots hold, apart from how observations are normalised."""
-        self._acting.update(modules)
-
-    @property
-    def acting_modules(self) -> nn.ModuleDict:
-        """What snapshots hold: `features`, then `network`."""
-        return self._acting
 
     def learned_modules(self) -> dict[str, nn.Module]:
         """All that `load_weights` takes of another agent, by the names of its state."""
@@ -196,13 +192,6 @@ class TorchAgent(Agent):
             batch = batch._replace(action=(batch.action.flatten(1) - middle) / half)
         return batch
 
-    def _tensor_bounds(self) -> tuple[Tensor, Tensor] | None:
-        bounds = action_bounds(self.spec.action)
-        if bounds is None:
-            return None
-        middle, half = torch.from_numpy(bounds.middle), torch.from_numpy(bounds.half)
-        return middle.to(self._device), half.to(self._device)
-
     def observe(self, transitions: Transitions) -> None:
         if self._has_masks:
             transitions = replace(transitions, obs=split_mask(transitions.obs)[0])
@@ -227,7 +216,10 @@ class TorchAgent(Agent):
 
     @contextmanager
     def learner_thread(self) -> Iterator[None]:
-        with learner_thread(self.config.num_threads or 1, self._precision()):
+        # Where large products have bfloat16 copies, small ones are faster without.
+        has_copies = products_of(self.architecture) is BFLOAT16 and not self.config.compile
+        precision = MatmulPrecision.highest if has_copies else self.config.matmul_precision
+        with learner_thread(self.config.num_threads or 1, precision):
             if self.config.compile:  # now, not within the first update
                 before = self.state_dict()
                 for _ in range(self.update_period):
@@ -235,18 +227,12 @@ class TorchAgent(Agent):
                 self.load_state_dict(before)
             yield
 
-    def _precision(self) -> str:
-        """Of torch's own products; where large ones have bfloat16 copies, small ones are faster
-        without."""
-        has_copies = products_of(self.architecture) is BFLOAT16 and not self.config.compile
-        return MatmulPrecision.highest if has_copies else self.config.matmul_precision
-
     def snapshot(self, *, env_steps: int = 0, warm_up: bool = False) -> Snapshot:
         return Snapshot(
             opt_steps=self._opt_steps,
             env_steps=env_steps,
             warm_up=warm_up,
-            arrays=copied_arrays(self._acting),
+            arrays=copied_arrays(self.acting_modules),
         )
 
     def _tensors(self) -> dict[str, Any]:

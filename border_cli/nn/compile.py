@@ -76,11 +76,7 @@ class Compiled(Generic[P, R]):
         self._compiled: Callable[P, R] | None = None
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        if self._compiled is None:
-            return self._first(*args, **kwargs)
-        return self._kept(self._compiled(*args, **kwargs))
-
-    def _kept(self, result: R) -> R:
+        result = (self._compiled or self._first)(*args, **kwargs)
         return copied(result) if self._mode == GRAPHS else result
 
     def _first(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -102,4 +98,4 @@ class Compiled(Generic[P, R]):
             ) from error
         log.info("agent.compile: compiled after %.1f s", time.perf_counter() - began_s)
         self._compiled = compiled
-        return self._kept(result)
+        return result

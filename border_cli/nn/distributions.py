@@ -86,14 +86,9 @@ class GaussianNetwork(StochasticNetwork):
     """
 
     def __init__(
-        self,
-        architecture: Architecture,
-        outputs: int,
-        generator: torch.Generator,
-        *,
-        final_bound: float | None = None,
+        self, architecture: Architecture, outputs: int, generator: torch.Generator
     ) -> None:
-        super().__init__(architecture, outputs, generator, final_bound=final_bound)
+        super().__init__(architecture, outputs, generator)
         self.log_std = nn.Parameter(torch.zeros(outputs))  # [A]
 
     def forward(self, features: FeatureTensors) -> Tensor:
@@ -120,9 +115,8 @@ class CategoricalNetwork(StochasticNetwork):
         generator: torch.Generator,
         *,
         choices: Choices,
-        final_bound: float | None = None,
     ) -> None:
-        super().__init__(architecture, outputs, generator, final_bound=final_bound)
+        super().__init__(architecture, outputs, generator)
         self._choices = choices
 
     def log_prob(self, outputs: Tensor, action: Tensor) -> Tensor:

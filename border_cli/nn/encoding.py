@@ -97,6 +97,11 @@ def is_real(space: LeafSpace) -> bool:
     return isinstance(space, BoxSpace) and space.dtype == "float32"
 
 
+def is_vector(space: Space) -> bool:
+    """Whether its observations are rows of real numbers already."""
+    return isinstance(space, BoxSpace) and len(space.shape) == 1 and is_real(space)
+
+
 def measured_columns(space: Space) -> NDArray[np.bool_]:
     """Which columns of an encoded row are real numbers, and not integers.  [row_size]"""
     parts = space.spaces.values() if isinstance(space, DictSpace) else [space]

@@ -15,7 +15,14 @@ from torch import Tensor, nn
 
 from border_cli.core.spaces import BoxSpace, DictSpace, DiscreteSpace, MultiDiscreteSpace, Space
 from border_cli.nn.architecture import Architecture, Image
-from border_cli.nn.encoding import LIMIT, Scaling, encoded_size, measured_columns, row_scaling
+from border_cli.nn.encoding import (
+    LIMIT,
+    Scaling,
+    encoded_size,
+    is_vector,
+    measured_columns,
+    row_scaling,
+)
 
 TensorObs: TypeAlias = Tensor | dict[str, Tensor]
 FeatureTensors: TypeAlias = Tensor | dict[str, Tensor]
@@ -46,7 +53,7 @@ class Features(nn.Module):
         self.normalizes = normalize and space is not None and architecture.row_size > 0
         # Vectors of numbers are features already, as all is to a user's network: nothing needs to
         # be called.
-        vectors = isinstance(space, BoxSpace) and (len(space.shape), space.dtype) == (1, "float32")
+        vectors = space is not None and is_vector(space)
         self.changes_nothing = (vectors or self._keeps_form) and not normalize
         if self.normalizes:
             assert space is not None

@@ -14,9 +14,8 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from border_cli.core.spaces import BoxSpace
 from border_cli.nn.architecture import LAYER_NORM_EPSILON, WINDOWS, Architecture, Image
-from border_cli.nn.encoding import LIMIT, Encoder, encoder
+from border_cli.nn.encoding import LIMIT, Encoder, encoder, is_vector
 from border_cli.settings.networks import Activation
 
 Rows: TypeAlias = NDArray[np.float32]
@@ -124,19 +123,13 @@ def _layer(arrays: Arrays, name: str, kind: str = "") -> tuple[Rows, Rows]:
     return weight, np.array(arrays[f"{name}.bias{kind}"])
 
 
-def _norm(arrays: Arrays, name: str) -> tuple[Rows, Rows] | None:
-    if f"{name}.weight" not in arrays:
-        return None
-    return np.array(arrays[f"{name}.weight"]), np.array(arrays[f"{name}.bias"])
-
-
 class EncoderForm:
     """How an observation becomes what the first dense layer is given, up to the weights."""
 
     def __init__(self, architecture: Architecture) -> None:
         space = architecture.rows
-        flat = isinstance(space, BoxSpace) and (len(space.shape), space.dtype) == (1, "float32")
-        self._rows = None if space is None or flat else encoder(space)  # None: rows already
+        # None: no rows, or rows already
+        self._rows = None if space is None or is_vector(space) else encoder(space)
         self._images = architecture.images
 
     def encoder(self, arrays: Arrays) -> Encoder | None:
@@ -210,8 +203,12 @@ class NumpyMlp:
         self._stds = [_layer(arrays, name, "_std") for name in noisy]
         self.draws = [sum(weight.shape) for weight, _ in self._stds]  # that make the noise of each
         self._hidden = len(names) - linear
-        norms = [_norm(arrays, f"{prefix}norms.{i}") for i in range(self._hidden)]
-        self._norms = [each for each in norms if each is not None]
+        norms = (f"{prefix}norms.{i}" for i in range(self._hidden))
+        self._norms = [
+            [np.array(arrays[f"{name}.{kind}"]) for kind in ("weight", "bias")]
+            for name in norms
+            if f"{name}.weight" in arrays
+        ]
         self._activate = NUMPY_ACTIVATIONS[activation]
 
     def __call__(self, rows: Rows, noises: Sequence[Rows] = ()) -> Rows:
@@ -258,19 +255,17 @@ class NumpyNetwork(ActingNetwork):
 
     def load_layers(self, arrays: Arrays) -> None:
         if self._shares is not None:
-            arrays = {**arrays, **self._averaged(arrays, self._shares)}
+            weight, bias = arrays[f"{self._last}.weight"], arrays[f"{self._last}.bias"]
+            by_quantile = weight.reshape(-1, len(self._shares), weight.shape[1])
+            arrays = {
+                **arrays,
+                f"{self._last}.weight": np.einsum("aqi,q->ai", by_quantile, self._shares),
+                f"{self._last}.bias": bias.reshape(-1, len(self._shares)) @ self._shares,
+            }
         self._mlp = NumpyMlp(arrays, "network.mlp.", self._activation)
 
     def outputs(self, rows: Rows) -> Rows:
         return self._mlp(rows)
-
-    def _averaged(self, arrays: Arrays, shares: Rows) -> Arrays:
-        weight, bias = arrays[f"{self._last}.weight"], arrays[f"{self._last}.bias"]
-        by_quantile = weight.reshape(-1, len(shares), weight.shape[1])
-        return {
-            f"{self._last}.weight": np.einsum("aqi,q->ai", by_quantile, shares),
-            f"{self._last}.bias": bias.reshape(-1, len(shares)) @ shares,
-        }
 
 
 class NumpyValueNetwork(ActingNetwork):

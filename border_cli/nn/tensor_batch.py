@@ -101,10 +101,9 @@ def of_action(values: Tensor, action: Tensor) -> Tensor:
 def by_outputs(by_action: Tensor, values: Tensor, action: Tensor) -> Tensor:
     """The derivative by the outputs, from that by the N of them that are of the action.
 
-    [B, N], [B, num_actions, N], [B, 1] -> [B, num_actions * N]
+    [B, N], [B, num_actions, N], [B, 1] -> [B, num_actions, N]
     """
-    grad = torch.zeros_like(values).scatter_(1, _index(action, values), by_action[:, None])
-    return grad.flatten(1)
+    return torch.zeros_like(values).scatter_(1, _index(action, values), by_action[:, None])
 
 
 def _index(action: Tensor, values: Tensor) -> Tensor:

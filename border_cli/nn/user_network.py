@@ -29,32 +29,24 @@ class UserTorso(Torso):
     """A user's network, which maps all of an observation to features."""
 
     def __init__(self, architecture: Architecture, generator: torch.Generator) -> None:
-        network, size = build_user_network(architecture, generator)
-        super().__init__(size)
+        assert architecture.target is not None
+        called = f"agent.network={architecture.kind}: {architecture.target}"
+        kind = _imported(architecture.target, called)
+        with _seeded(int(torch.randint(2**63 - 1, (), generator=generator))):
+            try:
+                network: nn.Module = kind(architecture.observation, **architecture.kwargs)
+            except MemoryError:
+                raise  # which a dry build reports with what the whole run needs
+            except Exception as error:
+                raise ConfigError(f"{called} cannot be built: {place_of(error)}") from error
+            features = _tried(network, architecture, called)
+        _refuse_unused(network, features, called)
+        super().__init__(features.shape[1])
         self.network = network
 
     def forward(self, features: FeatureTensors) -> Tensor:
         rows: Tensor = self.network(features)
         return rows
-
-
-def build_user_network(
-    architecture: Architecture, generator: torch.Generator
-) -> tuple[nn.Module, int]:
-    """The network with weights of the generator's, and how many features it gives."""
-    assert architecture.target is not None
-    called = f"agent.network={architecture.kind}: {architecture.target}"
-    kind = _imported(architecture.target, called)
-    with _seeded(int(torch.randint(2**63 - 1, (), generator=generator))):
-        try:
-            network: nn.Module = kind(architecture.observation, **architecture.kwargs)
-        except MemoryError:
-            raise  # which a dry build reports with what the whole run needs
-        except Exception as error:
-            raise ConfigError(f"{called} cannot be built: {place_of(error)}") from error
-        features = _tried(network, architecture, called)
-    _refuse_unused(network, features, called)
-    return network, features.shape[1]
 
 
 def _imported(target: str, called: str) -> Any:
