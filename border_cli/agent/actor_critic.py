@@ -1,10 +1,10 @@
-"""Networks and optimizers of an agent with an actor and critics, and the losses they share."""
+"""The base of agents with an actor and critics, and the losses they share."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple
 
 from numpy.typing import NDArray
 from torch import Tensor
@@ -17,8 +17,6 @@ from border_cli.nn.ensemble import Critics
 from border_cli.nn.network import Network, polyak_update, target_of, without_gradient
 from border_cli.nn.tensor_batch import TensorBatch
 
-N = TypeVar("N", bound=Network)
-
 
 class CriticLoss(NamedTuple):
     """The loss of the critics on one batch."""
@@ -29,59 +27,61 @@ class CriticLoss(NamedTuple):
     metrics: dict[str, Tensor]
 
 
-class ActorCritic(Generic[N]):
+class ActorCriticAgent(TorchAgent):
     """Owns actor, critics, target critics and their optimizers; the learner's thread calls it.
 
     `frozen_critic` is the critics in the same memory, through which gradients reach actions only.
     """
 
-    def __init__(
+    targets: ClassVar[Mapping[str, str]] = {"critic_target": "critic"}
+    config: ActorCriticConfig
+    actor: Network
+
+    def make_networks(
         self,
-        agent: TorchAgent,
-        config: ActorCriticConfig,
         *,
         actor_outputs: int,
-        actor_network: Callable[..., N],
+        actor_network: Callable[..., Network],
         action_size: int | None = None,
         critic_outputs: int = 1,
         dropout: float = 0.0,
         final_bound: float | None = None,
     ) -> None:
-        """`actor_outputs` numbers per observation, `critic_outputs` per critic and action.
-        `final_bound` is that of the critics.
+        """Makes the networks and their optimizers; a constructor calls it.
 
+        `actor_outputs` numbers per observation, `critic_outputs` per critic and action.
+        `final_bound` is that of the critics.
         Critics take `action_size` numbers of an action; None: one-hot, or those of a Box.
         """
-        architecture, generator = agent.architecture, agent.init_generator
-        self.actor = actor_network(architecture, actor_outputs, generator).to(agent.device)
+        config, architecture, generator = self.config, self.architecture, self.init_generator
+        self.actor = actor_network(architecture, actor_outputs, generator).to(self.device)
         critics_norm = config.layer_norm or config.critic_layer_norm
         self.critic = Critics(
             replace(architecture, hidden=config.critic_sizes, layer_norm=critics_norm),
-            action_outputs(agent.spec, agent.name) if action_size is None else action_size,
+            action_outputs(self.spec, self.name) if action_size is None else action_size,
             config.num_critics,
             generator,
             outputs=critic_outputs,
             dropout=dropout,
             final_bound=final_bound,
-        ).to(agent.device)
+        ).to(self.device)
         self.critic_target = target_of(self.critic)
         self.frozen_critic = without_gradient(self.critic)
-        self._tau = config.tau
         self._polyak_pair = list(self.critic_target.parameters()), list(self.critic.parameters())
-        self.actor_optimizer = agent.make_optimizer(
+        self.actor_optimizer = self.make_optimizer(
             self.actor, config.learning_rate, config.max_grad_norm
         )
-        self.critic_optimizer = agent.make_optimizer(
+        self.critic_optimizer = self.make_optimizer(
             self.critic, config.critic_learning_rate or config.learning_rate, config.max_grad_norm
         )
-        agent.register_state(
+        self.register_state(
             actor=self.actor,
             critic=self.critic,
             critic_target=self.critic_target,
             actor_optimizer=self.actor_optimizer,
             critic_optimizer=self.critic_optimizer,
         )
-        agent.acting_modules["network"] = self.actor
+        self.acting_modules["network"] = self.actor
 
     def update_critic(self, loss: Tensor) -> dict[str, Tensor]:
         """One gradient step of the critics, and its metrics."""
@@ -95,7 +95,7 @@ class ActorCritic(Generic[N]):
 
     def update_target(self) -> None:
         """Moves the target critics by `tau`."""
-        polyak_update(*self._polyak_pair, self._tau)
+        polyak_update(*self._polyak_pair, self.config.tau)
 
 
 def critic_action(batch: TensorBatch, choices: Choices | None) -> Tensor:

@@ -16,7 +16,7 @@ cut to the bounds before critics value them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import ClassVar
 
@@ -25,7 +25,7 @@ from torch import Tensor
 
 from border_cli.agent.action_space import action_outputs, components_of
 from border_cli.agent.actor_critic import (
-    ActorCritic,
+    ActorCriticAgent,
     CriticLoss,
     critic_action,
     mean_abs_error,
@@ -33,7 +33,6 @@ from border_cli.agent.actor_critic import (
 )
 from border_cli.agent.config import AwacConfig
 from border_cli.agent.continuous_policies import stochastic_policy
-from border_cli.agent.torch_agent import TorchAgent
 from border_cli.core.interfaces import PolicyFactory
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Update
@@ -77,12 +76,12 @@ def weighted_cloning(
     return cloning_loss(actor.log_prob(outputs, batch.action), weights, batch.weight)
 
 
-class CloningAgent(TorchAgent):
+class CloningAgent(ActorCriticAgent):
     """An actor that clones the better actions of the data, critics and target critics; the
     learner's thread calls it."""
 
-    targets: ClassVar[Mapping[str, str]] = {"critic_target": "critic"}
     config: AwacConfig
+    actor: StochasticNetwork
 
     def __init__(self, config: AwacConfig, *, spec: EnvSpec, device: str, seed: int) -> None:
         self._action_size = action_outputs(spec, self.name)
@@ -93,11 +92,7 @@ class CloningAgent(TorchAgent):
         if nvec is not None:
             self.choices = Choices(nvec, self.device)
             network = partial(CategoricalNetwork, choices=self.choices)
-        self.networks = ActorCritic(
-            self, config, actor_outputs=self._action_size, actor_network=network
-        )
-        self.actor, self.critic = self.networks.actor, self.networks.critic
-        self.critic_target = self.networks.critic_target
+        self.make_networks(actor_outputs=self._action_size, actor_network=network)
 
     @property
     def policy_factory(self) -> PolicyFactory:
@@ -120,9 +115,9 @@ class Awac(CloningAgent):
         q = found.q.amin(dim=0)  # [B, 1]
         actor_loss, advantage = self._actor_loss(batch, q, self.action_noise(len(batch.reward)))
         metrics = {"q_mean": q.mean(), "adv_mean": advantage.mean()}
-        metrics |= self.networks.update_actor(actor_loss)
-        metrics |= self.networks.update_critic(found.loss)
-        self.networks.update_target()
+        metrics |= self.update_actor(actor_loss)
+        metrics |= self.update_critic(found.loss)
+        self.update_target()
         return Update(metrics=metrics, td_error=mean_abs_error(found.q, found.target))
 
     def critic_loss(self, batch: TensorBatch, noise: Tensor) -> CriticLoss:

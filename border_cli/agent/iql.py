@@ -70,11 +70,11 @@ class Iql(CloningAgent):
         action = critic_action(batch, self.choices)
         value = self._value_loss(batch, action)
         metrics = gradient_step(self.value_optimizer, value.loss, "loss_value", "grad_norm_value")
-        metrics |= self.networks.update_actor(self._actor_loss(batch, value.advantage))
+        metrics |= self.update_actor(self._actor_loss(batch, value.advantage))
         found = self._critic_loss(batch, action)
         metrics |= {**found.metrics, "adv_mean": value.advantage.mean()}
-        metrics |= self.networks.update_critic(found.loss)
-        self.networks.update_target()
+        metrics |= self.update_critic(found.loss)
+        self.update_target()
         return Update(metrics=metrics, td_error=mean_abs_error(found.q, found.target))
 
     def value_loss(self, batch: TensorBatch, action: Tensor) -> ValueLoss:

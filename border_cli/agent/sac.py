@@ -30,11 +30,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from border_cli.agent.action_space import bounded_actions
-from border_cli.agent.actor_critic import ActorCritic, CriticLoss, mean_abs_error, squared_loss
+from border_cli.agent.actor_critic import ActorCriticAgent, CriticLoss, mean_abs_error, squared_loss
 from border_cli.agent.config import ActorCritics, SacConfig, SoftConfig
 from border_cli.agent.continuous_policies import GaussianPolicy
 from border_cli.agent.saved_state import OptionalPart
-from border_cli.agent.torch_agent import TorchAgent
 from border_cli.core.interfaces import PolicyFactory
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Update
@@ -128,7 +127,7 @@ class EntropyCoefficient(Coefficient):
             self.optimizer.step((-shortfall,))
 
 
-class EntropyAgent(TorchAgent):
+class EntropyAgent(ActorCriticAgent):
     """An actor, critics and the entropy coefficient; the learner's thread calls it.
 
     A subclass says what the critics and the actor learn: `critic_loss` and `actor_loss` take a
@@ -136,19 +135,13 @@ class EntropyAgent(TorchAgent):
     compiled.
     """
 
-    targets: ClassVar[Mapping[str, str]] = {"critic_target": "critic"}
     config: SoftConfig
     critic_loss: Callable[..., CriticLoss]
     actor_loss: Callable[..., ActorLoss]
 
     def begin(self, actor_outputs: int, target_entropy: float, **critics: Any) -> None:
-        """Makes the networks, see `ActorCritic`; a constructor calls it. The entropy in nats."""
-        self.networks = ActorCritic(
-            self, self.config, actor_network=Network, actor_outputs=actor_outputs, **critics
-        )
-        self.actor, self.critic = self.networks.actor, self.networks.critic
-        self.critic_target = self.networks.critic_target
-        self.frozen_critic = self.networks.frozen_critic
+        """Makes the networks and the coefficient; a constructor calls it. The entropy in nats."""
+        self.make_networks(actor_network=Network, actor_outputs=actor_outputs, **critics)
         self.ent_coef = EntropyCoefficient(self.config, target_entropy, self.device)
         self.register_state(ent_coef=self.ent_coef, ent_coef_optimizer=self.ent_coef.optimizer)
         self._critic_loss = self.compiled(self.critic_loss)
@@ -163,13 +156,13 @@ class EntropyAgent(TorchAgent):
             ent_coef = self.ent_coef()
         found = self._critic_loss(batch, *self.draw_for_critics(batch), ent_coef)
         metrics = {**found.metrics, "ent_coef": ent_coef}
-        metrics |= self.networks.update_critic(found.loss)
+        metrics |= self.update_critic(found.loss)
         if self.opt_steps % config.policy_delay == 0:
             actor = self._actor_loss(batch, *self.draw_for_actor(batch), ent_coef)
             metrics["entropy"] = -actor.log_prob.mean()
-            metrics |= self.networks.update_actor(actor.loss)
+            metrics |= self.update_actor(actor.loss)
             self.ent_coef.step(actor.log_prob, batch.weight, self.target_entropy(batch.mask))
-        self.networks.update_target()
+        self.update_target()
         return Update(metrics=metrics, td_error=self.td_error(found))
 
     def draw_for_critics(self, batch: TensorBatch) -> tuple[Any, ...]:

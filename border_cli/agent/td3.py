@@ -19,10 +19,9 @@ import torch
 from torch import Tensor
 
 from border_cli.agent.action_space import bounded_actions
-from border_cli.agent.actor_critic import ActorCritic, CriticLoss, mean_abs_error, squared_loss
+from border_cli.agent.actor_critic import ActorCriticAgent, CriticLoss, mean_abs_error, squared_loss
 from border_cli.agent.config import Td3Config
 from border_cli.agent.continuous_policies import DeterministicPolicy
-from border_cli.agent.torch_agent import TorchAgent
 from border_cli.core.interfaces import PolicyFactory
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Update
@@ -47,7 +46,7 @@ def chosen(actor: Network, features: FeatureTensors) -> Tensor:
     return torch.tanh(actor(features))
 
 
-class Td3(TorchAgent):
+class Td3(ActorCriticAgent):
     """An actor of one action, critics, and targets of both; the learner's thread calls it."""
 
     name: ClassVar[str] = "td3"
@@ -57,15 +56,11 @@ class Td3(TorchAgent):
     def __init__(self, config: Td3Config, *, spec: EnvSpec, device: str, seed: int) -> None:
         self._action_bounds = bounded_actions(spec, self.name)
         super().__init__(config, spec=spec, device=device, seed=seed)
-        self.networks = ActorCritic(
-            self,
-            config,
+        self.make_networks(
             actor_network=partial(Network, final_bound=config.final_bound),
             actor_outputs=self._action_bounds.size,
             final_bound=config.final_bound,
         )
-        self.actor, self.critic = self.networks.actor, self.networks.critic
-        self.critic_target = self.networks.critic_target
         self.actor_target = target_of(self.actor)
         self.first_critic = self.critic.first_critic()
         self.register_state(actor_target=self.actor_target)
@@ -77,10 +72,10 @@ class Td3(TorchAgent):
         """Algorithm 1: the critics, and every `policy_delay` updates the actor and all targets."""
         noise = self.normal(*batch.action.shape) if self.config.target_noise else None
         found = self._critic_loss(batch, noise)
-        metrics = {**found.metrics, **self.networks.update_critic(found.loss)}
+        metrics = {**found.metrics, **self.update_critic(found.loss)}
         if self.opt_steps % self.config.policy_delay == 0:
-            metrics |= self.networks.update_actor(self._actor_loss(batch))
-            self.networks.update_target()
+            metrics |= self.update_actor(self._actor_loss(batch))
+            self.update_target()
             polyak_update(*self._actor_pair, self.config.tau)
         return Update(metrics=metrics, td_error=mean_abs_error(found.q, found.target))
 
