@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.actor_manager.actor import Message
+from border_cli.actor_manager.mapped import Mapped
 from border_cli.core.returns import Moments
 from border_cli.core.rows import (
     Field,
@@ -50,11 +51,13 @@ def _fields(spec: EnvSpec) -> list[Field]:
     return [*row_fields(spec), ("episode", np.dtype(np.int64), ())]
 
 
-class MessageRing:
-    """The memory of both ends; its owner closes it. Picklable on the way into a child process only.
+class MessageRing(Mapped):
+    """The memory of both ends; its owner closes it.
 
     `more` arrays of its owner lie in the same segment.
     """
+
+    crossing = ("capacity", "messages", "episode", "_spec", "_shared")
 
     def __init__(
         self,
@@ -117,14 +120,6 @@ class MessageRing:
         """Gives the memory up, which goes with the last view of it."""
         self._shared.close()
 
-    def __getstate__(self) -> dict[str, Any]:
-        names = ("capacity", "messages", "episode", "_spec", "_shared")
-        return {name: getattr(self, name) for name in names}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._map()
-
 
 class MessageWriter:
     """The end that writes; continues behind what an earlier process wrote."""
@@ -173,8 +168,11 @@ class MessageWriter:
             at = ring.episode * (number % ring.capacity)
             for place, value in enumerate(episode.numbers(ring.episode - EPISODE), at):
                 ring.episodes[place] = value
-        if ring.returns:
-            self._write_returns(message.returns)
+        if returns := ring.returns:
+            at = RETURNS * (self._messages % ring.messages)
+            returns[at] = 0  # the count; an older message was in its place
+            for each in message.returns:
+                returns[at], returns[at + 1], returns[at + 2] = each.count, each.mean, each.squares
         self._write_header(message)
         return rest
 
@@ -192,13 +190,6 @@ class MessageWriter:
         fence()
         ring.written[0] = self._messages  # the one store that makes the message visible
         fence()
-
-    def _write_returns(self, returns: tuple[Moments, ...]) -> None:
-        """A count of 0 where the message has none: an older one was in its place."""
-        at, numbers = RETURNS * (self._messages % self._ring.messages), self._ring.returns
-        numbers[at] = 0
-        for each in returns:
-            numbers[at], numbers[at + 1], numbers[at + 2] = each.count, each.mean, each.squares
 
 
 def split(message: Message, rows: int, episodes: int) -> tuple[Message, Message]:
@@ -251,20 +242,17 @@ class MessageReader:
         rows -= rows_before
         self.rows[actor_id] += rows
         start = rows_before % ring.capacity if rows else 0
+        finished = range(episodes_before, episodes)
+        places = [ring.episode * (each % ring.capacity) for each in finished]
         views = {name: column[start : start + rows] for name, column in ring.columns.items()}
         return Experience(
             actor_id=actor_id,
             opt_steps=opt_steps,
             env_steps=env_steps - steps_before,
             transitions=Transitions(**transitions_of(views)),
-            episodes=self._finished(episodes_before, episodes),
+            episodes=tuple(Episode.of(ring.episodes[i : i + ring.episode]) for i in places),
             returns=self._returns(number),
         )
-
-    def _finished(self, start: int, end: int) -> tuple[Episode, ...]:
-        ring = self._ring
-        places = [ring.episode * (each % ring.capacity) for each in range(start, end)]
-        return tuple(Episode.of(ring.episodes[at : at + ring.episode]) for at in places)
 
     def _returns(self, number: int) -> tuple[Moments, ...]:
         numbers, at = self._ring.returns, RETURNS * (number % self._ring.messages)

@@ -61,12 +61,6 @@ class Receiver:
         self._unreleased |= bool(arrived)
         return arrived
 
-    def take_copies(self) -> list[Experience]:
-        """Takes messages as copies and frees their space in the channel."""
-        copies = [copied(each) for each in self.take()]
-        self.release()
-        return copies
-
     def release(self) -> None:
         """Frees the space of all that was taken."""
         if self._unreleased:
@@ -217,7 +211,8 @@ class ProcessActorManager(ActorManager):
         arrived: list[Experience] = []
         while True:
             running = self._supervisor.running  # what it wrote before it ended is taken below
-            arrived += self._receiver.take_copies()
+            arrived += map(copied, self._receiver.take())
+            self._receiver.release()
             left_s = deadline_s - self._clock.now_s()
             if not running or left_s <= 0:
                 return arrived

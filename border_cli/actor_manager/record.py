@@ -136,13 +136,11 @@ class SavedActors:
         """From `state_dict`, for so many actors; raises CheckpointError."""
         try:
             saved = {each["actor_id"]: SavedActor.load(each) for each in state["actors"]}
-            samples, first = int(state["samples"]), int(state["first"])
-            removed = [saved[each] for each in sorted(saved) if each >= num_actors]
             return cls(
                 actors=[saved.get(i, _fresh(i)) for i in range(num_actors)],
-                samples=samples,
-                first=first,
-                removed=[each.ended() for each in removed],
+                samples=int(state["samples"]),
+                first=int(state["first"]),
+                removed=[saved[each].ended() for each in sorted(saved) if each >= num_actors],
             )
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"the saved state of the actors is invalid: {error}") from error

@@ -9,11 +9,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from border_cli.actor_manager.actor import Message
+from border_cli.actor_manager.mapped import Mapped
 from border_cli.actor_manager.message_ring import (
     ROWS,
     STEPS,
@@ -54,8 +55,10 @@ MESSAGES: Final = 64  # in flight at most
 _LOOK_AGAIN_S = 1.0  # a wait without a limit could outlive a lost wake-up
 
 
-class SharedChannel:
-    """Owned by the manager, which closes it. Picklable on the way into a child process only."""
+class SharedChannel(Mapped):
+    """Owned by the manager, which closes it."""
+
+    crossing = ("pipe", "learner_pipe", "ring")
 
     def __init__(
         self, spec: EnvSpec, *, capacity: int, learner_pipe: WakePipe, returns: bool = False
@@ -126,13 +129,6 @@ class SharedChannel:
         """Gives up its memory and its pipe; its counters can still be read."""
         self.ring.close()
         self.pipe.close()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("pipe", "learner_pipe", "ring")}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._map()
 
 
 def wait_for(channel: SharedChannel, what: int, is_over: Callable[[], bool]) -> float:

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from border_cli.actor_manager.mapped import Mapped
 from border_cli.actor_manager.weights import ArrayForms
 from border_cli.core.types import Form, Snapshot
 from border_cli.system.shared_memory import SharedArrays, fence, integers
@@ -65,13 +66,14 @@ def _places(forms: Sequence[Form]) -> tuple[list[slice], int]:
     return places, at
 
 
-class SharedWeightSlot:
+class SharedWeightSlot(Mapped):
     """The newest snapshot and its version; the learner writes, actors copy, without waiting.
 
     Two places are written in turn, each with its version before and after its arrays. A reader
     that finds two different versions around what it copied was overtaken and copies the newest.
-    Picklable on the way into a child process only.
     """
+
+    crossing = ("_names", "_shared")
 
     def __init__(self, forms: ArrayForms) -> None:
         self._names = list(forms)
@@ -129,10 +131,3 @@ class SharedWeightSlot:
     def close(self) -> None:
         """Gives the memory up, which goes with this object."""
         self._shared.close()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"_names": self._names, "_shared": self._shared}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._map()

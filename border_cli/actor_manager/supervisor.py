@@ -28,7 +28,6 @@ from border_cli.actor_manager.shared_channel import (
     SharedChannel,
 )
 from border_cli.core.interfaces import ActorStats
-from border_cli.core.stop import Pulse
 from border_cli.core.timing import ACTOR_SECTIONS, Clock
 from border_cli.errors import ActorCrashed, RunFailed
 from border_cli.system.child_process import ChildProcess
@@ -41,13 +40,17 @@ _LOOK_AGAIN_S = 1.0
 StartIncarnation = Callable[[int, int], ChildProcess]  # actor id, incarnation in this attempt
 
 
-class ActorHandle(Pulse):
-    """One actor over all its processes; the supervisor's thread writes it, others read."""
+class ActorHandle:
+    """One actor over all its processes, and its `Pulse`; the supervisor's thread writes it, others
+    read."""
+
+    thread_id: int | None = None  # its stack is in another process
 
     def __init__(
         self, actor_id: int, channel: SharedChannel, most_restarts: int, clock: Clock
     ) -> None:
         self.actor_id = actor_id
+        self.name = f"actor {actor_id}"
         self.channel = channel
         self.record = ActorRecord(actor_id, clock)
         self.restarts = Restarts(actor_id, most_restarts)
@@ -93,10 +96,6 @@ class ActorHandle(Pulse):
         return stats, made
 
     @property
-    def name(self) -> str:
-        return f"actor {self.actor_id}"
-
-    @property
     def beats(self) -> int:
         return int(self.channel.actor[BEATS]) + self.restarts.made
 
@@ -110,10 +109,6 @@ class ActorHandle(Pulse):
         if process.starting:
             return "its process to start"
         return WAITS_FOR.get(self.channel.actor[WAITS])
-
-    @property
-    def thread_id(self) -> int | None:
-        return None  # its stack is in another process
 
     def restart(self) -> bool:
         """Has its process replaced; False where an earlier request had no effect."""

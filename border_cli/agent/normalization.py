@@ -107,22 +107,17 @@ class Normalization:
         self._divides = config.normalize_reward
         self._divisor = 1.0
         if config.normalize_obs:
-            refuse_nothing_measured(architecture, env)
+            if architecture.rows is None or not measured_columns(architecture.rows).any():
+                raise ConfigError(
+                    "agent.normalize_obs must be false if no part of the observation is a float: "
+                    f"integers and pixels are scaled by their bounds, and env.id={env} has nothing "
+                    "else; got True"
+                )
             self.statistics["obs"] = RunningStatistics(architecture.row_size)
         if config.normalize_reward:
             self.statistics["returns"] = RunningStatistics(1)
         self.features = Features(architecture, normalize=config.normalize_obs).to(device)
         self.changes_batches = self._divides or not self.features.changes_nothing
-
-    @property
-    def part(self) -> nn.Module | None:
-        """The statistics that a checkpoint holds; None where nothing is normalised."""
-        return nn.ModuleDict(self.statistics) if self.statistics else None
-
-    @property
-    def observes(self) -> bool:
-        """Whether `see` has anything to do."""
-        return "obs" in self.statistics
 
     def see(self, transitions: Transitions) -> None:
         """Takes in rows. [M]"""
@@ -155,13 +150,3 @@ class Normalization:
             reward: Tensor = batch.reward / self._divisor
             batch = batch._replace(reward=reward)
         return batch
-
-
-def refuse_nothing_measured(architecture: Architecture, env: str) -> None:
-    """Raises ConfigError where no column of an observation would be normalised."""
-    if architecture.rows is None or not measured_columns(architecture.rows).any():
-        raise ConfigError(
-            "agent.normalize_obs must be false if no part of the observation is a float: "
-            f"integers and pixels are scaled by their bounds, and env.id={env} has nothing else; "
-            "got True"
-        )

@@ -91,9 +91,11 @@ class TorchAgent(Agent):
             )
         self._opt_steps = 0
         self._scheduled: list[tuple[Optimizer, Schedule]] = []
-        statistics = self._normalization.part
-        self._parts: dict[str, Part] = {} if statistics is None else {"statistics": statistics}
-        self.observes = self._normalization.observes
+        statistics = self._normalization.statistics
+        self._parts: dict[str, Part] = {}
+        if statistics:
+            self._parts["statistics"] = nn.ModuleDict(statistics)
+        self.observes = "obs" in statistics
         self._prepares = self._bounds is not None or self._normalization.changes_batches
         # What snapshots hold: `features`, then the `network` of the agent.
         self.acting_modules = nn.ModuleDict({"features": self.features})

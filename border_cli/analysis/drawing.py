@@ -20,7 +20,7 @@ from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
-from border_cli.analysis.curves import STATS, X_NAMES, Panel, Profile, Report
+from border_cli.analysis.curves import STATS, X_NAMES, Panel, Report
 from border_cli.analysis.statistics import Estimate
 from border_cli.errors import ConfigError
 
@@ -88,7 +88,15 @@ def picture(report: Report, size: Inches | None = None) -> Figure:
     for panel, each in zip(report.panels, axes, strict=False):
         handles |= _draw_panel(each, panel, report)
     if report.profiles:
-        _draw_profiles(axes[len(report.panels)], report.profiles, report.groups)
+        profiled = axes[len(report.panels)]
+        for each in report.profiles:
+            _draw_band(profiled, each.thresholds, each.shares, report.groups.index(each.group))
+        profiled.set(
+            title="performance profile, all environments",
+            xlabel="normalised score",
+            ylabel="share of runs above it",
+            ylim=(-0.03, 1.03),
+        )
     for empty in axes[count:]:
         empty.set_axis_off()
     legend = _draw_legend(figure, [handles[group] for group in report.groups], report)
@@ -164,14 +172,3 @@ def _draw_band(axes: Axes, x: Any, y: Estimate, number: int) -> Line2D:
         markevery=(round(step * (number * GOLDEN % 1)) % step, step),  # equal curves alternate
     )
     return line
-
-
-def _draw_profiles(axes: Axes, profiles: Sequence[Profile], groups: Sequence[str]) -> None:
-    for each in profiles:
-        _draw_band(axes, each.thresholds, each.shares, groups.index(each.group))
-    axes.set(
-        title="performance profile, all environments",
-        xlabel="normalised score",
-        ylabel="share of runs above it",
-        ylim=(-0.03, 1.03),
-    )

@@ -102,12 +102,11 @@ def profile(thresholds: NDArray[np.float64]) -> Statistic:
 
 def improvement(ours: Scores, theirs: Scores) -> NDArray[np.float64]:
     """P(a run of ours beats one of theirs), a tie counting half; the mean over environments."""
-    return np.asarray(np.mean([_beats(x, y) for x, y in zip(ours, theirs, strict=True)], axis=0))
-
-
-def _beats(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
-    ahead = np.sign(x[..., :, None] - y[..., None, :])
-    return np.asarray(0.5 + ahead.mean(axis=(-2, -1)) / 2)
+    beats = [
+        0.5 + np.sign(x[..., :, None] - y[..., None, :]).mean(axis=(-2, -1)) / 2
+        for x, y in zip(ours, theirs, strict=True)
+    ]
+    return np.asarray(np.mean(beats, axis=0))
 
 
 def improvement_estimate(ours: Scores, theirs: Scores, rng: np.random.Generator) -> Estimate:

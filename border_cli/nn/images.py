@@ -84,8 +84,10 @@ class PlainCnn(Scaled):
             for (inputs, outputs), window in zip(pairwise(counts), self.windows, strict=True)
         )
         self.size = size_after(self.windows, shape)
-        for each in _convolutions(self):
-            _fill_uniform(each, generator)
+        for each in _convolutions(self):  # U(-k, k), as the paper's code has it from Torch 7
+            bound = each.fan_in**-0.5
+            nn.init.uniform_(each.weight, -bound, bound, generator=generator)
+            nn.init.uniform_(each.bias, -bound, bound, generator=generator)
 
     def forward(self, images: Tensor) -> Tensor:
         """[B, C, H, W] -> [B, size]"""
@@ -163,8 +165,10 @@ class ImpalaResNet(Scaled):
             Section(inputs, outputs) for inputs, outputs in pairwise(counts)
         )
         self.size = counts[-1] * impala_side(height) * impala_side(width)
-        for each in _convolutions(self):
-            _fill_truncated_normal(each, generator)
+        for each in _convolutions(self):  # cut off, as the paper's code has it from Sonnet
+            std = each.fan_in**-0.5
+            nn.init.trunc_normal_(each.weight, 0, std, -2 * std, 2 * std, generator=generator)
+            nn.init.zeros_(each.bias)
 
     def forward(self, images: Tensor) -> Tensor:
         """[B, C, H, W] -> [B, size]"""
@@ -202,21 +206,6 @@ def _laid_out(
 
 def _convolutions(network: nn.Module) -> list[Convolution]:
     return [each for each in network.modules() if isinstance(each, Convolution)]
-
-
-@torch.no_grad()
-def _fill_uniform(convolution: Convolution, generator: torch.Generator) -> None:
-    """U(-k, k) with k = fan_in**-0.5, as the paper's code has it from Torch 7."""
-    bound = convolution.fan_in**-0.5
-    convolution.weight.uniform_(-bound, bound, generator=generator)
-    convolution.bias.uniform_(-bound, bound, generator=generator)
-
-
-def _fill_truncated_normal(convolution: Convolution, generator: torch.Generator) -> None:
-    """Deviation fan_in**-0.5, cut off at two of it, as the paper's code has it from Sonnet."""
-    std = convolution.fan_in**-0.5
-    nn.init.trunc_normal_(convolution.weight, 0, std, -2 * std, 2 * std, generator=generator)
-    nn.init.zeros_(convolution.bias)
 
 
 IMAGE_NETWORKS: dict[str, type[PlainCnn | ImpalaResNet]] = {

@@ -52,14 +52,6 @@ class _Convolution(NamedTuple):
         return math.prod(self.sides_after) * len(self.weight)
 
 
-def _convolution(arrays: Arrays, name: str, sides: tuple[int, int], stride: int) -> _Convolution:
-    weight = arrays[f"{name}.weight"]  # [outputs, inputs, side, side]
-    outputs, inputs, side, _ = weight.shape
-    columns = np.array(weight.transpose(2, 3, 1, 0), order="C").reshape(-1, outputs)
-    bias = np.array(arrays[f"{name}.bias"])
-    return _Convolution(columns, bias, sides, inputs, side, stride)
-
-
 class _Sums:
     """The images that a convolution is `given`, and its sums; both are overwritten each time.
 
@@ -134,8 +126,13 @@ class NumpyCnn:
         sides = shape[1:]
         self._convolutions: list[_Convolution] = []
         for i, window in enumerate(windows):
-            name = f"{prefix}convolutions.{i}"
-            self._convolutions.append(_convolution(arrays, name, sides, window.stride))
+            weight = arrays[f"{prefix}convolutions.{i}.weight"]  # [outputs, inputs, side, side]
+            outputs, inputs, side, _ = weight.shape
+            columns = np.array(weight.transpose(2, 3, 1, 0), order="C").reshape(-1, outputs)
+            bias = np.array(arrays[f"{prefix}convolutions.{i}.bias"])
+            self._convolutions.append(
+                _Convolution(columns, bias, sides, inputs, side, window.stride)
+            )
             sides = self._convolutions[-1].sides_after
         first = self._convolutions[0]
         # Pixels are scaled by weights: there are fewer of them.

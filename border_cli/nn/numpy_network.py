@@ -325,7 +325,10 @@ class NumpyQuantileNetwork(ActingNetwork):
 
     def load_layers(self, arrays: Arrays) -> None:
         self._psi = NumpyMlp(arrays, "network.psi.", self._activation, linear=False)
-        self._phi = _embedded(self._fractions, arrays, "network.phi.")  # [K, size]
+        weight = arrays["network.phi.weight"]  # [size, embedding_size]
+        waves = np.pi * np.arange(weight.shape[1])
+        cosines = np.cos(np.array(self._fractions)[:, None] * waves).astype(np.float32)
+        self._phi = np.maximum(cosines @ weight.T + arrays["network.phi.bias"], 0)  # [K, size]
         self._f = NumpyMlp(arrays, "network.f.", self._activation)
 
     def outputs(self, rows: Rows) -> Rows:
@@ -339,12 +342,3 @@ class NumpyQuantileNetwork(ActingNetwork):
 TWINS: Mapping[str, type[ActingNetwork]] = {
     each.__name__: each for each in (NumpyNetwork, NumpyValueNetwork, NumpyQuantileNetwork)
 }
-
-
-def _embedded(fractions: Sequence[float], arrays: Arrays, prefix: str) -> Rows:
-    """phi(tau) of every fraction. [K, size]"""
-    weight = arrays[f"{prefix}weight"]  # [size, embedding_size]
-    waves = np.pi * np.arange(weight.shape[1])
-    cosines = np.cos(np.array(fractions)[:, None] * waves).astype(np.float32)
-    rows: Rows = cosines @ weight.T + arrays[f"{prefix}bias"]
-    return np.maximum(rows, 0, out=rows)

@@ -33,12 +33,28 @@ UNFIT = ("Optimizer", "LBFGS", "SparseAdam")
 class Optimizer(ABC):
     """Moves parameters; the learner's thread owns it."""
 
-    parameters: list[Tensor]
-    learning_rate: float | Schedule  # as the settings have it
+    def __init__(
+        self,
+        parameters: Iterable[Tensor],
+        *,
+        learning_rate: float | Schedule,
+        max_grad_norm: float | None = None,
+    ) -> None:
+        self.parameters = list(parameters)
+        self.learning_rate = learning_rate  # as the settings have it
+        self._max_grad_norm = max_grad_norm
 
     def minimize(self, loss: Tensor) -> Tensor | None:
         """One step along the gradient of `loss` by these parameters; returns what `step` does."""
         return self.step(torch.autograd.grad(loss, self.parameters))
+
+    def clipping(self, gradient: tuple[Tensor, ...]) -> tuple[Tensor | None, Tensor | None]:
+        """The norm of the gradient, and what it is to be divided by; None where nothing is
+        clipped."""
+        if self._max_grad_norm is None:
+            return None, None
+        norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradient)))  # []
+        return norm, (norm / self._max_grad_norm).clamp(min=1.0)
 
     @abstractmethod
     def step(self, gradient: tuple[Tensor, ...]) -> Tensor | None:
@@ -110,12 +126,6 @@ def _of_torch(name: str) -> Any:
     return known[name]
 
 
-def total_norm(gradient: tuple[Tensor, ...]) -> Tensor:
-    """The Euclidean norm over all entries of all tensors.  []"""
-    norm: Tensor = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradient)))
-    return norm
-
-
 class Adam(Optimizer):
     """Moves parameters against a gradient, through torch's fused kernel.
 
@@ -131,13 +141,11 @@ class Adam(Optimizer):
         max_grad_norm: float | None = None,
         epsilon: float = EPSILON,
     ) -> None:
-        self._max_grad_norm = max_grad_norm
-        self.learning_rate = learning_rate
+        super().__init__(parameters, learning_rate=learning_rate, max_grad_norm=max_grad_norm)
         self._settings: dict[str, Any] = {
             **{"lr": value_at(learning_rate, 0), "beta1": BETA_1, "beta2": BETA_2, "eps": epsilon},
             **{"weight_decay": 0.0, "amsgrad": False, "maximize": False},
         }
-        self.parameters = list(parameters)
         self._memory = [each.detach() for each in self.parameters]  # without autograd
         self._means = [torch.zeros_like(each) for each in self._memory]
         self._squares = [torch.zeros_like(each) for each in self._memory]
@@ -147,10 +155,7 @@ class Adam(Optimizer):
 
     def step(self, gradient: tuple[Tensor, ...]) -> Tensor | None:
         """As `Optimizer` has it."""
-        norm = divisor = None
-        if self._max_grad_norm is not None:
-            norm = total_norm(gradient)
-            divisor = (norm / self._max_grad_norm).clamp(min=1.0)  # of the gradient, in the kernel
+        norm, divisor = self.clipping(gradient)  # the kernel divides
         self._count += 1
         # The kernel walks through gradients as its parameters lie, whatever their strides say.
         lying = [each.contiguous() for each in gradient]
@@ -185,17 +190,13 @@ class TorchOptimizer(Optimizer):
         learning_rate: float | Schedule,
         max_grad_norm: float | None,
     ) -> None:
+        super().__init__(parameters, learning_rate=learning_rate, max_grad_norm=max_grad_norm)
         self._optimizer = optimizer
-        self.parameters = parameters
-        self.learning_rate = learning_rate
-        self._max_grad_norm = max_grad_norm
 
     def step(self, gradient: tuple[Tensor, ...]) -> Tensor | None:
         """As `Optimizer` has it; leaves `gradient` as it is."""
-        norm = None
-        if self._max_grad_norm is not None:
-            norm = total_norm(gradient)
-            divisor = (norm / self._max_grad_norm).clamp(min=1.0)
+        norm, divisor = self.clipping(gradient)
+        if divisor is not None:
             gradient = tuple(torch._foreach_div(gradient, divisor))
         for parameter, each in zip(self.parameters, gradient, strict=True):
             parameter.grad = each

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -75,15 +75,14 @@ class TensorBatches:
         return self._own
 
     def _like(self, shared: TensorBatch) -> TensorBatch:
-        def empty(values: Tensor) -> Tensor:
+        def empty(values: Any) -> Any:
+            if values is None:
+                return None
+            if isinstance(values, dict):
+                return {key: empty(part) for key, part in values.items()}
             return torch.empty(values.shape, dtype=values.dtype, device=self._device)
 
-        def empty_obs(obs: TensorObs | None) -> TensorObs | None:
-            if isinstance(obs, dict):
-                return {key: empty(part) for key, part in obs.items()}
-            return None if obs is None else empty(obs)
-
-        return TensorBatch(*(empty_obs(each) for each in shared))  # type: ignore[arg-type]
+        return TensorBatch(*map(empty, shared))
 
 
 def tensor_obs(obs: Array) -> TensorObs:

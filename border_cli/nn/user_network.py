@@ -7,8 +7,7 @@ of the agent finds it before there is a run directory.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -32,7 +31,9 @@ class UserTorso(Torso):
         assert architecture.target is not None
         called = f"agent.network={architecture.kind}: {architecture.target}"
         kind = _imported(architecture.target, called)
-        with _seeded(int(torch.randint(2**63 - 1, (), generator=generator))):
+        seed = int(torch.randint(2**63 - 1, (), generator=generator))
+        with torch.random.fork_rng(devices=[]):  # all that modules draw from
+            torch.default_generator.manual_seed(seed)
             try:
                 network: nn.Module = kind(architecture.observation, **architecture.kwargs)
             except MemoryError:
@@ -55,14 +56,6 @@ def _imported(target: str, called: str) -> Any:
         return getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
         raise ConfigError(f"{called} cannot be imported: {error}") from error
-
-
-@contextmanager
-def _seeded(seed: int) -> Iterator[None]:
-    """Within the block torch's global generator has this seed, which is all that modules know."""
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
-        yield
 
 
 def _tried(network: nn.Module, architecture: Architecture, called: str) -> Tensor:

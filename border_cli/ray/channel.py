@@ -6,10 +6,11 @@ every word has one writer.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
+from border_cli.actor_manager.mapped import Mapped
 from border_cli.actor_manager.message_ring import MessageRing
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.timing import ACTOR_SECTIONS
@@ -41,8 +42,10 @@ ACTOR_WORDS: Final = 8
 NETWORK: Final = ("call", "transfer", "queue")  # where the time of calls goes
 
 
-class BrokerChannel:
-    """Owned by the manager, which closes it. Picklable on the way into a child process only."""
+class BrokerChannel(Mapped):
+    """Owned by the manager, which closes it."""
+
+    crossing = ("pipe", "learner_pipe", "ring")
 
     def __init__(
         self, spec: EnvSpec, *, capacity: int, num_actors: int, returns: bool = False
@@ -80,10 +83,3 @@ class BrokerChannel:
         self.ring.close()
         self.pipe.close()
         self.learner_pipe.close()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("pipe", "learner_pipe", "ring")}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._map()

@@ -60,6 +60,10 @@ class ClusterSettings:
     environment: Mapping[str, str] = field(default_factory=dict)  # that a process needs to join
     modules: Sequence[str] = ()  # paths of those that travel to a cluster that is joined
 
+    def __str__(self) -> str:
+        """`actor_manager.address=auto`."""
+        return f"{self.setting}={'null' if self.address is None else self.address}"
+
 
 def refuse_without_ray(what: str) -> None:
     """Raises MissingPackage, with the line that installs it, where Ray is not installed; imports
@@ -75,7 +79,7 @@ def connect(settings: ClusterSettings) -> Iterator[ClusterSettings]:
     Gives the settings with which another process of this machine joins the same Ray. A Ray that it
     starts ends with the block, and with this process however that ends.
     """
-    refuse_without_ray(f"{settings.setting}={_shown(settings.address)}")
+    refuse_without_ray(str(settings))
     environment = {**_FOR_ALL, **settings.environment}
     if settings.address is None:
         environment |= _FOR_OUR_OWN
@@ -96,10 +100,6 @@ def connect(settings: ClusterSettings) -> Iterator[ClusterSettings]:
         yield replace(settings, address=address, environment=environment)
 
 
-def _shown(address: str | None) -> str:
-    return "null" if address is None else address
-
-
 def refuse_unreachable(settings: ClusterSettings) -> None:
     """Raises ClusterRefused where nothing takes connections at the address, for which Ray would
     wait long, or where it is none; in any process, without Ray."""
@@ -115,7 +115,7 @@ def refuse_unreachable(settings: ClusterSettings) -> None:
     reason = unanswered(address, PROBE_S)
     if reason is not None:
         raise ClusterRefused(
-            f"{settings.setting}={settings.address}: nothing answers at "
+            f"{settings}: nothing answers at "
             f"{address.removeprefix(CLIENT)} ({reason}): is the head node up, and can its port be "
             "reached from here?"
         )
@@ -157,16 +157,15 @@ def _connected(settings: ClusterSettings) -> Iterator[None]:
         finally:
             connected.set()
 
-    shown = f"{settings.setting}={_shown(settings.address)}"
     limit_s = START_S if settings.address is None else JOIN_S
     thread = threading.Thread(target=run, name="ray", daemon=True)
     thread.start()
     if not connected.wait(limit_s):
         raise ClusterRefused(
-            f"{shown}: no connection within {limit_s:g} s; is it the port of a head node?"
+            f"{settings}: no connection within {limit_s:g} s; is it the port of a head node?"
         )
     if failures:
-        raise ClusterRefused(f"{shown}: {_explained(failures[0])}") from failures[0]
+        raise ClusterRefused(f"{settings}: {_explained(failures[0])}") from failures[0]
     try:
         yield
     finally:

@@ -121,19 +121,17 @@ class Jobs:
             return
         ready, _ = self._ray.wait(list(calls), num_returns=1, timeout=timeout_s)
         for call in ready:
-            self._answered(calls[call], self._jobs[calls[call]])
-
-    def _answered(self, number: int, job: _Hosted) -> None:
-        try:
-            answer = self._ray.get(job.call)
-        except self._ray.exceptions.RayError as error:
-            self._over(number, why(error))
-            return
-        if job.begun:
-            self._over(number, answer)
-            return
-        job.begun, job.call = True, job.host.watch.remote()
-        self._pipe.send(BEGUN, number, *answer)
+            number, job = calls[call], self._jobs[calls[call]]
+            try:
+                answer = self._ray.get(call)
+            except self._ray.exceptions.RayError as error:
+                self._over(number, why(error))
+                continue
+            if job.begun:
+                self._over(number, answer)
+            else:
+                job.begun, job.call = True, job.host.watch.remote()
+                self._pipe.send(BEGUN, number, *answer)
 
     def _over(self, number: int, cause: str | None) -> None:
         self._ray.kill(self._jobs.pop(number).host)

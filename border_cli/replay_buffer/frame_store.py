@@ -72,7 +72,8 @@ class FrameStore:
         first number of a row that stays stored.
         """
         words = frames.view(self._word)  # [F, words]
-        keys = self._keys_of(words)
+        # A number for each frame; different frames rarely have the same.
+        keys = np.einsum("fw,w->f", words, self._weights, dtype=np.uint64).view(np.int64).tolist()
         slots = self._find(keys, words, oldest)
         new = np.flatnonzero(slots < 0)
         if len(new):
@@ -83,12 +84,6 @@ class FrameStore:
     def refer(self, slots: Slots, rows: NDArray[np.int64]) -> None:
         """Rows of these numbers, in rising order, refer to these slots. [F], [F]"""
         self.last_row[slots] = np.maximum(self.last_row[slots], rows)  # of equal slots the last
-
-    def _keys_of(self, words: NDArray[Any]) -> list[int]:
-        """A number for each frame; different frames rarely have the same. [F, words]"""
-        keys: NDArray[np.uint64] = np.einsum("fw,w->f", words, self._weights, dtype=np.uint64)
-        numbers: list[int] = keys.view(np.int64).tolist()
-        return numbers
 
     def _find(self, keys: list[int], words: NDArray[Any], oldest: int) -> Slots:
         """The slots of frames that are stored, -1 for others. [F]"""
