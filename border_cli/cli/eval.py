@@ -26,6 +26,7 @@ from border_cli.cli.plain_command import (
 from border_cli.errors import ConfigError, RunFailed
 from border_cli.launch.monitor import expect, monitored
 from border_cli.launch.signals import EarlySignals
+from border_cli.messages import say
 from border_cli.system.files import expanded, is_exported
 from border_cli.words import counted
 
@@ -95,7 +96,7 @@ def _run(typed: Sequence[str], signals: EarlySignals) -> None:
     chosen = [f"{key}={values.pop(key)}" for key in OF_ENV if key in values]
     document, not_finite = _evaluate(run_dir, checkpoint, signals, chosen, **values)
     if "--json" in typed:
-        sys.stdout.write(json.dumps(document) + "\n")
+        say(json.dumps(document))
     else:
         _print_table(run_dir, document)
     if not_finite:
@@ -226,7 +227,3 @@ def _print_table(run_dir: Path, found: Mapping[str, Any]) -> None:
     terminal.say(console, line.format(**found) + means)
     if "video" in found:
         terminal.say(console, f"film {found['video']}")
-
-
-if __name__ == "__main__":
-    command()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from border_cli.cli.plain_command import (
 from border_cli.errors import ConfigError, RunFailed, reachable
 from border_cli.launch.monitor import expect, monitored
 from border_cli.launch.signals import EarlySignals
+from border_cli.messages import say
 from border_cli.system.files import settings_of
 
 HELP = """\
@@ -95,7 +95,7 @@ def _run(typed: Sequence[str], signals: EarlySignals) -> None:
         (run, place), values = read_pairs(typed, READERS, ["run directory", "new folder"])
         found = _export(run, place, signals, **values)
     if "--json" in typed:
-        sys.stdout.write(json.dumps(found) + "\n")
+        say(json.dumps(found))
         return
     from border_cli.recorder import terminal
 
@@ -165,7 +165,3 @@ def _export(
         **figures_of(evaluation),
         "verified": lines,
     }
-
-
-if __name__ == "__main__":
-    command()

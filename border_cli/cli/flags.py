@@ -84,12 +84,18 @@ class Arguments(argparse.Namespace):
         return [*flags, *overrides]
 
 
-def read_arguments(argv: Sequence[str]) -> Arguments:
-    """Takes a command line apart; raises ConfigError for a flag that does not exist."""
-    parser = Parser("border-train", "; settings have no dash")
+def settings_parser(prog: str) -> Parser:
+    """The parser of a command that takes overrides and searches config directories."""
+    parser = Parser(prog, "; settings have no dash")
     parser.add_argument("overrides", nargs="*")
     parser.add_argument("-cd", "--config-dir", dest="config_dirs", action="append", default=[])
     parser.add_argument("-cn", "--config-name", default="config")
+    return parser
+
+
+def read_arguments(argv: Sequence[str]) -> Arguments:
+    """Takes a command line apart; raises ConfigError for a flag that does not exist."""
+    parser = settings_parser("border-train")
     parser.add_argument("--from", dest="origin")
     parser.add_argument("-c", "--cfg", choices=("job", "hydra", "all"))
     parser.add_argument("-p", "--package")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from border_cli.cli.plain_command import (
 from border_cli.errors import ConfigError, RunFailed
 from border_cli.launch.monitor import expect, monitored
 from border_cli.launch.signals import EarlySignals
+from border_cli.messages import say
 
 HELP = """\
 border-record: plays a saved model of a run in the environment of its evaluations and stores the
@@ -81,7 +81,7 @@ def _run(typed: Sequence[str], signals: EarlySignals) -> None:
     except OSError as error:  # a full disk, a folder that cannot be written
         raise RunFailed(f"the data set could not be written: {error}") from error
     if "--json" in typed:
-        sys.stdout.write(json.dumps(found) + "\n")
+        say(json.dumps(found))
     else:
         from border_cli.cli.recorded import print_recorded
 
@@ -155,7 +155,3 @@ def _record(
                 overwrite=overwrite,
             )
     return document(dataset, effective, recorded)
-
-
-if __name__ == "__main__":
-    command()

@@ -269,7 +269,7 @@ def _diff(asked: argparse.Namespace) -> None:
     found = differences(first, second)
     if asked.json:
         pair = [str(first.folder), str(second.folder)]
-        sys.stdout.write(json.dumps({"runs": pair, **found}) + "\n")
+        say(json.dumps({"runs": pair, **found}))
         return
     say(f"A  {first.folder}\nB  {second.folder}")
     for kind, differing in found.items():

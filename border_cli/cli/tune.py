@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 
-from border_cli.cli.flags import Parser
+from border_cli.cli.flags import settings_parser
 from border_cli.cli.plain_command import plain_command
 from border_cli.config.check import settings_of
 from border_cli.config.compose import composing
@@ -64,11 +64,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _run(typed: Sequence[str], _: EarlySignals) -> None:
-    parser = Parser(NAME, "; settings have no dash")
-    parser.add_argument("overrides", nargs="*")
-    parser.add_argument("-cd", "--config-dir", dest="config_dirs", action="append", default=[])
-    parser.add_argument("-cn", "--config-name", default="config")
-    asked = parser.parse_intermixed_args(typed)
+    asked = settings_parser(NAME).parse_intermixed_args(typed)
     config, rest = split(normalized(asked.overrides))
     kept = [each for each in typed if not each.startswith("storage=")]  # has passwords
     composed = composing(rest, config_dirs=asked.config_dirs, config_name=asked.config_name)
@@ -104,7 +100,3 @@ def split(typed: Sequence[str]) -> tuple[TuneConfig, list[str]]:
         raise ConfigError(f"study=DIR is missing: the directory of the study ({NAME} --help)")
     config.study = str(full_path(Path(config.study)))
     return config, rest
-
-
-if __name__ == "__main__":
-    command()
