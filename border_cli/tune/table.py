@@ -33,7 +33,8 @@ def counts(study: Study, rows: Sequence[TrialRow]) -> str:
     """How many trials there are, what all of them cost, and how many are in which state."""
     found = sorted(Counter(row.status for row in rows).items())
     states = ", ".join(f"{count} {status}" for status, count in found)
-    cost = figures.percent(sum(row.budget for row in rows) / study.full_grid)
+    full_grid = study.trials * study.budgets[-1]  # steps of each seed
+    cost = figures.percent(sum(row.budget for row in rows) / full_grid)
     return f"{len(rows)} of {study.trials} trials, cost {cost} of the full grid: {states}"
 
 

@@ -49,11 +49,6 @@ class Study:
         steps = self.budgets[rung]
         return [*range(self.interval, steps, self.interval), steps]
 
-    @property
-    def full_grid(self) -> int:
-        """The cost of all trials at the full budget, in steps of each seed."""
-        return self.trials * self.budgets[-1]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialRow:
