@@ -120,8 +120,9 @@ def swept_keys(jobs: Sequence[SweepJob]) -> list[str]:
     return [key for key in keys if len({job.values.get(key) for job in jobs}) > 1]
 
 
-def csv_text(plan: SweepPlan, rows: Sequence[JobRow]) -> str:
-    """`sweep.csv`: the number, a column for each swept key, then status, scores and counters."""
+def write_csv(root: Path, plan: SweepPlan, rows: Sequence[JobRow]) -> None:
+    """Replaces `sweep.csv`: the number, a column for each swept key, then status, scores and
+    counters. Raises `OSError` where it cannot be written."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["job", *plan.swept, *COLUMNS])
@@ -139,12 +140,7 @@ def csv_text(plan: SweepPlan, rows: Sequence[JobRow]) -> str:
                 row.folder,
             ]
         )
-    return text.getvalue()
-
-
-def write_csv(root: Path, plan: SweepPlan, rows: Sequence[JobRow]) -> None:
-    """Replaces `sweep.csv`. Raises `OSError` where it cannot be written."""
-    write_text(root / SWEEP_CSV, csv_text(plan, rows))
+    write_text(root / SWEEP_CSV, text.getvalue())
 
 
 @contextmanager

@@ -20,12 +20,12 @@ from border_cli.config.job import Job
 from border_cli.core.stop import StopFlag
 from border_cli.errors import Interrupted, RunFailed
 from border_cli.hydra_plugin import register
-from border_cli.launch.job import Outcome
+from border_cli.launch.job import JobControl, Outcome
 from border_cli.launch.monitor import leave_now
 from border_cli.launch.signals import stopping_a_sweep
 from border_cli.recorder import terminal
 from border_cli.sweep.listing import Sweep
-from border_cli.sweep.request import Terms, write_request
+from border_cli.sweep.request import Terms, read_request, write_request
 from border_cli.sweep.worker import run, run_for_a_launcher
 
 SILENT = {"version": 1, "root": None, "disable_existing_loggers": False}  # a job has its own log
@@ -45,7 +45,7 @@ class InThisProcess:
                 name = f"job {job.number} ({self._sweep.label(job.overrides)})"
                 terminal.say(terminal.make_console(), f"{name}, {place} of {len(jobs)}")
             write_request(job, self._terms)
-            outcome = run(job.folder, self._leave)
+            outcome = run(read_request(job.folder), JobControl(), self._leave)
             if outcome.threads_left:
                 self._leave(outcome)
             if outcome.status == "interrupted":

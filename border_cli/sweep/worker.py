@@ -27,16 +27,15 @@ from border_cli.system.machine import share_cores
 OUTPUT = "output.log"  # what a job prints whose process is not the command's
 
 
-def run(folder: Path, on_hung: Callable[[Outcome], None]) -> Outcome:
-    """Runs the job of a folder to its end, whatever that is, in the process of the command.
+def run(
+    request: Request,
+    control: JobControl,
+    on_hung: Callable[[Outcome], None] = lambda _: None,
+) -> Outcome:
+    """Runs a job to its end, whatever that is. No job begins once its sweep is stopped.
 
     `on_hung`: see `train_job`.
     """
-    return _run(read_request(folder), JobControl(), on_hung)
-
-
-def _run(request: Request, control: JobControl, on_hung: Callable[[Outcome], None]) -> Outcome:
-    """No job begins once its sweep is stopped."""
     job, root = request.job, Path(request.root)
     stopped = read_stop(root)
     if stopped is not None:
@@ -57,7 +56,7 @@ def run_in_a_child(folder: str, pipe: Pipe) -> None:
         set_up_threads()
         request = read_request(Path(folder))
         share_cores(request.at_once, request.cores)
-        _run(request, control, lambda _: None)
+        run(request, control)
 
 
 def run_for_a_launcher(folder: str) -> None:
@@ -73,7 +72,7 @@ def run_for_a_launcher(folder: str) -> None:
         leaving_to_the_command(),
         saving_before_a_requeue(control.stop),
     ):
-        _run(request, control, lambda _: None)
+        run(request, control)
 
 
 def _print_into(folder: Path) -> None:
