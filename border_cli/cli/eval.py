@@ -149,7 +149,8 @@ def _evaluate(
     from border_cli.config.saved import opened_run
     from border_cli.launch.build import evaluation_policy
     from border_cli.launch.play import play, refuse_no_film
-    from border_cli.run.finding import episodes_of_best
+    from border_cli.run.finding import find_checkpoint
+    from border_cli.run.manifest import read_json
 
     if video is not None:
         refuse_no_film(video)
@@ -164,8 +165,8 @@ def _evaluate(
         if episodes is not None:
             effective = effective.with_episodes(episodes)
         elif checkpoint == "best":
-            played = episodes_of_best(run_dir) or 0
-            rounds = max(1, played // effective.evaluator.num_episodes)  # more than 1: confirmed
+            scored = read_json(find_checkpoint(run_dir, checkpoint) / "score.json")["returns"]
+            rounds = max(1, len(scored) // effective.evaluator.num_episodes)  # above 1: confirmed
         policy = evaluation_policy(effective, agent)
         with signals.polled() as stop:
             evaluation = play(

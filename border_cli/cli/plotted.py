@@ -23,25 +23,21 @@ BETWEEN = 3  # characters between two columns
 
 
 def write(path: Path, report: Report, table: str | None, size: tuple[float, float] | None) -> None:
-    """Writes a file of the kind that its suffix names; `table` is that of a .csv file, `size` that
-    of a picture in inches."""
+    """Writes a file of the kind that its suffix names, and the directory that it is in; `table` is
+    that of a .csv file, `size` that of a picture in inches. Raises `RunFailed`."""
     suffix = path.suffix.lower()
     if suffix == ".html":
         from border_cli.analysis.page import page
 
-        save(path, page(report, size).encode())
+        content = page(report, size).encode()
     elif suffix == ".md":
-        save(path, tables.markdown(report).encode())
+        content = tables.markdown(report).encode()
     elif suffix == ".csv":
-        save(path, tables.csv_text(report, table or "curves").encode())
+        content = tables.csv_text(report, table or "curves").encode()
     else:
         from border_cli.analysis.drawing import drawn
 
-        save(path, drawn(report, suffix[1:], size))
-
-
-def save(path: Path, content: bytes) -> None:
-    """Writes a file, and the directory that it is in. Raises `RunFailed`."""
+        content = drawn(report, suffix[1:], size)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_bytes(path, content)

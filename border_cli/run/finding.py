@@ -193,11 +193,3 @@ def best_score(run_dir: Path) -> tuple[float, int] | None:
     except CheckpointError:
         return None
     return None if document["score"] is None else (document["score"], document["opt_steps"])
-
-
-def episodes_of_best(run_dir: Path) -> int | None:
-    """How many episodes the score of the best model is the mean of; None without a best model."""
-    try:
-        return len(read_json(find_checkpoint(run_dir, "best") / "score.json")["returns"])
-    except CheckpointError:
-        return None
