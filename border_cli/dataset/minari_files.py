@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from secrets import token_hex
-from types import TracebackType
 from typing import Any, Self
 
 from border_cli.dataset.store import is_id, is_known, known_ids, root
@@ -132,12 +131,7 @@ class DatasetWriter:
             raise
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def add(self, episodes: Sequence[RawEpisode], *, policy: str) -> None:
