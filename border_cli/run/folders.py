@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
@@ -29,6 +29,7 @@ from border_cli.system.files import sync
 Fill = Callable[[Path], None]  # writes the files of a checkpoint into a folder
 
 
+@dataclass
 class CheckpointFolders:
     """Writes the folders of one run; only one thread at a time calls it.
 
@@ -36,25 +37,18 @@ class CheckpointFolders:
     all checkpoints as they were.
     """
 
-    def __init__(
-        self,
-        run_dir: Path,
-        *,
-        keep: int,
-        milestone_interval: int,
-        save_state: SaveState,
-        check_lock: Callable[[], None] = lambda: None,
-    ) -> None:
-        """`check_lock` raises `RunDeleted` where the directory is no longer the run's."""
-        self._run_dir = run_dir
-        self._folder = run_dir / "checkpoints"
-        self._keep = keep
-        self._milestone_interval = milestone_interval
-        self._save_state = save_state
-        self._check_lock = check_lock
-        self.nbytes = 0  # written so far; any thread may read it
-        self._versions = versions()
-        self._sequence: int | None = None  # of the newest checkpoint; None before the first write
+    run_dir: Path
+    keep: int
+    milestone_interval: int
+    save_state: SaveState
+    check_lock: Callable[[], None] = lambda: None  # raises `RunDeleted`: it is no longer the run's
+    nbytes: int = 0  # written so far; any thread may read it
+    _versions: Mapping[str, str] = field(default_factory=versions)
+    _sequence: int | None = None  # of the newest checkpoint; None before the first write
+
+    @property
+    def _folder(self) -> Path:
+        return self.run_dir / "checkpoints"
 
     def write_checkpoint(self, state: RunState, rows: PendingRows | None) -> tuple[Chunk, ...]:
         """Keeps a checkpoint and drops the oldest; returns the chunks of its transitions."""
@@ -63,13 +57,13 @@ class CheckpointFolders:
         name = folder_name(int(state.counters["opt_steps"]))
         try:
             replay = None if rows is None else self._write_rows(rows)
-            self._write(name, lambda folder: write_state(folder, state, self._save_state), replay)
+            self._write(name, lambda folder: write_state(folder, state, self.save_state), replay)
         except BaseException:
             with suppress(OSError):
                 collect_garbage(self._folder)
             raise
         point_link(self._folder / "latest", name)
-        rotate(self._folder, keep=self._keep, milestone_interval=self._milestone_interval)
+        rotate(self._folder, keep=self.keep, milestone_interval=self.milestone_interval)
         return () if replay is None else replay.chunks
 
     def folder(self, opt_steps: int) -> Path:
@@ -95,16 +89,16 @@ class CheckpointFolders:
         name = f"best-{folder_name(int(counters['opt_steps']))}"
 
         def fill(folder: Path) -> None:
-            write_best(folder, agent, counters, evaluation, self._save_state)
+            write_best(folder, agent, counters, evaluation, self.save_state)
 
         self._write(name, fill, None)
-        point_link(self._run_dir / "best", f"checkpoints/{name}")
+        point_link(self.run_dir / "best", f"checkpoints/{name}")
         for old in self._folder.glob("best-*"):
             if re.fullmatch(STEPS, old.name) and old.name != name:
                 remove_folder(old)
 
     def _put_in_order(self) -> int:
-        self._check_lock()
+        self.check_lock()
         if self._sequence is None:
             self._folder.mkdir(exist_ok=True)
             restore_folders(self._folder)
@@ -116,7 +110,7 @@ class CheckpointFolders:
     def _sync_records(self, run: State) -> None:
         # What was recorded before the checkpoint must not be lost where that is kept.
         for position in run.get("recorders", {}).values():
-            path = self._run_dir / position.get("file", "")
+            path = self.run_dir / position.get("file", "")
             if path.is_file():
                 sync(path)
 

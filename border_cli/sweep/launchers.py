@@ -7,6 +7,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from copy import deepcopy
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,20 +32,20 @@ from border_cli.sweep.worker import run, run_for_a_launcher
 SILENT = {"version": 1, "root": None, "disable_existing_loggers": False}  # a job has its own log
 
 
+@dataclass
 class InThisProcess:
     """`hydra/launcher=basic`: the jobs one after another, with the panel of a single run."""
 
-    def __init__(self, sweep: Sweep, terms: Terms) -> None:
-        self._sweep = sweep
-        self._terms = terms
+    sweep: Sweep
+    terms: Terms
 
     def launch(self, jobs: Sequence[Job]) -> None:
         """An interruption ends the sweep after its job."""
         for place, job in enumerate(jobs, 1):
-            if not self._sweep.quiet:
-                name = f"job {job.number} ({self._sweep.label(job.overrides)})"
+            if not self.sweep.quiet:
+                name = f"job {job.number} ({self.sweep.label(job.overrides)})"
                 terminal.say(terminal.make_console(), f"{name}, {place} of {len(jobs)}")
-            write_request(job, self._terms)
+            write_request(job, self.terms)
             outcome = run(read_request(job.folder), JobControl(), self._leave)
             if outcome.threads_left:
                 self._leave(outcome)
@@ -52,20 +53,18 @@ class InThisProcess:
                 raise SystemExit(outcome.exit_status)
 
     def _leave(self, outcome: Outcome) -> None:
-        self._sweep.finish()
+        self.sweep.finish()
         leave_now(outcome.exit_status)
 
 
+@dataclass
 class OfHydra:
-    """A launcher of Hydra's; its workers run `work` on the folders."""
+    """A launcher of Hydra's; its workers run the jobs of the folders."""
 
-    def __init__(self, name: str, config: DictConfig, sweep: Sweep, terms: Terms) -> None:
-        """`config`: that of the sweep, whose `hydra.launcher` is the launcher's."""
-        self._name = name
-        self._local = name in ("joblib", "submitit_local")
-        self._config = config
-        self._sweep = sweep
-        self._terms = terms
+    name: str
+    config: DictConfig  # of the sweep, whose `hydra.launcher` is the launcher's
+    sweep: Sweep
+    terms: Terms
 
     def launch(self, jobs: Sequence[Job]) -> None:
         """The jobs are asked to save on the first Ctrl-C, and the launcher returns when they have.
@@ -73,28 +72,24 @@ class OfHydra:
         A scheduler's go on. Raises RunFailed where a worker is lost, or the launcher fails.
         """
         for job in jobs:
-            write_request(job, self._terms)
-        config = for_plugins(self._config, self._sweep.root)
+            write_request(job, self.terms)
+        config = for_plugins(self.config, self.sweep.root)
         launcher = Plugins.instance().instantiate_launcher(
             hydra_context=context_of(FolderLoader({job.overrides: job.folder for job in jobs})),
-            task_function=work,
+            task_function=run_for_a_launcher,
             config=config,
         )
         overrides = [list(job.overrides) for job in jobs]
-        listening = stopping_a_sweep(self._sweep.stop) if self._local else nullcontext(StopFlag())
+        local = self.name in ("joblib", "submitit_local")
+        listening = stopping_a_sweep(self.sweep.stop) if local else nullcontext(StopFlag())
         with listening as stopped:
             try:
                 launcher.launch(overrides, initial_job_idx=jobs[0].number or 0)
             except Exception as error:  # of joblib's or submitit's own
                 reason = str(error).strip().partition("\n")[0]
-                raise RunFailed(f"hydra/launcher={self._name}: {reason}") from error
+                raise RunFailed(f"hydra/launcher={self.name}: {reason}") from error
         if isinstance(stopped.reason, Interrupted):
             raise SystemExit(stopped.reason.exit_status)
-
-
-def work(composed: DictConfig) -> None:
-    """The task that a launcher of Hydra's calls in its workers."""
-    run_for_a_launcher(str(composed.folder))
 
 
 class FolderLoader:

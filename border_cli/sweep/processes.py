@@ -14,6 +14,7 @@ import signal
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -176,30 +177,21 @@ class Processes:
         return reason
 
 
+@dataclass
 class InProcesses:
     """Runs the jobs of a sweep, `at_once` of them at a time; owned by the command's thread."""
 
-    def __init__(
-        self,
-        start: Start,
-        sweep: Sweep,
-        terms: Terms,
-        *,
-        at_once: int,
-        finished: Mapping[Path, Finished | None],
-    ) -> None:
-        """`start` starts the process of a job. `finished`: see `Plan`."""
-        self._start_process = start
-        self._sweep = sweep
-        self._terms = terms
-        self._at_once = at_once
-        self._finished = finished
+    start: Start  # starts the process of a job
+    sweep: Sweep
+    terms: Terms
+    at_once: int
+    finished: Mapping[Path, Finished | None]  # see `Plan`
 
     def launch(self, jobs: Sequence[Job]) -> None:
         """Returns when all have ended; raises SystemExit once an interrupted sweep has saved."""
-        self._panel = SweepPanel(len(jobs), quiet=self._sweep.quiet)
-        command = self._sweep.plan.command
-        with Processes(self._start_process, self._terms, command) as processes, self._panel:
+        self._panel = SweepPanel(len(jobs), quiet=self.sweep.quiet)
+        command = self.sweep.plan.command
+        with Processes(self.start, self.terms, command) as processes, self._panel:
             self._run_all(processes, deque(jobs))
         reason = processes.stop.reason
         if isinstance(reason, Interrupted):
@@ -207,10 +199,10 @@ class InProcesses:
 
     def _run_all(self, processes: Processes, waiting: deque[Job]) -> None:
         while waiting or processes.running:
-            if processes.stop.requested or read_stop(self._sweep.root) is not None:
+            if processes.stop.requested or read_stop(self.sweep.root) is not None:
                 waiting.clear()
                 processes.withdraw()
-            while waiting and len(processes.running) < self._at_once:
+            while waiting and len(processes.running) < self.at_once:
                 self._start(processes, waiting.popleft())
             if processes.running:
                 for view, reason in processes.look():
@@ -219,15 +211,15 @@ class InProcesses:
 
     def _start(self, processes: Processes, job: Job) -> None:
         """Starts the process of a job, unless the run in its folder is finished."""
-        view = JobView(job.number or 0, self._sweep.label(job.overrides), folder=job.folder)
-        finished = self._finished.get(job.folder)
+        view = JobView(job.number or 0, self.sweep.label(job.overrides), folder=job.folder)
+        finished = self.finished.get(job.folder)
         if finished is None:
             processes.start(job, view)
         else:
             self._panel.ended(view, DONE, finished.score, finished.message)
 
     def _ended(self, view: JobView, reason: str) -> None:
-        row = self._sweep.row_of(view.folder)
+        row = self.sweep.row_of(view.folder)
         if row.status == "running":  # by another process
             self._panel.ended(view, "in use", None, str(RunInUse(view.folder)))
             return

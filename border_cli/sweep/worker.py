@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from border_cli.core.stop import SaveFlag
 from border_cli.launch.job import JobControl, Outcome, train_job
@@ -23,6 +24,9 @@ from border_cli.settings.run import OnError
 from border_cli.sweep.request import Request, read_request
 from border_cli.system.child import Pipe, end_with
 from border_cli.system.machine import share_cores
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
 
 OUTPUT = "output.log"  # what a job prints whose process is not the command's
 
@@ -46,9 +50,8 @@ def run(
     return outcome
 
 
-def run_in_a_child(folder: str, pipe: Pipe) -> None:
+def run_in_a_child(folder: str, _: Pipe) -> None:
     """A process of ours, here or on a node of a cluster: one job, then it ends."""
-    del pipe
     _print_into(Path(folder))
     control = JobControl(in_worker=True)
     # Signals that come before the run listens to them count, too.
@@ -59,16 +62,17 @@ def run_in_a_child(folder: str, pipe: Pipe) -> None:
         run(request, control)
 
 
-def run_for_a_launcher(folder: str) -> None:
-    """A worker of one of Hydra's launchers, which may run several jobs one after another."""
+def run_for_a_launcher(composed: DictConfig) -> None:
+    """The task of Hydra's launchers, in a worker that may run several jobs one after another."""
     set_up_threads()
-    request = read_request(Path(folder))
+    folder = Path(composed.folder)
+    request = read_request(folder)
     share_cores(request.at_once, request.cores)
     if not request.scheduled and request.host == platform.node():
         end_with(request.pid)
     control = JobControl(in_worker=True, sweep=Path(request.root))
     with (
-        nullcontext() if request.scheduled else _printing_into(Path(folder)),
+        nullcontext() if request.scheduled else _printing_into(folder),
         leaving_to_the_command(),
         saving_before_a_requeue(control.stop),
     ):
