@@ -42,6 +42,7 @@ from border_cli.run.manifest import (
     Chunk,
     Manifest,
     read_json,
+    readable,
     verify,
     verify_file,
 )
@@ -257,10 +258,8 @@ def load_chunks(folder: Path, chunks: Sequence[Chunk], buffer: ReplayBuffer) -> 
     for chunk in chunks:
         path = folder / chunk.name
         verify_file(path, chunk.sha256)
-        try:
+        with readable(path):
             arrays = _read(path)
-        except (OSError, ValueError) as error:
-            raise CheckpointError(f"{path} cannot be read: {error}") from error
         buffer.load_rows(chunk.first, arrays)
 
 

@@ -142,8 +142,7 @@ def remove_attempt(run_dir: Path) -> None:
     """Removes what an attempt left that has no checkpoint; its logs stay."""
     if not (run_dir / SETTINGS).is_file():
         return
-    found = [entry for entry, kind in entries_of_ours(run_dir) if kind != "folder"]
-    for entry in found:
-        if entry.name not in KEPT:
+    for entry, kind in [*entries_of_ours(run_dir)]:
+        if kind != "folder" and entry.name not in KEPT:
             Path(entry.path).unlink()
     log.info("removed an attempt without a checkpoint; the run starts over")

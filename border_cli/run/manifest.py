@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -94,14 +95,21 @@ def read_manifest(folder: Path) -> Manifest:
     return Manifest(**content)
 
 
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """Within the block a file that is not there or is damaged raises `CheckpointError`."""
+    try:
+        yield
+    except (OSError, ValueError, TypeError, RecursionError) as error:
+        raise CheckpointError(f"{path} cannot be read: {error}") from error
+
+
 def read_json(
     path: Path, object_hook: Callable[[dict[str, Any]], Any] | None = None
 ) -> dict[str, Any]:
     """A JSON object; raises `CheckpointError` where it is damaged."""
-    try:
+    with readable(path):
         content = json.loads(read_bytes(path), object_hook=object_hook)
-    except (OSError, ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path} cannot be read: {error}") from error
     if not isinstance(content, dict):
         raise CheckpointError(f"{path} cannot be read: it is not a JSON object")
     return content
@@ -123,9 +131,7 @@ def verify_file(path: Path, expected: str) -> None:
     """Raises `CheckpointError` where the file is not as it was written."""
     if not path.is_file():
         raise CheckpointError(f"{path} is missing")
-    try:
+    with readable(path):
         found = checksum(path)
-    except OSError as error:
-        raise CheckpointError(f"{path} cannot be read: {error}") from error
     if found != expected:
         raise CheckpointError(f"{path} is damaged: its checksum does not match the manifest")

@@ -207,6 +207,10 @@ class RunRecord:
     def begun(self) -> bool:
         return bool(self.content)
 
+    @property
+    def _runs(self) -> bool:
+        return self.content.get("status") == "running"
+
     def begin(self, from_opt_steps: int | None = None) -> None:
         """Writes the document of a new run, or of one that is resumed from a checkpoint: then what
         the caller's `facts` do not say is as it was."""
@@ -256,13 +260,13 @@ class RunRecord:
 
     def saved(self, counters: Mapping[str, Any]) -> None:
         """Writes how far the run is; nothing before it begins or after its end."""
-        if self.content.get("status") == "running":
+        if self._runs:
             self.content |= counters
             self._write_or_log()
 
     def progress(self, figures: Mapping[str, Any]) -> None:
         """Writes how far the run is at this moment, for whoever watches it until it ends."""
-        if self.content.get("status") == "running":
+        if self._runs:
             self._check_lock()
             self.content["progress"] = dict(figures)
             with suppress(OSError):  # a full disk is reported where something is lost by it
@@ -270,7 +274,7 @@ class RunRecord:
 
     def end(self, status: str, reason: str, **facts: Any) -> None:
         """Writes how the run ended; the first end stays, and is written again where that failed."""
-        if self.content.get("status") == "running":
+        if self._runs:
             self.content |= {"status": status, "exit_reason": reason, "ended": now(), **facts}
             self.content.pop("progress", None)
         if self.begun:
@@ -400,10 +404,9 @@ def git_state(folder: Path) -> dict[str, Any] | None:
 
     `dirty` is None where the repository has filters, which `git status` would run.
     """
-    around = [each for each in (folder, *folder.parents) if (each / ".git").exists()]
-    if not around or mark_of(around[0]):
+    top = next((each for each in (folder, *folder.parents) if (each / ".git").exists()), None)
+    if top is None or mark_of(top):
         return None
-    top = around[0]
     try:
         commit = _git(top, "rev-parse", "HEAD")
         scopes = _git(top, "config", "--show-scope", "--includes", "--name-only", "--list")

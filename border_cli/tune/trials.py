@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from border_cli.errors import CheckpointError
+from border_cli.run.manifest import readable
 from border_cli.settings.schedule import ENV_STEPS, UPDATES
 from border_cli.system.files import STUDY_JSON, read_bytes, write_json
 
@@ -96,10 +96,8 @@ def read_trials(root: Path) -> list[TrialRow]:
 
 
 def _read(path: Path, made: Callable[[Any], Read]) -> Read:
-    try:
+    with readable(path):
         return made(json.loads(read_bytes(path)))
-    except (OSError, ValueError, TypeError) as error:
-        raise CheckpointError(f"{path} cannot be read: {error}") from error
 
 
 def ranked(rows: Sequence[TrialRow]) -> list[TrialRow]:
