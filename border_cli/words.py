@@ -42,9 +42,9 @@ def listed(names: Sequence[object], most: int) -> str:
     return ", ".join(map(str, names[:most])) + more
 
 
-def did_you_mean(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
+def did_you_mean(word: str, known: Iterable[str]) -> str:
     """`, did you mean gamma?`, or nothing if no known word is similar."""
-    near = nearest(word, known, cutoff=cutoff)
+    near = nearest(word, known)
     return f", did you mean {near}?" if near else ""
 
 

@@ -102,8 +102,7 @@ def offered(before: Sequence[str], word: str) -> list[str]:
     key, equals, value = word.partition("=")
     if equals and key in OF_RUNS:
         return [f"{key}={each}" for each in runs_from(value)]
-    entry = re.split(r"[\[,]", value)[-1]
-    begun = f"{key}{equals}{entry}"
+    begun = f"{key}{equals}{re.split(r'[,[]', value)[-1]}"
     try:
         names = list(_names(read_arguments(before), begun))
     except BorderError:

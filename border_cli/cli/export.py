@@ -100,8 +100,7 @@ def _run(typed: Sequence[str], signals: EarlySignals) -> None:
     from border_cli.recorder import terminal
 
     found["verified"] = "\n".join(found["verified"])
-    lines = [(name, str(value)) for name, value in found.items()]
-    terminal.header(terminal.make_console(), lines)
+    terminal.header(terminal.make_console(), [(name, str(found[name])) for name in found])
 
 
 def _export(

@@ -102,7 +102,7 @@ def _run_several(
     from border_cli.sweep.plan import OUR_LAUNCHER, planned
 
     plan = planned(composer, overrides, command)
-    timeouts = [job.config.trainer.stall_timeout_s for job in plan.jobs]
+    timeouts = (job.config.trainer.stall_timeout_s for job in plan.jobs)
     expect(max(timeouts, default=STALL_TIMEOUT_S))
     if plan.config.dry_run:
         from border_cli.cli.dry_run import show

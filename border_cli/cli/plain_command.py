@@ -89,8 +89,9 @@ def read_pairs(
         else:
             values[key] = readers[key](key, value)
     if len(folders) != len(places):
-        wanted = " and one ".join(places)
-        raise ConfigError(f"give one {wanted}, got {len(folders)}: {' '.join(folders)}")
+        raise ConfigError(
+            f"give one {' and one '.join(places)}, got {len(folders)}: {' '.join(folders)}"
+        )
     return [expanded(each) for each in folders], values
 
 

@@ -103,6 +103,6 @@ def print_recorded(run_dir: Path, found: Mapping[str, Any]) -> None:
 
 def _next_command(run_dir: Path, dataset: str) -> str:
     """Trains offline in the environment of the run, with whatever else was set for it."""
-    from_dataset = setting("replay_buffer.dataset", dataset)
-    words = ["--from", str(run_dir), f"agent={OFFLINE_AGENT}", "trainer=offline", from_dataset]
+    words = ["--from", str(run_dir), f"agent={OFFLINE_AGENT}", "trainer=offline"]
+    words.append(setting("replay_buffer.dataset", dataset))
     return f"{shell_command('border-train')} {shlex.join(words)}"

@@ -104,6 +104,5 @@ def _agrees(found: Mapping[Path, int]) -> bool:
     """Raises `ConfigError` where nobody can answer."""
     if not sys.stdin.isatty():
         raise ConfigError("nobody can be asked here: add --yes to remove without a question")
-    total = size(sum(found.values()))
-    say(f"remove this from {counted(len(found), 'run')}, {total}? [y/N]")
+    say(f"remove this from {counted(len(found), 'run')}, {size(sum(found.values()))}? [y/N]")
     return sys.stdin.readline().strip().lower() in ("y", "yes")

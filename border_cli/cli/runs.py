@@ -268,8 +268,7 @@ def _diff(asked: argparse.Namespace) -> None:
     first, second = (row_of(Run(find_run(each)[0]), time.time()) for each in asked.paths)
     found = differences(first, second)
     if asked.json:
-        pair = [str(first.folder), str(second.folder)]
-        say(json.dumps({"runs": pair, **found}))
+        say(json.dumps({"runs": [str(first.folder), str(second.folder)], **found}))
         return
     say(f"A  {first.folder}\nB  {second.folder}")
     for kind, differing in found.items():

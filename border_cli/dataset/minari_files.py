@@ -148,8 +148,9 @@ class DatasetWriter:
         from minari import __version__
         from minari.namespace import create_namespace, list_local_namespaces
 
-        own = {"dataset_id": self._id, "minari_version": __version__}
-        self._storage.update_metadata({**own, **metadata})
+        self._storage.update_metadata(
+            {"dataset_id": self._id, "minari_version": __version__, **metadata}
+        )
         namespace = self._id.rpartition("/")[0]
         if namespace and namespace not in list_local_namespaces():
             create_namespace(namespace)

@@ -24,8 +24,8 @@ def root() -> Path:
 def known_ids() -> list[str]:
     """Every data set of this machine, sorted."""
     found = (each.parents[1].relative_to(root()) for each in root().rglob("data/metadata.json"))
-    shown = (each for each in found if not any(part.startswith(".") for part in each.parts))
-    return sorted(each.as_posix() for each in shown)
+    names = (each.as_posix() for each in found)
+    return sorted(name for name in names if not re.search(r"(^|/)\.", name))  # hidden: unfinished
 
 
 def is_known(dataset: str) -> bool:

@@ -85,8 +85,7 @@ def _in_onnx(folder: ExportedFolder, raw: Raw) -> Answer:
 def _in_torch(folder: ExportedFolder, raw: Raw) -> Answer:
     from border_cli.api import policy_of_run
 
-    policy = policy_of_run(folder.place, None, env=None, trust=False)
-    return {"action": policy.act(raw)}
+    return {"action": policy_of_run(folder.place, None, env=None, trust=False).act(raw)}
 
 
 FORMATS: Mapping[str, Callable[[ExportedFolder, Raw], Answer]] = {

@@ -27,8 +27,7 @@ class SweepLauncher(Launcher):
     """Hands the jobs that a sweeper proposes to border-train, which runs them: a sweeper must not
     know by whom."""
 
-    def __init__(self, **settings: Any) -> None:
-        del settings  # which border-train has read before
+    def __init__(self, **_: Any) -> None:  # settings, which border-train has read before
         self._task: Any = None
 
     def setup(

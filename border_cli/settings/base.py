@@ -32,8 +32,7 @@ class Range:
 
     def __str__(self) -> str:
         bounds = {"at least": self.low, "above": self.above, "at most": self.high}
-        named = [f"{name} {bound:g}" for name, bound in bounds.items() if bound is not None]
-        return " and ".join(named)
+        return " and ".join(f"{name} {at:g}" for name, at in bounds.items() if at is not None)
 
 
 ANY_NUMBER = Range()
@@ -124,8 +123,9 @@ class Settings:
             self._check(each.name, value, bounds)
             choices = each.metadata.get("choices")
             if choices is not None:
-                more = " (`imports` lists modules that register more)"
-                self._check_choice(each.name, value, choices(), more)
+                self._check_choice(
+                    each.name, value, choices(), " (`imports` lists modules that register more)"
+                )
 
     @property
     def schedules(self) -> dict[str, tuple[str, Mapping[str, Any]]]:
@@ -163,8 +163,11 @@ class Settings:
             number = self._number(f"{name}.{key}", given.get(key))
             self._check(f"{name}.{key}", number, allowed)
             if kind == Kind.exponential and number <= 0:
-                why = "must be above 0 with kind=exponential, which never comes to 0"
-                self.refuse(f"{name}.{key}", number, why)
+                self.refuse(
+                    f"{name}.{key}",
+                    number,
+                    "must be above 0 with kind=exponential, which never comes to 0",
+                )
             given[key] = number
         return {key: given[key] for key in SCHEDULE_KEYS} | {"kind": str(kind)}
 

@@ -290,8 +290,8 @@ class TrainerConfig(GroupConfig, path="trainer"):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        limits = (self.max_opt_steps, self.max_env_steps, self.max_time_s)
-        if all(limit is None for limit in (*limits, self.stop_at_score, self.patience)):
+        limits = ("max_opt_steps", "max_env_steps", "max_time_s", "stop_at_score", "patience")
+        if all(getattr(self, name) is None for name in limits):
             self.refuse(
                 "max_opt_steps",
                 None,
@@ -303,8 +303,10 @@ class TrainerConfig(GroupConfig, path="trainer"):
                 self.refuse(name, value, "needs trainer.eval_interval above 0")
         for name in INTERVALS:
             if getattr(self, f"{name}_interval_env_steps") is not None:
-                allowed = f"cannot be set together with trainer.{name}_interval_env_steps"
-                self.refuse_beside([f"{name}_interval"], allowed)
+                self.refuse_beside(
+                    [f"{name}_interval"],
+                    f"cannot be set together with trainer.{name}_interval_env_steps",
+                )
 
     def steps_of_run(self, counter: str) -> int | None:
         """How many updates or env steps there are up to the first limit in either; the replay ratio
@@ -325,8 +327,9 @@ class TrainerConfig(GroupConfig, path="trainer"):
         for name, (counter, schedule) in settings.schedules.items():
             steps = schedule["steps"] or self.steps_of_run(counter)
             if steps is None:
-                allowed = f"must be set in a run without a limit in {counter}"
-                settings.refuse(f"{name}.steps", None, allowed)
+                settings.refuse(
+                    f"{name}.steps", None, f"must be set in a run without a limit in {counter}"
+                )
             given[name] = {**schedule, "steps": steps}
         return replace(settings, **given) if given else settings
 
@@ -514,8 +517,7 @@ class RunConfig(Settings):
                 self.trainer.warmup_period,
                 f"must be at most replay_buffer.capacity ({capacity})",
             )
-        apart = ("option", "num_envs")
-        known = [each.name for each in fields(self.env) if each.name not in apart]
+        known = [each.name for each in fields(self.env) if each.name not in ("option", "num_envs")]
         for key in self.evaluator.env:
             if key not in known:
                 raise ConfigError(

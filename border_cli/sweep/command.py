@@ -214,11 +214,10 @@ class Proposed:
 
     def _returned(self, overrides: list[str], row: JobRow) -> JobReturn:
         """The end of a job in the sweeper's terms: its score, or a failure."""
-        returned = JobReturn(overrides=overrides)
+        returned = JobReturn(overrides=overrides, status=JobStatus.COMPLETED)
         if row.status == DONE:
-            score = math.nan if row.score is None else row.score
-            returned.status, returned.return_value = JobStatus.COMPLETED, score
+            returned.return_value = math.nan if row.score is None else row.score
         else:
-            failure = RunFailed(row.reason or row.status)
-            returned.status, returned.return_value = JobStatus.FAILED, failure
+            returned.status = JobStatus.FAILED
+            returned.return_value = RunFailed(row.reason or row.status)
         return returned

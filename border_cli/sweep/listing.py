@@ -116,8 +116,9 @@ class Sweep:
         rows = job_rows(self.root, plan)
         console = terminal.make_console()
         if found is None:
-            lost = self.root / SWEEP_JSON
-            terminal.say(console, f"{lost} was deleted or damaged while the sweep ran")
+            terminal.say(
+                console, f"{self.root / SWEEP_JSON} was deleted or damaged while the sweep ran"
+            )
         folders = {each.folder for each in self._jobs}
         ours = {each.status for each in rows if not folders or each.job.folder in folders}
         done, undone = DONE in ours, ours - {DONE, SKIPPED}

@@ -55,8 +55,9 @@ class Places:
         self._root, self._named = root, named
         self._common = {key_and_value(each) for each in (before.common if before else common)}
         self._free = {key for key, _ in self._common if may_change(key)}
-        jobs = before.jobs if before else []
-        self._known = {self._identity(each.overrides): each.folder for each in jobs}
+        self._known = {
+            self._identity(job.overrides): job.folder for job in (before.jobs if before else ())
+        }
 
     def _identity(self, overrides: Iterable[str]) -> frozenset[str]:
         """The overrides that tell a job from the others there."""

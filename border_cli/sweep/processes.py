@@ -144,8 +144,7 @@ class Processes:
     def look(self) -> list[tuple[JobView, str]]:
         """Waits for news or an end, and passes signals on; the jobs that have ended, each with
         what ended its process if the job did not."""
-        waitables = {each for _, process in self._running for each in process.waitables}
-        wait_for(list(waitables), LOOK_S)
+        wait_for([*{each for _, process in self._running for each in process.waitables}], LOOK_S)
         if self.stop.requested:  # again and again: one that has just started hears none yet
             reason = self.stop.reason
             self.signal(reason.signum if isinstance(reason, Interrupted) else signal.SIGTERM)
@@ -190,8 +189,8 @@ class InProcesses:
     def launch(self, jobs: Sequence[Job]) -> None:
         """Returns when all have ended; raises SystemExit once an interrupted sweep has saved."""
         self._panel = SweepPanel(len(jobs), quiet=self.sweep.quiet)
-        command = self.sweep.plan.command
-        with Processes(self.start, self.terms, command) as processes, self._panel:
+        processes = Processes(self.start, self.terms, self.sweep.plan.command)
+        with processes, self._panel:
             self._run_all(processes, deque(jobs))
         reason = processes.stop.reason
         if isinstance(reason, Interrupted):

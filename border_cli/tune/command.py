@@ -99,8 +99,11 @@ def described(config: TuneConfig, space: Space, base: Job, overrides: Sequence[s
     rungs, reduction = config.rungs, config.reduction
     budgets = rung_budgets(full, rungs=rungs, reduction=reduction, interval=interval)
     if rungs > 1 and budgets[0] >= config.max_cost * full:
-        allowed = f"must be above {budgets[0] / full:.2g}, which all trials at the first rung cost"
-        config.refuse("max_cost", config.max_cost, allowed)
+        config.refuse(
+            "max_cost",
+            config.max_cost,
+            f"must be above {budgets[0] / full:.2g}, which all trials at the first rung cost",
+        )
     return Study(
         id=uuid4().hex[:8],
         name=base.folder.name,

@@ -12,6 +12,7 @@ import pickle
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,11 +62,11 @@ def refuse_strange_states(trials: Sequence[FrozenTrial]) -> None:
             _CmaUnpickler(io.BytesIO(bytes.fromhex("".join(chunks)))).load()
 
 
+@dataclass
 class TrialStore:
     """The study of one command; used by its main thread."""
 
-    def __init__(self, study: Study) -> None:
-        self._study = study
+    _study: Study
 
     def trials(self) -> list[FrozenTrial]:
         """All trials, in the order of their numbers."""
@@ -139,8 +140,9 @@ def opened(url: str, name: str, root: Path, *, begun: bool) -> Iterator[TrialSto
                 storage = optuna.storages.RDBStorage(url)
                 opened_here.callback(storage.engine.dispose)
                 if begun and name not in optuna.get_all_study_names(storage):
-                    known = "type the one that it was begun with"
-                    raise ConfigError(f"{shown} has no study {name!r}: {known}")
+                    raise ConfigError(
+                        f"{shown} has no study {name!r}: type the one that it was begun with"
+                    )
                 study = optuna.create_study(study_name=name, storage=storage, **NEW)
             yield TrialStore(study)
     except (SQLAlchemyError, ImportError, optuna.exceptions.OptunaError) as error:
@@ -155,8 +157,11 @@ def imported_optuna() -> Any:
     except ImportError as error:
         raise MissingPackage("border-tune", "border-cli[tune]") from error
     if not optuna.__version__.startswith("5."):
-        what = f"border-tune (Optuna 5, and not {optuna.__version__})"
-        raise MissingPackage(what, "border-cli[tune]", "; hydra-optuna-sweeper 1.3 excludes it")
+        raise MissingPackage(
+            f"border-tune (Optuna 5, and not {optuna.__version__})",
+            "border-cli[tune]",
+            "; hydra-optuna-sweeper 1.3 excludes it",
+        )
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     logging.getLogger("alembic").setLevel(logging.WARNING)  # which lists its plug-ins
     return optuna

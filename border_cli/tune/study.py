@@ -58,8 +58,11 @@ def begun(root: Path, asked: Study) -> Study:
     root.mkdir(parents=True, exist_ok=True)
     with alone(root):
         found = read_study(root) if (root / STUDY_JSON).exists() else asked
-        kept = [name for name in Study.__slots__ if name not in MAY_CHANGE]
-        changed = [name for name in kept if getattr(found, name) != getattr(asked, name)]
+        changed = [
+            name
+            for name in Study.__slots__
+            if name not in MAY_CHANGE and getattr(found, name) != getattr(asked, name)
+        ]
         if changed:
             raise ConfigError(
                 f"study={shortest(root)} was begun with other {', '.join(changed)} (see "
@@ -69,8 +72,11 @@ def begun(root: Path, asked: Study) -> Study:
         study = replace(asked, id=found.id, name=found.name)
         write_study(root, replace(study, trials=max(found.trials, asked.trials)))
         if found.trials > asked.trials:
-            others = f"the study has others, too, which trials={found.trials} trains"
-            complain("border-tune", f"the first {asked.trials} trials are trained; {others}")
+            complain(
+                "border-tune",
+                f"the first {asked.trials} trials are trained; the study has others, too, which "
+                f"trials={found.trials} trains",
+            )
         return study
 
 

@@ -31,8 +31,8 @@ class StudyPanel(LivePanel):
 
 def counts(study: Study, rows: Sequence[TrialRow]) -> str:
     """How many trials there are, what all of them cost, and how many are in which state."""
-    found = sorted(Counter(row.status for row in rows).items())
-    states = ", ".join(f"{count} {status}" for status, count in found)
+    by_status = Counter(row.status for row in rows)
+    states = ", ".join(f"{by_status[status]} {status}" for status in sorted(by_status))
     full_grid = study.trials * study.budgets[-1]  # steps of each seed
     cost = figures.percent(sum(row.budget for row in rows) / full_grid)
     return f"{len(rows)} of {study.trials} trials, cost {cost} of the full grid: {states}"
