@@ -158,7 +158,7 @@ def _jobs(root: Path, rows: dict[str, Row]) -> Iterator[Row]:
     plan = read_sweep(root)
     if plan is None:
         return
-    for job in sorted(plan.jobs, key=lambda each: each.number):
+    for job in plan.jobs:
         folder = root / job.folder
         begun = rows.pop(os.path.realpath(folder), None)
         row = begun or row_of(Run(folder, job.values), time.time())

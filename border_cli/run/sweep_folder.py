@@ -57,7 +57,7 @@ class SweepPlan:
     launcher: str
     swept: list[str]  # the keys whose values differ between the jobs
     common: list[str] = field(default_factory=list)  # overrides of all jobs of the first sweep here
-    jobs: list[SweepJob] = field(default_factory=list)
+    jobs: list[SweepJob] = field(default_factory=list)  # in the order of their numbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +95,7 @@ def read_sweep(root: Path) -> SweepPlan | None:
 
 def job_rows(root: Path, plan: SweepPlan) -> list[JobRow]:
     """Every job of the sweep with what its folder says, in the order of their numbers."""
-    return [job_row(root, job) for job in sorted(plan.jobs, key=lambda each: each.number)]
+    return [job_row(root, job) for job in plan.jobs]
 
 
 def job_row(root: Path, job: SweepJob) -> JobRow:
@@ -120,9 +120,8 @@ def swept_keys(jobs: Sequence[SweepJob]) -> list[str]:
     return [key for key in keys if len({job.values.get(key) for job in jobs}) > 1]
 
 
-def write_csv(root: Path, plan: SweepPlan, rows: Sequence[JobRow]) -> None:
-    """Replaces `sweep.csv`: the number, a column for each swept key, then status, scores and
-    counters. Raises `OSError` where it cannot be written."""
+def csv_text(plan: SweepPlan, rows: Sequence[JobRow]) -> str:
+    """`sweep.csv`: the number, a column for each swept key, then status, scores and counters."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["job", *plan.swept, *COLUMNS])
@@ -140,7 +139,12 @@ def write_csv(root: Path, plan: SweepPlan, rows: Sequence[JobRow]) -> None:
                 row.folder,
             ]
         )
-    write_text(root / SWEEP_CSV, text.getvalue())
+    return text.getvalue()
+
+
+def write_csv(root: Path, plan: SweepPlan, rows: Sequence[JobRow]) -> None:
+    """Replaces `sweep.csv`. Raises `OSError` where it cannot be written."""
+    write_text(root / SWEEP_CSV, csv_text(plan, rows))
 
 
 @contextmanager

@@ -312,13 +312,12 @@ class TrainerConfig(GroupConfig, path="trainer"):
         """How many updates or env steps there are up to the first limit in either; the replay ratio
         says what one is in the other. None where there is no such limit."""
         ratio = None if self.offline else self.samples_per_opt_step
-        updates, env_steps = self.max_opt_steps, self.max_env_steps
-        found: list[float | None] = [updates if counter == UPDATES else env_steps]
-        if ratio is not None and counter == UPDATES:
-            found.append(env_steps and (env_steps - self.warmup_period) / ratio)
-        elif ratio is not None:
-            found.append(updates and self.warmup_period + updates * ratio)
-        known = [each for each in found if each is not None]
+        updates, env_steps, warmup = self.max_opt_steps, self.max_env_steps, self.warmup_period
+        if counter == UPDATES:
+            limits = updates, env_steps and ratio and (env_steps - warmup) / ratio
+        else:
+            limits = env_steps, updates and ratio and warmup + updates * ratio
+        known = [limit for limit in limits if limit is not None]
         return max(1, round(min(known))) if known else None
 
     def with_steps(self, settings: S) -> S:

@@ -181,7 +181,7 @@ class Proposed:
             number = self._sweep.add(new, overrides, folder)
             folders.append(folder)
             try:
-                job = self._checked(list(overrides), number, folder)
+                job = self._checked(overrides, number, folder)
             except ConfigError as error:
                 self._refused(Skipped(number, tuple(overrides), folder, reason_of(error)))
                 continue
@@ -191,11 +191,11 @@ class Proposed:
         if jobs:
             self._runs.launch(jobs)
         return [
-            self._returned(list(overrides), self._sweep.row_of(folder))
+            self._returned(overrides, self._sweep.row_of(folder))
             for overrides, folder in zip(batch, folders, strict=True)
         ]
 
-    def _checked(self, overrides: list[str], number: int, folder: Path) -> Job:
+    def _checked(self, overrides: Sequence[str], number: int, folder: Path) -> Job:
         terms = self._plan.terms
         (job,) = jobs_of(self._plan.composer, [overrides], terms, number)
         job = replace(job, folder=folder, command=self._plan.command)
@@ -212,7 +212,7 @@ class Proposed:
         with suppress(RunInUse):
             record_not_begun(job.folder, command=list(self._plan.command), reason=job.reason)
 
-    def _returned(self, overrides: list[str], row: JobRow) -> JobReturn:
+    def _returned(self, overrides: Sequence[str], row: JobRow) -> JobReturn:
         """The end of a job in the sweeper's terms: its score, or a failure."""
         returned = JobReturn(overrides=overrides, status=JobStatus.COMPLETED)
         if row.status == DONE:

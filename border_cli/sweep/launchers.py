@@ -79,12 +79,13 @@ class OfHydra:
             task_function=run_for_a_launcher,
             config=config,
         )
-        overrides = [list(job.overrides) for job in jobs]
         local = self.name in ("joblib", "submitit_local")
         listening = stopping_a_sweep(self.sweep.stop) if local else nullcontext(StopFlag())
         with listening as stopped:
             try:
-                launcher.launch(overrides, initial_job_idx=jobs[0].number or 0)
+                launcher.launch(
+                    [list(job.overrides) for job in jobs], initial_job_idx=jobs[0].number or 0
+                )
             except Exception as error:  # of joblib's or submitit's own
                 reason = str(error).strip().partition("\n")[0]
                 raise RunFailed(f"hydra/launcher={self.name}: {reason}") from error
