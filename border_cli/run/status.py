@@ -14,7 +14,7 @@ import platform
 import re
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -295,7 +295,7 @@ class RunRecord:
 
 
 def record_not_begun(
-    run_dir: Path, *, command: list[str], reason: str, status: str = "failed"
+    run_dir: Path, *, command: Sequence[str], reason: str, status: str = "failed"
 ) -> None:
     """Writes why a run did not begin, where nothing says how one went; makes the directory. Raises
     `RunInUse`."""

@@ -210,7 +210,7 @@ class Proposed:
             self._sweep.skip(job)
             return
         with suppress(RunInUse):
-            record_not_begun(job.folder, command=list(self._plan.command), reason=job.reason)
+            record_not_begun(job.folder, command=self._plan.command, reason=job.reason)
 
     def _returned(self, overrides: Sequence[str], row: JobRow) -> JobReturn:
         """The end of a job in the sweeper's terms: its score, or a failure."""

@@ -93,12 +93,12 @@ class OfHydra:
             raise SystemExit(stopped.reason.exit_status)
 
 
+@dataclass
 class FolderLoader:
     """A config loader for launchers and sweepers of Hydra's: it loads the configuration of a job,
     which here is its folder."""
 
-    def __init__(self, folders: Mapping[tuple[str, ...], Path]) -> None:
-        self._folders = dict(folders)
+    folders: Mapping[tuple[str, ...], Path]  # by the overrides of the job
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """In another process nobody has told Hydra of our launchers yet."""
@@ -107,7 +107,7 @@ class FolderLoader:
 
     def load_sweep_config(self, master: DictConfig, overrides: list[str]) -> DictConfig:
         """Hydra's entry for a job."""
-        folder = self._folders[tuple(overrides)]
+        folder = self.folders[tuple(overrides)]
         config = deepcopy(master)
         with open_dict(config):
             config.folder = str(folder)

@@ -14,7 +14,7 @@ import signal
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -96,6 +96,7 @@ class JobLauncher(Protocol):
         """Within the block it starts the processes of jobs, whose folders are below `root`."""
 
 
+@dataclass
 class Processes:
     """Jobs that run in processes of their own; owned by the thread that runs the command.
 
@@ -103,17 +104,15 @@ class Processes:
     block ends them.
     """
 
-    def __init__(self, start: Start, terms: Terms, command: Sequence[str]) -> None:
-        """`start` starts the process of a job; `command`: as typed."""
-        self._start = start
-        self._terms = terms
-        self._command = list(command)
-        self._save = SaveFlag()
-        self._signals = stopping_on_signals(stop := StopFlag(), self._save)
-        self.stop = stop
-        self._running: list[tuple[JobView, JobProcess]] = []
+    start_process: Start  # starts the process of a job
+    terms: Terms
+    command: Sequence[str]  # as typed
+    stop: StopFlag = field(default_factory=StopFlag)
+    _save: SaveFlag = field(default_factory=SaveFlag)
+    _running: list[tuple[JobView, JobProcess]] = field(default_factory=list)
 
     def __enter__(self) -> Processes:
+        self._signals = stopping_on_signals(self.stop, self._save)
         # After a second signal the processes end with this one, with their last checkpoints.
         self._signals.__enter__()
         return self
@@ -131,8 +130,8 @@ class Processes:
 
     def start(self, job: Job, view: JobView) -> None:
         """Starts the process of a job."""
-        write_request(job, self._terms)
-        self._running.append((view, self._start(view.number, job.folder)))
+        write_request(job, self.terms)
+        self._running.append((view, self.start_process(view.number, job.folder)))
 
     def withdraw(self) -> None:
         """Takes the jobs back that still wait for a machine."""
@@ -172,7 +171,7 @@ class Processes:
         reason = (cause or KILLED).strip().rpartition("\n")[2]
         with suppress(OSError, BorderError):  # where it could not write its end itself
             if not end_from_outside(view.folder, pid, "killed", reason, host=host):
-                record_not_begun(view.folder, command=self._command, reason=reason)
+                record_not_begun(view.folder, command=self.command, reason=reason)
         return reason
 
 
@@ -180,7 +179,7 @@ class Processes:
 class InProcesses:
     """Runs the jobs of a sweep, `at_once` of them at a time; owned by the command's thread."""
 
-    start: Start  # starts the process of a job
+    start_process: Start  # starts the process of a job
     sweep: Sweep
     terms: Terms
     at_once: int
@@ -189,7 +188,7 @@ class InProcesses:
     def launch(self, jobs: Sequence[Job]) -> None:
         """Returns when all have ended; raises SystemExit once an interrupted sweep has saved."""
         self._panel = SweepPanel(len(jobs), quiet=self.sweep.quiet)
-        processes = Processes(self.start, self.terms, self.sweep.plan.command)
+        processes = Processes(self.start_process, self.terms, self.sweep.plan.command)
         with processes, self._panel:
             self._run_all(processes, deque(jobs))
         reason = processes.stop.reason
