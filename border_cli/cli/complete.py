@@ -163,7 +163,7 @@ def _of_choices(arguments: Arguments) -> Iterator[str]:
             yield from _settings(plain, f"{part.package}." if part.package else "")
 
 
-def _settings(config: Mapping[Any, Any], place: str = "") -> Iterator[str]:
+def _settings(config: Mapping[Any, Any], place: str) -> Iterator[str]:
     for key, value in config.items():
         if isinstance(value, dict) and value:
             yield from _settings(value, f"{place}{key}.")

@@ -10,6 +10,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -75,17 +76,6 @@ SCALED = {  # where the environment or the settings know them
 OF_ENV = ("env", "env.id")  # what may be chosen anew
 EXPORTED = "exported"  # the one model of an exported folder
 DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
-
-
-def command() -> None:
-    """The console script: `main` under its monitor."""
-    with monitored("border-eval"):
-        main()
-
-
-def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the command; see `plain_command`."""
-    plain_command("border-eval", HELP, _run, argv)
 
 
 def _run(typed: Sequence[str], signals: EarlySignals) -> None:
@@ -228,3 +218,7 @@ def _print_table(run_dir: Path, found: Mapping[str, Any]) -> None:
     terminal.say(console, line.format(**found) + means)
     if "video" in found:
         terminal.say(console, f"film {found['video']}")
+
+
+main = partial(plain_command, "border-eval", HELP, _run)
+command = monitored("border-eval")(main)  # the console script

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -60,17 +61,6 @@ Examples
 """
 FRESH_SEED = 1_000_000  # far from those of runs
 VERIFY = "--verify"
-
-
-def command() -> None:
-    """The console script: `main` under its monitor."""
-    with monitored("border-export"):
-        main()
-
-
-def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the command; see `plain_command`."""
-    plain_command("border-export", HELP, _run, argv, interrupted="interrupted; nothing was written")
 
 
 READERS: Mapping[str, Reader] = {
@@ -164,3 +154,9 @@ def _export(
         **figures_of(evaluation),
         "verified": lines,
     }
+
+
+main = partial(
+    plain_command, "border-export", HELP, _run, interrupted="interrupted; nothing was written"
+)
+command = monitored("border-export")(main)  # the console script

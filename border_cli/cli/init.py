@@ -8,6 +8,7 @@ import re
 import shlex
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from border_cli.cli.plain_command import plain_command, read_pairs, text
@@ -42,16 +43,6 @@ Examples
   cd my_experiments
   border-train experiment=first
 """
-
-
-def command() -> None:
-    """The console script."""
-    main()
-
-
-def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the command; see `plain_command`."""
-    plain_command("border-init", HELP, _run, argv, interrupted="interrupted")
 
 
 def _run(typed: Sequence[str], _: EarlySignals) -> None:
@@ -113,3 +104,7 @@ def _report(folder: Path, written: int) -> str:
         "  python -m pytest                  # its tests; pip install pytest\n"
         "  pip install -e .                  # then it also works in other directories\n"
     )
+
+
+main = partial(plain_command, "border-init", HELP, _run, interrupted="interrupted")
+command = main  # the console script

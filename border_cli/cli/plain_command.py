@@ -30,7 +30,7 @@ def plain_command(
     name: str,
     help_text: str,
     run: Callable[[Sequence[str], EarlySignals], None],
-    argv: Sequence[str] | None,
+    argv: Sequence[str] | None = None,
     *,
     default: Sequence[str] = (),
     interrupted: str = "",

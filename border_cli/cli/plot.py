@@ -12,6 +12,7 @@ import math
 import re
 import time
 from collections.abc import Sequence
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -71,16 +72,6 @@ DRAWN = (".png", ".svg", ".pdf", ".html")  # by matplotlib
 OF_RUNS = ("by", "x", "y", "where", "failed", "reference")  # options that no study has
 SUFFIXES = (*DRAWN, ".md", ".csv")
 SIZE = re.compile(r"([1-9]\d?(?:\.\d+)?)x([1-9]\d?(?:\.\d+)?)")  # below 100 inches
-
-
-def command() -> None:
-    """The console script."""
-    main()
-
-
-def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the command; see `plain_command`."""
-    plain_command(NAME, HELP, _run, argv)
 
 
 def read_request(typed: Sequence[str]) -> argparse.Namespace:
@@ -212,3 +203,7 @@ def _runs(asked: argparse.Namespace) -> tuple[list[Run], list[str]]:
         raise CheckpointError(f"{counted(len(rows), 'run')}, all failed; --failed shows them")
     failed = counted(len(rows) - len(drawn), "failed run")
     return drawn, [f"{failed} left out; --failed shows them"] if len(drawn) < len(rows) else []
+
+
+main = partial(plain_command, NAME, HELP, _run)
+command = main  # the console script

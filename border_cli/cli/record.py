@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -56,17 +57,6 @@ Examples
 
 
 Policies = Mapping[str, float]  # their weights by their names
-
-
-def command() -> None:
-    """The console script: `main` under its monitor."""
-    with monitored("border-record"):
-        main()
-
-
-def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the command; see `plain_command`."""
-    plain_command("border-record", HELP, _run, argv, interrupted="interrupted; nothing was written")
 
 
 def _run(typed: Sequence[str], signals: EarlySignals) -> None:
@@ -155,3 +145,9 @@ def _record(
                 overwrite=overwrite,
             )
     return document(dataset, effective, recorded)
+
+
+main = partial(
+    plain_command, "border-record", HELP, _run, interrupted="interrupted; nothing was written"
+)
+command = monitored("border-record")(main)  # the console script

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -75,16 +76,6 @@ OPTIONS = {  # by the word in front
 }
 FLAGS = ("--json", "--yes")
 UNREMARKABLE = ("done", "running", "not started")  # statuses that need no reason
-
-
-def command() -> None:
-    """The console script."""
-    main()
-
-
-def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the command; see `plain_command`."""
-    plain_command("border-runs", HELP, _run, argv, default=[str(OUTPUTS)])
 
 
 def _run(typed: Sequence[str], _: EarlySignals) -> None:
@@ -280,3 +271,7 @@ def _diff(asked: argparse.Namespace) -> None:
             say(f"  {key}: {before} -> {after}")
     if not any(found.values()):
         say("nothing differs")
+
+
+main = partial(plain_command, "border-runs", HELP, _run, default=[str(OUTPUTS)])
+command = main  # the console script

@@ -17,12 +17,6 @@ if TYPE_CHECKING:
     from border_cli.cli.job import RunJob
 
 
-def command() -> None:
-    """The console script: `main` under its monitor."""
-    with monitored("border-train"):
-        main()
-
-
 def main(argv: Sequence[str] | None = None, run_job: RunJob | None = None) -> None:
     """Runs the command; leaves with status 2 when its settings are refused.
 
@@ -49,3 +43,6 @@ def _answer(arguments: Arguments, typed: list[str], run_job: RunJob | None) -> N
         from border_cli.cli.job import answer
 
         answer(arguments, typed, run_job)
+
+
+command = monitored("border-train")(main)  # the console script

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 
 from border_cli.cli.flags import settings_parser
@@ -52,17 +53,6 @@ REFUSED = {
 }
 
 
-def command() -> None:
-    """The console script: `main` under its monitor."""
-    with monitored(NAME):
-        main()
-
-
-def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the command; see `plain_command`."""
-    plain_command(NAME, HELP, _run, argv, interrupted="interrupted")
-
-
 def _run(typed: Sequence[str], _: EarlySignals) -> None:
     asked = settings_parser(NAME).parse_intermixed_args(typed)
     config, rest = split(normalized(asked.overrides))
@@ -100,3 +90,7 @@ def split(typed: Sequence[str]) -> tuple[TuneConfig, list[str]]:
         raise ConfigError(f"study=DIR is missing: the directory of the study ({NAME} --help)")
     config.study = str(full_path(Path(config.study)))
     return config, rest
+
+
+main = partial(plain_command, NAME, HELP, _run, interrupted="interrupted")
+command = monitored(NAME)(main)  # the console script
