@@ -180,11 +180,12 @@ def load_agent(
     config = config or read_config(run_dir, trust=trust, plays=spec is None and env is None)
     if env is not None:
         config = replace(config, env=with_given(config.env, env))
-    effective = effective_settings(_with_episode_limit(config, run_dir))
+    trained = read_spec(run_dir)
+    effective = effective_settings(_with_episode_limit(config, run_dir, trained))
     folder = opened_folder(run_dir) if is_exported(run_dir) else None
     if folder is None:
         find_checkpoint(run_dir, checkpoint)  # refused before anything is built
-    spec, trained = spec or env_factory(effective).spec, read_spec(run_dir)
+    spec = spec or env_factory(effective).spec
     if trained is not None:
         refuse_other_spaces(
             "the policy of env.id", trained.id, trained.observation, trained.action, spec
@@ -201,10 +202,9 @@ def load_agent(
     return effective, agent, counters
 
 
-def _with_episode_limit(config: RunConfig, run_dir: Path) -> RunConfig:
+def _with_episode_limit(config: RunConfig, run_dir: Path, trained: EnvSpec | None) -> RunConfig:
     """The settings with the limit that the run decided for evaluations of its environment."""
     limit = decided_episode_limit(run_dir)
-    trained = read_spec(run_dir)
     if limit is None or trained is None or trained.id != config.env.id:
         return config
     if config.evaluator.max_episode_steps is not None:

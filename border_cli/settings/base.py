@@ -205,7 +205,7 @@ class Settings:
 
     def refuse(self, name: str, value: object, allowed: str) -> NoReturn:
         """Raises the error of a setting that cannot be meant."""
-        where = f"{self.path}.{name}" if self.path else name
+        where = f"{self.path}.{name}".lstrip(".")
         got = "null" if value is None else repr(value)
         got = got if len(got) <= 200 else f"{got[:50]}…"
         raise ConfigError(f"{where} {allowed}, got {got}")
