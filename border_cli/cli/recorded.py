@@ -43,8 +43,14 @@ def players(
             _, agent, counters = load_agent(run_dir, name, trust=trust)
             explored = effective.config.init_from is not None or not effective.has_actors
             env_steps = PAST_SCHEDULES if explored else int(counters["env_steps"])
-        snapshot = agent.snapshot(env_steps=env_steps)  # explores as it did when it was saved
-        found.append(Player(name=name, episodes=count, agent=agent, snapshot=snapshot))
+        found.append(
+            Player(
+                name=name,
+                episodes=count,
+                agent=agent,
+                snapshot=agent.snapshot(env_steps=env_steps),  # explores as when it was saved
+            )
+        )
     return found
 
 

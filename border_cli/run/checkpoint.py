@@ -77,8 +77,9 @@ class CheckpointStore:
 
     def _freeze(self, buffer: ReplayBuffer) -> PendingRows:
         frozen = buffer.freeze(self._chunks[-1].end if self._chunks else 0)
-        before = tuple(each for each in self._chunks if each.end > frozen.oldest)
-        return PendingRows(frozen=frozen, before=before)
+        return PendingRows(
+            frozen=frozen, before=tuple(each for each in self._chunks if each.end > frozen.oldest)
+        )
 
     def check(self) -> None:
         if self._deleted is not None:

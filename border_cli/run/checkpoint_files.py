@@ -120,8 +120,10 @@ def write_best(
     write_json(folder / "state.json", counters)
     found = asdict(replace(evaluation, film=None))
     # What no environment reported, and a film, which has a file of its own, are left out.
-    score = {"score": evaluation.score, **counters, **{k: v for k, v in found.items() if v}}
-    write_json(folder / "score.json", score)
+    write_json(
+        folder / "score.json",
+        {"score": evaluation.score, **counters, **{k: v for k, v in found.items() if v}},
+    )
 
 
 def read_checkpoint(folder: Path) -> Saved:
@@ -233,8 +235,9 @@ def write_chunks(folder: Path, rows: FrozenRows, written: Callable[[int], None])
         name = f"rows-{first:010d}-{end:010d}-{token_hex(4)}.npy"
         write_bytes(folder / name, content)
         written(len(content))
-        digest = hashlib.sha256(content).hexdigest()
-        chunks.append(Chunk(first=first, end=end, name=name, sha256=digest))
+        chunks.append(
+            Chunk(first=first, end=end, name=name, sha256=hashlib.sha256(content).hexdigest())
+        )
         first = end
     if first < rows.end:
         raise OSError(OVERWRITTEN)

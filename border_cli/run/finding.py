@@ -121,8 +121,7 @@ def _checkpoint_named_by(place: Path) -> tuple[Path, str] | None:
 
 def run_around(place: Path) -> str:
     """The run that a checkpoint or a file of it belongs to."""
-    parents = place.absolute().parents
-    around = next((each for each in parents if (each / SETTINGS).is_file()), None)
+    around = next((each for each in place.absolute().parents if (each / SETTINGS).is_file()), None)
     return f"; the run is {around}" if around else ""
 
 
@@ -150,8 +149,7 @@ def find_checkpoint(run_dir: Path, which: str) -> Path:
         return partial_of(folder)  # the process was killed while this one replaced another
     if not is_complete(folder):
         known = [*(["best"] if is_complete(run_dir / "best") else []), *saved]
-        listed = ", ".join(map(str, known))
-        choices = f"choose from {listed}" if known else "there are none"
+        choices = f"choose from {', '.join(map(str, known))}" if known else "there are none"
         raise CheckpointError(f"{run_dir} has no checkpoint {which} ({choices})")
     return folder
 

@@ -87,11 +87,11 @@ class CheckpointFolders:
         """Replaces the best model; who is reading the one before looks it up again."""
         self._put_in_order()
         name = f"best-{folder_name(int(counters['opt_steps']))}"
-
-        def fill(folder: Path) -> None:
-            write_best(folder, agent, counters, evaluation, self.save_state)
-
-        self._write(name, fill, None)
+        self._write(
+            name,
+            lambda folder: write_best(folder, agent, counters, evaluation, self.save_state),
+            None,
+        )
         point_link(self.run_dir / "best", f"checkpoints/{name}")
         for old in self._folder.glob("best-*"):
             if re.fullmatch(STEPS, old.name) and old.name != name:

@@ -37,7 +37,7 @@ def in_common(jobs: Sequence[Sequence[str]]) -> list[str]:
     """The overrides that all jobs have; none where there is only one job to compare."""
     if len(jobs) < 2:
         return []
-    shared = set.intersection(*(set(each) for each in jobs))
+    shared = set.intersection(*map(set, jobs))
     return [each for each in jobs[0] if each in shared]
 
 
