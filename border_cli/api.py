@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -30,7 +29,7 @@ from border_cli.launch.effective import EffectiveSettings, effective_settings
 from border_cli.launch.jobs import refuse_unwritable
 from border_cli.launch.needs import refuse_unmet
 from border_cli.launch.run import RunOptions, run_job
-from border_cli.launch.summary import Result
+from border_cli.launch.summary import Result as Result
 from border_cli.nn.saving import load_state
 from border_cli.registry import register_builtin
 from border_cli.run.exported import opened_folder
@@ -42,10 +41,6 @@ from border_cli.settings.run import AUTO, RunConfig
 from border_cli.system.files import is_exported
 from border_cli.system.start import refuse_while_imported_by_a_child
 from border_cli.trainer.callbacks import named
-
-log = logging.getLogger(__name__)
-
-__all__ = ["Result", "load_agent", "resume", "train"]
 
 
 def train(
