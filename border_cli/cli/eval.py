@@ -222,3 +222,7 @@ def _print_table(run_dir: Path, found: Mapping[str, Any]) -> None:
 
 main = partial(plain_command, "border-eval", HELP, _run)
 command = monitored("border-eval")(main)  # the console script
+
+
+if __name__ == "__main__":
+    command()

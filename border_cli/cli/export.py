@@ -160,3 +160,7 @@ main = partial(
     plain_command, "border-export", HELP, _run, interrupted="interrupted; nothing was written"
 )
 command = monitored("border-export")(main)  # the console script
+
+
+if __name__ == "__main__":
+    command()

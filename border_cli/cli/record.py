@@ -151,3 +151,7 @@ main = partial(
     plain_command, "border-record", HELP, _run, interrupted="interrupted; nothing was written"
 )
 command = monitored("border-record")(main)  # the console script
+
+
+if __name__ == "__main__":
+    command()

@@ -94,3 +94,7 @@ def split(typed: Sequence[str]) -> tuple[TuneConfig, list[str]]:
 
 main = partial(plain_command, NAME, HELP, _run, interrupted="interrupted")
 command = monitored(NAME)(main)  # the console script
+
+
+if __name__ == "__main__":
+    command()
