@@ -312,10 +312,13 @@ class RayActorManager(ActorManager):
             self._gauged_s = now_s
             spent = dict(zip(NETWORK, self._channel.network, strict=True))
             self._network = self._shares.update(spent)
+        shares = self._network
         return {
             "async/queue_fill": self._channel.ring.fill,
             "async/actors": float(self._channel.broker[ACTING]),
-            **{f"time/network/{name}": self._network.get(name, 0.0) for name in NETWORK},
+            "time/network/call": shares.get("call", 0.0),
+            "time/network/transfer": shares.get("transfer", 0.0),
+            "time/network/queue": shares.get("queue", 0.0),
         }
 
 
