@@ -6,6 +6,7 @@ import ctypes
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -206,6 +207,9 @@ def test_ctrl_c_is_heard_after_a_solver_in_another_thread_has_taken_its_handler_
         ctypes.CDLL(None).signal(signal.SIGINT, ctypes.c_void_p(signal.SIG_IGN))
         signal.raise_signal(signal.SIGINT)
         assert not stop.requested
+        evaluation = threading.Thread(target=stop.check)  # which may not install handlers
+        evaluation.start()
+        evaluation.join()
         stop.check()  # as the learner does between two steps
         signal.raise_signal(signal.SIGINT)
         assert stop.requested
