@@ -6,6 +6,7 @@ import gc
 import logging
 import multiprocessing
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable, Generator, Iterator
@@ -21,6 +22,8 @@ import pytest
 from xdist.scheduler import WorkStealingScheduling
 
 from border_cli.registry import GROUPS, NETWORKS, register_builtin
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a suite in the background ignores it
 
 TQDM_THREAD = "tqdm_monitor"  # one per process, of the bars of torch.compile
 GRACE_S = 5.0

@@ -189,7 +189,8 @@ def test_the_first_signal_is_the_reason_and_handlers_come_back() -> None:
     all_of_them = [*KINDS, signal.SIGUSR1]
     before = [signal.getsignal(each) for each in all_of_them]
     stop, save = StopFlag(), SaveFlag()
-    with stopping_on_signals(stop, save):
+    # `nohup` has the tests ignore it, too.
+    with disposed(signal.SIGHUP, signal.SIG_DFL), stopping_on_signals(stop, save):
         signal.raise_signal(signal.SIGUSR1)
         assert save.requested
         assert not stop.requested
