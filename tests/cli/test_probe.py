@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -73,8 +74,9 @@ def test_only_the_users_own_lines_of_a_traceback_are_shown(refusal: Refusal) -> 
 
 
 def test_a_module_that_fails_as_it_is_imported_is_shown_without_the_import_system(
-    refusal: Refusal, write: Callable[[str, str], Path]
+    refusal: Refusal, write: Callable[[str, str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
     write(
         "halves.py",
         "import gymnasium\n\n\ndef load():\n    raise KeyError('other half')\n\n\nload()\n",
