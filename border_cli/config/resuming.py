@@ -3,6 +3,7 @@ what may change in them."""
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
@@ -39,6 +40,7 @@ MAY_CHANGE = (  # these settings, and all that lies below them
     *("evaluator.num_workers", "evaluator.resources", "env.probe"),
     *("name", "recorder", "callback", "checkpoint", "sweep", "quiet", "statistics", "objective"),
 )
+LEARNING_RATE = re.compile(r"agent\.\w*learning_rate(\.\w+)?")  # as a number or a schedule
 OF_ONE_ATTEMPT = ("run_dir", "resume", "init_from", "dry_run")  # no part of the comparison
 _ABSENT = "absent"
 _REASONS = {
@@ -121,7 +123,7 @@ class Change:
             return set(self.before) <= set(self.after)
         if self.key in ("env.action_mask", "env.own_generators") and self.after is None:
             return True  # found anew as the environment is tried, before the run goes on
-        return may_change(self.key)
+        return may_change(self.key) or LEARNING_RATE.fullmatch(self.key) is not None
 
 
 def changes(before: RunConfig, after: RunConfig) -> list[Change]:
@@ -165,7 +167,7 @@ def refuse_fixed(found: Sequence[Change], run_dir: Path, *, job: str) -> None:
     raise ConfigError(
         f"{job}a resumed run keeps its settings, but these differ from "
         f"{shortest(run_dir) / SETTINGS}:\n{listed}\n"
-        f"These may change: {', '.join(MAY_CHANGE)}.\n"
+        f"These may change: {', '.join(MAY_CHANGE)}, and the learning rates of the agent.\n"
         f"To start a new run from its weights, set {init_from}"
     )
 

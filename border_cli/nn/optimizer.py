@@ -214,5 +214,9 @@ class TorchOptimizer(Optimizer):
         return self._optimizer.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave, from any device."""
+        """Restores what `state_dict` gave, from any device; the learning rate stays that of the
+        settings, which may have changed."""
+        rates = [group["lr"] for group in self._optimizer.param_groups]
         self._optimizer.load_state_dict(dict(state))
+        for group, rate in zip(self._optimizer.param_groups, rates, strict=True):
+            group["lr"] = rate

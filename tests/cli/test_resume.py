@@ -88,6 +88,17 @@ def test_what_may_not_change_is_refused_with_the_way_out(
     assert "  agent: dqn -> random\n" in refusal("resume=a", "agent=random")
 
 
+def test_a_learning_rate_may_change_as_a_number_or_a_schedule(folder: Path, ran: Ran) -> None:
+    ran("run_dir=a", "agent=sac", "env=pendulum")
+    stopped(folder / "a")
+    (changed,) = (each.changed for each in ran("resume=a", "agent.learning_rate=0.5").found)
+    assert changed == ("agent.learning_rate: 0.001 -> 0.5",)
+    scheduled = ("agent.critic_learning_rate.initial=0.1", "agent.critic_learning_rate.final=0")
+    (found,) = ran("resume=a", *scheduled).found
+    assert found.resumes
+    assert any("critic_learning_rate.final: absent -> 0" in each for each in found.changed)
+
+
 def test_settings_may_change_where_nothing_was_saved(folder: Path, ran: Ran) -> None:
     assert ran("run_dir=a", "env=cartpole", "resume=auto").found == [Found()]
     write_json(folder / "a" / "run.json", {"status": "failed"})

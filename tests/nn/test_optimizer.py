@@ -120,6 +120,18 @@ def test_a_saved_optimizer_of_torch_goes_on_to_the_bit():
         assert torch.equal(one, other)
 
 
+@pytest.mark.parametrize("name", ["adam", "AdamW", "SGD"])
+def test_a_loaded_state_leaves_the_learning_rate_as_it_is_set(name: str) -> None:
+    before, after = weights(), weights()
+    saved = made(name, before)
+    saved.minimize(loss_of(before))
+    restored = make_optimizer(name, {}, after, learning_rate=0.0)
+    restored.load_state_dict(saved.state_dict())
+    restored.minimize(loss_of(after))
+    for one, other in zip(after, weights(), strict=True):
+        assert torch.equal(one, other)  # a rate of 0 moves nothing
+
+
 def test_a_weight_without_a_gradient_is_left_alone():
     parameters = [*weights(), torch.nn.Parameter(torch.ones(2), requires_grad=False)]
     for name in ("adam", "SGD"):
