@@ -128,7 +128,7 @@ def matmul_of_agent(effective: EffectiveSettings, agent: Agent) -> list[tuple[st
         return []
     if agent.device.type != "cpu":
         return []
-    return [("matmul", matmul_line(settings.matmul, agent.matmul))]
+    return [("matmul", matmul_line(settings.matmul, agent.matmul, settings.matmul_precision))]
 
 
 def build_dry_agent(effective: EffectiveSettings, spec: EnvSpec) -> Agent:

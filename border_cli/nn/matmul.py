@@ -204,10 +204,15 @@ def products_of(architecture: Architecture) -> Products:
     return BFLOAT16 if is_medium and has_bfloat16() else ONE_DNN
 
 
-def matmul_line(setting: Matmul, chosen: Matmul) -> str:
+def matmul_line(
+    setting: Matmul, chosen: Matmul, precision: MatmulPrecision = MatmulPrecision.highest
+) -> str:
     """The products of a run and the reason for them, as text."""
+    vain = ""
+    if precision == MatmulPrecision.medium and not has_bfloat16():
+        vain = "; agent.matmul_precision=medium gains nothing: the CPU has no bfloat16 units"
     has_mkl = torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]
     title = "oneDNN" if chosen == Matmul.onednn else "MKL" if has_mkl else "torch's own"
     if setting != Matmul.auto:
-        return f"{title} (agent.matmul={setting})"
-    return f"{title} (agent.matmul=auto: {this_processor().name})"
+        return f"{title} (agent.matmul={setting}){vain}"
+    return f"{title} (agent.matmul=auto: {this_processor().name}){vain}"

@@ -26,8 +26,8 @@ EPSILON = 1e-8
 _OURS = ("params", "lr")  # arguments that are no settings of their own
 _NO_MAXIMA: list[Tensor] = []  # only the AMSGrad variant keeps them
 
-# The base of all, and those that need a closure or sparse gradients.
-UNFIT = ("Optimizer", "LBFGS", "SparseAdam")
+# The base of all, and those that need a closure, sparse gradients, or matrices alone.
+UNFIT = ("Optimizer", "LBFGS", "SparseAdam", "Muon")
 
 
 class Optimizer(ABC):

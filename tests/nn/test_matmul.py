@@ -269,6 +269,16 @@ def test_bfloat16_is_only_for_medium(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not rounds_convolutions(MEDIUM)
 
 
+@pytest.mark.parametrize(("has", "said"), [(True, False), (False, True)])
+def test_medium_without_units_for_it_is_said(
+    has: bool, said: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(matmul, "has_bfloat16", lambda: has)
+    line = matmul_line(Matmul.mkl, Matmul.mkl, MatmulPrecision.medium)
+    assert ("no bfloat16 units" in line) == said
+    assert "bfloat16" not in matmul_line(Matmul.mkl, Matmul.mkl)
+
+
 def test_the_rule_reads_the_processor() -> None:
     assert preferred(AMD) == Matmul.onednn
     assert preferred(AMD._replace(capability="AVX2")) == Matmul.mkl

@@ -155,6 +155,17 @@ def test_what_torch_does_not_take_is_refused(name: str, kwargs: dict[str, Any], 
         made(name, weights(), **kwargs)
 
 
+def test_every_optimizer_that_is_offered_makes_a_step_with_weights_and_biases() -> None:
+    with pytest.raises(ConfigError) as refused:
+        made("none", weights())
+    offered = str(refused.value).partition("(choose from ")[2].rstrip(")").split(", ")
+    assert {"adam", "AdamW", "SGD"} < {*offered}
+    for name in offered:
+        parameters = weights()
+        made(name, parameters).minimize(loss_of(parameters))
+        assert not torch.equal(parameters[0], weights()[0])
+
+
 def test_an_epsilon_other_than_adams_goes_to_those_that_take_one():
     parameters = weights()
     optimizer = make_optimizer("RMSprop", {}, parameters, learning_rate=0.1, epsilon=0.5)
