@@ -109,6 +109,8 @@ def read_arguments(argv: Sequence[str]) -> Arguments:
         ("--version",),
     ):
         parser.add_argument(*flags, action="store_true")
+    if {"-cp", "--config-path"} & {*argv}:
+        raise ConfigError("-cp is -cd here: border-train -cd DIR searches your directory first")
     found = parser.parse_intermixed_args(argv, Arguments())
     if found.multirun and (found.cfg or found.info):
         raise ConfigError("--multirun runs jobs, --cfg and --info show settings: give one of them")

@@ -136,6 +136,8 @@ def refused_value(error: OmegaConfBaseException, kind: Any, path: str) -> str:
     name, said = path.rpartition(".")[2], str(error).splitlines()[0]
     if is_dataclass(kind) and name in {each.name for each in fields(kind)}:
         assert isinstance(kind, type)
+        if "is not a ListConfig" in said:
+            said = f"write a list, as in {path}=[64, 64]"
         return f"{path} must be {expected(kind, name)}: {said}"
     return f"{path}: {said}"
 

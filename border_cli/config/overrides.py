@@ -17,7 +17,8 @@ from border_cli.config.schemas import takes_several
 from border_cli.config.search_path import SEARCH
 from border_cli.config.sources import TUNED, Files
 from border_cli.errors import ConfigError
-from border_cli.registry import ENVS, GROUPS
+from border_cli.registry import AGENTS, ENVS, GROUPS
+from border_cli.settings.other_words import ON_POLICY
 from border_cli.settings.run import AUTO
 from border_cli.settings.schedule import SCHEDULE_KEYS
 from border_cli.system.files import full_path
@@ -56,10 +57,22 @@ def normalized(texts: Sequence[str]) -> list[str]:
         single = override.key_or_group == "imports" and not override.is_sweep_override()
         if single and isinstance(override.value(), str):
             text = f"imports=[{override.get_value_string()}]"
+        elif _is_whole_float(override):
+            text = f"{override.get_key_element()}={override.value():.0f}"
         elif override.type is OverrideType.CHANGE and _OF_SCHEDULE.fullmatch(override.key_or_group):
             text = f"++{text}"
         result.append(text)
     return result
+
+
+def _is_whole_float(override: Override) -> bool:
+    """Whether a setting of integers is typed as a whole float, such as 1e5."""
+    group, _, name = override.key_or_group.partition(".")
+    value = override.value()
+    if group not in GROUPS or not isinstance(value, float) or not value.is_integer():
+        return False
+    kinds = [each.config_type.__dataclass_fields__.get(name) for each in GROUPS[group]]
+    return any(str(each.type).startswith("int") for each in kinds if each is not None)
 
 
 def without_trust(texts: Sequence[str]) -> tuple[list[str], bool]:
@@ -110,6 +123,11 @@ def refuse_unmeant(files: Files, overrides: Sequence[Override]) -> None:
         group, value = override.key_or_group, override.value()
         if group == SEARCH:
             raise ConfigError(f"{override.input_line}: only border-tune has a search space")
+        if group.startswith(("hydra.verbose", "hydra/job_logging", "hydra.job_logging")):
+            raise ConfigError(
+                f"Hydra's logging is off ({override.input_line}): a run has a log of its own, "
+                "border-train.log; quiet=true prints less and statistics=true more"
+            )
         is_choice = files.group_exists(group) and not isinstance(value, dict)
         if override.is_hydra_override() or not is_choice:
             continue
@@ -119,8 +137,16 @@ def refuse_unmeant(files: Files, overrides: Sequence[Override]) -> None:
             continue
         for name in value if isinstance(value, list) and takes_several(group) else [value]:
             if not isinstance(name, str) or not files.exists(f"{group}/{name}"):
-                ids = f"; a Gymnasium id is written env.id={name}" if group == ENVS.group else ""
-                raise ConfigError(unknown(group, name, files.options(group)) + ids)
+                raise ConfigError(unknown(group, name, files.options(group)) + _remark(group, name))
+
+
+def _remark(group: str, name: object) -> str:
+    """What a choice that does not exist may have meant."""
+    if group == ENVS.group:
+        return f"; a Gymnasium id is written env.id={name}"
+    if group == AGENTS.group and name in ON_POLICY:
+        return "; on-policy agents are still missing: dqn or rainbow suit Discrete actions, sac Box"
+    return ""
 
 
 def _refuse_sweep(override: Override) -> None:

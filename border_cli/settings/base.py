@@ -77,12 +77,16 @@ def setting(
 
 
 def unknown_setting(path: str, known: Sequence[str], elsewhere: Sequence[str] = ()) -> str:
-    """The refusal of an unknown key: settings of that name `elsewhere`, else the nearest one, and
-    all that exist there."""
+    """The refusal of an unknown key: settings of that name `elsewhere`, else the one that another
+    library calls so, else the nearest one, and all that exist there."""
+    from border_cli.settings.other_words import SETTINGS  # imported late: for refusals alone
+
     parent, _, key = path.rpartition(".")
     near = nearest(key, known)
     similar = elsewhere or ([f"{parent}.{near}".lstrip(".")] if near else [])
     hint = f", did you mean {' or '.join(similar)}?" if similar else ""
+    if not elsewhere and key in SETTINGS:
+        hint = f": here it is {SETTINGS[key]}"
     there = ", ".join(known) or "no settings"
     return f"unknown setting {path!r}{hint} ({parent or 'a run'} has {there})"
 

@@ -14,7 +14,11 @@ from sampling import sampled
 
 from border_cli.config.check import checked
 from border_cli.config.compose import compose
+from border_cli.env.config import GymConfig
 from border_cli.errors import ConfigError
+from border_cli.registry import GROUPS
+from border_cli.settings.base import flat
+from border_cli.settings.other_words import SETTINGS
 from border_cli.settings.run import RunConfig
 
 Write = Callable[[str, str], Path]
@@ -26,7 +30,7 @@ TYPED = [
     ("evaluator.env.max_episode_steps=abc", "evaluator.env.max_episode_steps must be an integer"),
     ("agent.gamma=abc", "agent.gamma must be a number (at least 0 and at most 1): Value 'abc'"),
     ("agent.gamma=2", "agent.gamma must be at least 0 and at most 1, got 2.0"),
-    ("trainer.max_opt_steps=1e6", "trainer.max_opt_steps must be an integer or null (at least 1)"),
+    ("trainer.max_opt_steps=1.5", "trainer.max_opt_steps must be an integer or null (at least 1)"),
     ("agent.loss=hubr", "agent.loss must be one of huber, mse: Invalid value 'hubr'"),
     ("agent.hidden=[1,a]", "agent.hidden[1]: Value 'a'"),
     ("trainer.warmup_period=200000", "must be at most replay_buffer.capacity (100000), got 200000"),
@@ -40,6 +44,16 @@ TYPED = [
     ("hydra/sweeper=optuna", "pip install hydra-optuna-sweeper; it excludes Optuna 5"),
     ("hydra/launcher=nope", "unknown hydra/launcher 'nope' (choose from basic, "),
     ("gamma=0.9", "unknown setting 'gamma', did you mean agent.gamma?"),
+    ("agent=ppo", "; on-policy agents are still missing"),
+    ("agent.lr=1e-3", "unknown setting 'agent.lr': here it is agent.learning_rate (agent has "),
+    ("total_timesteps=1000", "unknown setting 'total_timesteps': here it is trainer.max_env_steps"),
+    ("agent.learning_starts=9", "here it is trainer.warmup_period (agent has "),
+    (
+        "agent.hidden=64",
+        "agent.hidden must be a list of integers (at least 1): write a list, as in",
+    ),
+    ("hydra.verbose=true", "Hydra's logging is off (hydra.verbose=true): a run has a log of its"),
+    ("hydra/job_logging=none", "Hydra's logging is off (hydra/job_logging=none): a run has"),
     ("env=CartPole-v1", "; a Gymnasium id is written env.id=CartPole-v1"),
 ]
 
@@ -51,6 +65,22 @@ def test_what_is_typed_wrongly_is_refused(override: str, said: str, folder: Path
     assert folder
     with pytest.raises(ConfigError, match=re.escape(said)):
         compose(override)
+
+
+def test_a_whole_float_is_an_integer_where_a_setting_takes_integers() -> None:
+    config = compose("trainer.max_env_steps=1e5", "env.kwargs.x=1e5", "agent.gamma=1e0")
+    assert config.trainer.max_env_steps == 100_000
+    assert config.agent.gamma == 1.0
+    assert config.env == GymConfig(option="gym", kwargs={"x": 1e5})
+    assert type(config.env.kwargs["x"]) is float
+
+
+def test_words_of_other_libraries_lead_to_settings_that_exist() -> None:
+    known = {*flat(compose("agent=sac")), *flat(compose("agent=dqn")), *GROUPS}
+    for ours in SETTINGS.values():
+        named = re.findall(r"[a-z_]+(?:\.[a-z_]+)+|^\w+", ours)
+        assert named
+        assert known.issuperset(named)
 
 
 GLOBAL = "# @package _global_\n"
