@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from border_cli.cli.changed_env import env_changes, settings_in_env, split_env
 from border_cli.cli.plain_command import (
     Reader,
     best_or_latest,
@@ -33,7 +34,6 @@ from border_cli.words import counted
 
 if TYPE_CHECKING:
     from border_cli.core.interfaces import Evaluation
-    from border_cli.settings.run import RunConfig
 
 HELP = """\
 border-eval: evaluates a saved model of a run.
@@ -48,7 +48,9 @@ border-eval: evaluates a saved model of a run.
   episodes=N                       number of episodes; default: evaluator.num_episodes of the run
   seed=N                           plays fresh episodes; default: the episodes of the run's own
                                    evaluations, which reproduce its recorded best score
-  env=NAME, env.id=ID              another environment than that of the run
+  env=NAME, env.id=ID, env.kwargs.obstacles=5, …
+                                   another environment than that of the run, as border-train takes
+                                   it, with the same spaces
   render=human                     shows the episodes in a window, one at a time; needs a display
   video=FILE.mp4|.gif|.png         films the episodes, with step and return under each frame; .png:
                                    a sheet of frames; needs pip install "border-cli[video]", and
@@ -73,17 +75,16 @@ SCALED = {  # where the environment or the settings know them
     "normalized_score": " normalized {normalized_score:.2f}",
     "human_normalized": " human-normalized {human_normalized:.1f}",
 }
-OF_ENV = ("env", "env.id")  # what may be chosen anew
 EXPORTED = "exported"  # the one model of an exported folder
 DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
 
 
 def _run(typed: Sequence[str], signals: EarlySignals) -> None:
-    (place,), values = read_pairs(typed, READERS)
+    chosen, rest = split_env(typed)
+    (place,), values = read_pairs(rest, READERS)
     if "render" in values and "video" in values:
         raise ConfigError("video and render=human cannot be combined: give one of them")
     run_dir, checkpoint = located(place, values.pop("checkpoint", None))
-    chosen = [f"{key}={values.pop(key)}" for key in OF_ENV if key in values]
     document, not_finite = _evaluate(run_dir, checkpoint, signals, chosen, **values)
     if "--json" in typed:
         say(json.dumps(document))
@@ -109,7 +110,6 @@ def _window(key: str, value: str) -> str:
 
 READERS: Mapping[str, Reader] = {
     "checkpoint": text,
-    **dict.fromkeys(OF_ENV, text),
     "episodes": whole(1),
     "seed": whole(0),
     "render": _window,
@@ -133,7 +133,7 @@ def _evaluate(
     """The object that `--json` prints: figures, the model that played, and its episodes. Beside it
     the first episode whose return is not finite.
 
-    `chosen`: overrides that choose another environment than that of the run.
+    `chosen`: overrides of the environment.
     """
     from border_cli.api import load_agent
     from border_cli.config.saved import opened_run
@@ -148,7 +148,7 @@ def _evaluate(
         if is_exported(run_dir):
             checkpoint = EXPORTED
         checkpoint = checkpoint or best_or_latest("border-eval", run_dir)
-        config = _in_env(run_dir, chosen, trust=trust) if chosen else None
+        config = settings_in_env(run_dir, chosen, trust=trust) if chosen else None
         effective, agent, counters = load_agent(run_dir, checkpoint, config=config, trust=trust)
         expect(effective.config.trainer.stall_timeout_s)
         rounds = 1
@@ -162,10 +162,12 @@ def _evaluate(
             evaluation = play(
                 effective, policy, stop, seed=seed, rounds=rounds, render=render, video=video
             )
+    changes = env_changes(run_dir, effective) if chosen else []
     document = {
         **figures_of(evaluation),
         "run_dir": str(run_dir.absolute()),
         "env": effective.evaluation_env.id,
+        **({"env_changes": changes} if changes else {}),
         "checkpoint": checkpoint,
         "opt_steps": counters["opt_steps"],
         "seed": seed,
@@ -175,16 +177,6 @@ def _evaluate(
         **({"video": str(video)} if video else {}),
     }
     return document, evaluation.not_finite
-
-
-def _in_env(run_dir: Path, chosen: Sequence[str], *, trust: bool) -> RunConfig:
-    """The settings of a run with another environment, as `border-train --from` composes them."""
-    from border_cli.config.compose import composing
-    from border_cli.config.saved_names import ADDRESSES
-
-    typed = [*chosen, f"trust={str(trust).lower()}"]
-    with composing(typed, origin=str(run_dir), unused=ADDRESSES) as (composer, overrides):
-        return composer.job(overrides).config
 
 
 def figures_of(evaluation: Evaluation) -> dict[str, float]:
@@ -206,6 +198,9 @@ def _print_table(run_dir: Path, found: Mapping[str, Any]) -> None:
     model = f"{found['checkpoint']} at {counted(found['opt_steps'], 'update')}"
     terminal.say(console, f"{run_dir}   {model}   {seed}")
     info = found.get("info", {})
+    if "env_changes" in found:
+        changed = "; ".join(found["env_changes"])
+        terminal.say(console, f"in another environment ({changed}): not the recorded score")
     table = terminal.make_table("episode", "return", "length", *info)
     played = zip(found["returns"], found["lengths"], *info.values(), strict=True)
     for i, (score, length, *said) in enumerate(played):

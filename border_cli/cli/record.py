@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from border_cli.cli.changed_env import env_changes, settings_in_env, split_env
 from border_cli.cli.plain_command import (
     Reader,
     best_or_latest,
@@ -43,6 +44,9 @@ episodes as a Minari data set.
                                    weight, [best:0.3,random:0.7]
   explore=true                     explores as in training; default: greedy actions
   seed=N                           seed of the episodes; default: the seed of the run
+  env=NAME, env.kwargs.obstacles=5, …
+                                   another environment than that of the run, as border-train takes
+                                   it, with the same spaces
   overwrite=true                   replaces an existing data set of the same id
   trust=true                       also imports modules from the directories that the run recorded,
                                    and from RUN_DIR itself; only for runs whose code you trust
@@ -60,14 +64,15 @@ Policies = Mapping[str, float]  # their weights by their names
 
 
 def _run(typed: Sequence[str], signals: EarlySignals) -> None:
-    (place,), values = read_pairs(typed, READERS)
+    chosen, rest = split_env(typed)
+    (place,), values = read_pairs(rest, READERS)
     run_dir, checkpoint = located(place)
     if checkpoint is not None:
         if "policy" in values:
             raise ConfigError(f"{place} is a checkpoint: leave out policy, or give {run_dir}")
         values["policy"] = {checkpoint: 1.0}
     try:
-        found = _record(run_dir, signals, **values)
+        found = _record(run_dir, signals, chosen, **values)
     except OSError as error:  # a full disk, a folder that cannot be written
         raise RunFailed(f"the data set could not be written: {error}") from error
     if "--json" in typed:
@@ -111,6 +116,7 @@ READERS: Mapping[str, Reader] = {
 def _record(
     run_dir: Path,
     signals: EarlySignals,
+    chosen: Sequence[str],
     *,
     dataset: str | None = None,
     episodes: int = 100,
@@ -120,7 +126,7 @@ def _record(
     overwrite: bool = False,
     trust: bool = False,
 ) -> dict[str, Any]:
-    """The object that `--json` prints."""
+    """The object that `--json` prints. `chosen`: overrides of the environment."""
     from border_cli.api import read_config
     from border_cli.cli.recorded import document, players
     from border_cli.config.saved import opened_run
@@ -132,11 +138,12 @@ def _record(
         dataset = refuse_name(dataset, overwrite=overwrite)
         policy = policy or {best_or_latest("border-record", run_dir): 1.0}
         with signals.polled() as stop:
-            effective = effective_settings(read_config(run_dir, trust=trust))
+            config = settings_in_env(run_dir, chosen, trust=trust) if chosen else None
+            effective = effective_settings(config or read_config(run_dir, trust=trust))
             expect(effective.config.trainer.stall_timeout_s)
             recorded = record(
                 effective,
-                players(run_dir, effective, policy, episodes, trust=trust),
+                players(run_dir, effective, policy, episodes, trust=trust, config=config),
                 stop,
                 run_dir=run_dir,
                 dataset=dataset,
@@ -144,7 +151,8 @@ def _record(
                 explore=explore,
                 overwrite=overwrite,
             )
-    return document(dataset, effective, recorded)
+    changes = env_changes(run_dir, effective) if chosen else []
+    return {**document(dataset, effective, recorded), "env_changes": changes}
 
 
 main = partial(

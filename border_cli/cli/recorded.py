@@ -16,6 +16,7 @@ from border_cli.errors import ConfigError
 from border_cli.launch.effective import EffectiveSettings
 from border_cli.launch.play import RANDOM, Player, Recorded, random_agent, split_episodes
 from border_cli.recorder import figures, terminal
+from border_cli.settings.run import RunConfig
 from border_cli.words import setting, shell_command
 
 OFFLINE_AGENT = "iql"  # learns from any data; what to try first
@@ -28,9 +29,10 @@ def players(
     episodes: int,
     *,
     trust: bool,
+    config: RunConfig | None,
 ) -> list[Player]:
     """The policies, weights by names, with their episodes; refuses those that the run does not
-    have."""
+    have. `config` stands for the saved settings."""
     counts = dict(zip(policies, split_episodes(episodes, [*policies.values()]), strict=True))
     none = [name for name, count in counts.items() if not count]
     if none:
@@ -40,7 +42,7 @@ def players(
         if name == RANDOM:
             agent, env_steps = random_agent(effective), 0
         else:
-            _, agent, counters = load_agent(run_dir, name, trust=trust)
+            _, agent, counters = load_agent(run_dir, name, config=config, trust=trust)
             explored = effective.config.init_from is not None or not effective.has_actors
             env_steps = PAST_SCHEDULES if explored else int(counters["env_steps"])
         found.append(
@@ -100,6 +102,7 @@ def print_recorded(run_dir: Path, found: Mapping[str, Any]) -> None:
             "environment",
             f"{found['env']} of evaluations, evaluator.env={shown(found['evaluator_env'])}",
         ),
+        *([("changed", "\n".join(found["env_changes"]))] if found["env_changes"] else []),
         ("data set", "{dataset}, {episodes:,} episodes, {steps:,} steps".format(**found)),
         ("references", references.format(**found)),
         ("next", _next_command(run_dir, found["dataset"])),

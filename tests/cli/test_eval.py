@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import commands
+import gymnasium as gym
+import numpy as np
 import pytest
 import unruly
 from commands import QUICK, eval_status, facts_of, train_status
@@ -260,3 +262,40 @@ def test_a_signal_ends_an_evaluation_between_two_steps(
     monkeypatch.setattr(GymEnv, "step", step)
     assert eval_status(str(run_dir)) == 143
     assert tuple(capsys.readouterr()) == ("", "")
+
+
+class Paying(gym.Env[Any, Any]):
+    """Pays the same at each of its five steps."""
+
+    observation_space = gym.spaces.Box(0, 1, (1,), np.float32)
+    action_space = gym.spaces.Discrete(2)
+
+    def __init__(self, pay: float = 1.0, steps: int = 5) -> None:
+        self._pay, self._steps = pay, steps
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed, options=options)
+        self._step = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        del action
+        self._step += 1
+        return np.zeros(1, np.float32), self._pay, False, self._step >= self._steps, {}
+
+
+def test_what_is_typed_of_env_wins_over_both_environments_and_the_output_says_what_differs(
+    judged: Any, capsys: Capture
+) -> None:
+    env = (f"env.id={__name__}:Paying", "env.kwargs.pay=2", "evaluator.env.kwargs.pay=4")
+    assert train_status(*QUICK, *env, "recorder=none", "run_dir=run") == 0
+    assert judged("run")["mean"] == 20
+    assert "env_changes" not in judged("run")
+    found = judged("run", "env.kwargs.pay=5", "env.kwargs.steps=3")
+    changes = ["env.kwargs.pay: 4 -> 5", "env.kwargs.steps: absent -> 3"]
+    assert (found["mean"], found["env_changes"]) == (15, changes)
+    assert judged("run", "env.kwargs={pay: 7}")["mean"] == 35
+    assert eval_status("run", "env.kwargs.pay=5") == 0
+    assert "(env.kwargs.pay: 4 -> 5): not the recorded score" in capsys.readouterr().out
+    assert eval_status("run", "env.pay=5") == 2
+    assert "unknown setting 'env.pay'" in capsys.readouterr().err
