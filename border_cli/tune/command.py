@@ -32,7 +32,7 @@ from border_cli.system.machine import usable_cores
 from border_cli.tune.best import best_yaml
 from border_cli.tune.config import TuneConfig
 from border_cli.tune.halving import What, rung_budgets
-from border_cli.tune.runs import Runs, Training, length_of
+from border_cli.tune.runs import Runs, Training, length_of, without_tuned_ends
 from border_cli.tune.space import Space, check_space, read_space
 from border_cli.tune.store import opened
 from border_cli.tune.study import Trials, begun
@@ -54,6 +54,9 @@ def tune(
     Raises ConfigError where it is refused, SystemExit where it was interrupted.
     """
     root = Path(config.study)
+    for dropped in without_tuned_ends(composer, overrides):
+        say(f"{dropped}: the tuned value does not count in a study, whose runs are equally long")
+        overrides = [*overrides, dropped]
     base = replace(composer.job(overrides), folder=root, command=tuple(command))
     with composer.opened() as files:
         name = config.search or base.config.agent.option or ""

@@ -30,7 +30,18 @@ if TYPE_CHECKING:
 
 SCORE = "eval/return"
 FAILURES = ("save_failures", "recorder_failures")  # of run.json
+ENDS = ("max_time_s", "stop_at_score", "patience")  # of runs that are not equally long then
 FRESH = 1000  # the first of the winner's fresh seeds
+
+
+def without_tuned_ends(composer: Composer, overrides: Sequence[str]) -> list[str]:
+    """Overrides that take away what a tuned file would end a run with before its limit."""
+    trainer = composer.job(overrides).config.trainer
+    ends = {name: value for name in ENDS if (value := getattr(trainer, name)) is not None}
+    if not ends or "~tuned" in overrides:
+        return []
+    bare = composer.job([*overrides, "~tuned"]).config.trainer
+    return [f"trainer.{name}=null" for name in ends if getattr(bare, name) is None]
 
 
 def length_of(config: RunConfig) -> tuple[str, int, int]:
@@ -40,7 +51,7 @@ def length_of(config: RunConfig) -> tuple[str, int, int]:
     Raises ConfigError for what ends a run elsewhere, and where the settings say no length.
     """
     trainer = config.trainer
-    for name in ("max_time_s", "stop_at_score", "patience"):
+    for name in ENDS:
         if (value := getattr(trainer, name)) is not None:
             trainer.refuse(name, value, "must be null in a study: its runs are equally long")
     if "jsonl" not in config.recorder:

@@ -112,6 +112,18 @@ def test_a_limit_that_ends_a_run_early_may_be_taken_back(
     assert "choose fewer rungs" in refusal(*STUDY, *limits, "rungs=3")
 
 
+def test_a_tuned_value_that_ends_a_run_early_does_not_count_and_is_said_to(
+    capsys: Capture,
+) -> None:
+    pair = ("agent=dqn", "env=cartpole", "study=S", "dry_run=true")
+    assert status(*pair) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("trainer.stop_at_score=null: the tuned value does not count in a study")
+    assert "budgets of 4,500 env steps, 13,500 env steps, 40,500 env steps" in said
+    assert status(*pair, "trainer.stop_at_score=400") == 2
+    assert "trainer.stop_at_score must be null in a study" in capsys.readouterr().err
+
+
 def test_a_file_in_the_place_of_the_study_is_refused(
     refusal: Callable[..., str], folder: Path
 ) -> None:
