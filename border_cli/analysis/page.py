@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 from string import Template
@@ -14,8 +15,11 @@ from border_cli.analysis.tables import Section, sections
 TEMPLATE = Path(__file__).with_name("page.html")
 
 
-def page(report: Report, size: tuple[float, float] | None = None) -> str:
-    """The HTML page of a report; `size` is that of the curves. Needs matplotlib."""
+def page(
+    report: Report, size: tuple[float, float] | None = None, *, origin: Sequence[str] = ()
+) -> str:
+    """The HTML page of a report; `size` is that of the curves, `origin` how and when it was made.
+    Needs matplotlib."""
     by = ", ".join(report.by)
     picture = drawn(report, "svg", size).decode()
     warnings = (f'<p class="warning">{escape(each)}.</p>' for each in report.warnings)
@@ -24,7 +28,14 @@ def page(report: Report, size: tuple[float, float] | None = None) -> str:
         warnings="\n".join(warnings),
         curves=picture[picture.index("<svg") :],  # without the XML declaration of a file
         tables="\n".join(map(_table, sections(report))),
+        origin="<br>\n".join(map(escape, [*origin, *_runs(report)])),
     )
+
+
+def _runs(report: Report) -> list[str]:
+    """A line for each run, with its group."""
+    curves = [curve for panel in report.panels for curve in panel.curves]
+    return [f"{curve.group}: {run.name}" for curve in curves for run in curve.runs]
 
 
 def _table(section: Section) -> str:

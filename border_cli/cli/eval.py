@@ -162,6 +162,7 @@ def _evaluate(
             evaluation = play(
                 effective, policy, stop, seed=seed, rounds=rounds, render=render, video=video
             )
+    confirming = (rounds - 1) * effective.evaluator.num_episodes
     changes = env_changes(run_dir, effective) if chosen else []
     document = {
         **figures_of(evaluation),
@@ -171,6 +172,7 @@ def _evaluate(
         "checkpoint": checkpoint,
         "opt_steps": counters["opt_steps"],
         "seed": seed,
+        **({"confirming": confirming} if confirming else {}),
         "returns": evaluation.returns,
         "lengths": evaluation.lengths,
         **({"info": dict(evaluation.info)} if evaluation.info else {}),
@@ -198,6 +200,10 @@ def _print_table(run_dir: Path, found: Mapping[str, Any]) -> None:
     model = f"{found['checkpoint']} at {counted(found['opt_steps'], 'update')}"
     terminal.say(console, f"{run_dir}   {model}   {seed}")
     info = found.get("info", {})
+    if "confirming" in found:
+        first = len(found["returns"]) - found["confirming"]
+        confirmed = f"{first} and {found['confirming']} more that confirmed it"
+        terminal.say(console, f"the recorded score has {confirmed} (trainer.stop_confirmations)")
     if "env_changes" in found:
         changed = "; ".join(found["env_changes"])
         terminal.say(console, f"in another environment ({changed}): not the recorded score")

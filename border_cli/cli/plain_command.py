@@ -19,7 +19,7 @@ from border_cli.launch.signals import EarlySignals
 from border_cli.launch.startup import framed
 from border_cli.messages import complain
 from border_cli.system.files import expanded
-from border_cli.system.streams import open_closed_streams
+from border_cli.system.streams import prepare_streams
 from border_cli.words import shortest, unknown
 
 MOST_LISTED = 10
@@ -37,7 +37,7 @@ def plain_command(
 ) -> None:
     """Answers --help and --version, or runs the command, see `framed`; `default` is meant where
     nothing is typed."""
-    open_closed_streams()
+    prepare_streams()
     typed = (sys.argv[1:] if argv is None else argv) or default
     if not typed or {"-h", "--help"} & set(typed):
         sys.stdout.write(help_text)

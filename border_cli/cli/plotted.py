@@ -5,17 +5,21 @@ matplotlib, which an extra installs, is imported by the function that makes a fi
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 
+from border_cli import __version__
 from border_cli.analysis import tables
 from border_cli.analysis.chart import LINE, chart, color, mark
 from border_cli.analysis.curves import Report
 from border_cli.errors import RunFailed
 from border_cli.recorder.terminal import make_console, make_table
+from border_cli.run.status import now
 from border_cli.system.files import write_bytes
 
 NAME_CHARACTERS = 20  # of a name in a narrow terminal
@@ -29,7 +33,8 @@ def write(path: Path, report: Report, table: str | None, size: tuple[float, floa
     if suffix == ".html":
         from border_cli.analysis.page import page
 
-        content = page(report, size).encode()
+        made = [shlex.join(["border-plot", *sys.argv[1:]]), f"border_cli {__version__}, {now()}"]
+        content = page(report, size, origin=made).encode()
     elif suffix == ".md":
         content = tables.markdown(report).encode()
     elif suffix == ".csv":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -45,8 +46,8 @@ FILES = """\
 """
 
 
-def card(form: PolicyForm, evaluation: Evaluation, about: Mapping[str, Any]) -> str:
-    """`README.md`; `about` has facts of the run."""
+def card(form: PolicyForm, evaluation: Evaluation, about: Mapping[str, Any], folder: str) -> str:
+    """`README.md`; `about` has facts of the run, `folder` is the name of its directory."""
     score = "{eval/return:.2f} +/- {eval/return_std:.2f}".format_map(evaluation.metrics)
     name, task = f"{form.agent}-{form.spec.id}", "reinforcement-learning"
     result = {
@@ -72,7 +73,7 @@ A policy of `agent={form.agent}` for `{form.spec.id}`, trained and exported by b
 deviation is that of the episodes).
 
 ## Use
-{USE}
+{USE.replace('"DIR', f'"{folder}').replace("DIR", shlex.quote(folder))}
 Observations and actions are as the environment has them: scaling, one-hot encodings, statistics,
 masks and action bounds are inside.
 

@@ -148,7 +148,7 @@ def write(
             play(one, policy, stop, seed=seed, rounds=1, video=folder / "film.mp4")
         shutil.copyfile(settings, folder / settings.name)
         seal(folder, agent, form)
-        (folder / "README.md").write_text(card(form, evaluation, about), encoding="utf-8")
+        (folder / "README.md").write_text(card(form, evaluation, about, place.name), "utf-8")
         lines = verified(opened_folder(folder))
         folder.rename(place)
     return evaluation, lines

@@ -48,13 +48,13 @@ def print_closing(
     troubles = ("save_failures", "saves_skipped", "recorder_failures", "recorders_switched_off")
     warnings = [f"{each.replace('_', ' ')}: {facts[each]}" for each in troubles if facts.get(each)]
     commands = []
+    if intact and facts.get("status") in UNFINISHED and resumable(run_dir):
+        commands.append(resume_run(run_dir))
     if any((run_dir / each).exists() for each in ("best", "checkpoints/latest")):
         commands.append(f"{shell_command('border-eval')} {quoted}")
     if any(run_dir.glob("events.out.tfevents.*")):
         above = shlex.quote(str(shortest(run_dir.parent)))  # HParams has no scores of one run
         commands.append(f"{shell_command('tensorboard')} --logdir {above}")
-    if intact and facts.get("status") in UNFINISHED and resumable(run_dir):
-        commands.append(resume_run(run_dir))
     lines = [("bottleneck", facts["bottleneck"])] if facts.get("bottleneck") else []
     if facts.get("status") == "done":
         lines.append(("ended", facts["exit_reason"]))

@@ -252,6 +252,8 @@ def finished(
     if limit in _LIMITS:
         what = f"{limit}={getattr(saved, limit)} reached"
         more = f"increase trainer.{limit} to continue"
+        if limit == "stop_at_score":  # there may be no better score
+            more = "set trainer.max_opt_steps in its place to continue"
     elif by_callback:
         more = "change the callback or increase a limit to continue"
     return Finished(

@@ -34,7 +34,7 @@ from typing import NoReturn
 
 from border_cli.errors import BorderError
 from border_cli.messages import complain
-from border_cli.system.streams import open_closed_streams
+from border_cli.system.streams import prepare_streams
 
 STALL_TIMEOUT_S = 60.0  # until a run has sent its own
 LEAST_S = 1.0  # of silence, however short the timeout
@@ -81,7 +81,7 @@ _pipe: int | None = None  # to the monitor of this process
 def monitored(command: str) -> Iterator[None]:
     """Runs the block, the whole command, under a monitor. The main thread calls this first."""
     global _pipe
-    open_closed_streams()
+    prepare_streams()
     faulthandler.enable()  # a segmentation fault shows where it was
     _pipe = _start(command)
     threading.Thread(target=_give_signs, name="signs of life", daemon=True).start()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import platform
+import shlex
 import signal
 import textwrap
 from collections import Counter
@@ -36,7 +37,7 @@ from border_cli.run.sweep_folder import (
 from border_cli.sweep.names import in_common, key_and_value, sweep_job, sweep_plan
 from border_cli.sweep.plan import Plan, Skipped
 from border_cli.system.files import SWEEP_JSON
-from border_cli.words import counted
+from border_cli.words import counted, shell_command, shortest
 
 REASON_WIDTH = 120  # characters of the table; sweep.csv has all of it
 
@@ -130,6 +131,9 @@ class Sweep:
             terminal.say(console, f"sweep directory  {self.root}")
             if undone and folders:
                 terminal.say(console, f"next             {resume_sweep(plan.command, self.root)}")
+            elif done:
+                place = shlex.quote(str(shortest(self.root)))
+                terminal.say(console, f"next             {shell_command('border-plot')} {place}")
         write_csv(self.root, plan, rows)
         clear_stop(self.root)
         return 0 if done and not undone and found is not None else 1

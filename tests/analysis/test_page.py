@@ -28,7 +28,8 @@ def text() -> str:
         for number, group in enumerate(NAMES)
         for seed in range(1 if group == "<i>lonely" else 3)
     ]
-    return page(report(runs, by=["agent"], x="env_steps", y="eval/return", stat="mean"))
+    made = report(runs, by=["agent"], x="env_steps", y="eval/return", stat="mean")
+    return page(made, origin=["border-plot 'a <b>'", "border_cli 9"])
 
 
 def test_the_page_has_the_curves_the_scores_and_the_warnings(text: str) -> None:
@@ -37,6 +38,13 @@ def test_the_page_has_the_curves_the_scores_and_the_warnings(text: str) -> None:
         assert f">{title}</text>" in text
     assert re.search(r"<td>cartpole</td><td>plain</td>.*>3.00 \[0.52, 5.48\]<", text)
     assert "&lt;i&gt;lonely on cartpole: one seed" in text
+
+
+def test_the_page_says_how_it_was_made_and_from_which_runs(text: str) -> None:
+    origin = text.partition("How this page was made")[2]
+    assert "border-plot &#x27;a &lt;b&gt;&#x27;<br>\nborder_cli 9<br>" in origin
+    assert origin.count("plain: plain") == 6
+    assert "plain: plain2" in origin
 
 
 def test_names_of_runs_cannot_become_part_of_the_page(text: str) -> None:

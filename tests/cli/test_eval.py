@@ -76,7 +76,7 @@ def test_without_a_seed_the_recorded_best_score_comes_again(run_dir: Path, judge
 
 
 def test_a_score_that_ended_a_run_is_the_mean_of_other_episodes_too_and_comes_again(
-    folder: Path, judged: Any
+    folder: Path, judged: Any, capsys: Capture
 ) -> None:
     status = train_status(
         *("env=cartpole", "actor_manager=serial", "agent.hidden=[8]", "evaluator.num_episodes=3"),
@@ -90,7 +90,10 @@ def test_a_score_that_ended_a_run_is_the_mean_of_other_episodes_too_and_comes_ag
     assert len(recorded["returns"]) == 12
     found = judged(folder / "run")
     assert (found["returns"], found["mean"]) == (recorded["returns"], facts["best_score"])
+    assert found["confirming"] == 9
     assert judged(folder / "run", "episodes=5")["returns"] == recorded["returns"][:5]
+    assert eval_status(str(folder / "run")) == 0
+    assert "has 3 and 9 more that confirmed it" in capsys.readouterr().out
 
 
 def test_a_seed_means_fresh_episodes_that_repeat(run_dir: Path, judged: Any) -> None:

@@ -153,6 +153,7 @@ def test_a_run_goes_on_from_before_the_step_that_did_not_fit(folder: Path, capsy
     assert train_status(*argv, "env.id=Wrong-v0", "env.kwargs.at=100", *ROOMS) == 1
     said = capsys.readouterr().out
     assert "env.id=Wrong-v0: the observation 5 does not fit Discrete(5): 5 is out of bounds" in said
+    assert said.partition("\nnext ")[2].strip().splitlines()[0] == "border-train resume=run"
     before = facts_of(folder / "run")["opt_steps"]
     assert train_status("resume=run", f"trainer.max_opt_steps={before + 20}") == 0
     assert facts_of(folder / "run")["opt_steps"] == before + 20

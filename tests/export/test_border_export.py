@@ -101,6 +101,9 @@ def test_a_new_run_begins_with_its_weights_and_settings() -> None:
 
 def test_the_card_is_read_by_the_hubs_own_parser() -> None:
     card = ModelCard.load("to/README.md")
+    assert 'load_policy("to")' in card.text
+    assert "border-eval to episodes=100" in card.text
+    assert "DIR" not in card.text
     assert card.data.library_name == "border_cli"
     assert card.data.tags[-3:] == ["CartPole-v1", "dqn", "border_cli"]
     [result] = card.data.eval_results

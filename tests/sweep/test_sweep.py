@@ -152,7 +152,9 @@ def test_jobs_that_are_refused_are_left_out_where_that_is_asked_for_and_keep_the
     folder: Path, capsys: Capture, launcher: str
 ) -> None:
     assert train_status(*PAIRS, "agent=dqn,nope,sac", launcher) == 0
-    said, table = capsys.readouterr().out.split("sweep directory")[0].split(" job ", 1)
+    printed = capsys.readouterr().out
+    assert printed.splitlines()[-1] == "next             border-plot S"
+    said, table = printed.split("sweep directory")[0].split(" job ", 1)
     reason = (
         "agent=dqn needs a Discrete, MultiDiscrete or MultiBinary action space; env.id=Pendulum"
     )
