@@ -33,7 +33,7 @@ def show(jobs: Sequence[Job]) -> None:
         evaluator = build_evaluator(effective, stop=StopFlag(), heartbeat=Heartbeat("evaluation"))
         with closing(evaluator):
             lines = header_lines(job, effective, spec, agent, evaluator)
-        lines += [("warning", each) for each in doubts(effective)]
+        lines += [("warning", each) for each in doubts(effective, job.overrides)]
         terminal.header(console, lines)
     largest = max(needs, key=lambda each: each.nbytes)
     terminal.say(console, f"\nmemory of {largest.name}, at most")

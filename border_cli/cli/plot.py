@@ -89,6 +89,10 @@ def read_request(typed: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--hold", action="store_true")
     parser.add_argument("--reference", action="append", type=_reference, default=[])
     parser.add_argument("--csv", choices=("curves", "scores", "improvement", "profile"))
+    flags = [word.partition("=")[0] for word in typed]
+    for flag in ("--size", "--stat", "--x", "--y", "--where", "--csv"):
+        if flags.count(flag) > 1:
+            raise ConfigError(f"{flag} is given {flags.count(flag)} times, and takes one value")
     asked = parser.parse_intermixed_args(typed)
     for option, suffixes in (("csv", (".csv",)), ("size", DRAWN)):
         if vars(asked)[option] and not any(each.suffix.lower() in suffixes for each in asked.out):

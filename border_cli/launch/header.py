@@ -4,6 +4,7 @@ imported by the lines of a run that has one."""
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 
@@ -46,7 +47,7 @@ def print_header(console: Console, run: Run) -> None:
         terminal.header(console, lines)
     for key, value in lines:
         log.info("%s: %s", key, value.replace("\n", "; "), extra=FILE_ONLY)
-    for doubt in doubts(run.effective):
+    for doubt in doubts(run.effective, run.job.overrides):
         log.warning("%s", doubt)
 
 
@@ -192,9 +193,17 @@ def _where(effective: EffectiveSettings, spec: EnvSpec) -> str:
     return ""
 
 
-def doubts(effective: EffectiveSettings) -> list[str]:
+def doubts(effective: EffectiveSettings, overrides: Sequence[str] = ()) -> list[str]:
     """Warnings of settings that are allowed and probably not meant."""
-    return [
+    typed = {each.lstrip("+").partition("=")[0] for each in overrides}
+    is_synchronous = effective.config.trainer.synchronous
+    vain = [
+        f"{name} means nothing with trainer=sync, whose actors always have the newest weights and "
+        "send every step"
+        for name in ("trainer.sync_interval", "actor_manager.n_buffer")
+        if is_synchronous and name in typed
+    ]
+    return vain + [
         f"the statistics of env.wrappers={name} differ between actors and evaluation and are not "
         f"saved with the model; use {setting}=true instead"
         for name, setting in normalizing_wrappers(effective).items()

@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from border_cli.config.job import Job
+from border_cli.config.resolved import modules_of
+from border_cli.config.search_path import homes
 from border_cli.core.callback import Callback
 from border_cli.core.interfaces import ActorStats, Agent, Evaluator
 from border_cli.core.output import FILE_ONLY, Recorders, RunEnd
@@ -204,7 +206,9 @@ class Run:
             heartbeat=heartbeat,
         )
         cleanup.callback(self._runner.close)
-        self._record.add(**dict(matmul_of_agent(effective, self.agent)))
+        # Modules of environments are imported as these are made.
+        found = dict.fromkeys([*self.job.import_paths, *homes(modules_of(effective.config))])
+        self._record.add(import_paths=list(found), **dict(matmul_of_agent(effective, self.agent)))
 
     def _recorders(self) -> Recorders:
         """Recorders of the caller, else of the settings; a job of a sweep records its progress."""

@@ -267,6 +267,28 @@ def test_a_signal_ends_an_evaluation_between_two_steps(
     assert tuple(capsys.readouterr()) == ("", "")
 
 
+def test_trust_finds_the_modules_of_a_run_from_another_directory(
+    folder: Path, write: Any, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    write(
+        "there/found_there.py",
+        "from gymnasium.envs.classic_control import CartPoleEnv\n\n\n"
+        "class Cart(CartPoleEnv):\n    pass\n",
+    )
+    monkeypatch.chdir(folder / "there")
+    monkeypatch.syspath_prepend(folder / "there")
+    settings = ("env.id=found_there:Cart", "env.max_episode_steps=5", "recorder=none")
+    assert train_status(*QUICK, *settings, "run_dir=run") == 0
+    assert facts_of(folder / "there/run")["import_paths"] == [str(folder / "there")]
+    monkeypatch.undo()
+    monkeypatch.chdir(folder)
+    del sys.modules["found_there"]
+    assert eval_status("there/run") == 2
+    assert f"had found its modules in: {folder / 'there'}" in capsys.readouterr().err
+    assert eval_status("there/run", "trust=true") == 0
+    del sys.modules["found_there"]
+
+
 class Paying(gym.Env[Any, Any]):
     """Pays the same at each of its five steps."""
 

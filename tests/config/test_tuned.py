@@ -281,6 +281,15 @@ def test_what_cannot_be_meant_is_refused_with_its_file(
         compose("agent=redq", "env=pendulum", *more, config_dir=str(folder))
 
 
+def test_settings_that_mean_nothing_with_a_synchronous_trainer_are_doubted_where_typed() -> None:
+    typed = ("trainer.sync_interval=5", "actor_manager.n_buffer=7")
+    for trainer, count in (("sync", 2), ("async", 0)):
+        made = job("agent=dqn", "env=cartpole", f"trainer={trainer}", *typed)
+        said = doubts(effective_settings(made.config), made.overrides)
+        assert len([each for each in said if "means nothing with trainer=sync" in each]) == count
+    assert doubts(effective_settings(job("env=cartpole", "trainer=sync").config)) == []
+
+
 def test_wrappers_that_normalise_are_doubted_with_the_setting_instead() -> None:
     wrappers = "env.wrappers=[FlattenObservation,NormalizeObservation,{NormalizeReward: {}}]"
     made = job("env=cartpole", wrappers)
