@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from sampling import sampled
 
+from benchmarks.results.cells import changes, finished
 from benchmarks.results.children import Children, Failed, Stopped
 from benchmarks.results.judging import verdict
 from benchmarks.results.kinds import Bar, Cell, Peer, Recording, Run
@@ -52,6 +53,23 @@ def test_a_new_setting_at_its_default_makes_no_cell_stale() -> None:
         "agent.noisy=True is new",
         "env.id=A-v0 is new",
     ]
+
+
+def test_another_name_for_the_same_makes_no_cell_stale() -> None:
+    then = {"data.run.agent.num_threads": 1, "evaluator.background": False}
+    now = {"data.run.agent.num_threads": Setting(None, None)}
+    same = {"evaluator.background": Setting(None, None)}
+    assert differences(then, now | same) == []
+    more = {"evaluator.background": Setting(True, None)}
+    assert differences(then, now | more) == ["evaluator.background: False -> True"]
+
+
+@pytest.mark.parametrize("name", sampled([*ROWS], every=12))
+def test_a_row_of_the_page_is_marked_where_its_settings_have_changed(name: str) -> None:
+    page = (Path(__file__).parents[1] / "docs" / "results.md").read_text(encoding="utf-8")
+    row = ROWS[name]
+    stale = any(changes(Cell(row, seed)) for seed in finished(row))
+    assert f"| {name}{'' if stale else ' †'} |" not in page
 
 
 def cells(*means: float, **more: Any) -> dict[int, Any]:

@@ -22,6 +22,9 @@ APART |= {"recorder", "callback", "checkpoint", "sweep"}
 # What does nothing where no actor runs.
 ACTING = ("actor_manager", "trainer.sync_interval")
 ACTING += ("trainer.warmup_period", "trainer.samples_per_opt_step")
+# Values that mean the same here: the number of threads that null stands for, and evaluations beside
+# training where large images are observed, which no row with cells has.
+SAME = [("agent.num_threads", 1, None), ("evaluator.background", False, None)]
 UNKNOWN = object()  # the default of a setting that has none
 
 
@@ -125,23 +128,30 @@ def values(settings: Settings) -> dict[str, Any]:
 
 
 def differences(then: Mapping[str, Any], now: Settings) -> list[str]:
-    """What changed since, in words. A new setting that stands at its default changed nothing."""
+    """What changed since, in words. A new setting that stands at its default changed nothing, and
+    neither did another name for the same."""
     found = []
     for path in sorted({*then, *now}):
         if path not in now:
             found.append(f"{path} is gone")
         elif path not in then and now[path].value != now[path].default:
             found.append(f"{path}={now[path].value} is new")
-        elif path in then and then[path] != now[path].value:
+        elif path in then and not _same(path, then[path], now[path].value):
             found.append(f"{path}: {then[path]} -> {now[path].value}")
     return found
+
+
+def _same(path: str, then: Any, now: Any) -> bool:
+    """Whether two values of a setting have the same effect."""
+    own = path.removeprefix("data.").removeprefix("run.")
+    return bool(then == now) or (own, then, now) in SAME
 
 
 def _flat(node: Any, path: str = "") -> Iterator[tuple[str, Setting]]:
     """The leaves below a dataclass."""
     for each in fields(node):
         value = getattr(node, each.name)
-        if not path and each.name in APART:
+        if (not path and each.name in APART) or not each.compare:  # a name of the settings alone
             continue
         if is_dataclass(value):
             yield f"{path}{each.name}", Setting(type(value).__name__, UNKNOWN)
