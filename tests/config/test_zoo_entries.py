@@ -108,7 +108,7 @@ def evaluated(every: int, episodes: int) -> dict[str, Any]:
 
 
 ZOO = evaluated(25_000, 5)  # --eval-freq, --eval-episodes
-CLEANRL = evaluated(50_000, 10)  # it evaluates once at the end, for 10 episodes (--save-model)
+CLEANRL = evaluated(50_000, 10)  # with --save-model it evaluates at the end, for 10 episodes
 
 ENTRIES: dict[str, dict[str, Any]] = {
     "dqn_cartpole_zoo": ZOO
