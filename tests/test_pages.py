@@ -44,10 +44,13 @@ def test_no_page_installs_from_an_index_that_has_no_border_cli(page: Path) -> No
     assert re.findall(r"pip install [^`\n]*border-cli[^`\n]*", text(page)) == []
 
 
+CACHE = re.compile(r"__pycache__|_cache/")
+
+
 def test_the_tree_of_a_new_repository_names_all_of_its_files() -> None:
     tree = text("configs.md").partition("```\nmy_experiments/\n")[2].partition("```")[0]
     files = [path.relative_to(TEMPLATE) for path in TEMPLATE.rglob("*") if path.is_file()]
-    names = {RENAMED.get(path.name, path.name) for path in files if "__pycache__" not in path.parts}
+    names = {RENAMED.get(path.name, path.name) for path in files if not CACHE.search(str(path))}
     assert TEMPLATE_NAME == "my_experiments"
     assert sorted(name for name in names if name not in tree) == []
 

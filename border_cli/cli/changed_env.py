@@ -1,5 +1,6 @@
 """The settings of a saved run with another environment, as `border-eval` and `border-record` take
-them: `env=NAME`, `env.id=ID`, `env.kwargs.obstacles=5`."""
+them: `env=NAME`, `env.id=ID`, `env.kwargs.obstacles=5`. What composes settings is imported by the
+functions that do so."""
 
 from __future__ import annotations
 

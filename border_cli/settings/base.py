@@ -1,4 +1,5 @@
-"""Settings that know their meaning and their range, so that help, checks and errors agree."""
+"""Settings that know their meaning and their range, so that help, checks and errors agree. Words of
+other libraries are imported by the refusal that names them."""
 
 from __future__ import annotations
 
