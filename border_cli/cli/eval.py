@@ -202,8 +202,8 @@ def _print_table(run_dir: Path, found: Mapping[str, Any]) -> None:
     info = found.get("info", {})
     if "confirming" in found:
         first = len(found["returns"]) - found["confirming"]
-        confirmed = f"{first} and {found['confirming']} more that confirmed it"
-        terminal.say(console, f"the recorded score has {confirmed} (trainer.stop_confirmations)")
+        confirmed = f"{found['confirming']} more that confirmed the score"
+        terminal.say(console, f"{first} episodes and {confirmed} (trainer.stop_confirmations)")
     if "env_changes" in found:
         changed = "; ".join(found["env_changes"])
         terminal.say(console, f"in another environment ({changed}): not the recorded score")

@@ -137,7 +137,7 @@ def refused_value(error: OmegaConfBaseException, kind: Any, path: str) -> str:
     if is_dataclass(kind) and name in {each.name for each in fields(kind)}:
         assert isinstance(kind, type)
         if "is not a ListConfig" in said:
-            said = f"write a list, as in {path}=[64, 64]"
+            said = f"write a list, as in {path}=[{error.value}]"
         return f"{path} must be {expected(kind, name)}: {said}"
     return f"{path}: {said}"
 

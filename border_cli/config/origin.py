@@ -18,7 +18,7 @@ from border_cli.config.composition import ANY_ENV, run_name
 from border_cli.config.overrides import chooses, parsed, run_to_resume
 from border_cli.config.saved import place, saved_options
 from border_cli.config.saved_names import Saved
-from border_cli.config.sources import Files, absolute, opened
+from border_cli.config.sources import Files, absolute, chosen_options, opened
 from border_cli.errors import ConfigError
 from border_cli.registry import GROUPS
 from border_cli.run.finding import find_run
@@ -108,14 +108,12 @@ def _listed(path: str, files: Files) -> tuple[list[str], list[tuple[str, Any]]]:
     """The defaults list of a file: the path of each file that it builds on, and each group whose
     option it overrides, with the option."""
     found = files.read(path)
-    entries: Any = OmegaConf.to_container(found.config, resolve=False) if found else {}
-    bases, chosen = [], []
-    for entry in entries.get("defaults", []):
-        if isinstance(entry, str) and entry != "_self_":
-            bases.append(absolute(path, entry.partition("@")[0]))
-        elif isinstance(entry, dict):
-            ((key, option),) = entry.items()
-            *keywords, group = key.partition("@")[0].split()
-            if "override" in keywords:
-                chosen.append((absolute(path, group), option))
-    return bases, chosen
+    if found is None:
+        return [], []
+    content: Any = OmegaConf.to_container(found.config, resolve=False)
+    bases = [
+        absolute(path, entry.partition("@")[0])
+        for entry in content.get("defaults", [])
+        if isinstance(entry, str) and entry != "_self_"
+    ]
+    return bases, chosen_options(path, found.config)

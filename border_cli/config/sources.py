@@ -327,6 +327,19 @@ def settings_in(value: object, path: str) -> set[str]:
     return {".".join(key.split(".")[:2]) for key in keys}  # of a schedule, its setting
 
 
+def chosen_options(path: str, content: Any) -> list[tuple[str, Any]]:
+    """The groups of which the defaults list of a file overrides the option, each with that."""
+    listed = content.get("defaults") if isinstance(content, DictConfig) else None
+    entries: Any = OmegaConf.to_container(listed, resolve=False) if listed else []
+    chosen = []
+    for entry in entries:
+        for key, option in entry.items() if isinstance(entry, dict) else ():
+            *keywords, group = str(key).partition("@")[0].split()
+            if "override" in keywords:
+                chosen.append((absolute(path, group), option))
+    return chosen
+
+
 def absolute(config_path: str, group: str) -> str:
     """The path of an entry of a defaults list, which may be relative to its file."""
     folder = config_path.rpartition("/")[0]

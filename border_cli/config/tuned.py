@@ -21,7 +21,7 @@ The limits of a run are those of one place, of whatever kind: see `drop_weaker_l
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import fields, replace
 from typing import Any
 
@@ -30,7 +30,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from border_cli.config.job import Source
 from border_cli.config.schemas import names_schema, parts_of
-from border_cli.config.sources import TUNED, Files, Part, absolute, settings_in
+from border_cli.config.sources import TUNED, Files, Part, chosen_options, settings_in
 from border_cli.errors import ConfigError
 from border_cli.registry import GROUPS
 from border_cli.settings.run import TrainerConfig
@@ -160,25 +160,14 @@ def _preset(tuned: Part, parts: Sequence[Part], typed_groups: Set[str]) -> set[s
     own = {f"agent/{agent}" for agent in agents[: named[-1] + 1]} if named else set()
     groups = set(typed_groups)
     for part in parts:
-        if part.path not in own and isinstance(part.content, DictConfig):
-            groups |= _overridden_groups(part)
+        if part.path not in own:
+            groups |= {group for group, _ in chosen_options(part.path, part.content)}
     return {
         setting
         for part in parts
         if part.file and part.package in groups and part.path.startswith(f"{part.package}/")
         for setting in settings_in(part.content, part.package)
     }
-
-
-def _overridden_groups(part: Part) -> set[str]:
-    """The groups of which the defaults list of a file chooses another option."""
-    entries = part.content.get("defaults") or []
-    keys = [str(key).partition("@")[0].split() for each in entries for key in _keys(each)]
-    return {absolute(part.path, words[-1]) for words in keys if "override" in words}
-
-
-def _keys(entry: object) -> Iterable[object]:
-    return entry if isinstance(entry, DictConfig) else ()
 
 
 def _applicable(part: Part, chosen: Mapping[str, type[Any]], preset: Set[str]) -> DictConfig:

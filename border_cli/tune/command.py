@@ -54,10 +54,13 @@ def tune(
     Raises ConfigError where it is refused, SystemExit where it was interrupted.
     """
     root = Path(config.study)
-    for dropped in without_tuned_ends(composer, overrides):
-        say(f"{dropped}: the tuned value does not count in a study, whose runs are equally long")
-        overrides = [*overrides, dropped]
-    base = replace(composer.job(overrides), folder=root, command=tuple(command))
+    job = composer.job(overrides)
+    if dropped := without_tuned_ends(composer, overrides, job.config.trainer):
+        for text in dropped:
+            say(f"{text}: the tuned value does not count in a study, whose runs are equally long")
+        overrides = [*overrides, *dropped]
+        job = composer.job(overrides)
+    base = replace(job, folder=root, command=tuple(command))
     with composer.opened() as files:
         name = config.search or base.config.agent.option or ""
         space = read_space(files, name).without(overrides)

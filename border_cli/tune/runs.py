@@ -34,10 +34,12 @@ ENDS = ("max_time_s", "stop_at_score", "patience")  # of runs that are not equal
 FRESH = 1000  # the first of the winner's fresh seeds
 
 
-def without_tuned_ends(composer: Composer, overrides: Sequence[str]) -> list[str]:
-    """Overrides that take away what a tuned file would end a run with before its limit."""
-    trainer = composer.job(overrides).config.trainer
-    ends = {name: value for name in ENDS if (value := getattr(trainer, name)) is not None}
+def without_tuned_ends(
+    composer: Composer, overrides: Sequence[str], trainer: TrainerConfig
+) -> list[str]:
+    """Overrides that take away what a tuned file would end a run with before its limit; `trainer`
+    has the settings without them."""
+    ends = [name for name in ENDS if getattr(trainer, name) is not None]
     if not ends or "~tuned" in overrides:
         return []
     bare = composer.job([*overrides, "~tuned"]).config.trainer

@@ -93,7 +93,9 @@ def test_a_score_that_ended_a_run_is_the_mean_of_other_episodes_too_and_comes_ag
     assert found["confirming"] == 9
     assert judged(folder / "run", "episodes=5")["returns"] == recorded["returns"][:5]
     assert eval_status(str(folder / "run")) == 0
-    assert "has 3 and 9 more that confirmed it" in capsys.readouterr().out
+    assert (
+        "3 episodes and 9 more that confirmed the score (trainer.stop_" in capsys.readouterr().out
+    )
 
 
 def test_a_seed_means_fresh_episodes_that_repeat(run_dir: Path, judged: Any) -> None:
