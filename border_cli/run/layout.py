@@ -10,6 +10,7 @@ import logging
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -92,7 +93,8 @@ def entries_of_ours(folder: Path, layout: Layout = RUN) -> Iterator[tuple[os.Dir
                 continue
             yield entry, "folder"
             if entry.is_dir(follow_symlinks=False):
-                yield from entries_of_ours(Path(entry.path), meaning)
+                with suppress(FileNotFoundError):  # a run that goes on has renamed it since
+                    yield from entries_of_ours(Path(entry.path), meaning)
 
 
 def written_files(run_dir: Path) -> set[str]:

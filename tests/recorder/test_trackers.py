@@ -42,6 +42,7 @@ def finished(folder: Path, tracker: str, *argv: str) -> str:
     with training(folder, tracker, *argv) as command:
         status, said = command.ended()
     assert status == 0, said
+    assert "not all records are delivered" not in said, said
     return said
 
 

@@ -12,7 +12,7 @@ from saves import SmallRun
 from border_cli.errors import ConfigError
 from border_cli.run.checkpoint_files import read_checkpoint
 from border_cli.run.finding import find_checkpoint, resumable, steps_saved
-from border_cli.run.layout import STUDY, refuse_foreign, written_files
+from border_cli.run.layout import STUDY, entries_of_ours, refuse_foreign, written_files
 
 MakeRun = Callable[..., SmallRun]
 
@@ -40,6 +40,21 @@ def test_a_link_in_the_place_of_ours_is_refused_by_name(tmp_path: Path, name: st
     path.symlink_to(target)
     with pytest.raises(ConfigError, match=f"{name} is a link to {target}, and a run writes"):
         refuse_foreign(tmp_path / "run")
+
+
+def test_a_folder_that_a_run_renames_while_its_directory_is_listed_is_no_error(
+    tmp_path: Path,
+) -> None:
+    names = [".0000000010.partial", "0000000020"]
+    for name in names:
+        (tmp_path / "checkpoints" / name).mkdir(parents=True)
+        (tmp_path / "checkpoints" / name / "agent.pt").touch()
+    listed = []
+    for entry, _ in entries_of_ours(tmp_path):
+        listed.append(entry.name)
+        if entry.name == names[0]:
+            os.rename(entry.path, tmp_path / "checkpoints" / "0000000010")
+    assert set(names) <= set(listed)
 
 
 def test_a_run_directory_behind_a_link_and_things_of_others_in_it_are_fine(
