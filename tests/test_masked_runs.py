@@ -11,7 +11,6 @@ import pytest
 import torch
 from commands import eval_status, train_status
 from masked import PLACES, mask_at
-from sampling import sampled
 
 from border_cli import compose, load_policy, resume, train
 from border_cli.nn.saving import load_state
@@ -51,8 +50,13 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("updates", [40, pytest.param(500, marks=pytest.mark.slow)])
-@pytest.mark.parametrize(("agent", "how", "backend", "by_key"), sampled(CASES, every=9))
+@pytest.mark.parametrize(
+    ("agent", "how", "backend", "by_key", "updates"),
+    [
+        *((*case, 40) for case in CASES[::9]),
+        *(pytest.param(*case, 500, marks=pytest.mark.slow) for case in CASES),
+    ],
+)
 def test_agents_take_valid_actions_only(
     agent: str, how: tuple[str, ...], backend: str, by_key: str, updates: int
 ) -> None:

@@ -15,7 +15,7 @@ import gymnasium as gym
 import pytest
 from commands import record_status, train_status
 from datasets import datasets_in
-from sampling import sampled
+from sampling import pairwise, sampled
 
 from border_cli import compose, load_policy, train
 from border_cli.registry import AGENTS, register_builtin
@@ -55,6 +55,9 @@ def cells() -> list[tuple[str, str, str, int, str]]:
     return found
 
 
+CELLS = pairwise(cells())
+
+
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A data set of random actions for each of the environments."""
@@ -69,7 +72,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     return folder
 
 
-@pytest.mark.parametrize(("agent", "kind", "buffer", "steps", "way"), sampled(cells(), every=97))
+@pytest.mark.parametrize(("agent", "kind", "buffer", "steps", "way"), sampled(CELLS, every=15))
 def test_every_agent_makes_100_updates_with_all_that_it_takes(
     agent: str, kind: str, buffer: str, steps: int, way: str, recorded: Path
 ) -> None:

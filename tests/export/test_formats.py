@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import zlib
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from sampling import ALL, thinned
 from user_networks import Tanh, registered
 
 from border_cli.agent.torch_agent import TorchAgent
@@ -161,10 +161,6 @@ EVERY = [
 ]
 
 
-# A graph takes a second to write, so a quarter of them by default; all: EVERY=1 pytest -m slow …
-ALL_OF_EVERY = EVERY if "EVERY" in os.environ else []
-
-
 def formats_of(lines: list[str]) -> list[str]:
     return [line.partition(":")[0] for line in lines]
 
@@ -180,7 +176,7 @@ def test_numpy_and_the_weights_act_as_the_agent_does(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("variant", "kind", "action"), ALL_OF_EVERY or EVERY[::4])
+@pytest.mark.parametrize(("variant", "kind", "action"), thinned(EVERY, 6))
 def test_onnx_acts_as_the_agent_does(tmp_path: Path, variant: str, kind: str, action: str) -> None:
     spec = spec_of(OBSERVATIONS[kind], ACTIONS[action])
     lines = exported(
@@ -201,7 +197,7 @@ def test_masks_are_a_part_of_the_observation(tmp_path: Path, variant: str, actio
     masks[:, [0, choices - 1]] = 1  # a choice of each component
     rows = {"observation": rng.normal(size=(1000, 3)).astype(np.float32), "action_mask": masks}
     few = variant in ("rainbow", "discrete_sac")
-    exported(tmp_path / "to", agent_of(variant, spec), rows, onnx=few or bool(ALL_OF_EVERY))
+    exported(tmp_path / "to", agent_of(variant, spec), rows, onnx=few or ALL)
 
 
 @pytest.mark.slow

@@ -53,7 +53,7 @@ def test_a_folder_that_a_run_renames_while_its_directory_is_listed_is_no_error(
     for entry, _ in entries_of_ours(tmp_path):
         listed.append(entry.name)
         if entry.name == names[0]:
-            os.rename(entry.path, tmp_path / "checkpoints" / "0000000010")
+            Path(entry.path).rename(tmp_path / "checkpoints" / "0000000010")
     assert set(names) <= set(listed)
 
 

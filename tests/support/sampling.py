@@ -1,12 +1,37 @@
-"""Matrices of cases of which a fixed part runs by default, and all of them with `-m slow`."""
+"""Selections from matrices of test cases: a fixed part runs by default, more of them with
+`-m slow`, and those that `pairwise` and `thinned` leave out only with `EVERY=1 pytest -m slow`.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Container, Iterable, Mapping, Sequence
-from typing import Any
+from itertools import combinations
+from typing import Any, TypeVar
 
 import pytest
 from _pytest.mark import ParameterSet
+
+Case = TypeVar("Case", bound=tuple[Any, ...])
+ALL = "EVERY" in os.environ
+
+
+def pairwise(cases: Sequence[Case]) -> list[Case]:
+    """Returns a few of the cases that have together all pairs of values that any case has."""
+    if ALL:
+        return [*cases]
+    new = {case: {*combinations(enumerate(case), 2)} for case in cases}
+    selection = []
+    while any(new.values()):
+        selection.append(max(new, key=lambda case: len(new[case])))
+        covered = new[selection[-1]]
+        new = {case: pairs - covered for case, pairs in new.items()}
+    return sorted(selection, key=cases.index)
+
+
+def thinned(cases: Sequence[Any], stride: int) -> list[Any]:
+    """Returns every `stride`-th case, with the first."""
+    return [*cases[:: 1 if ALL else stride]]
 
 
 def sampled(cases: Sequence[Any], *, every: int, ids: Iterable[str] = ()) -> list[ParameterSet]:

@@ -269,8 +269,8 @@ def test_the_ends_and_choices_of_each_shipped_space_are_accepted(
 @pytest.mark.parametrize("agent", AGENTS)
 def test_whatever_is_drawn_from_a_shipped_space_composes(agent: str, tmp_path: Path) -> None:
     composer, found, fixed = Composer(), read(tmp_path, agent), fixed_of(agent)
-    batch = [[*fixed, *found.overrides(params)] for params in drawn(found, 40)]
-    assert len(jobs_of(composer, batch, sweep_terms(composer, fixed))) == 40
+    batch = [[*fixed, *found.overrides(params)] for params in drawn(found, 20)]
+    assert len(jobs_of(composer, batch, sweep_terms(composer, fixed))) == 20
 
 
 PAIRS = [
