@@ -40,6 +40,10 @@ COMMON = [
     "trainer.eval_interval=100", "trainer.record_interval=50", "evaluator.num_episodes=3",
 ]  # fmt: skip
 SMALL = ["agent.hidden=[32,32]", "agent.batch_size=32", "trainer.warmup_period=200"]
+MASKED = {
+    "masked": ["env.id=benchmarks.masked_env:Masked-v0"],
+    "pairs": ["env.id=benchmarks.masked_env:MaskedPairs-v0"],
+}
 METRICS = ("opt_steps", "env_steps", "train/", "eval/", "episode/")
 
 Case = dict[str, list[str]]
@@ -77,6 +81,12 @@ def cases() -> Case:
         "sac_layer_norm": [*made["sac"], "agent.layer_norm=true", "agent.num_critics=3"],
         "td3_ou": [*made["td3"], "agent.noise=ornstein_uhlenbeck"],
     }  # fmt: skip
+    for agent in ("dqn", "iqn", "discrete_sac", "awac"):
+        for name, env in MASKED.items():
+            made[f"{agent}_{name}"] = [f"agent={agent}", *env, *SMALL, "trainer=sync"]
+    made["discrete_sac"] = ["agent=discrete_sac", *discrete, *SMALL, "trainer=sync"]
+    for agent in ("discrete_sac", "sac", "cql", "tqc"):
+        made[f"{agent}_compiled"] = [*made[agent], "agent.compile=true"]
     for agent in ("bc", "awac", "iql", "cql", "td3_bc"):
         made[f"{agent}_offline"] = _offline(agent, "pendulum")
     for agent in ("discrete_cql", "iql", "dqn"):
