@@ -18,7 +18,8 @@ SUCCESS = "is_success"
 NAME = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)
 # Metrics of their own under `episode/` and `eval/`.
 RESERVED = (
-    *("return", "return_std", "return_min", "return_max", "length"),
+    *("return", "return_std", "return_min", "return_max"),
+    *("length", "length_std", "length_min", "length_max"),
     *("normalized_score", "human_normalized"),
 )
 

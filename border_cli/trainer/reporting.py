@@ -119,9 +119,7 @@ class Window:
         if self._lags:
             metrics["async/weight_lag"] = float(np.mean(self._lags))
         if self._episodes:
-            metrics["episode/return"] = float(np.mean([each.score for each in self._episodes]))
-            metrics["episode/length"] = float(np.mean([each.length for each in self._episodes]))
-            metrics.update(self._info_means())
+            metrics |= self._of_episodes()
         for each in actors:
             actor = str(each.actor_id)
             made = each.samples - self._actor_samples.get(actor, 0)
@@ -134,15 +132,27 @@ class Window:
         self._clear(now_s)
         return metrics
 
-    def _info_means(self) -> dict[str, float]:
-        """Means of what the environments reported of the episodes, over those that have it."""
-        means = {}
+    def _of_episodes(self) -> dict[str, float]:
+        """The returns and lengths, with deviations of the population, and the means of what the
+        environments reported of the episodes, over those that have it."""
+        returns = [each.score for each in self._episodes]
+        lengths = [each.length for each in self._episodes]
+        metrics = {
+            "episode/return": float(np.mean(returns)),
+            "episode/return_std": float(np.std(returns)),
+            "episode/return_min": min(returns),
+            "episode/return_max": max(returns),
+            "episode/length": float(np.mean(lengths)),
+            "episode/length_std": float(np.std(lengths)),
+            "episode/length_min": min(lengths),
+            "episode/length_max": max(lengths),
+        }
         for place, name in enumerate(self._info_metrics):
             values = [each.metrics[place] for each in self._episodes if each.metrics]
             found = [each for each in values if not math.isnan(each)]
             if found:
-                means[f"episode/{name}"] = float(np.mean(found))
-        return means
+                metrics[f"episode/{name}"] = float(np.mean(found))
+        return metrics
 
     def _time_shares(
         self, actors: list[ActorStats], seconds: Mapping[str, float]

@@ -122,7 +122,7 @@ def test_a_vector_implementation_reports_the_last_info_of_the_episode_that_ended
     env.close()
 
 
-@pytest.mark.parametrize("name", ["return", "a/b", ""])
+@pytest.mark.parametrize("name", ["return", "length_std", "a/b", ""])
 def test_names_that_are_no_names_of_metrics_are_refused(name: str) -> None:
     with pytest.raises(ConfigError, match=r"env\.info_metrics must be names in info"):
         GymConfig(info_metrics=[name])

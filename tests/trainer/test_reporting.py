@@ -8,6 +8,7 @@ from trainers import BuiltTrainer
 
 from border_cli.actor_manager.actor import Message
 from border_cli.core.interfaces import ActorStats
+from border_cli.core.types import Episode
 from border_cli.trainer.reporting import SHOW_EVERY_S, Counters, Window
 
 
@@ -69,6 +70,20 @@ def test_weights_lag_by_the_updates_between_acting_and_arriving() -> None:
         sent = Message(actor_id=0, opt_steps=acted_with, env_steps=1, parts=[], rows=0, episodes=())
         window.arrived(sent.experience())
     assert window.close(1.0, [actor(0)], {})["async/weight_lag"] == 3.0
+
+
+def test_a_row_has_the_spread_of_the_returns_and_lengths_of_its_window() -> None:
+    window = Window(Counters())
+    episodes = (Episode(1.0, 2), Episode(3.0, 8))
+    sent = Message(actor_id=0, opt_steps=0, env_steps=9, parts=[], rows=0, episodes=episodes)
+    window.arrived(sent.experience())
+    metrics = window.close(1.0, [], {})
+    assert {name: value for name, value in metrics.items() if "episode/" in name} == {
+        "episode/return": 2.0, "episode/return_std": 1.0,
+        "episode/return_min": 1.0, "episode/return_max": 3.0,
+        "episode/length": 5.0, "episode/length_std": 3.0,
+        "episode/length_min": 2, "episode/length_max": 8,
+    }  # fmt: skip
 
 
 def test_progress_is_shown_again_after_a_while() -> None:
