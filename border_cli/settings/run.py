@@ -38,6 +38,13 @@ class Objective(StrEnum):
     last = "last"
 
 
+class Warmup(StrEnum):
+    """How actors act until the first update."""
+
+    random = "random"
+    policy = "policy"
+
+
 # What a sweep does once a job has failed. `continue` cannot be written as an attribute.
 OnError = StrEnum("OnError", {"continue": "continue", "stop": "stop"})
 
@@ -241,8 +248,13 @@ class TrainerConfig(GroupConfig, path="trainer"):
     )
     warmup_period: int = setting(
         1_000,
-        "transitions collected before the first update; actors act at random until then",
+        "transitions collected before the first update",
         low=0,
+    )
+    warmup: Warmup = setting(
+        Warmup.random,
+        "actions before the first update: uniformly random, or those of the untrained policy with "
+        "its exploration",
     )
     samples_per_opt_step: float | None = setting(
         1.0,

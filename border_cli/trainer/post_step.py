@@ -14,7 +14,7 @@ from border_cli.core.stop import Heartbeat, SaveFlag, StopFlag
 from border_cli.core.timing import Clock
 from border_cli.core.types import PAST_SCHEDULES, Metrics, Snapshot, Update
 from border_cli.errors import CheckpointError
-from border_cli.settings.run import TrainerConfig
+from border_cli.settings.run import TrainerConfig, Warmup
 from border_cli.trainer.callbacks import Callbacks
 from border_cli.trainer.evaluating import EpisodeLimit, Evaluated, Evaluations
 from border_cli.trainer.intake import Intake
@@ -241,7 +241,7 @@ class PostStep:
         with self.timing.section("sync"):
             self._published = self._agent.snapshot(
                 env_steps=PAST_SCHEDULES if trained else self.counters.env_steps,
-                warm_up=warm_up and not trained,
+                warm_up=warm_up and not trained and self.config.warmup == Warmup.random,
             )
             self._actors.publish(self._published)
 

@@ -40,6 +40,7 @@ CARTPOLE = SYNC | every(1_000) | {
     "agent.max_grad_norm": None,
     "replay_buffer.capacity": 10_000,
     "trainer.warmup_period": 100,
+    "trainer.warmup": "policy",
     "evaluator.num_episodes": 5,
 }  # fmt: skip
 PENDULUM = SYNC | every(2_000) | {
@@ -52,6 +53,7 @@ PENDULUM = SYNC | every(2_000) | {
     "replay_buffer.capacity": 100_000,
     "trainer.max_opt_steps": 40_000,
     "trainer.warmup_period": 1_000,
+    "trainer.warmup": "policy",
     "evaluator.num_episodes": 5,
 }  # fmt: skip
 ATARI = {
@@ -142,6 +144,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "replay_buffer.capacity": 131_072,
         "trainer.max_opt_steps": 20_000_000,
         "trainer.warmup_period": 1_000,
+        "trainer.warmup": "policy",
         "evaluator.num_episodes": 5,
     },
     "dqn_atari_border": ATARI
@@ -150,12 +153,13 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "actor_manager.num_actors": 6,
         "actor_manager.n_buffer": 100,
         "trainer.warmup_period": 100,  # 32, and messages of 100
+        "trainer.warmup": "policy",
         "trainer.samples_per_opt_step": None,
         "trainer.sync_interval": 1,
     },
     "dqn_atari_sync_border": ATARI
     | SYNC
-    | {"agent.epsilon_steps": 1_000_000, "trainer.warmup_period": 32},
+    | {"agent.epsilon_steps": 1_000_000, "trainer.warmup_period": 32, "trainer.warmup": "policy"},
     "bc_pen_border": PEN
     | {
         "agent.hidden": [256, 256],

@@ -124,6 +124,13 @@ def test_actors_are_in_the_warm_up_until_it_is_over(kind: tuple[str, str]) -> No
         assert flags == sorted(flags, reverse=True)
 
 
+def test_actors_may_act_by_their_policy_in_the_warm_up(kind: tuple[str, str]) -> None:
+    built = BuiltTrainer(*kind, num_actors=1, max_opt_steps=20, warmup="policy")
+    built.train()
+    for policy, _ in built.built.policies.made:
+        assert not any(each.warm_up for each in policy.loaded)
+
+
 def test_weights_are_published_at_every_sync_interval() -> None:
     built = BuiltTrainer("async", "serial", sync_interval=25, max_opt_steps=100, num_actors=1)
     built.train()
