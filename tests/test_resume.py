@@ -257,8 +257,12 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "td3, noise that lasts": (
         "serial",
         {
-            "agent": Td3Config(hidden=[16], batch_size=16, noise=Noise.ornstein_uhlenbeck),
+            "agent": Td3Config(hidden=[16], batch_size=16),
             "env": GymConfig(id="Pendulum-v1", max_episode_steps=60),
+            "actor_manager": SerialConfig(
+                num_actors=2,
+                exploration=[0.3, {"noise": Noise.ornstein_uhlenbeck, "noise_std": 0.1}],
+            ),
         },
     ),
     "redq and droq in one": (

@@ -231,6 +231,7 @@ class Td3Config(ActorCriticConfig):
     """
 
     actions: ClassVar[tuple[str, ...]] = ("Box",)
+    exploration_settings: ClassVar[tuple[str, ...]] = ("noise", "noise_std")
 
     policy_delay: int = setting(2, "critic updates per update of the actor and all targets", low=1)
     target_noise: float = setting(

@@ -96,7 +96,7 @@ class CloningAgent(ActorCriticAgent):
 
     @property
     def policy_factory(self) -> PolicyFactory:
-        return stochastic_policy(self.spec, self.acting_network(), self.name)
+        return stochastic_policy(self.spec, self.acting_network())
 
 
 class Awac(CloningAgent):

@@ -90,9 +90,9 @@ class Bc(TorchAgent):
         network = self.acting_network()
         bounds = action_bounds(self.spec.action)
         if bounds is None:
-            return categorical_policy(self.spec, network, self.name)
+            return categorical_policy(self.spec, network)
         if self.config.stochastic:
-            return partial(GaussianPolicy, network=network, bounds=bounds, agent=self.name)
+            return partial(GaussianPolicy, network=network, bounds=bounds)
         return partial(DeterministicPolicy, network=network, bounds=bounds)
 
     def loss(self, batch: TensorBatch) -> Tensor:

@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 from border_cli.agent.action_space import ActionBounds, action_bounds
 from border_cli.agent.actor_critic_config import Noise
 from border_cli.agent.greedy import GreedyForm
-from border_cli.agent.policies import NetworkPolicy, categorical_policy, refuse_exploration
+from border_cli.agent.policies import NetworkPolicy, categorical_policy
 from border_cli.core.interfaces import PolicyFactory
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Snapshot, State
 from border_cli.nn.architecture import SQUASHED_LOG_STD_MAX, SQUASHED_LOG_STD_MIN
 from border_cli.nn.numpy_network import MakeActing
-from border_cli.settings.schedule import Schedule, value_at
+from border_cli.settings.run import ActorExploration
+from border_cli.settings.schedule import Schedule, schedule_of, value_at
 
 REVERSION = np.float32(0.15)  # share of Ornstein-Uhlenbeck noise that every step takes away
 
@@ -35,12 +36,10 @@ class BoundedPolicy(NetworkPolicy):
         *,
         network: MakeActing,
         bounds: ActionBounds,
-        agent: str,
     ) -> None:
-        """`agent` is its name, for the refusal of `exploration`."""
-        refuse_exploration(exploration, agent)
         super().__init__(rng, network=network, actions=bounds.space)
         self._bounds = bounds
+        self._factor = np.float32(1 if exploration is None else exploration)  # on deviations
 
 
 class GaussianPolicy(BoundedPolicy):
@@ -56,7 +55,8 @@ class GaussianPolicy(BoundedPolicy):
             # Half of what np.clip takes for one row.
             log_std = np.maximum(outputs[:, size:], SQUASHED_LOG_STD_MIN)
             log_std = np.minimum(log_std, SQUASHED_LOG_STD_MAX)
-            before = before + np.exp(log_std) * self.rng.standard_normal(before.shape, np.float32)
+            std = self._factor * np.exp(log_std)
+            before = before + std * self.rng.standard_normal(before.shape, np.float32)
         return self._bounds.to_env(np.tanh(before))
 
 
@@ -70,7 +70,7 @@ class ClippedGaussianPolicy(BoundedPolicy):
 
     def load_snapshot(self, snapshot: Snapshot) -> None:
         super().load_snapshot(snapshot)
-        self._std = np.exp(snapshot.arrays["network.log_std"])
+        self._std = self._factor * np.exp(snapshot.arrays["network.log_std"])
 
     def choose(self, outputs: NDArray[np.float32], *, explore: bool) -> NDArray[Any]:
         action = np.tanh(outputs)  # [N, A]
@@ -80,34 +80,38 @@ class ClippedGaussianPolicy(BoundedPolicy):
         return self._bounds.to_env(np.clip(action, -1, 1, out=action))
 
 
-def stochastic_policy(spec: EnvSpec, network: MakeActing, agent: str) -> PolicyFactory:
+def stochastic_policy(spec: EnvSpec, network: MakeActing) -> PolicyFactory:
     """Samples of a learned distribution over the choices of an action, or over those of a Box."""
     bounds = action_bounds(spec.action)
     if bounds is None:
-        return categorical_policy(spec, network, agent)
-    return partial(ClippedGaussianPolicy, network=network, bounds=bounds, agent=agent)
+        return categorical_policy(spec, network)
+    return partial(ClippedGaussianPolicy, network=network, bounds=bounds)
 
 
 class DeterministicPolicy(BoundedPolicy):
     """tanh of what the network puts out, and noise on top of it where it explores.
 
-    `exploration` is a deviation of the noise in place of `noise_std`, both in units of actions
-    between -1 and 1. Ornstein-Uhlenbeck noise begins at 0 with every episode, as in Algorithm 1 of
-    Lillicrap et al. 2016, "Continuous control with deep reinforcement learning".
+    A number as `exploration` is a deviation of the noise in place of `noise_std`, both in units of
+    actions between -1 and 1. Ornstein-Uhlenbeck noise begins at 0 with every episode, as in
+    Algorithm 1 of Lillicrap et al. 2016, "Continuous control with deep reinforcement learning".
     """
 
     def __init__(
         self,
         rng: np.random.Generator,
-        exploration: float | None = None,
+        exploration: ActorExploration = None,
         *,
         network: MakeActing,
         bounds: ActionBounds,
         noise: Noise = Noise.gaussian,
         noise_std: float | Schedule = 0.0,
     ) -> None:
-        super().__init__(rng, network=network, bounds=bounds, agent="")
-        self._schedule = noise_std if exploration is None else exploration
+        super().__init__(rng, network=network, bounds=bounds)
+        if isinstance(exploration, Mapping):
+            noise, noise_std = exploration["noise"], schedule_of(exploration["noise_std"])
+        elif exploration is not None:
+            noise_std = exploration
+        self._schedule = noise_std
         self._std = np.float32(value_at(self._schedule, 0))
         self._ornstein_uhlenbeck = noise == Noise.ornstein_uhlenbeck
         self._last = np.zeros((0, bounds.size), np.float32)  # [N, A] noise; no rows: none yet

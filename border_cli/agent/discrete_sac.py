@@ -131,4 +131,4 @@ class DiscreteSac(EntropyAgent):
 
     @property
     def policy_factory(self) -> PolicyFactory:
-        return stochastic_policy(self.spec, self.acting_network(), self.name)
+        return stochastic_policy(self.spec, self.acting_network())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -31,6 +32,7 @@ from border_cli.core.spaces import (
 from border_cli.core.types import Array, Snapshot, State, num_rows
 from border_cli.errors import ConfigError
 from border_cli.nn.numpy_network import MakeActing
+from border_cli.settings.run import ActorExploration
 from border_cli.settings.schedule import value_at
 
 BLOCK = 1024  # random numbers drawn at once
@@ -237,9 +239,9 @@ class DiscretePolicy(NetworkPolicy):
 class QPolicy(DiscretePolicy):
     """Greedy in Q(s, ·), or exploring as the agent's settings say.
 
-    `exploration` is a constant epsilon or temperature in place of the settings' own. With `atoms`,
-    v_min, v_max and their number, the network puts out logits of distributions, whose means are
-    the values. If `noisy`, the weights are so while it explores.
+    A number as `exploration` is a constant epsilon or temperature. With `atoms`, v_min, v_max and
+    their number, the network puts out logits of distributions, whose means are the values. If
+    `noisy`, the weights are so while it explores.
     """
 
     epsilon_greedy: ClassVar[type[EpsilonGreedy]] = EpsilonGreedy
@@ -248,7 +250,7 @@ class QPolicy(DiscretePolicy):
         self,
         config: ValueConfig,
         rng: np.random.Generator,
-        exploration: float | None = None,
+        exploration: ActorExploration = None,
         *,
         network: MakeActing,
         actions: DiscreteActions,
@@ -256,20 +258,21 @@ class QPolicy(DiscretePolicy):
         noisy: bool = False,
     ) -> None:
         super().__init__(rng, GreedyForm("values", atoms), network=network, space=actions.space)
+        if isinstance(exploration, Mapping):
+            config, exploration = replace(config, **exploration), None
         self._config = config
         self._schedule = config.exploration_schedule if exploration is None else exploration
         self._noisy = noisy
         self._softmax = config.exploration == Exploration.softmax
         self._epsilon_greedy = self.epsilon_greedy(rng)
-        if exploration is not None and config.exploration == Exploration.greedy:
+        if (
+            exploration is not None
+            and not self._softmax
+            and (exploration > 1 or config.exploration == Exploration.greedy)
+        ):
             raise ConfigError(
-                "actor_manager.exploration must be null with agent.exploration=greedy, which has "
-                f"neither epsilon nor temperature, got {exploration!r}"
-            )
-        if exploration is not None and exploration > 1 and not self._softmax:
-            raise ConfigError(
-                "actor_manager.exploration must be at most 1 with "
-                f"agent.exploration=epsilon_greedy, got {exploration!r}"
+                "actor_manager.exploration must be at most 1 with agent.exploration=epsilon_greedy "
+                f"and null with greedy, got {exploration!r}"
             )
         self._exploration = value_at(self._schedule, 0)
 
@@ -308,20 +311,11 @@ def q_policy(spec: EnvSpec) -> type[QPolicy]:
     return MaskedQPolicy if has_masks(spec.observation) else QPolicy
 
 
-def refuse_exploration(exploration: float | None, agent: str) -> None:
-    """Raises ConfigError if an actor is given a constant for which the agent has no use."""
-    if exploration is not None:
-        raise ConfigError(
-            f"actor_manager.exploration must be null with agent={agent}, which explores by "
-            f"sampling its policy, got {exploration!r} for one actor"
-        )
-
-
 class CategoricalPolicy(DiscretePolicy):
     """Draws from the softmax of the logits to explore; else takes the most likely action.
 
     Of a MultiDiscrete space, whose components' logits lie side by side, each component by itself.
-    `agent` is its name, for the refusal of `exploration`.
+    `exploration` is the temperature.
     """
 
     def __init__(
@@ -331,20 +325,19 @@ class CategoricalPolicy(DiscretePolicy):
         *,
         network: MakeActing,
         space: LeafSpace,
-        agent: str,
     ) -> None:
-        refuse_exploration(exploration, agent)
         super().__init__(rng, GreedyForm("logits"), network=network, space=space)
+        self._temperature = 1.0 if exploration is None else exploration
 
     def pick(self, values: NDArray[np.float32]) -> NDArray[np.int64]:
-        return softmax(values, 1.0, self.rng)
+        return softmax(values, self._temperature, self.rng)
 
 
 class MaskedCategoricalPolicy(MaskedPolicy, CategoricalPolicy):
     """Valid actions only, by the mask in the observation."""
 
 
-def categorical_policy(spec: EnvSpec, network: MakeActing, agent: str) -> PolicyFactory:
+def categorical_policy(spec: EnvSpec, network: MakeActing) -> PolicyFactory:
     """The policy of logits in this environment."""
     kind = MaskedCategoricalPolicy if has_masks(spec.observation) else CategoricalPolicy
-    return partial(kind, network=network, space=spec.action, agent=agent)
+    return partial(kind, network=network, space=spec.action)

@@ -228,12 +228,7 @@ class SoftActorCritic(EntropyAgent):
 
     @property
     def policy_factory(self) -> PolicyFactory:
-        return partial(
-            GaussianPolicy,
-            network=self.acting_network(),
-            bounds=self._action_bounds,
-            agent=self.name,
-        )
+        return partial(GaussianPolicy, network=self.acting_network(), bounds=self._action_bounds)
 
 
 class CriticNoise(NamedTuple):

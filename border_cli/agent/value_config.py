@@ -25,6 +25,14 @@ class ValueConfig(LearnerConfig):
     """Settings that every agent with action values has."""
 
     actions: ClassVar[tuple[str, ...]] = ("Discrete", "MultiDiscrete")
+    exploration_settings: ClassVar[tuple[str, ...]] = (
+        "exploration",
+        "epsilon",
+        "epsilon_start",
+        "epsilon_final",
+        "epsilon_steps",
+        "temperature",
+    )
 
     double: bool = setting(True, "double Q-learning: the online network chooses the next action")
     learning_rate: Scheduled = setting(5e-4, "learning rate", above=0, counter=UPDATES)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from hydra.core.override_parser.types import Override
@@ -25,7 +25,7 @@ from border_cli.errors import ConfigError
 from border_cli.registry import GROUPS, components
 from border_cli.settings.base import Settings
 from border_cli.settings.run import RunConfig, S
-from border_cli.words import shortest
+from border_cli.words import shortest, unknown
 
 REFUSED = (ConfigError, HydraException, OmegaConfBaseException, YAMLError, ValueError, OSError)
 
@@ -90,7 +90,29 @@ def run_settings(config: DictConfig) -> RunConfig:
             from border_cli.config.explain import refused_value
 
             raise ConfigError(refused_value(error, kind, f"evaluator.env.{key}")) from error
+    _complete_exploration(made)
     return made
+
+
+def _complete_exploration(made: RunConfig) -> None:
+    """Each mapping of `actor_manager.exploration` gets the defaults of the settings that it lacks,
+    with the steps of schedules."""
+    agent, listed = made.agent, made.actor_manager.exploration
+    names = agent.exploration_settings
+    for actor_id, given in enumerate(listed or ()):
+        if not isinstance(given, dict):
+            continue
+        config = OmegaConf.structured(type(agent))
+        try:
+            for name in given.keys() - names:
+                raise ConfigError(unknown("exploration setting", name, names))
+            config.merge_with(given)
+            own = made.trainer.with_steps(replace(agent, **{name: config[name] for name in names}))
+        except (ConfigError, OmegaConfBaseException) as error:
+            raise ConfigError(
+                f"actor_manager.exploration of actor {actor_id}: {' '.join(str(error).split())}"
+            ) from error
+        listed[actor_id] = {name: getattr(own, name) for name in names}
 
 
 def settings_of(kind: type[S], overrides: Sequence[Override]) -> S:

@@ -34,7 +34,7 @@ from border_cli.core.types import (
     Update,
 )
 from border_cli.errors import CheckpointError, ConfigError
-from border_cli.settings.run import ReplayBufferConfig
+from border_cli.settings.run import ActorExploration, ReplayBufferConfig
 
 
 class Policy(ABC):
@@ -65,8 +65,9 @@ class Policy(ABC):
 class PolicyFactory(Protocol):
     """A picklable recipe for policies that any thread or process may use; holds no weights."""
 
-    def __call__(self, rng: np.random.Generator, exploration: float | None = None) -> Policy:
-        """A policy without weights. A number for `exploration` replaces the agent's schedule."""
+    def __call__(self, rng: np.random.Generator, exploration: ActorExploration = None) -> Policy:
+        """A policy without weights. A number for `exploration` replaces the agent's schedule, a
+        mapping has checked values of all `AgentConfig.exploration_settings`."""
 
 
 class Agent(ABC):

@@ -155,8 +155,8 @@ def dry_build(
             agent = build_first_agent(effective, spec, build_dry_agent)
         else:  # the weights that it began with may be gone, and are not needed
             agent = build_dry_agent(effective, spec)
-        actors = range(effective.num_actors)
-        for exploration in {effective.actors.exploration_of(i) for i in actors}:
+        for actor_id in range(effective.num_actors):
+            exploration = effective.actors.exploration_of(actor_id)
             agent.policy_factory(generator(effective.config.seed), exploration)
         return effective, spec, agent
 

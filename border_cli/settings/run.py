@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from pathlib import PurePath
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeAlias, TypeVar
 
 from border_cli.errors import ConfigError
 from border_cli.settings.base import LONGEST_WAIT_S, Settings, setting
@@ -19,6 +19,9 @@ from border_cli.words import unknown
 
 S = TypeVar("S", bound=Settings)
 INTERVALS = ("eval", "record", "save", "sync")  # of the trainer
+# How an actor explores: by the agent's settings, by an amount, or by its own values of the agent's
+# `exploration_settings`.
+ActorExploration: TypeAlias = float | Mapping[str, Any] | None
 AUTO = "auto"  # of `resume`: starts a run, or resumes the one in run_dir
 DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?|mps")
 
@@ -72,6 +75,7 @@ class AgentConfig(GroupConfig, path="agent"):
 
     gives_priorities: ClassVar[bool] = True  # whether its TD errors can be priorities
     actions: ClassVar[tuple[str, ...]] = ("Discrete", "Box")  # the action spaces that it takes
+    exploration_settings: ClassVar[tuple[str, ...]] = ()  # which each actor may have its own of
 
     gamma: float = setting(0.99, "discount per env step", low=0, high=1)
     batch_size: int = setting(64, "transitions per update", low=1, takes_memory=True)
@@ -172,9 +176,10 @@ class ActorManagerConfig(GroupConfig, path="actor_manager"):
     max_restarts: int = setting(3, "restarts allowed per actor after failures", low=0)
     exploration: Any = setting(
         None,
-        "null: the agent's own schedule; a list: one constant per actor (epsilon, softmax "
-        "temperature or standard deviation of the noise); ape_x: actor i uses 0.4 ** (1 + 7 i / "
-        "(num_actors - 1)) (Horgan et al. 2018)",
+        "null: as the agent's settings say; a list: one entry per actor, null, a number (epsilon, "
+        "temperature, standard deviation of the noise, or factor on that of a stochastic policy) "
+        "or a mapping of exploration settings of the agent; ape_x: actor i uses the number 0.4 ** "
+        "(1 + 7 i / (num_actors - 1)) (Horgan et al. 2018)",
     )
 
     def __post_init__(self) -> None:
@@ -186,16 +191,18 @@ class ActorManagerConfig(GroupConfig, path="actor_manager"):
         value = self.exploration
         if value is None or value == "ape_x":
             return
-        numbers = isinstance(value, list) and all(
-            isinstance(each, int | float) and not isinstance(each, bool) and each >= 0
+        fits = isinstance(value, list) and all(
+            isinstance(each, Mapping | None)
+            or (isinstance(each, int | float) and not isinstance(each, bool) and each >= 0)
             for each in value
         )
-        if not numbers or len(value) != self.most_actors:
+        if not fits or len(value) != self.most_actors:
             self.refuse(
                 "exploration",
                 value,
-                f"must be null, ape_x, or a list of {self.most_actors} numbers of at least 0 "
-                "(one per actor, actor_manager.num_actors)",
+                f"must be null, ape_x, or a list of {self.most_actors} entries (one per actor, "
+                "actor_manager.num_actors), each null, a number of at least 0 or a mapping of the "
+                "agent's exploration settings",
             )
 
     @property
@@ -203,14 +210,13 @@ class ActorManagerConfig(GroupConfig, path="actor_manager"):
         """How many actors there may be: `num_actors`, where that is a number."""
         return int(self.num_actors)
 
-    def exploration_of(self, actor_id: int) -> float | None:
-        """The constant of one actor, or None for the agent's schedule."""
-        if self.exploration is None:
-            return None
+    def exploration_of(self, actor_id: int) -> ActorExploration:
+        """The exploration of one actor."""
         if self.exploration == "ape_x":
             spread = actor_id / max(1, self.most_actors - 1)
             return float(0.4 ** (1 + 7 * spread))
-        return float(self.exploration[actor_id])
+        own: ActorExploration = self.exploration and self.exploration[actor_id]
+        return own
 
 
 @dataclass(kw_only=True)

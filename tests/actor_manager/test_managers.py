@@ -87,7 +87,7 @@ def test_actors_load_only_newer_weights(backend: str) -> None:
 def test_each_actor_gets_its_own_exploration_and_env_seed(backend: str, tmp_path: Path) -> None:
     built = Built(
         backend, folder=tmp_path, policies=TellingPolicyFactory(), num_actors=3, n_buffer=1,
-        exploration=[0.0, 0.5, 1.0],
+        exploration=[0.0, {"noise_std": 0.5}, 1.0],
     )  # fmt: skip
     acted: dict[int, set[int]] = {}
     with built.manager as manager:

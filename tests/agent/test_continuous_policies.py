@@ -23,7 +23,6 @@ from border_cli.agent.continuous_policies import (
     GaussianPolicy,
 )
 from border_cli.core.types import Snapshot
-from border_cli.errors import ConfigError
 from border_cli.nn.architecture import Architecture
 from border_cli.nn.distributions import split
 from border_cli.nn.numpy_network import NumpyNetwork
@@ -40,9 +39,7 @@ def bounds() -> ActionBounds:
 def policy(seed: int = 0, exploration: float | None = None) -> GaussianPolicy:
     look = Architecture(numbers(1), hidden=())
     rng = np.random.default_rng(seed)
-    return GaussianPolicy(
-        rng, exploration, network=partial(NumpyNetwork, look), bounds=bounds(), agent="sac"
-    )
+    return GaussianPolicy(rng, exploration, network=partial(NumpyNetwork, look), bounds=bounds())
 
 
 def snapshot(
@@ -121,7 +118,6 @@ def clipped(seed: int = 0, exploration: float | None = None) -> ClippedGaussianP
         exploration,
         network=partial(NumpyNetwork, Architecture(numbers(1), hidden=())),
         bounds=bounds(),
-        agent="awac",
     )
 
 
@@ -129,9 +125,17 @@ sampling = pytest.mark.parametrize("make", [policy, clipped], ids=["gaussian", "
 
 
 @sampling
-def test_a_constant_of_exploration_is_refused(make: Any):
-    with pytest.raises(ConfigError, match=r"actor_manager\.exploration must be null with agent="):
-        make(exploration=0.1)
+def test_a_number_for_an_actor_scales_its_deviations(make: Any):
+    def noise(exploration: float | None) -> Any:
+        acting = make(exploration=exploration)
+        size = 4 if make is policy else 2  # with deviations of 0.001, where tanh is linear
+        weights = [0, 0, np.log(1e-3), np.log(1e-3)][:size]
+        acting.load_snapshot(snapshot(weights, log_std=(np.log(1e-3),) * 2))
+        return acting.act(OBS[:100], explore=True) - MIDDLE
+
+    assert same(noise(1), noise(None))
+    assert not noise(0).any()
+    np.testing.assert_allclose(noise(0.5), 0.5 * noise(None), rtol=0.01, atol=1e-6)
 
 
 @sampling
@@ -231,6 +235,12 @@ def test_ornstein_uhlenbeck_noise_lasts_into_the_next_steps():
     steps = noise[1:] - 0.85 * noise[:-1]
     assert steps.std() == pytest.approx(0.1, rel=0.03)
     assert abs(np.corrcoef(first, noise[:, 1, 0])[0, 1]) < 0.1  # each environment has its own
+
+
+def test_settings_of_an_actor_replace_the_noise_of_the_agent():
+    own: Any = {"noise": "ornstein_uhlenbeck", "noise_std": 0.1}
+    found = noise_of(deterministic(own, noise_std=0.5), 50)
+    assert same(found, noise_of(deterministic(noise=Noise.ornstein_uhlenbeck, noise_std=0.1), 50))
 
 
 def test_it_begins_at_no_noise():

@@ -180,6 +180,12 @@ def test_the_temperature_is_that_of_the_settings_or_the_constant(constant, expec
     assert share_of_1(acting, snapshot([0, np.log(2)])) == pytest.approx(expected, abs=0.04)
 
 
+def test_settings_of_an_actor_replace_those_of_the_agent():
+    soft: Any = {"exploration": "softmax", "temperature": 0.5}
+    acting = policy(soft, epsilon_start=0.0, epsilon_final=0.0)
+    assert share_of_1(acting, snapshot([0, np.log(2)])) == pytest.approx(0.8, abs=0.04)  # 4 : 1
+
+
 def test_a_constant_that_is_no_probability_is_refused_as_epsilon_only():
     policy(1.5, exploration="softmax")
     with pytest.raises(ConfigError, match=r"actor_manager\.exploration must be at most 1.*1\.5"):
@@ -306,7 +312,9 @@ def test_epsilon_and_noise_can_explore_together(spec):
 
 
 def test_a_constant_of_an_actor_is_refused_where_there_is_nothing_to_replace(spec):
-    with pytest.raises(ConfigError, match=r"actor_manager\.exploration must be null.*got 0\.4"):
+    with pytest.raises(
+        ConfigError, match=r"actor_manager\.exploration .*null with greedy, got 0\.4"
+    ):
         policy_of(dqn(spec, **NOISY), constant=0.4)
 
 
@@ -341,7 +349,6 @@ def by_logits(exploration: float | None = None, seed: int = 0) -> CategoricalPol
         exploration,
         network=LINEAR,
         space=DiscreteSpace(3),
-        agent="bc",
     )
     acting.load_snapshot(snapshot(LOGITS))
     return acting
@@ -357,11 +364,16 @@ def test_each_action_is_taken_as_often_as_its_logit_says_but_in_warm_up(warm_up,
     assert shares(acting.act(rows(1), explore=False), 3) == [0, 0, 1]
 
 
-def test_a_constant_of_exploration_is_refused():
-    with pytest.raises(
-        ConfigError, match=r"actor_manager\.exploration must be null with agent=bc.*got 0\.3"
-    ):
-        by_logits(0.3)
+@pytest.mark.parametrize(
+    ("temperature", "expected"), [(0, [0, 0, 1]), (0.5, [1 / 30, 4 / 30, 25 / 30])]
+)
+def test_a_number_for_an_actor_is_the_temperature_of_its_logits(temperature, expected):
+    taken = by_logits(temperature).act(rows(1), explore=True)
+    assert shares(taken, 3) == pytest.approx(expected, abs=0.015)
+
+
+def test_a_temperature_of_one_changes_no_draw():
+    assert same(by_logits(1).act(OBS, explore=True), by_logits(None).act(OBS, explore=True))
 
 
 def test_a_restored_policy_draws_as_the_one_that_went_on():

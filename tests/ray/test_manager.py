@@ -33,7 +33,7 @@ def test_what_is_permitted_is_made_counted_and_delivered_also_when_a_process_is_
     lives = [Life(deed=die, at=30), Life(deed=complain, at=3), Life(deed=rank)]
     built = Built(
         "ray", lives=lives, folder=tmp_path, policies=TellingPolicyFactory(),
-        num_actors=2, n_buffer=10, exploration=[0.0, 0.5],
+        num_actors=2, n_buffer=10, exploration=[0.0, {"noise_std": 0.5}],
     )  # fmt: skip
     with built.manager as manager:
         manager.publish(snapshot(opt_steps=7))

@@ -60,19 +60,21 @@ def test_a_score_to_stop_at_needs_evaluations() -> None:
         [0.1],
         "apex",
         [0.1, -0.1],
+        [None, "softmax"],
     ],
 )
-def test_constants_of_exploration_must_be_one_per_actor(bad: Any) -> None:
+def test_exploration_must_have_one_entry_per_actor(bad: Any) -> None:
     message = (
-        r"actor_manager\.exploration must be null, ape_x, or a list of 2 numbers of at least 0"
+        r"actor_manager\.exploration must be null, ape_x, or a list of 2 entries \(one per actor.*"
+        r"each null, a number of at least 0 or a mapping"
     )
     with pytest.raises(ConfigError, match=message):
         ActorManagerConfig(num_actors=2, exploration=bad)
 
 
 def test_exploration_of_an_actor_is_its_entry_or_the_agents_own() -> None:
-    listed = ActorManagerConfig(num_actors=3, exploration=[1, 0.5, 0])
-    assert [listed.exploration_of(i) for i in range(3)] == [1.0, 0.5, 0.0]
+    listed = ActorManagerConfig(num_actors=3, exploration=[1, None, {"noise_std": 0.2}])
+    assert [listed.exploration_of(i) for i in range(3)] == [1, None, {"noise_std": 0.2}]
     assert ActorManagerConfig().exploration_of(0) is None
 
 

@@ -39,6 +39,7 @@ from border_cli.core.types import (
     Update,
     map_array,
 )
+from border_cli.settings.run import ActorExploration
 
 SPEC = EnvSpec(
     id="Counting",
@@ -175,9 +176,9 @@ class FakePolicyFactory:
     """Keeps every policy it made, and with which exploration."""
 
     def __init__(self) -> None:
-        self.made: list[tuple[FakePolicy, float | None]] = []
+        self.made: list[tuple[FakePolicy, ActorExploration]] = []
 
-    def __call__(self, rng: np.random.Generator, exploration: float | None = None) -> Policy:
+    def __call__(self, rng: np.random.Generator, exploration: ActorExploration = None) -> Policy:
         del rng
         policy = FakePolicy()
         self.made.append((policy, exploration))

@@ -33,6 +33,7 @@ from border_cli.core.timing import Clock, MonotonicClock
 from border_cli.core.types import Array, Experience, Snapshot, State
 from border_cli.ray.config import RayConfig
 from border_cli.ray.manager import RayActorManager
+from border_cli.settings.run import ActorExploration
 
 
 def snapshot(opt_steps: int = 0, *, warm_up: bool = False) -> Snapshot:
@@ -64,7 +65,7 @@ class DrawingPolicy(FakePolicy):
 class DrawingPolicyFactory:
     """Policies that never act twice in the same way, unless they go on where they were."""
 
-    def __call__(self, rng: np.random.Generator, exploration: float | None = None) -> Policy:
+    def __call__(self, rng: np.random.Generator, exploration: ActorExploration = None) -> Policy:
         del exploration
         return DrawingPolicy(rng)
 

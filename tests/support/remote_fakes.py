@@ -22,6 +22,7 @@ from border_cli.core.interfaces import Env, EnvFactory, Policy, StepProcessor
 from border_cli.core.rows import columns_of
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Array, Beat, State, Step, Transitions
+from border_cli.settings.run import ActorExploration
 from border_cli.system.machine import BLAS_VARIABLES
 
 NEVER = 1_000_000_000
@@ -210,8 +211,10 @@ class CalmEnvFactory(EnvFactory):
 class TellingPolicy(FakePolicy):
     """Its actions tell its exploration, in hundredths."""
 
-    def __init__(self, exploration: float | None) -> None:
+    def __init__(self, exploration: ActorExploration) -> None:
         super().__init__()
+        if isinstance(exploration, Mapping):
+            exploration = exploration["noise_std"]
         self._action = -1 if exploration is None else round(100 * exploration)
 
     def act(self, obs: Array, *, explore: bool) -> NDArray[Any]:
@@ -221,7 +224,7 @@ class TellingPolicy(FakePolicy):
 class TellingPolicyFactory:
     """Policies whose exploration shows, in whichever process they act."""
 
-    def __call__(self, rng: np.random.Generator, exploration: float | None = None) -> Policy:
+    def __call__(self, rng: np.random.Generator, exploration: ActorExploration = None) -> Policy:
         del rng
         return TellingPolicy(exploration)
 
@@ -244,6 +247,6 @@ class BoundPolicy(FakePolicy):
 class BoundPolicyFactory:
     """Policies that show, in any process, whether they were bound."""
 
-    def __call__(self, rng: np.random.Generator, exploration: float | None = None) -> Policy:
+    def __call__(self, rng: np.random.Generator, exploration: ActorExploration = None) -> Policy:
         del rng, exploration
         return BoundPolicy()
