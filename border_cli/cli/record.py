@@ -39,8 +39,9 @@ episodes as a Minari data set.
   dataset=ID                       id of the new data set, [namespace/]name-v0; it is stored in
                                    $MINARI_DATASETS_PATH, by default ~/.minari/datasets
   episodes=N                       number of episodes; default: 100
+  steps=N                          instead of episodes=N: whole episodes until they have N env steps
   policy=best|latest|STEP|random   the policy; default: best, or latest if there is no best model
-                                   yet. A list splits the episodes evenly, [best,random], or by
+                                   yet. A list splits episodes or steps evenly, [best,random], or by
                                    weight, [best:0.3,random:0.7]
   explore=true                     explores as in training; default: greedy actions
   seed=N                           seed of the episodes; default: the seed of the run
@@ -105,6 +106,7 @@ def _weight(text: str) -> float:
 READERS: Mapping[str, Reader] = {
     "dataset": text,
     "episodes": whole(1),
+    "steps": whole(1),
     "policy": _policies,
     "explore": truth,
     "seed": whole(0),
@@ -119,7 +121,8 @@ def _record(
     chosen: Sequence[str],
     *,
     dataset: str | None = None,
-    episodes: int = 100,
+    episodes: int | None = None,
+    steps: int | None = None,
     policy: Policies | None = None,
     explore: bool = False,
     seed: int | None = None,
@@ -134,6 +137,9 @@ def _record(
     from border_cli.launch.effective import effective_settings
     from border_cli.launch.play import record
 
+    if episodes and steps:
+        raise ConfigError("episodes and steps cannot be combined: give one of them")
+    amount, unit = (steps, "steps") if steps else (episodes or 100, "episodes")
     with opened_run(run_dir, trust=trust):
         dataset = refuse_name(dataset, overwrite=overwrite)
         policy = policy or {best_or_latest("border-record", run_dir): 1.0}
@@ -143,7 +149,7 @@ def _record(
             expect(effective.config.trainer.stall_timeout_s)
             recorded = record(
                 effective,
-                players(run_dir, effective, policy, episodes, trust=trust, config=config),
+                players(run_dir, effective, policy, amount, unit, trust=trust, config=config),
                 stop,
                 run_dir=run_dir,
                 dataset=dataset,

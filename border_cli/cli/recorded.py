@@ -14,7 +14,7 @@ from border_cli.config.describe import shown
 from border_cli.core.types import PAST_SCHEDULES
 from border_cli.errors import ConfigError
 from border_cli.launch.effective import EffectiveSettings
-from border_cli.launch.play import RANDOM, Player, Recorded, random_agent, split_episodes
+from border_cli.launch.play import RANDOM, Player, Recorded, random_agent, split_amount
 from border_cli.recorder import figures, terminal
 from border_cli.settings.run import RunConfig
 from border_cli.words import setting, shell_command
@@ -26,19 +26,20 @@ def players(
     run_dir: Path,
     effective: EffectiveSettings,
     policies: Mapping[str, float],
-    episodes: int,
+    amount: int,
+    unit: str,
     *,
     trust: bool,
     config: RunConfig | None,
 ) -> list[Player]:
-    """The policies, weights by names, with their episodes; refuses those that the run does not
-    have. `config` stands for the saved settings."""
-    counts = dict(zip(policies, split_episodes(episodes, [*policies.values()]), strict=True))
-    none = [name for name, count in counts.items() if not count]
+    """The policies, weights by names, with their episodes or steps; refuses those that the run does
+    not have. `config` stands for the saved settings."""
+    parts = dict(zip(policies, split_amount(amount, [*policies.values()]), strict=True))
+    none = [name for name, part in parts.items() if not part]
     if none:
-        raise ConfigError(f"episodes={episodes} leave none for {', '.join(none)}")
+        raise ConfigError(f"{unit}={amount} leave none for {', '.join(none)}")
     found = []
-    for name, count in counts.items():
+    for name, part in parts.items():
         if name == RANDOM:
             agent, env_steps = random_agent(effective), 0
         else:
@@ -48,7 +49,8 @@ def players(
         found.append(
             Player(
                 name=name,
-                episodes=count,
+                amount=part,
+                unit=unit,
                 agent=agent,
                 snapshot=agent.snapshot(env_steps=env_steps),  # explores as when it was saved
             )

@@ -13,6 +13,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -93,10 +94,11 @@ def _evaluate(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Player:
-    """An agent that plays, and how many episodes."""
+    """An agent that plays, and how much."""
 
     name: str  # best, latest, an optimisation step, or random
-    episodes: int
+    amount: int
+    unit: str  # "episodes" or "steps"
     agent: Agent
     snapshot: Snapshot  # the weights to act with
 
@@ -119,11 +121,11 @@ class Recorded:
     references: tuple[float, float] | None
 
 
-def split_episodes(episodes: int, weights: Sequence[float]) -> list[int]:
-    """So many episodes in these shares; what is left over goes to the first."""
-    counts = [int(episodes * weight / math.fsum(weights)) for weight in weights]
-    left = episodes - sum(counts)
-    return [count + (i < left) for i, count in enumerate(counts)]
+def split_amount(amount: int, weights: Sequence[float]) -> list[int]:
+    """Splits episodes or steps by weight; the first parts get the remainder."""
+    parts = [int(amount * weight / math.fsum(weights)) for weight in weights]
+    left = amount - sum(parts)
+    return [part + (i < left) for i, part in enumerate(parts)]
 
 
 def record(
@@ -205,9 +207,8 @@ def _play_all(
     of the run, each of which may explore in its own way."""
     config = effective.config
     actors = config.actor_manager.most_actors if explore else 1
-    counts = split_episodes(player.episodes, [1.0] * actors)
-    for actor_id, count in enumerate(counts):
-        if not count:
+    for actor_id, amount in enumerate(split_amount(player.amount, [1.0] * actors)):
+        if not amount:
             continue
         policy = player.agent.policy_factory(
             generator(seed, Branch.EVALUATION, EXPLORING, number, actor_id),
@@ -215,32 +216,39 @@ def _play_all(
         )
         policy.load_snapshot(player.snapshot)
         first = derived_seed(seed, Branch.EVALUATION, RECORDING, number, actor_id)
-        yield from _rounds(effective, policy, count, first, stop, explore=explore)
+        yield from _rounds(
+            effective, policy, amount, first, stop, in_steps=player.unit == "steps", explore=explore
+        )
 
 
 def _rounds(
     effective: EffectiveSettings,
     policy: Policy,
-    episodes: int,
+    amount: int,
     seed: int,
     stop: StopFlag,
     *,
+    in_steps: bool,
     explore: bool,
 ) -> Iterator[list[PlayedEpisode]]:
-    """Several episodes in parallel."""
+    """This many episodes, or whole episodes with at least this many steps; several in parallel."""
     factory: EnvFactory = ENVS.build(effective.evaluation_env)
     spec = factory.spec
     known = spec.max_episode_steps or effective.config.evaluator.max_episode_steps
     limit = known or DEFAULT_LIMIT
     most = max(1, min(PARALLEL_EPISODES, PARALLEL_NBYTES // (limit * row_nbytes(spec.observation))))
-    rounds = math.ceil(episodes / most)
-    parallel = math.ceil(episodes / rounds)  # of the last round a few may be too many
+    parallel = math.ceil(amount / math.ceil(amount / most))
     factory = ENVS.build(replace(effective.evaluation_env, num_envs=parallel))
     with closing(factory.make(training=False)) as env:
-        for number in range(rounds):
+        for number in count():
             place = derived_seed(seed, number)
             played = play_round(env, policy, place, stop, limit=limit, explore=explore)
-            yield played[: episodes - number * parallel]
+            for last, episode in enumerate(played, 1):
+                amount -= len(episode) if in_steps else 1
+                if amount <= 0:
+                    yield played[:last]  # a few may be too many
+                    return
+            yield played
 
 
 def _raw(episode: PlayedEpisode, env: EnvParts) -> RawEpisode:

@@ -118,6 +118,20 @@ def test_a_mixture_is_shared_evenly_or_by_weight(
     assert [len(each["returns"]) for each in said["policies"]] == [8, 2]
 
 
+def test_whole_episodes_are_recorded_until_each_policy_has_its_steps(
+    run_dir: Path, datasets: Path, capsys: Capture
+) -> None:
+    assert datasets
+    argv = ("dataset=x-v0", "steps=900", "policy=[best:1,random:2]")
+    said = recorded(capsys, run_dir, *argv)
+    for policy, least in zip(said["policies"], (300, 600), strict=True):
+        *before, last = policy["lengths"]
+        assert sum(before) < least <= sum(before) + last
+    dataset = minari.load_dataset("x-v0")
+    assert (dataset.total_steps, dataset.total_episodes) == (said["steps"], said["episodes"])
+    assert all(each.terminations[-1] or each.truncations[-1] for each in dataset)
+
+
 @pytest.mark.slow
 def test_a_seed_repeats_and_another_one_does_not(
     run_dir: Path, datasets: Path, capsys: Capture
@@ -197,6 +211,8 @@ def test_a_name_that_is_taken_is_refused_unless_it_may_be_replaced(
         (["RUN", "dataset=a-v0", "policy=[best:]"], "must have weights above 0, got ''"),
         (["RUN", "dataset=a-v0", "policy=[80:999,best:1]"], "episodes=100 leave none for best"),
         (["RUN", "dataset=a-v0", "episodes=1", "policy=best,80"], "episodes=1 leave none for 80"),
+        (["RUN", "dataset=a-v0", "steps=1", "policy=best,80"], "steps=1 leave none for 80"),
+        (["RUN", "dataset=a-v0", "steps=9", "episodes=1"], "episodes and steps cannot be combined"),
         (["RUN", "dataset=a-v0", "explore=yes"], "explore must be true or false, got 'yes'"),
         (["RUN", "dataset=a-v0", "--jsn"], "unknown flag '--jsn', did you mean --json?"),
         (["dataset=a-v0"], "give one run directory, got 0"),
