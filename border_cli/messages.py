@@ -20,3 +20,9 @@ def complain(command: str, message: object) -> None:
     status stays where nobody can read that."""
     with suppress(OSError):
         sys.stderr.write(visible(masked(f"{command}: {message}\n")))
+
+
+def report(progress: str) -> None:
+    """Shows on standard error how far a command is; on a terminal the next line replaces it."""
+    with suppress(OSError):
+        sys.stderr.write(progress + ("\r" if sys.stderr.isatty() else "\n"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 import reaching
 from commands import QUICK, eval_status, facts_of, train_status
 from sampling import sampled
+from screens import Screen
 
 from border_cli import compose, train
 from border_cli.errors import ConfigError
@@ -123,7 +125,9 @@ def test_a_run_records_success_and_films_and_its_model_is_filmed(capsys: Capture
     assert [each.name for each in Path("run/videos").iterdir()] == ["0000000020.gif"]
     assert eval_status("run", "video=film.gif") == 0
     assert Path("film.gif").stat().st_size > 500
-    assert "is_success" in capsys.readouterr().out
+    out, err = capsys.readouterr()
+    assert "is_success" in out
+    assert err.splitlines() == ["0 of 2 episodes played", "1 of 2 episodes played"]
 
 
 def test_a_film_that_fails_does_not_end_a_run() -> None:
@@ -138,15 +142,20 @@ def test_a_film_that_fails_does_not_end_a_run() -> None:
 
 
 @pytest.mark.slow
-def test_a_saved_model_is_filmed_with_the_scores_of_its_evaluation(capsys: Capture) -> None:
+def test_a_saved_model_is_filmed_with_the_scores_of_its_evaluation(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("imageio_ffmpeg")
     trained("actor_manager=serial")
     capsys.readouterr()
+    screen = Screen()
+    monkeypatch.setattr(sys, "stderr", screen)
     for name in ("film.mp4", "film.gif", "film.png"):
         assert eval_status("run", f"video={name}", "--json") == 0
         said = json.loads(capsys.readouterr().out)
         assert (said["video"], Path(name).stat().st_size > 500) == (name, True)
         assert said["is_success"] == pytest.approx(sum(said["info"]["is_success"]) / 2)
         assert len(said["returns"]) == 2
+    assert screen.getvalue() == 3 * "0 of 2 episodes played\r1 of 2 episodes played\r"
     assert eval_status("run", "video=film.avi") == 2
     assert eval_status("run", "video=film.gif", "render=human") == 2

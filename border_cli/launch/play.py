@@ -36,6 +36,7 @@ from border_cli.evaluator.film import ShownFactory, film_writer
 from border_cli.evaluator.film import refuse_no_film as refuse_no_film
 from border_cli.launch.build import build_evaluator, env_factory
 from border_cli.launch.effective import EffectiveSettings
+from border_cli.messages import report
 from border_cli.registry import AGENTS, ENVS
 from border_cli.run.finding import best_score
 from border_cli.settings.run import EnvConfig
@@ -66,7 +67,9 @@ def play(
     found = []
     with ExitStack() as stack:
         writer = stack.enter_context(closing(film_writer(video))) if video is not None else None
-        for episode in range(rounds * effective.config.evaluator.num_episodes):
+        episodes = rounds * effective.config.evaluator.num_episodes
+        for episode in range(episodes):
+            report(f"{episode} of {episodes} episodes played")
             shown = ShownFactory(inner, episode=episode, writer=writer)
             found.append(_evaluate(one, policy, stop, seed, 1, shown))
         if writer is not None:

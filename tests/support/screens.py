@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import io
 import os
 import pty
 import re
@@ -51,6 +52,13 @@ def screen(written: str, width: int) -> list[str]:
         while len(rows) <= at:
             rows.append([])
     return ["".join(row).rstrip() for row in rows]
+
+
+class Screen(io.StringIO):
+    """A terminal that keeps all that is written to it."""
+
+    def isatty(self) -> bool:
+        return True
 
 
 class TerminalCommand:
