@@ -33,7 +33,7 @@ CLIENT: Final = "ray://"
 PROBE_S = 5.0  # for an answer of the cluster's port
 JOIN_S = 25.0  # for joining what answers like Ray, which a loaded head node may take
 SHUTDOWN_S = 10.0  # for the end of a Ray of our own
-START_S = 60.0  # for the start of a Ray of our own, on a slow disk
+START_S = 100.0  # for the start of a Ray of our own, on a slow disk or a busy machine
 
 _FOR_ALL = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -157,13 +157,15 @@ def _connected(settings: ClusterSettings) -> Iterator[None]:
         finally:
             connected.set()
 
-    limit_s = START_S if settings.address is None else JOIN_S
+    limit_s, doubt = (
+        (START_S, "this machine is too busy to start a Ray, or its disk too slow")
+        if settings.address is None
+        else (JOIN_S, "is it the port of a head node?")
+    )
     thread = threading.Thread(target=run, name="ray", daemon=True)
     thread.start()
     if not connected.wait(limit_s):
-        raise ClusterRefused(
-            f"{settings}: no connection within {limit_s:g} s; is it the port of a head node?"
-        )
+        raise ClusterRefused(f"{settings}: no connection within {limit_s:g} s; {doubt}")
     if failures:
         raise ClusterRefused(f"{settings}: {_explained(failures[0])}") from failures[0]
     try:

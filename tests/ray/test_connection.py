@@ -3,15 +3,38 @@
 from __future__ import annotations
 
 import socket
+import sys
+import threading
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from commands import isolated, train_status
 
 from border_cli.errors import ClusterRefused
-from border_cli.ray.connection import ClusterSettings, _explained, refuse_unreachable, unanswered
+from border_cli.ray import connection
+from border_cli.ray.connection import (
+    ClusterSettings,
+    _connected,
+    _explained,
+    refuse_unreachable,
+    unanswered,
+)
 
 RAY = ("actor_manager=ray",)
+
+
+class SilentRay(ModuleType):
+    """A Ray that never connects, and gives up when it is over."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.over = threading.Event()
+
+    def init(self, **options: object) -> None:
+        del options
+        self.over.wait()
+        raise ConnectionError("given up")
 
 
 def test_an_address_where_nothing_answers_is_refused() -> None:
@@ -34,6 +57,27 @@ def test_a_missing_token_is_told() -> None:
     error = ConnectionError("Failed to connect to Ray cluster at h:1")
     error.__cause__ = RuntimeError("Unauthenticated: InvalidAuthToken")
     assert "RAY_AUTH_MODE=token" in _explained(error)
+
+
+@pytest.mark.parametrize(
+    ("address", "doubt"),
+    [
+        (None, "=null: no connection within 0 s; this machine is too busy to start a Ray"),
+        ("127.0.0.1:1", "within 0 s; is it the port of a head node"),
+    ],
+)
+def test_only_a_cluster_that_has_a_port_is_doubted_for_it(
+    monkeypatch: pytest.MonkeyPatch, address: str | None, doubt: str
+) -> None:
+    ray = SilentRay("ray")
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    for name in ("START_S", "JOIN_S"):
+        monkeypatch.setattr(connection, name, 0.0)
+    with pytest.raises(ClusterRefused, match=doubt), _connected(ClusterSettings(address=address)):
+        pass
+    ray.over.set()
+    [thread] = [each for each in threading.enumerate() if each.name == "ray"]
+    thread.join()
 
 
 @pytest.mark.ray
