@@ -58,15 +58,9 @@ def _run_one(composer: Composer, job: Job, run_job: RunJob | None) -> None:
     from border_cli.launch.jobs import check_jobs, look
 
     check_jobs(composer, [job])
-    expect(job.config.trainer.stall_timeout_s)
     finished = look(job).finished
     if finished is not None:
         say(_result(job) if job.config.quiet else finished.message)
-        return
-    if job.config.dry_run:
-        from border_cli.cli.dry_run import show
-
-        show([job])
         return
     if run_job is not None:
         run_job(job)
@@ -75,6 +69,13 @@ def _run_one(composer: Composer, job: Job, run_job: RunJob | None) -> None:
     from border_cli.launch.job import train_job
     from border_cli.launch.needs import refuse_unmet
 
+    # After the import of torch, which may hold the interpreter lock for longer.
+    expect(job.config.trainer.stall_timeout_s)
+    if job.config.dry_run:
+        from border_cli.cli.dry_run import show
+
+        show([job])
+        return
     built = dry_built([job])
     refuse_unmet(built.needs)
     [job] = built.jobs
@@ -103,11 +104,12 @@ def _run_several(
 
     plan = planned(composer, overrides, command)
     timeouts = (job.config.trainer.stall_timeout_s for job in plan.jobs)
-    expect(max(timeouts, default=STALL_TIMEOUT_S))
+    timeout_s = max(timeouts, default=STALL_TIMEOUT_S)
     if plan.config.dry_run:
         from border_cli.cli.dry_run import show
         from border_cli.sweep.skipping import dry_built
 
+        expect(timeout_s)
         if plan.terms.skip_invalid:
             plan, _ = dry_built(plan)
         for each in plan.skipped:
@@ -123,4 +125,5 @@ def _run_several(
             server()
         from border_cli.sweep.command import run_sweep
 
+        expect(timeout_s)
         run_sweep(plan)
