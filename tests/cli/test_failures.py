@@ -213,7 +213,7 @@ class Ended:
 def blocked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ended]:
     """How each command with an env that blocks ended; they wait side by side.
 
-    3 s, because three imports of torch at a time may take the interpreter lock for over 1 s.
+    3 s, because three commands at a time on a busy machine may take one for a step.
     """
     with ExitStack() as stack:
         started = {}

@@ -25,7 +25,7 @@ HOLDS = (*ENDLESS, "env.id=Holds-v0", "env.kwargs={at: 100, marker: holds}")
 def test_a_call_that_keeps_the_interpreter_lock_ends_the_run_with_its_stack(
     tmp_path: Path, actors: str
 ) -> None:
-    own = (f"actor_manager={actors}", "trainer.stall_timeout_s=3")  # torch takes 1 s
+    own = (f"actor_manager={actors}", "trainer.stall_timeout_s=3")  # not less: machines are busy
     with Command(tmp_path, *HOLDS, *own) as run:
         status, said = run.ended()
     assert status == -signal.SIGKILL, said

@@ -30,7 +30,7 @@ LONG = (
     *("trainer.max_opt_steps=100000000", "trainer.eval_interval=100000000"),
     "trainer.record_interval=500",
 )
-DEADLINE_S = 100.0
+DEADLINE_S = 240.0
 
 
 def training(folder: Path, tracker: str, *argv: str, **more: Any) -> Command:

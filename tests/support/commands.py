@@ -29,7 +29,7 @@ from border_cli.cli.train import main
 from border_cli.recorder.read import read_metrics
 
 HERE = Path(__file__).parent
-DEADLINE_S = 60.0  # far above what anything here takes
+DEADLINE_S = 120.0  # far above what anything here takes
 QUICK = (  # settings of a run that ends at once
     "trainer.max_opt_steps=2",
     "trainer.warmup_period=8",
