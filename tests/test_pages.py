@@ -15,7 +15,7 @@ from border_cli.registry import AGENTS, register_builtin
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", *(page for page in DOCS.glob("*.md") if page.name != "walks.md")]
+PAGES = [ROOT / "README.md", *DOCS.glob("*.md")]
 QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 
 
