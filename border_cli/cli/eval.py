@@ -52,9 +52,8 @@ border-eval: evaluates a saved model of a run.
                                    another environment than that of the run, as border-train takes
                                    it, with the same spaces
   render=human                     shows the episodes in a window, one at a time; needs a display
-  video=FILE.mp4|.gif|.png         films the episodes, with step and return under each frame; .png:
-                                   a sheet of frames; needs pip install "border-cli[video]", and
-                                   no display
+  video=FILE.mp4|.gif              films the episodes, with step and return under each frame; needs
+                                   pip install "border-cli[video]", and no display
   trust=true                       also imports modules from the directories that the run recorded,
                                    and from RUN_DIR itself; only for runs whose code you trust
   --json                           prints one JSON object instead of the table

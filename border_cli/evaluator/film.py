@@ -1,8 +1,7 @@
 """Films of episodes: frames with episode, step and return drawn under them.
 
-A format is told by the suffix: .mp4 (H.264), .gif, or .png, a sheet with some frames of each
-episode. Pillow draws, and imageio-ffmpeg encodes; both come with the extra `video`, and are
-imported by what draws and encodes.
+The suffix of a file determines the format: .mp4 (H.264) or .gif. Pillow draws, and imageio-ffmpeg
+encodes; both come with the extra `video`, and are imported by what draws and encodes.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import io
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Mapping
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -33,8 +31,6 @@ GIF_SIDE: Final = 256  # pixels of the longer side; a GIF has no compression to 
 GIF_RATE: Final = 25  # frames per second at most: browsers slow down what is faster
 MAX_COVERAGE: Final = 1  # Pillow's `Quantize.MAXCOVERAGE`
 CLIP_FRAMES: Final = 150  # of a film during a run
-SHEET_COLUMNS: Final = 8  # frames of an episode on a sheet
-SHEET_SIDE: Final = 180  # pixels of the longer side of each
 
 
 def require_pillow(what: str) -> None:
@@ -148,26 +144,6 @@ class Mp4Writer(FilmWriter):
         self._partial.unlink(missing_ok=True)
 
 
-class EvenlyKept:
-    """At most so many pictures of a series of unknown length, the same number apart."""
-
-    def __init__(self, most: float, every: int = 1) -> None:
-        """Of the series not more than each `every`th."""
-        self.pictures: list[Image] = []
-        self.every = every
-        self._most = most
-        self._seen = 0
-
-    def add(self, draw: Callable[[], Image]) -> None:
-        """Draws the next picture of the series, if it is one to keep."""
-        if self._seen % self.every == 0:
-            self.pictures.append(draw())
-        self._seen += 1
-        if len(self.pictures) > self._most:
-            del self.pictures[1::2]
-            self.every *= 2
-
-
 class GifWriter(FilmWriter):
     """Frames in memory, a byte per pixel, until the film is written."""
 
@@ -176,25 +152,27 @@ class GifWriter(FilmWriter):
         self._path = path
         self._most_frames = most_frames
         self._longest_ms = 200 if math.isfinite(most_frames) else math.inf  # of a frame
-
-    @cached_property
-    def _kept(self) -> EvenlyKept:
-        """Made with the first frame, when the rate is known: a GIF cannot show every frame."""
-        return EvenlyKept(self._most_frames, max(1, round(self.frames_per_s / GIF_RATE)))
+        self._pictures: list[Image] = []
+        self._num_frames = 0
+        self._every = 1  # of so many frames one is a picture
 
     def add(self, frame: NDArray[np.uint8], *, episode: int, step: int, score: float) -> None:
-        def picture() -> Image:
+        if self._num_frames == 0:  # the rate is known from now on; a GIF cannot show every frame
+            self._every = max(1, round(self.frames_per_s / GIF_RATE))
+        if self._num_frames % self._every == 0:
             whole = drawn(frame, caption(episode, step, score), GIF_SIDE)
             # Most of the picture may be of few colours: small things must keep theirs.
-            return whole.quantize(method=MAX_COVERAGE)
-
-        self._kept.add(picture)
+            self._pictures.append(whole.quantize(method=MAX_COVERAGE))
+        self._num_frames += 1
+        if len(self._pictures) > self._most_frames:
+            del self._pictures[1::2]
+            self._every *= 2
 
     def encoded(self) -> bytes:
         """The film as a file has it."""
-        first, *others = self._kept.pictures
+        first, *others = self._pictures
         # Hundredths of a second are all that the format has.
-        hundredths = round(100 * self._kept.every / self.frames_per_s)
+        hundredths = round(100 * self._every / self.frames_per_s)
         shown_ms = min(max(20, 10 * hundredths), self._longest_ms)
         made = io.BytesIO()
         first.save(made, "GIF", save_all=True, append_images=others, duration=shown_ms, loop=0)
@@ -202,40 +180,6 @@ class GifWriter(FilmWriter):
 
     def save(self) -> None:
         _write(self._path, self.encoded())
-
-
-class SheetWriter(FilmWriter):
-    """A row of frames for each episode: the first, the last, and some in between."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._kept: dict[int, EvenlyKept] = {}  # by episode
-        self._last: dict[int, Image] = {}
-
-    def add(self, frame: NDArray[np.uint8], *, episode: int, step: int, score: float) -> None:
-        picture = drawn(frame, f"{episode}: step {step}, return {score:.6g}", SHEET_SIDE)
-        self._kept.setdefault(episode, EvenlyKept(4 * SHEET_COLUMNS)).add(lambda: picture)
-        self._last[episode] = picture
-
-    def _row(self, episode: int) -> list[Image]:
-        row = self._kept[episode].pictures
-        if row[-1] is not self._last[episode]:
-            row = [*row, self._last[episode]]
-        shown = min(len(row), SHEET_COLUMNS)
-        return [row[i] for i in np.linspace(0, len(row) - 1, shown).round().astype(int).tolist()]
-
-    def save(self) -> None:
-        from PIL import Image
-
-        rows = [self._row(episode) for episode in self._kept]
-        width, height = (side + 4 for side in rows[0][0].size)
-        sheet = Image.new("RGB", (max(map(len, rows)) * width, len(rows) * height), "white")
-        for y, row in enumerate(rows):
-            for x, picture in enumerate(row):
-                sheet.paste(picture, (x * width + 2, y * height + 2))
-        made = io.BytesIO()
-        sheet.save(made, "PNG")
-        _write(self._path, made.getvalue())
 
 
 def _write(path: Path, film: bytes) -> None:
@@ -248,7 +192,6 @@ def _write(path: Path, film: bytes) -> None:
 WRITERS: Final[Mapping[str, Callable[[Path], FilmWriter]]] = {
     ".mp4": Mp4Writer,
     ".gif": GifWriter,
-    ".png": SheetWriter,
 }
 
 
@@ -256,7 +199,7 @@ def refuse_no_film(path: Path) -> None:
     """Raises ConfigError where no film can be written there, before anything is played."""
     suffix = path.suffix.lower()
     if suffix not in WRITERS:
-        raise ConfigError(f"video must end in {', '.join(WRITERS)}, got {str(path)!r}")
+        raise ConfigError(f"video must end in {' or '.join(WRITERS)}, got {str(path)!r}")
     if not path.absolute().parent.is_dir():
         raise ConfigError(f"video={path}: no such directory: {path.absolute().parent}")
     require_pillow(f"video={path}")

@@ -27,10 +27,10 @@ def frame(episode: int, step: int) -> NDArray[np.uint8]:
     return np.full((HEIGHT, WIDTH, 3), 40 + (60 * episode + 4 * step) % 200, np.uint8)
 
 
-def filmed(writer: film.FilmWriter, steps: int = STEPS) -> None:
+def filmed(writer: film.FilmWriter) -> None:
     with closing(writer):
         for episode in range(EPISODES):
-            for step in range(steps):
+            for step in range(STEPS):
                 writer.add(frame(episode, step), episode=episode, step=step, score=-1.5)
         writer.save()
 
@@ -82,16 +82,6 @@ def test_a_short_film_keeps_the_whole_span() -> None:
         assert 5 <= gif.n_frames <= 10
 
 
-def test_a_sheet_has_a_row_for_each_episode_with_its_first_and_last_frame(tmp_path: Path) -> None:
-    filmed(film.film_writer(tmp_path / "sheet.png"), steps=13)
-    with Image.open(tmp_path / "sheet.png") as sheet:
-        width, height = sheet.width // film.SHEET_COLUMNS, sheet.height // EPISODES  # of a frame
-        for episode in range(EPISODES):
-            for x, step in ((width // 2, 0), (sheet.width - width // 2, 12)):
-                shown = sheet.getpixel((x, episode * height + height // 3))
-                assert shown[0] == frame(episode, step)[0, 0, 0]
-
-
 def test_a_film_that_is_broken_off_leaves_no_file_and_no_process(tmp_path: Path) -> None:
     pytest.importorskip("imageio_ffmpeg")
     writer = film.film_writer(tmp_path / "film.mp4")
@@ -103,7 +93,8 @@ def test_a_film_that_is_broken_off_leaves_no_file_and_no_process(tmp_path: Path)
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("film.avi", r"video must end in \.mp4, \.gif, \.png, got"),
+        ("film.avi", r"video must end in \.mp4 or \.gif, got .*film\.avi"),
+        ("film.png", r"video must end in \.mp4 or \.gif, got .*film\.png"),
         ("nowhere/film.gif", r"no such directory: .*nowhere"),
     ],
 )
