@@ -1,7 +1,6 @@
 """Runs read back from their directories: their settings, how they went and what they measured.
 
-Nothing is written, and nothing is imported that the settings name. numpy and pandas are imported by
-what returns arrays and frames: a list of runs needs neither.
+Nothing is written, and nothing is imported that the settings name.
 """
 
 from __future__ import annotations
@@ -103,6 +102,7 @@ class Run:
         `x` is env_steps, opt_steps or time_s. Both are empty where the run has not recorded it.
         Raises `ConfigError` for a name that is nearly that of a recorded one.
         """
+        # imported late, like pandas below: a list of runs needs neither
         import numpy as np
 
         if x not in POSITIONS:

@@ -1,6 +1,5 @@
 """The settings of a saved run with another environment, as `border-eval` and `border-record` take
-them: `env=NAME`, `env.id=ID`, `env.kwargs.obstacles=5`. What composes settings is imported by the
-functions that do so."""
+them: `env=NAME`, `env.id=ID`, `env.kwargs.obstacles=5`."""
 
 from __future__ import annotations
 
@@ -31,6 +30,7 @@ def split_env(typed: Sequence[str]) -> tuple[list[str], list[str]]:
 def settings_in_env(run_dir: Path, chosen: Sequence[str], *, trust: bool) -> RunConfig:
     """The settings of a run with these overrides of `env`, as `border-train --from` composes them.
     They count for the environment of evaluations, too."""
+    # imported late: Hydra
     from border_cli.config.compose import composing
     from border_cli.config.overrides import parsed
     from border_cli.config.saved_names import ADDRESSES

@@ -1,9 +1,6 @@
 """`-sc`: how a shell learns to ask when Tab is pressed, and what it is offered: flags, groups with
 their options, settings, and run directories. Where nothing is offered the shell completes names of
 files.
-
-A Tab waits for every import: Hydra is imported by the settings of a choice alone, and what lists
-options and runs by the functions that do so.
 """
 
 from __future__ import annotations
@@ -62,6 +59,7 @@ def complete(overrides: Sequence[str]) -> None:
     """Answers `-sc install=SHELL`, and the shell's `-sc query=SHELL`."""
     command, _, shell = " ".join(overrides).partition("=")
     if command == "query":
+        # imported late, as all below: every Tab waits for the imports of this file
         from border_cli.config.search_path import uses_plugins_here
 
         (name, *before), word = _words(os.environ.get("COMP_LINE", ""))

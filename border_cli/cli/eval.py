@@ -1,8 +1,4 @@
-"""`border-eval`: plays the episodes of a saved model, also while its run is still running.
-
-What --help and most refusals do not need (torch, rich) is imported by the functions that play and
-print.
-"""
+"""`border-eval`: plays the episodes of a saved model, also while its run is still running."""
 
 from __future__ import annotations
 
@@ -134,6 +130,7 @@ def _evaluate(
 
     `chosen`: overrides of the environment.
     """
+    # imported late: torch, which --help and most refusals do not need
     from border_cli.api import load_agent
     from border_cli.config.saved import opened_run
     from border_cli.launch.build import evaluation_policy

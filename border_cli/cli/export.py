@@ -1,7 +1,4 @@
-"""`border-export`: a saved model as a folder without pickles, for robots, services and hubs.
-
-What --help and most refusals do not need (torch, rich) is imported by the functions that export.
-"""
+"""`border-export`: a saved model as a folder without pickles, for robots, services and hubs."""
 
 from __future__ import annotations
 
@@ -76,6 +73,7 @@ READERS: Mapping[str, Reader] = {
 def _run(typed: Sequence[str], signals: EarlySignals) -> None:
     found: dict[str, Any]
     if VERIFY in typed:
+        # imported late, as all below: torch, which --help and most refusals do not need
         from border_cli.export.verify import verified
         from border_cli.run.exported import opened_folder
 

@@ -1,5 +1,5 @@
 """The parser of all commands, and the command line of `border-train`, taken apart: its flags, and
-what is an override. What composes these, with Hydra, is imported by the method that does so."""
+what is an override."""
 
 from __future__ import annotations
 
@@ -63,6 +63,7 @@ class Arguments(argparse.Namespace):
 
     def composing(self) -> AbstractContextManager[tuple[Composer, list[str]]]:
         """See `config.compose.composing`; imports Hydra."""
+        # imported late: Hydra, which --help does not need
         from border_cli.config.compose import composing
         from border_cli.config.overrides import normalized
 

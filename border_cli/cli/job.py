@@ -1,8 +1,4 @@
-"""A `border-train` command with settings: it shows them, or runs their jobs.
-
-What a refused command or an answer about settings does not need (numpy, torch, rich, the sweeps) is
-imported by the functions that need it.
-"""
+"""A `border-train` command with settings: it shows them, or runs their jobs."""
 
 from __future__ import annotations
 
@@ -33,6 +29,7 @@ def answer(arguments: Arguments, typed: list[str], run_job: RunJob | None) -> No
     with arguments.composing() as (composer, overrides):
         arguments.config_name = composer.config_name  # that of another run, with --from and resume
         if arguments.help:
+            # imported late, as all below: each command loads what it needs, a refusal no torch
             from border_cli.config.describe import settings_help
 
             say(settings_help(composer.job(overrides), overrides).rstrip("\n"))

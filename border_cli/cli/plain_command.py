@@ -1,7 +1,5 @@
 """What all commands but border-train share: --help and, of border-eval and border-record, their
 arguments (`RUN_DIR key=value … --flag`) and the run that these name.
-
-What finds a run is imported by the functions that look for it: no --help waits for it.
 """
 
 from __future__ import annotations
@@ -118,6 +116,7 @@ def whole(low: int) -> Reader:
 
 def located(place: Path, checkpoint: str | None = None) -> tuple[Path, str | None]:
     """The run directory and the checkpoint that are typed, see `find_run`."""
+    # imported late: --help does not need it
     from border_cli.run.finding import find_run
 
     run_dir, which = find_run(place, checkpoint)

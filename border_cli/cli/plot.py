@@ -1,8 +1,5 @@
 """`border-plot`: curves and final scores of runs over seeds, as a picture, a page, a table, or in
 the terminal.
-
-What --help and refusals do not need (numpy, rich, matplotlib) is imported by the functions that
-read the runs and plot them.
 """
 
 from __future__ import annotations
@@ -140,6 +137,7 @@ def _run(typed: Sequence[str], _: EarlySignals) -> None:
     if (asked.paths[0] / STUDY_JSON).is_file():
         _plot_studies(asked)
         return
+    # imported late, as all below: numpy, which --help and refusals do not need
     from border_cli.analysis.curves import report
     from border_cli.analysis.grouping import grouped
 

@@ -1,7 +1,4 @@
-"""A report as `border-plot` shows it: in files and in the terminal.
-
-matplotlib, which an extra installs, is imported by the function that makes a file's content.
-"""
+"""A report as `border-plot` shows it: in files and in the terminal."""
 
 from __future__ import annotations
 
@@ -31,6 +28,7 @@ def write(path: Path, report: Report, table: str | None, size: tuple[float, floa
     that of a .csv file, `size` that of a picture in inches. Raises `RunFailed`."""
     suffix = path.suffix.lower()
     if suffix == ".html":
+        # imported late: matplotlib, which an extra installs
         from border_cli.analysis.page import page
 
         made = [shlex.join(["border-plot", *sys.argv[1:]]), f"border_cli {__version__}, {now()}"]
@@ -40,6 +38,7 @@ def write(path: Path, report: Report, table: str | None, size: tuple[float, floa
     elif suffix == ".csv":
         content = tables.csv_text(report, table or "curves").encode()
     else:
+        # imported late: matplotlib
         from border_cli.analysis.drawing import drawn
 
         content = drawn(report, suffix[1:], size)

@@ -1,7 +1,4 @@
-"""`border-record`: plays the models of a run and keeps the episodes as a Minari data set.
-
-What --help and most refusals do not need (torch, rich) is imported by the function that records.
-"""
+"""`border-record`: plays the models of a run and keeps the episodes as a Minari data set."""
 
 from __future__ import annotations
 
@@ -130,6 +127,7 @@ def _record(
     trust: bool = False,
 ) -> dict[str, Any]:
     """The object that `--json` prints. `chosen`: overrides of the environment."""
+    # imported late: torch and rich, which --help and most refusals do not need
     from border_cli.api import read_config
     from border_cli.cli.recorded import document, players
     from border_cli.config.saved import opened_run

@@ -1,7 +1,4 @@
-"""`border-runs`: lists runs, compares two, and removes what is no longer needed.
-
-What a list does not need, such as the removal with numpy, is imported by what answers otherwise.
-"""
+"""`border-runs`: lists runs, compares two, and removes what is no longer needed."""
 
 from __future__ import annotations
 
@@ -98,6 +95,7 @@ def _run(typed: Sequence[str], _: EarlySignals) -> None:
 
 
 def _remove(chosen: str, asked: argparse.Namespace) -> None:
+    # imported late: numpy, which a list does not need
     from border_cli.cli.removing import prune_runs, remove_runs
 
     if not asked.paths:

@@ -1,5 +1,4 @@
-"""`border-train`: the command line, taken apart, and who answers it, which is imported by `_answer`
-when its turn comes: `--version` and `--help` load no Hydra."""
+"""`border-train`: parses the command line and dispatches to the handler."""
 
 from __future__ import annotations
 
@@ -32,6 +31,7 @@ def _answer(arguments: Arguments, typed: list[str], run_job: RunJob | None) -> N
     if arguments.version:
         sys.stdout.write(f"border_cli {__version__}\n")
     elif arguments.help and not arguments.overrides:
+        # imported late, as all below: --version and --help load no Hydra
         from border_cli.cli.overview import overview
 
         sys.stdout.write(overview(arguments.config_dirs))

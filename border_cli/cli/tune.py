@@ -1,8 +1,4 @@
-"""`border-tune`: a search for the hyperparameters of an agent on an environment.
-
-What --help and refusals do not need (Optuna, torch) is imported by the function that works on the
-study.
-"""
+"""`border-tune`: a search for the hyperparameters of an agent on an environment."""
 
 from __future__ import annotations
 
@@ -59,6 +55,7 @@ def _run(typed: Sequence[str], _: EarlySignals) -> None:
     kept = [each for each in typed if not each.startswith("storage=")]  # has passwords
     composed = composing(rest, config_dirs=asked.config_dirs, config_name=asked.config_name)
     with not_collecting(), composed as (composer, overrides):
+        # imported late: Optuna and torch, which --help and refusals do not need
         from border_cli.tune.store import imported_optuna
 
         imported_optuna()

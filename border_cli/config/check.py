@@ -1,7 +1,5 @@
 """Checks of settings, before anything is built: what plain Hydra lets pass is refused, and a Python
 caller's values are.
-
-The words of a refusal are imported by the functions that refuse.
 """
 
 from __future__ import annotations
@@ -36,6 +34,7 @@ def explained(files: Files, config_name: str, overrides: Sequence[str]) -> Itera
     try:
         yield
     except REFUSED as error:
+        # imported late, as below: for refusals alone
         from border_cli.config.explain import explanation
 
         raise ConfigError(explanation(error, files, config_name, overrides)) from error

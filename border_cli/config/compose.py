@@ -1,7 +1,6 @@
 """From overrides and files to a checked job: where settings begin, and what they are made of.
 
-Hydra's global state is as before afterwards. What reads other runs is imported by those functions
-alone that `--from` and `resume` call.
+Hydra's global state is as before afterwards.
 """
 
 from __future__ import annotations
@@ -81,6 +80,7 @@ def composing(
     if origin is None and run_dir is None:
         yield _anew(overrides, config_dirs, config_name, trust=trust), overrides
         return
+    # imported late: for --from and resume alone
     from border_cli.config.origin import refuse_beside_origin, run_of_origin, settings_from
     from border_cli.config.resuming import refuse_beside_resume, without_its_own
     from border_cli.config.saved import opened_run, saved_settings

@@ -2,8 +2,6 @@
 plug-ins, and modules that register components, wherever `imports` is written. Never imports Hydra.
 
 ./conf is read only where somebody names it.
-
-tomllib is imported by the one function that reads ./pyproject.toml.
 """
 
 from __future__ import annotations
@@ -51,6 +49,7 @@ def plugins_here() -> list[EntryPoint]:
     text = readable_bytes(Path(PROJECT)).decode(errors="replace")
     if PLUGINS not in text or mark_of(Path.cwd()) or not uses_plugins_here.get():
         return []
+    # imported late: few commands read ./pyproject.toml
     import tomllib
 
     try:

@@ -1,7 +1,4 @@
-"""Minari data sets: episodes read as one holds them, and written to a new one, whole or absent.
-
-Minari, which an extra installs, is imported by what reads and writes them.
-"""
+"""Minari data sets: episodes read as one holds them, and written to a new one, whole or absent."""
 
 from __future__ import annotations
 

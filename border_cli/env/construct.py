@@ -1,5 +1,5 @@
-"""One Gymnasium environment inside its wrappers, from its settings: the id is looked up,
-and packages that are missing are named. Action masks are imported by an environment with some."""
+"""One Gymnasium environment inside its wrappers, from its settings: the id is looked up, and
+packages that are missing are named."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The recipe of Gymnasium environments.
-
-Rewards of other goals, vector implementations, action masks and the check of saved ids are imported
-by the methods that need them.
-"""
+"""The recipe of Gymnasium environments."""
 
 from __future__ import annotations
 
@@ -52,6 +48,7 @@ class MaskFinder(gym.Wrapper[Any, Any, Any, Any]):
         return self._obs, info
 
     def _is_mask(self, given: Any) -> bool:
+        # imported late, as all below: few environments need it
         from border_cli.env.masks import MaskReader
 
         try:

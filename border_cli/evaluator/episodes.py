@@ -1,7 +1,4 @@
-"""Evaluation by whole episodes, all of them in parallel in one vector of environments.
-
-What draws films is imported by the evaluator that makes one.
-"""
+"""Evaluation by whole episodes, all of them in parallel in one vector of environments."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Films of episodes: frames with episode, step and return drawn under them.
 
 The suffix of a file determines the format: .mp4 (H.264) or .gif. Pillow draws, and imageio-ffmpeg
-encodes; both come with the extra `video`, and are imported by what draws and encodes.
+encodes; both come with the extra `video`.
 """
 
 from __future__ import annotations

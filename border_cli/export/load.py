@@ -1,8 +1,4 @@
-"""Policies for callers that step an environment of their own, out of a run or an exported folder.
-
-What a run needs, torch and Hydra among it, is imported by the function that finds one, and so is
-torch for an exported policy without `policy.npz`.
-"""
+"""Policies of runs and exported folders, for callers that step an environment of their own."""
 
 from __future__ import annotations
 
@@ -45,6 +41,7 @@ def load_policy(
         if POLICY_NPZ in opened.content["files"]:
             policy = numpy_policy(opened)
             return LoadedPolicy(policy.act, policy.form.spec)
+    # imported late: torch and Hydra, which an exported policy does not need
     from border_cli.api import policy_of_run
 
     return policy_of_run(folder, checkpoint, env=env, trust=trust)

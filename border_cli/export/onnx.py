@@ -1,7 +1,4 @@
-"""A policy as an ONNX graph, from observations and actions as the environment has them.
-
-onnx and its exporter are imported by the function that writes the file.
-"""
+"""A policy as an ONNX graph, from observations and actions as the environment has them."""
 
 from __future__ import annotations
 

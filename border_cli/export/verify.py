@@ -1,7 +1,4 @@
-"""Every format of an exported policy against border-eval's policy on the same observations.
-
-What a format needs is imported by the function that runs it.
-"""
+"""Every format of an exported policy against border-eval's policy on the same observations."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Writes the folder of an exported policy: whole, verified, or not at all.
-
-What writes a format is imported by the function that does.
-"""
+"""Writes the folder of an exported policy: whole, verified, or not at all."""
 
 from __future__ import annotations
 

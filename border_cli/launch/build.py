@@ -1,7 +1,4 @@
-"""The parts of a run, each from its settings; the only file that knows every group.
-
-Parts that few runs have, such as a process for evaluations, are imported by what builds them.
-"""
+"""The parts of a run, each from its settings; the only file that knows every group."""
 
 from __future__ import annotations
 
@@ -222,6 +219,7 @@ def build_recorders(
     chosen = effective.config.recorder.values()
     built: list[Recorder] = []
     if effective.video_interval:  # before those that take the files elsewhere
+        # imported late, as below: few runs have films
         from border_cli.recorder.films import FilmFiles
 
         built.append(FilmFiles(run_dir))

@@ -6,8 +6,6 @@ implementation if the run uses one, with fixed seeds, and for hindsight replay `
 of training; a sweep tries equal settings once. What fails ends the affected jobs of a sweep, which
 fail by themselves. What does not return within `stall_timeout_s` is interrupted and ends the
 command, also a sweep. `env.probe=false` only constructs one environment; a resume may change it.
-What draws films, asks a cluster or reads a data set is imported by the checks of runs that have
-them.
 """
 
 from __future__ import annotations

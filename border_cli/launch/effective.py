@@ -1,5 +1,5 @@
 """The settings of a run, resolved once: which actors there are and who steps them,
-where evaluations run, and torch's threads. Data sets are imported by the run that has one."""
+where evaluations run, and torch's threads."""
 
 from __future__ import annotations
 

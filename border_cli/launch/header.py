@@ -1,5 +1,4 @@
-"""The header of a run: what is about to run, and where each choice came from. Data sets are
-imported by the lines of a run that has one."""
+"""The header of a run: what is about to run, and where each choice came from."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """The jobs of a command, against each other and against what is in their folders: refused before
 anything is built, found to be finished, or begun as an attempt in a folder that is then its own.
-
-What reads the settings of an earlier run is imported by the functions that compare with them, and
-the meaning of a setting by the refusal that tells it.
 """
 
 from __future__ import annotations
@@ -73,6 +70,7 @@ def _refuse_without_env(config: RunConfig, composer: Composer) -> None:
         return
     named_by = config.env.named_by
     if named_by != "id":
+        # imported late, as below: for refusals and resumes alone
         from border_cli.config.describe import meaning_of
 
         meaning = meaning_of(type(config.env), named_by)

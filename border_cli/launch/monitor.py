@@ -11,9 +11,8 @@ outside. It
 and writes that into the `run.json` of the current run. A command that is stopped (Ctrl-Z, SIGSTOP,
 a sleeping laptop) gives no signs either, and is left alone.
 
-What writes that is imported by the monitor process when it must: the fork comes before all imports.
-It is a child and not a parent, so that process ids, exit statuses, job control and signals are
-those of the command itself.
+The monitor is a child and not a parent, so that process ids, exit statuses, job control and signals
+are those of the command itself.
 """
 
 from __future__ import annotations
@@ -258,6 +257,7 @@ class Monitor:
             os.kill(self._pid, STACKS)
             time.sleep(STACKS_S)
         if self._run_dir:
+            # imported late: the fork comes before all imports
             from border_cli.run.status import end_from_outside
 
             with suppress(OSError, BorderError):

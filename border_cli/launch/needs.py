@@ -3,7 +3,7 @@
 Counted are the transitions of actors and of a data set, and the networks with their copies. A tenth
 of what is free stays for all else: environments, batches, messages, processes. What a replay buffer
 of a user takes is unknown and counts for nothing. Only an agent's constructor determines its size,
-so it is built under `nn/unfilled.py`. Data sets are imported by the run that has one.
+so it is built under `nn/unfilled.py`.
 """
 
 from __future__ import annotations

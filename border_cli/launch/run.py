@@ -1,8 +1,7 @@
 """The spine: a job becomes a run, which is prepared, built and trained, and ends.
 
 `run_job` is called by `border-train`, by `border_cli.train` and by each job of a sweep, in whatever
-process and on whatever machine that is. What the jobs of a sweep alone have is imported by the
-functions that such jobs enter.
+process and on whatever machine that is.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """torch.compile, refused early and done late.
 
 For GPUs: on a CPU the compiled update was no faster (0.87 to 1.04 times the rate). It compiles
-before the run starts, which takes 3 s, or about 20 s without a compilation cache. torch's compiler
-is imported by the first compilation.
+before the run starts, which takes 3 s, or about 20 s without a compilation cache.
 """
 
 from __future__ import annotations
@@ -80,6 +79,7 @@ class Compiled(Generic[P, R]):
         return copied(result) if self._mode == GRAPHS else result
 
     def _first(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        # imported late: torch imports its compiler when it first compiles
         from torch._inductor import config as inductor
 
         compiled = torch.compile(self._function, fullgraph=True, dynamic=False, mode=self._mode)

@@ -1,7 +1,4 @@
-"""Networks of agents: their form, forward passes that keep what backward passes need, copies.
-
-Networks of images and those of users are imported by `torso_of`, where there is one.
-"""
+"""Networks of agents: their form, forward passes that keep what backward passes need, copies."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Acting through dense layers in numpy: with one observation at least twice as fast as in torch.
 
 The forward passes of `network.py`, `value_network.py` and `quantile_network.py`, free of torch.
-Those of images are imported by the encoder that has some.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 It keeps Ray's threads out of the learner's process, and ends with it whatever happens; with the
 broker all its Ray actors end. It takes weights and permission from shared memory, has `Leases`
-divide them, and writes what the actors return into the ring that the learner reads. What needs Ray
-is imported by that process once it is connected.
+divide them, and writes what the actors return into the ring that the learner reads.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Settings of actors on a Ray cluster, and the names under which Ray is chosen.
-
-The rest of the room is imported by what builds it, where it is chosen.
-"""
+"""Settings of actors on a Ray cluster, and the names under which Ray is chosen."""
 
 from __future__ import annotations
 

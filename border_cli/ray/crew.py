@@ -1,8 +1,7 @@
 """Pieces of work done by workers on a Ray cluster.
 
 A worker answers within about a second, either with its result or with `GOING`, and is then called
-again: while they answer, the process of the crew is seen to move. Ray is imported by the functions
-that use it, as `connection.py` says.
+again: while they answer, the process of the crew is seen to move.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 A Ray actor on the node, `JobHost`, starts the process of its job and watches it, as a command does
 on its own machine. A host ends with the child process of the command that is connected to the
-cluster (`run`), and the process of a job with its host. Ray is imported by `Jobs`, as
-`connection.py` says.
+cluster (`run`), and the process of a job with its host.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Checks of the nodes of a cluster before they are used.
 
 Each is asked for its version of border_cli, and to try what will run there, such as a few steps in
-the environment: a node that fails refuses the run with its name. Ray places what runs, and is
-imported by the functions that ask it, as `connection.py` says.
+the environment: a node that fails refuses the run with its name.
 """
 
 from __future__ import annotations

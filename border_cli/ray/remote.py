@@ -1,5 +1,5 @@
 """In a process of a cluster: its CPUs, where it finds modules, why a Ray actor is gone, and what is
-printed. Ray is imported by what asks it, as `connection.py` says."""
+printed."""
 
 from __future__ import annotations
 

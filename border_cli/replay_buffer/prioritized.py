@@ -1,8 +1,7 @@
 """Prioritized experience replay, proportional variant.
 
 Schaul, Quan, Antonoglou and Silver 2016, "Prioritized experience replay", Algorithm 1. The rows of
-a data set have priorities like all others, 1 before they are first drawn. Priorities in two parts
-are imported by the run of whose batches a data set has a share.
+a data set have priorities like all others, 1 before they are first drawn.
 """
 
 from __future__ import annotations

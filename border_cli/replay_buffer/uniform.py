@@ -1,8 +1,4 @@
-"""A ring of transitions, each equally likely to be sampled (Lin 1992).
-
-The ring that stores frames once is imported by the buffer of stacked images, and data sets by the
-runs that have one.
-"""
+"""A ring of transitions, each equally likely to be sampled (Lin 1992)."""
 
 from __future__ import annotations
 

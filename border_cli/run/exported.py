@@ -1,7 +1,6 @@
 """The folder of an exported policy as it is read: nothing in it can run code, whoever wrote it.
 
 Links, pickles, files that are not as they were written, and other versions are refused by name.
-What reads weights is imported by the method that does.
 """
 
 from __future__ import annotations

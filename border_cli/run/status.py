@@ -1,7 +1,4 @@
-"""Which process runs in a directory, and how its run went: `run.lock` and `run.json`.
-
-psutil, for which no list of runs waits, is imported by the run that begins.
-"""
+"""Which process runs in a directory, and how its run went: `run.lock` and `run.json`."""
 
 from __future__ import annotations
 
@@ -214,6 +211,7 @@ class RunRecord:
     def begin(self, from_opt_steps: int | None = None) -> None:
         """Writes the document of a new run, or of one that is resumed from a checkpoint: then what
         the caller's `facts` do not say is as it was."""
+        # imported late: a list of runs does not need it
         import psutil
 
         facts, started = self._facts, now()

@@ -1,5 +1,4 @@
-"""Settings that know their meaning and their range, so that help, checks and errors agree. Words of
-other libraries are imported by the refusal that names them."""
+"""Settings that know their meaning and their range, so that help, checks and errors agree."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""How much memory and how many cores a process may still take, and what it says when memory is out.
-
-psutil, for which no refusal waits, is imported by the functions that ask it.
-"""
+"""Memory and cores that a process may still take, and the messages when memory is out."""
 
 from __future__ import annotations
 
@@ -79,6 +76,7 @@ def memory_for(
 
 def resident_bytes() -> int:
     """Memory of this process that is in RAM now."""
+    # imported late, as below: a refusal does not need it
     import psutil
 
     return int(psutil.Process().memory_info().rss)

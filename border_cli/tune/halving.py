@@ -12,8 +12,6 @@ The comparison is the moderated t of Smyth 2004, "Linear models and empirical Ba
 assessing differential expression in microarray experiments": few seeds say little about the
 variance of one difference, so it is drawn towards the mean of all at the rung. The prior degrees of
 freedom are fixed, not estimated.
-
-SciPy is imported by the function that uses it.
 """
 
 from __future__ import annotations

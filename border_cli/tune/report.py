@@ -1,8 +1,5 @@
 """A study as `border-plot` shows it: the score of its best trial over what the study had cost by
-then, and the importance of hyperparameters.
-
-Optuna is imported by the function that uses it.
-"""
+then, and the importance of hyperparameters."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """The trials of a study in Optuna's storage, and what its samplers learn from.
 
 A trial is RUNNING from its first step to the last decision about it, also while it waits at a rung.
-Optuna is imported by the functions that use it.
 """
 
 from __future__ import annotations
