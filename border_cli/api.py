@@ -124,7 +124,7 @@ def _staying_here(config: RunConfig) -> RunConfig:
     """The settings with which an environment that cannot be pickled stays in this process."""
     effective = effective_settings(config)
     asking = "evaluator.background=true" if config.evaluator.background else None
-    if not (effective.in_learner_thread or effective.actor_threads):
+    if not (effective.actors.in_learner_thread or effective.backend == "thread"):
         asking = f"actor_manager={effective.backend}"
     if asking is not None:
         raise ConfigError(

@@ -44,7 +44,8 @@ def players(
             agent, env_steps = random_agent(effective), 0
         else:
             _, agent, counters = load_agent(run_dir, name, config=config, trust=trust)
-            explored = effective.config.init_from is not None or not effective.has_actors
+            settings = effective.config
+            explored = settings.init_from is not None or settings.trainer.offline
             env_steps = PAST_SCHEDULES if explored else int(counters["env_steps"])
         found.append(
             Player(

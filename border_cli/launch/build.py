@@ -101,7 +101,8 @@ def normalizing_wrappers(effective: EffectiveSettings) -> dict[str, str]:
 
 def build_agent(effective: EffectiveSettings, spec: EnvSpec, *, learns: bool = True) -> Agent:
     """The agent with its first weights; one that only acts needs no compiler."""
-    config, settings = effective.config, effective.agent
+    config = effective.config
+    settings = config.trainer.with_steps(config.agent)
     if isinstance(settings, LearnerConfig) and not learns:
         settings = replace(settings, compile=False)
     agent: Agent = AGENTS.build(
@@ -241,7 +242,7 @@ def run_info(effective: EffectiveSettings, run_dir: Path) -> RunInfo:
         max_env_steps=trainer.max_env_steps,
         max_time_s=trainer.max_time_s,
         quiet=config.quiet,
-        samples=effective.has_actors,
+        samples=not trainer.offline,
         group=group_of(run_dir),
         settings=hyperparameters(config),
         resolved=resolved_yaml(config),
@@ -330,10 +331,11 @@ def build_episode_limit(
 ) -> EpisodeLimit:
     """The limit of evaluated episodes, decided before the first evaluation if it is needed."""
     usual = 0
-    if not effective.has_actors and effective.dataset is not None:
+    dataset = effective.config.replay_buffer.dataset
+    if effective.config.trainer.offline and dataset is not None:
         from border_cli.dataset.store import counts_of
 
-        episodes, steps = counts_of(effective.dataset)
+        episodes, steps = counts_of(dataset)
         usual = math.ceil(steps / episodes)
     return EpisodeLimit(
         needed=evaluator.needs_episode_limit,
@@ -378,7 +380,7 @@ def build_actors(
 ) -> ActorManager:
     """The actors of the run; `NoActors` where it learns from a data set alone."""
     config = effective.config
-    if not effective.has_actors:
+    if config.trainer.offline:
         from border_cli.actor_manager.none import NoActors
 
         return NoActors()
@@ -433,10 +435,11 @@ def build_replay_buffer(
     `see_returns` is given the running discounted returns of the data set, if the agent needs them;
     `goal_rewards` is what `build_goal_rewards` gave.
     """
-    config, settings = effective.config, effective.replay_buffer
+    config = effective.config
+    settings = config.trainer.with_steps(config.replay_buffer)
     rng = generator(config.seed, Branch.REPLAY_BUFFER)
     more: dict[str, Any] = {}
-    if effective.dataset is not None:
+    if settings.dataset is not None:
         from border_cli.launch.offline_data import dataset_rows
 
         more = {"dataset": dataset_rows(effective, spec, see_returns)}

@@ -141,10 +141,11 @@ def dry_build(
     cluster, ConfigError for what only the components themselves can refuse, ProbeFailed where an
     environment failed as it was tried, and CheckpointError where `init_from` does not fit.
     """
-    if effective.has_actors:
+    config = effective.config
+    if not config.trainer.offline:
         effective.actors.refuse_missing()
-    effective.config.evaluator.refuse_missing()
-    for recorder in effective.config.recorder.values():
+    config.evaluator.refuse_missing()
+    for recorder in config.recorder.values():
         recorder.refuse_missing()
     what = "the run does not fit in memory"
     with memory_for(what, effective.memory_settings(), ConfigError):
@@ -168,7 +169,8 @@ def _try_environments(
     count = len(known)
     spec = _try(effective.env, timeout_s, known)
     effective = effective_settings(_settings_with_found(config, spec))
-    if effective.dataset is not None or isinstance(config.replay_buffer, DatasetConfig):
+    buffer = config.replay_buffer
+    if buffer.dataset is not None or isinstance(buffer, DatasetConfig):
         from border_cli.launch.offline_data import check_dataset
 
         check_dataset(effective, spec)
@@ -191,10 +193,11 @@ def _try_environments(
 def _try_together(effective: EffectiveSettings, timeout_s: float) -> None:
     """Constructs two environments of an evaluation, beside one of training where the run has both
     at once: of some simulators only one can run."""
+    trainer = effective.config.trainer
     more = min(2, effective.config.evaluator.num_episodes)
     evaluates = ENVS.build(replace(effective.evaluation_env, num_envs=more))
     with _call(f"env.id={effective.env.id}", timeout_s, TOGETHER), ExitStack() as open_envs:
-        if effective.has_actors and effective.config.trainer.eval_interval:
+        if not trainer.offline and trainer.eval_interval:
             trains = ENVS.build(replace(effective.env, num_envs=1))
             open_envs.enter_context(closing(trains.make(training=True)))
         evaluates.make(training=False).close()

@@ -112,7 +112,7 @@ def _generator_lines(effective: EffectiveSettings, spec: EnvSpec) -> list[tuple[
     if not spec.own_generators:
         return []
     draws = "reset(seed=…) is not enough: the env draws from random or np.random"
-    if effective.actor_threads:
+    if effective.backend == "thread":
         return [
             ("generators", f"{draws}, which actor threads share; runs and scores do not repeat")
         ]
@@ -124,7 +124,7 @@ def trainer_line(effective: EffectiveSettings) -> str:
     trainer = effective.config.trainer
     limits = {
         "updates": trainer.max_opt_steps,
-        "env steps": trainer.max_env_steps if effective.has_actors else None,
+        "env steps": None if trainer.offline else trainer.max_env_steps,
         "s": trainer.max_time_s,
     }
     until = [f"{value:,} {what}" for what, value in limits.items() if value is not None]
@@ -134,7 +134,7 @@ def trainer_line(effective: EffectiveSettings) -> str:
         until.append(f"{counted(trainer.patience, 'evaluation')} without a new best")
     ratio = trainer.samples_per_opt_step
     pace = "free-running" if ratio is None else f"{counted(ratio, 'sample')} per update"
-    if not effective.has_actors:
+    if trainer.offline:
         pace = "from the data set only"
     return f"{TRAINERS.entry_of(trainer).name}, {pace}, until {' or '.join(until)}"
 
@@ -147,29 +147,29 @@ def schedule_lines(effective: EffectiveSettings) -> list[tuple[str, str]]:
 
 def actors_line(effective: EffectiveSettings) -> str:
     """The number and kind of actors, and whether the run is bit-reproducible."""
-    if not effective.has_actors:
+    if effective.config.trainer.offline:
         return "none; bit-reproducible on a CPU"
     asked, count = effective.config.actor_manager.num_actors, effective.num_actors
     most = "" if asked == count else "at most "
     text = f"{most}{count} x {effective.env.num_envs} env, {effective.backend}"
-    if effective.in_learner_thread:
+    if effective.actors.in_learner_thread:
         return f"{text}, in turn in the learner's thread; bit-reproducible on a CPU"
     return f"{text}, n_buffer {effective.actors.n_buffer}; not bit-reproducible"
 
 
 def _data_lines(effective: EffectiveSettings) -> list[tuple[str, str]]:
     """The data set, if there is one."""
-    if effective.dataset is None:
+    buffer, batch_size = effective.config.replay_buffer, effective.config.agent.batch_size
+    if buffer.dataset is None:
         return []
     from border_cli.dataset.store import counts_of
 
-    episodes, steps = counts_of(effective.dataset)
+    episodes, steps = counts_of(buffer.dataset)
     told = f"{counted(episodes, 'episode')}, {counted(steps, 'step')}"
-    if effective.dataset_share is not None:
-        batch_size = effective.config.agent.batch_size
-        rows = rows_of_share(effective.dataset_share, batch_size)
+    if buffer.dataset_share is not None:
+        rows = rows_of_share(buffer.dataset_share, batch_size)
         told += f", {rows} of the {batch_size} transitions of each batch"
-    return [("data set", f"{effective.dataset}, {told}")]
+    return [("data set", f"{buffer.dataset}, {told}")]
 
 
 def _other_env_lines(effective: EffectiveSettings) -> list[tuple[str, str]]:

@@ -86,17 +86,18 @@ def training_needs(
     effective: EffectiveSettings, spec: EnvSpec, agent: Agent, name: str = "the run"
 ) -> Needs:
     """Transitions and networks of a run that shall begin."""
-    parts, row = [], row_nbytes(effective, spec)
-    if effective.dataset is not None:
+    parts, row, buffer = [], row_nbytes(effective, spec), effective.config.replay_buffer
+    if buffer.dataset is not None:
         from border_cli.dataset.store import counts_of
 
-        _, steps = counts_of(effective.dataset)
-        described = f"{effective.dataset}, {steps} transitions of {size(row)}"
+        _, steps = counts_of(buffer.dataset)
+        described = f"{buffer.dataset}, {steps} transitions of {size(row)}"
         parts.append(Part("data set", steps * row, {DATASET: described}))
-    if effective.has_actors:
-        capacity = effective.config.replay_buffer.capacity
-        described = f"{capacity} transitions of {size(row)}"
-        parts.append(Part("replay buffer", capacity * row, {"replay_buffer.capacity": described}))
+    if not effective.config.trainer.offline:
+        described = f"{buffer.capacity} transitions of {size(row)}"
+        parts.append(
+            Part("replay buffer", buffer.capacity * row, {"replay_buffer.capacity": described})
+        )
     return Needs(name=name, parts=[*parts, agent_part(effective, agent)])
 
 

@@ -43,7 +43,7 @@ SeeReturns: TypeAlias = Callable[[Moments], None]
 
 def check_dataset(effective: EffectiveSettings, spec: EnvSpec) -> None:
     """Raises ConfigError where the data set is missing, or not one of this environment."""
-    recording = Recording(refuse_unknown(DATASET, effective.dataset))
+    recording = Recording(refuse_unknown(DATASET, effective.config.replay_buffer.dataset))
     inner = _flattened(effective, recording)
     observed = recording.observation_space if inner is None else flat_space(inner)
     spaces = spaces_of(observed, recording.action_space, DATASET, recording.id)
@@ -55,14 +55,15 @@ def dataset_rows(
     effective: EffectiveSettings, spec: EnvSpec, see_returns: SeeReturns | None
 ) -> DatasetRows:
     """The transitions of the data set for the replay buffer, which reads them."""
-    dataset, checksum = refuse_unknown(DATASET, effective.dataset), Checksum()
+    config, checksum = effective.config, Checksum()
+    dataset = refuse_unknown(DATASET, config.replay_buffer.dataset)
     return DatasetRows(
         id=dataset,
         rows=dataset_transitions(effective, Recording(dataset), spec, checksum, see_returns),
         steps=counts_of(dataset)[1],
         checksum=checksum,
-        grows=effective.has_actors,
-        share=effective.dataset_share,
+        grows=not config.trainer.offline,
+        share=config.replay_buffer.dataset_share,
     )
 
 

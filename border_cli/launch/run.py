@@ -398,7 +398,7 @@ def _restore(found: Resumable, trainer: Trainer, store: CheckpointStore) -> Save
 def restored_line(effective: EffectiveSettings, saved: Saved) -> str:
     """The parts that come back with a checkpoint, in a few words."""
     config = effective.config
-    if not effective.has_actors:
+    if config.trainer.offline:
         return "weights, optimiser, random generators; the data set is read again"
     if not config.checkpoint.replay_buffer or not saved.has_rows:
         samples = config.trainer.warmup_period

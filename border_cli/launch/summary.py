@@ -73,8 +73,8 @@ def run_summary(
     if not failed:  # the bottleneck of a run that broke is what broke it
         summary["bottleneck"] = bottleneck_advice(
             stats.seconds,
-            in_learner_thread=effective.in_learner_thread,
-            actor_threads=effective.actor_threads,
+            in_learner_thread=effective.actors.in_learner_thread,
+            actor_threads=effective.backend == "thread",
             paced=effective.config.trainer.samples_per_opt_step is not None,
             unlimited_episodes=parts.episode_limit.steps is not None,
         )

@@ -152,6 +152,16 @@ class ReplayBufferConfig(GroupConfig, path="replay_buffer"):
         takes_memory=True,
     )
 
+    @property
+    def dataset(self) -> str | None:
+        """Id of the data set that it samples from; None: it has none."""
+        return None
+
+    @property
+    def dataset_share(self) -> float | None:
+        """Share of the data set in each batch; None: nothing says how many of its transitions."""
+        return None
+
 
 @dataclass(kw_only=True)
 class ActorManagerConfig(GroupConfig, path="actor_manager"):

@@ -66,9 +66,7 @@ def test_the_trainer_and_the_actor_manager_decide_together_who_steps(
     found = settings(*overrides)
     assert (found.backend, found.num_actors) == (backend, num_actors)
     assert found.actors.n_buffer == n_buffer
-    assert found.in_learner_thread == in_learner_thread
-    assert found.has_actors == (num_actors > 0)
-    assert found.actor_threads == (backend == "thread")
+    assert found.actors.in_learner_thread == in_learner_thread
 
 
 @pytest.mark.parametrize(
