@@ -52,7 +52,6 @@ from border_cli.launch.trial import try_environments
 from border_cli.nn.device import resolve_device
 from border_cli.nn.matmul import matmul_line
 from border_cli.nn.saving import load_state, save_state
-from border_cli.nn.unfilled import Unfilled
 from border_cli.registry import (
     ACTOR_MANAGERS,
     AGENTS,
@@ -129,12 +128,6 @@ def matmul_of_agent(effective: EffectiveSettings, agent: Agent) -> list[tuple[st
     return [("matmul", matmul_line(settings.matmul, agent.matmul, settings.matmul_precision))]
 
 
-def build_dry_agent(effective: EffectiveSettings, spec: EnvSpec) -> Agent:
-    """The agent without memory for its large weights, whose sizes are counted."""
-    with Unfilled():
-        return build_agent(effective, spec)
-
-
 def encoders_of(agent: Agent) -> list[tuple[str, str]]:
     """The convolutions before an agent's dense layers, titled: a line for each image."""
     if not isinstance(agent, TorchAgent):
@@ -149,16 +142,11 @@ def encoders_of(agent: Agent) -> list[tuple[str, str]]:
     return [("images", "\n".join(lines))] if lines else []
 
 
-def build_first_agent(
-    effective: EffectiveSettings,
-    spec: EnvSpec,
-    build: Callable[[EffectiveSettings, EnvSpec], Agent] = build_agent,
-) -> Agent:
-    """The agent that a run begins with, built by `build`: with the weights that `init_from` names,
-    if it does."""
+def build_first_agent(effective: EffectiveSettings, spec: EnvSpec) -> Agent:
+    """The agent that a run begins with: with the weights that `init_from` names, if it does."""
     init_from = effective.config.init_from
     if init_from is None:
-        return build(effective, spec)
+        return build_agent(effective, spec)
     try:
         folder = Path(init_from).expanduser()
         if is_exported(folder):
@@ -167,7 +155,7 @@ def build_first_agent(
             folder, state = read_model(
                 partial(find_weights, folder), lambda found: load_state(found / "agent.pt")
             )
-        agent = build(effective, spec)
+        agent = build_agent(effective, spec)
         agent.load_weights(state)
     except CheckpointError as error:
         raise CheckpointError(f"init_from={init_from}: {error}") from error

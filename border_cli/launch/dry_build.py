@@ -23,7 +23,7 @@ from border_cli.core.spaces import EnvSpec, has_masks
 from border_cli.env.config import GymConfig
 from border_cli.errors import ConfigError, ProbeFailed
 from border_cli.launch.build import (
-    build_dry_agent,
+    build_agent,
     build_first_agent,
     build_goal_rewards,
     env_factory,
@@ -31,12 +31,13 @@ from border_cli.launch.build import (
 )
 from border_cli.launch.effective import EffectiveSettings, effective_settings
 from border_cli.launch.jobs import job_name
-from border_cli.launch.needs import Needs, training_needs
+from border_cli.launch.needs import USABLE, Needs, training_needs
 from border_cli.launch.trial import called, in_time, tried
+from border_cli.nn.parameter_limit import parameters_within
 from border_cli.registry import ENVS
 from border_cli.replay_buffer.config import DatasetConfig
 from border_cli.settings.run import EnvConfig, RunConfig
-from border_cli.system.machine import memory_for
+from border_cli.system.machine import free_memory, memory_for
 
 TOGETHER = (
     "the constructor of several at once, for training and evaluations (evaluator.num_episodes, "
@@ -150,10 +151,10 @@ def dry_build(
     what = "the run does not fit in memory"
     with memory_for(what, effective.memory_settings(), ConfigError):
         effective, spec = _try_environments(effective, known)
-        if effective.config.resume is None:
-            agent = build_first_agent(effective, spec, build_dry_agent)
-        else:  # the weights that it began with may be gone, and are not needed
-            agent = build_dry_agent(effective, spec)
+        # The weights that a resumed run began with may be gone, and are not needed.
+        build = build_first_agent if config.resume is None else build_agent
+        with parameters_within(int(USABLE * free_memory())):
+            agent = build(effective, spec)
         for actor_id in range(effective.num_actors):
             exploration = effective.actors.exploration_of(actor_id)
             agent.policy_factory(generator(effective.config.seed), exploration)

@@ -1,30 +1,27 @@
-"""Memory that a run keeps, counted before anything is allocated and held against what is free.
+"""Memory that a run keeps, estimated before the large part is allocated and compared with what is
+free.
 
-Counted are the transitions of actors and of a data set, and the networks with their copies. A tenth
-of what is free stays for all else: environments, batches, messages, processes. What a replay buffer
-of a user takes is unknown and counts for nothing. Only an agent's constructor determines its size,
-so it is built under `nn/unfilled.py`.
+It consists of the transitions of actors and of a data set, and of the networks with their copies. A
+tenth of what is free stays for all else: environments, batches, messages, processes. The memory of
+a user's replay buffer, and of a user's agent without torch, is unknown and counts for nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from border_cli.agent.learner_config import LearnerConfig
+from border_cli.agent.torch_agent import TorchAgent
 from border_cli.core.interfaces import Agent
 from border_cli.core.spaces import EnvSpec
 from border_cli.errors import ConfigError
 from border_cli.launch.effective import DATASET, EffectiveSettings
-from border_cli.nn.unfilled import Unfilled
+from border_cli.nn.parameter_limit import PARAMETER_NBYTES
 from border_cli.registry import REPLAY_BUFFERS
-from border_cli.system.machine import free_memory, memory_for
+from border_cli.system.machine import free_memory
 from border_cli.words import size
 
-# Times the state of an agent: itself, gradients, snapshots, and the copies and files of a
-# checkpoint and of the best model. DQN with two layers of 3,000 and of 6,000 units took 6.8.
-TRAINED = 7
 USABLE = 0.9  # of what is free
 
 
@@ -54,26 +51,11 @@ class Needs:
 
 
 def agent_part(effective: EffectiveSettings, agent: Agent) -> Part:
-    """All that a run keeps of an agent, counted from a copy of its state, which takes no memory;
-    raises ConfigError where there are not even addresses for it."""
-    what = "the agent and a copy of it do not fit in memory"
-    config = effective.config.agent
-    settings = config.taking_memory()
-    with memory_for(what, settings, ConfigError), Unfilled():
-        parameters = sum(each.size for each in agent.snapshot().arrays.values())
-        state = _nbytes(agent.state_dict())
-    if isinstance(config, LearnerConfig) and config.optimizer != "adam":
-        state *= 2  # the averages of torch's optimisers exist from the first update on
-    return Part("agent", TRAINED * state, {"parameters": f"{parameters:,}", **settings})
-
-
-def _nbytes(state: Any) -> int:
-    """Bytes of all tensors and arrays of a state."""
-    if isinstance(state, Mapping):
-        return sum(_nbytes(each) for each in state.values())
-    if isinstance(state, list | tuple):
-        return sum(_nbytes(each) for each in state)
-    return int(getattr(state, "nbytes", 0))
+    """All that a run keeps of an agent, estimated from the number of its parameters."""
+    modules = agent.learned_modules().values() if isinstance(agent, TorchAgent) else ()
+    count = sum(each.numel() for module in modules for each in module.parameters())
+    settings = {"parameters": f"{count:,}", **effective.config.agent.taking_memory()}
+    return Part("agent", PARAMETER_NBYTES * count, settings)
 
 
 def row_nbytes(effective: EffectiveSettings, spec: EnvSpec) -> int:

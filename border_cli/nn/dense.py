@@ -138,10 +138,11 @@ class Dense(nn.Module):
         super().__init__()
         self.products = products
         bound = inputs**-0.5 if bound is None else bound
-        weight = torch.empty(outputs, inputs).uniform_(-bound, bound, generator=generator)
-        bias = torch.empty(outputs).uniform_(-bound, bound, generator=generator)
-        self.weight = nn.Parameter(weight)
-        self.bias = nn.Parameter(bias)
+        # Filled once they are registered, so that `parameters_within` counts them before.
+        self.weight = nn.Parameter(torch.empty(outputs, inputs))
+        self.bias = nn.Parameter(torch.empty(outputs))
+        nn.init.uniform_(self.weight, -bound, bound, generator=generator)
+        nn.init.uniform_(self.bias, -bound, bound, generator=generator)
 
     def forward(self, rows: Tensor) -> Tensor:
         return linear(rows, self.weight, self.bias, self.products)

@@ -46,10 +46,11 @@ class EnsembleMlp(nn.Module):
         for i, (inputs, outputs) in enumerate(pairwise(sizes)):
             last = i == len(sizes) - 2
             bound = final_bound if last and final_bound is not None else inputs**-0.5
-            weight = torch.empty(members, inputs, outputs)
-            bias = torch.empty(members, 1, outputs)
-            self.weights.append(weight.uniform_(-bound, bound, generator=generator))
-            self.biases.append(bias.uniform_(-bound, bound, generator=generator))
+            # Filled once they are registered, as in `Dense`.
+            self.weights.append(torch.empty(members, inputs, outputs))
+            self.biases.append(torch.empty(members, 1, outputs))
+            nn.init.uniform_(self.weights[i], -bound, bound, generator=generator)
+            nn.init.uniform_(self.biases[i], -bound, bound, generator=generator)
         self.scales, self.shifts = nn.ParameterList(), nn.ParameterList()
         for size in sizes[1:-1] if architecture.layer_norm else ():
             self.scales.append(torch.ones(members, 1, size))

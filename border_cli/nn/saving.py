@@ -19,7 +19,7 @@ def copied_arrays(module: nn.Module) -> dict[str, NDArray[Any]]:
     """Copies of a module's arrays under the names of its state dict; read-only."""
     arrays = {}
     for name, tensor in module.state_dict().items():
-        array = tensor.detach().to("cpu", copy=True).numpy()  # torch copies, so `Unfilled` sees it
+        array = tensor.detach().to("cpu", copy=True).numpy()
         array.setflags(write=False)
         arrays[name] = array
     return arrays

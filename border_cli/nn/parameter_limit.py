@@ -1,0 +1,40 @@
+"""The memory of an agent, estimated from the number of its parameters while it is being built."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from torch import nn
+from torch.nn.modules.module import register_module_parameter_registration_hook
+from torch.nn.parameter import is_lazy
+
+from border_cli.words import size
+
+# Seven float32: weights, gradient, Adam's two averages, target, snapshot, and the actors' copy.
+PARAMETER_NBYTES = 28
+
+
+@contextmanager
+def parameters_within(nbytes: int) -> Iterator[None]:
+    """Raises MemoryError within the block where the parameters of its modules need more memory.
+
+    A module registers an empty parameter before it writes to it, so the memory is not taken yet.
+    """
+    count = 0
+
+    def add(module: nn.Module, name: str, parameter: nn.Parameter | None) -> None:  # noqa: ARG001
+        nonlocal count
+        if parameter is not None and not is_lazy(parameter):
+            count += parameter.numel()
+        if count * PARAMETER_NBYTES > nbytes:
+            raise MemoryError(
+                f"an agent of at least {count:,} parameters needs "
+                f"{size(count * PARAMETER_NBYTES)} of memory, but {size(nbytes)} is available"
+            )
+
+    hook = register_module_parameter_registration_hook(add)
+    try:
+        yield
+    finally:
+        hook.remove()
