@@ -39,12 +39,12 @@ from border_cli.core.spaces import BoxSpace, DiscreteSpace, EnvSpec
 from border_cli.core.timing import MonotonicClock
 from border_cli.core.types import Snapshot, Transitions
 from border_cli.ray.broker import Broker, BrokerRecipe
-from border_cli.ray.calls import Kind, Report, Transport
+from border_cli.ray.calls import ActorReport, ReportKind, Transport
 from border_cli.ray.config import RayConfig
 from border_cli.ray.connection import ClusterSettings, connect
 from border_cli.ray.leases import LeaseSettings
 from border_cli.ray.manager import RayActorManager
-from border_cli.ray.nodes import Needs
+from border_cli.ray.nodes import ClusterNeeds
 from border_cli.ray.remote_actor import Answer
 from border_cli.replay_buffer.uniform import UniformReplayBuffer
 from border_cli.settings.run import ReplayBufferConfig, StartMethod
@@ -128,7 +128,7 @@ def _drain(transport: Transport, news: threading.Event, count: int) -> None:
         news.clear()
         while transport.reports and count:
             report = transport.reports.popleft()
-            if report.kind is Kind.DIED:
+            if report.kind is ReportKind.DIED:
                 raise RuntimeError(report.value)
             count -= 1
         if count and not news.wait(30.0) and not transport.reports:
@@ -164,7 +164,7 @@ class SimulatedTransport(Transport):
     """Actors that answer on time; a thread reports what has arrived."""
 
     def __init__(self, cluster: Cluster, wake: Any) -> None:
-        self.reports: deque[Report] = deque()
+        self.reports: deque[ActorReport] = deque()
         self.link_s = 0.0  # that answers were on the link
         self._cluster = cluster
         self._wake = wake
@@ -172,7 +172,7 @@ class SimulatedTransport(Transport):
         self._answers: dict[int, Answer] = {}
         self._free_s = [0.0] * cluster.actors  # when each actor has done its calls
         self._link_free_s = 0.0
-        self._due: list[tuple[float, int, Report]] = []
+        self._due: list[tuple[float, int, ActorReport]] = []
         self._numbers = 0
         self._changed = threading.Condition()
         self._ended = False
@@ -184,8 +184,8 @@ class SimulatedTransport(Transport):
 
     def start(self, actor_id: int, incarnation: int) -> None:
         now_s = time.perf_counter()
-        self._plan(now_s, Report(Kind.PLACED, actor_id, incarnation, "n, process 0"))
-        self._plan(now_s, Report(Kind.BUILT, actor_id, incarnation, Answer()))
+        self._plan(now_s, ActorReport(ReportKind.PLACED, actor_id, incarnation, "n, process 0"))
+        self._plan(now_s, ActorReport(ReportKind.BUILT, actor_id, incarnation, Answer()))
 
     def call(self, actor_id: int, lease: int, samples: int, version: int | None) -> None:
         del version
@@ -196,7 +196,7 @@ class SimulatedTransport(Transport):
         answer = self._made(samples, acted_s)
         assert answer.message is not None
         answer = replace(answer, message=replace(answer.message, actor_id=actor_id))
-        self._plan(begun_s + acted_s, Report(Kind.RETURNED, actor_id, 0, answer, lease))
+        self._plan(begun_s + acted_s, ActorReport(ReportKind.RETURNED, actor_id, 0, answer, lease))
 
     def _made(self, samples: int, acted_s: float) -> Answer:
         answer = self._answers.get(samples)
@@ -206,7 +206,7 @@ class SimulatedTransport(Transport):
         return answer
 
     def close(self, actor_id: int) -> None:
-        self._plan(time.perf_counter(), Report(Kind.CLOSED, actor_id, 0))
+        self._plan(time.perf_counter(), ActorReport(ReportKind.CLOSED, actor_id, 0))
 
     def kill(self, actor_id: int) -> None:
         del actor_id
@@ -218,7 +218,7 @@ class SimulatedTransport(Transport):
             self._changed.notify()
         self._thread.join(5.0)
 
-    def _plan(self, at_s: float, report: Report) -> None:
+    def _plan(self, at_s: float, report: ActorReport) -> None:
         with self._changed:
             self._numbers += 1
             heapq.heappush(self._due, (at_s, self._numbers, report))
@@ -239,8 +239,8 @@ class SimulatedTransport(Transport):
     def _waits_s(self) -> float:
         return self._due[0][0] - time.perf_counter()
 
-    def _cross(self, at_s: float, report: Report) -> None:
-        if report.kind is Kind.RETURNED:
+    def _cross(self, at_s: float, report: ActorReport) -> None:
+        if report.kind is ReportKind.RETURNED:
             [rows] = report.value.message.parts
             nbytes = sum(column.nbytes for column in columns_of(rows).values())
             crossing_s = 8 * nbytes / (1e9 * self._cluster.gbit_per_s)
@@ -306,7 +306,7 @@ class SimulatedManager(RayActorManager):
             stall_timeout_s=60.0,
             make_actor=b"",
             cluster=ClusterSettings(address=None),
-            needs=Needs(setting=SETTING),
+            needs=ClusterNeeds(setting=SETTING),
             incarnations=[0] * self.config.most_actors,
             samples=0,
             log_level=logging.WARNING,

@@ -40,7 +40,7 @@ from border_cli.ray.channel import (
 from border_cli.ray.config import RayConfig
 from border_cli.ray.connection import ClusterSettings, connect
 from border_cli.ray.leases import Leases, LeaseSettings, Times
-from border_cli.ray.nodes import Needs, check_nodes, options_of
+from border_cli.ray.nodes import ClusterNeeds, check_nodes, options_of
 from border_cli.ray.remote import import_path, log_what_is_printed
 from border_cli.ray.remote_actor import Answer, RemoteActor
 from border_cli.system.child import READY, Pipe
@@ -62,7 +62,7 @@ class BrokerRecipe:
     stall_timeout_s: float
     make_actor: bytes  # packed
     cluster: ClusterSettings
-    needs: Needs
+    needs: ClusterNeeds
     incarnations: Sequence[int]  # the first of each actor
     samples: int  # received in earlier attempts
     log_level: int

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-class Kind(Enum):
+class ReportKind(Enum):
     """The kinds of reports of an actor."""
 
     PLACED = auto()  # its process runs and has imported what it needs; `value`: where
@@ -20,10 +20,10 @@ class Kind(Enum):
     DIED = auto()  # its process; `value`: why
 
 
-class Report(NamedTuple):
+class ActorReport(NamedTuple):
     """A report of one incarnation of an actor."""
 
-    kind: Kind
+    kind: ReportKind
     actor_id: int
     incarnation: int  # in this attempt
     value: Any = None
@@ -38,7 +38,7 @@ class Transport(Protocol):
     replaced is ignored.
     """
 
-    reports: deque[Report]
+    reports: deque[ActorReport]
 
     def publish(self, weights: NDArray[np.uint8]) -> None:
         """Calls with a version take these weights from now on."""

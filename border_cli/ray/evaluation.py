@@ -34,7 +34,7 @@ from border_cli.ray.connection import (
     refuse_without_ray,
 )
 from border_cli.ray.crew import GOING, Crew, WorkerLost
-from border_cli.ray.nodes import Needs, check_nodes, options_of
+from border_cli.ray.nodes import ClusterNeeds, check_nodes, options_of
 from border_cli.ray.remote import add_import_path, import_path, log_what_is_printed, total_cpus
 from border_cli.ray.travel import travelling
 from border_cli.system.child import READY, Pipe
@@ -65,7 +65,7 @@ class Common(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Played:
+class EvaluatedEpisodes:
     """How the episodes went."""
 
     evaluation: Evaluation
@@ -113,7 +113,7 @@ class EpisodePlayer:
         self._playing: tuple[Play, Policy] | None = None
 
     def take(self, piece: Episodes, common: Common) -> Any:
-        """Begins these episodes; `Played`, or `GOING`."""
+        """Begins these episodes; `EvaluatedEpisodes`, or `GOING`."""
         recipe = self._recipe
         policy = recipe.make_policy()
         policy.bind_thread()
@@ -140,7 +140,7 @@ class EpisodePlayer:
         return self._kept[2]
 
     def go_on(self) -> Any:
-        """Plays on for a slice; `Played`, or `GOING`."""
+        """Plays on for a slice; `EvaluatedEpisodes`, or `GOING`."""
         assert self._playing is not None, "take() comes first"
         play, policy = self._playing
         until_s = time.monotonic() + self._slice_s
@@ -149,7 +149,7 @@ class EpisodePlayer:
             if time.monotonic() > until_s:
                 return GOING
         self._playing = None
-        return Played(
+        return EvaluatedEpisodes(
             evaluation=play.evaluation,
             steps=play.steps,
             policy=policy.state_dict(),
@@ -198,7 +198,9 @@ class SpreadEvaluator(Evaluator):
             Episodes(round_first=first, first=low, count=count) for low, count in self._pieces
         ]
         try:
-            played: list[Played] = self._crew.run(pieces, Common(self._snapshot, self._policy))
+            played: list[EvaluatedEpisodes] = self._crew.run(
+                pieces, Common(self._snapshot, self._policy)
+            )
         except BadStep as error:
             raise error.within("evaluation") from None
         # A local policy acts until the last episode is over, and draws as many random numbers.
@@ -278,7 +280,7 @@ def run(
     log_what_is_printed()
     with connect(cluster):
         if trial is not None:
-            needs = Needs(
+            needs = ClusterNeeds(
                 setting=SETTING,
                 group="evaluator",
                 resources=config.resources,

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from border_cli.ray.connection import ClusterSettings, connect
-from border_cli.ray.nodes import Needs, check_nodes, options_of
+from border_cli.ray.nodes import ClusterNeeds, check_nodes, options_of
 from border_cli.ray.remote import log_what_is_printed, why
 from border_cli.settings.run import StartMethod
 from border_cli.system.child import READY, Pipe
@@ -146,7 +146,9 @@ def run(cluster: ClusterSettings, resources: Mapping[str, float], pipe: Pipe) ->
     """The connected process: runs jobs until the command closes the pipe."""
     log_what_is_printed()
     with connect(cluster):
-        needs = Needs(setting="hydra/launcher=ray", group="hydra.launcher", resources=resources)
+        needs = ClusterNeeds(
+            setting="hydra/launcher=ray", group="hydra.launcher", resources=resources
+        )
         check_nodes(cluster, needs)
         jobs = Jobs(resources, pipe)
         pipe.send(READY)

@@ -25,7 +25,7 @@ from typing import Final
 
 from border_cli.actor_manager.restarts import Restarts
 from border_cli.errors import ActorCrashed, RunFailed
-from border_cli.ray.calls import Kind, Report, Transport
+from border_cli.ray.calls import ActorReport, ReportKind, Transport
 from border_cli.ray.remote_actor import Answer
 from border_cli.words import counted
 
@@ -196,21 +196,21 @@ class Leases:
 
     # What the transport says.
 
-    def take(self, report: Report, now_s: float) -> None:
+    def take(self, report: ActorReport, now_s: float) -> None:
         """Takes in what happened. Raises BadStep, and RunFailed where no actor is left."""
         actor = self.actors[report.actor_id]
         if report.incarnation != actor.incarnation or actor.stage in NO_PROCESS:
             return  # of one that was replaced
-        if report.kind is Kind.DIED:
+        if report.kind is ReportKind.DIED:
             self._failed(actor, str(report.value), now_s)
-        elif report.kind is Kind.PLACED and actor.stage == Stage.STARTING:
+        elif report.kind is ReportKind.PLACED and actor.stage == Stage.STARTING:
             actor.place = report.value
             self._enter(actor, Stage.BUILDING, now_s)
-        elif report.kind is Kind.BUILT:
+        elif report.kind is ReportKind.BUILT:
             self._built(actor, report.value, now_s)
-        elif report.kind is Kind.RETURNED:
+        elif report.kind is ReportKind.RETURNED:
             self._returned(actor, report, now_s)
-        elif report.kind is Kind.CLOSED:
+        elif report.kind is ReportKind.CLOSED:
             self._kill(actor)
             self._enter(actor, Stage.ENDED, now_s)
 
@@ -224,7 +224,7 @@ class Leases:
         if self._closing:
             self._end_acting(actor, now_s)
 
-    def _returned(self, actor: LeasedActor, report: Report, now_s: float) -> None:
+    def _returned(self, actor: LeasedActor, report: ActorReport, now_s: float) -> None:
         for lease in actor.leases:
             if lease.number == report.lease:
                 lease.answer = report.value

@@ -45,7 +45,7 @@ from border_cli.ray.channel import (
 )
 from border_cli.ray.config import RayConfig
 from border_cli.ray.connection import ClusterSettings, refuse_without_ray, unanswered
-from border_cli.ray.nodes import Needs
+from border_cli.ray.nodes import ClusterNeeds
 from border_cli.ray.travel import travelling
 from border_cli.settings.run import AUTO, StartMethod
 from border_cli.system.child_process import ChildProcess
@@ -164,11 +164,11 @@ class RayActorManager(ActorManager):
         context = start_context(StartMethod.auto, [run.__module__])
         return ChildProcess(context, "Ray", run, recipe, nice=NICE)
 
-    def _needs(self) -> Needs:
+    def _needs(self) -> ClusterNeeds:
         config, make_actor = self.config, self._make_actor
         trial, auto = make_actor.trial, config.num_actors == AUTO
         alone = config.address is None and not auto
-        return Needs(
+        return ClusterNeeds(
             setting=SETTING,
             resources=config.resources or ({} if alone else {"CPU": 1.0}),
             count=1 if auto else config.most_actors,

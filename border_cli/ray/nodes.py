@@ -24,7 +24,7 @@ Amounts = Mapping[str, float]  # of resources by name: CPU, memory (bytes), cust
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Needs:
+class ClusterNeeds:
     """The resources and environments that a cluster must have before it is used; picklable."""
 
     setting: str  # that asks for the cluster, to begin a refusal: actor_manager=ray
@@ -34,7 +34,7 @@ class Needs:
     trial: bytes | None = None  # packed (`process.start.pack`): a function that tries what it needs
 
 
-def check_nodes(cluster: ClusterSettings, needs: Needs) -> int:
+def check_nodes(cluster: ClusterSettings, needs: ClusterNeeds) -> int:
     """How many actors the nodes have room for; raises ClusterRefused where they cannot run them."""
     import ray
 
@@ -54,7 +54,7 @@ def check_nodes(cluster: ClusterSettings, needs: Needs) -> int:
     return room
 
 
-def _refuse_lacking(totals: list[Amounts], needs: Needs) -> None:
+def _refuse_lacking(totals: list[Amounts], needs: ClusterNeeds) -> None:
     known = sorted({name for total in totals for name in total if ":" not in name})
     for name, amount in needs.resources.items():
         if amount > 0 and name not in known:
@@ -71,7 +71,7 @@ def _refuse_lacking(totals: list[Amounts], needs: Needs) -> None:
         )
 
 
-def _refuse_unfit(nodes: list[Any], needs: Needs) -> None:
+def _refuse_unfit(nodes: list[Any], needs: ClusterNeeds) -> None:
     """Asks all nodes at once; raises for the first that cannot be used."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy

@@ -17,7 +17,7 @@ import numpy as np
 import ray
 from numpy.typing import NDArray
 
-from border_cli.ray.calls import Kind, Report, Transport
+from border_cli.ray.calls import ActorReport, ReportKind, Transport
 from border_cli.ray.remote import why
 
 INLINE_NBYTES: Final = 64 * 1024  # of weights that travel with each call; Ray's own limit is 100 KB
@@ -60,7 +60,7 @@ class RayTransport(Transport):
         self._wake = wake
         self._running: dict[int, Running] = {}
         self._weights: Any = None  # of the newest version, or a reference to them
-        self.reports: deque[Report] = deque()
+        self.reports: deque[ActorReport] = deque()
 
     def publish(self, weights: NDArray[np.uint8]) -> None:
         """Calls from now on take these weights."""
@@ -70,8 +70,8 @@ class RayTransport(Transport):
         options = {**self._options, "name": self._name(actor_id, incarnation)}
         handle = self._actor.options(**options).remote(*self._arguments(actor_id, incarnation))
         self._running[actor_id] = Running(incarnation, handle)
-        self._follow(handle.prepare.remote(), Kind.PLACED, actor_id, incarnation)
-        self._follow(handle.build.remote(), Kind.BUILT, actor_id, incarnation)
+        self._follow(handle.prepare.remote(), ReportKind.PLACED, actor_id, incarnation)
+        self._follow(handle.build.remote(), ReportKind.BUILT, actor_id, incarnation)
 
     def call(self, actor_id: int, lease: int, samples: int, version: int | None) -> None:
         incarnation, handle = self._running[actor_id]
@@ -82,28 +82,28 @@ class RayTransport(Transport):
                 self._weights = ray.put(self._weights)
             weights = self._weights
         call = handle.act.remote(samples, self._within_s, version, weights)
-        self._follow(call, Kind.RETURNED, actor_id, incarnation, lease)
+        self._follow(call, ReportKind.RETURNED, actor_id, incarnation, lease)
 
     def close(self, actor_id: int) -> None:
         incarnation, handle = self._running[actor_id]
-        self._follow(handle.close.remote(), Kind.CLOSED, actor_id, incarnation)
+        self._follow(handle.close.remote(), ReportKind.CLOSED, actor_id, incarnation)
 
     def kill(self, actor_id: int) -> None:
         ray.kill(self._running.pop(actor_id).handle)
 
     def _follow(
-        self, call: Any, kind: Kind, actor_id: int, incarnation: int, lease: int = 0
+        self, call: Any, kind: ReportKind, actor_id: int, incarnation: int, lease: int = 0
     ) -> None:
         done = partial(self._report, kind, actor_id, incarnation, lease)
         call.future().add_done_callback(done)
 
     def _report(
-        self, kind: Kind, actor_id: int, incarnation: int, lease: int, future: Future[Any]
+        self, kind: ReportKind, actor_id: int, incarnation: int, lease: int, future: Future[Any]
     ) -> None:
         """In a thread of Ray's."""
         try:
-            report = Report(kind, actor_id, incarnation, future.result(), lease)
+            report = ActorReport(kind, actor_id, incarnation, future.result(), lease)
         except Exception as error:
-            report = Report(Kind.DIED, actor_id, incarnation, why(error), lease)
+            report = ActorReport(ReportKind.DIED, actor_id, incarnation, why(error), lease)
         self.reports.append(report)
         self._wake()

@@ -21,7 +21,7 @@ from border_cli.actor_manager.shared_weights import SharedWeightSlot
 from border_cli.core.interfaces import EnvFactory
 from border_cli.core.types import Experience
 from border_cli.ray.broker import Broker, BrokerRecipe
-from border_cli.ray.calls import Kind, Report, Transport
+from border_cli.ray.calls import ActorReport, ReportKind, Transport
 from border_cli.ray.channel import (
     CLOSING,
     DRAINED,
@@ -35,7 +35,7 @@ from border_cli.ray.channel import (
 )
 from border_cli.ray.config import RayConfig
 from border_cli.ray.connection import ClusterSettings
-from border_cli.ray.nodes import Needs
+from border_cli.ray.nodes import ClusterNeeds
 from border_cli.ray.remote_actor import RemoteActor
 from border_cli.system.start import pack
 
@@ -44,7 +44,7 @@ class HereTransport(Transport):
     """Runs every call at once; `dead` actors never answer again."""
 
     def __init__(self, arguments: Callable[[int, int], tuple[Any, ...]]) -> None:
-        self.reports: deque[Report] = deque()
+        self.reports: deque[ActorReport] = deque()
         self.dead: set[int] = set()
         self._arguments = arguments
         self._actors: dict[int, tuple[int, RemoteActor]] = {}
@@ -56,21 +56,23 @@ class HereTransport(Transport):
     def start(self, actor_id: int, incarnation: int) -> None:
         actor = RemoteActor(*self._arguments(actor_id, incarnation))
         self._actors[actor_id] = incarnation, actor
-        self.reports.append(Report(Kind.PLACED, actor_id, incarnation, actor.prepare()))
-        self.reports.append(Report(Kind.BUILT, actor_id, incarnation, actor.build()))
+        self.reports.append(ActorReport(ReportKind.PLACED, actor_id, incarnation, actor.prepare()))
+        self.reports.append(ActorReport(ReportKind.BUILT, actor_id, incarnation, actor.build()))
 
     def call(self, actor_id: int, lease: int, samples: int, version: int | None) -> None:
         incarnation, actor = self._actors[actor_id]
         if actor_id in self.dead:
-            self.reports.append(Report(Kind.DIED, actor_id, incarnation, "killed by SIGKILL"))
+            self.reports.append(
+                ActorReport(ReportKind.DIED, actor_id, incarnation, "killed by SIGKILL")
+            )
             return
         answer = actor.act(samples, math.inf, version, None if version is None else self._weights)
-        self.reports.append(Report(Kind.RETURNED, actor_id, incarnation, answer, lease))
+        self.reports.append(ActorReport(ReportKind.RETURNED, actor_id, incarnation, answer, lease))
 
     def close(self, actor_id: int) -> None:
         incarnation, actor = self._actors[actor_id]
         actor.close()
-        self.reports.append(Report(Kind.CLOSED, actor_id, incarnation))
+        self.reports.append(ActorReport(ReportKind.CLOSED, actor_id, incarnation))
 
     def kill(self, actor_id: int) -> None:
         del self._actors[actor_id]
@@ -101,7 +103,7 @@ class Brokered:
             stall_timeout_s=60.0,
             make_actor=packed,
             cluster=ClusterSettings(address=None),
-            needs=Needs(setting="test"),
+            needs=ClusterNeeds(setting="test"),
             incarnations=[0] * actors,
             samples=0,
             log_level=logging.WARNING,

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from border_cli.actor_manager.actor import Message
 from border_cli.errors import ActorCrashed, BadStep, RunFailed
-from border_cli.ray.calls import Kind, Report, Transport
+from border_cli.ray.calls import ActorReport, ReportKind, Transport
 from border_cli.ray.leases import (
     STARTS_S,
     Leases,
@@ -101,14 +101,14 @@ class Run:
         self.now_s += after_s
         self.leases.pump(self.now_s)
 
-    def report(self, kind: Kind, actor_id: int, value: object = None, lease: int = 0) -> None:
+    def report(self, kind: ReportKind, actor_id: int, value: object = None, lease: int = 0) -> None:
         incarnation = self.leases.actors[actor_id].incarnation
-        self.leases.take(Report(kind, actor_id, incarnation, value, lease), self.now_s)
+        self.leases.take(ActorReport(kind, actor_id, incarnation, value, lease), self.now_s)
 
     def build(self, *actors: int) -> None:
         for actor_id in actors:
-            self.report(Kind.PLACED, actor_id, "host, process 7")
-            self.report(Kind.BUILT, actor_id, Answer())
+            self.report(ReportKind.PLACED, actor_id, "host, process 7")
+            self.report(ReportKind.BUILT, actor_id, Answer())
         self.pump()
 
     def answer(self, call: Call, *, acted_s: float = 0.001, **answer: Any) -> None:
@@ -116,7 +116,9 @@ class Run:
         self.cluster.calls.remove(call)
         rows = answer.pop("rows", call.samples)
         returned = Answer(message=message(call.actor_id, rows), acted_s=acted_s, **answer)
-        report = Report(Kind.RETURNED, call.actor_id, call.incarnation, returned, call.lease)
+        report = ActorReport(
+            ReportKind.RETURNED, call.actor_id, call.incarnation, returned, call.lease
+        )
         self.leases.take(report, self.now_s)
         self.pump()
 
@@ -215,7 +217,7 @@ def test_at_the_deadline_the_lease_is_free_the_actor_replaced_and_late_rows_igno
     run.pump(1.0)
     assert run.cluster.started[-1] == (0, 1)
     for call in late:
-        report = Report(Kind.RETURNED, 0, 0, Answer(message=message(0, 10)), call.lease)
+        report = ActorReport(ReportKind.RETURNED, 0, 0, Answer(message=message(0, 10)), call.lease)
         run.leases.take(report, run.now_s)
     assert run.delivered == [(1, 10), (1, 10)]
     assert run.lost == [(0, 10)]
@@ -225,8 +227,8 @@ def test_a_process_dies_once_however_many_calls_say_so() -> None:
     run = Run(1)
     run.permit(math.inf)
     run.build(0)
-    run.report(Kind.DIED, 0, "killed by SIGKILL")
-    run.report(Kind.DIED, 0, "killed by SIGKILL")
+    run.report(ReportKind.DIED, 0, "killed by SIGKILL")
+    run.report(ReportKind.DIED, 0, "killed by SIGKILL")
     run.pump(1.0)
     assert run.leases.actors[0].restarts.made == 1
     assert run.lost == [(0, 1)]
@@ -248,8 +250,8 @@ def test_one_actor_that_is_given_up_does_not_end_the_run_and_the_last_one_does(
 
     def fail(actor_id: int) -> None:
         for _ in range(2):
-            run.report(Kind.PLACED, actor_id, "host, process 7")
-            run.report(Kind.BUILT, actor_id, Answer(failure=raised(actor_id)))
+            run.report(ReportKind.PLACED, actor_id, "host, process 7")
+            run.report(ReportKind.BUILT, actor_id, Answer(failure=raised(actor_id)))
             run.pump(6.0)
 
     fail(0)
@@ -271,7 +273,7 @@ def test_a_step_that_does_not_fit_ends_the_run() -> None:
 def test_an_actor_that_is_built_for_too_long_is_replaced() -> None:
     run = Run(2)
     run.build(1)
-    run.report(Kind.PLACED, 0, "host, process 7")
+    run.report(ReportKind.PLACED, 0, "host, process 7")
     run.pump(STALL_S + 1)
     assert run.leases.actors[0].stage == Stage.PAUSED
     run.pump(1.0)
@@ -290,7 +292,7 @@ def test_without_any_actor_for_too_long_the_run_ends_with_the_last_reason() -> N
     run = Run(1)
     run.build(0)
     run.pump(1.0)
-    run.report(Kind.DIED, 0, "the node died")
+    run.report(ReportKind.DIED, 0, "the node died")
     run.pump(1.0)
     with pytest.raises(RunFailed, match=r"no actor has found a place.*the node died"):
         run.pump(STARTS_S + 1)
@@ -309,7 +311,7 @@ def test_at_the_end_calls_return_environments_close_and_processes_end() -> None:
     assert run.cluster.calls == []
     assert run.cluster.closing == [0]
     assert not run.leases.over
-    run.report(Kind.CLOSED, 0)
+    run.report(ReportKind.CLOSED, 0)
     assert run.leases.over
     assert run.cluster.alive == {}
 
@@ -349,7 +351,7 @@ def test_random_schedules_keep_the_budget_count_every_sample_once_and_go_on(seed
     def die() -> None:
         actor_id = int(rng.integers(num_actors))
         if actor_id in run.cluster.alive and rng.random() < 0.2:
-            run.report(Kind.DIED, actor_id, "killed by SIGKILL")
+            run.report(ReportKind.DIED, actor_id, "killed by SIGKILL")
 
     def wait() -> None:
         run.pump(float(rng.exponential(8.0)))

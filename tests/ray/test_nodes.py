@@ -12,7 +12,7 @@ import pytest
 from clusters import RayCluster, Visitor, running_cluster
 
 from border_cli.ray.connection import ClusterSettings
-from border_cli.ray.nodes import Needs
+from border_cli.ray.nodes import ClusterNeeds
 from border_cli.ray.travel import travelling
 from border_cli.system.start import pack
 
@@ -40,7 +40,7 @@ class Without:
 sys.meta_path.insert(0, Without())
 """
 LACKS = {"empty": "border_cli", "bare": "gymnasium"}
-NEEDS = Needs(setting="actor_manager=ray", resources={"CPU": 1.0}, count=1)
+NEEDS = ClusterNeeds(setting="actor_manager=ray", resources={"CPU": 1.0}, count=1)
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +90,7 @@ def trial(name: str) -> bytes:
     return pack("actor_manager=ray", ["my_trials"], getattr(sys.modules["my_trials"], name))
 
 
-def on(name: str, trial: bytes | None = None) -> Needs:
+def on(name: str, trial: bytes | None = None) -> ClusterNeeds:
     """What only one node has."""
     return replace(NEEDS, resources={"CPU": 1.0, name: 1.0}, trial=trial)
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from border_cli.errors import ClusterRefused
 from border_cli.ray.connection import ClusterSettings, connect
-from border_cli.ray.nodes import Needs, check_nodes
+from border_cli.ray.nodes import ClusterNeeds, check_nodes
 from border_cli.settings.run import StartMethod
 from border_cli.system.child import Pipe
 from border_cli.system.child_process import ChildProcess
@@ -126,7 +126,7 @@ class Visitor:
         self.until(lambda: bool(self.child.inbox))
         return self.child.inbox.popleft()[1] if self.child.inbox else None
 
-    def look(self, needs: Needs) -> Any:
+    def look(self, needs: ClusterNeeds) -> Any:
         """What `check_nodes` says to this: a refusal as text, or the room."""
         self.child.connection.send(needs)
         return self.next()
