@@ -28,7 +28,7 @@ class RawEpisode:
     truncations: Any  # [T]
 
 
-class Recording:
+class MinariDataset:
     """A data set that was found whole as far as its metadata tell; reads episodes on demand."""
 
     def __init__(self, dataset: str) -> None:

@@ -25,7 +25,7 @@ from border_cli.words import size
 USABLE = 0.9  # of what is free
 
 
-class Part(NamedTuple):
+class MemoryPart(NamedTuple):
     """One thing that takes memory."""
 
     what: str
@@ -43,19 +43,19 @@ class Needs:
     """Memory that is needed, part by part."""
 
     name: str  # of what needs it
-    parts: Sequence[Part]
+    parts: Sequence[MemoryPart]
 
     @property
     def nbytes(self) -> int:
         return sum(each.nbytes for each in self.parts)
 
 
-def agent_part(effective: EffectiveSettings, agent: Agent) -> Part:
+def agent_part(effective: EffectiveSettings, agent: Agent) -> MemoryPart:
     """All that a run keeps of an agent, estimated from the number of its parameters."""
     modules = agent.learned_modules().values() if isinstance(agent, TorchAgent) else ()
     count = sum(each.numel() for module in modules for each in module.parameters())
     settings = {"parameters": f"{count:,}", **effective.config.agent.taking_memory()}
-    return Part("agent", PARAMETER_NBYTES * count, settings)
+    return MemoryPart("agent", PARAMETER_NBYTES * count, settings)
 
 
 def row_nbytes(effective: EffectiveSettings, spec: EnvSpec) -> int:
@@ -74,11 +74,13 @@ def training_needs(
 
         _, steps = counts_of(buffer.dataset)
         described = f"{buffer.dataset}, {steps} transitions of {size(row)}"
-        parts.append(Part("data set", steps * row, {DATASET: described}))
+        parts.append(MemoryPart("data set", steps * row, {DATASET: described}))
     if not effective.config.trainer.offline:
         described = f"{buffer.capacity} transitions of {size(row)}"
         parts.append(
-            Part("replay buffer", buffer.capacity * row, {"replay_buffer.capacity": described})
+            MemoryPart(
+                "replay buffer", buffer.capacity * row, {"replay_buffer.capacity": described}
+            )
         )
     return Needs(name=name, parts=[*parts, agent_part(effective, agent)])
 

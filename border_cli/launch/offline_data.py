@@ -20,7 +20,7 @@ from border_cli.core.interfaces import StepProcessor
 from border_cli.core.returns import DiscountedReturns, Moments
 from border_cli.core.spaces import DictSpace, EnvSpec
 from border_cli.core.types import Step, Transitions
-from border_cli.dataset.minari_files import Recording
+from border_cli.dataset.minari_files import MinariDataset
 from border_cli.dataset.recorded_episodes import (
     Checksum,
     RecordedEpisode,
@@ -43,7 +43,7 @@ SeeReturns: TypeAlias = Callable[[Moments], None]
 
 def check_dataset(effective: EffectiveSettings, spec: EnvSpec) -> None:
     """Raises ConfigError where the data set is missing, or not one of this environment."""
-    recording = Recording(refuse_unknown(DATASET, effective.config.replay_buffer.dataset))
+    recording = MinariDataset(refuse_unknown(DATASET, effective.config.replay_buffer.dataset))
     inner = _flattened(effective, recording)
     observed = recording.observation_space if inner is None else flat_space(inner)
     spaces = spaces_of(observed, recording.action_space, DATASET, recording.id)
@@ -59,7 +59,7 @@ def dataset_rows(
     dataset = refuse_unknown(DATASET, config.replay_buffer.dataset)
     return DatasetRows(
         id=dataset,
-        rows=dataset_transitions(effective, Recording(dataset), spec, checksum, see_returns),
+        rows=dataset_transitions(effective, MinariDataset(dataset), spec, checksum, see_returns),
         steps=counts_of(dataset)[1],
         checksum=checksum,
         grows=not config.trainer.offline,
@@ -69,7 +69,7 @@ def dataset_rows(
 
 def dataset_transitions(
     effective: EffectiveSettings,
-    recording: Recording,
+    recording: MinariDataset,
     spec: EnvSpec,
     checksum: Checksum,
     see_returns: SeeReturns | None,
@@ -107,13 +107,13 @@ def _with_returns(
         see_returns(moments)
 
 
-def _flattened(effective: EffectiveSettings, recording: Recording) -> Any:
+def _flattened(effective: EffectiveSettings, recording: MinariDataset) -> Any:
     """The space by which observations are flattened; None where they are read as they are."""
     name = f"{DATASET}={recording.id}"
     return flattened_space(effective.env, recording.observation_space, name)
 
 
-def _episodes(recording: Recording, spec: EnvSpec, inner: Any) -> Iterator[RecordedEpisode]:
+def _episodes(recording: MinariDataset, spec: EnvSpec, inner: Any) -> Iterator[RecordedEpisode]:
     for number, raw in enumerate(recording.episodes()):
         if not len(raw.rewards):
             continue

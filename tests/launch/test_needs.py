@@ -15,8 +15,8 @@ from border_cli.errors import ConfigError
 from border_cli.launch.build import build_agent, env_factory
 from border_cli.launch.effective import EffectiveSettings, effective_settings
 from border_cli.launch.needs import (
+    MemoryPart,
     Needs,
-    Part,
     refuse_unmet,
     row_nbytes,
     training_needs,
@@ -35,7 +35,7 @@ def spec_of(effective: EffectiveSettings) -> EnvSpec:
     return env_factory(effective).spec
 
 
-def needs(*overrides: str) -> dict[str, Part]:
+def needs(*overrides: str) -> dict[str, MemoryPart]:
     effective = settings(*overrides)
     spec = spec_of(effective)
     found = training_needs(effective, spec, build_agent(effective, spec))
@@ -81,7 +81,9 @@ def test_a_data_set_counts_with_its_rows(tmp_path: Path) -> None:
 
 
 def needing(*nbytes: int, name: str = "the run") -> Needs:
-    return Needs(name=name, parts=[Part(f"part {i}", n, {"a": n}) for i, n in enumerate(nbytes)])
+    return Needs(
+        name=name, parts=[MemoryPart(f"part {i}", n, {"a": n}) for i, n in enumerate(nbytes)]
+    )
 
 
 def test_what_leaves_a_tenth_of_what_is_free_is_admitted() -> None:
