@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from border_cli.analysis.curves import NAMED, X_NAMES, RunCurve
-from border_cli.analysis.load import Run
+from border_cli.analysis.load import SavedRun
 from border_cli.errors import CheckpointError, ConfigError
 from border_cli.recorder.read import rows_with
 from border_cli.system.files import METRICS
@@ -34,7 +34,7 @@ NO_REFERENCES: Mapping[str, Reference] = {}
 class _Measured(NamedTuple):
     """A run, and its rows in which the metric that is drawn is a number."""
 
-    run: Run
+    run: SavedRun
     rows: Sequence[Mapping[str, Any]]
 
     @property
@@ -53,7 +53,7 @@ class Grouped:
 
 
 def grouped(
-    runs: Sequence[Run],
+    runs: Sequence[SavedRun],
     *,
     by: Sequence[str] = (),
     x: str | None = None,
@@ -113,7 +113,7 @@ def _warnings(
         yield f"{_named(unfinished)} still running"
 
 
-def _readable(runs: Iterable[Run], y: str, warnings: list[str]) -> Iterator[_Measured]:
+def _readable(runs: Iterable[SavedRun], y: str, warnings: list[str]) -> Iterator[_Measured]:
     """The runs whose settings and metrics can be read; the others are named in `warnings`."""
     for run in runs:
         try:
@@ -162,7 +162,7 @@ def _label(settings: Mapping[str, Any], by: Sequence[str]) -> str:
     )
 
 
-def _no_metric(runs: Sequence[Run], y: str) -> str:
+def _no_metric(runs: Sequence[SavedRun], y: str) -> str:
     names = sorted({name for run in runs[:NAMED] for name in run.metrics() if name not in X_NAMES})
     if not names:
         return f"{counted(len(runs), 'run')}, but none has recorded metrics yet"
@@ -196,6 +196,6 @@ def _curve(
     )
 
 
-def _named(runs: Sequence[Run]) -> str:
+def _named(runs: Sequence[SavedRun]) -> str:
     names = listed([shortest(run.folder) for run in runs], NAMED)
     return f"{counted(len(runs), 'run')} ({names})"

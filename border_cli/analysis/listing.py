@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from border_cli.analysis.load import Run
+from border_cli.analysis.load import SavedRun
 from border_cli.errors import ConfigError
 from border_cli.recorder.read import last_rows, number
 from border_cli.system.files import METRICS, readable_bytes
@@ -55,7 +55,7 @@ _MEASURED = {
 class Row:
     """One run of a list, or one job of a sweep that has not begun."""
 
-    run: Run
+    run: SavedRun
     values: Mapping[str, Any]  # by column, in the listed sweep also its job; times in seconds
     swept: Mapping[str, str | None] = field(default_factory=dict)  # what was typed for such a job
 
@@ -68,7 +68,7 @@ class Row:
         return self.values[key] if key in self.values else self.run.labels.get(key)
 
 
-def row_of(run: Run, now_s: float) -> Row:
+def row_of(run: SavedRun, now_s: float) -> Row:
     """The row of a run; of one that is running, or was killed, with the values of its newest row
     of metrics."""
     values = {

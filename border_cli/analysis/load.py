@@ -32,7 +32,7 @@ _NUMBER = re.compile(r"(\d+)")
 _OWN_FOLDER = re.compile("|".join(name for name, each in RUN.items() if not isinstance(each, str)))
 
 
-class Run:
+class SavedRun:
     """One run directory. What is asked for is read then, and kept; nothing follows the run.
 
     `typed` are the settings of a job of a sweep that has not begun.
@@ -43,7 +43,7 @@ class Run:
         self._typed = typed or {}
 
     def __repr__(self) -> str:
-        return f"<Run {self.folder}: {self.status}>"
+        return f"<SavedRun {self.folder}: {self.status}>"
 
     @cached_property
     def facts(self) -> dict[str, Any]:
@@ -131,7 +131,7 @@ class Run:
         return _pandas().DataFrame(self.metrics())
 
 
-class Runs(list[Run]):
+class SavedRuns(list[SavedRun]):
     """Runs in the order of their directories."""
 
     def __repr__(self) -> str:
@@ -146,12 +146,12 @@ class Runs(list[Run]):
         return _pandas().DataFrame(rows)
 
 
-def load_runs(*paths: str | os.PathLike[str]) -> Runs:
+def load_runs(*paths: str | os.PathLike[str]) -> SavedRuns:
     """The runs in and below these directories, each once, ordered by name: 9 before 10.
 
     Raises `CheckpointError` for a path that does not exist or is no directory.
     """
-    return Runs(map(Run, sorted(find_runs(map(Path, paths)), key=_in_order)))
+    return SavedRuns(map(SavedRun, sorted(find_runs(map(Path, paths)), key=_in_order)))
 
 
 def find_runs(paths: Iterable[Path]) -> list[Path]:

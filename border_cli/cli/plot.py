@@ -25,7 +25,7 @@ from border_cli.words import counted
 if TYPE_CHECKING:
     from border_cli.analysis.curves import Report
     from border_cli.analysis.grouping import Reference
-    from border_cli.analysis.load import Run
+    from border_cli.analysis.load import SavedRun
 
 NAME = "border-plot"
 HELP = """\
@@ -191,7 +191,7 @@ def _plot_studies(asked: argparse.Namespace) -> None:
         print_best(*found, ("importance", "\n".join(shares) or "too few trials"))
 
 
-def _runs(asked: argparse.Namespace) -> tuple[list[Run], list[str]]:
+def _runs(asked: argparse.Namespace) -> tuple[list[SavedRun], list[str]]:
     """The runs that are drawn, and a line about failed ones that are not."""
     from border_cli.analysis.listing import row_of, where
     from border_cli.analysis.load import load_runs

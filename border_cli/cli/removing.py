@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from border_cli.analysis.load import Run, find_runs
+from border_cli.analysis.load import SavedRun, find_runs
 from border_cli.cli.plain_command import shortened
 from border_cli.errors import BorderError, ConfigError
 from border_cli.messages import complain, say
@@ -40,7 +40,7 @@ def prune_runs(folders: Sequence[Path], *, keep: int, agreed: bool) -> None:
     """Removes checkpoints beyond the newest `keep`."""
 
     def interval(folder: Path) -> Any:
-        return Run(folder).settings.get("checkpoint.milestone_interval", 0)
+        return SavedRun(folder).settings.get("checkpoint.milestone_interval", 0)
 
     def measured(folder: Path) -> tuple[int, str]:
         found = surplus_of(folder, keep=keep, milestone_interval=interval(folder))

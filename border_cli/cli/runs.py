@@ -19,7 +19,7 @@ from typing import Any
 
 from border_cli.analysis.difference import differences
 from border_cli.analysis.listing import SPANS, Row, ordered, row_of, where
-from border_cli.analysis.load import Run, find_runs
+from border_cli.analysis.load import SavedRun, find_runs
 from border_cli.cli.flags import Parser
 from border_cli.cli.plain_command import plain_command, shortened, until_nobody_reads, whole
 from border_cli.errors import ConfigError
@@ -136,7 +136,7 @@ def rows_of(paths: Sequence[Path]) -> list[Row]:
     their order, those without a run as well."""
     existing = [each for each in paths if each != OUTPUTS or each.is_dir()]
     now_s = time.time()
-    rows = {os.path.realpath(each): row_of(Run(each), now_s) for each in find_runs(existing)}
+    rows = {os.path.realpath(each): row_of(SavedRun(each), now_s) for each in find_runs(existing)}
     jobs = [row for root in existing for row in _jobs(root, rows)]
     by_age = sorted(rows.values(), key=lambda row: (row.value("started") or "", str(row.folder)))
     return jobs + by_age[::-1]
@@ -150,7 +150,7 @@ def _jobs(root: Path, rows: dict[str, Row]) -> Iterator[Row]:
     for job in plan.jobs:
         folder = root / job.folder
         begun = rows.pop(os.path.realpath(folder), None)
-        row = begun or row_of(Run(folder, job.values), time.time())
+        row = begun or row_of(SavedRun(folder, job.values), time.time())
         swept = {key: job.values.get(key) for key in plan.swept}
         yield replace(row, values={"job": job.number, **row.values}, swept=swept)
 
@@ -254,7 +254,7 @@ def _diff(asked: argparse.Namespace) -> None:
 
     if len(asked.paths) != 2:
         raise ConfigError(f"diff compares two run directories, got {len(asked.paths)}")
-    first, second = (row_of(Run(find_run(each)[0]), time.time()) for each in asked.paths)
+    first, second = (row_of(SavedRun(find_run(each)[0]), time.time()) for each in asked.paths)
     found = differences(first, second)
     if asked.json:
         say(json.dumps({"runs": [str(first.folder), str(second.folder)], **found}))

@@ -32,7 +32,7 @@ from border_cli.system.machine import usable_cores
 from border_cli.tune.best import best_yaml
 from border_cli.tune.config import TuneConfig
 from border_cli.tune.halving import What, rung_budgets
-from border_cli.tune.runs import Runs, Training, length_of, without_tuned_ends
+from border_cli.tune.runs import Training, TrialRuns, length_of, without_tuned_ends
 from border_cli.tune.space import Space, check_space, read_space
 from border_cli.tune.store import opened
 from border_cli.tune.study import Trials, begun
@@ -82,7 +82,7 @@ def tune(
         )
     there = (root / TRIALS_JSON).exists()
     study = begun(root, asked)
-    runs = Runs(composer=composer, terms=terms, overrides=overrides, study=study, root=root)
+    runs = TrialRuns(composer=composer, terms=terms, overrides=overrides, study=study, root=root)
     url = config.storage or f"sqlite:///{root / STUDY_DB}"
     with opened(url, f"{study.name} {study.id}", root, begun=there) as store:
         panel = StudyPanel()

@@ -87,7 +87,7 @@ class Training:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Runs:
+class TrialRuns:
     """Makes the jobs of trials from their settings."""
 
     composer: Composer

@@ -20,7 +20,7 @@ from border_cli.run.sweep_folder import alone
 from border_cli.system.files import STUDY_JSON, SWEEP_JSON
 from border_cli.tune.config import Score, TuneConfig
 from border_cli.tune.halving import Standing, What, counted, next_step
-from border_cli.tune.runs import FRESH, Runs, Training
+from border_cli.tune.runs import FRESH, Training, TrialRuns
 from border_cli.tune.space import Space
 from border_cli.tune.store import CURVES, REASON, TrialStore
 from border_cli.tune.trials import (
@@ -92,7 +92,7 @@ class Trials:
     space: Space
     store: TrialStore
     config: TuneConfig
-    runs: Runs
+    runs: TrialRuns
     say: Callable[[str], None]  # tells the user what happened to a trial
     rows: list[TrialRow] = field(default_factory=list)  # all trials, as `look` has found them
     fresh: list[float] = field(default_factory=list)  # the winner's scores on fresh seeds

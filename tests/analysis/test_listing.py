@@ -9,7 +9,7 @@ import pytest
 from written_runs import without_end, write_run
 
 from border_cli.analysis.listing import Row, ordered, row_of, where
-from border_cli.analysis.load import Run
+from border_cli.analysis.load import SavedRun
 from border_cli.errors import ConfigError
 
 NOW_S = datetime(2026, 1, 2, 10, tzinfo=UTC).timestamp()  # a day after FACTS began
@@ -22,7 +22,7 @@ def rows(tmp_path: Path) -> list[Row]:
     write_run(tmp_path / "b", {"agent": "sac", "seed": 1, "agent.double": False}, duration_s=7200.0)
     lost = {"best_score": None, "final_score": None, "status": "failed"}
     write_run(tmp_path / "c", {"agent": "td3", "seed": 2, "agent.hidden": [256]}, **lost)
-    return [row_of(Run(tmp_path / name), NOW_S) for name in "abc"]
+    return [row_of(SavedRun(tmp_path / name), NOW_S) for name in "abc"]
 
 
 def names(rows: list[Row]) -> str:
@@ -47,7 +47,7 @@ def test_a_run_without_an_end_is_shown_as_of_its_newest_row(tmp_path: Path) -> N
     folder = write_run(tmp_path / "a", metrics=metrics, **facts)
     (folder / "best").mkdir()
     (folder / "best" / "score.json").write_text('{"score": 44.0}', encoding="utf-8")
-    row = row_of(Run(folder), NOW_S)
+    row = row_of(SavedRun(folder), NOW_S)
     assert row.values["status"] == "killed"
     figures = ("opt_steps", "env_steps", "duration", "last", "best")
     assert [row.values[key] for key in figures] == [11, 22, 1.5, 33.0, 44.0]

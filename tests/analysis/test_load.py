@@ -13,7 +13,7 @@ import pytest
 from written_runs import write_run
 
 import border_cli
-from border_cli.analysis.load import Run, load_runs
+from border_cli.analysis.load import SavedRun, load_runs
 from border_cli.config.check import checked
 from border_cli.config.compose import compose
 from border_cli.config.resolved import resolved_yaml
@@ -32,7 +32,7 @@ def test_runs_are_found_at_any_depth_and_nine_comes_before_ten(tmp_path: Path) -
         write_run(place)
     assert folders(tmp_path) == [tmp_path / "deep" / "a" / "b", *places]
     assert folders(tmp_path / "sweep" / "9") == [places[1]]
-    assert isinstance(border_cli.load_runs(str(tmp_path)), border_cli.analysis.load.Runs)
+    assert isinstance(border_cli.load_runs(str(tmp_path)), border_cli.analysis.load.SavedRuns)
 
 
 def test_a_run_that_two_paths_lead_to_is_found_once(tmp_path: Path) -> None:
@@ -58,11 +58,11 @@ def test_a_path_that_is_not_there_is_refused(tmp_path: Path) -> None:
 
 def test_the_status_tells_living_from_dead(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "a", status="running", ended=None)
-    assert Run(folder).status == "killed"
+    assert SavedRun(folder).status == "killed"
     (folder / "run.json").write_text('{"status": "runn', encoding="utf-8")
-    assert Run(folder).status == "lost"
+    assert SavedRun(folder).status == "lost"
     with RunLock(folder):
-        assert Run(folder).status == "running"
+        assert SavedRun(folder).status == "running"
 
 
 def test_the_option_that_was_chosen_stands_for_its_group_wherever_the_settings_go(
@@ -88,7 +88,7 @@ METRICS = [
 
 
 def test_a_metric_comes_with_its_positions(tmp_path: Path) -> None:
-    run = Run(write_run(tmp_path / "a", metrics=METRICS))
+    run = SavedRun(write_run(tmp_path / "a", metrics=METRICS))
     steps, values = run.metric("eval/return")  # the one that was not finite is left out
     np.testing.assert_array_equal(steps, [20.0, 40.0])
     np.testing.assert_array_equal(values, [7.0, 9.0])
@@ -102,19 +102,19 @@ def test_a_misspelt_metric_is_refused_and_one_not_recorded_yet_is_empty(tmp_path
     documented = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text(encoding="utf-8")
     names = re.findall(r"^\| `([a-z]+/[a-z_/]+)` \|", documented, re.MULTILINE)
     assert "eval/return" in names
-    run = Run(write_run(tmp_path / "a", metrics=[first]))
+    run = SavedRun(write_run(tmp_path / "a", metrics=[first]))
     for name in ({*names} - {"train/loss"}) | {"eval/retrun", "actor/1/samples_per_sec"}:
         assert not run.metric(name)[1].size
-    run = Run(write_run(tmp_path / "b", metrics=METRICS))
+    run = SavedRun(write_run(tmp_path / "b", metrics=METRICS))
     with pytest.raises(ConfigError, match="no metric 'eval/retrun', did you mean eval/return"):
         run.metric("eval/retrun")
 
 
 def test_all_metrics_are_columns_with_nan_where_a_row_has_none(tmp_path: Path) -> None:
-    columns = Run(write_run(tmp_path / "a", metrics=METRICS)).metrics()
+    columns = SavedRun(write_run(tmp_path / "a", metrics=METRICS)).metrics()
     assert list(columns) == ["opt_steps", "env_steps", "time_s", "train/loss", "eval/return"]
     np.testing.assert_array_equal(columns["train/loss"], [3.0, np.nan, 2.0, np.nan])
-    assert Run(tmp_path / "none").metrics() == {}
+    assert SavedRun(tmp_path / "none").metrics() == {}
 
 
 def test_without_pandas_the_pip_line_is_given(

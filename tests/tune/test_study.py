@@ -20,7 +20,7 @@ from written_runs import write_run
 from border_cli.errors import ConfigError, RunFailed
 from border_cli.tune.config import TuneConfig
 from border_cli.tune.halving import What
-from border_cli.tune.runs import Runs, Training
+from border_cli.tune.runs import Training, TrialRuns
 from border_cli.tune.space import Hyperparameter, Space
 from border_cli.tune.store import TrialStore, opened
 from border_cli.tune.study import Trials, begun
@@ -55,9 +55,11 @@ def evaluations(folder: Path, rows: Sequence[tuple[int, float | None]]) -> None:
     (folder / "metrics.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def runs_of(study: Study, root: Path) -> Runs:
+def runs_of(study: Study, root: Path) -> TrialRuns:
     nothing: Any = None  # for what makes jobs
-    return Runs(composer=nothing, terms=nothing, overrides=study.overrides, study=study, root=root)
+    return TrialRuns(
+        composer=nothing, terms=nothing, overrides=study.overrides, study=study, root=root
+    )
 
 
 class Commands:
