@@ -37,7 +37,7 @@ from border_cli.settings.run import RunConfig
 from border_cli.system.files import SETTINGS, settings_of
 
 if TYPE_CHECKING:
-    from border_cli.config.saved_names import Saved
+    from border_cli.config.saved_names import SavedSettings
 
 setup_globals()
 register_resolvers()
@@ -68,7 +68,7 @@ def composing(
     """Finds plug-ins and folders; the overrides come back without what is no setting.
 
     Modules of the current folder can be imported within the block. `resume=RUN_DIR` composes from
-    the settings of that run, `origin` a new run from those of another. `Saved` checks what these
+    the settings of that run, `origin` a new run from those of another. `SavedSettings` checks what these
     name, except settings that the command leaves `unused`.
     """
     overrides, trust = without_trust(typed)
@@ -141,7 +141,7 @@ class Composer:
         imports: Sequence[str] = (),
         run_dir: Path | None = None,
         trust: bool = False,
-        saved: Saved | None = None,
+        saved: SavedSettings | None = None,
     ) -> None:
         self.folders = list(folders)
         self._imports = list(imports)  # of every job

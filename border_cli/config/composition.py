@@ -27,7 +27,7 @@ from border_cli.settings.base import flat
 from border_cli.system.files import SETTINGS, full_path
 
 if TYPE_CHECKING:
-    from border_cli.config.saved_names import Saved
+    from border_cli.config.saved_names import SavedSettings
 
 ANY_ENV = "gym"  # the choice that takes any env.id
 
@@ -39,7 +39,7 @@ class Composition:
     config: DictConfig
     parts: Sequence[Part]
     imports: Sequence[str]  # modules that files and overrides name
-    saved: Saved | None = None  # the settings of another run that it began with
+    saved: SavedSettings | None = None  # the settings of another run that it began with
 
     def job(self, number: int | None, root: Path | None, *, trust: bool) -> Job:
         """The job, checked. `number`: within a sweep, whose directory is `root`, or as its own

@@ -17,7 +17,7 @@ from omegaconf import OmegaConf
 from border_cli.config.composition import ANY_ENV, run_name
 from border_cli.config.overrides import chooses, parsed, run_to_resume
 from border_cli.config.saved import place, saved_options
-from border_cli.config.saved_names import Saved
+from border_cli.config.saved_names import SavedSettings
 from border_cli.config.sources import Files, absolute, chosen_options, opened
 from border_cli.errors import ConfigError
 from border_cli.registry import GROUPS
@@ -49,7 +49,9 @@ def refuse_beside_origin(origin: str, overrides: Sequence[str], config_name: str
         )
 
 
-def settings_from(saved: Saved, overrides: Sequence[str], folders: Sequence[str]) -> Saved:
+def settings_from(
+    saved: SavedSettings, overrides: Sequence[str], folders: Sequence[str]
+) -> SavedSettings:
     """The saved settings of a run as those that a new run begins with."""
     own = saved_options(saved.settings)
     read = parsed(overrides)

@@ -15,7 +15,7 @@ from hydra.core.override_parser.types import Override
 from border_cli.config.describe import shown
 from border_cli.config.overrides import chooses, parsed
 from border_cli.config.saved import place, read_saved, saved_options, saved_settings
-from border_cli.config.saved_names import Saved
+from border_cli.config.saved_names import SavedSettings
 from border_cli.errors import ConfigError
 from border_cli.registry import GROUPS
 from border_cli.run.finding import run_around
@@ -174,7 +174,7 @@ def refuse_fixed(found: Sequence[Change], run_dir: Path, *, job: str) -> None:
 
 def resumed_settings(
     run_dir: Path, overrides: Sequence[Override], *, trust: bool, typed: Set[str]
-) -> Saved:
+) -> SavedSettings:
     """The saved settings of a run as those that it is resumed with: the groups that a choice is
     typed of are chosen anew; one that is added to a list chooses nothing anew."""
     saved = saved_settings((run_dir / SETTINGS).parent, trust=trust, typed=typed)

@@ -4,7 +4,7 @@ The file may be another's. It is one mapping under the defaults list that we wri
 tags (except bytes and paths, which Python callers may use), interpolations and Hydra settings.
 Anything else is refused with file and line or entry, and no other file of its folder is composed.
 
-What the settings import, call, open and dial is checked by `Saved`.
+What the settings import, call, open and dial is checked by `SavedSettings`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from border_cli.config.check import explained, refuse_untyped, run_settings, with_types
 from border_cli.config.resolved import ALWAYS_LISTED
-from border_cli.config.saved_names import ADDRESSES, Saved
+from border_cli.config.saved_names import ADDRESSES, SavedSettings
 from border_cli.config.search_path import (
     add_current_directory,
     add_to_path,
@@ -113,10 +113,12 @@ def saved_options(settings: Mapping[str, Any]) -> dict[str, str]:
     return {**components, **options}
 
 
-def saved_settings(folder: Path, *, trust: bool = False, typed: Set[str] = frozenset()) -> Saved:
+def saved_settings(
+    folder: Path, *, trust: bool = False, typed: Set[str] = frozenset()
+) -> SavedSettings:
     """The settings in the `.hydra` of a run."""
     settings = read_saved(folder / SETTINGS.name)
-    return Saved(folder=folder, settings=settings, trust=trust, typed=typed)
+    return SavedSettings(folder=folder, settings=settings, trust=trust, typed=typed)
 
 
 def place(group: str) -> int:

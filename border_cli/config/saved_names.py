@@ -31,7 +31,7 @@ _NEAR = re.compile(  # addresses of clusters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Saved:
+class SavedSettings:
     """Saved settings as the primary configuration of a command, perhaps with other choices."""
 
     folder: Path  # `.hydra` of the run, or the folder of an exported policy
@@ -39,7 +39,7 @@ class Saved:
     trust: bool = False  # whether `trust=true` was typed
     typed: Set[str] = frozenset()  # settings that were typed elsewhere, or that nothing will use
 
-    def choosing(self, group: str, option: str = "???") -> Saved:
+    def choosing(self, group: str, option: str = "???") -> SavedSettings:
         """These settings with another option of a group, without the saved values.
 
         `???` demands a choice, which the command line makes.

@@ -44,7 +44,7 @@ from border_cli.system.files import SETTINGS
 from border_cli.words import shortest, unknown
 
 if TYPE_CHECKING:
-    from border_cli.config.saved_names import Saved
+    from border_cli.config.saved_names import SavedSettings
 
 NAME = "border-train"
 TUNED = "tuned"  # the group of the values that agents, and pairs of agent and env, need
@@ -74,7 +74,7 @@ class Files:
 
     loader: ConfigLoader  # of Hydra, once the files are open
 
-    def __init__(self, folders: Sequence[str] = (), saved: Saved | None = None) -> None:
+    def __init__(self, folders: Sequence[str] = (), saved: SavedSettings | None = None) -> None:
         """`folders`: as Hydra's URLs, first wins. `saved`: settings that stand for a file."""
         self.folders = list(folders)
         self.saved = saved
@@ -284,7 +284,7 @@ def _files() -> Files:
 
 
 @contextmanager
-def opened(folders: Sequence[str] = (), saved: Saved | None = None) -> Iterator[Files]:
+def opened(folders: Sequence[str] = (), saved: SavedSettings | None = None) -> Iterator[Files]:
     """Within the block Hydra reads these files; its own state is as before afterwards, also inside
     another Hydra application and in threads."""
     files = Files(folders, saved)
