@@ -37,8 +37,8 @@ from benchmarks.table import emit, parser, say
 from border_cli.tune import halving
 from border_cli.tune.config import Score
 from border_cli.tune.halving import (
+    Decision,
     Standing,
-    Step,
     What,
     chances,
     counted,
@@ -54,7 +54,7 @@ LAST_EVALS = 5
 
 Floats: TypeAlias = NDArray[np.float64]
 Compare: TypeAlias = Callable[[Floats], Floats]  # what `halving.chances` does
-Decide: TypeAlias = Callable[[Sequence[Standing], "Terms"], Step]
+Decide: TypeAlias = Callable[[Sequence[Standing], "Terms"], Decision]
 
 
 @dataclass(frozen=True)
@@ -154,49 +154,49 @@ def better(samples: Floats, index: int) -> int:
     return int((scores > scores[index]).sum())
 
 
-def ours(trials: Sequence[Standing], terms: Any) -> Step:
+def ours(trials: Sequence[Standing], terms: Any) -> Decision:
     """The rule of border-tune."""
     return next_step(trials, terms, terms)
 
 
-def ours_by(compare: Compare, trials: Sequence[Standing], terms: Terms) -> Step:
+def ours_by(compare: Compare, trials: Sequence[Standing], terms: Terms) -> Decision:
     """As ours, by another comparison."""
     with patch.object(halving, "chances", compare):
         return ours(trials, terms)
 
 
-def significant(compare: Compare, trials: Sequence[Standing], terms: Terms) -> Step:
+def significant(compare: Compare, trials: Sequence[Standing], terms: Terms) -> Decision:
     """As ours, but whoever is significantly worse than the best of its rung is pruned."""
     for rung in range(len(terms.budgets) - 1):
         samples, waiting = reached_by(trials, rung)
         chance = compare(samples) if waiting else ()
         for index, each in waiting.items():
             if chance[index] < terms.risk:
-                return Step(What.prune, each.number)
+                return Decision(What.prune, each.number)
     return ours_by(compare, trials, terms)
 
 
-def asha(trials: Sequence[Standing], terms: Terms) -> Step:
+def asha(trials: Sequence[Standing], terms: Terms) -> Decision:
     """Li et al. 2020, Algorithm 2, with a given number of trials: the rest stays where it is."""
     for rung in reversed(range(len(terms.budgets) - 1)):
         samples, waiting = reached_by(trials, rung)
         for index, each in waiting.items():
             if better(samples, index) < len(samples) // terms.reduction:
-                return Step(What.promote, each.number)
-    return Step(What.start if len(trials) < terms.trials else What.finish)
+                return Decision(What.promote, each.number)
+    return Decision(What.start if len(trials) < terms.trials else What.finish)
 
 
-def optuna_halving(trials: Sequence[Standing], terms: Terms) -> Step:
+def optuna_halving(trials: Sequence[Standing], terms: Terms) -> Decision:
     """Optuna's SuccessiveHalvingPruner: at its rung a trial goes on at once, or is pruned."""
     for rung in range(len(terms.budgets) - 1):
         samples, waiting = reached_by(trials, rung)
         for index, each in waiting.items():
             goes_on = better(samples, index) < max(1, len(samples) // terms.reduction)
-            return Step(What.promote if goes_on else What.prune, each.number)
-    return Step(What.start if len(trials) < terms.trials else What.finish)
+            return Decision(What.promote if goes_on else What.prune, each.number)
+    return Decision(What.start if len(trials) < terms.trials else What.finish)
 
 
-def optuna_median(trials: Sequence[Standing], terms: Terms) -> Step:
+def optuna_median(trials: Sequence[Standing], terms: Terms) -> Decision:
     """Optuna's MedianPruner, asked at each evaluation, which is a rung here.
 
     From the fifth complete trial on, a trial is pruned if its best evaluation so far is worse than
@@ -210,14 +210,14 @@ def optuna_median(trials: Sequence[Standing], terms: Terms) -> Step:
         if len(complete) >= 5:
             median = np.median([other.samples[rung].mean() for other in complete])
             if max(sample.mean() for sample in each.samples) < median:
-                return Step(What.prune, each.number)
-        return Step(What.promote, each.number)
-    return Step(What.start if len(trials) < terms.trials else What.finish)
+                return Decision(What.prune, each.number)
+        return Decision(What.promote, each.number)
+    return Decision(What.start if len(trials) < terms.trials else What.finish)
 
 
-def grid(trials: Sequence[Standing], terms: Terms) -> Step:
+def grid(trials: Sequence[Standing], terms: Terms) -> Decision:
     """No pruning."""
-    return Step(What.start if len(trials) < terms.trials else What.finish)
+    return Decision(What.start if len(trials) < terms.trials else What.finish)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Which part may import which."""
+"""Which part may import which, and what only one module may define."""
 
 from __future__ import annotations
 
@@ -47,6 +47,9 @@ def of_packages() -> dict[str, set[str]]:
 
 
 ALLOWED, FOREIGN = allowed(), of_packages()
+
+# Names that two modules have still; none may be added.
+STILL_TWICE = {"CriticNoise", "Part"}
 
 # What is built around the core, and could be left away from what it promises.
 EDGE = {room for (room,), *_ in rows(section("Layout").split("\nThe edge")[1])}
@@ -225,3 +228,26 @@ def test_a_planted_circle_is_found(tmp_path: Path) -> None:
     (package / "nest.py").write_text("def f():\n    from planted.egg import f\n")
     (package / "fox.py").write_text("from planted import chicken\n")
     assert in_circles(package) == {"planted.egg", "planted.chicken", "planted.nest"}
+
+
+def of_two_modules(package: Path) -> dict[str, list[str]]:
+    """The names of classes that several modules define, with these modules."""
+    modules: dict[str, list[str]] = {}
+    for file in sorted(package.rglob("*.py")):
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        for name in {each.name for each in ast.walk(tree) if isinstance(each, ast.ClassDef)}:
+            modules.setdefault(name, []).append(_dotted(file, package))
+    return {name: found for name, found in modules.items() if len(found) > 1}
+
+
+def test_no_two_modules_have_a_class_of_one_name() -> None:
+    twice = of_two_modules(PACKAGE)
+    assert twice.keys() == STILL_TWICE, twice
+
+
+def test_a_planted_class_of_a_name_that_is_taken_is_found(tmp_path: Path) -> None:
+    package = tmp_path / "planted"
+    package.mkdir()
+    (package / "nest.py").write_text("class Egg:\n    pass\n\n\nclass Nest:\n    pass\n")
+    (package / "pan.py").write_text("class Egg:\n    pass\n")
+    assert of_two_modules(package) == {"Egg": ["planted.nest", "planted.pan"]}

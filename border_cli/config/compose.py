@@ -68,8 +68,8 @@ def composing(
     """Finds plug-ins and folders; the overrides come back without what is no setting.
 
     Modules of the current folder can be imported within the block. `resume=RUN_DIR` composes from
-    the settings of that run, `origin` a new run from those of another. `SavedSettings` checks what these
-    name, except settings that the command leaves `unused`.
+    the settings of that run, `origin` a new run from those of another. `SavedSettings` checks what
+    these name, except settings that the command leaves `unused`.
     """
     overrides, trust = without_trust(typed)
     run_dir = run_to_resume(overrides)

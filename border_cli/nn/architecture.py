@@ -41,7 +41,7 @@ CONVOLUTIONS = {
 }
 
 
-class Window(NamedTuple):
+class ConvolutionWindow(NamedTuple):
     """A square convolution without padding."""
 
     outputs: int  # channels
@@ -50,14 +50,18 @@ class Window(NamedTuple):
 
 
 # Mnih et al. 2015, Methods, "Model architecture"
-NATURE_WINDOWS = (Window(32, 8, 4), Window(64, 4, 2), Window(64, 3, 1))
+NATURE_WINDOWS = (
+    ConvolutionWindow(32, 8, 4),
+    ConvolutionWindow(64, 4, 2),
+    ConvolutionWindow(64, 3, 1),
+)
 
 # Young and Tian 2019, "MinAtar: an Atari-inspired testbed for thorough and reproducible
 # reinforcement learning experiments": the network of its DQN
-MINATAR_WINDOWS = (Window(16, 3, 1),)
+MINATAR_WINDOWS = (ConvolutionWindow(16, 3, 1),)
 
 # van Hasselt, Hessel and Aslanides 2019, "When to use parametric models in reinforcement learning?"
-DER_WINDOWS = (Window(32, 5, 5), Window(64, 5, 5))
+DER_WINDOWS = (ConvolutionWindow(32, 5, 5), ConvolutionWindow(64, 5, 5))
 
 WINDOWS = {
     "minatar_cnn": MINATAR_WINDOWS,
@@ -214,7 +218,7 @@ def pixel_scaling(space: BoxSpace) -> Scaling:
     return scaling_between(low.min(1), high.max(1))
 
 
-def size_after(windows: tuple[Window, ...], shape: tuple[int, int, int]) -> int:
+def size_after(windows: tuple[ConvolutionWindow, ...], shape: tuple[int, int, int]) -> int:
     """How many numbers convolutions make of (channels, height, width)."""
     _, *sides = shape
     for window in windows:

@@ -27,7 +27,7 @@ from border_cli.nn.architecture import (
     MINATAR_WINDOWS,
     NATURE_WINDOWS,
     Architecture,
-    Window,
+    ConvolutionWindow,
     impala_side,
     size_after,
 )
@@ -70,7 +70,7 @@ class Convolution(nn.Module):
 class PlainCnn(Scaled):
     """Convolutions with ReLU: pixels, or the same as real numbers, to rows."""
 
-    windows: ClassVar[tuple[Window, ...]]
+    windows: ClassVar[tuple[ConvolutionWindow, ...]]
     layout: ClassVar[torch.memory_format] = torch.channels_last
     rounds: bool = False  # bfloat16 operands, on a CPU: see `matmul.rounds_convolutions`
 
@@ -137,7 +137,7 @@ class Residual(nn.Module):
         return correction.add_(images)
 
 
-class Section(nn.Module):
+class ImpalaSection(nn.Module):
     """A convolution, a pooling that halves height and width, and residual blocks."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
@@ -162,7 +162,7 @@ class ImpalaResNet(Scaled):
         channels, height, width = shape
         counts = [channels, *IMPALA_SECTIONS]
         self.sections = nn.ModuleList(
-            Section(inputs, outputs) for inputs, outputs in pairwise(counts)
+            ImpalaSection(inputs, outputs) for inputs, outputs in pairwise(counts)
         )
         self.size = counts[-1] * impala_side(height) * impala_side(width)
         for each in _convolutions(self):  # cut off, as the paper's code has it from Sonnet
@@ -173,7 +173,7 @@ class ImpalaResNet(Scaled):
     def forward(self, images: Tensor) -> Tensor:
         """[B, C, H, W] -> [B, size]"""
         first, *others = self.sections
-        assert isinstance(first, Section)
+        assert isinstance(first, ImpalaSection)
         weight = first.convolution.weight
         images = _laid_out(images, weight.dtype, self.low, torch.channels_last)
         images = first(images, self.factor)

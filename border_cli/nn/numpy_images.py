@@ -18,7 +18,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from border_cli.nn.architecture import Window
+from border_cli.nn.architecture import ConvolutionWindow
 from border_cli.nn.encoding import BYTES, Scaling
 
 Images: TypeAlias = NDArray[np.float32]  # [H, W, C], or [G, H, W, C] of a group
@@ -117,7 +117,7 @@ class NumpyCnn:
 
     def __init__(
         self,
-        windows: Sequence[Window],
+        windows: Sequence[ConvolutionWindow],
         arrays: Arrays,
         prefix: str,
         shape: tuple[int, int, int],

@@ -3,10 +3,10 @@ RUN_DIR TRACKER [SECONDS]`.
 
 Started by `tracking.py`, or typed for what was not delivered. It ends when its input is closed and
 all is delivered, or the seconds are over. It loads neither torch nor Hydra; a tracker's own package
-is imported by the module of its name, whose `Client` is one run there: it is made with the state,
-where it stores ids for later attempts, with facts about the run, and with a function that writes
-the state, and takes `rows`, a `file`, and at last the `end`. Among the facts is `init`, arguments
-that several packages share.
+is imported by the module of its name, whose class in `RUNS` is one run there: it is made with the
+state, where it stores ids for later attempts, with facts about the run, and with a function that
+writes the state, and takes `rows`, a `file`, and at last the `end`. Among the facts is `init`,
+arguments that several packages share.
 
 SIGTERM ends the process where its state is written: between two events, and before and after a
 database is opened. Its status is 1 where not all is delivered, and 2 after a refusal.
@@ -46,6 +46,7 @@ PAUSE_S, RETRY_S = 5.0, 2.0  # between two looks at the outbox, after a failure
 MOST_NBYTES = 2**20  # of events that are read at a time
 TYPED_S = 60.0  # how long one that is typed goes on trying
 PRINTED_S = 1.0  # for the rest of what was printed; a child may keep the pipe open
+RUNS = {"mlflow": "MlflowRun", "trackio": "TrackioRun", "wandb": "WandbRun"}  # in their modules
 ROW, END = b'{"kind": "row"', b'{"kind": "end"'
 
 
@@ -88,7 +89,8 @@ class Delivery:
             self._state["begun"], self._client = event, None
         if self._client is None:
             module = importlib.import_module(f"border_cli.recorder.{self._tracker}")
-            self._client = module.Client(self._state, self._facts(), self._keep)
+            run_there = getattr(module, RUNS[self._tracker])
+            self._client = run_there(self._state, self._facts(), self._keep)
             self._send([str(SETTINGS)], "settings")
         match event["kind"]:
             case "row":

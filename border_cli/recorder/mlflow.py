@@ -35,7 +35,7 @@ def clean(name: str) -> str:
     return f"{re.sub('[^a-zA-Z0-9]', '_', name)[:200]}-{crc32(json.dumps(name).encode()):08x}"
 
 
-class Client:
+class MlflowRun:
     """One run, below that of its sweep."""
 
     def __init__(

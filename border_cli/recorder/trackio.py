@@ -9,7 +9,7 @@ from typing import Any
 import trackio
 
 
-class Client:
+class TrackioRun:
     """One run, known by its name, in the group of its sweep."""
 
     def __init__(

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import wandb
 
 
-class Client:
+class WandbRun:
     """One run, in the group of its sweep."""
 
     def __init__(

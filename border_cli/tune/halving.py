@@ -48,7 +48,7 @@ class What(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Decision:
     """A decision, and the trial that it is about."""
 
     what: What
@@ -104,7 +104,7 @@ def chances(samples: Floats) -> Floats:
     return found
 
 
-def next_step(trials: Sequence[Standing], study: Study, config: TuneConfig) -> Step:
+def next_step(trials: Sequence[Standing], study: Study, config: TuneConfig) -> Decision:
     """The next thing to do for a process that is free.
 
     The cost stays within the study's budget, except that one trial is always trained to the end. A
@@ -116,9 +116,9 @@ def next_step(trials: Sequence[Standing], study: Study, config: TuneConfig) -> S
     budgets, rungs = study.budgets, len(study.budgets)
     for each in trials:
         if len(each.samples) == rungs and not each.ended:
-            return Step(What.complete, each.number)
+            return Decision(What.complete, each.number)
         if not (each.samples or each.busy or each.ended):
-            return Step(What.promote, each.number)
+            return Decision(What.promote, each.number)
     first, full = budgets[0], budgets[-1]
     reached = [len(each.samples) + each.busy for each in trials]  # or on their way there
     may_spend = study.trials * (config.max_cost * full - first)  # beyond the first rung
@@ -138,19 +138,19 @@ def next_step(trials: Sequence[Standing], study: Study, config: TuneConfig) -> S
     waiting = list(_waiting(trials, rungs - 1))
     for chance, worse, others, rung, number in reversed(waiting):
         if worse < others // WORST and chance < config.risk:
-            return Step(What.prune, number, "significantly worse than the best at its budget")
+            return Decision(What.prune, number, "significantly worse than the best at its budget")
         too_dear = full - budgets[rung] > left and max(reached) > rung + 1
         if too_dear and not late:
-            return Step(What.prune, number, "max_cost leaves too little to train it to the end")
+            return Decision(What.prune, number, "max_cost leaves too little to train it to the end")
         early = others - worse <= others // config.reduction and left > kept
         if early and leaves_enough(number, rung):
-            return Step(What.promote, number)
+            return Decision(What.promote, number)
     if unstarted:
-        return Step(What.start)
+        return Decision(What.start)
     for *_, rung, number in sorted(waiting, reverse=True):  # the most promising one first
         if leaves_enough(number, rung):
-            return Step(What.promote, number)
-    return Step(What.wait if any(each.busy for each in trials) else What.finish)
+            return Decision(What.promote, number)
+    return Decision(What.wait if any(each.busy for each in trials) else What.finish)
 
 
 def best_of(trials: Sequence[Standing], rungs: int) -> Standing | None:

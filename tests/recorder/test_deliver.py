@@ -215,12 +215,12 @@ def begun_by_wandb(package: Wandb, monkeypatch: pytest.MonkeyPatch, **config: An
     """The arguments with which our client begins a run."""
     monkeypatch.setitem(sys.modules, "wandb", package)
     monkeypatch.delitem(sys.modules, "border_cli.recorder.wandb", raising=False)
-    from border_cli.recorder.wandb import Client
+    from border_cli.recorder.wandb import WandbRun
 
     state: dict[str, Any] = {}
     kept: list[dict[str, Any]] = []
     facts = {"project": None, "step": "opt_steps", "init": {"config": config}}
-    Client(state, facts, lambda: kept.append({**state, "begun": len(package.begun)}))
+    WandbRun(state, facts, lambda: kept.append({**state, "begun": len(package.begun)}))
     assert kept[0] == {"run": state["run"], "begun": 0}  # else a failure would begin another run
     monkeypatch.delitem(sys.modules, "border_cli.recorder.wandb")
     return package.begun[0]

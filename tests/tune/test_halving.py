@@ -25,9 +25,9 @@ from benchmarks.halving import (
 from border_cli.errors import ConfigError
 from border_cli.tune.config import Score
 from border_cli.tune.halving import (
+    Decision,
     Floats,
     Standing,
-    Step,
     What,
     chances,
     counted,
@@ -114,25 +114,25 @@ def test_one_seed_or_one_trial_proves_nothing(shape: tuple[int, ...]) -> None:
 
 def test_the_best_third_of_the_highest_rung_is_promoted_first() -> None:
     trials = [at(0, 5.0, 6.0), at(1, 5.0, 7.0), at(2, 5.0, 5.0), at(3, 9.0), at(4, 1.0)]
-    assert ours(trials, TERMS) == Step(What.promote, 1)
+    assert ours(trials, TERMS) == Decision(What.promote, 1)
     trials[1] = trials[1]._replace(busy=True)
     assert ours(trials, TERMS).number != 0  # one in three has been promoted from there
-    assert ours(waiting(1.0, 3.0, 2.0), TERMS) == Step(What.promote, 1)
+    assert ours(waiting(1.0, 3.0, 2.0), TERMS) == Decision(What.promote, 1)
 
 
 def test_a_rung_of_fewer_than_reduction_trials_promotes_none_while_others_can_start() -> None:
-    assert ours([], TERMS) == Step(What.start)
-    assert ours(waiting(1.0, 3.0), TERMS) == Step(What.start)
+    assert ours([], TERMS) == Decision(What.start)
+    assert ours(waiting(1.0, 3.0), TERMS) == Decision(What.start)
 
 
 def test_the_worst_third_is_pruned_if_significantly_worse_and_the_others_wait() -> None:
     trials = [at(0, 9.0, busy=True), *waiting(9.0, 1.0, 1.1)[1:]]
-    assert ours(trials, TERMS) == Step(What.prune, 1)
+    assert ours(trials, TERMS) == Decision(What.prune, 1)
     trials[1] = ended(trials[1])
-    assert ours(trials, TERMS) == Step(What.start)  # 1.1 is significantly worse, too
+    assert ours(trials, TERMS) == Decision(What.start)  # 1.1 is significantly worse, too
 
     near = [at(0, 9.0, busy=True), at(1, 8.99), at(2, 8.995)]
-    assert ours(near, TERMS) == Step(What.start)
+    assert ours(near, TERMS) == Decision(What.start)
 
 
 def test_before_all_have_started_half_of_what_is_left_is_kept() -> None:
@@ -140,45 +140,45 @@ def test_before_all_have_started_half_of_what_is_left_is_kept() -> None:
     # the second rung have taken 400; a third one takes it to 600, then 600 more to the end.
     second = [at(0, 8.0, 5.0, busy=True), ended(at(1, 9.0, 4.0)), ended(at(2, 7.0, 3.0))]
     trials = [*second, at(3, 9.9), at(4, 1.0), at(5, 1.0)]
-    assert ours(trials, TERMS) == Step(What.promote, 3)  # 800 + 200 + 200 = 1200
+    assert ours(trials, TERMS) == Decision(What.promote, 3)  # 800 + 200 + 200 = 1200
 
     second[1] = ended(at(1, 9.0, 4.0, 4.0))
-    assert ours([*second, *trials[3:]], TERMS) != Step(What.promote, 3)  # 800 + 800 + 200
+    assert ours([*second, *trials[3:]], TERMS) != Decision(What.promote, 3)  # 800 + 800 + 200
     every = [*trials[3:], *(ended(at(number, 1.0)) for number in (6, 7, 8))]
-    assert ours([*second, *every], TERMS) == Step(What.promote, 3)
+    assert ours([*second, *every], TERMS) == Decision(What.promote, 3)
 
 
 def test_in_the_end_the_most_promising_are_promoted_while_their_whole_cost_is_left() -> None:
     terms = replace(TERMS, trials=4)  # 1400 beyond the first rung; one trial to the end takes 800
     trials = [ended(at(0, 9.0, 9.0)), at(1, 8.99), at(2, 8.98), ended(at(3, 1.0))]
-    assert ours(trials, terms) == Step(What.promote, 1)
+    assert ours(trials, terms) == Decision(What.promote, 1)
     trials[1] = trials[1]._replace(busy=True)  # 200 + 200 + 800 for another one: 1200
-    assert ours(trials, terms) == Step(What.promote, 2)
+    assert ours(trials, terms) == Decision(What.promote, 2)
 
     trials[0] = ended(at(0, 9.0, 9.0, 9.0))  # 800 + 200: no more than 400 are left
-    assert ours(trials, terms) == Step(What.prune, 2)
+    assert ours(trials, terms) == Decision(What.prune, 2)
     trials[2] = ended(trials[2])
-    assert ours(trials, terms) == Step(What.wait)
-    assert ours([ended(each) for each in trials], terms) == Step(What.wait)
+    assert ours(trials, terms) == Decision(What.wait)
+    assert ours([ended(each) for each in trials], terms) == Decision(What.wait)
     trials[1] = ended(at(1, 8.99, 1.0))
-    assert ours(trials, terms) == Step(What.finish)
+    assert ours(trials, terms) == Decision(What.finish)
 
 
 def test_one_trial_is_trained_to_the_end_whatever_it_costs() -> None:
     terms = replace(TERMS, trials=1, max_cost=0.2)
-    assert ours([at(0, 1.0)], terms) == Step(What.promote, 0)
-    assert ours([at(0, 1.0, 2.0)], terms) == Step(What.promote, 0)
+    assert ours([at(0, 1.0)], terms) == Decision(What.promote, 0)
+    assert ours([at(0, 1.0, 2.0)], terms) == Decision(What.promote, 0)
 
 
 def test_a_trial_that_nobody_trains_and_that_stands_nowhere_comes_first() -> None:
     added = [at(0, 9.0, 9.0), Standing(1, busy=True), Standing(2)]
-    assert ours(added, TERMS) == Step(What.promote, 2)
+    assert ours(added, TERMS) == Decision(What.promote, 2)
 
 
 def test_a_trial_at_the_last_rung_is_complete() -> None:
-    assert ours([at(0, 5.0), at(1, 5.0, 6.0, 7.0)], TERMS) == Step(What.complete, 1)
+    assert ours([at(0, 5.0), at(1, 5.0, 6.0, 7.0)], TERMS) == Decision(What.complete, 1)
     last = at(0, 5.0, 6.0, 7.0, busy=True)  # its command has yet to unlock the folder
-    assert ours([last], TERMS) == Step(What.complete, 0)
+    assert ours([last], TERMS) == Decision(What.complete, 0)
 
 
 def test_the_order_of_standings_changes_no_step() -> None:
@@ -229,7 +229,7 @@ def end_of(
             complete = len(there) == len(terms.budgets)
             trials[number] = Standing(number, there, ended=complete or rng.random() < failing)
         else:
-            assert step == Step(What.finish)
+            assert step == Decision(What.finish)
             return trials, cost
 
 
