@@ -7,7 +7,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from border_cli.config.sources import Files, Part, settings_in
+from border_cli.config.sources import ConfigFile, Files, settings_in
 from border_cli.settings.run import INTERVALS
 
 # Each setting, and those that it stands for.
@@ -39,7 +39,7 @@ def drop_weaker_alternatives(files: Files, typed: set[str]) -> None:
                 _drop(files, part, dropped[0])
 
 
-def _drop(files: Files, part: Part, names: set[str]) -> None:
+def _drop(files: Files, part: ConfigFile, names: set[str]) -> None:
     content = files.copied(part.path).config
     for name in names:
         folder, _, key = name.removeprefix(f"{part.package}.").rpartition(".")

@@ -18,7 +18,7 @@ from yaml import YAMLError  # type: ignore[import-untyped]
 
 from border_cli.config.resolved import plain
 from border_cli.config.schemas import run_schema, schema_of, takes_several
-from border_cli.config.sources import Files, Part
+from border_cli.config.sources import ConfigFile, Files
 from border_cli.errors import ConfigError
 from border_cli.registry import GROUPS, components
 from border_cli.settings.base import Settings
@@ -40,7 +40,7 @@ def explained(files: Files, config_name: str, overrides: Sequence[str]) -> Itera
         raise ConfigError(explanation(error, files, config_name, overrides)) from error
 
 
-def refuse_untyped(config: DictConfig, parts: Sequence[Part]) -> None:
+def refuse_untyped(config: DictConfig, parts: Sequence[ConfigFile]) -> None:
     """Refuses files that did not begin with their schema: what they set has no types then."""
     if OmegaConf.get_type(config) is not RunConfig:
         primary = [part.file for part in parts if part.file and "/" not in part.path][-1]

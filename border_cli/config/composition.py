@@ -21,7 +21,7 @@ from border_cli.config.job import Job, Source
 from border_cli.config.overrides import chooses, parsed
 from border_cli.config.resolved import modules_of, yaml_text
 from border_cli.config.search_path import homes, import_modules, names_in
-from border_cli.config.sources import TUNED, Files, Part, settings_in
+from border_cli.config.sources import TUNED, ConfigFile, Files, settings_in
 from border_cli.config.tuned import add_tuned, drop_weaker_limits
 from border_cli.settings.base import flat
 from border_cli.system.files import SETTINGS, full_path
@@ -37,7 +37,7 @@ class Composition:
     """Merged settings, those of Hydra among them, before interpolations are resolved."""
 
     config: DictConfig
-    parts: Sequence[Part]
+    parts: Sequence[ConfigFile]
     imports: Sequence[str]  # modules that files and overrides name
     saved: SavedSettings | None = None  # the settings of another run that it began with
 
@@ -176,7 +176,7 @@ def _record(config: DictConfig) -> dict[str, str]:
     return {"config.yaml": yaml_text(settings), "overrides.yaml": yaml_text(typed)}
 
 
-def _sources(parts: Sequence[Part]) -> tuple[Source, ...]:
+def _sources(parts: Sequence[ConfigFile]) -> tuple[Source, ...]:
     """One entry per chosen file, in the order of merging; the primary configuration first.
 
     Of files that build on each other the last one was chosen. Every file of `tuned` counts.

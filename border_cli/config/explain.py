@@ -19,7 +19,7 @@ from yaml import YAMLError  # type: ignore[import-untyped]
 from border_cli.config.describe import expected
 from border_cli.config.overrides import OPTIONAL_GROUPS
 from border_cli.config.schemas import takes_several
-from border_cli.config.sources import Files, Part
+from border_cli.config.sources import ConfigFile, Files
 from border_cli.errors import ConfigError, MissingPackage
 from border_cli.registry import GROUPS
 from border_cli.settings.base import flat, unknown_setting
@@ -142,7 +142,7 @@ def refused_value(error: OmegaConfBaseException, kind: Any, path: str) -> str:
     return f"{path}: {said}"
 
 
-def without_schema(group: str, parts: Sequence[Part]) -> str:
+def without_schema(group: str, parts: Sequence[ConfigFile]) -> str:
     """How a file of a group must begin, where one names no component; else nothing."""
     header = f"the line `# @package {group}.NAME` and " if takes_several(group) else ""
     typed = {part.package for part in parts if part.path.startswith(f"schema/{group}/")}
@@ -160,13 +160,13 @@ def without_schema(group: str, parts: Sequence[Part]) -> str:
     )
 
 
-def where(path: str, parts: Sequence[Part]) -> str:
+def where(path: str, parts: Sequence[ConfigFile]) -> str:
     """`file: ` of the last file that sets a key, or nothing where only the command line does."""
     found = [part.file for part in parts if part.file and _sets(part, path.partition("[")[0])]
     return f"{shortest(found[-1])}: " if found else ""
 
 
-def _sets(part: Part, path: str) -> bool:
+def _sets(part: ConfigFile, path: str) -> bool:
     content = OmegaConf.to_container(part.content, resolve=False)
     keys = flat(content, part.package)
     return part.package != path and any(f"{key}.".startswith(f"{path}.") for key in keys)

@@ -31,7 +31,7 @@ from border_cli.config.search_path import (
     names_in,
     user_folders,
 )
-from border_cli.config.sources import Files, Part
+from border_cli.config.sources import ConfigFile, Files
 from border_cli.errors import CheckpointError, ConfigError, reachable
 from border_cli.registry import GROUPS, register_builtin
 from border_cli.run.status import import_paths
@@ -178,7 +178,7 @@ def read_config(file: Path) -> RunConfig:
     imports = names_in(settings.get("imports"))
     import_modules(imports)
     files = Files()
-    files.parts = [Part(file.stem, "", file, OmegaConf.create(settings))]
+    files.parts = [ConfigFile(file.stem, "", file, OmegaConf.create(settings))]
     chosen = [each for each in map(_entry, settings.pop("defaults")) if each]
     with explained(files, file.stem, ()):
         kinds = {

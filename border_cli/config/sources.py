@@ -59,7 +59,7 @@ _under_way: ContextVar[Files | None] = ContextVar("_under_way", default=None)
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ConfigFile:
     """One configuration file that took part, in the order of merging."""
 
     path: str  # agent/dqn
@@ -84,12 +84,12 @@ class Files:
             found = ConfigResult("user", f"file://{saved.folder}", content, {"package": None})
             self._given[SETTINGS.stem] = found
         self.made = dict(self._given)
-        self.parts: list[Part] = []
+        self.parts: list[ConfigFile] = []
         self.lenient = False  # every schema exists: modules that register some are not imported yet
         self._sources: list[ConfigSource] = []
         self._found: dict[str, ConfigResult | None] = {}
         # The last answer of Hydra, by what was asked.
-        self._listed: dict[tuple[str, ...], tuple[list[Part], Mapping[str, Any]]] = {}
+        self._listed: dict[tuple[str, ...], tuple[list[ConfigFile], Mapping[str, Any]]] = {}
 
     def open(self, loader: ConfigLoader) -> None:
         """Reads what Hydra's loader has on its search path."""
@@ -187,10 +187,12 @@ class Files:
         """Finds them once more: modules were imported, which may have registered something."""
         self._listed.clear()
 
-    def _part(self, path: str, package: str | None) -> Part:
+    def _part(self, path: str, package: str | None) -> ConfigFile:
         found = self.read(path)
         content = found.config if found else OmegaConf.create()
-        return Part(path, package or "", file_of(found.path, path) if found else None, content)
+        return ConfigFile(
+            path, package or "", file_of(found.path, path) if found else None, content
+        )
 
     def _source_of(self, path: str) -> ConfigSource | None:
         sources = (each for each in self._sources if each.scheme() != _Reader.scheme())

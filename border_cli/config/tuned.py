@@ -30,7 +30,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from border_cli.config.job import Source
 from border_cli.config.schemas import names_schema, parts_of
-from border_cli.config.sources import TUNED, Files, Part, chosen_options, settings_in
+from border_cli.config.sources import TUNED, ConfigFile, Files, chosen_options, settings_in
 from border_cli.errors import ConfigError
 from border_cli.registry import GROUPS
 from border_cli.settings.run import TrainerConfig
@@ -75,11 +75,11 @@ def add_tuned(files: Files, typed_groups: Set[str]) -> None:
             files.copied(part.path).config = content
 
 
-def _has_values(part: Part) -> bool:
+def _has_values(part: ConfigFile) -> bool:
     return is_tuned(part.path) and not part.package and isinstance(part.content, DictConfig)
 
 
-def _general_parts(files: Files) -> list[Part]:
+def _general_parts(files: Files) -> list[ConfigFile]:
     """The files of an agent, `tuned/dqn`, and of it with the families of its env, `tuned/dqn_atari`
     for an env that is based on `env/atari`.
 
@@ -91,17 +91,17 @@ def _general_parts(files: Files) -> list[Part]:
     return [_general_part(path, each, files) for path, each in found if each is not None]
 
 
-def _general_part(path: str, found: ConfigResult, files: Files) -> Part:
+def _general_part(path: str, found: ConfigResult, files: Files) -> ConfigFile:
     file = files.file(path)
     assert file is not None
     if isinstance(found.config, DictConfig) and found.config.get("defaults"):
         raise ConfigError(f"{shortest(file)}: it may only set values: remove its defaults list")
     package = found.header["package"]
     package = TUNED if package is None else package.removeprefix("_global_").removeprefix(".")
-    return Part(path, package, file, found.config, general=True)
+    return ConfigFile(path, package, file, found.config, general=True)
 
 
-def _files_of(group: str, parts: Sequence[Part]) -> list[str]:
+def _files_of(group: str, parts: Sequence[ConfigFile]) -> list[str]:
     """The files that make up the option of a group, what it is based on first."""
     paths = [part.path for part in parts if part.package == group]
     named = [path.removeprefix(f"{group}/") for path in paths if path.startswith(f"{group}/")]
@@ -141,7 +141,7 @@ def _serve_null(files: Files, limits: Sequence[str]) -> None:
             OmegaConf.update(content, key, None, force_add=True)
 
 
-def _chosen(parts: Sequence[Part]) -> dict[str, type[Any]]:
+def _chosen(parts: Sequence[ConfigFile]) -> dict[str, type[Any]]:
     """The settings of the option that each group has."""
     kinds = {}
     for part in parts:
@@ -151,7 +151,7 @@ def _chosen(parts: Sequence[Part]) -> dict[str, type[Any]]:
     return kinds
 
 
-def _preset(tuned: Part, parts: Sequence[Part], typed_groups: Set[str]) -> set[str]:
+def _preset(tuned: ConfigFile, parts: Sequence[ConfigFile], typed_groups: Set[str]) -> set[str]:
     """The settings that a tuned file does not replace: those of option files that something else
     than its own agent has chosen."""
     agents = _files_of("agent", parts)
@@ -170,7 +170,7 @@ def _preset(tuned: Part, parts: Sequence[Part], typed_groups: Set[str]) -> set[s
     }
 
 
-def _applicable(part: Part, chosen: Mapping[str, type[Any]], preset: Set[str]) -> DictConfig:
+def _applicable(part: ConfigFile, chosen: Mapping[str, type[Any]], preset: Set[str]) -> DictConfig:
     values: Any = OmegaConf.to_container(part.content, resolve=False)
     for group, kind in chosen.items():
         if isinstance(values.get(group), dict):
