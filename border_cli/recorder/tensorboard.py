@@ -12,25 +12,14 @@ and all settings of every attempt.
 
 from __future__ import annotations
 
-import io
 import os
 import shlex
 import socket
-import struct
 import textwrap
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
-
-from tensorboard.compat.proto.event_pb2 import Event, SessionLog
-from tensorboard.compat.proto.summary_pb2 import Summary
-from tensorboard.plugins.hparams import metadata as hparams
-from tensorboard.plugins.hparams.api_pb2 import STATUS_FAILURE, STATUS_SUCCESS
-from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData, SessionEndInfo
-from tensorboard.plugins.hparams.summary_v2 import hparams_pb
-from tensorboard.plugins.text.summary_v2 import text_pb
-from tensorboard.summary.writer.record_writer import RecordWriter
+from typing import TYPE_CHECKING, Any
 
 from border_cli.core.output import Recorder, RecordStep, RunEnd, RunInfo
 from border_cli.core.types import Metrics, State
@@ -38,12 +27,14 @@ from border_cli.errors import CheckpointError
 from border_cli.recorder.config import StepAxis, TensorboardConfig
 from border_cli.system.files import AppendFile, cut
 
+if TYPE_CHECKING:
+    from tensorboard.compat.proto.summary_pb2 import Summary
+
 # TensorBoard sorts the groups of a page by name and opens the first two. With the groups that would
 # sort before them under another name, these are episode/ and eval/.
 SYSTEM, OF_SYSTEM = "system/", ("actor/", "async/")
 PREFIX = "events.out.tfevents."  # TensorBoard reads every file with `tfevents` in its name
 SUFFIX = ".border"  # of ours, in a directory where users may put event files of their own
-STATUSES = {"done": STATUS_SUCCESS, "failed": STATUS_FAILURE}  # else unknown
 
 
 class TensorboardRecorder(Recorder):
@@ -64,53 +55,49 @@ class TensorboardRecorder(Recorder):
         del console
         self._axis = config.step
         self._wall_time_s = wall_time_s
-        now_s = wall_time_s()
-        self._path = new_event_file(info.run_dir, now_s)
-        version = record(Event(wall_time=now_s, file_version="brain.Event:2"))
-        # A session of its own, even of equal settings; of several attempts TensorBoard keeps the
-        # first.
-        session = hparams_pb(info.settings, trial_id="", start_time_secs=now_s)
-        # Of the file, written with its first row: a full disk is reported where that is counted.
-        self._head = version + record(Event(wall_time=now_s, summary=session))
+        self._began_s = wall_time_s()
+        self._path = new_event_file(info.run_dir, self._began_s)
+        self._settings = info.settings
         # In Markdown lines that are indented are shown as they are.
         self._text = textwrap.indent(f"{shlex.join(info.command)}\n\n{info.resolved}", "    ")
         self._file = AppendFile(self._path)
+        self._is_new, self._is_rewound = True, False
         self._last_step = -1  # the highest that was recorded, earlier attempts included
 
     def write(self, step: RecordStep, metrics: Metrics, *, final: bool = False) -> None:
         del final
         at = self._at(step)
-        self._append(self._row(at, metrics))
+        self._append_metrics(at, metrics)
         self._last_step = max(self._last_step, at)
+
+    def _append_metrics(self, at: int, metrics: Metrics) -> None:
+        from border_cli.recorder.tensorboard_events import metrics_summary
+
+        self._append(at, metrics_summary({_tag(name): float(metrics[name]) for name in metrics}))
 
     def _at(self, step: RecordStep) -> int:
         return step.env_steps if self._axis is StepAxis.env_steps else step.opt_steps
 
-    def _append(self, row: bytes) -> None:
-        if self._head:
-            step = self._last_step + 1  # at which this attempt begins
-            text = text_pb("settings", self._text)
-            page = Event(wall_time=self._wall_time_s(), step=step, summary=text)
-            row = self._head + record(page) + row
-        self._file.append(row)
-        self._head = b""
+    def _append(self, step: int, summary: Summary) -> None:
+        """Appends an event, in a new file behind its head: there a full disk is counted."""
+        # imported late: a run needs it with its first row
+        from border_cli.recorder.tensorboard_events import event_row, file_head
+
+        now_s = self._wall_time_s()
+        head = b""
+        if self._is_new:
+            head = file_head(
+                *(self._began_s, now_s, self._last_step + 1, self._settings, self._text),
+                is_rewound=self._is_rewound,
+            )
+        self._file.append(head + event_row(now_s, step, summary))
+        self._is_new = False
 
     def film(self, step: RecordStep, gif: bytes) -> None:
         """A moving picture on the page of images."""
-        width, height = struct.unpack("<HH", gif[6:10])  # of a GIF's header
-        image = Summary.Image(height=height, width=width, colorspace=3, encoded_image_string=gif)
-        value = Summary.Value(tag="eval/film", image=image)
-        self._append(self._event(self._at(step), [value]))
+        from border_cli.recorder.tensorboard_events import film_summary
 
-    def _row(self, at: int, metrics: Metrics) -> bytes:
-        values = [
-            Summary.Value(tag=_tag(name), simple_value=float(value))
-            for name, value in metrics.items()
-        ]
-        return self._event(at, values)
-
-    def _event(self, at: int, values: list[Summary.Value]) -> bytes:
-        return record(Event(wall_time=self._wall_time_s(), step=at, summary=Summary(value=values)))
+        self._append(self._at(step), film_summary(gif))
 
     def position(self) -> State:
         return {"file": self._path.name, "size": self._file.size, "step": self._last_step}
@@ -131,28 +118,20 @@ class TensorboardRecorder(Recorder):
                 # Empty, it stays: a TensorBoard without its data server waits forever for a file
                 # that was there before.
                 os.truncate(later, 0)
-        start, first = SessionLog(status=SessionLog.START), self._last_step + 1
-        begin = record(Event(wall_time=self._wall_time_s(), step=first, session_log=start))
-        self._head += begin + begin  # TensorBoard ignores the first that it ever sees
+        self._is_rewound = True
 
     def end(self, ended: RunEnd) -> None:
         """Writes the result for the HParams page.
 
         A resume drops it again: it lies after the position of every checkpoint.
         """
+        from border_cli.recorder.tensorboard_events import session_end
+
         if ended.best_score is not None:
-            self._append(self._row(max(self._last_step, 0), {"eval/best_score": ended.best_score}))
-        if ended.status in STATUSES:
-            now_s = self._wall_time_s()
-            session = SessionEndInfo(status=STATUSES[ended.status], end_time_secs=now_s)
-            value = Summary.Value(
-                tag=hparams.SESSION_END_INFO_TAG,
-                metadata=hparams.create_summary_metadata(
-                    HParamsPluginData(session_end_info=session)
-                ),
-                tensor=hparams.NULL_TENSOR,
-            )
-            self._append(self._event(0, [value]))
+            at = max(self._last_step, 0)
+            self._append_metrics(at, {"eval/best_score": ended.best_score})
+        if (summary := session_end(ended.status, self._wall_time_s())) is not None:
+            self._append(0, summary)
 
     def close(self) -> None:
         self._file.close()
@@ -177,10 +156,3 @@ def new_event_file(run_dir: Path, wall_time_s: float) -> Path:
 
 def _tag(name: str) -> str:
     return SYSTEM + name if name.startswith(OF_SYSTEM) else name
-
-
-def record(event: Event) -> bytes:
-    """One event with the length and the checksums of TensorBoard's file format."""
-    framed = io.BytesIO()
-    RecordWriter(framed).write(event.SerializeToString())
-    return framed.getvalue()
