@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from border_cli.agent.torch_agent import TorchAgent
+from border_cli.registry import AGENTS, register_builtin
+
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "border_cli"
 DESIGN = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
@@ -135,6 +138,14 @@ def test_the_core_imports_no_room_of_the_edge() -> None:
         if target_of(module) in EDGE
     ]
     assert wrong == []
+
+
+def test_agents_inherit_at_most_two_levels_below_their_base() -> None:
+    register_builtin()
+    kinds = [AGENTS.load(entry.config_type()) for entry in AGENTS]
+    learners = [kind for kind in kinds if issubclass(kind, TorchAgent)]
+    assert len(learners) >= 12
+    assert [kind.__name__ for kind in learners if kind.__mro__.index(TorchAgent) > 2] == []
 
 
 def test_the_rules_allow_no_circle() -> None:

@@ -16,23 +16,23 @@ cut to the bounds before critics value them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Mapping
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from border_cli.agent.action_space import action_outputs, components_of
-from border_cli.agent.actor_critic import (
-    ActorCriticAgent,
+from border_cli.agent.config import AwacConfig
+from border_cli.agent.continuous_policies import stochastic_policy
+from border_cli.agent.critics import (
+    CRITIC_TARGETS,
     CriticLoss,
-    critic_action,
+    LearnedCritics,
     mean_abs_error,
     squared_loss,
 )
-from border_cli.agent.config import AwacConfig
-from border_cli.agent.continuous_policies import stochastic_policy
+from border_cli.agent.torch_agent import TorchAgent, gradient_step
 from border_cli.core.interfaces import PolicyFactory
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Update
@@ -76,23 +76,42 @@ def weighted_cloning(
     return cloning_loss(actor.log_prob(outputs, batch.action), weights, batch.weight)
 
 
-class CloningAgent(ActorCriticAgent):
-    """An actor that clones the better actions of the data, critics and target critics; the
-    learner's thread calls it."""
+class CloningAgent(TorchAgent):
+    """An actor that clones the better actions of the data, and critics; the learner's thread calls
+    it."""
 
+    targets: ClassVar[Mapping[str, str]] = CRITIC_TARGETS
     config: AwacConfig
     actor: StochasticNetwork
 
     def __init__(self, config: AwacConfig, *, spec: EnvSpec, device: str, seed: int) -> None:
-        self._action_size = action_outputs(spec, self.name)
+        self._action_size = size = action_outputs(spec, self.name)
         super().__init__(config, spec=spec, device=device, seed=seed)
-        nvec = components_of(spec.action)
-        self.choices: Choices | None = None  # None of a Box
-        network: Callable[..., StochasticNetwork] = GaussianNetwork
-        if nvec is not None:
-            self.choices = Choices(nvec, self.device)
-            network = partial(CategoricalNetwork, choices=self.choices)
-        self.make_networks(actor_outputs=self._action_size, actor_network=network)
+        nvec, form = components_of(spec.action), (self.architecture, size, self.init_generator)
+        self.choices = None if nvec is None else Choices(nvec, self.device)  # None of a Box
+        if self.choices is None:
+            self.actor = GaussianNetwork(*form)
+        else:
+            self.actor = CategoricalNetwork(*form, choices=self.choices)
+        self.actor.to(self.device)
+        self.actor_optimizer = self.make_optimizer(
+            self.actor, config.learning_rate, config.max_grad_norm
+        )
+        self.critics = LearnedCritics(config, agent=self, action_size=size)
+        self.register_state(
+            actor=self.actor, actor_optimizer=self.actor_optimizer, **self.critics.parts
+        )
+        self.acting_modules["network"] = self.actor
+
+    def update_actor(self, loss: Tensor) -> dict[str, Tensor]:
+        """One gradient step of the actor, within the range of its parameters, and its metrics."""
+        metrics = gradient_step(self.actor_optimizer, loss, "_actor")
+        self.actor.clamp_parameters()
+        return metrics
+
+    def critic_action(self, batch: TensorBatch) -> Tensor:
+        """The actions of a batch as critics take them: one-hot, or of a Box. [B, action_size]"""
+        return batch.action if self.choices is None else self.choices.one_hot(batch.action)
 
     @property
     def policy_factory(self) -> PolicyFactory:
@@ -111,23 +130,24 @@ class Awac(CloningAgent):
 
     def learn(self, batch: TensorBatch) -> Update:
         """Algorithm 1: critics and actor, both on the weights from before the update."""
-        found = self._critic_loss(batch, self.action_noise(len(batch.reward)))
-        q = found.q.amin(dim=0)  # [B, 1]
-        actor_loss, advantage = self._actor_loss(batch, q, self.action_noise(len(batch.reward)))
+        critic = self._critic_loss(batch, self.draw_action_noise(len(batch.reward)))
+        q = critic.q.amin(dim=0)  # [B, 1]
+        noise = self.draw_action_noise(len(batch.reward))
+        actor_loss, advantage = self._actor_loss(batch, q, noise)
         metrics = {"q_mean": q.mean(), "adv_mean": advantage.mean()}
         metrics |= self.update_actor(actor_loss)
-        metrics |= self.update_critic(found.loss)
-        self.update_target()
-        return Update(metrics=metrics, td_error=mean_abs_error(found.q, found.target))
+        metrics |= gradient_step(self.critics.optimizer, critic.loss, "_critic")
+        self.critics.update_target()
+        return Update(metrics=metrics, td_error=mean_abs_error(critic.q, critic.target))
 
     def critic_loss(self, batch: TensorBatch, noise: Tensor) -> CriticLoss:
         """The squared TD errors of all critics: y = r + d min_i Q_target_i(s', a'), a' ~ pi."""
         with torch.no_grad():
             outputs = masked(self.actor(batch.next_obs), batch.next_mask)
             next_action = self.actor.sample(outputs, noise)  # [B, A]
-            q_next = self.critic_target(batch.next_obs, next_action).amin(dim=0)  # [B, 1]
+            q_next = self.critics.target(batch.next_obs, next_action).amin(dim=0)  # [B, 1]
             y = torch.addcmul(batch.reward, batch.discount, q_next)
-        q = self.critic(batch.obs, critic_action(batch, self.choices))  # [E, B, 1]
+        q = self.critics.online(batch.obs, self.critic_action(batch))  # [E, B, 1]
         return CriticLoss(squared_loss(q - y, batch.weight), q.detach(), y, {})
 
     def actor_loss(self, batch: TensorBatch, q: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
@@ -135,10 +155,10 @@ class Awac(CloningAgent):
         outputs = masked(self.actor(batch.obs), batch.mask)
         with torch.no_grad():
             sampled = self.actor.sample(outputs, noise)  # [B, A]
-            advantage = q - self.critic(batch.obs, sampled).amin(dim=0)  # [B, 1]
+            advantage = q - self.critics.online(batch.obs, sampled).amin(dim=0)  # [B, 1]
         return weighted_cloning(self.actor, outputs, batch, advantage, self.config), advantage
 
-    def action_noise(self, rows: int) -> Tensor:
+    def draw_action_noise(self, rows: int) -> Tensor:
         """The random numbers of one `actor.sample`. [B, A]"""
         draw = self.normal if self.choices is None else self.uniform
         return draw(rows, self._action_size)

@@ -23,9 +23,17 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from border_cli.agent.actor_critic import CriticLoss, squared_loss
 from border_cli.agent.config import CqlConfig
-from border_cli.agent.sac import Coefficient, SoftActorCritic, soft_target
+from border_cli.agent.critics import CriticLoss, mean_abs_error, squared_loss
+from border_cli.agent.sac import (
+    ActorLoss,
+    Coefficient,
+    SoftActorCritic,
+    policy_loss,
+    scale_rewards,
+    soft_target,
+)
+from border_cli.agent.torch_agent import gradient_step
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Update
 from border_cli.nn.features import FeatureTensors
@@ -34,8 +42,8 @@ from border_cli.nn.tensor_batch import TensorBatch
 LARGEST_LOG_WEIGHT = math.log(1e6)  # of a learned weight, as in the authors' code
 
 
-class CriticNoise(NamedTuple):
-    """The random numbers of one `critic_loss`; N actions of each kind for each row."""
+class ConservativeNoise(NamedTuple):
+    """The random numbers of one `Cql.critic_loss`; N actions of each kind for each row."""
 
     next_action: Tensor  # [B, A] normal, of the target
     uniform: Tensor  # [N, B, A] between 0 and 1
@@ -92,33 +100,37 @@ class Cql(SoftActorCritic):
         self.register_state(
             conservative=self.conservative, conservative_optimizer=self.conservative.optimizer
         )
-
-    def critic_noise(self, batch: TensorBatch) -> CriticNoise:
-        rows, size = batch.action.shape
-        count = self.config.sampled_actions
-        return CriticNoise(
-            next_action=self.normal(rows, size),
-            uniform=self.uniform(count, rows, size),
-            here=self.normal(count * rows, size),
-            there=self.normal(count * rows, size),
-        )
+        self._critic_loss = self.compiled(self.critic_loss)
+        self._actor_loss = self.compiled(self.actor_loss)
 
     def learn(self, batch: TensorBatch) -> Update:
-        update = super().learn(batch)
-        gap = update.metrics["conservative_gap"]
-        assert isinstance(gap, Tensor)
-        self.conservative.step(gap)
-        return update
+        """Soft actor-critic, and a step of the weight of the gaps."""
+        batch = scale_rewards(batch, self.config.reward_scale)
+        ent_coef = self.ent_coef()
+        critic = self._critic_loss(batch, self.draw_critic_noise(batch), ent_coef)
+        metrics = {**critic.metrics, "ent_coef": ent_coef}
+        metrics |= gradient_step(self.critics.optimizer, critic.loss, "_critic")
+        self.conservative.step(critic.metrics["conservative_gap"])
+        if self.opt_steps % self.config.policy_delay == 0:
+            actor = self._actor_loss(batch, self.normal(*batch.action.shape), ent_coef)
+            metrics["entropy"] = -actor.log_prob.mean()
+            metrics |= gradient_step(self.actor_optimizer, actor.loss, "_actor")
+            self.ent_coef.step(actor.log_prob, batch.weight, self.ent_coef.target)
+        self.critics.update_target()
+        return Update(metrics=metrics, td_error=mean_abs_error(critic.q, critic.target))
 
-    def critic_loss(self, batch: TensorBatch, noise: CriticNoise, ent_coef: Tensor) -> CriticLoss:
+    def critic_loss(
+        self, batch: TensorBatch, noise: ConservativeNoise, ent_coef: Tensor
+    ) -> CriticLoss:
+        """The squared TD errors of all critics, and their weighted gaps."""
         with torch.no_grad():
-            action, log_prob = self.sampled(batch.next_obs, noise.next_action)
+            action, log_prob = self.sample_action(batch.next_obs, noise.next_action)
             counts = ent_coef if self.config.backup_entropy else torch.zeros_like(ent_coef)
             y = soft_target(
-                batch, self.critic_target(batch.next_obs, action), log_prob, counts
+                batch, self.critics.target(batch.next_obs, action), log_prob, counts
             )  # [B, 1]
             weight = self.conservative()
-        q = self.critic(batch.obs, batch.action)  # [E, B, 1]
+        q = self.critics.online(batch.obs, batch.action)  # [E, B, 1]
         gaps = conservative_gaps(self.soft_maxima(batch, noise), q, batch.weight)  # [E]
         # Half the square and whole gaps, as in equation 4: in the authors' code both are whole.
         loss = squared_loss(q - y, batch.weight) + weight * gaps.sum()
@@ -129,20 +141,34 @@ class Cql(SoftActorCritic):
         }
         return CriticLoss(loss, q.detach(), y, metrics)
 
-    def soft_maxima(self, batch: TensorBatch, noise: CriticNoise) -> Tensor:
+    def soft_maxima(self, batch: TensorBatch, noise: ConservativeNoise) -> Tensor:
         """log of the integral of exp Q_i(s, a) over all actions. [E, B, 1]"""
         count, rows, size = noise.uniform.shape
         with torch.no_grad():
-            here, log_here = self.sampled(repeated(batch.obs, count), noise.here)
-            there, log_there = self.sampled(repeated(batch.next_obs, count), noise.there)
+            here, log_here = self.sample_action(repeated(batch.obs, count), noise.here)
+            there, log_there = self.sample_action(repeated(batch.next_obs, count), noise.there)
             action = torch.cat((2 * noise.uniform.flatten(0, 1) - 1, here, there))
             anywhere = torch.full_like(log_here, -size * math.log(2))  # from -1 to 1
             log_density = torch.cat((anywhere, log_here, log_there)).view(3 * count, rows, 1)
-        q = self.critic(repeated(batch.obs, 3 * count), action)  # [E, 3 N B, 1]
+        q = self.critics.online(repeated(batch.obs, 3 * count), action)  # [E, 3 N B, 1]
         return soft_maximum(q.view(len(q), 3 * count, rows, 1), log_density)
 
-    def actor_value(self, features: FeatureTensors, action: Tensor) -> Tensor:
-        return self.frozen_critic(features, action).amin(dim=0)  # type: ignore[no-any-return]
+    def actor_loss(self, batch: TensorBatch, noise: Tensor, ent_coef: Tensor) -> ActorLoss:
+        """The loss of actions by the minimum of all critics, given their noise [B, A]."""
+        action, log_prob = self.sample_action(batch.obs, noise)
+        q = self.critics.frozen(batch.obs, action)  # [E, B, 1]
+        return policy_loss(q.amin(dim=0), log_prob, ent_coef, batch.weight)
+
+    def draw_critic_noise(self, batch: TensorBatch) -> ConservativeNoise:
+        """Noise of the next actions, and of `sampled_actions` of each kind."""
+        rows, size = batch.action.shape
+        count = self.config.sampled_actions
+        return ConservativeNoise(
+            next_action=self.normal(rows, size),
+            uniform=self.uniform(count, rows, size),
+            here=self.normal(count * rows, size),
+            there=self.normal(count * rows, size),
+        )
 
 
 def repeated(features: FeatureTensors, times: int) -> FeatureTensors:

@@ -22,20 +22,30 @@ halved, as in `sac.py`, and the weights of prioritized rows scale all three loss
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
 from border_cli.agent.action_space import discrete_components
-from border_cli.agent.actor_critic import CriticLoss, squared_loss
 from border_cli.agent.config import DiscreteSacConfig
 from border_cli.agent.continuous_policies import stochastic_policy
-from border_cli.agent.sac import ActorLoss, EntropyAgent
+from border_cli.agent.critics import (
+    CRITIC_TARGETS,
+    CriticLoss,
+    LearnedCritics,
+    mean_abs_error,
+    squared_loss,
+)
+from border_cli.agent.sac import ActorLoss, EntropyCoefficient, scale_rewards
+from border_cli.agent.torch_agent import TorchAgent, gradient_step
 from border_cli.core.interfaces import PolicyFactory
 from border_cli.core.spaces import EnvSpec
+from border_cli.core.types import Update
 from border_cli.nn.choices import Choices
 from border_cli.nn.features import FeatureTensors
+from border_cli.nn.network import Network
 from border_cli.nn.tensor_batch import TensorBatch, masked
 
 LOWEST = -1e4  # instead of the logarithm of 0, which times 0 is no number
@@ -79,29 +89,60 @@ def no_action(batch: TensorBatch) -> Tensor:
     return batch.reward[:, :0]
 
 
-class DiscreteSac(EntropyAgent):
+class DiscreteSac(TorchAgent):
     """A categorical actor, critics and the entropy coefficient; the learner's thread calls it."""
 
     name: ClassVar[str] = "discrete_sac"
+    targets: ClassVar[Mapping[str, str]] = CRITIC_TARGETS
     config: DiscreteSacConfig
 
     def __init__(self, config: DiscreteSacConfig, *, spec: EnvSpec, device: str, seed: int) -> None:
         nvec = discrete_components(spec, self.name)
         super().__init__(config, spec=spec, device=device, seed=seed)
         self.choices = Choices(nvec, self.device)
+        size = self.choices.size
+        self.actor = Network(self.architecture, size, self.init_generator).to(self.device)
+        self.actor_optimizer = self.make_optimizer(
+            self.actor, config.learning_rate, config.max_grad_norm
+        )
+        self.critics = LearnedCritics(config, agent=self, action_size=0, outputs=size)
         target_entropy = config.target_entropy_scale * sum(math.log(n) for n in nvec)
-        outputs = self.choices.size
-        self.begin(outputs, target_entropy, action_size=0, critic_outputs=outputs)
+        self.ent_coef = EntropyCoefficient(config, target_entropy, self.device)
+        self.register_state(
+            actor=self.actor,
+            actor_optimizer=self.actor_optimizer,
+            **self.critics.parts,
+            ent_coef=self.ent_coef,
+            ent_coef_optimizer=self.ent_coef.optimizer,
+        )
+        self.acting_modules["network"] = self.actor
+        self._critic_loss = self.compiled(self.critic_loss)
+        self._actor_loss = self.compiled(self.actor_loss)
+
+    def learn(self, batch: TensorBatch) -> Update:
+        """Algorithm 1: critics, actor and coefficient (every `policy_delay` updates), targets."""
+        batch = scale_rewards(batch, self.config.reward_scale)
+        ent_coef = self.ent_coef()
+        critic = self._critic_loss(batch, ent_coef)
+        metrics = {**critic.metrics, "ent_coef": ent_coef}
+        metrics |= gradient_step(self.critics.optimizer, critic.loss, "_critic")
+        if self.opt_steps % self.config.policy_delay == 0:
+            actor = self._actor_loss(batch, ent_coef)
+            metrics["entropy"] = -actor.log_prob.mean()
+            metrics |= gradient_step(self.actor_optimizer, actor.loss, "_actor")
+            self.ent_coef.step(actor.log_prob, batch.weight, self.target_entropy(batch.mask))
+        self.critics.update_target()
+        return Update(metrics=metrics, td_error=mean_abs_error(critic.q, critic.target))
 
     def critic_loss(self, batch: TensorBatch, ent_coef: Tensor) -> CriticLoss:
         """The squared TD errors of all critics: y = r + d V(s'), where d is 0 if s' is terminal."""
         with torch.no_grad():
             chances = self.chances(batch.next_obs, batch.next_mask)
-            q_next = self.critic_target(batch.next_obs, no_action(batch))  # [E, B, S]
+            q_next = self.critics.target(batch.next_obs, no_action(batch))  # [E, B, S]
             q_next = smallest(q_next, chances, is_single=self.choices.is_single)
             value = soft_value(q_next, chances, ent_coef)  # [B, 1]
             y = torch.addcmul(batch.reward, batch.discount, value)
-        outputs = self.critic(batch.obs, no_action(batch))  # [E, B, S]
+        outputs = self.critics.online(batch.obs, no_action(batch))  # [E, B, S]
         columns = self.choices.columns(batch.action).expand(len(outputs), -1, -1)
         q = outputs.gather(2, columns)  # [E, B, K]
         if not self.choices.is_single:
@@ -113,7 +154,7 @@ class DiscreteSac(EntropyAgent):
         """E[pi(s)^T (alpha log pi(s) - Q(s))], equation 12."""
         chances = self.chances(batch.obs, batch.mask)
         with torch.no_grad():
-            q = self.frozen_critic(batch.obs, no_action(batch))  # [E, B, S]
+            q = self.critics.frozen(batch.obs, no_action(batch))  # [E, B, S]
             q = smallest(q, chances, is_single=self.choices.is_single)
         loss = -(batch.weight * soft_value(q, chances, ent_coef)).mean()
         return ActorLoss(loss, -chances.entropy.detach())
@@ -132,3 +173,7 @@ class DiscreteSac(EntropyAgent):
     @property
     def policy_factory(self) -> PolicyFactory:
         return stochastic_policy(self.spec, self.acting_network())
+
+    @property
+    def update_period(self) -> int:
+        return self.config.policy_delay

@@ -20,14 +20,9 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from border_cli.agent.actor_critic import (
-    CriticLoss,
-    critic_action,
-    mean_abs_error,
-    squared_loss,
-)
 from border_cli.agent.awac import CloningAgent, weighted_cloning
 from border_cli.agent.config import IqlConfig
+from border_cli.agent.critics import CriticLoss, mean_abs_error, squared_loss
 from border_cli.agent.torch_agent import gradient_step
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Update
@@ -67,20 +62,20 @@ class Iql(CloningAgent):
 
     def learn(self, batch: TensorBatch) -> Update:
         """Algorithm 1: V, then the actor, then the critics and their targets."""
-        action = critic_action(batch, self.choices)
+        action = self.critic_action(batch)
         value = self._value_loss(batch, action)
-        metrics = gradient_step(self.value_optimizer, value.loss, "loss_value", "grad_norm_value")
+        metrics = gradient_step(self.value_optimizer, value.loss, "_value")
         metrics |= self.update_actor(self._actor_loss(batch, value.advantage))
-        found = self._critic_loss(batch, action)
-        metrics |= {**found.metrics, "adv_mean": value.advantage.mean()}
-        metrics |= self.update_critic(found.loss)
-        self.update_target()
-        return Update(metrics=metrics, td_error=mean_abs_error(found.q, found.target))
+        critic = self._critic_loss(batch, action)
+        metrics |= {**critic.metrics, "adv_mean": value.advantage.mean()}
+        metrics |= gradient_step(self.critics.optimizer, critic.loss, "_critic")
+        self.critics.update_target()
+        return Update(metrics=metrics, td_error=mean_abs_error(critic.q, critic.target))
 
     def value_loss(self, batch: TensorBatch, action: Tensor) -> ValueLoss:
         """Equation 5: V(s) becomes an expectile of Q_target(s, a)."""
         with torch.no_grad():
-            q = self.critic_target(batch.obs, action).amin(dim=0)  # [B, 1]
+            q = self.critics.target(batch.obs, action).amin(dim=0)  # [B, 1]
         error = q - self.value(batch.obs)
         loss = (batch.weight * expectile_loss(error, self.config.expectile)).mean()
         return ValueLoss(loss, error.detach())
@@ -94,6 +89,6 @@ class Iql(CloningAgent):
         """Equation 6: y = r + d V(s'), where d is 0 if s' is terminal."""
         with torch.no_grad():
             y = torch.addcmul(batch.reward, batch.discount, self.value(batch.next_obs))  # [B, 1]
-        q = self.critic(batch.obs, action)  # [E, B, 1]
+        q = self.critics.online(batch.obs, action)  # [E, B, 1]
         loss = squared_loss(q - y, batch.weight)
         return CriticLoss(loss, q.detach(), y, {"q_mean": q.detach().amin(dim=0).mean()})

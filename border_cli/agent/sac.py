@@ -20,20 +20,25 @@ updated after the critics, as in Algorithm 1 of SAC; in the authors' code of RED
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from border_cli.agent.action_space import bounded_actions
-from border_cli.agent.actor_critic import ActorCriticAgent, CriticLoss, mean_abs_error, squared_loss
 from border_cli.agent.config import ActorCritics, SacConfig, SoftConfig
 from border_cli.agent.continuous_policies import GaussianPolicy
+from border_cli.agent.critics import (
+    CRITIC_TARGETS,
+    CriticLoss,
+    LearnedCritics,
+    mean_abs_error,
+    squared_loss,
+)
 from border_cli.agent.saved_state import OptionalPart
+from border_cli.agent.torch_agent import TorchAgent, gradient_step
 from border_cli.core.interfaces import PolicyFactory
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Update
@@ -43,6 +48,11 @@ from border_cli.nn.network import Network
 from border_cli.nn.optimizer import Adam
 from border_cli.nn.tensor_batch import TensorBatch
 from border_cli.settings.schedule import schedule_of
+
+
+def scale_rewards(batch: TensorBatch, factor: float) -> TensorBatch:
+    """The batch with its rewards times `factor`."""
+    return batch if factor == 1 else batch._replace(reward=factor * batch.reward)
 
 
 def soft_target(batch: TensorBatch, q_next: Tensor, log_prob: Tensor, ent_coef: Tensor) -> Tensor:
@@ -127,102 +137,48 @@ class EntropyCoefficient(Coefficient):
             self.optimizer.step((-shortfall,))
 
 
-class EntropyAgent(ActorCriticAgent):
-    """An actor, critics and the entropy coefficient; the learner's thread calls it.
+class SoftActorCritic(TorchAgent):
+    """A Gaussian actor, critics and the entropy coefficient; the learner's thread calls it.
 
-    A subclass says what the critics and the actor learn: `critic_loss` and `actor_loss` take a
-    batch, what was drawn for it, and the coefficient, and draw nothing, so that they can be
-    compiled.
+    A subclass has the losses and `learn`. Losses are given what was drawn for them, and draw
+    nothing, so that they can be compiled.
     """
 
+    targets: ClassVar[Mapping[str, str]] = CRITIC_TARGETS
     config: SoftConfig
-    critic_loss: Callable[..., CriticLoss]
-    actor_loss: Callable[..., ActorLoss]
-
-    def begin(self, actor_outputs: int, target_entropy: float, **critics: Any) -> None:
-        """Makes the networks and the coefficient; a constructor calls it. The entropy in nats."""
-        self.make_networks(actor_network=Network, actor_outputs=actor_outputs, **critics)
-        self.ent_coef = EntropyCoefficient(self.config, target_entropy, self.device)
-        self.register_state(ent_coef=self.ent_coef, ent_coef_optimizer=self.ent_coef.optimizer)
-        self._critic_loss = self.compiled(self.critic_loss)
-        self._actor_loss = self.compiled(self.actor_loss)
-
-    def learn(self, batch: TensorBatch) -> Update:
-        """Algorithm 1: critics, actor and coefficient (every `policy_delay` updates), targets."""
-        config = self.config
-        if config.reward_scale != 1:
-            batch = batch._replace(reward=config.reward_scale * batch.reward)
-        with torch.no_grad():
-            ent_coef = self.ent_coef()
-        found = self._critic_loss(batch, *self.draw_for_critics(batch), ent_coef)
-        metrics = {**found.metrics, "ent_coef": ent_coef}
-        metrics |= self.update_critic(found.loss)
-        if self.opt_steps % config.policy_delay == 0:
-            actor = self._actor_loss(batch, *self.draw_for_actor(batch), ent_coef)
-            metrics["entropy"] = -actor.log_prob.mean()
-            metrics |= self.update_actor(actor.loss)
-            self.ent_coef.step(actor.log_prob, batch.weight, self.target_entropy(batch.mask))
-        self.update_target()
-        return Update(metrics=metrics, td_error=self.td_error(found))
-
-    def draw_for_critics(self, batch: TensorBatch) -> tuple[Any, ...]:
-        """The random numbers of one `critic_loss`."""
-        del batch
-        return ()
-
-    def draw_for_actor(self, batch: TensorBatch) -> tuple[Any, ...]:
-        """The random numbers of one `actor_loss`."""
-        del batch
-        return ()
-
-    def target_entropy(self, mask: Tensor | None) -> float | Tensor:
-        """In nats; where there are masks, of each row. [B, S] -> [] or [B, 1]"""
-        del mask
-        return self.ent_coef.target
-
-    def td_error(self, found: CriticLoss) -> Callable[[], NDArray[Any]]:
-        """How far the critics are from the targets, by which prioritized replay samples. [B]"""
-        return mean_abs_error(found.q, found.target)
-
-    @property
-    def update_period(self) -> int:
-        return self.config.policy_delay
-
-
-class SoftActorCritic(EntropyAgent):
-    """A Gaussian actor. A subclass says what the critics learn and what the actor maximises."""
 
     def __init__(
-        self, config: SoftConfig, *, spec: EnvSpec, device: str, seed: int, **critics: Any
+        self,
+        config: SoftConfig,
+        *,
+        spec: EnvSpec,
+        device: str,
+        seed: int,
+        critic_outputs: int = 1,
+        dropout: float = 0.0,
     ) -> None:
+        """`critic_outputs` per critic and action; `dropout` in the critics."""
         self._action_bounds = bounded_actions(spec, self.name)
         super().__init__(config, spec=spec, device=device, seed=seed)
         size = self._action_bounds.size
-        self.begin(2 * size, -float(size), **critics)
+        self.actor = Network(self.architecture, 2 * size, self.init_generator).to(self.device)
+        self.actor_optimizer = self.make_optimizer(
+            self.actor, config.learning_rate, config.max_grad_norm
+        )
+        self.critics = LearnedCritics(
+            config, agent=self, action_size=size, outputs=critic_outputs, dropout=dropout
+        )
+        self.ent_coef = EntropyCoefficient(config, -float(size), self.device)
+        self.register_state(
+            actor=self.actor,
+            actor_optimizer=self.actor_optimizer,
+            **self.critics.parts,
+            ent_coef=self.ent_coef,
+            ent_coef_optimizer=self.ent_coef.optimizer,
+        )
+        self.acting_modules["network"] = self.actor
 
-    def draw_for_critics(self, batch: TensorBatch) -> tuple[Any, ...]:
-        return (self.critic_noise(batch),)
-
-    def draw_for_actor(self, batch: TensorBatch) -> tuple[Any, ...]:
-        return (self.actor_noise(batch),)
-
-    def critic_noise(self, batch: TensorBatch) -> Any:
-        """Noise of the next actions. [B, A]"""
-        return self.normal(*batch.action.shape)
-
-    def actor_loss(self, batch: TensorBatch, noise: Any, ent_coef: Tensor) -> ActorLoss:
-        action, log_prob = self.sampled(batch.obs, noise)
-        return policy_loss(self.actor_value(batch.obs, action), log_prob, ent_coef, batch.weight)
-
-    def actor_noise(self, batch: TensorBatch) -> Any:
-        """Noise of the actions. [B, A]"""
-        return self.normal(*batch.action.shape)
-
-    @abstractmethod
-    def actor_value(self, features: FeatureTensors, action: Tensor) -> Tensor:
-        """The value of actions that the actor maximises, by `frozen_critic`. [B, 1]"""
-
-    def sampled(self, features: FeatureTensors, noise: Tensor) -> tuple[Tensor, Tensor]:
+    def sample_action(self, features: FeatureTensors, noise: Tensor) -> tuple[Tensor, Tensor]:
         """Actions between -1 and 1 and their log-density. [B, A], [B, 1]"""
         return sample(*split(self.actor(features)), noise)
 
@@ -230,9 +186,13 @@ class SoftActorCritic(EntropyAgent):
     def policy_factory(self) -> PolicyFactory:
         return partial(GaussianPolicy, network=self.acting_network(), bounds=self._action_bounds)
 
+    @property
+    def update_period(self) -> int:
+        return self.config.policy_delay
+
 
 class CriticNoise(NamedTuple):
-    """The random numbers of one `critic_loss`."""
+    """The random numbers of one `Sac.critic_loss`."""
 
     normal: Tensor  # [B, A] of the next actions
     members: Tensor | None  # [K] the critics whose minimum is the target; None: all
@@ -241,7 +201,7 @@ class CriticNoise(NamedTuple):
 
 
 class ActorNoise(NamedTuple):
-    """The random numbers of one `actor_loss`."""
+    """The random numbers of one `Sac.actor_loss`."""
 
     normal: Tensor  # [B, A]
     dropout: list[Tensor] | None  # masks of the critics
@@ -255,45 +215,62 @@ class Sac(SoftActorCritic):
 
     def __init__(self, config: SacConfig, *, spec: EnvSpec, device: str, seed: int) -> None:
         super().__init__(config, spec=spec, device=device, seed=seed, dropout=config.dropout)
+        self._critic_loss = self.compiled(self.critic_loss)
+        self._actor_loss = self.compiled(self.actor_loss)
+
+    def learn(self, batch: TensorBatch) -> Update:
+        """Algorithm 1: critics, actor and coefficient (every `policy_delay` updates), targets."""
+        batch = scale_rewards(batch, self.config.reward_scale)
+        ent_coef = self.ent_coef()
+        critic = self._critic_loss(batch, self.draw_critic_noise(batch), ent_coef)
+        metrics = {**critic.metrics, "ent_coef": ent_coef}
+        metrics |= gradient_step(self.critics.optimizer, critic.loss, "_critic")
+        if self.opt_steps % self.config.policy_delay == 0:
+            actor = self._actor_loss(batch, self.draw_actor_noise(batch), ent_coef)
+            metrics["entropy"] = -actor.log_prob.mean()
+            metrics |= gradient_step(self.actor_optimizer, actor.loss, "_actor")
+            self.ent_coef.step(actor.log_prob, batch.weight, self.ent_coef.target)
+        self.critics.update_target()
+        return Update(metrics=metrics, td_error=mean_abs_error(critic.q, critic.target))
 
     def critic_loss(self, batch: TensorBatch, noise: CriticNoise, ent_coef: Tensor) -> CriticLoss:
+        """The squared TD errors of all critics."""
         with torch.no_grad():
-            action, log_prob = self.sampled(batch.next_obs, noise.normal)
-            q_next = self.critic_target(
+            action, log_prob = self.sample_action(batch.next_obs, noise.normal)
+            q_next = self.critics.target(
                 batch.next_obs, action, noise.target_dropout, noise.members
             )  # [K, B, 1]
             y = soft_target(batch, q_next, log_prob, ent_coef)  # [B, 1]
-        q = self.critic(batch.obs, batch.action, noise.dropout)  # [E, B, 1]
+        q = self.critics.online(batch.obs, batch.action, noise.dropout)  # [E, B, 1]
         loss = squared_loss(q - y, batch.weight)
         return CriticLoss(loss, q.detach(), y, {"q_mean": q.detach().mean()})
 
-    def critic_noise(self, batch: TensorBatch) -> CriticNoise:
-        dropout = self._dropout_masks(batch), self._dropout_masks(batch)
-        return CriticNoise(self.normal(*batch.action.shape), self._subset(), *dropout)
-
     def actor_loss(self, batch: TensorBatch, noise: ActorNoise, ent_coef: Tensor) -> ActorLoss:
-        action, log_prob = self.sampled(batch.obs, noise.normal)
-        value = self.actor_value(batch.obs, action, noise.dropout)
+        """The loss of actions by the minimum or the mean of all critics."""
+        action, log_prob = self.sample_action(batch.obs, noise.normal)
+        q = self.critics.frozen(batch.obs, action, noise.dropout)  # [E, B, 1]
+        smallest = self.config.actor_critics == ActorCritics.min
+        value = q.amin(dim=0) if smallest else q.mean(dim=0)
         return policy_loss(value, log_prob, ent_coef, batch.weight)
 
-    def actor_noise(self, batch: TensorBatch) -> ActorNoise:
-        return ActorNoise(self.normal(*batch.action.shape), self._dropout_masks(batch))
+    def draw_critic_noise(self, batch: TensorBatch) -> CriticNoise:
+        """Noise of the next actions, the critics that count, and what dropout leaves out."""
+        dropout = self._draw_dropout(batch), self._draw_dropout(batch)
+        return CriticNoise(self.normal(*batch.action.shape), self._draw_subset(), *dropout)
 
-    def actor_value(
-        self, features: FeatureTensors, action: Tensor, dropout: list[Tensor] | None = None
-    ) -> Tensor:
-        q: Tensor = self.frozen_critic(features, action, dropout)  # [E, B, 1]
-        return q.amin(dim=0) if self.config.actor_critics == ActorCritics.min else q.mean(dim=0)
+    def draw_actor_noise(self, batch: TensorBatch) -> ActorNoise:
+        """Noise of the actions, and what dropout leaves out."""
+        return ActorNoise(self.normal(*batch.action.shape), self._draw_dropout(batch))
 
-    def _subset(self) -> Tensor | None:
-        """So many critics, none of them twice. [K]"""
+    def _draw_subset(self) -> Tensor | None:
+        """`subset` different critics. [K]"""
         if self.config.subset in (None, self.config.num_critics):
             return None
         order = torch.randperm(self.config.num_critics, generator=self.noise_generator)
         return order[: self.config.subset].to(self.device)
 
-    def _dropout_masks(self, batch: TensorBatch) -> list[Tensor] | None:
+    def _draw_dropout(self, batch: TensorBatch) -> list[Tensor] | None:
         if not self.config.dropout:
             return None
-        masks = self.critic.mlp.dropout_masks(len(batch.action), self.noise_generator)
-        return [each.to(self.device) for each in masks]
+        masks = self.critics.online.mlp.dropout_masks(len(batch.action), self.noise_generator)
+        return [mask.to(self.device) for mask in masks]

@@ -19,9 +19,16 @@ import torch
 from torch import Tensor
 
 from border_cli.agent.action_space import bounded_actions
-from border_cli.agent.actor_critic import ActorCriticAgent, CriticLoss, mean_abs_error, squared_loss
 from border_cli.agent.config import Td3Config
 from border_cli.agent.continuous_policies import DeterministicPolicy
+from border_cli.agent.critics import (
+    CRITIC_TARGETS,
+    CriticLoss,
+    LearnedCritics,
+    mean_abs_error,
+    squared_loss,
+)
+from border_cli.agent.torch_agent import TorchAgent, gradient_step
 from border_cli.core.interfaces import PolicyFactory
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Update
@@ -46,24 +53,32 @@ def chosen(actor: Network, features: FeatureTensors) -> Tensor:
     return torch.tanh(actor(features))
 
 
-class Td3(ActorCriticAgent):
+class Td3(TorchAgent):
     """An actor of one action, critics, and targets of both; the learner's thread calls it."""
 
     name: ClassVar[str] = "td3"
-    targets: ClassVar[Mapping[str, str]] = {"critic_target": "critic", "actor_target": "actor"}
+    targets: ClassVar[Mapping[str, str]] = {**CRITIC_TARGETS, "actor_target": "actor"}
     config: Td3Config
 
     def __init__(self, config: Td3Config, *, spec: EnvSpec, device: str, seed: int) -> None:
         self._action_bounds = bounded_actions(spec, self.name)
         super().__init__(config, spec=spec, device=device, seed=seed)
-        self.make_networks(
-            actor_network=partial(Network, final_bound=config.final_bound),
-            actor_outputs=self._action_bounds.size,
-            final_bound=config.final_bound,
-        )
+        size, bound = self._action_bounds.size, config.final_bound
+        self.actor = Network(self.architecture, size, self.init_generator, final_bound=bound)
+        self.actor.to(self.device)
         self.actor_target = target_of(self.actor)
-        self.first_critic = self.critic.first_critic()
-        self.register_state(actor_target=self.actor_target)
+        self.actor_optimizer = self.make_optimizer(
+            self.actor, config.learning_rate, config.max_grad_norm
+        )
+        self.critics = LearnedCritics(config, agent=self, action_size=size, final_bound=bound)
+        self.first_critic = self.critics.online.first_critic()
+        self.register_state(
+            actor=self.actor,
+            actor_target=self.actor_target,
+            actor_optimizer=self.actor_optimizer,
+            **self.critics.parts,
+        )
+        self.acting_modules["network"] = self.actor
         self._actor_pair = list(self.actor_target.parameters()), list(self.actor.parameters())
         self._critic_loss = self.compiled(self.critic_loss)
         self._actor_loss = self.compiled(self.actor_loss)
@@ -71,13 +86,13 @@ class Td3(ActorCriticAgent):
     def learn(self, batch: TensorBatch) -> Update:
         """Algorithm 1: the critics, and every `policy_delay` updates the actor and all targets."""
         noise = self.normal(*batch.action.shape) if self.config.target_noise else None
-        found = self._critic_loss(batch, noise)
-        metrics = {**found.metrics, **self.update_critic(found.loss)}
+        critic = self._critic_loss(batch, noise)
+        metrics = critic.metrics | gradient_step(self.critics.optimizer, critic.loss, "_critic")
         if self.opt_steps % self.config.policy_delay == 0:
-            metrics |= self.update_actor(self._actor_loss(batch))
-            self.update_target()
+            metrics |= gradient_step(self.actor_optimizer, self._actor_loss(batch), "_actor")
+            self.critics.update_target()
             polyak_update(*self._actor_pair, self.config.tau)
-        return Update(metrics=metrics, td_error=mean_abs_error(found.q, found.target))
+        return Update(metrics=metrics, td_error=mean_abs_error(critic.q, critic.target))
 
     def critic_loss(self, batch: TensorBatch, noise: Tensor | None) -> CriticLoss:
         """The squared TD errors of all critics; `noise` is standard normal. [B, A]"""
@@ -88,8 +103,8 @@ class Td3(ActorCriticAgent):
                 next_action = smoothed(
                     next_action, noise, std=settings.target_noise, clip=settings.target_noise_clip
                 )
-            y = td_target(batch, self.critic_target(batch.next_obs, next_action))  # [B, 1]
-        q = self.critic(batch.obs, batch.action)  # [E, B, 1]
+            y = td_target(batch, self.critics.target(batch.next_obs, next_action))  # [B, 1]
+        q = self.critics.online(batch.obs, batch.action)  # [E, B, 1]
         loss = squared_loss(q - y, batch.weight)
         return CriticLoss(loss, q.detach(), y, {"q_mean": q.detach().mean()})
 

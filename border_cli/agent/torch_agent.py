@@ -40,12 +40,10 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def gradient_step(
-    optimizer: Optimizer, loss: Tensor, loss_name: str, norm_name: str
-) -> dict[str, Tensor]:
-    """One step; the loss and, if it is clipped, the norm of the gradient, under these names."""
+def gradient_step(optimizer: Optimizer, loss: Tensor, suffix: str = "") -> dict[str, Tensor]:
+    """One step; returns `loss<suffix>` and, if the gradient is clipped, `grad_norm<suffix>`."""
     norm = optimizer.minimize(loss)
-    return {loss_name: loss.detach(), **norm_metric(norm, norm_name)}
+    return {f"loss{suffix}": loss.detach(), **norm_metric(norm, f"grad_norm{suffix}")}
 
 
 def norm_metric(norm: Tensor | None, name: str) -> dict[str, Tensor]:

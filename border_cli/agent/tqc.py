@@ -20,12 +20,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from border_cli.agent.actor_critic import CriticLoss
 from border_cli.agent.config import TqcConfig
+from border_cli.agent.critics import CriticLoss
 from border_cli.agent.qrdqn import distance, quantile_regression
-from border_cli.agent.sac import SoftActorCritic
+from border_cli.agent.sac import ActorLoss, SoftActorCritic, policy_loss, scale_rewards
+from border_cli.agent.torch_agent import gradient_step
 from border_cli.core.spaces import EnvSpec
-from border_cli.nn.features import FeatureTensors
+from border_cli.core.types import Update
 from border_cli.nn.tensor_batch import TensorBatch
 
 
@@ -65,6 +66,14 @@ def quantile_loss(quantiles: Tensor, target: Tensor, weight: Tensor) -> Tensor:
     return (loss + (grad_output * (quantiles - quantiles.detach())).sum()) / count
 
 
+def mean_distance(quantiles: Tensor, target: Tensor) -> Callable[[], NDArray[Any]]:
+    """The priority of each row: the mean over critics of their distance from the target.
+
+    [E, B, M], [B, K] -> () -> [B]
+    """
+    return lambda: distance(quantiles, target).mean(dim=0).cpu().numpy()
+
+
 class Tqc(SoftActorCritic):
     """Soft actor-critic on quantiles; the learner's thread calls it."""
 
@@ -75,22 +84,38 @@ class Tqc(SoftActorCritic):
         super().__init__(
             config, spec=spec, device=device, seed=seed, critic_outputs=config.num_quantiles
         )
+        self._critic_loss = self.compiled(self.critic_loss)
+        self._actor_loss = self.compiled(self.actor_loss)
+
+    def learn(self, batch: TensorBatch) -> Update:
+        """Algorithm 1: critics, actor and coefficient (every `policy_delay` updates), targets."""
+        batch = scale_rewards(batch, self.config.reward_scale)
+        ent_coef = self.ent_coef()
+        critic = self._critic_loss(batch, self.normal(*batch.action.shape), ent_coef)
+        metrics = {**critic.metrics, "ent_coef": ent_coef}
+        metrics |= gradient_step(self.critics.optimizer, critic.loss, "_critic")
+        if self.opt_steps % self.config.policy_delay == 0:
+            actor = self._actor_loss(batch, self.normal(*batch.action.shape), ent_coef)
+            metrics["entropy"] = -actor.log_prob.mean()
+            metrics |= gradient_step(self.actor_optimizer, actor.loss, "_actor")
+            self.ent_coef.step(actor.log_prob, batch.weight, self.ent_coef.target)
+        self.critics.update_target()
+        return Update(metrics=metrics, td_error=mean_distance(critic.q, critic.target))
 
     def critic_loss(self, batch: TensorBatch, noise: Tensor, ent_coef: Tensor) -> CriticLoss:
+        """The quantile losses of all critics, given the noise of the next actions [B, A]."""
         with torch.no_grad():
-            action, log_prob = self.sampled(batch.next_obs, noise)
-            q_next = self.critic_target(batch.next_obs, action)  # [E, B, M]
+            action, log_prob = self.sample_action(batch.next_obs, noise)
+            q_next = self.critics.target(batch.next_obs, action)  # [E, B, M]
             kept = truncated(q_next, self.config.dropped_quantiles)  # [B, K]
             y = soft_quantiles(batch, kept, log_prob, ent_coef)  # [B, K]
-        q = self.critic(batch.obs, batch.action)  # [E, B, M]
+        q = self.critics.online(batch.obs, batch.action)  # [E, B, M]
         loss = quantile_loss(q, y, batch.weight)
         return CriticLoss(loss, q.detach(), y, {"q_mean": q.detach().mean()})
 
-    def td_error(self, found: CriticLoss) -> Callable[[], NDArray[Any]]:
-        q, target = found.q, found.target  # the loss need not live as long
-        return lambda: distance(q, target).mean(dim=0).cpu().numpy()
-
-    def actor_value(self, features: FeatureTensors, action: Tensor) -> Tensor:
-        """The mean of all quantiles of all critics, none left out (equation 14)."""
-        q: Tensor = self.frozen_critic(features, action)  # [E, B, M]
-        return q.mean(dim=(0, 2)).unsqueeze(1)
+    def actor_loss(self, batch: TensorBatch, noise: Tensor, ent_coef: Tensor) -> ActorLoss:
+        """The loss of actions by the mean of all quantiles of all critics (equation 14)."""
+        action, log_prob = self.sample_action(batch.obs, noise)
+        q = self.critics.frozen(batch.obs, action)  # [E, B, M]
+        value = q.mean(dim=(0, 2)).unsqueeze(1)  # [B, 1]
+        return policy_loss(value, log_prob, ent_coef, batch.weight)

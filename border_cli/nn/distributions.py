@@ -76,6 +76,9 @@ class StochasticNetwork(Network, ABC):
     def sample(self, outputs: Tensor, noise: Tensor) -> Tensor:
         """Actions as critics take them, one for each row. [B, outputs], [B, A] -> [B, A]"""
 
+    def clamp_parameters(self) -> None:
+        """Called after every step of the optimizer: leaves no parameter out of its range."""
+
 
 class GaussianNetwork(StochasticNetwork):
     """N(tanh(x), std), cut to -1 … 1: one deviation per action dimension, whatever the state.

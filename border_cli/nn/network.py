@@ -92,9 +92,6 @@ class Network(LearnedNetwork):
             found = deltas(self._layers, kept, grad_output, self._products)
             return gradient_of(found, kept, self._products)
 
-    def clamp_parameters(self) -> None:
-        """Called after every step of the optimiser: leaves no parameter out of its range."""
-
 
 def target_of(network: M) -> M:
     """A copy that no gradient changes: a target network, moved by `polyak_update`."""

@@ -44,10 +44,10 @@ def test_priorities_are_the_size_of_td_errors(make, actions):
 @each_agent
 def test_target_critics_follow(make, actions):
     agent = make(tau=0.25)
-    before = {name: each.clone() for name, each in agent.critic_target.state_dict().items()}
+    before = {name: each.clone() for name, each in agent.critics.target.state_dict().items()}
     agent.update(batch(0, actions=actions))
-    online = agent.critic.state_dict()
-    for name, each in agent.critic_target.state_dict().items():
+    online = agent.critics.online.state_dict()
+    for name, each in agent.critics.target.state_dict().items():
         expected = 0.75 * before[name] + 0.25 * online[name]
         torch.testing.assert_close(each, expected, rtol=1e-5, atol=1e-7)
 
@@ -104,7 +104,7 @@ def test_iql_finds_the_values_of_a_chain(expectile):
         following = 0.9 * v[i]
     with torch.no_grad():
         found = agent.value(torch.eye(3))[:, 0]
-        q = agent.critic(torch.eye(3), torch.eye(3)[[0, 0, 0]])[..., 0]
+        q = agent.critics.online(torch.eye(3), torch.eye(3)[[0, 0, 0]])[..., 0]
     np.testing.assert_allclose(found, v, atol=0.01)
     np.testing.assert_allclose(q, [[0.9 * v[1], 0.9 * v[2], 1.0]] * 2, atol=0.01)
 

@@ -71,7 +71,7 @@ def test_the_critics_of_awac_learn_the_value_of_what_the_actor_would_do():
     found = agent.critic_loss(batch, double(noise))
     mean = np.tanh(dense(agent.actor, batch.next_obs.numpy()))
     action = np.clip(mean + np.exp(agent.actor.log_std.detach().numpy()) * noise, -1, 1)
-    value = smallest(agent.critic_target, batch.next_obs.numpy(), action)
+    value = smallest(agent.critics.target, batch.next_obs.numpy(), action)
     y = batch.reward.numpy()[:, 0] + batch.discount.numpy()[:, 0] * value
     assert_critics(agent, batch, found, y, batch.action.numpy())
 
@@ -83,7 +83,7 @@ def test_the_actor_of_awac_clones_by_the_exponential_of_the_advantage():
     std = np.exp(agent.actor.log_std.detach().numpy())
     mean = np.tanh(dense(agent.actor, batch.obs.numpy()))
     own = np.clip(mean + std * noise, -1, 1)
-    expected = q - smallest(agent.critic, batch.obs.numpy(), own)
+    expected = q - smallest(agent.critics.online, batch.obs.numpy(), own)
     np.testing.assert_allclose(advantage[:, 0], expected, rtol=1e-9)
     weights = np.minimum(np.exp(4 * expected), 1.5)
     assert 0 < (weights == 1.5).sum() < 8
@@ -95,9 +95,9 @@ def test_the_actor_of_awac_clones_by_the_exponential_of_the_advantage():
 
 def test_v_of_iql_is_pulled_by_the_target_critics():
     agent, batch = in_double(iql(expectile=0.8))
-    agent.critic_target.mlp.biases[2].data[0] += 0.3  # neither critic is always the smaller
+    agent.critics.target.mlp.biases[2].data[0] += 0.3  # neither critic is always the smaller
     found = agent.value_loss(batch, batch.action)
-    q = smallest(agent.critic_target, batch.obs.numpy(), batch.action.numpy())
+    q = smallest(agent.critics.target, batch.obs.numpy(), batch.action.numpy())
     error = q - dense(agent.value, batch.obs.numpy())[:, 0]
     by_hand = batch.weight.numpy()[:, 0] * np.where(error < 0, 0.2, 0.8) * error**2
     assert found.loss.item() == pytest.approx(by_hand.mean(), rel=1e-9)
@@ -131,7 +131,9 @@ def test_counted_actions_are_one_number_each_to_the_critics():
 def test_gradients_are_slopes():
     agent, batch = in_double(awac())
     noise, q = double(numbers(8, 2)), double(numbers(8, 1, seed=2))
-    assert_slopes(lambda: agent.critic_loss(batch, noise).loss, list(agent.critic.parameters()))
+    assert_slopes(
+        lambda: agent.critic_loss(batch, noise).loss, list(agent.critics.online.parameters())
+    )
     fixed = double(numbers(8, 1, seed=4))
     assert_slopes(
         lambda: weighted_cloning(agent.actor, agent.actor(batch.obs), batch, fixed, agent.config),
@@ -141,7 +143,9 @@ def test_gradients_are_slopes():
     agent, batch = in_double(iql())
     action = batch.action
     assert_slopes(lambda: agent.value_loss(batch, action).loss, list(agent.value.parameters()))
-    assert_slopes(lambda: agent.critic_loss(batch, action).loss, list(agent.critic.parameters()))
+    assert_slopes(
+        lambda: agent.critic_loss(batch, action).loss, list(agent.critics.online.parameters())
+    )
 
 
 def test_gradients_of_choices_are_slopes():

@@ -13,7 +13,7 @@ from offline_agents import cql, critic, double, in_double, sampled, smallest
 from slopes import assert_slopes
 from soft_agents import sac
 
-from border_cli.agent.cql import Cql, CriticNoise, conservative_gaps, soft_maximum
+from border_cli.agent.cql import ConservativeNoise, Cql, conservative_gaps, soft_maximum
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Batch
 from border_cli.errors import CheckpointError
@@ -44,10 +44,10 @@ def normal(*shape: int, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=shape)
 
 
-def drawn() -> CriticNoise:
+def drawn() -> ConservativeNoise:
     uniform = np.random.default_rng(4).random((3, 8, 2))
     parts = normal(8, 2, seed=1), uniform, normal(24, 2, seed=2), normal(24, 2, seed=3)
-    return CriticNoise(*map(double, parts))
+    return ConservativeNoise(*map(double, parts))
 
 
 @pytest.mark.parametrize("backup", [False, True])
@@ -58,20 +58,20 @@ def test_the_loss_of_the_critics_is_that_of_the_paper(backup: bool):
     obs, next_obs, action = (each.numpy() for each in (rows.obs, rows.next_obs, rows.action))
     weight = rows.weight.numpy()[:, 0]
     next_action, log = sampled(agent.actor, next_obs, given.next_action.numpy())
-    value = smallest(agent.critic_target, next_obs, next_action) - backup * alpha * log
+    value = smallest(agent.critics.target, next_obs, next_action) - backup * alpha * log
     y = rows.reward.numpy()[:, 0] + rows.discount.numpy()[:, 0] * value
     expected, gaps = 0.0, []
     for member in range(2):
-        q = critic(agent.critic, member, obs, action)
+        q = critic(agent.critics.online, member, obs, action)
         total = np.zeros(8)
         for n in range(3):
             part = slice(8 * n, 8 * n + 8)
             here, log_here = sampled(agent.actor, obs, given.here.numpy()[part])
             there, log_there = sampled(agent.actor, next_obs, given.there.numpy()[part])
             anywhere = 2 * given.uniform.numpy()[n] - 1
-            total += np.exp(critic(agent.critic, member, obs, anywhere)) / 0.25
-            total += np.exp(critic(agent.critic, member, obs, here) - log_here)
-            total += np.exp(critic(agent.critic, member, obs, there) - log_there)
+            total += np.exp(critic(agent.critics.online, member, obs, anywhere)) / 0.25
+            total += np.exp(critic(agent.critics.online, member, obs, here) - log_here)
+            total += np.exp(critic(agent.critics.online, member, obs, there) - log_there)
         gaps.append((weight * (np.log(total / 9) - q)).mean())
         expected += 0.5 * (weight * (q - y) ** 2).mean() + 0.7 * gaps[-1]
     assert found.loss.item() == pytest.approx(expected, rel=1e-6)
@@ -82,7 +82,7 @@ def test_the_loss_of_the_critics_is_that_of_the_paper(backup: bool):
 def test_gradients_are_slopes():
     agent, rows = in_double(cql(activation="tanh", hidden=[5]))
     given, alpha = drawn(), torch.tensor(0.3, dtype=torch.float64)
-    parameters = list(agent.critic.parameters())
+    parameters = list(agent.critics.online.parameters())
     assert_slopes(lambda: agent.critic_loss(rows, given, alpha).loss, parameters)
     noise = double(normal(8, 2, seed=5))
     parameters = list(agent.actor.parameters())
@@ -115,7 +115,7 @@ def test_a_weight_that_one_of_two_runs_learned_is_that_of_the_settings(
     before.update(batch(0))
     after.load_weights(before.state_dict())
     assert after.conservative().item() == pytest.approx(2)
-    assert torch.equal(after.critic.mlp.weights[0], before.critic.mlp.weights[0])
+    assert torch.equal(after.critics.online.mlp.weights[0], before.critics.online.mlp.weights[0])
     match = r"saved state does not fit agent=cql: agent\.conservative_gap: "
     with pytest.raises(CheckpointError, match=match):
         after.load_state_dict(before.state_dict())
@@ -125,7 +125,7 @@ def test_soft_actor_critic_is_where_a_conservative_one_may_begin():
     before, after = sac(1), cql(2, conservative_weight=2.0, conservative_gap=1.0)
     after.load_weights(before.state_dict())
     assert after.conservative().item() == pytest.approx(2)
-    assert torch.equal(after.critic.mlp.weights[0], before.critic.mlp.weights[0])
+    assert torch.equal(after.critics.online.mlp.weights[0], before.critics.online.mlp.weights[0])
 
 
 def line() -> EnvSpec:
@@ -144,7 +144,7 @@ def on_line(low: float, high: float) -> Batch:
 def values(agent: Cql, actions: Any) -> np.ndarray:
     with torch.no_grad():
         action = torch.tensor(actions, dtype=torch.float32)[:, None]
-        return agent.critic(torch.zeros(len(action), 1), action).mean(dim=0)[:, 0].numpy()
+        return agent.critics.online(torch.zeros(len(action), 1), action).mean(dim=0)[:, 0].numpy()
 
 
 def conservative_values(grid: np.ndarray, weight: float) -> np.ndarray:

@@ -62,22 +62,24 @@ def test_losses_are_expectations_over_all_joint_actions(kind: str):
     reward, discount, weight = torch.rand(3, 16, 1, generator=drawn)
     index = torch.randint(len(joint.actions), (16,), generator=drawn)
     with torch.no_grad():  # critics that differ from their targets
-        for each in agent.critic.parameters():
+        for each in agent.critics.online.parameters():
             each += 0.3 * torch.randn(each.shape, generator=drawn)
     batch = TensorBatch(obs, joint.actions[index], reward, discount, next_obs, weight)
     alpha = torch.tensor(0.7)
     policy = joint.policy(agent.actor(next_obs))
-    q = joint.smaller(agent.critic_target(next_obs, next_obs[:, :0]), policy)
+    q = joint.smaller(agent.critics.target(next_obs, next_obs[:, :0]), policy)
     value = (policy.probs * q).sum(1, keepdim=True) + alpha * policy.entropy()[:, None]
     y = (reward + discount * value).detach()
-    taken = [joint.of_each(each)[range(16), index] for each in agent.critic(obs, obs[:, :0])]
+    taken = [
+        joint.of_each(each)[range(16), index] for each in agent.critics.online(obs, obs[:, :0])
+    ]
     expected = sum(((each - y[:, 0]) ** 2 * weight[:, 0]).mean() / 2 for each in taken)
     found = agent.critic_loss(batch, alpha)
     torch.testing.assert_close(found.target, y)
     torch.testing.assert_close(found.loss, expected)
 
     policy = joint.policy(agent.actor(obs))
-    q = joint.smaller(agent.critic(obs, obs[:, :0]), policy).detach()
+    q = joint.smaller(agent.critics.online(obs, obs[:, :0]), policy).detach()
     values = (policy.probs * q).sum(1) + alpha * policy.entropy()
     actor = agent.actor_loss(batch, alpha)
     torch.testing.assert_close(-actor.log_prob[:, 0], policy.entropy())

@@ -14,7 +14,6 @@ from boxes import reals
 from continuous import batch, counted, spec
 from soft_agents import sac
 from states import same
-from torch import Tensor
 
 from border_cli import compose
 from border_cli.agent.config import SacConfig, TqcConfig
@@ -59,14 +58,14 @@ def test_actor_and_ent_coef_wait_for_their_turn():
 def test_each_target_asks_two_critics_drawn_anew_and_no_critic_twice():
     agent = sac(num_critics=4, subset=2, ent_coef=0.0)
     with torch.no_grad():  # critic i says i, whatever it sees
-        for each in agent.critic_target.mlp.parameters():
+        for each in agent.critics.target.mlp.parameters():
             each.zero_()
-        agent.critic_target.mlp.biases[-1].copy_(torch.arange(4.0)[:, None, None])
-        for each in agent.critic.mlp.parameters():
+        agent.critics.target.mlp.biases[-1].copy_(torch.arange(4.0)[:, None, None])
+        for each in agent.critics.online.mlp.parameters():
             each.zero_()
     given, seen = tensors(0), []
     for _ in range(300):
-        draws = agent.critic_noise(given)
+        draws = agent.draw_critic_noise(given)
         assert draws.members is not None
         seen.append(tuple(sorted(draws.members.tolist())))
         found = agent.critic_loss(given, draws, agent.ent_coef())
@@ -79,20 +78,25 @@ def test_each_target_asks_two_critics_drawn_anew_and_no_critic_twice():
 
 @pytest.mark.parametrize(("what", "expected"), [("min", 0.0), ("mean", 1.5)])
 def test_the_actor_climbs_the_smallest_or_the_mean(what: str, expected: float):
-    agent = sac(num_critics=4, actor_critics=what)
+    agent, given = sac(num_critics=4, actor_critics=what), tensors(0)
     with torch.no_grad():
-        for each in agent.critic.mlp.parameters():
+        for each in agent.critics.online.mlp.parameters():
             each.zero_()
-        agent.critic.mlp.biases[-1].copy_(torch.arange(4.0)[:, None, None])
-    value: Tensor = agent.actor_value(torch.zeros(5, 3), torch.zeros(5, 2))
-    assert value.squeeze(1).tolist() == [expected] * 5
+        agent.critics.online.mlp.biases[-1].copy_(torch.arange(4.0)[:, None, None])
+    found = agent.actor_loss(given, agent.draw_actor_noise(given), torch.zeros(()))
+    torch.testing.assert_close(found.loss, -expected * given.weight.mean())
 
 
 def test_dropout_leaves_out_units_of_critics_and_of_targets_but_never_acts():
     agent = sac(dropout=0.5)
     given = tensors(0)
-    one, other = agent.critic_noise(given), agent.critic_noise(given)
-    for masks in (one.dropout, one.target_dropout, other.dropout, agent.actor_noise(given).dropout):
+    one, other = agent.draw_critic_noise(given), agent.draw_critic_noise(given)
+    for masks in (
+        one.dropout,
+        one.target_dropout,
+        other.dropout,
+        agent.draw_actor_noise(given).dropout,
+    ):
         assert masks is not None
         assert {0.0, 2.0} == {value for each in masks for value in each.unique().tolist()}
     ent_coef = agent.ent_coef()
@@ -100,14 +104,14 @@ def test_dropout_leaves_out_units_of_critics_and_of_targets_but_never_acts():
     for name in ("dropout", "target_dropout"):
         changed = agent.critic_loss(given, one._replace(**{name: getattr(other, name)}), ent_coef)
         assert not torch.equal(changed.q - changed.target, first.q - first.target)
-    values = [agent.actor_value(given.obs, given.action) for _ in range(2)]
+    values = [agent.critics.frozen(given.obs, given.action) for _ in range(2)]
     assert torch.equal(*values)
-    assert sac().critic_noise(given).dropout is None
+    assert sac().draw_critic_noise(given).dropout is None
 
 
 def test_layer_norm_of_critics_leaves_the_actor_as_it_is():
     agent = sac(critic_layer_norm=True)
-    assert len(agent.critic.mlp.scales) == 2
+    assert len(agent.critics.online.mlp.scales) == 2
     assert not agent.actor.mlp.norms
     assert len(sac(layer_norm=True).actor.mlp.norms) == 2
 

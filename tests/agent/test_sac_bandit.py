@@ -79,8 +79,8 @@ def test_a_bandit_and_the_step_before_it_get_their_exact_soft_values():
         at_bandit = slow.actor(torch.ones(1, 1))
         (found_mean, found_std) = at_bandit[0, 0].item(), at_bandit[0, 1].exp().item()
         action = torch.linspace(-0.95, 0.95, 39)[:, None]
-        q = slow.critic(torch.ones(39, 1), action).mean(dim=0).squeeze(1)
-        before = slow.critic(torch.zeros(39, 1), action)  # [2, 39, 1]
+        q = slow.critics.online(torch.ones(39, 1), action).mean(dim=0).squeeze(1)
+        before = slow.critics.online(torch.zeros(39, 1), action)  # [2, 39, 1]
     np.testing.assert_allclose(q, reward(action.squeeze(1).numpy()), atol=0.01)
     assert soft_value(found_mean, found_std) == pytest.approx(value, abs=0.001)
     assert (found_mean, found_std) == pytest.approx((mean, std), abs=0.1)

@@ -63,9 +63,9 @@ def test_the_loss_of_the_critics_is_that_of_the_paper(chosen: list[int] | None):
     b = numbers(given)
     action, log_prob = sampled(agent.actor, b["next_obs"], noise.numpy())
     asked = range(4) if chosen is None else chosen
-    q_next = [critic(agent.critic_target, i, b["next_obs"], action) for i in asked]
+    q_next = [critic(agent.critics.target, i, b["next_obs"], action) for i in asked]
     y = b["reward"][:, 0] + b["discount"][:, 0] * (np.min(q_next, axis=0) - 0.3 * log_prob)
-    errors = [critic(agent.critic, i, b["obs"], b["action"]) - y for i in range(4)]
+    errors = [critic(agent.critics.online, i, b["obs"], b["action"]) - y for i in range(4)]
     losses = [np.mean(b["weight"][:, 0] * error**2) / 2 for error in errors]
     assert found.loss.item() == pytest.approx(sum(losses), rel=1e-6)
     np.testing.assert_allclose((found.q - found.target).squeeze(2), errors, rtol=1e-6)
@@ -78,7 +78,7 @@ def test_the_loss_of_the_actor_is_that_of_the_paper(what: str):
     found = agent.actor_loss(given, ActorNoise(noise, None), ENT_COEF)
     b = numbers(given)
     action, log_prob = sampled(agent.actor, b["obs"], noise.numpy())
-    q = [critic(agent.critic, i, b["obs"], action) for i in range(3)]
+    q = [critic(agent.critics.online, i, b["obs"], action) for i in range(3)]
     value = np.min(q, axis=0) if what == "min" else np.mean(q, axis=0)
     expected = np.mean(b["weight"][:, 0] * (0.3 * log_prob - value))
     assert found.loss.item() == pytest.approx(expected, rel=1e-6)
@@ -88,11 +88,14 @@ def test_the_loss_of_the_actor_is_that_of_the_paper(what: str):
 @pytest.mark.parametrize("kind", KINDS)
 def test_both_losses_have_the_gradients_of_finite_differences(kind: str):
     agent, given = in_double(agent_of(kind, activation="tanh"))
-    draws = in_float64(agent.critic_noise(given)), in_float64(agent.actor_noise(given))
-    critics, actor = list(agent.critic.parameters()), list(agent.actor.parameters())
-    assert_slopes(lambda: agent.critic_loss(given, draws[0], ENT_COEF).loss, critics)
-    # `frozen_critic` shares no memory any more, but its values are those of the critics.
-    assert_slopes(lambda: agent.actor_loss(given, draws[1], ENT_COEF).loss, actor)
+    of_critics, of_actor = normal(3), normal(4)
+    if kind != "tqc":
+        of_critics = in_float64(agent.draw_critic_noise(given))
+        of_actor = in_float64(agent.draw_actor_noise(given))
+    critics, actor = list(agent.critics.online.parameters()), list(agent.actor.parameters())
+    assert_slopes(lambda: agent.critic_loss(given, of_critics, ENT_COEF).loss, critics)
+    # `critics.frozen` shares no memory any more, but its values are those of the critics.
+    assert_slopes(lambda: agent.actor_loss(given, of_actor, ENT_COEF).loss, actor)
 
 
 def in_float64(draws: Any) -> Any:

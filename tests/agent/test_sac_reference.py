@@ -19,7 +19,9 @@ class Plain:
 
     def __init__(self, agent: Any, rate: float, tau: float) -> None:
         self.actor = self._stack([(each.weight, each.bias) for each in agent.actor.mlp.layers])
-        pairs = list(zip(agent.critic.mlp.weights, agent.critic.mlp.biases, strict=True))
+        pairs = list(
+            zip(agent.critics.online.mlp.weights, agent.critics.online.mlp.biases, strict=True)
+        )
         self.critics, self.targets = (
             [self._stack([(w[i].T, b[i, 0]) for w, b in pairs]) for i in range(2)]
             for _ in range(2)
@@ -95,7 +97,10 @@ def test_ten_whole_updates_are_those_of_another_implementation():
     assert agent.ent_coef().item() == pytest.approx(plain.log_alpha.exp().item(), rel=1e-5)
     for mine, its in zip(agent.actor.parameters(), plain.actor.parameters(), strict=True):
         torch.testing.assert_close(mine, its, rtol=1e-4, atol=1e-5)
-    for critics, stacks in ((agent.critic, plain.critics), (agent.critic_target, plain.targets)):
+    for critics, stacks in (
+        (agent.critics.online, plain.critics),
+        (agent.critics.target, plain.targets),
+    ):
         for i, stack in enumerate(stacks):
             dense = [each for each in stack if isinstance(each, nn.Linear)]
             for layer, weight in zip(dense, critics.mlp.weights, strict=True):

@@ -426,7 +426,7 @@ def test_a_learned_weight_of_entropy_begins_where_it_was_and_a_twin_has_the_crit
         old.update(batch(seed))
     new.load_weights(old.state_dict())
     assert torch.equal(new.ent_coef(), old.ent_coef())
-    assert torch.equal(new.frozen_critic.mlp.weights[0], new.critic.mlp.weights[0])
+    assert torch.equal(new.critics.frozen.mlp.weights[0], new.critics.online.mlp.weights[0])
 
 
 def test_a_fixed_weight_of_entropy_is_that_of_the_settings_and_not_of_a_checkpoint():

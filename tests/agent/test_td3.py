@@ -54,7 +54,9 @@ def test_the_value_and_the_best_action_of_a_loop_are_found():
     for _ in range(1_000):
         agent.update(everything)
     with torch.no_grad():
-        value = agent.critic(torch.zeros(1, 3), torch.tensor(PEAK[None], dtype=torch.float32))
+        value = agent.critics.online(
+            torch.zeros(1, 3), torch.tensor(PEAK[None], dtype=torch.float32)
+        )
     np.testing.assert_allclose(value.flatten().numpy(), 2.0, atol=0.01)
     policy = policy_of(agent)
     action = (policy.act(np.zeros((1, 3), np.float32), explore=False) - MIDDLE) / HALF
@@ -97,7 +99,7 @@ def test_the_noise_of_targets_is_drawn_only_where_it_is_used():
 def test_the_learning_rates_are_of_whom_they_name():
     """Adam's first step is the learning rate, wherever the gradient is not tiny."""
     agent = td3(learning_rate=0.01, critic_learning_rate=0.002, policy_delay=1)
-    parts = (agent.actor, 0.01), (agent.critic, 0.002)
+    parts = (agent.actor, 0.01), (agent.critics.online, 0.002)
     before = [[each.detach().clone() for each in part.parameters()] for part, _ in parts]
     agent.update(batch(0))
     for old, (part, rate) in zip(before, parts, strict=True):
@@ -107,7 +109,7 @@ def test_the_learning_rates_are_of_whom_they_name():
 
 def test_last_layers_begin_within_their_bound():
     def largest(agent: Td3) -> list[float]:
-        last = [agent.actor.mlp.layers[-1].weight, agent.critic.mlp.weights[-1]]
+        last = [agent.actor.mlp.layers[-1].weight, agent.critics.online.mlp.weights[-1]]
         return [float(each.detach().abs().max()) for each in last]
 
     assert max(largest(td3(final_bound=3e-3))) <= 3e-3
@@ -127,7 +129,10 @@ def test_the_first_critic_is_the_first_of_all_also_with_images():
     features = agent.features(torch.from_numpy(images[0]))
     action = torch.from_numpy(rows.action) / 10
     with torch.no_grad():
-        alone, together = agent.first_critic(features, action), agent.critic(features, action)
+        alone, together = (
+            agent.first_critic(features, action),
+            agent.critics.online(features, action),
+        )
     torch.testing.assert_close(alone, together[:1])
 
 

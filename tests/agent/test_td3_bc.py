@@ -59,9 +59,9 @@ def test_values_of_any_size_weigh_the_same():
 def test_gradients_are_finite_differences():
     """With lambda held fixed, as a number that no gradient goes through."""
     agent = td3_bc(1, hidden=[4], activation="tanh")
-    for module in (agent.actor, agent.critic):
+    for module in (agent.actor, agent.critics.online):
         module.double()
-    agent.first_critic = agent.critic.first_critic()
+    agent.first_critic = agent.critics.online.first_critic()
     with torch.no_grad():
         q = agent.first_critic(ROWS.obs, torch.tanh(agent.actor(ROWS.obs)))
     scale = 2.5 / float(q.abs().mean())

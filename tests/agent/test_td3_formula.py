@@ -44,7 +44,9 @@ def test_the_target_is_the_reward_and_the_smaller_of_the_next_values():
 def test_gradients_are_finite_differences(num_critics: int):
     agent, rows = in_double(td3(hidden=[4], num_critics=num_critics, activation="tanh"))
     noise = torch.full((8, 2), 0.4, dtype=torch.float64)
-    assert_slopes(lambda: agent.critic_loss(rows, noise).loss, list(agent.critic.parameters()))
+    assert_slopes(
+        lambda: agent.critic_loss(rows, noise).loss, list(agent.critics.online.parameters())
+    )
     assert_slopes(lambda: agent.actor_loss(rows), list(agent.actor.parameters()))
 
 
@@ -65,11 +67,11 @@ def test_the_actor_climbs_along_the_deterministic_policy_gradient():
 def test_the_critics_learn_the_value_of_what_the_target_actor_would_do():
     agent, rows = in_double(td3())
     agent.actor_target.mlp.layers[0].weight.data += 0.1
-    agent.critic_target.mlp.biases[2].data[0] += 0.3  # neither critic is always the smaller
+    agent.critics.target.mlp.biases[2].data[0] += 0.3  # neither critic is always the smaller
     noise = np.random.default_rng(0).normal(size=(8, 2))
     found = agent.critic_loss(rows, torch.from_numpy(noise))
     off = np.clip(0.2 * noise, -0.5, 0.5)
     action = np.clip(np.tanh(dense(agent.actor_target, rows.next_obs.numpy())) + off, -1, 1)
-    value = smallest(agent.critic_target, rows.next_obs.numpy(), action)
+    value = smallest(agent.critics.target, rows.next_obs.numpy(), action)
     y = rows.reward.numpy()[:, 0] + rows.discount.numpy()[:, 0] * value
     assert_critics(agent, rows, found, y, rows.action.numpy())

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from continuous import HALF, MIDDLE, batch, data_set, spec
-from offline_agents import double
+from offline_agents import double, in_double
 from slopes import assert_slopes
 from soft_agents import tqc
 from torch import Tensor
@@ -70,10 +70,12 @@ def test_the_loss_has_the_gradient_of_finite_differences():
 
 
 def test_the_actor_climbs_the_mean_of_all_quantiles():
-    agent = tqc()
-    obs, action = torch.randn(4, 3), torch.rand(4, 2)
-    expected = agent.critic(obs, action).mean(dim=(0, 2))
-    torch.testing.assert_close(agent.actor_value(obs, action), expected[:, None])
+    agent, rows = in_double(tqc())
+    noise = drawn(8, 2, seed=0)
+    action, _ = agent.sample_action(rows.obs, noise)
+    value = agent.critics.online(rows.obs, action).mean(dim=(0, 2))
+    expected = -(rows.weight[:, 0] * value).mean()
+    torch.testing.assert_close(agent.actor_loss(rows, noise, double(0)).loss, expected)
 
 
 def test_the_priority_of_a_row_is_how_far_all_quantiles_are_from_those_of_its_target():
@@ -81,10 +83,12 @@ def test_the_priority_of_a_row_is_how_far_all_quantiles_are_from_those_of_its_ta
     agent, rows = tqc(num_critics=2), batch(0)
     rows.discount[:4] = 0
     with torch.no_grad():  # on both sides of every reward
-        agent.critic.mlp.biases[-1].copy_(torch.tensor([[-9.0, -3, 0, 4, 10]]).expand(2, 1, 5))
+        agent.critics.online.mlp.biases[-1].copy_(
+            torch.tensor([[-9.0, -3, 0, 4, 10]]).expand(2, 1, 5)
+        )
     obs, action = torch.from_numpy(rows.obs), torch.from_numpy((rows.action - MIDDLE) / HALF)
     with torch.no_grad():
-        before = agent.critic(obs, action).numpy()  # [2, B, 5]
+        before = agent.critics.online(obs, action).numpy()  # [2, B, 5]
     errors = agent.update(rows).td_error()
     for row in range(4):
         expected = np.mean([abs(rows.reward[row] - z) for z in before[:, row].ravel()])
@@ -113,7 +117,7 @@ def test_quantiles_of_a_return_that_is_known(dropped: int):
     for _ in range(400):
         agent.update(gamble(rng))
     with torch.no_grad():
-        found = agent.critic(torch.zeros(1, 3), torch.zeros(1, 2)).squeeze(1)  # [2, 5]
+        found = agent.critics.online(torch.zeros(1, 3), torch.zeros(1, 2)).squeeze(1)  # [2, 5]
     expected = [1 / 9, 3 / 7, 2, 4 - 3 / 7, 4 - 1 / 9]
     for each in found.tolist():
         assert each[:2] == pytest.approx(expected[:2], abs=0.1)

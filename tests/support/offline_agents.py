@@ -10,10 +10,10 @@ import torch
 from continuous import HALF, MIDDLE, batch, counted, spec
 from torch import Tensor, nn
 
-from border_cli.agent.actor_critic import CriticLoss
 from border_cli.agent.awac import Awac
 from border_cli.agent.config import AwacConfig, CqlConfig, IqlConfig
 from border_cli.agent.cql import Cql
+from border_cli.agent.critics import CriticLoss
 from border_cli.agent.iql import Iql
 from border_cli.core.spaces import EnvSpec
 from border_cli.nn.tensor_batch import TensorBatch
@@ -57,7 +57,7 @@ AGENTS: dict[str, tuple[Make, int | None]] = {
 
 def in_double(agent: Any, actions: int | None = None) -> tuple[Any, TensorBatch]:
     """The agent and a batch as its losses take it, both in float64."""
-    for name, part in vars(agent).items():
+    for name, part in {**vars(agent), **vars(agent.critics)}.items():
         if isinstance(part, nn.Module) and name not in ("features", "_acting"):
             part.double()
     drawn = batch(3, actions=actions)
@@ -112,7 +112,7 @@ def smallest(critics: nn.Module, obs: Any, action: Any) -> Any:
 
 def assert_critics(agent: Any, batch: TensorBatch, found: CriticLoss, y: Any, action: Any) -> None:
     """Holds the errors and the loss of two critics against targets that were worked by hand."""
-    q = np.stack([critic(agent.critic, i, batch.obs.numpy(), action) for i in range(2)])
+    q = np.stack([critic(agent.critics.online, i, batch.obs.numpy(), action) for i in range(2)])
     np.testing.assert_allclose((found.q - found.target)[..., 0], q - y, rtol=1e-9)
     np.testing.assert_allclose(found.q[..., 0], q, rtol=1e-9)
     by_hand = 0.5 * (batch.weight.numpy()[:, 0] * (q - y) ** 2).mean(1).sum()
