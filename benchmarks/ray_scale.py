@@ -52,7 +52,7 @@ from border_cli.system.child import READY, Pipe
 from border_cli.system.child_process import ChildProcess
 from border_cli.system.start import start_context
 from border_cli.trainer.intake import Intake
-from border_cli.trainer.reporting import Counters, Window
+from border_cli.trainer.metrics import Counters, MetricsWindow
 
 LATENCY_S = 0.0005  # one way
 SETTLED_S = 8.0
@@ -350,7 +350,7 @@ def scale(cluster: Mapping[str, Any], seconds: float) -> Reading:
         cast(Any, _NoAgent()),
         buffer,
         counters=counters,
-        window=Window(counters),
+        window=MetricsWindow(counters),
         observation=spec.observation,
     )
     with manager:

@@ -68,7 +68,7 @@ from border_cli.system.machine import out_of_memory
 from border_cli.trainer.callbacks import Callbacks
 from border_cli.trainer.evaluating import EpisodeLimit
 from border_cli.trainer.post_step import LearnerParts
-from border_cli.trainer.recording import Recording
+from border_cli.trainer.recorder_set import RecorderSet
 from border_cli.trainer.trainer import Trainer
 from border_cli.trainer.watchdog import Watchdog
 from border_cli.words import counted, masked
@@ -178,7 +178,7 @@ class Run:
             rows = effective.config.checkpoint.replay_buffer
             self._saved = Resumable(self.job.folder, rows=rows, load_state=load_state)
             self.newest = self._saved.newest
-        self._recording = Recording(self._recorders())
+        self._recording = RecorderSet(self._recorders())
         cleanup.push(self._close_recorders)
         self.after_end.callback(self._recording.wait)
         chosen = options.callbacks

@@ -20,7 +20,7 @@ from border_cli.core.interfaces import Agent, ReplayBuffer
 from border_cli.core.spaces import BoxSpace, DictSpace, Space
 from border_cli.core.types import Array, Episode, Experience, State
 from border_cli.errors import NotFinite
-from border_cli.trainer.reporting import Counters, Window
+from border_cli.trainer.metrics import Counters, MetricsWindow
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ class Intake:
         replay_buffer: ReplayBuffer,
         *,
         counters: Counters,
-        window: Window,
+        window: MetricsWindow,
         observation: Space,
         on_episode: Callable[[Episode], None] | None = None,
     ) -> None:

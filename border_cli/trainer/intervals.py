@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from border_cli.settings.run import INTERVALS, TrainerConfig
-from border_cli.trainer.reporting import Counters
+from border_cli.trainer.metrics import Counters
 
 
 class Intervals:

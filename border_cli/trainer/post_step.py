@@ -19,8 +19,8 @@ from border_cli.trainer.callbacks import Callbacks
 from border_cli.trainer.evaluating import EpisodeLimit, Evaluated, Evaluations
 from border_cli.trainer.intake import Intake
 from border_cli.trainer.intervals import Intervals
-from border_cli.trainer.recording import Recording
-from border_cli.trainer.reporting import Reporting, check_weights
+from border_cli.trainer.metrics import Reporting, check_weights
+from border_cli.trainer.recorder_set import RecorderSet
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ class LearnerParts:
     actors: ActorManager
     evaluation_runner: EvaluationRunner
     checkpoints: Checkpoints
-    recording: Recording
+    recording: RecorderSet
     clock: Clock
     stop: StopFlag
     save: SaveFlag

@@ -17,8 +17,8 @@ from border_cli.settings.run import TrainerConfig
 from border_cli.trainer.callbacks import Callbacks
 from border_cli.trainer.evaluating import Scores
 from border_cli.trainer.intake import Intake
+from border_cli.trainer.metrics import NO_SCHEDULES, Reporting, Schedules
 from border_cli.trainer.post_step import LearnerParts, PostStep
-from border_cli.trainer.reporting import NO_SCHEDULES, Reporting, Schedules
 from border_cli.words import counted
 
 log = logging.getLogger(__name__)

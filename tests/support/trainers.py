@@ -29,7 +29,7 @@ from border_cli.trainer.callbacks import Callbacks, named
 from border_cli.trainer.config import AsyncConfig, SyncConfig
 from border_cli.trainer.evaluating import EpisodeLimit
 from border_cli.trainer.post_step import LearnerParts
-from border_cli.trainer.recording import Recording
+from border_cli.trainer.recorder_set import RecorderSet
 from border_cli.trainer.trainer import AsyncTrainer, SyncTrainer, Trainer
 
 
@@ -76,7 +76,7 @@ class BuiltTrainer:
         self.manager = self.built.manager
         settings = {"warmup_period": 20, "max_opt_steps": 50} | settings
         config = SyncConfig(**settings) if kind == "sync" else AsyncConfig(**settings)
-        self.recording = Recording([self.recorder])
+        self.recording = RecorderSet([self.recorder])
         runner = runner or InlineEvaluationRunner(
             self.evaluator,
             lambda: self.agent.factory(None),  # type: ignore[arg-type]

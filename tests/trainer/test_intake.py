@@ -14,7 +14,7 @@ from border_cli.core.spaces import DictSpace, DiscreteSpace, Space
 from border_cli.core.types import Array, Experience, Transitions
 from border_cli.errors import NotFinite
 from border_cli.trainer.intake import Intake
-from border_cli.trainer.reporting import Counters, Window
+from border_cli.trainer.metrics import Counters, MetricsWindow
 
 Log = pytest.LogCaptureFixture
 INF = np.inf
@@ -46,7 +46,7 @@ class Taken:
             self.agent,
             self.buffer,
             counters=self.counters,
-            window=Window(self.counters),
+            window=MetricsWindow(self.counters),
             observation=space,
         )
 

@@ -23,7 +23,7 @@ from border_cli.errors import ConfigError, Interrupted
 from border_cli.evaluator.runner import InlineEvaluationRunner
 from border_cli.trainer.config import OfflineConfig
 from border_cli.trainer.post_step import LearnerParts
-from border_cli.trainer.recording import Recording
+from border_cli.trainer.recorder_set import RecorderSet
 from border_cli.trainer.trainer import OfflineTrainer
 
 ROW = Transitions(
@@ -58,7 +58,7 @@ class Built:
                 actors=actors,
                 evaluation_runner=runner,
                 checkpoints=self.checkpoints,
-                recording=Recording([self.recorder]),
+                recording=RecorderSet([self.recorder]),
                 clock=clock,
                 stop=self.stop,
                 save=SaveFlag(),

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from border_cli.errors import NotFinite
-from border_cli.trainer.reporting import CHECK_EVERY, UpdateLog
+from border_cli.trainer.metrics import CHECK_EVERY, UpdateLog
 
 
 class Late:

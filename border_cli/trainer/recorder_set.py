@@ -17,7 +17,7 @@ from border_cli.errors import BorderError, reason_of
 log = logging.getLogger(__name__)
 
 
-class Recording:
+class RecorderSet:
     """Hands rows to every recorder; failures are logged and counted."""
 
     def __init__(self, recorders: Recorders) -> None:

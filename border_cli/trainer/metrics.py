@@ -22,7 +22,7 @@ from border_cli.core.timing import Clock, SharesSince, Timing, summed
 from border_cli.core.types import Episode, Experience, Metrics, State
 from border_cli.errors import NotFinite
 from border_cli.settings.schedule import ENV_STEPS, UPDATES, Schedule
-from border_cli.trainer.recording import Recording
+from border_cli.trainer.recorder_set import RecorderSet
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class Counters:
     out_of_bounds: int = 0  # of these, with an observation beyond the bounds of its space
 
 
-class Window:
+class MetricsWindow:
     """Episodes and counts since the last row of metrics; owned by the learner's thread."""
 
     def __init__(self, counters: Counters, info_metrics: Sequence[str] = ()) -> None:
@@ -223,7 +223,7 @@ class Reporting:
 
     def __init__(
         self,
-        recording: Recording,
+        recording: RecorderSet,
         *,
         replay_buffer: ReplayBuffer,
         actors: ActorManager,
@@ -243,7 +243,7 @@ class Reporting:
         self._past_seconds: Mapping[str, float] = {}
         self.timing = Timing(clock)
         self.counters = Counters()
-        self.window = Window(self.counters, info_metrics)
+        self.window = MetricsWindow(self.counters, info_metrics)
         self.updates = UpdateLog()
         self.begin()
 

@@ -13,7 +13,7 @@ from fakes import ListRecorder
 from border_cli.core.output import Progress, RecordStep
 from border_cli.core.types import State
 from border_cli.errors import Interrupted
-from border_cli.trainer.recording import Recording
+from border_cli.trainer.recorder_set import RecorderSet
 
 STEP = RecordStep(opt_steps=10, env_steps=20, time_s=1.0)
 
@@ -48,7 +48,7 @@ def progress() -> Progress:
 
 def test_a_row_reaches_every_recorder_although_the_first_cannot_write() -> None:
     other = ListRecorder()
-    recording = Recording([Fragile(full), other])
+    recording = RecorderSet([Fragile(full), other])
     recording.write(STEP, {"train/loss": 0.5}, final=True)
     recording.show(progress())
     recording.close()
@@ -61,7 +61,7 @@ def test_a_row_reaches_every_recorder_although_the_first_cannot_write() -> None:
 def test_a_failure_is_said_at_once_and_then_every_hundredth_time(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    recording = Recording([Fragile(full)])
+    recording = RecorderSet([Fragile(full)])
     with caplog.at_level(logging.ERROR):
         for _ in range(200):
             recording.write(STEP, {})
@@ -77,7 +77,7 @@ def test_a_recorder_with_a_mistake_is_switched_off_and_still_closed(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     failing, other = Fragile(broken), ListRecorder()
-    recording = Recording([failing, other])
+    recording = RecorderSet([failing, other])
     for _ in range(3):
         recording.write(STEP, {"train/loss": 0.5})
     assert len(other.rows) == 3
@@ -100,7 +100,7 @@ def test_a_position_that_cannot_be_told_leaves_those_of_the_others() -> None:
         def position(self) -> State:
             return {"size": 7}
 
-    assert Recording([Lost(), Known()]).positions() == {"Known": {"size": 7}}
+    assert RecorderSet([Lost(), Known()]).positions() == {"Known": {"size": 7}}
 
 
 def test_an_error_of_ours_in_a_recorder_ends_the_run() -> None:
@@ -108,4 +108,4 @@ def test_an_error_of_ours_in_a_recorder_ends_the_run() -> None:
         raise Interrupted(signal.SIGINT)
 
     with pytest.raises(Interrupted, match="SIGINT"):
-        Recording([Fragile(stop)]).write(STEP, {})
+        RecorderSet([Fragile(stop)]).write(STEP, {})

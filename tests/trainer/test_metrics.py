@@ -9,7 +9,7 @@ from trainers import BuiltTrainer
 from border_cli.actor_manager.actor import Message
 from border_cli.core.interfaces import ActorStats
 from border_cli.core.types import Episode
-from border_cli.trainer.reporting import SHOW_EVERY_S, Counters, Window
+from border_cli.trainer.metrics import SHOW_EVERY_S, Counters, MetricsWindow
 
 
 def actor(actor_id: int, **seconds: float) -> ActorStats:
@@ -30,7 +30,7 @@ def times(metrics: dict[str, float]) -> dict[str, float]:
 
 def test_times_are_shares_of_the_window_and_those_of_actors_are_of_all_actors() -> None:
     counters = Counters()
-    window = Window(counters)
+    window = MetricsWindow(counters)
     counters.opt_steps = 1
     first = [actor(0, act=1.0, blocked=1.0), actor(1, act=0.0, blocked=6.0)]
     assert times(window.close(4.0, first, {"wait": 1.0, "update": 3.0})) == {
@@ -54,7 +54,7 @@ def test_a_window_without_an_update_has_no_times_and_the_next_does_not_get_them(
     opt_steps: int,
 ) -> None:
     counters = Counters()
-    window = Window(counters)
+    window = MetricsWindow(counters)
     counters.opt_steps = opt_steps
     assert bool(times(window.close(1.0, [actor(0, act=1.0)], {"wait": 8.0}))) == bool(opt_steps)
     counters.opt_steps += 1
@@ -64,7 +64,7 @@ def test_a_window_without_an_update_has_no_times_and_the_next_does_not_get_them(
 
 def test_weights_lag_by_the_updates_between_acting_and_arriving() -> None:
     counters = Counters()
-    window = Window(counters)
+    window = MetricsWindow(counters)
     for opt_steps, acted_with in ((4, 4), (9, 4), (12, 8)):
         counters.opt_steps = opt_steps
         sent = Message(actor_id=0, opt_steps=acted_with, env_steps=1, parts=[], rows=0, episodes=())
@@ -73,7 +73,7 @@ def test_weights_lag_by_the_updates_between_acting_and_arriving() -> None:
 
 
 def test_a_row_has_the_spread_of_the_returns_and_lengths_of_its_window() -> None:
-    window = Window(Counters())
+    window = MetricsWindow(Counters())
     episodes = (Episode(1.0, 2), Episode(3.0, 8))
     sent = Message(actor_id=0, opt_steps=0, env_steps=9, parts=[], rows=0, episodes=episodes)
     window.arrived(sent.experience())
