@@ -15,7 +15,6 @@ class NoActors(ActorManager):
     """For a learner that needs no actors: starts nothing and makes no sample."""
 
     reproducible = True
-    idle = True
 
     def __enter__(self) -> Self:
         return self

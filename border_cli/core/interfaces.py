@@ -368,7 +368,6 @@ class ActorManager(ABC):
     # and a resumed one continues every episode. `state_dict` is then as of the moment before a
     # `stop`, with what the actors had gathered.
     reproducible: ClassVar[bool] = False
-    idle: ClassVar[bool] = False  # there are no actors, so weights are not needed
 
     @property
     def cluster(self) -> object | None:

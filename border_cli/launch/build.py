@@ -75,8 +75,7 @@ from border_cli.run.sweep_folder import group_of
 from border_cli.settings.run import EnvConfig, RunConfig, modules_of_env
 from border_cli.system.files import is_exported
 from border_cli.trainer.evaluating import EpisodeLimit
-from border_cli.trainer.post_step import LearnerParts
-from border_cli.trainer.trainer import Trainer
+from border_cli.trainer.trainer import LearnerParts, Trainer
 from border_cli.words import counted
 
 log = logging.getLogger(__name__)
@@ -453,8 +452,8 @@ def build_trainer(effective: EffectiveSettings, parts: LearnerParts, spec: EnvSp
         config.trainer,
         parts=parts,
         batch_size=config.agent.batch_size,
-        slack=effective.slack,
         spec=spec,
         schedules=effective.schedules,
+        **({"slack": effective.slack} if effective.has_actors else {}),
     )
     return trainer

@@ -67,9 +67,8 @@ from border_cli.run.status import EPISODE_LIMIT, RunRecord, decided_episode_limi
 from border_cli.system.machine import out_of_memory
 from border_cli.trainer.callbacks import Callbacks
 from border_cli.trainer.evaluating import EpisodeLimit
-from border_cli.trainer.post_step import LearnerParts
 from border_cli.trainer.recorder_set import RecorderSet
-from border_cli.trainer.trainer import Trainer
+from border_cli.trainer.trainer import LearnerParts, Trainer
 from border_cli.trainer.watchdog import Watchdog
 from border_cli.words import counted, masked
 
@@ -319,7 +318,7 @@ class Run:
         return str(ended_by) if ended_by == self._callbacks.stopped_by else f"{ended_by} reached"
 
     def _train(self, parts: LearnerParts, trainer: Trainer) -> list[ActorStats]:
-        learner, options = trainer.post_step.heartbeat, self._options
+        learner, options = trainer.heartbeat, self._options
 
         def on_hung_learner(stalled: Stalled) -> None:
             self._end(*status_of(stalled))

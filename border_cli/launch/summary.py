@@ -12,8 +12,7 @@ from border_cli.core.output import TrainerStats
 from border_cli.core.timing import shares, summed
 from border_cli.launch.effective import EffectiveSettings
 from border_cli.recorder import figures
-from border_cli.trainer.post_step import LearnerParts
-from border_cli.trainer.trainer import Trainer
+from border_cli.trainer.trainer import LearnerParts, Trainer
 
 UPDATES_COUNT = 0.5  # of their share: they are the work itself, which cannot vanish
 

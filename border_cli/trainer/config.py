@@ -56,6 +56,6 @@ class OfflineConfig(TrainerConfig):
             )
 
 
-TRAINERS.register("async", AsyncConfig, "border_cli.trainer.trainer:AsyncTrainer")
+TRAINERS.register("async", AsyncConfig, "border_cli.trainer.online:AsyncTrainer")
 TRAINERS.register("offline", OfflineConfig, "border_cli.trainer.trainer:OfflineTrainer")
-TRAINERS.register("sync", SyncConfig, "border_cli.trainer.trainer:SyncTrainer")
+TRAINERS.register("sync", SyncConfig, "border_cli.trainer.online:SyncTrainer")

@@ -6,16 +6,16 @@ import logging
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any
 
 from border_cli.core.interfaces import Agent, Evaluation, EvaluationRunner
-from border_cli.core.output import FILE_ONLY, Checkpoints, RecordStep
+from border_cli.core.output import FILE_ONLY, RecordStep
+from border_cli.core.stop import Heartbeat
+from border_cli.core.timing import Timing
 from border_cli.core.types import State
 from border_cli.words import counted
 
 log = logging.getLogger(__name__)
-
-Evaluated: TypeAlias = tuple[RecordStep, Evaluation]  # with the step of its weights
 
 
 @dataclass(slots=True)
@@ -62,7 +62,7 @@ class Scores:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores what `state_dict` gave."""
-        for name, value in {"best_counted": state["best"], **state}.items():
+        for name, value in state.items():
             setattr(self, name, value)
         self.best, self.best_counted = (
             -math.inf if each is None else float(each) for each in (self.best, self.best_counted)
@@ -119,23 +119,36 @@ class PendingEvaluation:
     state: Mapping[str, Any] | None  # None: the agent as it is, because it waits for the result
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluated:
+    """The result of an evaluation, with the step and the counters of its weights."""
+
+    step: RecordStep
+    counters: Mapping[str, float]
+    evaluation: Evaluation
+    best: Mapping[str, Any] | None  # the agent that was evaluated, if its score is the best so far
+
+
 class Evaluations:
-    """Owned by the learner's thread. The best model saved is the one that was evaluated."""
+    """Submits the agent for evaluation and keeps the scores; owned by the learner's thread."""
 
     def __init__(
         self,
         runner: EvaluationRunner,
         *,
         agent: Agent,
-        checkpoints: Checkpoints,
         threshold: float | None,
         limit: EpisodeLimit,
+        timing: Timing,
+        heartbeat: Heartbeat,
     ) -> None:
-        self.runner = runner
         self.limit = limit
+        self.in_background = runner.in_background
+        self._runner = runner
         self._agent = agent
-        self._checkpoints = checkpoints
         self._threshold = threshold
+        self._timing = timing
+        self._heartbeat = heartbeat
         self._pending: PendingEvaluation | None = None
         self.scores = Scores()
         self.skipped = 0  # evaluations that fell due while another was under way
@@ -152,10 +165,11 @@ class Evaluations:
         if self._pending is not None:
             self._skip(self._pending.step, step)
             return
-        state = self._agent.state_dict() if self.runner.in_background else None
-        self._pending = PendingEvaluation(step=step, counters=counters, state=state)
-        snapshot = self._agent.snapshot(env_steps=step.env_steps)
-        self.runner.submit(replace(snapshot, episode_limit=self.limit.steps))
+        with self._timing.section("evaluate"), self._heartbeat.waiting("the evaluation"):
+            state = self._agent.state_dict() if self.in_background else None
+            self._pending = PendingEvaluation(step=step, counters=counters, state=state)
+            snapshot = self._agent.snapshot(env_steps=step.env_steps)
+            self._runner.submit(replace(snapshot, episode_limit=self.limit.steps))
 
     def _skip(self, running: RecordStep, due: RecordStep) -> None:
         self.skipped += 1
@@ -167,13 +181,17 @@ class Evaluations:
         )  # fmt: skip
 
     def collect(self) -> Evaluated | None:
-        """The result, once it is there."""
-        evaluation = self.runner.collect()
-        return self._take(evaluation) if evaluation is not None else None
+        """The result of the evaluation under way, once it is there."""
+        if self._pending is None:
+            return None
+        with self._timing.section("evaluate"):
+            evaluation = self._runner.collect()
+            return self._take(evaluation) if evaluation is not None else None
 
     def wait(self) -> Evaluated:
         """The result that is to come."""
-        return self._take(self.runner.wait())
+        with self._timing.section("evaluate"), self._heartbeat.waiting("the evaluation"):
+            return self._take(self._runner.wait())
 
     def _take(self, evaluation: Evaluation) -> Evaluated:
         pending, self._pending = self._pending, None
@@ -190,10 +208,15 @@ class Evaluations:
             *(pending.step.opt_steps, evaluation.score, " (new best)" if best else ""),
             extra=FILE_ONLY,
         )
-        if best:
-            state = pending.state if pending.state is not None else self._agent.state_dict()
-            self._checkpoints.save_best(state, pending.counters, evaluation)
-        return pending.step, evaluation
+        state = pending.state
+        if best and state is None:
+            state = self._agent.state_dict()
+        return Evaluated(
+            step=pending.step,
+            counters=pending.counters,
+            evaluation=evaluation,
+            best=state if best else None,
+        )
 
     def state_dict(self) -> State:
         """The scores, and whether an evaluation is under way in the background.
@@ -204,7 +227,7 @@ class Evaluations:
             "scores": self.scores.state_dict(),
             "skipped": self.skipped,
             "episode_limit": self.limit.steps,
-            "pending": self.pending and self.runner.in_background,
+            "pending": self.pending and self.in_background,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

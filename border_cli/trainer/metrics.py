@@ -1,4 +1,4 @@
-"""Counters, and the rows of metrics and progress that follow from them.
+"""Counters and time of a run, and the metrics that follow from them.
 
 Losses are read every 100 updates and before weights are saved or evaluated, when the weights are
 checked too. The first quantity that is a NaN or an infinity is reported with its update.
@@ -10,19 +10,17 @@ import logging
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from statistics import fmean
 from typing import Any, SupportsFloat, TypeAlias
 
 import numpy as np
 
-from border_cli.core.interfaces import ActorManager, ActorStats, Agent, Film, ReplayBuffer
-from border_cli.core.output import Checkpoints, Progress, RecordStep
+from border_cli.core.interfaces import ActorStats, Agent
 from border_cli.core.timing import Clock, SharesSince, Timing, summed
-from border_cli.core.types import Episode, Experience, Metrics, State
+from border_cli.core.types import Episode, Experience, State
 from border_cli.errors import NotFinite
 from border_cli.settings.schedule import ENV_STEPS, UPDATES, Schedule
-from border_cli.trainer.recorder_set import RecorderSet
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +30,6 @@ REMEDY = (
 )
 Schedules: TypeAlias = Mapping[str, tuple[str, Schedule]]  # by typed name, each with its counter
 NO_SCHEDULES: Schedules = {}
-SHOW_EVERY_S = 0.2
 CHECK_EVERY = 100  # updates; reading each one immediately would make every step wait for the device
 
 
@@ -44,6 +41,53 @@ class Counters:
     env_steps: int = 0  # actions of the actors whose messages arrived
     samples_total: int = 0  # transitions pushed into the replay buffer
     out_of_bounds: int = 0  # of these, with an observation beyond the bounds of its space
+
+    def load(self, saved: Mapping[str, float]) -> None:
+        """Takes the values that a checkpoint has."""
+        for field in fields(self):
+            setattr(self, field.name, int(saved[field.name]))
+
+
+def values_of(schedules: Schedules, counters: Counters) -> dict[str, float]:
+    """The present values of schedules."""
+    counts = {UPDATES: counters.opt_steps, ENV_STEPS: counters.env_steps}
+    return {
+        f"train/{name.partition('.')[2]}": schedule.at(counts[counter])
+        for name, (counter, schedule) in schedules.items()
+    }
+
+
+class RunClock:
+    """The time that a run has taken in all its attempts, by the sections of the learner's time.
+
+    Owned by the learner's thread.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._past_s = 0.0  # of earlier attempts
+        self._past_seconds: Mapping[str, float] = {}
+        self.timing = Timing(clock)
+        self.begin()
+
+    def begin(self) -> None:
+        """Starts to count, for a resumed run from where it stopped."""
+        self.timing.begin(self._past_seconds)
+        self._started_s = self.timing.since_s - self._past_s
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds that the run has taken so far."""
+        return self._clock.now_s() - self._started_s
+
+    def state_dict(self) -> State:
+        """The time so far."""
+        return {"time_s": self.elapsed_s, "seconds": self.timing.seconds()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores what `state_dict` returned; `begin` follows."""
+        self._past_s = float(state["time_s"])
+        self._past_seconds = state["seconds"]
 
 
 class MetricsWindow:
@@ -177,10 +221,11 @@ class UpdateLog:
         # name -> values since the last row
         self._read: defaultdict[str, list[float]] = defaultdict(list)
 
-    def add(self, opt_steps: int, metrics: Mapping[str, SupportsFloat]) -> bool:
-        """Takes the metrics of update number `opt_steps`; whether it is time for a `check`."""
+    def add(self, opt_steps: int, metrics: Mapping[str, SupportsFloat]) -> None:
+        """Takes the metrics of update number `opt_steps`; every so many are read and checked."""
         self._unread.append((opt_steps, metrics))
-        return len(self._unread) >= CHECK_EVERY
+        if len(self._unread) >= CHECK_EVERY:
+            self.check()
 
     def check(self) -> None:
         """Reads all; raises `NotFinite` with the name and step of the first bad quantity."""
@@ -216,130 +261,3 @@ def check_weights(agent: Agent) -> None:
         raise NotFinite(
             f"{bad} of the agent is not finite after update {agent.opt_steps:,}; {REMEDY}"
         )
-
-
-class Reporting:
-    """Counters, clocks and what follows from them; owned by the learner's thread."""
-
-    def __init__(
-        self,
-        recording: RecorderSet,
-        *,
-        replay_buffer: ReplayBuffer,
-        actors: ActorManager,
-        checkpoints: Checkpoints,
-        clock: Clock,
-        info_metrics: Sequence[str] = (),
-        schedules: Schedules = NO_SCHEDULES,
-    ) -> None:
-        self.recording = recording
-        self._schedules = schedules
-        self._replay_buffer = replay_buffer
-        self._actors = actors
-        self._checkpoints = checkpoints
-        self._clock = clock
-        self._shown_s = -math.inf
-        self._past_s = 0.0  # of the run before it was resumed
-        self._past_seconds: Mapping[str, float] = {}
-        self.timing = Timing(clock)
-        self.counters = Counters()
-        self.window = MetricsWindow(self.counters, info_metrics)
-        self.updates = UpdateLog()
-        self.begin()
-
-    def begin(self) -> None:
-        """Starts the clocks, of a resumed run where they stopped."""
-        now_s = self._clock.now_s()
-        self.started_s = now_s - self._past_s
-        self.timing.begin(self._past_seconds)
-        self.window.begin(now_s, self._actors.stats(), self.timing.seconds())
-
-    @property
-    def elapsed_s(self) -> float:
-        """Seconds that the run has taken so far, in all its attempts."""
-        return self._clock.now_s() - self.started_s
-
-    @property
-    def step(self) -> RecordStep:
-        """The position in the run of a row that is written now."""
-        return RecordStep(
-            opt_steps=self.counters.opt_steps,
-            env_steps=self.counters.env_steps,
-            time_s=self.elapsed_s,
-        )
-
-    def write(self, row: Metrics, step: RecordStep | None = None, *, final: bool = False) -> None:
-        """Records one row, of the present or of an earlier step."""
-        with self.timing.section("record"):
-            self.recording.write(step or self.step, row, final=final)
-
-    def film(self, film: Film, step: RecordStep) -> None:
-        """Records a film, or reports why there is none."""
-        if film.problem is not None:
-            log.warning("no film of the evaluation at update %d: %s", step.opt_steps, film.problem)
-            return
-        with self.timing.section("record"):
-            self.recording.film(step, film.gif)
-
-    def show_if_due(self, phase: str, now_s: float) -> None:
-        """Shows progress several times a second."""
-        if now_s - self._shown_s >= SHOW_EVERY_S:
-            self.show(phase)
-
-    def show(self, phase: str) -> None:
-        """Shows the progress of the run in the recorders."""
-        self._shown_s = self._clock.now_s()
-        with self.timing.section("record"):
-            progress = Progress(
-                step=self.step,
-                phase=phase,
-                samples_total=self.counters.samples_total,
-                gauges=self.recording.newest | self._gauges(),
-                problem=self._checkpoints.report.problem or self.recording.problem,
-            )
-            self.recording.show(progress)
-
-    def close_window(self) -> dict[str, float]:
-        """The metrics since the last row; a new window begins."""
-        with self.timing.section("record"):
-            metrics = self.window.close(
-                self._clock.now_s(), self._actors.stats(), self.timing.seconds()
-            )
-            return metrics | self.updates.means() | self._gauges() | self._scheduled()
-
-    def _scheduled(self) -> dict[str, float]:
-        """The present values of all schedules."""
-        counts = {UPDATES: self.counters.opt_steps, ENV_STEPS: self.counters.env_steps}
-        return {
-            f"train/{name.partition('.')[2]}": schedule.at(counts[counter])
-            for name, (counter, schedule) in self._schedules.items()
-        }
-
-    def _gauges(self) -> dict[str, float]:
-        fill = len(self._replay_buffer) / self._replay_buffer.capacity
-        return {"async/buffer_fill": fill, **self._actors.gauges()}
-
-    def saved_counters(self) -> dict[str, float]:
-        """The counters and the time, as a checkpoint has them."""
-        return asdict(self.counters) | {"time_s": self.elapsed_s}
-
-    def state_dict(self) -> State:
-        """State of window, update log, times and recorders; the counters are `saved_counters`."""
-        return {
-            "window": self.window.state_dict(),
-            "updates": self.updates.state_dict(),
-            "seconds": self.timing.seconds(),
-            "newest": dict(self.recording.newest),
-            "recorders": self.recording.positions(),
-        }
-
-    def load_state_dict(self, state: Mapping[str, Any], counters: Mapping[str, float]) -> None:
-        """Restores both, and drops what was recorded later; `begin` follows."""
-        for each in fields(self.counters):
-            setattr(self.counters, each.name, int(counters[each.name]))
-        self._past_s = float(counters["time_s"])
-        self._past_seconds = state["seconds"]
-        self.window.load_state_dict(state["window"])
-        self.updates.load_state_dict(state["updates"])
-        self.recording.newest.update(state["newest"])
-        self.recording.rewind(state["recorders"])

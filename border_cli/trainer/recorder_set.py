@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from border_cli.core.interfaces import Film
 from border_cli.core.output import Progress, Recorder, Recorders, RecordStep, RunEnd
 from border_cli.core.types import Metrics, State
 from border_cli.errors import BorderError, reason_of
@@ -59,9 +60,12 @@ class RecorderSet:
             if self._try(recorder, lambda each: each.write(step, metrics, final=final)):
                 self._problems.pop(type(recorder).__name__, None)
 
-    def film(self, step: RecordStep, gif: bytes) -> None:
-        """A film to every recorder."""
-        self._each(lambda each: each.film(step, gif))
+    def film(self, step: RecordStep, film: Film) -> None:
+        """A film to every recorder; a warning if there is none."""
+        if film.problem is None:
+            self._each(lambda each: each.film(step, film.gif))
+        else:
+            log.warning("no film of the evaluation at update %d: %s", step.opt_steps, film.problem)
 
     def show(self, progress: Progress) -> None:
         """Shows the progress in every recorder."""

@@ -1,78 +1,94 @@
-"""The training loop, and the three ways to run it."""
+"""The training loop: collect, update, and all that follows an update."""
 
 from __future__ import annotations
 
 import logging
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from types import MappingProxyType
+from typing import Any, Protocol
 
-from border_cli.core.interfaces import ActorStats
-from border_cli.core.output import FILE_ONLY, Resumption, TrainerStats
+from border_cli.core.interfaces import (
+    ActorManager,
+    ActorStats,
+    Agent,
+    EvaluationRunner,
+    ReplayBuffer,
+)
+from border_cli.core.output import (
+    Checkpoints,
+    Progress,
+    RecordStep,
+    Resumption,
+    RunState,
+    TrainerStats,
+)
 from border_cli.core.spaces import EnvSpec
-from border_cli.core.types import Episode
-from border_cli.errors import NotFinite, RunDeleted
+from border_cli.core.stop import Heartbeat, SaveFlag, StopFlag
+from border_cli.core.timing import Clock
+from border_cli.core.types import Episode, Metrics, Snapshot, State, Update
+from border_cli.errors import CheckpointError, NotFinite, RunDeleted
 from border_cli.settings.run import TrainerConfig
 from border_cli.trainer.callbacks import Callbacks
-from border_cli.trainer.evaluating import Scores
+from border_cli.trainer.evaluating import EpisodeLimit, Evaluated, Evaluations
 from border_cli.trainer.intake import Intake
-from border_cli.trainer.metrics import NO_SCHEDULES, Reporting, Schedules
-from border_cli.trainer.post_step import LearnerParts, PostStep
-from border_cli.words import counted
+from border_cli.trainer.limits import Intervals, fraction_done, limit_reached
+from border_cli.trainer.metrics import (
+    NO_SCHEDULES,
+    Counters,
+    MetricsWindow,
+    RunClock,
+    Schedules,
+    UpdateLog,
+    check_weights,
+    values_of,
+)
+from border_cli.trainer.recorder_set import RecorderSet
+from border_cli.trainer.saving import Saving
 
 log = logging.getLogger(__name__)
 
-WAIT_S = 0.2  # at most for samples, before the stop flag is checked again
+SHOW_EVERY_S = 0.2
+POLL_EVERY = 10  # updates between two polls of an evaluation in the background
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReplayRatio:
-    """Ties samples to updates, so that learning does not depend on the machine's speed.
+class LearnerParts:
+    """Everything that the learner's thread works with; built by the caller."""
 
-    Update k + 1 needs `warmup_period + k * samples_per_opt_step` samples in all; actors may make up
-    to `slack` more. With None learner and actors run at their own speed after the warm-up.
-    `max_env_steps` counts as a number of samples, too: env steps in unfinished n-step windows, and
-    the rest of a round of environments that step together, may come on top.
-    """
-
-    warmup_period: int
-    samples_per_opt_step: float | None
-    slack: int  # samples; below one budget of each actor, learner and actors wait for each other
-    max_env_steps: int | None = None
-    refill: int = 0  # samples made once more, because a resume found no transitions
-
-    def refilled(self, opt_steps: int, samples_total: int) -> ReplayRatio:
-        """The ratio for a replay buffer that is empty again and is filled as in the warm-up."""
-        missing = samples_total + self.warmup_period - self.needed(opt_steps)
-        return replace(self, refill=self.refill + max(0, math.ceil(missing)))
-
-    def needed(self, opt_steps: int) -> float:
-        """How many samples there must be in all for the next update."""
-        ratio = self.samples_per_opt_step if self.samples_per_opt_step is not None else 0.0
-        due = self.warmup_period + opt_steps * ratio + self.refill
-        return due if due > 1 else 1.0
-
-    def permitted(self, opt_steps: int) -> float:
-        """How many samples may exist in all after this many updates."""
-        ahead = math.inf
-        ratio = self.samples_per_opt_step
-        if ratio is not None:
-            ahead = self.warmup_period + opt_steps * ratio + self.slack + self.refill
-        limit = self.max_env_steps
-        return ahead if limit is None or ahead < limit else float(limit)
+    agent: Agent
+    replay_buffer: ReplayBuffer
+    actors: ActorManager
+    evaluation_runner: EvaluationRunner
+    checkpoints: Checkpoints
+    recording: RecorderSet
+    clock: Clock
+    stop: StopFlag
+    save: SaveFlag
+    # The agent has the weights of another run, so actors use them in the warm-up, too, and explore
+    # as at the end of their schedules.
+    starts_trained: bool = False
+    # Gets the counters of each checkpoint that is begun.
+    on_saved: Callable[[Mapping[str, float]], None] = lambda _: None
+    episode_limit: EpisodeLimit = field(default_factory=EpisodeLimit)  # of evaluations
+    callbacks: Callbacks = field(default_factory=Callbacks)
 
 
-def _episode_hook(callbacks: Callbacks, reporting: Reporting) -> Callable[[Episode], None] | None:
-    """Tells callbacks of an episode; None where none of them asks for it."""
-    hook = callbacks.hook("on_episode")
-    return None if hook is None else lambda episode: hook(reporting.step, episode)
+class Stateful(Protocol):
+    """A part of the run with state in a checkpoint."""
+
+    def state_dict(self) -> State: ...
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
 
 
 class Trainer(ABC):
-    """Owns agent and replay buffer; every method is called by the learner's thread.
+    """Owns agent, replay buffer, counters, clock, heartbeat and scores; every method is called by
+    the learner's thread.
 
-    The trainers differ in `ingest`, in which thread runs the actors, and in when updates begin.
+    The trainers differ in `collect`: where samples come from, and when an update may follow.
     """
 
     def __init__(
@@ -81,118 +97,62 @@ class Trainer(ABC):
         *,
         parts: LearnerParts,
         batch_size: int,
-        slack: int,
         spec: EnvSpec,
         schedules: Schedules = NO_SCHEDULES,
     ) -> None:
-        """`slack`: samples that actors may be ahead; `schedules` are recorded."""
+        """`schedules` are recorded."""
         self.config = config
-        self._agent = parts.agent
-        self._replay_buffer = parts.replay_buffer
+        self._parts = parts
+        self._agent, self._replay_buffer = parts.agent, parts.replay_buffer
+        self._actors, self._callbacks = parts.actors, parts.callbacks
+        self._checkpoints, self._recorders = parts.checkpoints, parts.recording
+        self._batch_size, self._schedules = batch_size, schedules
         self._uses_priorities = parts.replay_buffer.uses_priorities
-        self._actors = parts.actors
-        self._checkpoints = parts.checkpoints
-        self._batch_size = batch_size
-        self._stop = parts.stop
-        self._callbacks = parts.callbacks
-        self._warm = False  # the warm-up is over
+        self._on_update = parts.callbacks.hook("on_update")
+        self._on_evaluation = parts.callbacks.hook("on_evaluation")
         self.ended_by: str | None = None  # the limit that was reached, or `callback NAME: REASON`
-        self.replay_ratio = ReplayRatio(
-            warmup_period=config.warmup_period,
-            samples_per_opt_step=config.samples_per_opt_step,
-            slack=slack,
-            max_env_steps=config.max_env_steps,
-        )
-        self._needed = self.replay_ratio.needed(0)  # samples in all, for the next update
-        reporting = Reporting(
-            parts.recording,
-            replay_buffer=parts.replay_buffer,
-            actors=parts.actors,
-            checkpoints=parts.checkpoints,
-            clock=parts.clock,
-            info_metrics=spec.info_metrics,
-            schedules=schedules,
-        )
-        self.counters = reporting.counters
-        self._timing = reporting.timing
+        self.counters = Counters()
+        self.clock = RunClock(parts.clock)
+        self.heartbeat = Heartbeat("learner")
+        self._window = MetricsWindow(self.counters, spec.info_metrics)
+        self._updates = UpdateLog()
         self._intake = Intake(
-            parts.agent,
-            parts.replay_buffer,
-            counters=reporting.counters,
-            window=reporting.window,
-            observation=spec.observation,
-            on_episode=_episode_hook(parts.callbacks, reporting),
-        )
-        self.post_step = PostStep(
-            config,
-            parts,
-            reporting=reporting,
-            intake=self._intake,
-        )
-
-    def stats(self) -> TrainerStats:
-        """The learner's counters, scores and times so far."""
-        reporting, scores = self.post_step.reporting, self.scores
-        saved = self._checkpoints.report
-        return TrainerStats(
-            opt_steps=self.counters.opt_steps,
-            env_steps=self.counters.env_steps,
-            samples_total=self.counters.samples_total,
-            out_of_bounds=self.counters.out_of_bounds,
-            duration_s=reporting.elapsed_s,
-            evaluations=scores.evaluations,
-            best_score=scores.best,
-            best_opt_steps=scores.best_opt_steps,
-            last_score=scores.last,
-            save_failures=saved.failures,
-            recorder_failures=reporting.recording.failures,
-            recorders_switched_off=dict(reporting.recording.switched_off),
-            saves=saved.written,
-            saves_skipped=self.post_step.schedule.skipped,
-            save_seconds=saved.seconds,
-            seconds=reporting.timing.seconds(),
-        )
-
-    @property
-    def scores(self) -> Scores:
-        """The scores of the evaluations so far."""
-        return self.post_step.scores
-
-    @abstractmethod
-    def ingest(self, *, wait: bool) -> None:
-        """Takes in samples; with `wait`, lets actors make some where none has arrived."""
-
-    def resume(self, saved: Resumption) -> None:
-        """Continues from a checkpoint; called before `train`, when everything is built.
-
-        Raises CheckpointError where it does not fit; then nothing that was recorded is touched.
-        """
-        self.post_step.resume(saved)
-        opt_steps = self.counters.opt_steps
-        self._warm = opt_steps > 0
-        self.replay_ratio = replace(self.replay_ratio, refill=self.post_step.refill)
-        if saved.load_rows is None and self._warm:
-            self.replay_ratio = self.replay_ratio.refilled(opt_steps, self.counters.samples_total)
-            self.post_step.refill = self.replay_ratio.refill
-        self._needed = self.replay_ratio.needed(opt_steps)
+            parts.agent, parts.replay_buffer, counters=self.counters, window=self._window,
+            observation=spec.observation, on_episode=self._episode_hook(),
+        )  # fmt: skip
+        self.evaluations = Evaluations(
+            parts.evaluation_runner, agent=parts.agent, limit=parts.episode_limit,
+            threshold=config.stop_at_score, timing=self.clock.timing, heartbeat=self.heartbeat,
+        )  # fmt: skip
+        parts.evaluation_runner.on_step(self._show_evaluating)
+        self.scores = self.evaluations.scores
+        self._intervals = Intervals(config, self.counters)
+        self._saving = Saving(
+            config, checkpoints=parts.checkpoints, flag=parts.save, clock=parts.clock,
+            heartbeat=self.heartbeat, callbacks=parts.callbacks, on_saved=parts.on_saved,
+        )  # fmt: skip
+        self._shown_s = -math.inf
+        self._published: Snapshot | None = None  # the newest weights of the actors
+        self._resumed = False  # the checkpoint is not announced yet
+        self._unfinished = False  # what is due at this step is being done
 
     def train(self) -> list[ActorStats]:
         """Runs to the end of the budget and returns what the actors did; saves whatever happens.
 
         Must be called within the manager's `with` block and the agent's `learner_thread`.
         """
-        post_step = self.post_step
-        post_step.heartbeat.claim()
-        post_step.begin()
+        self.heartbeat.claim()
+        self.clock.begin()
+        timing = self.clock.timing
+        self._window.begin(timing.since_s, self._actors.stats(), timing.seconds())
+        self._saving.begin()
         try:
-            post_step.start_actors()
-            self._actors.permit(self.replay_ratio.permitted(self.counters.opt_steps))
-            post_step.complete()
+            self._start()
             while not self.done():
                 self.step()
-            post_step.reporting.show("stopping")
+            self._show("stopping")
             self._save_last()
-            post_step.finish()
+            self._finish()
         except (NotFinite, RunDeleted):
             # The weights may be spoilt, and where somebody has deleted files nothing is written.
             raise
@@ -200,74 +160,31 @@ class Trainer(ABC):
             self._save_what_there_is()
             raise
         finally:
-            post_step.wait_until_written()
+            self._saving.wait_until_written()
         return self._actors.stats()
 
     def step(self) -> None:
-        """Takes in what arrived, then makes one update if the replay ratio allows it."""
-        self._stop.check()
-        ready = self._ready()
-        if not ready:  # an empty poll is no step, else no deadlock is found
-            self.post_step.heartbeat.waiting_for = "samples"
-        self.ingest(wait=not ready)
-        if ready or self._ready():  # samples only become more
-            self._update()
+        """Collects samples, and makes one update if it may follow."""
+        self._parts.stop.check()
+        if self.collect():
+            update = self._update()
+            self._after_update(update)
         else:
-            phase = "learning" if self._warm else "warm-up"
-            self.post_step.reporting.show_if_due(phase, self._timing.since_s)
-            if self.post_step.schedule.requested:
-                self.post_step.save()
+            phase = "learning" if self.counters.opt_steps else "warm-up"
+            self._show_if_due(phase, self.clock.timing.since_s)
+            if self._saving.requested:
+                self._save()
 
-    def done(self) -> bool:
-        """Whether any limit is reached; then `ended_by` names it."""
-        self.ended_by = self._callbacks.stopped_by or self._limit_reached()
-        return self.ended_by is not None
+    @abstractmethod
+    def collect(self) -> bool:
+        """Takes in samples that have arrived; returns whether an update may follow."""
 
-    def _limit_reached(self) -> str | None:
-        config, counters, scores = self.config, self.counters, self.post_step.scores
-        if config.max_opt_steps is not None and counters.opt_steps >= config.max_opt_steps:
-            return "max_opt_steps"
-        if (
-            config.max_time_s is not None
-            and self.post_step.reporting.elapsed_s >= config.max_time_s
-        ):
-            return "max_time_s"
-        if config.stop_at_score is not None and scores.in_a_row >= config.stop_evals:
-            return "stop_at_score"
-        if config.patience is not None and scores.without_best >= config.patience:
-            return "patience"
-        if config.max_env_steps is None or counters.env_steps < config.max_env_steps:
-            return None
-        # the updates that the last samples pay for are still made
-        over = self.replay_ratio.samples_per_opt_step is None or not self._ready()
-        return "max_env_steps" if over else None
-
-    def _share_done(self) -> float:
-        """The share of the run that is over by the nearest limit, 0 to 1; 0 where only a score ends
-        it."""
-        config, counters = self.config, self.counters
-        shares = [0.0]
-        if config.max_opt_steps is not None:
-            shares.append(counters.opt_steps / config.max_opt_steps)
-        if config.max_env_steps is not None:
-            shares.append(counters.env_steps / config.max_env_steps)
-        if config.max_time_s is not None:
-            shares.append(self.post_step.reporting.elapsed_s / config.max_time_s)
-        return min(1.0, max(shares))
-
-    def _ready(self) -> bool:
-        return self.counters.samples_total >= self._needed
-
-    def _update(self) -> None:
-        if not self._warm:
-            self._warm = True
-            self.post_step.sync()  # the actors leave the warm-up
-            samples = counted(self.counters.samples_total, "sample")
-            log.info("warm-up over after %s; learning starts", samples, extra=FILE_ONLY)
-        self.post_step.heartbeat.beat()
-        timing = self._timing
+    def _update(self) -> Update:
+        self.heartbeat.beat()
+        timing = self.clock.timing
         timing.enter("sample")
-        self._replay_buffer.follow(self._share_done())
+        done = fraction_done(self.config, self.counters, self.clock.elapsed_s)
+        self._replay_buffer.follow(done)
         batch = self._replay_buffer.sample(self._batch_size)
         timing.enter("update")
         update = self._agent.update(batch)
@@ -275,22 +192,137 @@ class Trainer(ABC):
             timing.enter("priorities")
             self._replay_buffer.update_priorities(batch.index, update.td_error())
         timing.enter("other")
-        opt_steps = self.counters.opt_steps = self._agent.opt_steps
-        self._needed = self.replay_ratio.needed(opt_steps)
-        self._actors.permit(self.replay_ratio.permitted(opt_steps))
-        self.post_step.after_update(update)
+        self.counters.opt_steps = self._agent.opt_steps
+        return update
 
-    def _take(self, timeout_s: float) -> None:
-        self._timing.enter("wait")
-        arrived = self._actors.receive(timeout_s)
-        if arrived:
-            self._timing.enter("push")
-            self.post_step.heartbeat.beat()
-            self.post_step.heartbeat.waiting_for = None
-            self._intake.take(arrived)
+    def _after_update(self, update: Update) -> None:
+        """Does all that follows an update, the checkpoint last.
+
+        For most updates nothing is due, which costs a few comparisons; the clock is that of the
+        update's end.
+        """
+        opt_steps, now_s = self.counters.opt_steps, self.clock.timing.since_s
+        self._updates.add(opt_steps, update.metrics)
+        if self._on_update is not None:
+            self._on_update(self.record_step, MappingProxyType(dict(update.metrics)))
+        due = self._intervals.due()
+        polls = self.evaluations.pending and opt_steps % POLL_EVERY == 0
+        if due or polls or self._saving.is_urgent(now_s):
+            self._evaluate_record_publish(due)
+            if self._saving.is_due(opt_steps, now_s, by_steps="save" in due):
+                self._save()
+        self._show_if_due("learning", now_s)
+
+    def _evaluate_record_publish(self, due: Sequence[str]) -> None:
+        """Does what is due, in this order; after an interruption, a resume does all of it again."""
+        self._checkpoints.check()
+        self._unfinished = True
+        row: dict[str, float] = {}
+        if "eval" in due:
+            self._submit_evaluation()
+        evaluated = self.evaluations.collect()
+        if evaluated is not None:
+            self._keep_best(evaluated)
+            row |= self._report(evaluated)
+        if "record" in due:
+            row |= self._close_window()
+        if row:
+            self._record(row)
+        if "sync" in due:
+            self.publish()
+        self._intervals.done()
+        self._unfinished = False
+
+    def _submit_evaluation(self) -> None:
+        self._check()
+        longest = self._window.longest_episode
+        self.evaluations.limit.decide(longest, self.counters.env_steps)
+        if not self.evaluations.in_background:
+            self._show("evaluating")
+        self.evaluations.submit(self.record_step, self._saved_counters())
+
+    def _keep_best(self, evaluated: Evaluated) -> None:
+        """Saves the agent that was evaluated, if its score is the best so far."""
+        if evaluated.best is not None:
+            with self.clock.timing.section("evaluate"):
+                self._checkpoints.save_best(
+                    evaluated.best, evaluated.counters, evaluated.evaluation
+                )
+
+    def _report(self, evaluated: Evaluated) -> Metrics:
+        """Reports an evaluation to callbacks and recorders.
+
+        Returns its metrics for the row of this step; those of an earlier step are recorded there.
+        """
+        step, evaluation = evaluated.step, evaluated.evaluation
+        if self._on_evaluation is not None:
+            with self.heartbeat.waiting("a callback"):
+                self._on_evaluation(step, evaluation)
+        if evaluation.film is not None:
+            with self.clock.timing.section("record"):
+                self._recorders.film(step, evaluation.film)
+        if step.opt_steps == self.counters.opt_steps:
+            return evaluation.metrics
+        self._record(evaluation.metrics, step)
+        return {}
+
+    def _close_window(self) -> dict[str, float]:
+        """The metrics since the last row; a new window begins."""
+        timing = self.clock.timing
+        with timing.section("record"):
+            window = self._window.close(timing.since_s, self._actors.stats(), timing.seconds())
+            scheduled = values_of(self._schedules, self.counters)
+            return window | self._updates.means() | self._gauges() | scheduled
+
+    def _record(self, row: Metrics, step: RecordStep | None = None, *, final: bool = False) -> None:
+        """Records one row, of the present or of an earlier step."""
+        with self.clock.timing.section("record"):
+            self._recorders.write(step or self.record_step, row, final=final)
+
+    @abstractmethod
+    def publish(self) -> None:
+        """Publishes the newest weights to the actors (Border's SyncModel)."""
+
+    def _save(self) -> None:
+        """Hands a checkpoint over to the thread that writes it, while the actors continue."""
+        self._check()
+        with self.clock.timing.section("save"):
+            self._saving.hand_over(self._state(), self.record_step)
+
+    def _check(self) -> None:
+        """Raises `NotFinite`: what follows from a NaN is not worth keeping."""
+        self._updates.check()
+        check_weights(self._agent)
+
+    def _start(self) -> None:
+        """Starts the actors, and completes the step at which a resumed run stopped.
+
+        An evaluation that was under way in the background is made with the resumed weights.
+        """
+        if self.evaluations.was_pending:
+            self._submit_evaluation()
+        self.start_actors()
+        if self._resumed:
+            self._saving.announce(self.record_step)
+        if self._unfinished:
+            self._evaluate_record_publish(self._intervals.due())
+
+    @abstractmethod
+    def start_actors(self) -> None:
+        """Gives the actors weights and lets them collect."""
+
+    def done(self) -> bool:
+        """Whether any limit is reached; then `ended_by` names it."""
+        self.ended_by = self._callbacks.stopped_by or self.limit_reached()
+        return self.ended_by is not None
+
+    def limit_reached(self) -> str | None:
+        """The name of the limit that ends the run now."""
+        return limit_reached(self.config, self.counters, self.scores, self.clock.elapsed_s)
 
     def _save_last(self) -> None:
-        """Stops the actors and saves what a resume continues from.
+        """Stops the actors, and saves the state that a resume continues from unless the newest
+        checkpoint has it.
 
         Reproducible actors are saved with what they have gathered, as if they had not been stopped;
         of all others everything under way is pushed first.
@@ -299,63 +331,175 @@ class Trainer(ABC):
             self._intake.take(self._actors.undelivered())
         else:
             self._stop_actors()
-        self.post_step.save_last()
+        self._check()
+        with self.clock.timing.section("save"):
+            self._saving.wait_until_written()
+            if not self._saving.is_current(self._saved_counters()):
+                self._saving.hand_over(self._state(), self.record_step)
         self._stop_actors()
 
     def _stop_actors(self) -> None:
-        waiting = self.post_step.heartbeat.waiting("the actors to stop")
-        with self._timing.section("other"), waiting:
+        timing = self.clock.timing
+        with timing.section("other"), self.heartbeat.waiting("the actors to stop"):
             arrived = self._actors.stop()
-        with self._timing.section("push"):
+        with timing.section("push"):
             self._intake.take(arrived)
+
+    def _finish(self) -> None:
+        """Records the last window, and evaluates the last weights unless they were evaluated.
+
+        A resumed run continues from before it, and replaces all that is recorded here.
+        """
+        row = self._close_window()
+        if self.evaluations.pending:
+            row |= self._wait_for_evaluation()
+        final = self.scores.last_opt_steps != self.counters.opt_steps
+        if final:
+            self._submit_evaluation()
+            row |= self._wait_for_evaluation()
+        self._record(row, final=final)
+
+    def _wait_for_evaluation(self) -> Metrics:
+        self._show("evaluating")
+        evaluated = self.evaluations.wait()
+        self._keep_best(evaluated)
+        return self._report(evaluated)
 
     def _save_what_there_is(self) -> None:
         """Saves on the way out; a second failure is logged and never hides the first."""
         try:
-            self.post_step.reporting.show("stopping")
+            self._show("stopping")
             self._save_last()
-            self.post_step.interrupted()
+            self._record(self._close_window())
         except RunDeleted:
             raise
         except Exception as error:
             log.error("could not save the final checkpoint", exc_info=error)
 
+    @property
+    def record_step(self) -> RecordStep:
+        """The position in the run of a row that is written now."""
+        return RecordStep(
+            opt_steps=self.counters.opt_steps,
+            env_steps=self.counters.env_steps,
+            time_s=self.clock.elapsed_s,
+        )
 
-class AsyncTrainer(Trainer):
-    """Actors collect transitions while the learner updates; it waits only where the replay ratio
-    asks for more samples."""
+    def _episode_hook(self) -> Callable[[Episode], None] | None:
+        hook = self._callbacks.hook("on_episode")
+        return None if hook is None else lambda episode: hook(self.record_step, episode)
 
-    def ingest(self, *, wait: bool) -> None:
-        self._take(WAIT_S if wait else 0.0)
+    def _gauges(self) -> dict[str, float]:
+        fill = len(self._replay_buffer) / self._replay_buffer.capacity
+        return {"async/buffer_fill": fill, **self._actors.gauges()}
 
+    def _show(self, phase: str) -> None:
+        """Shows the progress of the run in the recorders."""
+        self._shown_s = self._parts.clock.now_s()
+        with self.clock.timing.section("record"):
+            progress = Progress(
+                step=self.record_step,
+                phase=phase,
+                samples_total=self.counters.samples_total,
+                gauges=self._recorders.newest | self._gauges(),
+                problem=self._checkpoints.report.problem or self._recorders.problem,
+            )
+            self._recorders.show(progress)
 
-class SyncTrainer(Trainer):
-    """Each round steps every actor once, always with the newest weights, then makes the updates
-    that the replay ratio allows (one where it is null)."""
+    def _show_if_due(self, phase: str, now_s: float) -> None:
+        """Shows progress several times a second."""
+        if now_s - self._shown_s >= SHOW_EVERY_S:
+            self._show(phase)
 
-    _round_is_new = False
+    def _show_evaluating(self) -> None:
+        self._show_if_due("evaluating", self._parts.clock.now_s())
 
-    def ingest(self, *, wait: bool) -> None:
-        if wait:
-            self.post_step.sync(warm_up=not self._warm)
-            self._take(0.0)
-            self._round_is_new = True
+    def stats(self) -> TrainerStats:
+        """The learner's counters, scores and times so far."""
+        scores, recorders, saved = self.scores, self._recorders, self._checkpoints.report
+        return TrainerStats(
+            **asdict(self.counters),
+            duration_s=self.clock.elapsed_s,
+            evaluations=scores.evaluations,
+            best_score=scores.best,
+            best_opt_steps=scores.best_opt_steps,
+            last_score=scores.last,
+            save_failures=saved.failures,
+            recorder_failures=recorders.failures,
+            recorders_switched_off=dict(recorders.switched_off),
+            saves=saved.written,
+            saves_skipped=self._saving.skipped,
+            save_seconds=saved.seconds,
+            seconds=self.clock.timing.seconds(),
+        )
 
-    def _ready(self) -> bool:
-        if not super()._ready():
-            return False
-        return self.replay_ratio.samples_per_opt_step is not None or self._round_is_new
+    def _saved_counters(self) -> dict[str, float]:
+        """The counters and the time, as a checkpoint has them."""
+        return asdict(self.counters) | {"time_s": self.clock.elapsed_s}
 
-    def _update(self) -> None:
-        self._round_is_new = False
-        super()._update()
+    def _stateful(self) -> dict[str, Stateful]:
+        """The parts with a state of their own, by its name in a checkpoint."""
+        return {
+            "replay_buffer": self._replay_buffer,
+            "actors": self._actors,
+            "intake": self._intake,
+            "intervals": self._intervals,
+            "evaluating": self.evaluations,
+            "window": self._window,
+            "updates": self._updates,
+            "clock": self.clock,
+            "callbacks": self._callbacks,
+        }
+
+    def _state(self) -> RunState:
+        """All of the run as it is between two steps."""
+        published = self._published
+        return RunState(
+            counters=self._saved_counters(),
+            agent=self._agent.state_dict(),
+            run={
+                **{name: part.state_dict() for name, part in self._stateful().items()},
+                "weights": published and asdict(published),
+                "unfinished": self._unfinished,
+                "newest": dict(self._recorders.newest),
+                "recorders": self._recorders.positions(),
+            },
+            replay_buffer=self._replay_buffer,
+        )
+
+    def resume(self, saved: Resumption) -> None:
+        """Continues from a checkpoint; called before `train`, when everything is built.
+
+        Raises CheckpointError where it does not fit; then nothing that was recorded is touched.
+        """
+        run = saved.run
+        try:
+            self.counters.load(saved.counters)
+            self._agent.load_state_dict(saved.agent)
+            for name, part in self._stateful().items():
+                part.load_state_dict(run[name])
+            if saved.load_rows is not None:
+                saved.load_rows(self._replay_buffer)
+            if run["weights"] is not None:
+                self._published = Snapshot(**run["weights"])
+            self._unfinished, self._resumed = bool(run["unfinished"]), True
+            self._recorders.newest.update(run["newest"])
+            self._recorders.rewind(run["recorders"])  # last: cuts what was recorded
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise CheckpointError(
+                f"the saved state of the run is incompatible with this version: {error!r}"
+            ) from error
 
 
 class OfflineTrainer(Trainer):
     """Updates from the beginning: all transitions are in the replay buffer."""
 
-    def ingest(self, *, wait: bool) -> None:
+    def collect(self) -> bool:
         """There are no actors, so nothing arrives."""
-
-    def _ready(self) -> bool:
         return True
+
+    def start_actors(self) -> None:
+        """There are no actors."""
+
+    def publish(self) -> None:
+        """There are no actors."""

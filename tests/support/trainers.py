@@ -28,9 +28,9 @@ from border_cli.evaluator.runner import InlineEvaluationRunner
 from border_cli.trainer.callbacks import Callbacks, named
 from border_cli.trainer.config import AsyncConfig, SyncConfig
 from border_cli.trainer.evaluating import EpisodeLimit
-from border_cli.trainer.post_step import LearnerParts
+from border_cli.trainer.online import AsyncTrainer, OnlineTrainer, SyncTrainer
 from border_cli.trainer.recorder_set import RecorderSet
-from border_cli.trainer.trainer import AsyncTrainer, SyncTrainer, Trainer
+from border_cli.trainer.trainer import LearnerParts
 
 
 class BuiltTrainer:
@@ -83,7 +83,7 @@ class BuiltTrainer:
             Heartbeat("evaluation"),
         )
         make = SyncTrainer if kind == "sync" else AsyncTrainer
-        self.trainer: Trainer = make(
+        self.trainer: OnlineTrainer = make(
             config,
             parts=LearnerParts(
                 agent=self.agent,
@@ -102,7 +102,6 @@ class BuiltTrainer:
             slack=2 * num_actors * n_buffer,
             spec=SPEC,
         )
-        self.post_step = self.trainer.post_step
 
     def train(self) -> list[ActorStats]:
         with self.manager:

@@ -85,8 +85,8 @@ def test_a_result_is_recorded_at_the_step_of_the_weights_that_were_evaluated() -
     made.train()
     assert made.recorder.of("eval/return")[:2] == [(20, 5.0), (40, 7.0)]
     # The row was written 10 updates later, behind rows of later steps or between them.
-    assert made.post_step.scores.best == 7.0
-    assert made.post_step.scores.best_opt_steps == 40
+    assert made.trainer.scores.best == 7.0
+    assert made.trainer.scores.best_opt_steps == 40
 
 
 def test_the_best_model_saved_is_exactly_the_one_that_was_evaluated() -> None:
@@ -135,7 +135,7 @@ def test_an_evaluation_that_falls_due_while_another_is_under_way_is_left_out_and
     # looks at 20, 30, 40, 50, 60: the result of 20 arrives at 60, where the next one has just
     # been left out
     assert runner.submitted == [20, 80, 100]
-    assert made.post_step.evaluations.skipped == 3
+    assert made.trainer.evaluations.skipped == 3
     warnings = [each for each in caplog.records if each.levelname == "WARNING"]
     assert len(warnings) == 1
     assert (
@@ -162,7 +162,7 @@ def test_a_late_result_ends_the_run_that_was_to_stop_at_its_score() -> None:
     made = built(runner, stop_at_score=8.0, stop_evals=1)
     made.train()
     assert made.trainer.ended_by == "stop_at_score"
-    assert made.post_step.counters.opt_steps == 30  # ten updates after the snapshot
+    assert made.trainer.counters.opt_steps == 30  # ten updates after the snapshot
 
 
 @pytest.mark.parametrize(

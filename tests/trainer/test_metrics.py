@@ -9,7 +9,8 @@ from trainers import BuiltTrainer
 from border_cli.actor_manager.actor import Message
 from border_cli.core.interfaces import ActorStats
 from border_cli.core.types import Episode
-from border_cli.trainer.metrics import SHOW_EVERY_S, Counters, MetricsWindow
+from border_cli.trainer.metrics import Counters, MetricsWindow
+from border_cli.trainer.trainer import SHOW_EVERY_S
 
 
 def actor(actor_id: int, **seconds: float) -> ActorStats:
@@ -88,11 +89,8 @@ def test_a_row_has_the_spread_of_the_returns_and_lengths_of_its_window() -> None
 
 def test_progress_is_shown_again_after_a_while() -> None:
     clock = FakeClock()
-    made = BuiltTrainer(clock=clock)
-    reporting, shown = made.post_step.reporting, made.recorder.shown
-    clock.time_s = 8.0
-    reporting.show_if_due("learning", 8.0)
-    reporting.show_if_due("learning", 8.1)
-    assert len(shown) == 1
-    reporting.show_if_due("learning", 8.0 + 2 * SHOW_EVERY_S)
-    assert len(shown) == 2
+    made = BuiltTrainer(clock=clock, warmup_period=1_000)
+    for time_s, shown in ((8.0, 1), (8.1, 1), (8.0 + 2 * SHOW_EVERY_S, 2)):
+        clock.time_s = time_s
+        made.trainer.step()
+        assert len(made.recorder.shown) == shown

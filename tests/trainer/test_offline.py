@@ -22,9 +22,8 @@ from border_cli.core.types import Transitions
 from border_cli.errors import ConfigError, Interrupted
 from border_cli.evaluator.runner import InlineEvaluationRunner
 from border_cli.trainer.config import OfflineConfig
-from border_cli.trainer.post_step import LearnerParts
 from border_cli.trainer.recorder_set import RecorderSet
-from border_cli.trainer.trainer import OfflineTrainer
+from border_cli.trainer.trainer import LearnerParts, OfflineTrainer
 
 ROW = Transitions(
     obs=np.zeros((1, 1), np.float32),
@@ -64,7 +63,6 @@ class Built:
                 save=SaveFlag(),
             ),
             batch_size=4,
-            slack=0,
             spec=SPEC,
         )
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from border_cli.trainer.trainer import ReplayRatio
+from border_cli.trainer.online import ReplayRatio
 
 
 @pytest.mark.parametrize("ratio", [0.25, 1.0, 4.0, 16.0])

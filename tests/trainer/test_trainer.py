@@ -224,7 +224,7 @@ def test_every_second_of_the_learner_is_told_to_the_section_that_took_it(trainer
     built.manager.publish = takes(built, 128.0, built.manager.publish)  # type: ignore[method-assign]
     stats = built.train()
 
-    seconds = built.post_step.timing.seconds()
+    seconds = built.trainer.clock.timing.seconds()
     assert seconds == {
         "wait": sum(each.env_steps for each in stats) * 1.0,  # the actors act meanwhile
         "push": len(built.buffer.pushed) * 2.0,
@@ -238,7 +238,7 @@ def test_every_second_of_the_learner_is_told_to_the_section_that_took_it(trainer
         "other": 0.0,
     }
     assert seconds["sync"] % 128.0 == 0 < seconds["sync"]
-    assert sum(seconds.values()) == built.post_step.reporting.elapsed_s
+    assert sum(seconds.values()) == built.trainer.clock.elapsed_s
 
 
 def test_priorities_have_a_section_of_their_own() -> None:
@@ -246,7 +246,7 @@ def test_priorities_have_a_section_of_their_own() -> None:
     built.trainer._uses_priorities = True
     built.buffer.update_priorities = takes(built, 3.0, built.buffer.update_priorities)  # type: ignore[method-assign]
     built.train()
-    assert built.post_step.timing.seconds()["priorities"] == 90.0
+    assert built.trainer.clock.timing.seconds()["priorities"] == 90.0
 
 
 def test_time_ends_the_run_and_saves_in_between() -> None:

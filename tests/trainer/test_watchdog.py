@@ -156,7 +156,7 @@ def watch(
     grace_s: float = 5.0,
 ) -> Watchdog:
     return Watchdog(
-        [built.post_step.heartbeat, *more, *built.manager.heartbeats()],
+        [built.trainer.heartbeat, *more, *built.manager.heartbeats()],
         timeout_s=timeout_s,
         stop=built.stop,
         on_hung_learner=on_hung_learner,
@@ -254,7 +254,7 @@ def test_a_learner_that_looks_in_vain_makes_no_step() -> None:
 
     class Watching(ListRecorder):
         def show(self, progress: Progress) -> None:  # noqa: ARG002 - that it looks is enough
-            learner = built.post_step.heartbeat
+            learner = built.trainer.heartbeat
             if not release.is_set():
                 looks.append((learner.beats, learner.waiting_for))
             if len(looks) == 3:

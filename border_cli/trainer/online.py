@@ -1,0 +1,203 @@
+"""The trainers that learn from actors, and the replay ratio, which ties samples to updates."""
+
+from __future__ import annotations
+
+import logging
+import math
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from border_cli.core.output import FILE_ONLY, Resumption
+from border_cli.core.spaces import EnvSpec
+from border_cli.core.types import PAST_SCHEDULES, State, Update
+from border_cli.settings.run import TrainerConfig, Warmup
+from border_cli.trainer.metrics import NO_SCHEDULES, Schedules
+from border_cli.trainer.trainer import LearnerParts, Stateful, Trainer
+from border_cli.words import counted
+
+log = logging.getLogger(__name__)
+
+WAIT_S = 0.2  # at most for samples, before the stop flag is checked again
+
+
+@dataclass(slots=True, kw_only=True)
+class ReplayRatio:
+    """Ties samples to updates, so that learning does not depend on the machine's speed.
+
+    Update k + 1 needs `warmup_period + k * samples_per_opt_step` samples in all; actors may make up
+    to `slack` more. With None learner and actors run at their own speed after the warm-up.
+    `max_env_steps` counts as a number of samples, too: env steps in unfinished n-step windows, and
+    the rest of a round of environments that step together, may come on top.
+    """
+
+    warmup_period: int
+    samples_per_opt_step: float | None
+    slack: int  # samples; below one budget of each actor, learner and actors wait for each other
+    max_env_steps: int | None = None
+    refill: int = 0  # samples made once more, because a resume found no transitions
+
+    def refill_buffer(self, opt_steps: int, samples_total: int) -> None:
+        """Asks for as many samples as in the warm-up, for a replay buffer that is empty again."""
+        missing = samples_total + self.warmup_period - self.needed(opt_steps)
+        self.refill += max(0, math.ceil(missing))
+
+    def needed(self, opt_steps: int) -> float:
+        """How many samples there must be in all for the next update."""
+        ratio = self.samples_per_opt_step if self.samples_per_opt_step is not None else 0.0
+        due = self.warmup_period + opt_steps * ratio + self.refill
+        return due if due > 1 else 1.0
+
+    def permitted(self, opt_steps: int) -> float:
+        """How many samples may exist in all after this many updates."""
+        ahead = math.inf
+        ratio = self.samples_per_opt_step
+        if ratio is not None:
+            ahead = self.warmup_period + opt_steps * ratio + self.slack + self.refill
+        limit = self.max_env_steps
+        return ahead if limit is None or ahead < limit else float(limit)
+
+    def state_dict(self) -> State:
+        """The samples made once more so far."""
+        return {"refill": self.refill}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores what `state_dict` returned."""
+        self.refill = int(state["refill"])
+
+
+class OnlineTrainer(Trainer):
+    """Updates when actors have collected enough samples."""
+
+    def __init__(
+        self,
+        config: TrainerConfig,
+        *,
+        parts: LearnerParts,
+        batch_size: int,
+        slack: int,
+        spec: EnvSpec,
+        schedules: Schedules = NO_SCHEDULES,
+    ) -> None:
+        """`slack`: samples that actors may be ahead."""
+        super().__init__(config, parts=parts, batch_size=batch_size, spec=spec, schedules=schedules)
+        self.replay_ratio = ReplayRatio(
+            warmup_period=config.warmup_period,
+            samples_per_opt_step=config.samples_per_opt_step,
+            slack=slack,
+            max_env_steps=config.max_env_steps,
+        )
+        self._needed = self.replay_ratio.needed(0)  # samples in all, for the next update
+        self._warm = False  # the warm-up is over
+        self._starts_trained = parts.starts_trained
+        self._random_warmup = config.warmup == Warmup.random and not parts.starts_trained
+
+    def collect(self) -> bool:
+        """Takes in samples, waiting for them only if too few for an update have arrived."""
+        ready = self._ready()
+        if not ready:  # an empty poll is no step, else no deadlock is found
+            self.heartbeat.waiting_for = "samples"
+        self.ingest(wait=not ready)
+        return ready or self._ready()  # samples only become more
+
+    def _ready(self) -> bool:
+        return self.counters.samples_total >= self._needed
+
+    @abstractmethod
+    def ingest(self, *, wait: bool) -> None:
+        """Takes in samples; with `wait`, lets actors make some where none has arrived."""
+
+    def _take(self, timeout_s: float) -> None:
+        timing = self.clock.timing
+        timing.enter("wait")
+        arrived = self._actors.receive(timeout_s)
+        if arrived:
+            timing.enter("push")
+            self.heartbeat.beat()
+            self.heartbeat.waiting_for = None
+            self._intake.take(arrived)
+
+    def _update(self) -> Update:
+        if not self._warm:
+            self._warm = True
+            self.publish()  # the actors leave the warm-up
+            samples = counted(self.counters.samples_total, "sample")
+            log.info("warm-up over after %s; learning starts", samples, extra=FILE_ONLY)
+        update = super()._update()
+        self._permit()
+        return update
+
+    def _permit(self) -> None:
+        """Lets the actors make the samples of the next updates."""
+        opt_steps = self.counters.opt_steps
+        self._needed = self.replay_ratio.needed(opt_steps)
+        self._actors.permit(self.replay_ratio.permitted(opt_steps))
+
+    def start_actors(self) -> None:
+        """Publishes the first weights, or those that were the newest at the checkpoint."""
+        if self._published is None:
+            self.publish()
+        else:
+            self._actors.publish(self._published)
+        self._permit()
+
+    def publish(self) -> None:
+        """Publishes the newest weights to the actors (Border's SyncModel)."""
+        with self.clock.timing.section("sync"):
+            self._published = self._agent.snapshot(
+                env_steps=PAST_SCHEDULES if self._starts_trained else self.counters.env_steps,
+                warm_up=self._random_warmup and not self._warm,
+            )
+            self._actors.publish(self._published)
+
+    def limit_reached(self) -> str | None:
+        """The name of the limit that ends the run now; `max_env_steps` does so after the updates
+        that the last samples pay for."""
+        limit, steps = self.config.max_env_steps, self.counters.env_steps
+        reached = super().limit_reached()
+        if reached is not None or limit is None or steps < limit:
+            return reached
+        over = self.replay_ratio.samples_per_opt_step is None or not self._ready()
+        return "max_env_steps" if over else None
+
+    def _stateful(self) -> dict[str, Stateful]:
+        return super()._stateful() | {"replay_ratio": self.replay_ratio}
+
+    def resume(self, saved: Resumption) -> None:
+        """Continues from a checkpoint; one without its rows fills the replay buffer again."""
+        super().resume(saved)
+        counters = self.counters
+        self._warm = counters.opt_steps > 0
+        if saved.load_rows is None and self._warm:
+            self.replay_ratio.refill_buffer(counters.opt_steps, counters.samples_total)
+
+
+class AsyncTrainer(OnlineTrainer):
+    """Actors collect transitions while the learner updates; it waits only where the replay ratio
+    asks for more samples."""
+
+    def ingest(self, *, wait: bool) -> None:
+        self._take(WAIT_S if wait else 0.0)
+
+
+class SyncTrainer(OnlineTrainer):
+    """Each round steps every actor once, always with the newest weights, then makes the updates
+    that the replay ratio allows (one where it is null)."""
+
+    _round_is_new = False
+
+    def ingest(self, *, wait: bool) -> None:
+        if wait:
+            self.publish()
+            self._take(0.0)
+            self._round_is_new = True
+
+    def _ready(self) -> bool:
+        if not super()._ready():
+            return False
+        return self.replay_ratio.samples_per_opt_step is not None or self._round_is_new
+
+    def _update(self) -> Update:
+        self._round_is_new = False
+        return super()._update()

@@ -1,0 +1,119 @@
+"""When checkpoints are due, and how they are handed over to the thread that writes them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+
+from border_cli.core.output import Checkpoints, RecordStep, RunState
+from border_cli.core.stop import Heartbeat, SaveFlag
+from border_cli.core.timing import Clock
+from border_cli.settings.run import TrainerConfig
+from border_cli.trainer.callbacks import Callbacks
+
+log = logging.getLogger(__name__)
+
+POLL_S = 0.2  # between two polls of the disk
+
+
+class Saving:
+    """Owned by the learner's thread.
+
+    A checkpoint that comes due during a write is skipped and counted; one requested by a signal is
+    deferred. A disk that does not take a checkpoint does not end a run.
+    """
+
+    def __init__(
+        self,
+        config: TrainerConfig,
+        *,
+        checkpoints: Checkpoints,
+        flag: SaveFlag,
+        clock: Clock,
+        heartbeat: Heartbeat,
+        callbacks: Callbacks,
+        on_saved: Callable[[Mapping[str, float]], None],
+    ) -> None:
+        """`on_saved` gets the counters of each checkpoint that is begun."""
+        self._every_s = config.save_every_s
+        self._checkpoints = checkpoints
+        self._flag = flag
+        self._clock = clock
+        self._heartbeat = heartbeat
+        self._callbacks = callbacks
+        self._on_saved = on_saved
+        self._saved_s = 0.0
+        self._newest: dict[str, float] | None = None  # counters of the newest checkpoint
+        self.skipped = 0
+
+    def begin(self) -> None:
+        """Starts the time until the next checkpoint."""
+        self._saved_s = self._clock.now_s()
+
+    @property
+    def requested(self) -> bool:
+        """Whether a signal requested a checkpoint that can be written now."""
+        return self._flag.requested and not self._checkpoints.busy
+
+    def is_urgent(self, now_s: float) -> bool:
+        """Whether one is due that no number of updates announces."""
+        overdue = self._every_s is not None and now_s - self._saved_s >= self._every_s
+        return overdue or self._flag.requested
+
+    def is_due(self, opt_steps: int, now_s: float, *, by_steps: bool) -> bool:
+        """Whether to save now; a checkpoint that is due during a write is skipped."""
+        if not (by_steps or self.is_urgent(now_s)):
+            return False
+        if not self._checkpoints.busy:
+            return True
+        if by_steps or not self._flag.requested:
+            self._saved_s = now_s
+            self._skip(opt_steps)
+        return False
+
+    def _skip(self, opt_steps: int) -> None:
+        self.skipped += 1
+        log.log(
+            logging.WARNING if self.skipped == 1 else logging.DEBUG,
+            "skipped the checkpoint at update %d: the previous one is still being written "
+            "(try a larger trainer.save_interval or a smaller replay buffer)",
+            opt_steps,
+        )
+
+    def hand_over(self, state: RunState, step: RecordStep) -> None:
+        """Hands a checkpoint over, unless one is still being written."""
+        if self._checkpoints.save(state):
+            self._flag.clear()
+            self._newest = _without_time(state.counters)
+            self._on_saved(state.counters)
+            self.announce(step)
+        self.begin()
+
+    def announce(self, step: RecordStep) -> None:
+        """Calls callbacks with the newest checkpoint once it is on the disk."""
+        on_checkpoint = self._callbacks.hook("on_checkpoint")
+        if on_checkpoint is None:
+            return
+        self.wait_until_written()
+        if self._checkpoints.report.problem is None:
+            with self._heartbeat.waiting("a callback"):
+                on_checkpoint(step, self._checkpoints.folder(step.opt_steps))
+
+    def is_current(self, counters: Mapping[str, float]) -> bool:
+        """Whether the newest checkpoint has these counters and is on the disk."""
+        return self._checkpoints.report.problem is None and self._newest == _without_time(counters)
+
+    def wait_until_written(self) -> None:
+        """Waits until everything is on the disk or could not be written; raises `RunDeleted`."""
+        with self._heartbeat.waiting("the disk"):
+            written = self._checkpoints.report
+            while not self._checkpoints.wait(POLL_S):
+                if self._checkpoints.report != written:  # a large replay buffer takes its time
+                    written = self._checkpoints.report
+                    self._heartbeat.beat()
+        self._checkpoints.check()
+
+
+def _without_time(counters: Mapping[str, float]) -> dict[str, float]:
+    """The counters without the time, which passes even if nothing happens."""
+    return {name: value for name, value in counters.items() if name != "time_s"}
