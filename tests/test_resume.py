@@ -62,8 +62,7 @@ from border_cli.settings.run import CheckpointConfig, RunConfig
 from border_cli.step_processor.config import NStepConfig
 from border_cli.trainer.config import AsyncConfig, OfflineConfig, SyncConfig
 
-PACE = {
-    "warmup_period": 100,
+INTERVALS = {
     "eval_interval": 100,
     "record_interval": 50,
     "save_interval": 150,
@@ -82,7 +81,8 @@ TWO_CARTPOLES = GymConfig(id="CartPole-v1", num_envs=2, max_episode_steps=60)
 def config_of(kind: str = "sync", *, updates: int = WHOLE, **changes: Any) -> RunConfig:
     """CartPole in small; `trainer` holds changes of the trainer's settings."""
     register_builtin()
-    trainer = PACE | {"max_opt_steps": updates} | changes.pop("trainer", {})
+    warm_up = {} if kind == "offline" else {"warmup_period": 100}
+    trainer = INTERVALS | warm_up | {"max_opt_steps": updates} | changes.pop("trainer", {})
     settings: dict[str, Any] = {
         "seed": 5,
         "agent": DqnConfig(hidden=[16], batch_size=16, epsilon_steps=300, target_interval=30),

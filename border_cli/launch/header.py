@@ -24,6 +24,7 @@ from border_cli.launch.run import Run, restored_line
 from border_cli.recorder import terminal
 from border_cli.registry import STEP_PROCESSORS, TRAINERS
 from border_cli.replay_buffer.config import rows_of_share
+from border_cli.settings.run import ReplayRatioConfig
 from border_cli.step_processor.config import MULTI_STEP, ONE_STEP
 from border_cli.system.machine import available_cores
 from border_cli.words import counted
@@ -132,10 +133,10 @@ def trainer_line(effective: EffectiveSettings) -> str:
         until.append(f"score {trainer.stop_at_score:g}")
     if trainer.patience is not None:
         until.append(f"{counted(trainer.patience, 'evaluation')} without a new best")
-    ratio = trainer.samples_per_opt_step
-    pace = "free-running" if ratio is None else f"{counted(ratio, 'sample')} per update"
-    if trainer.offline:
-        pace = "from the data set only"
+    pace = "from the data set only"
+    if isinstance(trainer, ReplayRatioConfig):
+        ratio = trainer.samples_per_opt_step
+        pace = "free-running" if ratio is None else f"{counted(ratio, 'sample')} per update"
     return f"{TRAINERS.entry_of(trainer).name}, {pace}, until {' or '.join(until)}"
 
 

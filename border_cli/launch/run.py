@@ -64,6 +64,7 @@ from border_cli.run.checkpoint_files import Resumable, Saved
 from border_cli.run.finding import best_score
 from border_cli.run.spec import write_spec
 from border_cli.run.status import EPISODE_LIMIT, RunRecord, decided_episode_limit
+from border_cli.settings.run import ReplayRatioConfig
 from border_cli.system.machine import out_of_memory
 from border_cli.trainer.callbacks import Callbacks
 from border_cli.trainer.evaluating import EpisodeLimit
@@ -396,11 +397,11 @@ def _restore(found: Resumable, trainer: Trainer, store: CheckpointStore) -> Save
 
 def restored_line(effective: EffectiveSettings, saved: Saved) -> str:
     """The parts that come back with a checkpoint, in a few words."""
-    config = effective.config
-    if config.trainer.offline:
+    config, trainer = effective.config, effective.config.trainer
+    if not isinstance(trainer, ReplayRatioConfig):
         return "weights, optimiser, random generators; the data set is read again"
     if not config.checkpoint.replay_buffer or not saved.has_rows:
-        samples = config.trainer.warmup_period
+        samples = trainer.warmup_period
         return f"no replay buffer, so {counted(samples, 'sample')} are collected first"
     rows = sum(each.end - each.first for each in saved.chunks)
     stored = counted(min(rows, config.replay_buffer.capacity), "transition")

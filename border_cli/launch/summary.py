@@ -12,6 +12,7 @@ from border_cli.core.output import TrainerStats
 from border_cli.core.timing import shares, summed
 from border_cli.launch.effective import EffectiveSettings
 from border_cli.recorder import figures
+from border_cli.settings.run import ReplayRatioConfig
 from border_cli.trainer.trainer import LearnerParts, Trainer
 
 UPDATES_COUNT = 0.5  # of their share: they are the work itself, which cannot vanish
@@ -60,7 +61,7 @@ def run_summary(
     effective: EffectiveSettings, trainer: Trainer, parts: LearnerParts, *, failed: bool
 ) -> dict[str, Any]:
     """Scores, counters, failures, times, and the bottleneck."""
-    stats, actors = trainer.stats(), parts.actors.stats()
+    stats, actors, config = trainer.stats(), parts.actors.stats(), effective.config.trainer
     summary: dict[str, Any] = {name: getattr(stats, name) for name in FIGURES}
     summary["final_score"] = stats.last_score
     summary["actors"] = [_of_actor(each) for each in actors]
@@ -74,7 +75,7 @@ def run_summary(
             stats.seconds,
             in_learner_thread=effective.actors.in_learner_thread,
             actor_threads=effective.backend == "thread",
-            paced=effective.config.trainer.samples_per_opt_step is not None,
+            paced=isinstance(config, ReplayRatioConfig) and config.samples_per_opt_step is not None,
             unlimited_episodes=parts.episode_limit.steps is not None,
         )
     return summary

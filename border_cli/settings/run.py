@@ -231,7 +231,7 @@ class ActorManagerConfig(GroupConfig, path="actor_manager"):
 
 @dataclass(kw_only=True)
 class TrainerConfig(GroupConfig, path="trainer"):
-    """Limits, replay ratio and intervals."""
+    """Limits and intervals."""
 
     offline: ClassVar[bool] = False  # learns from a data set only, without actors
     synchronous: ClassVar[bool] = False  # needs actors that step only within `receive`
@@ -261,21 +261,6 @@ class TrainerConfig(GroupConfig, path="trainer"):
         None,
         "ends the run after this many evaluations in a row without a new best score; null: never",
         low=1,
-    )
-    warmup_period: int = setting(
-        1_000,
-        "transitions collected before the first update",
-        low=0,
-    )
-    warmup: Warmup = setting(
-        Warmup.random,
-        "actions before the first update: uniformly random, or those of the untrained policy with "
-        "its exploration",
-    )
-    samples_per_opt_step: float | None = setting(
-        1.0,
-        "transitions collected per update (the inverse of the replay ratio); null: no rate limit",
-        above=0,
     )
     eval_interval: int = setting(
         1_000, "updates between evaluations; 0: only at the end of the run", low=0
@@ -337,16 +322,8 @@ class TrainerConfig(GroupConfig, path="trainer"):
                 )
 
     def steps_of_run(self, counter: str) -> int | None:
-        """How many updates or env steps there are up to the first limit in either; the replay ratio
-        says what one is in the other. None where there is no such limit."""
-        ratio = None if self.offline else self.samples_per_opt_step
-        updates, env_steps, warmup = self.max_opt_steps, self.max_env_steps, self.warmup_period
-        if counter == UPDATES:
-            limits = updates, env_steps and ratio and (env_steps - warmup) / ratio
-        else:
-            limits = env_steps, updates and ratio and warmup + updates * ratio
-        known = [limit for limit in limits if limit is not None]
-        return max(1, round(min(known))) if known else None
+        """The number of updates or env steps of the whole run; None where no limit says it."""
+        return self.max_opt_steps if counter == UPDATES else self.max_env_steps
 
     def with_steps(self, settings: S) -> S:
         """Settings whose schedules have steps: those that have none follow the whole run."""
@@ -359,6 +336,39 @@ class TrainerConfig(GroupConfig, path="trainer"):
                 )
             given[name] = {**schedule, "steps": steps}
         return replace(settings, **given) if given else settings
+
+
+@dataclass(kw_only=True)
+class ReplayRatioConfig(TrainerConfig):
+    """Limits, intervals, and what ties the samples of actors to updates."""
+
+    warmup_period: int = setting(
+        1_000,
+        "transitions collected before the first update",
+        low=0,
+    )
+    warmup: Warmup = setting(
+        Warmup.random,
+        "actions before the first update: uniformly random, or those of the untrained policy with "
+        "its exploration",
+    )
+    samples_per_opt_step: float | None = setting(
+        1.0,
+        "transitions collected per update (the inverse of the replay ratio); null: no rate limit",
+        above=0,
+    )
+
+    def steps_of_run(self, counter: str) -> int | None:
+        """The number of updates or env steps up to the first limit in either: the replay ratio
+        converts one into the other."""
+        ratio, warmup = self.samples_per_opt_step, self.warmup_period
+        updates, env_steps = self.max_opt_steps, self.max_env_steps
+        if counter == UPDATES:
+            limits = updates, env_steps and ratio and (env_steps - warmup) / ratio
+        else:
+            limits = env_steps, updates and ratio and warmup + updates * ratio
+        known = [limit for limit in limits if limit is not None]
+        return max(1, round(min(known))) if known else None
 
 
 @dataclass(kw_only=True)
@@ -537,11 +547,11 @@ class RunConfig(Settings):
             self.trainer.with_steps(settings)
         if self.replay_buffer.one_step:
             self._check_one_step(_name_of(self.replay_buffer))
-        capacity = self.replay_buffer.capacity
-        if self.trainer.warmup_period > capacity and not self.trainer.offline:
-            self.trainer.refuse(
+        trainer, capacity = self.trainer, self.replay_buffer.capacity
+        if isinstance(trainer, ReplayRatioConfig) and trainer.warmup_period > capacity:
+            trainer.refuse(
                 "warmup_period",
-                self.trainer.warmup_period,
+                trainer.warmup_period,
                 f"must be at most replay_buffer.capacity ({capacity})",
             )
         known = [each.name for each in fields(self.env) if each.name not in ("option", "num_envs")]

@@ -7,16 +7,16 @@ from typing import ClassVar
 
 from border_cli.registry import TRAINERS
 from border_cli.settings.base import setting
-from border_cli.settings.run import INTERVALS, TrainerConfig
+from border_cli.settings.run import INTERVALS, ReplayRatioConfig, TrainerConfig
 
 
 @dataclass(kw_only=True)
-class AsyncConfig(TrainerConfig):
+class AsyncConfig(ReplayRatioConfig):
     """Actors collect transitions while the learner updates the agent."""
 
 
 @dataclass(kw_only=True)
-class SyncConfig(TrainerConfig):
+class SyncConfig(ReplayRatioConfig):
     """Actors and learner alternate in one thread; actors always use the newest weights."""
 
     synchronous: ClassVar[bool] = True
@@ -30,12 +30,6 @@ class OfflineConfig(TrainerConfig):
 
     max_env_steps: int | None = setting(
         None, "unused: no env steps are made; set another limit", low=1
-    )
-    warmup_period: int = setting(
-        1_000, "unused: all transitions exist before the first update", low=0
-    )
-    samples_per_opt_step: float | None = setting(
-        1.0, "unused: no transitions are collected", above=0
     )
     sync_interval: int = setting(20, "unused: there are no actors", low=0)
 

@@ -12,7 +12,7 @@ from typing import Any
 from border_cli.core.output import FILE_ONLY, Resumption
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import PAST_SCHEDULES, State, Update
-from border_cli.settings.run import TrainerConfig, Warmup
+from border_cli.settings.run import ReplayRatioConfig, Warmup
 from border_cli.trainer.metrics import NO_SCHEDULES, Schedules
 from border_cli.trainer.trainer import LearnerParts, Stateful, Trainer
 from border_cli.words import counted
@@ -72,7 +72,7 @@ class OnlineTrainer(Trainer):
 
     def __init__(
         self,
-        config: TrainerConfig,
+        config: ReplayRatioConfig,
         *,
         parts: LearnerParts,
         batch_size: int,

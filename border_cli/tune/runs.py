@@ -19,7 +19,7 @@ from border_cli.launch.needs import refuse_unmet
 from border_cli.recorder.read import rows_with
 from border_cli.run.removal import remove_run
 from border_cli.run.status import RunLock, read_run
-from border_cli.settings.run import AUTO, RunConfig, TrainerConfig
+from border_cli.settings.run import AUTO, ReplayRatioConfig, RunConfig, TrainerConfig
 from border_cli.settings.schedule import ENV_STEPS, UPDATES
 from border_cli.system.files import METRICS
 from border_cli.tune.trials import Study
@@ -58,12 +58,12 @@ def length_of(config: RunConfig) -> tuple[str, int, int]:
             trainer.refuse(name, value, "must be null in a study: its runs are equally long")
     if "jsonl" not in config.recorder:
         raise ConfigError("recorder must have jsonl in a study, which reads evaluations there")
-    if trainer.offline:
-        unit, every = "max_opt_steps", trainer.eval_interval
-    else:
-        unit, ratio = "max_env_steps", trainer.samples_per_opt_step or 1
+    if isinstance(trainer, ReplayRatioConfig):
+        unit, counter, ratio = "max_env_steps", ENV_STEPS, trainer.samples_per_opt_step or 1
         every = trainer.eval_interval_env_steps or round(trainer.eval_interval * ratio)
-    full = trainer.steps_of_run(UPDATES if trainer.offline else ENV_STEPS)
+    else:
+        unit, counter, every = "max_opt_steps", UPDATES, trainer.eval_interval
+    full = trainer.steps_of_run(counter)
     if full is None or every < 1:
         raise ConfigError(f"trainer.{unit} and an evaluation interval must be set in a study")
     return unit, full, every

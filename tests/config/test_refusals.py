@@ -68,6 +68,13 @@ def test_what_is_typed_wrongly_is_refused(override: str, said: str, folder: Path
         compose(override)
 
 
+def test_a_replay_ratio_is_no_setting_of_offline_training(folder: Path) -> None:
+    assert folder
+    for name in ("warmup_period", "warmup", "samples_per_opt_step"):
+        with pytest.raises(ConfigError, match=f"unknown setting 'trainer.{name}'"):
+            compose("trainer=offline", f"trainer.{name}=1")
+
+
 def test_a_whole_float_is_an_integer_where_a_setting_takes_integers() -> None:
     config = compose("trainer.max_env_steps=1e5", "env.kwargs.x=1e5", "agent.gamma=1e0")
     assert config.trainer.max_env_steps == 100_000

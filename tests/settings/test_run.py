@@ -13,6 +13,7 @@ from border_cli.settings.run import (
     EnvConfig,
     EvaluatorConfig,
     ReplayBufferConfig,
+    ReplayRatioConfig,
     RunConfig,
     StepProcessorConfig,
     TrainerConfig,
@@ -33,7 +34,7 @@ def run_config(**changes: Any) -> RunConfig:
 
 
 def test_a_warm_up_above_the_capacity_is_refused_and_one_that_fills_it_is_not() -> None:
-    trainer = TrainerConfig(warmup_period=500)
+    trainer = ReplayRatioConfig(warmup_period=500)
     run_config(trainer=trainer, replay_buffer=ReplayBufferConfig(capacity=500))
     message = r"^trainer\.warmup_period must be at most replay_buffer\.capacity \(499\), got 500$"
     with pytest.raises(ConfigError, match=message):

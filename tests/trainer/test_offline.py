@@ -68,7 +68,7 @@ class Built:
 
 
 def test_the_first_step_is_an_update_and_no_env_step_is_ever_made() -> None:
-    built = Built(warmup_period=1_000)
+    built = Built()
     built.trainer.step()
     assert built.agent.opt_steps == 1
     assert built.trainer.train() == []
