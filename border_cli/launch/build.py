@@ -454,6 +454,6 @@ def build_trainer(effective: EffectiveSettings, parts: LearnerParts, spec: EnvSp
         batch_size=config.agent.batch_size,
         spec=spec,
         schedules=effective.schedules,
-        **({"slack": effective.slack} if effective.has_actors else {}),
+        **({"slack": effective.slack} if not config.trainer.offline else {}),
     )
     return trainer
