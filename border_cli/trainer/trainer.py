@@ -32,9 +32,9 @@ from border_cli.core.types import Episode, Metrics, Snapshot, State, Update
 from border_cli.errors import CheckpointError, NotFinite, RunDeleted
 from border_cli.settings.run import TrainerConfig
 from border_cli.trainer.callbacks import Callbacks
+from border_cli.trainer.due import Intervals, Saving, fraction_done, limit_reached
 from border_cli.trainer.evaluating import EpisodeLimit, Evaluated, Evaluations
 from border_cli.trainer.intake import Intake
-from border_cli.trainer.limits import Intervals, fraction_done, limit_reached
 from border_cli.trainer.metrics import (
     NO_SCHEDULES,
     Counters,
@@ -46,7 +46,6 @@ from border_cli.trainer.metrics import (
     values_of,
 )
 from border_cli.trainer.recorder_set import RecorderSet
-from border_cli.trainer.saving import Saving
 
 log = logging.getLogger(__name__)
 
