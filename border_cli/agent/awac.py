@@ -77,7 +77,7 @@ def weighted_cloning(
 
 
 class CloningAgent(TorchAgent):
-    """An actor that clones the better actions of the data, and critics; the learner's thread calls
+    """An actor that clones the better actions in the data, and critics. The learner's thread calls
     it."""
 
     targets: ClassVar[Mapping[str, str]] = CRITIC_TARGETS
@@ -104,7 +104,7 @@ class CloningAgent(TorchAgent):
         self.acting_modules["network"] = self.actor
 
     def update_actor(self, loss: Tensor) -> dict[str, Tensor]:
-        """One gradient step of the actor, within the range of its parameters, and its metrics."""
+        """One gradient step of the actor; returns its metrics."""
         metrics = gradient_step(self.actor_optimizer, loss, "_actor")
         self.actor.clamp_parameters()
         return metrics
@@ -159,6 +159,6 @@ class Awac(CloningAgent):
         return weighted_cloning(self.actor, outputs, batch, advantage, self.config), advantage
 
     def draw_action_noise(self, rows: int) -> Tensor:
-        """The random numbers of one `actor.sample`. [B, A]"""
+        """Draws the random numbers of one `actor.sample`. [B, A]"""
         draw = self.normal if self.choices is None else self.uniform
         return draw(rows, self._action_size)

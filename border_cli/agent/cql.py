@@ -104,7 +104,7 @@ class Cql(SoftActorCritic):
         self._actor_loss = self.compiled(self.actor_loss)
 
     def learn(self, batch: TensorBatch) -> Update:
-        """Soft actor-critic, and a step of the weight of the gaps."""
+        """Soft actor-critic with conservative critics, and a step of the learned weight."""
         batch = scale_rewards(batch, self.config.reward_scale)
         ent_coef = self.ent_coef()
         critic = self._critic_loss(batch, self.draw_critic_noise(batch), ent_coef)
@@ -154,13 +154,13 @@ class Cql(SoftActorCritic):
         return soft_maximum(q.view(len(q), 3 * count, rows, 1), log_density)
 
     def actor_loss(self, batch: TensorBatch, noise: Tensor, ent_coef: Tensor) -> ActorLoss:
-        """The loss of actions by the minimum of all critics, given their noise [B, A]."""
+        """The loss of the actor, by the minimum of all critics. noise: [B, A]"""
         action, log_prob = self.sample_action(batch.obs, noise)
         q = self.critics.frozen(batch.obs, action)  # [E, B, 1]
         return policy_loss(q.amin(dim=0), log_prob, ent_coef, batch.weight)
 
     def draw_critic_noise(self, batch: TensorBatch) -> ConservativeNoise:
-        """Noise of the next actions, and of `sampled_actions` of each kind."""
+        """Draws the noise of the next actions, and that of `sampled_actions` of each kind."""
         rows, size = batch.action.shape
         count = self.config.sampled_actions
         return ConservativeNoise(

@@ -140,8 +140,8 @@ class EntropyCoefficient(Coefficient):
 class SoftActorCritic(TorchAgent):
     """A Gaussian actor, critics and the entropy coefficient; the learner's thread calls it.
 
-    A subclass has the losses and `learn`. Losses are given what was drawn for them, and draw
-    nothing, so that they can be compiled.
+    A subclass defines the losses and `learn`. Losses take their random numbers as arguments, so
+    that torch can compile them.
     """
 
     targets: ClassVar[Mapping[str, str]] = CRITIC_TARGETS
@@ -157,7 +157,7 @@ class SoftActorCritic(TorchAgent):
         critic_outputs: int = 1,
         dropout: float = 0.0,
     ) -> None:
-        """`critic_outputs` per critic and action; `dropout` in the critics."""
+        """Each critic has `critic_outputs` per action, and `dropout` in its hidden layers."""
         self._action_bounds = bounded_actions(spec, self.name)
         super().__init__(config, spec=spec, device=device, seed=seed)
         size = self._action_bounds.size
@@ -179,7 +179,7 @@ class SoftActorCritic(TorchAgent):
         self.acting_modules["network"] = self.actor
 
     def sample_action(self, features: FeatureTensors, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """Actions between -1 and 1 and their log-density. [B, A], [B, 1]"""
+        """Samples actions between -1 and 1, with their log-density. [B, A], [B, 1]"""
         return sample(*split(self.actor(features)), noise)
 
     @property
@@ -246,7 +246,7 @@ class Sac(SoftActorCritic):
         return CriticLoss(loss, q.detach(), y, {"q_mean": q.detach().mean()})
 
     def actor_loss(self, batch: TensorBatch, noise: ActorNoise, ent_coef: Tensor) -> ActorLoss:
-        """The loss of actions by the minimum or the mean of all critics."""
+        """The loss of the actor, by the minimum or the mean of all critics."""
         action, log_prob = self.sample_action(batch.obs, noise.normal)
         q = self.critics.frozen(batch.obs, action, noise.dropout)  # [E, B, 1]
         smallest = self.config.actor_critics == ActorCritics.min
@@ -254,16 +254,16 @@ class Sac(SoftActorCritic):
         return policy_loss(value, log_prob, ent_coef, batch.weight)
 
     def draw_critic_noise(self, batch: TensorBatch) -> CriticNoise:
-        """Noise of the next actions, the critics that count, and what dropout leaves out."""
+        """Draws the noise of the next actions, the critics of the target, and dropout masks."""
         dropout = self._draw_dropout(batch), self._draw_dropout(batch)
         return CriticNoise(self.normal(*batch.action.shape), self._draw_subset(), *dropout)
 
     def draw_actor_noise(self, batch: TensorBatch) -> ActorNoise:
-        """Noise of the actions, and what dropout leaves out."""
+        """Draws the noise of the actions, and dropout masks."""
         return ActorNoise(self.normal(*batch.action.shape), self._draw_dropout(batch))
 
     def _draw_subset(self) -> Tensor | None:
-        """`subset` different critics. [K]"""
+        """Draws `subset` different critics; None: all. [K]"""
         if self.config.subset in (None, self.config.num_critics):
             return None
         order = torch.randperm(self.config.num_critics, generator=self.noise_generator)

@@ -103,7 +103,7 @@ class Tqc(SoftActorCritic):
         return Update(metrics=metrics, td_error=mean_distance(critic.q, critic.target))
 
     def critic_loss(self, batch: TensorBatch, noise: Tensor, ent_coef: Tensor) -> CriticLoss:
-        """The quantile losses of all critics, given the noise of the next actions [B, A]."""
+        """The quantile losses of all critics; `noise` is that of the next actions. [B, A]"""
         with torch.no_grad():
             action, log_prob = self.sample_action(batch.next_obs, noise)
             q_next = self.critics.target(batch.next_obs, action)  # [E, B, M]
@@ -114,7 +114,7 @@ class Tqc(SoftActorCritic):
         return CriticLoss(loss, q.detach(), y, {"q_mean": q.detach().mean()})
 
     def actor_loss(self, batch: TensorBatch, noise: Tensor, ent_coef: Tensor) -> ActorLoss:
-        """The loss of actions by the mean of all quantiles of all critics (equation 14)."""
+        """The loss of the actor, by the mean of all quantiles of all critics (equation 14)."""
         action, log_prob = self.sample_action(batch.obs, noise)
         q = self.critics.frozen(batch.obs, action)  # [E, B, M]
         value = q.mean(dim=(0, 2)).unsqueeze(1)  # [B, 1]
