@@ -12,7 +12,6 @@ from border_cli.config.check import checked
 from border_cli.config.compose import resuming_composer
 from border_cli.config.job import Job
 from border_cli.config.resolved import modules_of
-from border_cli.config.resuming import refuse_no_run
 from border_cli.config.saved import load_resolved, opened_run
 from border_cli.config.search_path import homes, import_modules, user_folders
 from border_cli.core.callback import Callback
@@ -26,7 +25,7 @@ from border_cli.errors import CheckpointError, ConfigError, reachable
 from border_cli.launch.build import build_agent, env_factory, evaluation_policy
 from border_cli.launch.dry_build import dry_built
 from border_cli.launch.effective import EffectiveSettings, effective_settings
-from border_cli.launch.jobs import refuse_unwritable
+from border_cli.launch.jobs import look
 from border_cli.launch.needs import refuse_unmet
 from border_cli.launch.run import RunOptions, run_job
 from border_cli.launch.summary import Result as Result
@@ -35,6 +34,7 @@ from border_cli.registry import register_builtin
 from border_cli.run.exported import opened_folder
 from border_cli.run.finding import find_checkpoint, find_run, read_model
 from border_cli.run.manifest import read_json
+from border_cli.run.run_folder import RunFolder
 from border_cli.run.spec import read_spec
 from border_cli.run.status import decided_episode_limit
 from border_cli.settings.run import AUTO, RunConfig
@@ -81,7 +81,8 @@ def train(
         command=("border_cli.train",),
         import_paths=tuple(homes(modules_of(config))),
     )
-    refuse_unwritable(job.folder)
+    RunFolder(job.folder).refuse_unwritable()
+    look(job)
     built = dry_built([job])
     refuse_unmet(built.needs)
     options = RunOptions(
@@ -110,7 +111,7 @@ def resume(
     """
     place = Path(run_dir).expanduser().absolute()
     with reachable(CheckpointError):
-        refuse_no_run(place)
+        RunFolder(place).refuse_no_run()
     with opened_run(place, trust=trust):
         with reachable(CheckpointError):
             typed = {"env.id"} if env else set[str]()

@@ -31,6 +31,7 @@ from border_cli.errors import ActorCrashed, BadStep, CheckpointError, ConfigErro
 from border_cli.evaluator.config import EpisodesConfig
 from border_cli.recorder.config import JsonlConfig
 from border_cli.replay_buffer.config import UniformConfig
+from border_cli.run.status import RunInUse, RunLock
 from border_cli.settings.run import CheckpointConfig
 from border_cli.step_processor.config import NStepConfig
 from border_cli.trainer.config import AsyncConfig
@@ -329,3 +330,11 @@ def test_a_policy_drives_a_vector_environment() -> None:
         BadStep, match=r"env\.id=CartPole-v1: the observation .* its shape is \(3,\), not \(4,\)"
     ):
         policy.act(np.zeros(3))
+
+
+def test_a_directory_in_use_is_refused_before_an_environment_is_made(folder: Path) -> None:
+    settings = compose(*SERIAL, "imports=[untried]", "env.id=Counted-v0", "run_dir=used")
+    untried.Counted.made = 0
+    with RunLock(folder / "used"), pytest.raises(RunInUse, match="used is in use by process"):
+        train(settings)
+    assert untried.Counted.made == 0

@@ -13,7 +13,6 @@ from border_cli.launch.build import build_evaluator
 from border_cli.launch.dry_build import Tried, dry_build
 from border_cli.launch.effective import effective_settings
 from border_cli.launch.header import doubts, header_lines
-from border_cli.launch.jobs import job_name
 from border_cli.launch.needs import Needs, refuse_unmet, training_needs
 from border_cli.recorder import terminal
 from border_cli.system.machine import free_memory
@@ -40,8 +39,8 @@ def _show_job(console: Console, job: Job, known: Tried) -> Needs:
     """Prints the header of one job, or its line in a sweep; returns the memory that it needs. The
     memory of its agent is free again afterwards."""
     effective, spec, agent = dry_build(effective_settings(job.config), known)
-    needed = training_needs(effective, spec, agent, job_name(job))
-    if job.number is not None:
+    needed = training_needs(effective, spec, agent, job.name)
+    if job.in_sweep:
         terminal.say(console, f"{needed.name}: {size(needed.nbytes)} of memory, {job.folder}")
         return needed
     evaluator = build_evaluator(effective, stop=StopFlag(), heartbeat=Heartbeat("evaluation"))

@@ -55,9 +55,9 @@ def _run_one(composer: Composer, job: Job, run_job: RunJob | None) -> None:
     from border_cli.launch.jobs import check_jobs, look
 
     check_jobs(composer, [job])
-    finished = look(job).finished
-    if finished is not None:
-        say(_result(job) if job.config.quiet else finished.message)
+    earlier = look(job)
+    if earlier.finished:
+        say(_result(job) if job.config.quiet else earlier.message)
         return
     if run_job is not None:
         run_job(job)

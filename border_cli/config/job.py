@@ -31,3 +31,13 @@ class Job:
     command: tuple[str, ...] = ()  # as typed
     import_paths: tuple[str, ...] = ()  # where its modules were found, see `search_path.homes`
     trust: bool = False  # see `load_policy`
+
+    @property
+    def in_sweep(self) -> bool:
+        """Whether it is one of several jobs of a command."""
+        return self.number is not None
+
+    @property
+    def name(self) -> str:
+        """Its name in messages."""
+        return f"job {self.number} ({' '.join(self.overrides)})" if self.in_sweep else "the run"

@@ -18,10 +18,10 @@ from border_cli.config.saved import place, read_saved, saved_options, saved_sett
 from border_cli.config.saved_names import SavedSettings
 from border_cli.errors import ConfigError
 from border_cli.registry import GROUPS
-from border_cli.run.finding import run_around
+from border_cli.run.run_folder import RunFolder
 from border_cli.settings.base import flat
 from border_cli.settings.run import INTERVALS, RunConfig
-from border_cli.system.files import SETTINGS, SWEEP_JSON
+from border_cli.system.files import SETTINGS
 from border_cli.words import setting, shortest
 
 MAY_CHANGE = (  # these settings, and all that lies below them
@@ -73,7 +73,7 @@ def refuse_beside_resume(
             raise ConfigError(
                 f"{override.input_line} cannot be combined with resume=RUN_DIR: {reason}"
             )
-    refuse_no_run(run_dir)
+    RunFolder(run_dir).refuse_no_run()
 
 
 def without_its_own(run_dir: Path, overrides: Sequence[str]) -> list[str]:
@@ -86,23 +86,6 @@ def without_its_own(run_dir: Path, overrides: Sequence[str]) -> list[str]:
         return chooses(override) and not may_change(group) and own.get(group) == override.value()
 
     return [str(each.input_line) for each in parsed(overrides) if not is_kept(each)]
-
-
-def refuse_no_run(run_dir: Path) -> None:
-    """Raises where a folder holds no single run."""
-    if not run_dir.is_dir():
-        raise ConfigError(f"resume: no such directory: {run_dir}{run_around(run_dir)}")
-    if (run_dir / SWEEP_JSON).exists():
-        jobs = sorted(each.parent.parent for each in run_dir.glob(f"*/{SETTINGS}"))
-        one = f", or resume one of its jobs, such as {jobs[0]}" if jobs else ""
-        raise ConfigError(
-            f"resume: {run_dir} is the directory of a sweep: repeat its command with "
-            f"run_dir={run_dir} resume=auto{one}"
-        )
-    if not (run_dir / SETTINGS).is_file():
-        raise ConfigError(
-            f"resume: {run_dir} is not a run directory: there is no {SETTINGS}{run_around(run_dir)}"
-        )
 
 
 @dataclass(frozen=True, slots=True)

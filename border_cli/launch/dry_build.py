@@ -30,7 +30,6 @@ from border_cli.launch.build import (
     film_factory,
 )
 from border_cli.launch.effective import EffectiveSettings, effective_settings
-from border_cli.launch.jobs import job_name
 from border_cli.launch.needs import USABLE, Needs, training_needs
 from border_cli.launch.trial import called, in_time, tried
 from border_cli.nn.parameter_limit import parameters_within
@@ -88,10 +87,10 @@ def _built(
     try:
         effective, spec, agent = dry_build(effective, known)
     except ProbeFailed:
-        if job.number is None:
+        if not job.in_sweep:
             raise
         return None, None
-    return training_needs(effective, spec, agent, job_name(job)), spec
+    return training_needs(effective, spec, agent, job.name), spec
 
 
 def tried_job(job: Job, known: Tried) -> Job:

@@ -28,14 +28,14 @@ from border_cli.errors import (
 )
 from border_cli.launch.closing import print_closing, print_tables, result_line
 from border_cli.launch.header import print_header
-from border_cli.launch.jobs import FINISHED, Finished
 from border_cli.launch.monitor import leave_now, watching
 from border_cli.launch.run import RunOptions, run_job, status_of
 from border_cli.launch.signals import stopping_on_signals
 from border_cli.launch.summary import Result
 from border_cli.messages import complain
 from border_cli.recorder import terminal
-from border_cli.run.status import RunInUse, read_run
+from border_cli.run.run_folder import EarlierRun
+from border_cli.run.status import DONE, RunInUse, read_run
 from border_cli.settings.run import Objective
 
 log = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ FORMAT = "[%(asctime)s][%(name)s][%(levelname)s] - %(message)s"
 class Outcome:
     """The end of one job."""
 
-    status: str = FINISHED  # done, failed, interrupted, in use
+    status: str = DONE  # done, failed, interrupted, in use
     score: float = math.nan  # the objective
     reason: str = ""
     exit_status: int = 0
@@ -118,7 +118,7 @@ def _score(
         watching(job.folder, job.config.trainer.stall_timeout_s),
     ):
         ended = run_job(job, options)
-    if isinstance(ended, Finished):
+    if isinstance(ended, EarlierRun):
         log.info("%s", ended.message)
         return ended.score
     text = io.StringIO()

@@ -35,6 +35,7 @@ from border_cli.errors import (
     reachable,
     reason_of,
 )
+from border_cli.launch.attempt import Attempt, attempt
 from border_cli.launch.build import (
     build_actors,
     build_agent,
@@ -54,7 +55,6 @@ from border_cli.launch.build import (
     run_info,
 )
 from border_cli.launch.effective import EffectiveSettings, effective_settings
-from border_cli.launch.jobs import Attempt, Finished, attempt
 from border_cli.launch.signals import interrupt
 from border_cli.launch.summary import Result, run_summary
 from border_cli.nn.saving import load_state
@@ -62,6 +62,7 @@ from border_cli.registry import flat_settings
 from border_cli.run.checkpoint import CheckpointStore
 from border_cli.run.checkpoint_files import Resumable, Saved
 from border_cli.run.finding import best_score
+from border_cli.run.run_folder import EarlierRun, Start
 from border_cli.run.spec import write_spec
 from border_cli.run.status import EPISODE_LIMIT, RunRecord, decided_episode_limit
 from border_cli.settings.run import ReplayRatioConfig
@@ -92,29 +93,30 @@ class RunOptions:
     finished_too: bool = False  # a finished run is restored, for its agent
 
 
-def run_job(job: Job, options: RunOptions) -> Result | Finished:
+def run_job(job: Job, options: RunOptions) -> Result | EarlierRun:
     """Runs a job in its folder until it ends: the one way in which a run comes about.
 
     Nothing is done where the run there is finished, unless `finished_too`. Raises RunInUse where
     another process runs there, ConfigError where its settings may not change so, CheckpointError
     where there is nothing whole to resume from; that changes nothing.
     """
-    with attempt(job.folder, job.config, job.record, trust=job.trust) as begun:
-        if begun.found.finished is not None and not options.finished_too:
-            return begun.found.finished
-        with running(job, options, begun) as run:
+    with attempt(job) as begun:
+        if begun.earlier.finished and not options.finished_too:
+            return begun.earlier
+        with running(begun, options) as run:
             run.prepare()
             options.on_prepared(run)
             run.build()
-            begun.confirm()
+            if begun.earlier.resumes:
+                begun.save_settings()
             return run.train()
 
 
 @contextmanager
-def running(job: Job, options: RunOptions, begun: Attempt) -> Iterator[Run]:
+def running(begun: Attempt, options: RunOptions) -> Iterator[Run]:
     """The block in which a run lives: whatever fails in it, between two steps as well, closes
     everything, and `run.json` says how the run ended."""
-    run = Run(job, options, begun)
+    run = Run(begun, options)
     run.begin()
     with run.after_end:
         try:
@@ -133,13 +135,13 @@ class Run:
     agent: Agent
     evaluator: Evaluator
 
-    def __init__(self, job: Job, options: RunOptions, begun: Attempt) -> None:
-        self.job = job
+    def __init__(self, begun: Attempt, options: RunOptions) -> None:
+        self.job = job = begun.job
         self.effective = effective_settings(job.config)
-        self.changed = begun.found.changed  # settings of a run that is resumed
+        self.changed = begun.earlier.changed  # settings of a run that is resumed
         self.newest: Saved | None = None  # the checkpoint that it is resumed from
-        self._resumes = begun.found.resumes
-        self._goes_on = begun.found.goes_on
+        self._resumes = begun.earlier.resumes
+        self._outlives_end = begun.earlier.start is Start.CONTINUED and begun.folder.is_done
         self._options = options
         self._clock = MonotonicClock()
         self._lock = begun.lock
@@ -219,7 +221,7 @@ class Run:
                 recorders = build_recorders(
                     effective, folder, options.console, best, self.job.command
                 )
-        if self.job.number is None:
+        if not self.job.in_sweep:
             return recorders
         from border_cli.launch.progress import ProgressRecorder
 
@@ -278,7 +280,7 @@ class Run:
         if self._saved is not None:
             self.newest = _restore(self._saved, trainer, store)
             self._saved = None  # with the weights that were read from the checkpoint
-            if self._goes_on:
+            if self._outlives_end:
                 self._callbacks.go_on()
         self._built = parts, trainer
 

@@ -41,6 +41,7 @@ PACKAGES = (
     "tensorboard",
     "rich",
 )
+DONE = "done"  # the status of a run that has reached a limit
 LOST, NOT_STARTED = "lost", "not started"  # has begun or not, without a record
 SKIPPED = "skipped"  # a job of a sweep that leaves out what is refused
 KILLED = "its process was killed, or its machine went down"
@@ -156,14 +157,6 @@ def _is_held(file: int) -> bool | None:
     except OSError:
         return None
     return False
-
-
-def refuse_running(run_dir: Path) -> None:
-    """Raises `RunInUse` where a process runs in the directory; where that is not known, the lock
-    decides later."""
-    with running(run_dir) as runs:
-        if runs:
-            raise RunInUse(run_dir)
 
 
 # What a resumed run keeps from the attempts before.

@@ -20,12 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from border_cli.errors import ConfigError
-from border_cli.run.status import LOST, RUN_JSON, read_run, status_without_record
+from border_cli.run.status import DONE, LOST, RUN_JSON, read_run, status_without_record
 from border_cli.system.files import STUDY_JSON, SWEEP_JSON, readable_bytes, write_json, write_text
 
 SWEEP_CSV = "sweep.csv"
 SWEEP_STOP = "sweep.stop"  # there while no further job may begin: why
-DONE = "done"
 SCORES = {"best": "best_score", "last": "final_score"}  # of run.json, by the job's objective
 FACTS = ("best_score", "final_score", "opt_steps", "env_steps")  # of run.json
 COLUMNS = ("status", "score", *FACTS, "seconds", "reason", "folder")

@@ -30,8 +30,8 @@ from border_cli.launch.jobs import look
 from border_cli.launch.needs import Needs, refuse_unmet
 from border_cli.launch.startup import collect_from_here
 from border_cli.registry import JOB_LAUNCHERS
-from border_cli.run.status import RunInUse, record_not_begun
-from border_cli.run.sweep_folder import DONE, JobRow
+from border_cli.run.status import DONE, RunInUse, record_not_begun
+from border_cli.run.sweep_folder import JobRow
 from border_cli.settings.run import OnError, RunConfig
 from border_cli.sweep.launchers import (
     FolderLoader,
@@ -106,10 +106,10 @@ def _launcher(
     if launcher == ONE_BY_ONE:
         yield InThisProcess(sweep, terms)
     elif launcher == OUR_LAUNCHER:
-        yield InProcesses(LocalProcess, sweep, terms, at_once=at_once, finished=plan.finished)
+        yield InProcesses(LocalProcess, sweep, terms, at_once=at_once, earlier=plan.earlier)
     elif elsewhere:
         with elsewhere.starts(sweep.root) as start:
-            yield InProcesses(start, sweep, terms, at_once=at_once, finished=plan.finished)
+            yield InProcesses(start, sweep, terms, at_once=at_once, earlier=plan.earlier)
     else:
         yield OfHydra(launcher, plan.terms.config, sweep, terms)
 

@@ -18,9 +18,8 @@ from border_cli.config.job import Job
 from border_cli.config.sweep import ONE_PER_COMMAND
 from border_cli.launch.closing import resume_sweep
 from border_cli.recorder import terminal
-from border_cli.run.status import SKIPPED, RunInUse, record_not_begun, running
+from border_cli.run.status import DONE, SKIPPED, RunInUse, record_not_begun, running
 from border_cli.run.sweep_folder import (
-    DONE,
     JobRow,
     SweepJob,
     SweepPlan,

@@ -11,8 +11,9 @@ from border_cli.config.compose import Composer
 from border_cli.config.job import Job
 from border_cli.config.sweep import SweepTerms, jobs_of, sweep_terms
 from border_cli.errors import ConfigError, reason_of
-from border_cli.launch.jobs import Finished, check_jobs, look
+from border_cli.launch.jobs import check_jobs, look
 from border_cli.run.layout import refuse_foreign
+from border_cli.run.run_folder import EarlierRun
 from border_cli.settings.run import RunConfig
 from border_cli.sweep.names import Places, in_common
 from border_cli.system.files import full_path
@@ -39,7 +40,7 @@ class Plan:
     config: RunConfig  # of its first job, or of all that a sweeper will invent
     jobs: list[Job]  # none where a sweeper invents them
     skipped: list[Skipped]  # jobs of the same grid
-    finished: dict[Path, Finished | None]  # of each job, where nothing is left to do
+    earlier: dict[Path, EarlierRun]  # in the folder of each job
     command: tuple[str, ...]  # as typed
 
     @property
@@ -69,7 +70,7 @@ def planned(composer: Composer, overrides: list[str], command: Sequence[str]) ->
         config=config,
         jobs=jobs,
         skipped=skipped,
-        finished={job.folder: look(job).finished for job in jobs},
+        earlier={job.folder: look(job) for job in jobs},
         command=tuple(command),
     )
 

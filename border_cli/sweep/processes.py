@@ -21,10 +21,10 @@ from typing import Any, Protocol
 from border_cli.config.job import Job
 from border_cli.core.stop import SaveFlag, StopFlag
 from border_cli.errors import BorderError, Interrupted
-from border_cli.launch.jobs import Finished
 from border_cli.launch.signals import SAVE, stopping_on_signals
-from border_cli.run.status import KILLED, RunInUse, end_from_outside, record_not_begun
-from border_cli.run.sweep_folder import DONE, read_stop
+from border_cli.run.run_folder import EarlierRun
+from border_cli.run.status import DONE, KILLED, RunInUse, end_from_outside, record_not_begun
+from border_cli.run.sweep_folder import read_stop
 from border_cli.sweep.listing import Sweep
 from border_cli.sweep.panel import JobView, SweepPanel
 from border_cli.sweep.request import Terms, write_request
@@ -183,7 +183,7 @@ class InProcesses:
     sweep: Sweep
     terms: Terms
     at_once: int
-    finished: Mapping[Path, Finished | None]  # see `Plan`
+    earlier: Mapping[Path, EarlierRun]  # see `Plan`
 
     def launch(self, jobs: Sequence[Job]) -> None:
         """Returns when all have ended; raises SystemExit once an interrupted sweep has saved."""
@@ -210,11 +210,11 @@ class InProcesses:
     def _start(self, processes: Processes, job: Job) -> None:
         """Starts the process of a job, unless the run in its folder is finished."""
         view = JobView(job.number or 0, self.sweep.label(job.overrides), folder=job.folder)
-        finished = self.finished.get(job.folder)
-        if finished is None:
-            processes.start(job, view)
+        earlier = self.earlier.get(job.folder)
+        if earlier is not None and earlier.finished:
+            self._panel.ended(view, DONE, earlier.score, earlier.message)
         else:
-            self._panel.ended(view, DONE, finished.score, finished.message)
+            processes.start(job, view)
 
     def _ended(self, view: JobView, reason: str) -> None:
         row = self.sweep.row_of(view.folder)

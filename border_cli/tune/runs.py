@@ -14,11 +14,10 @@ from border_cli.config.job import Job
 from border_cli.config.sweep import SweepTerms, jobs_of
 from border_cli.errors import ConfigError
 from border_cli.launch.dry_build import dry_built
-from border_cli.launch.jobs import FINISHED
 from border_cli.launch.needs import refuse_unmet
 from border_cli.recorder.read import rows_with
 from border_cli.run.removal import remove_run
-from border_cli.run.status import RunLock, read_run
+from border_cli.run.status import DONE, RunLock, read_run
 from border_cli.settings.run import AUTO, ReplayRatioConfig, RunConfig, TrainerConfig
 from border_cli.settings.schedule import ENV_STEPS, UPDATES
 from border_cli.system.files import METRICS
@@ -142,7 +141,7 @@ class TrialRuns:
         was killed before it began, has come to the rung before; one whose evaluations or checkpoint
         are missing is removed, and starts over."""
         facts, steps = read_run(folder), self.study.unit.removeprefix("max_")
-        if facts.get("status") != FINISHED:
+        if facts.get("status") != DONE:
             return False
         if any(map(facts.get, FAILURES)):
             remove_run(folder)

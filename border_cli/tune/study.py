@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from border_cli.errors import ConfigError, RunFailed
-from border_cli.launch.jobs import holds_run
 from border_cli.messages import complain
 from border_cli.run.layout import STUDY, refuse_foreign
+from border_cli.run.run_folder import RunFolder
 from border_cli.run.status import RunInUse, RunLock, running
 from border_cli.run.sweep_folder import alone
 from border_cli.system.files import STUDY_JSON, SWEEP_JSON
@@ -49,7 +49,7 @@ def begun(root: Path, asked: Study) -> Study:
 
     Raises ConfigError where the directory holds something else, or a study of another kind.
     """
-    if holds_run(root) or (root / SWEEP_JSON).exists():
+    if RunFolder(root).has_run or (root / SWEEP_JSON).exists():
         raise ConfigError(f"study={shortest(root)} contains runs that are not a study's")
     refuse_foreign(root, STUDY)
     journal = root / "study.db-journal"

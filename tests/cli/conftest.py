@@ -10,7 +10,8 @@ from commands import train_status
 
 from border_cli.cli.train import main
 from border_cli.config.job import Job
-from border_cli.launch.jobs import Found, attempt
+from border_cli.launch.attempt import attempt
+from border_cli.run.run_folder import EarlierRun
 from border_cli.settings.run import RunConfig
 
 Capture = pytest.CaptureFixture[str]
@@ -22,14 +23,15 @@ class Jobs:
     def __init__(self) -> None:
         self.configs: list[RunConfig] = []
         self.jobs: list[Job] = []
-        self.found: list[Found] = []
+        self.earlier: list[EarlierRun] = []
 
     def __call__(self, job: Job) -> None:
         self.configs.append(job.config)
         self.jobs.append(job)
-        with attempt(job.folder, job.config, job.record, trust=job.trust) as begun:
-            self.found.append(begun.found)
-            begun.confirm()
+        with attempt(job) as begun:
+            self.earlier.append(begun.earlier)
+            if begun.earlier.resumes:
+                begun.save_settings()
 
 
 @pytest.fixture

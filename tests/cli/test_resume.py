@@ -23,7 +23,7 @@ from border_cli.config.resolved import resolved_yaml, write_resolved
 from border_cli.config.saved import load_resolved
 from border_cli.launch import closing
 from border_cli.launch.job import Outcome, train_job
-from border_cli.launch.jobs import Found, finished
+from border_cli.run.run_folder import Differences, EarlierRun, RunFolder, Start
 from border_cli.run.status import RunLock
 from border_cli.system.files import write_json
 
@@ -70,7 +70,7 @@ def test_a_run_is_resumed_by_its_folder_alone_from_anywhere(
     (job,) = again.jobs
     assert job.folder == folder / "a"
     assert resolved_yaml(again.configs[0]) == resolved_yaml(first.configs[0])
-    assert again.found == [Found(resumes=True)]
+    assert again.earlier == [EarlierRun(start=Start.CONTINUED)]
     assert list((folder / "elsewhere").iterdir()) == []
 
 
@@ -92,19 +92,20 @@ def test_what_may_not_change_is_refused_with_the_way_out(
 def test_a_learning_rate_may_change_as_a_number_or_a_schedule(folder: Path, ran: Ran) -> None:
     ran("run_dir=a", "agent=sac", "env=pendulum")
     stopped(folder / "a")
-    (changed,) = (each.changed for each in ran("resume=a", "agent.learning_rate=0.5").found)
+    (changed,) = (each.changed for each in ran("resume=a", "agent.learning_rate=0.5").earlier)
     assert changed == ("agent.learning_rate: 0.001 -> 0.5",)
     scheduled = ("agent.critic_learning_rate.initial=0.1", "agent.critic_learning_rate.final=0")
-    (found,) = ran("resume=a", *scheduled).found
-    assert found.resumes
-    assert any("critic_learning_rate.final: absent -> 0" in each for each in found.changed)
+    (earlier,) = ran("resume=a", *scheduled).earlier
+    assert earlier.resumes
+    assert any("critic_learning_rate.final: absent -> 0" in each for each in earlier.changed)
 
 
 def test_settings_may_change_where_nothing_was_saved(folder: Path, ran: Ran) -> None:
-    assert ran("run_dir=a", "env=cartpole", "resume=auto").found == [Found()]
+    first = ran("run_dir=a", "env=cartpole", "resume=auto")
+    assert first.earlier == [EarlierRun(start=Start.FRESH)]
     write_json(folder / "a" / "run.json", {"status": "failed"})
     again = ran("run_dir=a", "env=cartpole", "resume=auto", "agent.gamma=0.5")
-    assert again.found == [Found()]
+    assert again.earlier == [EarlierRun(start=Start.OVER)]
     assert load_resolved(folder / "a").agent.gamma == 0.5
 
 
@@ -115,7 +116,7 @@ def test_a_run_that_is_running_is_refused(folder: Path, ran: Ran, refusal: Refus
     with RunLock(folder / "a"):
         for typed in (["resume=a"], ["resume=auto", *new], new):
             assert f"a is in use by process {os.getpid()} on " in refusal(*typed)
-    assert ran("resume=a").found == [Found(resumes=True)]  # it was killed
+    assert ran("resume=a").earlier == [EarlierRun(start=Start.CONTINUED)]  # it was killed
 
 
 def train_or_refuse(job: Job) -> Outcome:
@@ -202,7 +203,7 @@ def test_a_finished_run_is_said_to_be_and_left_alone(
         assert capsys.readouterr().out == f"{line} to continue\n"
     assert everything(folder) == before
     for limit, typed in enumerate((("resume=a",), auto), start=91):
-        assert ran(*typed, f"trainer.max_opt_steps={limit}").found[0].resumes
+        assert ran(*typed, f"trainer.max_opt_steps={limit}").earlier[0].resumes
 
 
 def test_a_finished_run_without_checkpoints_cannot_go_on(
@@ -239,7 +240,10 @@ def test_a_run_goes_on_once_the_limit_that_ended_it_has_grown(
         for each in (before, before | now)
     ]
     saved, config = (compose("env=cartpole", "~tuned", *each) for each in typed)
-    assert (finished(folder, config, saved.trainer) is None) == goes_on
+    write_resolved(folder, resolved_yaml(saved))
+    config.resume = "auto"
+    earlier = RunFolder(folder).earlier(config, lambda _: Differences(saved.trainer))
+    assert earlier.finished != goes_on
 
 
 @pytest.mark.parametrize(
