@@ -8,6 +8,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from border_cli.checks.check import check_jobs
+from border_cli.checks.dry_build import dry_built
 from border_cli.config.check import checked
 from border_cli.config.compose import resuming_composer
 from border_cli.config.job import Job
@@ -23,10 +25,7 @@ from border_cli.dataset.recorded_episodes import refuse_other_spaces
 from border_cli.env.given import MakeEnv, is_local, with_given
 from border_cli.errors import CheckpointError, ConfigError, reachable
 from border_cli.launch.build import build_agent, env_factory, evaluation_policy
-from border_cli.launch.dry_build import dry_built
 from border_cli.launch.effective import EffectiveSettings, effective_settings
-from border_cli.launch.jobs import look
-from border_cli.launch.needs import refuse_unmet
 from border_cli.launch.run import RunOptions, run_job
 from border_cli.launch.summary import Result as Result
 from border_cli.nn.saving import load_state
@@ -81,17 +80,14 @@ def train(
         command=("border_cli.train",),
         import_paths=tuple(homes(modules_of(config))),
     )
-    RunFolder(job.folder).refuse_unwritable()
-    look(job)
-    built = dry_built([job])
-    refuse_unmet(built.needs)
+    check_jobs([job])
     options = RunOptions(
         recorders=recorders,
         callbacks=None if callbacks is None else named(callbacks),
         evaluator=evaluator,
         finished_too=True,
     )
-    ended = run_job(built.jobs[0], options)
+    ended = run_job(dry_built([job]).jobs[0], options)
     assert isinstance(ended, Result)
     return ended
 

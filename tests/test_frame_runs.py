@@ -11,12 +11,12 @@ from stacked import STACK
 from states import same
 
 from border_cli.api import resume, train
+from border_cli.checks.needs import row_nbytes
 from border_cli.config.compose import compose
 from border_cli.env.config import GymConfig
 from border_cli.errors import ConfigError
 from border_cli.launch.build import build_replay_buffer, env_factory
 from border_cli.launch.effective import effective_settings
-from border_cli.launch.needs import row_nbytes
 from border_cli.nn.saving import load_state
 from border_cli.recorder.read import read_metrics
 from border_cli.replay_buffer.frames import FrameRing

@@ -7,13 +7,13 @@ from contextlib import closing
 
 from rich.console import Console
 
+from border_cli.checks.dry_build import Tried, dry_build
+from border_cli.checks.needs import Needs, refuse_unmet, training_needs
 from border_cli.config.job import Job
 from border_cli.core.stop import Heartbeat, StopFlag
 from border_cli.launch.build import build_evaluator
-from border_cli.launch.dry_build import Tried, dry_build
 from border_cli.launch.effective import effective_settings
 from border_cli.launch.header import doubts, header_lines
-from border_cli.launch.needs import Needs, refuse_unmet, training_needs
 from border_cli.recorder import terminal
 from border_cli.system.machine import free_memory
 from border_cli.words import size

@@ -22,9 +22,9 @@ from border_cli.cli.plain_command import (
     whole,
 )
 from border_cli.errors import ConfigError, RunFailed
-from border_cli.launch.monitor import expect, monitored
-from border_cli.launch.signals import EarlySignals
 from border_cli.messages import say
+from border_cli.process.monitor import expect, monitored
+from border_cli.process.signals import EarlySignals
 from border_cli.system.files import expanded, is_exported
 from border_cli.words import counted
 
@@ -133,8 +133,9 @@ def _evaluate(
     # imported late: torch, which --help and most refusals do not need
     from border_cli.api import load_agent
     from border_cli.config.saved import opened_run
+    from border_cli.evaluator.film import refuse_no_film
     from border_cli.launch.build import evaluation_policy
-    from border_cli.launch.play import play, refuse_no_film
+    from border_cli.playing.evaluate import play
     from border_cli.run.finding import find_checkpoint
     from border_cli.run.manifest import read_json
 

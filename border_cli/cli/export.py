@@ -21,9 +21,9 @@ from border_cli.cli.plain_command import (
     whole,
 )
 from border_cli.errors import ConfigError, RunFailed, reachable
-from border_cli.launch.monitor import expect, monitored
-from border_cli.launch.signals import EarlySignals
 from border_cli.messages import say
+from border_cli.process.monitor import expect, monitored
+from border_cli.process.signals import EarlySignals
 from border_cli.system.files import settings_of
 
 HELP = """\

@@ -61,6 +61,11 @@ class Arguments(argparse.Namespace):
     hydra_help: bool
     version: bool
 
+    @property
+    def asks(self) -> bool:
+        """Whether settings are shown, and nothing is run."""
+        return bool(self.help or self.cfg or self.info or self.hydra_help)
+
     def composing(self) -> AbstractContextManager[tuple[Composer, list[str]]]:
         """See `config.compose.composing`; imports Hydra."""
         # imported late: Hydra, which --help does not need

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from border_cli.cli.plain_command import plain_command, read_pairs, text
 from border_cli.errors import ConfigError, reachable
-from border_cli.launch.signals import EarlySignals
+from border_cli.process.signals import EarlySignals
 from border_cli.words import counted, shell_command, shortest
 
 TEMPLATE = Path(__file__).parents[1] / "template"

@@ -13,9 +13,9 @@ from typing import Any
 
 from border_cli import __version__
 from border_cli.errors import CheckpointError, ConfigError
-from border_cli.launch.signals import EarlySignals
-from border_cli.launch.startup import framed
 from border_cli.messages import complain
+from border_cli.process.signals import EarlySignals
+from border_cli.process.startup import framed
 from border_cli.system.files import expanded
 from border_cli.system.streams import prepare_streams
 from border_cli.words import shortest, unknown

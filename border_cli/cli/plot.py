@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 from border_cli.cli.flags import Parser
 from border_cli.cli.plain_command import plain_command
 from border_cli.errors import CheckpointError, ConfigError, MissingPackage
-from border_cli.launch.signals import EarlySignals
 from border_cli.messages import complain
+from border_cli.process.signals import EarlySignals
 from border_cli.system.files import STUDY_JSON
 from border_cli.words import counted
 

@@ -21,9 +21,9 @@ from border_cli.cli.plain_command import (
     whole,
 )
 from border_cli.errors import ConfigError, RunFailed
-from border_cli.launch.monitor import expect, monitored
-from border_cli.launch.signals import EarlySignals
 from border_cli.messages import say
+from border_cli.process.monitor import expect, monitored
+from border_cli.process.signals import EarlySignals
 
 HELP = """\
 border-record: plays a saved model of a run in the environment of its evaluations and stores the
@@ -133,7 +133,7 @@ def _record(
     from border_cli.config.saved import opened_run
     from border_cli.dataset.minari_files import refuse_name
     from border_cli.launch.effective import effective_settings
-    from border_cli.launch.play import record
+    from border_cli.playing.record import record
 
     if episodes and steps:
         raise ConfigError("episodes and steps cannot be combined: give one of them")

@@ -14,7 +14,7 @@ from border_cli.config.describe import shown
 from border_cli.core.types import PAST_SCHEDULES
 from border_cli.errors import ConfigError
 from border_cli.launch.effective import EffectiveSettings
-from border_cli.launch.play import RANDOM, Player, Recorded, random_agent, split_amount
+from border_cli.playing.record import RANDOM, Player, Recorded, random_agent, split_amount
 from border_cli.recorder import figures, terminal
 from border_cli.settings.run import RunConfig
 from border_cli.words import setting, shell_command

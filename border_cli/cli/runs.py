@@ -23,9 +23,9 @@ from border_cli.analysis.load import SavedRun, find_runs
 from border_cli.cli.flags import Parser
 from border_cli.cli.plain_command import plain_command, shortened, until_nobody_reads, whole
 from border_cli.errors import ConfigError
-from border_cli.launch.signals import EarlySignals
-from border_cli.launch.startup import not_collecting
 from border_cli.messages import say
+from border_cli.process.signals import EarlySignals
+from border_cli.process.startup import not_collecting
 from border_cli.recorder import figures
 from border_cli.run.sweep_folder import read_sweep
 from border_cli.system.files import SETTINGS

@@ -1,37 +1,42 @@
-"""`border-train`: parses the command line and dispatches to the handler."""
+"""`border-train`: parses the command line; shows settings, or checks and runs jobs."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from border_cli import __version__
 from border_cli.cli.flags import Arguments, read_arguments
 from border_cli.errors import ConfigError
-from border_cli.launch.monitor import monitored
-from border_cli.launch.startup import framed, not_collecting
+from border_cli.messages import say
+from border_cli.process.monitor import expect, leave_now, monitored
+from border_cli.process.startup import collect_from_here, framed, not_collecting
+from border_cli.words import visible
 
 if TYPE_CHECKING:
-    from border_cli.cli.job import RunJob
+    from border_cli.config.compose import Composer
+    from border_cli.config.job import Job
+    from border_cli.sweep.plan import Plan
 
 
-def main(argv: Sequence[str] | None = None, run_job: RunJob | None = None) -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """Runs the command; leaves with status 2 when its settings are refused.
 
-    `run_job` stands in for training. Hydra and the groups' settings are imported only where an
-    answer needs them, torch and gymnasium by the job alone.
+    Hydra and the groups' settings are imported only where an answer needs them, torch and gymnasium
+    by the job alone.
     """
     typed = list(sys.argv[1:] if argv is None else argv)
     with framed("border-train", ConfigError), not_collecting():
-        _answer(read_arguments(typed), typed, run_job)
+        _answer(read_arguments(typed), ("border-train", *typed))
 
 
-def _answer(arguments: Arguments, typed: list[str], run_job: RunJob | None) -> None:
+def _answer(arguments: Arguments, command: Sequence[str]) -> None:
     if arguments.version:
         sys.stdout.write(f"border_cli {__version__}\n")
     elif arguments.help and not arguments.overrides:
-        # imported late, as all below: --version and --help load no Hydra
+        # imported late, as all below: each command loads what it needs, --help no Hydra
         from border_cli.cli.overview import overview
 
         sys.stdout.write(overview(arguments.config_dirs))
@@ -40,9 +45,92 @@ def _answer(arguments: Arguments, typed: list[str], run_job: RunJob | None) -> N
 
         complete(arguments.overrides)
     else:
-        from border_cli.cli.job import answer
+        with arguments.composing() as (composer, overrides):
+            if arguments.asks:
+                _show_settings(arguments, composer, overrides)
+            elif arguments.multirun:
+                from border_cli.sweep.plan import planned
 
-        answer(arguments, typed, run_job)
+                run_several(planned(composer, overrides, command))
+            else:
+                _run_one(composer, replace(composer.job(overrides), command=tuple(command)))
+
+
+def _show_settings(arguments: Arguments, composer: Composer, overrides: list[str]) -> None:
+    arguments.config_name = composer.config_name  # that of another run, with --from and resume
+    if arguments.help:
+        from border_cli.config.describe import settings_help
+
+        say(settings_help(composer.job(overrides), overrides).rstrip("\n"))
+    elif arguments.cfg == "job" and not arguments.package:
+        from border_cli.config.resolved import resolved_yaml
+
+        job = composer.job(overrides)
+        text = resolved_yaml(job.config) if arguments.resolve else job.record["config.yaml"]
+        sys.stdout.write(visible(text) if sys.stdout.isatty() else text)
+    else:
+        from border_cli.config.answers import show_answer
+
+        show_answer(arguments.for_hydra(overrides), overrides, composer)
+
+
+def _run_one(composer: Composer, job: Job) -> None:
+    from border_cli.checks.check import check_jobs
+
+    earlier = check_jobs([job], composer)[job.folder]
+    if not earlier.finished:
+        run_one(job)
+    elif job.config.quiet:
+        from border_cli.launch.closing import result_line
+
+        say(result_line(job.folder))
+    else:
+        say(earlier.message)
+
+
+def run_one(job: Job) -> None:
+    """Runs a job that was checked, or shows what it would do and need."""
+    from border_cli.checks.dry_build import dry_built
+    from border_cli.launch.job import train_job
+
+    # After the import of torch, which may hold the interpreter lock for longer.
+    expect(job.config.trainer.stall_timeout_s)
+    if job.config.dry_run:
+        from border_cli.cli.dry_run import show
+
+        show([job])
+        return
+    [job] = dry_built([job]).jobs
+    collect_from_here()
+    outcome = train_job(job, on_hung=lambda each: leave_now(each.exit_status))
+    if outcome.threads_left:
+        leave_now(outcome.exit_status)
+    if outcome.exit_status:
+        raise SystemExit(outcome.exit_status)
+
+
+def run_several(plan: Plan) -> None:
+    """Runs the jobs of a sweep, or shows what they would do and need."""
+    if plan.config.dry_run:
+        from border_cli.cli.dry_run import show
+
+        expect(plan.stall_timeout_s)
+        if plan.terms.skip_invalid:
+            plan, _ = plan.dry_built()
+        for each in plan.skipped:
+            say(f"job {each.number} ({' '.join(each.overrides)}) is skipped: {each.reason}")
+        show(plan.jobs)
+        return
+    from border_cli.sweep.plan import OUR_LAUNCHER
+
+    if plan.terms.launcher == OUR_LAUNCHER:
+        from border_cli.sweep.server import server
+
+        server()
+    from border_cli.sweep.command import run_sweep
+
+    expect(plan.stall_timeout_s)
+    run_sweep(plan)
 
 
 command = monitored("border-train")(main)  # the console script

@@ -13,9 +13,9 @@ from border_cli.config.check import settings_of
 from border_cli.config.compose import composing
 from border_cli.config.overrides import is_sweep, normalized, parsed
 from border_cli.errors import ConfigError
-from border_cli.launch.monitor import monitored
-from border_cli.launch.signals import EarlySignals
-from border_cli.launch.startup import not_collecting
+from border_cli.process.monitor import monitored
+from border_cli.process.signals import EarlySignals
+from border_cli.process.startup import not_collecting
 from border_cli.registry import GROUPS
 from border_cli.settings.run import RunConfig
 from border_cli.system.files import full_path

@@ -26,12 +26,13 @@ from border_cli.core.spaces import has_masks, split_mask
 from border_cli.core.stop import StopFlag
 from border_cli.core.types import Array, Snapshot, map_array, num_rows
 from border_cli.errors import ConfigError, MissingPackage
+from border_cli.evaluator.film import refuse_no_film
 from border_cli.export.card import card
 from border_cli.export.form import PolicyForm
 from border_cli.export.verify import OBSERVATION, TOLERANCE, verified
 from border_cli.launch.effective import EffectiveSettings
-from border_cli.launch.play import play, refuse_no_film
 from border_cli.nn.numpy_network import TWINS
+from border_cli.playing.evaluate import play
 from border_cli.run.exported import (
     EXTRA,
     FORMAT,

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
@@ -13,7 +12,8 @@ from border_cli.core.interfaces import ActorStats
 from border_cli.core.output import TrainerStats
 from border_cli.core.timing import summed
 from border_cli.recorder import terminal
-from border_cli.run.finding import resumable
+from border_cli.run.run_folder import RunFolder
+from border_cli.run.status import read_run
 from border_cli.words import counted, setting, shell_command, shortest
 
 UNFINISHED = ("interrupted", "failed", "killed")
@@ -37,18 +37,18 @@ def print_tables(console: Console, actor_stats: list[ActorStats], stats: Trainer
     )
 
 
-def print_closing(
-    console: Console, run_dir: Path, facts: Mapping[str, Any], *, intact: bool = True
-) -> None:
+def print_closing(console: Console, run_dir: Path, *, intact: bool = True) -> None:
     """Prints what went wrong, the run directory, the best score and commands to type next.
 
-    `facts` are those of `run.json`. `intact`: its checkpoints may serve to resume it.
+    `intact`: its checkpoints may serve to resume it.
     """
+    folder = RunFolder(run_dir)
+    facts = folder.facts
     shown, quoted = shortest(run_dir), shlex.quote(str(shortest(run_dir)))
     troubles = ("save_failures", "saves_skipped", "recorder_failures", "recorders_switched_off")
     warnings = [f"{each.replace('_', ' ')}: {facts[each]}" for each in troubles if facts.get(each)]
     commands = []
-    if intact and facts.get("status") in UNFINISHED and resumable(run_dir):
+    if intact and facts.get("status") in UNFINISHED and folder.checkpoints:
         commands.append(resume_run(run_dir))
     if any((run_dir / each).exists() for each in ("best", "checkpoints/latest")):
         commands.append(f"{shell_command('border-eval')} {quoted}")
@@ -63,8 +63,9 @@ def print_closing(
     terminal.closing(console, shown, best, commands, lines=lines, warnings=warnings)
 
 
-def result_line(run_dir: Path, facts: Mapping[str, Any]) -> str:
-    """The only line that a quiet run prints on standard output. `facts` are those of `run.json`."""
+def result_line(run_dir: Path) -> str:
+    """The only line that a quiet run prints on standard output."""
+    facts = read_run(run_dir)
     best, opt_steps = facts.get("best_score"), facts.get("best_opt_steps")
     if best is None or opt_steps is None:
         return f"no score: {shortest(run_dir)}"

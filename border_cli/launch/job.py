@@ -28,14 +28,14 @@ from border_cli.errors import (
 )
 from border_cli.launch.closing import print_closing, print_tables, result_line
 from border_cli.launch.header import print_header
-from border_cli.launch.monitor import leave_now, watching
 from border_cli.launch.run import RunOptions, run_job, status_of
-from border_cli.launch.signals import stopping_on_signals
 from border_cli.launch.summary import Result
 from border_cli.messages import complain
+from border_cli.process.monitor import leave_now, watching
+from border_cli.process.signals import stopping_on_signals
 from border_cli.recorder import terminal
 from border_cli.run.run_folder import EarlierRun
-from border_cli.run.status import DONE, RunInUse, read_run
+from border_cli.run.status import DONE, RunInUse
 from border_cli.settings.run import Objective
 
 log = logging.getLogger(__name__)
@@ -97,7 +97,7 @@ def train_job(
         except (Exception, SystemExit) as error:  # the latter is the user's own code's
             _fail(job, outcome, error, console)
     if quiet:
-        terminal.say(console, result_line(job.folder, read_run(job.folder)))
+        terminal.say(console, result_line(job.folder))
     return outcome
 
 
@@ -129,7 +129,7 @@ def _score(
     if not job.config.quiet:
         if job.config.statistics:
             print_tables(console, ended.actor_stats, ended.trainer_stats)
-        print_closing(console, job.folder, read_run(job.folder))
+        print_closing(console, job.folder)
     return _objective(job.config.objective, ended)
 
 
@@ -154,7 +154,7 @@ def _fail(job: Job, outcome: Outcome, error: BaseException, console: Console) ->
         log.error("the run failed: %s", outcome.reason, exc_info=error)
     if not job.config.quiet:
         intact = not isinstance(error, CheckpointError)
-        print_closing(console, job.folder, read_run(job.folder), intact=intact)
+        print_closing(console, job.folder, intact=intact)
 
 
 @contextmanager

@@ -55,9 +55,9 @@ from border_cli.launch.build import (
     run_info,
 )
 from border_cli.launch.effective import EffectiveSettings, effective_settings
-from border_cli.launch.signals import interrupt
 from border_cli.launch.summary import Result, run_summary
 from border_cli.nn.saving import load_state
+from border_cli.process.signals import interrupt
 from border_cli.registry import flat_settings
 from border_cli.run.checkpoint import CheckpointStore
 from border_cli.run.checkpoint_files import Resumable, Saved

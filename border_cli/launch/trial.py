@@ -7,8 +7,6 @@ GIL is not noticed here. A call that cannot be interrupted ends the command.
 
 from __future__ import annotations
 
-import sys
-import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -20,9 +18,6 @@ from border_cli.core.interfaces import Env, EnvFactory
 from border_cli.core.seeding import Branch, derived_seed, generator
 from border_cli.core.spaces import EnvSpec, has_masks
 from border_cli.errors import BorderError, ConfigError, ProbeFailed
-from border_cli.launch.monitor import STOP_GRACE_S, is_monitored, leave_now
-from border_cli.launch.signals import interrupt
-from border_cli.messages import complain
 from border_cli.system.machine import failed_allocation
 
 STEPS = 3
@@ -81,37 +76,6 @@ def called(who: str, call: str) -> Iterator[None]:
         if not lines and call in EXPECTED:
             what += f" (Gymnasium's {EXPECTED[call]})"
         raise ProbeFailed(f"{who}: {call} raised {what}\n{lines}".rstrip()) from error
-
-
-@contextmanager
-def in_time(who: str, call: str, timeout_s: float) -> Iterator[None]:
-    """The block of a call that must return in time: else it is interrupted, and ConfigError says
-    where it was. A command whose call cannot be interrupted ends as after a hang."""
-    caller, hung, returned = threading.get_ident(), threading.Event(), threading.Event()
-    what = f"{call} did not return within {timeout_s:g} s (trainer.stall_timeout_s); it is here:\n"
-
-    def watch() -> None:
-        if returned.wait(timeout_s):
-            return
-        hung.set()
-        interrupt(caller)
-        if is_monitored() and not returned.wait(STOP_GRACE_S):
-            stack = [*traceback.walk_stack(sys._current_frames()[caller])]
-            complain(who, what + lines_of(reversed(stack)).rstrip())
-            leave_now(ConfigError.exit_status)
-
-    watcher = threading.Thread(target=watch, name="trial", daemon=True)
-    watcher.start()
-    try:
-        yield
-    except KeyboardInterrupt as error:
-        if not hung.is_set():
-            raise
-        lines = lines_of(traceback.walk_tb(error.__traceback__))
-        raise ConfigError(f"{who}: {what}{lines}".rstrip()) from None
-    finally:
-        returned.set()
-        watcher.join()
 
 
 def tried(factory: EnvFactory, calls: Calls, *, plays: bool) -> EnvSpec:

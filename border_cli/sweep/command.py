@@ -19,16 +19,16 @@ from hydra.core.plugins import Plugins
 from hydra.core.utils import JobReturn, JobStatus
 from omegaconf import open_dict
 
+from border_cli.checks.check import look
+from border_cli.checks.dry_build import Tried, tried_job
+from border_cli.checks.dry_build import dry_built as built_dry
+from border_cli.checks.needs import Needs
 from border_cli.config.job import Job
 from border_cli.config.sweep import jobs_of
 from border_cli.errors import ConfigError, RunFailed, reason_of
 from border_cli.hydra_plugin import SWEEP_LAUNCHER
 from border_cli.launch.build import computes_on_cuda
-from border_cli.launch.dry_build import Tried, tried_job
-from border_cli.launch.dry_build import dry_built as built_dry
-from border_cli.launch.jobs import look
-from border_cli.launch.needs import Needs, refuse_unmet
-from border_cli.launch.startup import collect_from_here
+from border_cli.process.startup import collect_from_here
 from border_cli.registry import JOB_LAUNCHERS
 from border_cli.run.status import DONE, RunInUse, record_not_begun
 from border_cli.run.sweep_folder import JobRow
@@ -46,7 +46,6 @@ from border_cli.sweep.names import Places
 from border_cli.sweep.plan import OUR_LAUNCHER, Plan, Skipped
 from border_cli.sweep.processes import InProcesses, JobLauncher, LocalProcess
 from border_cli.sweep.request import Terms
-from border_cli.sweep.skipping import dry_built
 from border_cli.system.machine import free_memory, usable_cores
 
 ONE_BY_ONE = "basic"
@@ -72,8 +71,7 @@ def run_sweep(plan: Plan) -> None:
     if launcher in JOB_LAUNCHERS.names():
         elsewhere = JOB_LAUNCHERS.load(launcher)(settings)
         elsewhere.refuse_missing()
-    plan, needs = dry_built(plan)
-    refuse_unmet(needs)
+    plan, needs = plan.dry_built()
     at_once = elsewhere.at_once(len(plan.jobs)) if elsewhere else _at_once(plan, needs)
     sweep = Sweep(plan)
     with _launcher(plan, sweep, at_once, elsewhere) as runs:

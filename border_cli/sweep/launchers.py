@@ -22,8 +22,8 @@ from border_cli.core.stop import StopFlag
 from border_cli.errors import Interrupted, RunFailed
 from border_cli.hydra_plugin import register
 from border_cli.launch.job import JobControl, Outcome
-from border_cli.launch.monitor import leave_now
-from border_cli.launch.signals import stopping_a_sweep
+from border_cli.process.monitor import leave_now
+from border_cli.process.signals import stopping_a_sweep
 from border_cli.recorder import terminal
 from border_cli.sweep.listing import Sweep
 from border_cli.sweep.request import Terms, read_request, write_request

@@ -120,7 +120,7 @@ class SweepPanel(LivePanel):
         """Says how a job ended, at once."""
         self._counts[status] += 1
         if self._quiet and status == "done":
-            terminal.say(self._console, result_line(view.folder, read_run(view.folder)))
+            terminal.say(self._console, result_line(view.folder))
             return
         ended = sum(self._counts.values())
         if status == "done":

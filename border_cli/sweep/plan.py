@@ -5,19 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from border_cli.checks.check import check_jobs
 from border_cli.config.compose import Composer
 from border_cli.config.job import Job
 from border_cli.config.sweep import SweepTerms, jobs_of, sweep_terms
 from border_cli.errors import ConfigError, reason_of
-from border_cli.launch.jobs import check_jobs, look
+from border_cli.process.monitor import STALL_TIMEOUT_S
 from border_cli.run.layout import refuse_foreign
 from border_cli.run.run_folder import EarlierRun
 from border_cli.settings.run import RunConfig
 from border_cli.sweep.names import Places, in_common
 from border_cli.system.files import full_path
 from border_cli.system.machine import usable_cores
+
+if TYPE_CHECKING:
+    from border_cli.checks.needs import Needs
 
 OUR_LAUNCHER = "processes"  # the default of a sweep on two cores or more
 
@@ -48,6 +52,33 @@ class Plan:
         """Whether folders are named by what differs between the jobs, and not by their numbers."""
         return self.config.run_dir is not None and self.terms.own_names
 
+    @property
+    def stall_timeout_s(self) -> float:
+        """The longest of its jobs."""
+        timeouts = (job.config.trainer.stall_timeout_s for job in self.jobs)
+        return max(timeouts, default=STALL_TIMEOUT_S)
+
+    def dry_built(self) -> tuple[Plan, Sequence[Needs]]:
+        """The plan without jobs that only a dry build refuses, as `sweep.skip_invalid` asks for,
+        and the memory that the others need.
+
+        Raises ConfigError for the first job that is refused where none is left out, or no other is
+        there.
+        """
+        # imported late: torch, which a refusal does not need
+        from border_cli.checks.dry_build import dry_built
+
+        refused: dict[int, ConfigError] = {}
+        jobs, needs = dry_built(self.jobs, refused if self.terms.skip_invalid else None)
+        if refused and not jobs:
+            raise next(iter(refused.values()))
+        skipped = [
+            Skipped(job.number, job.overrides, job.folder, reason_of(refused[job.number]))
+            for job in self.jobs
+            if job.number in refused
+        ]
+        return replace(self, jobs=jobs, skipped=sorted([*self.skipped, *skipped])), needs
+
 
 def planned(composer: Composer, overrides: list[str], command: Sequence[str]) -> Plan:
     """The sweep of a command line; raises ConfigError for its first job that is refused."""
@@ -70,7 +101,7 @@ def planned(composer: Composer, overrides: list[str], command: Sequence[str]) ->
         config=config,
         jobs=jobs,
         skipped=skipped,
-        earlier={job.folder: look(job) for job in jobs},
+        earlier=check_jobs(jobs, composer),
         command=tuple(command),
     )
 
@@ -100,7 +131,6 @@ def _jobs(
         )
         for job in jobs
     ]
-    check_jobs(composer, jobs)
     return jobs, [
         Skipped(each, tuple(grid[each]), places.folder_of(grid[each], each), reason_of(error))
         for each, error in refused.items()

@@ -7,7 +7,7 @@ from multiprocessing.context import BaseContext
 from border_cli.settings.run import StartMethod
 from border_cli.system.start import start_context
 
-PRELOAD = ("border_cli.sweep.worker", "border_cli.launch.dry_build")
+PRELOAD = ("border_cli.sweep.worker", "border_cli.checks.dry_build")
 
 
 def server() -> BaseContext:

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from border_cli.core.stop import SaveFlag
 from border_cli.launch.job import JobControl, Outcome, train_job
-from border_cli.launch.monitor import monitored
-from border_cli.launch.signals import (
+from border_cli.process.monitor import monitored
+from border_cli.process.signals import (
     leaving_to_the_command,
     saving_before_a_requeue,
     stopping_on_signals,
 )
-from border_cli.launch.startup import set_up_threads
+from border_cli.process.startup import set_up_threads
 from border_cli.run.sweep_folder import read_stop, write_stop
 from border_cli.settings.run import OnError
 from border_cli.sweep.request import Request, read_request

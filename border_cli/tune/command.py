@@ -14,14 +14,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from uuid import uuid4
 
+from border_cli.checks.check import check_job
 from border_cli.config.compose import Composer
 from border_cli.config.describe import shown
 from border_cli.config.job import Job
 from border_cli.config.sweep import sweep_terms
 from border_cli.errors import ConfigError, Interrupted, RunFailed, reason_of
-from border_cli.launch.jobs import check_jobs
-from border_cli.launch.startup import collect_from_here
 from border_cli.messages import complain, say
+from border_cli.process.startup import collect_from_here
 from border_cli.run.status import read_run
 from border_cli.sweep.panel import JobView
 from border_cli.sweep.plan import OUR_LAUNCHER
@@ -64,7 +64,7 @@ def tune(
     with composer.opened() as files:
         name = config.search or base.config.agent.option or ""
         space = read_space(files, name).without(overrides)
-    check_jobs(composer, [base])
+    check_job(base, composer)
     terms = sweep_terms(composer, overrides, OUR_LAUNCHER)
     asked = described(config, space, base, overrides)  # refuses sooner than all of the space
     check_space(composer, space, overrides, terms)

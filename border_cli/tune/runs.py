@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from border_cli.checks.dry_build import dry_built
 from border_cli.config.compose import Composer
 from border_cli.config.job import Job
 from border_cli.config.sweep import SweepTerms, jobs_of
 from border_cli.errors import ConfigError
-from border_cli.launch.dry_build import dry_built
-from border_cli.launch.needs import refuse_unmet
 from border_cli.recorder.read import rows_with
 from border_cli.run.removal import remove_run
 from border_cli.run.status import DONE, RunLock, read_run
@@ -101,9 +100,7 @@ class TrialRuns:
         of_all = [*self.typed(training.settings), setting("run_dir", str(self.root))]
         typed = [[*of_all, f"resume={AUTO}", f"seed={seed}"] for seed in training.folders]
         made = jobs_of(self.composer, typed, self.terms, training.trial.number)
-        built = dry_built(made[:1])
-        refuse_unmet(built.needs)
-        [first] = built.jobs  # which knows of action masks
+        [first] = dry_built(made[:1]).jobs  # which knows of action masks
         return {
             folder: replace(
                 job,

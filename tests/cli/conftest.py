@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from commands import train_status
 
-from border_cli.cli.train import main
+from border_cli.cli import train
 from border_cli.config.job import Job
 from border_cli.launch.attempt import attempt
 from border_cli.run.run_folder import EarlierRun
@@ -35,13 +35,15 @@ class Jobs:
 
 
 @pytest.fixture
-def ran(folder: Path) -> Callable[..., Jobs]:
+def ran(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Jobs]:
     """Runs a command that must be accepted."""
     assert folder
 
     def _ran(*argv: str) -> Jobs:
         jobs = Jobs()
-        main(argv, run_job=jobs)
+        monkeypatch.setattr(train, "run_one", jobs)
+        monkeypatch.setattr(train, "run_several", lambda plan: [*map(jobs, plan.jobs)])
+        train.main(argv)
         return jobs
 
     return _ran

@@ -16,7 +16,7 @@ import pytest
 from commands import facts_of, repeatable_rows, train_status
 from sampling import sampled
 
-from border_cli.cli.train import main
+from border_cli.cli import train
 from border_cli.config.compose import compose
 from border_cli.config.job import Job
 from border_cli.config.resolved import resolved_yaml, write_resolved
@@ -124,7 +124,7 @@ def train_or_refuse(job: Job) -> Outcome:
 
 
 def test_a_folder_that_another_process_has_taken_since_the_checks_is_left_alone(
-    folder: Path, capsys: Capture
+    folder: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     outcomes = []
 
@@ -136,13 +136,14 @@ def test_a_folder_that_another_process_has_taken_since_the_checks_is_left_alone(
             assert commands.stamps(job.folder) == before
         return outcomes[0]
 
-    main(["env=cartpole", "run_dir=a", "resume=auto"], run_job=begin)
+    monkeypatch.setattr(train, "run_one", begin)
+    train.main(["env=cartpole", "run_dir=a", "resume=auto"])
     assert (outcomes[0].status, outcomes[0].exit_status) == ("in use", 2)
     assert f"border-train: {folder / 'a'} is in use by process " in capsys.readouterr().err
 
 
 def test_a_run_that_has_begun_since_the_checks_of_a_new_one_is_not_moved_aside(
-    folder: Path,
+    folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     outcomes = []
 
@@ -151,7 +152,8 @@ def test_a_run_that_has_begun_since_the_checks_of_a_new_one_is_not_moved_aside(
         outcomes.append(train_or_refuse(job))
         return outcomes[0]
 
-    main(["env=cartpole", "run_dir=a"], run_job=begin)
+    monkeypatch.setattr(train, "run_one", begin)
+    train.main(["env=cartpole", "run_dir=a"])
     assert "a already contains a run: choose another run_dir" in outcomes[0].reason
     assert facts_of(folder / "a")["status"] == "interrupted"
 

@@ -16,7 +16,7 @@ CLOSED = "[os.close(each) for each in (0, 1, 2)]"  # as cron jobs and daemons ha
 
 LEAVES = """
 import multiprocessing, os, sys, threading
-from border_cli.launch.monitor import monitored
+from border_cli.process.monitor import monitored
 
 reader, writer = os.pipe()
 

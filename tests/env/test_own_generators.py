@@ -15,12 +15,12 @@ import pytest
 from global_draws import GUESS
 
 from border_cli import compose
+from border_cli.checks.dry_build import dry_built
 from border_cli.config.job import Job
 from border_cli.core.interfaces import Env
 from border_cli.env.config import GymConfig
 from border_cli.env.gym import GymEnvFactory
 from border_cli.env.own_generators import OwnGenerators, global_states
-from border_cli.launch.dry_build import dry_built
 from border_cli.launch.trial import called, tried
 
 

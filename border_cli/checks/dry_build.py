@@ -10,12 +10,16 @@ command, also a sweep. `env.probe=false` only constructs one environment; a resu
 
 from __future__ import annotations
 
+import sys
+import threading
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, TypeAlias
 
+from border_cli.checks.needs import USABLE, Needs, refuse_unmet, training_needs
 from border_cli.config.job import Job
 from border_cli.core.interfaces import Agent
 from border_cli.core.seeding import Branch, derived_seed, generator
@@ -30,9 +34,11 @@ from border_cli.launch.build import (
     film_factory,
 )
 from border_cli.launch.effective import EffectiveSettings, effective_settings
-from border_cli.launch.needs import USABLE, Needs, training_needs
-from border_cli.launch.trial import called, in_time, tried
+from border_cli.launch.trial import called, lines_of, tried
+from border_cli.messages import complain
 from border_cli.nn.parameter_limit import parameters_within
+from border_cli.process.monitor import STOP_GRACE_S, is_monitored, leave_now
+from border_cli.process.signals import interrupt
 from border_cli.registry import ENVS
 from border_cli.replay_buffer.config import DatasetConfig
 from border_cli.settings.run import EnvConfig, RunConfig
@@ -56,7 +62,8 @@ class DryBuilt(NamedTuple):
 
 def dry_built(jobs: Sequence[Job], refused: dict[int, ConfigError] | None = None) -> DryBuilt:
     """Dry builds, in which components refuse what only they can judge; jobs with the same
-    components share one. Jobs that are refused are left out.
+    components share one. Jobs that are refused are left out. Raises ConfigError where one of the
+    others needs more memory than is free.
 
     Where there is a `refused`, it takes the refusals of a sweep by the jobs' numbers; else the
     first one raises. A job whose environment fails as it is tried fails by itself, and needs
@@ -76,7 +83,9 @@ def dry_built(jobs: Sequence[Job], refused: dict[int, ConfigError] | None = None
             if refused is None or job.number is None:
                 raise
             refused[job.number] = error
-    return DryBuilt(kept, [needs for needs, _ in made.values() if needs is not None])
+    needs = [needs for needs, _ in made.values() if needs is not None]
+    refuse_unmet(needs)
+    return DryBuilt(kept, needs)
 
 
 def _built(
@@ -247,3 +256,34 @@ def _check_film(effective: EffectiveSettings) -> None:
     ):
         env.reset(derived_seed(0, Branch.PROBE, 0))
         env.frame()
+
+
+@contextmanager
+def in_time(who: str, call: str, timeout_s: float) -> Iterator[None]:
+    """The block of a call that must return in time: else it is interrupted, and ConfigError says
+    where it was. A command whose call cannot be interrupted ends as after a hang."""
+    caller, hung, returned = threading.get_ident(), threading.Event(), threading.Event()
+    what = f"{call} did not return within {timeout_s:g} s (trainer.stall_timeout_s); it is here:\n"
+
+    def watch() -> None:
+        if returned.wait(timeout_s):
+            return
+        hung.set()
+        interrupt(caller)
+        if is_monitored() and not returned.wait(STOP_GRACE_S):
+            stack = [*traceback.walk_stack(sys._current_frames()[caller])]
+            complain(who, what + lines_of(reversed(stack)).rstrip())
+            leave_now(ConfigError.exit_status)
+
+    watcher = threading.Thread(target=watch, name="trial", daemon=True)
+    watcher.start()
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        if not hung.is_set():
+            raise
+        lines = lines_of(traceback.walk_tb(error.__traceback__))
+        raise ConfigError(f"{who}: {what}{lines}".rstrip()) from None
+    finally:
+        returned.set()
+        watcher.join()

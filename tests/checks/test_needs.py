@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 from datasets import CARTPOLE, datasets_in, write_cartpole
 
-from border_cli.config.compose import compose
-from border_cli.core.spaces import EnvSpec
-from border_cli.errors import ConfigError
-from border_cli.launch.build import build_agent, env_factory
-from border_cli.launch.effective import EffectiveSettings, effective_settings
-from border_cli.launch.needs import (
+from border_cli.checks.needs import (
     MemoryPart,
     Needs,
     refuse_unmet,
     row_nbytes,
     training_needs,
 )
+from border_cli.config.compose import compose
+from border_cli.core.spaces import EnvSpec
+from border_cli.errors import ConfigError
+from border_cli.launch.build import build_agent, env_factory
+from border_cli.launch.effective import EffectiveSettings, effective_settings
 from border_cli.registry import REPLAY_BUFFERS
 
 ROOM = 1000  # bytes

@@ -18,7 +18,7 @@ from screens import TerminalCommand
 
 from border_cli.core.stop import SaveFlag, StopFlag
 from border_cli.errors import Interrupted
-from border_cli.launch.signals import early_signals, stopping_on_signals
+from border_cli.process.signals import early_signals, stopping_on_signals
 from border_cli.run.finding import steps_saved
 from border_cli.run.status import read_run
 
@@ -153,7 +153,7 @@ def test_a_second_signal_leaves_without_saving(tmp_path: Path) -> None:
 TWICE = """
 import signal
 from border_cli.core.stop import SaveFlag, StopFlag
-from border_cli.launch.signals import stopping_on_signals
+from border_cli.process.signals import stopping_on_signals
 
 with stopping_on_signals(StopFlag(), SaveFlag()):
     for signum in (signal.SIGTERM, signal.SIGTERM, signal.SIGINT):

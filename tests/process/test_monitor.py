@@ -14,7 +14,7 @@ from commands import ENDLESS, Command, facts_of
 from leftovers import below
 from sampling import sampled
 
-from border_cli.launch.monitor import TICK_S, Monitor, SignalCount, is_stopped
+from border_cli.process.monitor import TICK_S, Monitor, SignalCount, is_stopped
 from border_cli.run.status import RunLock, RunRecord, end_from_outside
 
 HOLDS = (*ENDLESS, "env.id=Holds-v0", "env.kwargs={at: 100, marker: holds}")

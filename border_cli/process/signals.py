@@ -19,7 +19,7 @@ from types import FrameType
 
 from border_cli.core.stop import SaveFlag, StopFlag
 from border_cli.errors import Interrupted
-from border_cli.launch.monitor import SHOW_CURSOR, SignalCount, leave
+from border_cli.process.monitor import SHOW_CURSOR, SignalCount, leave
 from border_cli.recorder.panel_line import panel_line
 from border_cli.system.forks import PARENT_SIGNALS
 

@@ -1,17 +1,17 @@
-"""Episodes of saved models: for a score, in a window, and for a Minari data set.
+"""Episodes of saved models as a Minari data set.
 
-A recording plays episodes in the environment of evaluations, greedily or with exploration: the
-reference scores are of that one, too. Each episode has a seed that is recorded with it. It is
-written under a hidden name, which is renamed to the data set's at the end. The reference scores are
-the mean return of 100 random episodes, played as in the run's evaluations, and the recorded best
-score of the run; they are the same for all data sets of a run.
+They are played in the environment of evaluations, greedily or with exploration; the reference
+scores are of that environment, too. Each episode has a seed that is recorded with it. The data set
+is written under a hidden name, and renamed at the end. The reference scores are the mean return of
+100 random episodes, played as in the run's evaluations, and the recorded best score of the run;
+they are the same for all data sets of a run.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing
+from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from border_cli import __version__
-from border_cli.core.interfaces import Agent, Env, EnvFactory, Evaluation, Policy
+from border_cli.core.interfaces import Agent, Env, EnvFactory, Policy
 from border_cli.core.seeding import Branch, derived_seed, generator
 from border_cli.core.spaces import row_nbytes
 from border_cli.core.stop import Heartbeat, StopFlag
@@ -31,12 +31,9 @@ from border_cli.dataset.recorded_episodes import RecordedEpisode
 from border_cli.env.config import GymConfig
 from border_cli.env.translate import raw_parts, recorded_rows
 from border_cli.errors import ConfigError
-from border_cli.evaluator.episodes import DEFAULT_LIMIT, joined
-from border_cli.evaluator.film import ShownFactory, film_writer
-from border_cli.evaluator.film import refuse_no_film as refuse_no_film
+from border_cli.evaluator.episodes import DEFAULT_LIMIT
 from border_cli.launch.build import build_evaluator, env_factory
 from border_cli.launch.effective import EffectiveSettings
-from border_cli.messages import report
 from border_cli.registry import AGENTS, ENVS
 from border_cli.run.finding import best_score
 from border_cli.settings.run import EnvConfig
@@ -46,53 +43,6 @@ RECORDING, REFERENCE, EXPLORING = 2, 3, 4  # paths below Branch.EVALUATION: seed
 PARALLEL_EPISODES = 16
 PARALLEL_NBYTES = 512 * 2**20  # of observations that are kept until the longest of them is over
 REFERENCE_EPISODES = 100  # of random actions, whose mean return counts as 0
-
-
-def play(
-    effective: EffectiveSettings,
-    policy: Policy,
-    stop: StopFlag,
-    *,
-    seed: int | None,
-    rounds: int,
-    render: str | None = None,
-    video: Path | None = None,
-) -> Evaluation:
-    """The episodes: rounds of `num_episodes` in parallel, or one after another in a window, or in a
-    film at `video`, which is there at the end or not at all."""
-    if render is None and video is None:
-        return _evaluate(effective, policy, stop, seed, rounds)
-    one = effective.with_episodes(1)
-    inner: EnvFactory = ENVS.build(one.evaluation_env)
-    found = []
-    with ExitStack() as stack:
-        writer = stack.enter_context(closing(film_writer(video))) if video is not None else None
-        episodes = rounds * effective.config.evaluator.num_episodes
-        for episode in range(episodes):
-            report(f"{episode} of {episodes} episodes played")
-            shown = ShownFactory(inner, episode=episode, writer=writer)
-            found.append(_evaluate(one, policy, stop, seed, 1, shown))
-        if writer is not None:
-            writer.save()
-    return joined(one.evaluator, inner.spec, found)
-
-
-def _evaluate(
-    effective: EffectiveSettings,
-    policy: Policy,
-    stop: StopFlag,
-    seed: int | None,
-    rounds: int,
-    factory: EnvFactory | None = None,
-) -> Evaluation:
-    made = build_evaluator(
-        effective, seed=seed, stop=stop, heartbeat=Heartbeat("evaluation"), factory=factory
-    )
-    with closing(made) as evaluator:
-        evaluation = evaluator.evaluate(policy)
-        for _ in range(rounds - 1):
-            evaluation = evaluator.extended(policy, evaluation)
-        return evaluation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from border_cli.launch.startup import collect_from_here, not_collecting
+from border_cli.process.startup import collect_from_here, not_collecting
 
 AT_EXIT = """
 import atexit, gc

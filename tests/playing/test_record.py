@@ -10,7 +10,7 @@ from border_cli.core.stop import StopFlag
 from border_cli.core.types import Snapshot
 from border_cli.env.config import GymConfig
 from border_cli.env.gym import GymEnvFactory
-from border_cli.launch.play import play_round
+from border_cli.playing.record import play_round
 
 
 def test_a_policy_forgets_what_lasts_before_every_round() -> None:

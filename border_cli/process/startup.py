@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from border_cli.errors import BorderError, Interrupted, reachable
-from border_cli.launch.signals import EarlySignals, early_signals
 from border_cli.messages import complain
+from border_cli.process.signals import EarlySignals, early_signals
 from border_cli.system.foreign import keep_written_folders_off_path
 from border_cli.system.machine import BLAS_VARIABLES
 

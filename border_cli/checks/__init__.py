@@ -1,0 +1,1 @@
+"""Checks before a run: its settings, its run directory, its environments and its memory."""

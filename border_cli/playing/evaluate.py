@@ -1,0 +1,62 @@
+"""Episodes of a saved model: for a score, in a window, or as a film."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+from border_cli.core.interfaces import EnvFactory, Evaluation, Policy
+from border_cli.core.stop import Heartbeat, StopFlag
+from border_cli.evaluator.episodes import joined
+from border_cli.evaluator.film import ShownFactory, film_writer
+from border_cli.launch.build import build_evaluator
+from border_cli.launch.effective import EffectiveSettings
+from border_cli.messages import report
+from border_cli.registry import ENVS
+
+
+def play(
+    effective: EffectiveSettings,
+    policy: Policy,
+    stop: StopFlag,
+    *,
+    seed: int | None,
+    rounds: int,
+    render: str | None = None,
+    video: Path | None = None,
+) -> Evaluation:
+    """The episodes: rounds of `num_episodes` in parallel, or one after another in a window, or in a
+    film at `video`, which is there at the end or not at all."""
+    if render is None and video is None:
+        return _evaluate(effective, policy, stop, seed, rounds)
+    one = effective.with_episodes(1)
+    inner: EnvFactory = ENVS.build(one.evaluation_env)
+    found = []
+    with ExitStack() as stack:
+        writer = stack.enter_context(closing(film_writer(video))) if video is not None else None
+        episodes = rounds * effective.config.evaluator.num_episodes
+        for episode in range(episodes):
+            report(f"{episode} of {episodes} episodes played")
+            shown = ShownFactory(inner, episode=episode, writer=writer)
+            found.append(_evaluate(one, policy, stop, seed, 1, shown))
+        if writer is not None:
+            writer.save()
+    return joined(one.evaluator, inner.spec, found)
+
+
+def _evaluate(
+    effective: EffectiveSettings,
+    policy: Policy,
+    stop: StopFlag,
+    seed: int | None,
+    rounds: int,
+    factory: EnvFactory | None = None,
+) -> Evaluation:
+    made = build_evaluator(
+        effective, seed=seed, stop=stop, heartbeat=Heartbeat("evaluation"), factory=factory
+    )
+    with closing(made) as evaluator:
+        evaluation = evaluator.evaluate(policy)
+        for _ in range(rounds - 1):
+            evaluation = evaluator.extended(policy, evaluation)
+        return evaluation

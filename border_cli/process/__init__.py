@@ -1,0 +1,1 @@
+"""The process of a command: its signals, the monitor that watches it, and how it starts."""
