@@ -60,7 +60,11 @@ class DryBuilt(NamedTuple):
     needs: list[Needs]  # of memory, of all jobs that differ in their components
 
 
-def dry_built(jobs: Sequence[Job], refused: dict[int, ConfigError] | None = None) -> DryBuilt:
+def dry_built(
+    jobs: Sequence[Job],
+    refused: dict[int, ConfigError] | None = None,
+    known: Tried | None = None,
+) -> DryBuilt:
     """Dry builds, in which components refuse what only they can judge; jobs with the same
     components share one. Jobs that are refused are left out. Raises ConfigError where one of the
     others needs more memory than is free.
@@ -70,7 +74,7 @@ def dry_built(jobs: Sequence[Job], refused: dict[int, ConfigError] | None = None
     nothing.
     """
     made: dict[str, tuple[Needs | None, EnvSpec | None]] = {}
-    known: Tried = []
+    known = [] if known is None else known
     kept: list[Job] = []
     for job in jobs:
         try:
@@ -100,19 +104,6 @@ def _built(
             raise
         return None, None
     return training_needs(effective, spec, agent, job.name), spec
-
-
-def tried_job(job: Job, known: Tried) -> Job:
-    """A job that was not built dry, with what is found of its environment as it is tried; one that
-    fails there fails by itself."""
-    effective = effective_settings(job.config)
-    if not effective.env.probe:
-        return job
-    try:
-        spec = _try(effective.env, job.config.trainer.stall_timeout_s, known)
-    except ProbeFailed:
-        return job
-    return _with_found(job, spec)
 
 
 def _with_found(job: Job, spec: EnvSpec | None) -> Job:

@@ -11,7 +11,7 @@ from border_cli import __version__
 from border_cli.cli.flags import Arguments, read_arguments
 from border_cli.errors import ConfigError
 from border_cli.messages import say
-from border_cli.process.monitor import expect, leave_now, monitored
+from border_cli.process.monitor import expect, monitored
 from border_cli.process.startup import collect_from_here, framed, not_collecting
 from border_cli.words import visible
 
@@ -102,11 +102,8 @@ def run_one(job: Job) -> None:
         return
     [job] = dry_built([job]).jobs
     collect_from_here()
-    outcome = train_job(job, on_hung=lambda each: leave_now(each.exit_status))
-    if outcome.threads_left:
-        leave_now(outcome.exit_status)
-    if outcome.exit_status:
-        raise SystemExit(outcome.exit_status)
+    if status := train_job(job).exit_status:
+        raise SystemExit(status)
 
 
 def run_several(plan: Plan) -> None:

@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import io
 import logging
-import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 
 from border_cli.config.job import Job
 from border_cli.core.output import FILE_ONLY
-from border_cli.core.stop import StopFlag
 from border_cli.errors import (
     ActorHung,
     BorderError,
@@ -29,14 +27,12 @@ from border_cli.errors import (
 from border_cli.launch.closing import print_closing, print_tables, result_line
 from border_cli.launch.header import print_header
 from border_cli.launch.run import RunOptions, run_job, status_of
-from border_cli.launch.summary import Result
 from border_cli.messages import complain
 from border_cli.process.monitor import leave_now, watching
 from border_cli.process.signals import stopping_on_signals
 from border_cli.recorder import terminal
 from border_cli.run.run_folder import EarlierRun
 from border_cli.run.status import DONE, RunInUse
-from border_cli.settings.run import Objective
 
 log = logging.getLogger(__name__)
 
@@ -50,77 +46,69 @@ class Outcome:
     """The end of one job."""
 
     status: str = DONE  # done, failed, interrupted, in use
-    score: float = math.nan  # the objective
     reason: str = ""
     exit_status: int = 0
-    threads_left: bool = False  # a thread hangs: the process cannot end by itself
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobControl:
-    """Who else stops a job."""
-
-    stop: StopFlag = field(default_factory=StopFlag)
-    in_worker: bool = False  # a second signal changes nothing: the command decides
-    sweep: Path | None = None  # whose stop it must not miss
 
 
 def train_job(
-    job: Job, *, on_hung: Callable[[Outcome], None], control: JobControl | None = None
+    job: Job,
+    options: RunOptions | None = None,
+    *,
+    in_worker: bool = False,
+    before_leaving: Callable[[], object] = lambda: None,
 ) -> Outcome:
     """Runs one job to its end, whatever that is; never raises what a run can raise.
 
-    One in whose folder another process runs touches nothing. A learner that hangs never comes back:
-    `on_hung` is called by the watchdog's thread, then the process ends.
+    One in whose folder another process runs touches nothing. Where a thread hangs, the process ends
+    here, after `before_leaving`; that of a worker only if the learner hangs. In a worker a second
+    signal changes nothing, because the command decides.
     """
-    outcome, quiet = Outcome(), job.config.quiet
-    console, control = terminal.make_console(), control or JobControl()
+    outcome, quiet, hangs = Outcome(), job.config.quiet, False
+    console, options = terminal.make_console(), options or RunOptions()
+
+    def leave() -> None:
+        try:
+            console.show_cursor()  # a live panel hides it
+            before_leaving()
+        finally:
+            leave_now(outcome.exit_status)
 
     def on_hung_learner(stalled: Stalled) -> None:
-        try:
-            _fail(job, outcome, stalled, console)
-            console.show_cursor()  # a live panel hides it
-            on_hung(outcome)
-        finally:
-            leave_now(1)
+        _fail(job, outcome, stalled, console)
+        leave()
 
+    options.console, options.on_hung_learner = console, on_hung_learner
+    options.on_prepared = lambda run: print_header(console, run)
     log_console = terminal.make_console(stderr=True) if quiet else console
     with job_log(job.folder, log_console, quiet=quiet):
         try:
-            outcome.score = _score(job, console, on_hung_learner, control)
+            _train(job, options, leaves=not in_worker)
         except NotBegun as error:  # the log file is the other run's
             outcome.status = IN_USE if isinstance(error, RunInUse) else "failed"
             outcome.exit_status, outcome.reason = error.exit_status, str(error)
-            if not control.in_worker:
+            if not in_worker:
                 complain("border-train", error)
             return outcome
         except (Exception, SystemExit) as error:  # the latter is the user's own code's
             _fail(job, outcome, error, console)
+            hangs = isinstance(error, ActorHung | Stalled)
     if quiet:
         terminal.say(console, result_line(job.folder))
+    if hangs and not in_worker:
+        leave()
     return outcome
 
 
-def _score(
-    job: Job, console: Console, on_hung_learner: Callable[[Stalled], None], control: JobControl
-) -> float:
-    """Trains, unless the run is finished, perhaps since the command began; the objective."""
-    options = RunOptions(
-        console=console,
-        stop=control.stop,
-        on_prepared=lambda run: print_header(console, run),
-        on_hung_learner=on_hung_learner,
-        sweep=control.sweep,
-    )
-
+def _train(job: Job, options: RunOptions, *, leaves: bool) -> None:
+    """Trains, unless the run is finished, perhaps since the command began."""
     with (
-        stopping_on_signals(control.stop, options.save, leaves=not control.in_worker),
+        stopping_on_signals(options.stop, options.save, leaves=leaves),
         watching(job.folder, job.config.trainer.stall_timeout_s),
     ):
         ended = run_job(job, options)
     if isinstance(ended, EarlierRun):
         log.info("%s", ended.message)
-        return ended.score
+        return
     text = io.StringIO()
     print_tables(
         Console(file=text, width=100, color_system=None), ended.actor_stats, ended.trainer_stats
@@ -128,22 +116,14 @@ def _score(
     log.info("statistics\n%s", text.getvalue().rstrip(), extra=FILE_ONLY)
     if not job.config.quiet:
         if job.config.statistics:
-            print_tables(console, ended.actor_stats, ended.trainer_stats)
-        print_closing(console, job.folder)
-    return _objective(job.config.objective, ended)
-
-
-def _objective(objective: Objective, result: Result) -> float:
-    stats = result.trainer_stats
-    score = stats.best_score if objective == Objective.best else stats.last_score
-    return math.nan if score is None else score
+            print_tables(options.console, ended.actor_stats, ended.trainer_stats)
+        print_closing(options.console, job.folder)
 
 
 def _fail(job: Job, outcome: Outcome, error: BaseException, console: Console) -> None:
     """Notes and logs what ended a job, and prints how to go on from there."""
     outcome.status, outcome.reason = status_of(error)
     outcome.exit_status = error.exit_status if isinstance(error, BorderError) else 1
-    outcome.threads_left = isinstance(error, ActorHung | Stalled)
     if isinstance(error, Interrupted):
         log.warning("%s", error)
     elif isinstance(error, Stalled):

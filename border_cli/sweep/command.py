@@ -20,8 +20,7 @@ from hydra.core.utils import JobReturn, JobStatus
 from omegaconf import open_dict
 
 from border_cli.checks.check import look
-from border_cli.checks.dry_build import Tried, tried_job
-from border_cli.checks.dry_build import dry_built as built_dry
+from border_cli.checks.dry_build import Tried, dry_built
 from border_cli.checks.needs import Needs
 from border_cli.config.job import Job
 from border_cli.config.sweep import jobs_of
@@ -197,10 +196,7 @@ class Proposed:
         terms = self._plan.terms
         (job,) = jobs_of(self._plan.composer, [overrides], terms, number)
         job = replace(job, folder=folder, command=self._plan.command)
-        if terms.skip_invalid:
-            [job] = built_dry([job]).jobs
-            return job
-        return tried_job(job, self._tried)
+        return dry_built([job], known=self._tried).jobs[0]
 
     def _refused(self, job: Skipped) -> None:
         """Says so in the folder of the job."""

@@ -21,8 +21,6 @@ from border_cli.config.job import Job
 from border_cli.core.stop import StopFlag
 from border_cli.errors import Interrupted, RunFailed
 from border_cli.hydra_plugin import register
-from border_cli.launch.job import JobControl, Outcome
-from border_cli.process.monitor import leave_now
 from border_cli.process.signals import stopping_a_sweep
 from border_cli.recorder import terminal
 from border_cli.sweep.listing import Sweep
@@ -46,15 +44,9 @@ class InThisProcess:
                 name = f"job {job.number} ({self.sweep.label(job.overrides)})"
                 terminal.say(terminal.make_console(), f"{name}, {place} of {len(jobs)}")
             write_request(job, self.terms)
-            outcome = run(read_request(job.folder), JobControl(), self._leave)
-            if outcome.threads_left:
-                self._leave(outcome)
+            outcome = run(read_request(job.folder), before_leaving=self.sweep.finish)
             if outcome.status == "interrupted":
                 raise SystemExit(outcome.exit_status)
-
-    def _leave(self, outcome: Outcome) -> None:
-        self.sweep.finish()
-        leave_now(outcome.exit_status)
 
 
 @dataclass

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import platform
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from border_cli.core.stop import SaveFlag
-from border_cli.launch.job import JobControl, Outcome, train_job
+from border_cli.launch.job import Outcome, train_job
+from border_cli.launch.run import RunOptions
 from border_cli.process.monitor import monitored
 from border_cli.process.signals import (
     leaving_to_the_command,
@@ -31,20 +32,13 @@ if TYPE_CHECKING:
 OUTPUT = "output.log"  # what a job prints whose process is not the command's
 
 
-def run(
-    request: Request,
-    control: JobControl,
-    on_hung: Callable[[Outcome], None] = lambda _: None,
-) -> Outcome:
-    """Runs a job to its end, whatever that is. No job begins once its sweep is stopped.
-
-    `on_hung`: see `train_job`.
-    """
+def run(request: Request, options: RunOptions | None = None, **how: Any) -> Outcome:
+    """Runs a job to its end, see `train_job`. No job begins once its sweep is stopped."""
     job, root = request.job, Path(request.root)
     stopped = read_stop(root)
     if stopped is not None:
         return Outcome(status="not started", reason=f"not started: {stopped}")
-    outcome = train_job(job, on_hung=on_hung, control=control)
+    outcome = train_job(job, options, **how)
     if outcome.status == "failed" and job.config.sweep.on_error == OnError.stop:
         write_stop(root, f"job {job.number} failed (sweep.on_error=stop)")
     return outcome
@@ -53,13 +47,13 @@ def run(
 def run_in_a_child(folder: str, _: Pipe) -> None:
     """A process of ours, here or on a node of a cluster: one job, then it ends."""
     _print_into(Path(folder))
-    control = JobControl(in_worker=True)
+    options = RunOptions()
     # Signals that come before the run listens to them count, too.
-    with monitored("border-train"), stopping_on_signals(control.stop, SaveFlag(), leaves=False):
+    with monitored("border-train"), stopping_on_signals(options.stop, SaveFlag(), leaves=False):
         set_up_threads()
         request = read_request(Path(folder))
         share_cores(request.at_once, request.cores)
-        run(request, control)
+        run(request, options, in_worker=True)
 
 
 def run_for_a_launcher(composed: DictConfig) -> None:
@@ -70,13 +64,13 @@ def run_for_a_launcher(composed: DictConfig) -> None:
     share_cores(request.at_once, request.cores)
     if not request.scheduled and request.host == platform.node():
         end_with(request.pid)
-    control = JobControl(in_worker=True, sweep=Path(request.root))
+    options = RunOptions(sweep=Path(request.root))
     with (
         nullcontext() if request.scheduled else _printing_into(folder),
         leaving_to_the_command(),
-        saving_before_a_requeue(control.stop),
+        saving_before_a_requeue(options.stop),
     ):
-        run(request, control)
+        run(request, options, in_worker=True)
 
 
 def _print_into(folder: Path) -> None:

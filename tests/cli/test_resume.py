@@ -120,7 +120,7 @@ def test_a_run_that_is_running_is_refused(folder: Path, ran: Ran, refusal: Refus
 
 
 def train_or_refuse(job: Job) -> Outcome:
-    return train_job(job, on_hung=lambda _: None)
+    return train_job(job)
 
 
 def test_a_folder_that_another_process_has_taken_since_the_checks_is_left_alone(

@@ -30,10 +30,10 @@ def test_a_run_that_is_refused_where_another_has_ended_reports_nothing_of_that(
     """It may begin after the command has checked that the directory is free."""
     typed = ["agent=dqn", "env=cartpole", "quiet=true", "run_dir=one", "recorder=none", *QUICK]
     job = Composer().job(typed)
-    assert train_job(job, on_hung=lambda _: None).exit_status == 0
+    assert train_job(job).exit_status == 0
     log = (folder / "one/border-train.log").read_text()
     capsys.readouterr()
-    outcome = train_job(job, on_hung=lambda _: None)
+    outcome = train_job(job)
     assert (outcome.status, outcome.exit_status) == ("failed", 2)
     out, err = capsys.readouterr()
     assert out == ""
