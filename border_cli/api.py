@@ -35,7 +35,6 @@ from border_cli.run.finding import find_checkpoint, find_run, read_model
 from border_cli.run.manifest import read_json
 from border_cli.run.run_folder import RunFolder
 from border_cli.run.spec import read_spec
-from border_cli.run.status import decided_episode_limit
 from border_cli.settings.run import AUTO, RunConfig
 from border_cli.system.files import is_exported
 from border_cli.system.start import refuse_while_imported_by_a_child
@@ -196,7 +195,7 @@ def load_agent(
 
 def _with_episode_limit(config: RunConfig, run_dir: Path, trained: EnvSpec | None) -> RunConfig:
     """The settings with the limit that the run decided for evaluations of its environment."""
-    limit = decided_episode_limit(run_dir)
+    limit = RunFolder(run_dir).episode_limit
     if limit is None or trained is None or trained.id != config.env.id:
         return config
     if config.evaluator.max_episode_steps is not None:

@@ -31,7 +31,7 @@ from border_cli.errors import ActorCrashed, BadStep, CheckpointError, ConfigErro
 from border_cli.evaluator.config import EpisodesConfig
 from border_cli.recorder.config import JsonlConfig
 from border_cli.replay_buffer.config import UniformConfig
-from border_cli.run.status import RunInUse, RunLock
+from border_cli.run.lock import RunInUse, RunLock
 from border_cli.settings.run import CheckpointConfig
 from border_cli.step_processor.config import NStepConfig
 from border_cli.trainer.config import AsyncConfig

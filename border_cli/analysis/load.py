@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 from border_cli.errors import CheckpointError, ConfigError, MissingPackage
 from border_cli.recorder.read import read_metrics, rows_with
 from border_cli.run.layout import RUN
-from border_cli.run.status import RUN_JSON, read_run, running, status_without_record
+from border_cli.run.run_folder import RunFolder
+from border_cli.run.status import RUN_JSON
 from border_cli.system.files import METRICS, SETTINGS
 from border_cli.words import unknown
 
@@ -40,27 +41,22 @@ class SavedRun:
 
     def __init__(self, folder: Path, typed: Mapping[str, Any] | None = None) -> None:
         self.folder = folder
+        self._files = RunFolder(folder)
         self._typed = typed or {}
 
     def __repr__(self) -> str:
         return f"<SavedRun {self.folder}: {self.status}>"
 
-    @cached_property
+    @property
     def facts(self) -> dict[str, Any]:
         """`run.json`, see `run.status.read_run`; empty where it is missing or damaged."""
-        return read_run(self.folder)
+        return self._files.facts
 
     @cached_property
     def status(self) -> str:
         """running, done, failed, interrupted or killed; lost where a run has begun and its
         `run.json` is missing or damaged, not started where none has begun."""
-        status = self.facts.get("status")
-        if status is not None:
-            return str(status)
-        with running(self.folder) as runs:
-            if runs:
-                return "running"
-        return status_without_record(self.folder)
+        return self._files.status
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -13,8 +13,8 @@ from border_cli.config.resolved import begin_attempt, resolved_yaml
 from border_cli.errors import ConfigError, NotBegun, reachable
 from border_cli.registry import CALLBACKS
 from border_cli.run.layout import refuse_foreign, remove_attempt
+from border_cli.run.lock import RunLock
 from border_cli.run.run_folder import Differences, EarlierRun, RunFolder, Start
-from border_cli.run.status import RunLock
 from border_cli.system.files import SETTINGS
 
 

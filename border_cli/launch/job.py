@@ -31,8 +31,9 @@ from border_cli.messages import complain
 from border_cli.process.monitor import leave_now, watching
 from border_cli.process.signals import stopping_on_signals
 from border_cli.recorder import terminal
+from border_cli.run.lock import RunInUse
 from border_cli.run.run_folder import EarlierRun
-from border_cli.run.status import DONE, RunInUse
+from border_cli.run.status import DONE
 
 log = logging.getLogger(__name__)
 

@@ -64,7 +64,7 @@ from border_cli.run.checkpoint_files import Resumable, Saved
 from border_cli.run.finding import best_score
 from border_cli.run.run_folder import EarlierRun, Start
 from border_cli.run.spec import write_spec
-from border_cli.run.status import EPISODE_LIMIT, RunRecord, decided_episode_limit
+from border_cli.run.status import EPISODE_LIMIT, RunRecord
 from border_cli.settings.run import ReplayRatioConfig
 from border_cli.system.machine import out_of_memory
 from border_cli.trainer.callbacks import Callbacks
@@ -144,7 +144,7 @@ class Run:
         self._outlives_end = begun.earlier.start is Start.CONTINUED and begun.folder.is_done
         self._options = options
         self._clock = MonotonicClock()
-        self._lock = begun.lock
+        self._lock, self._folder = begun.lock, begun.folder
         self._saved: Resumable | None = None  # with the weights that were read
         self._built: tuple[LearnerParts, Trainer] | None = None
         seeds = derived_seeds(job.config.seed, self.effective.num_actors)
@@ -292,7 +292,7 @@ class Run:
             on_decided=lambda steps: self._record.add(**{EPISODE_LIMIT: steps}),
         )
         if self._resumes:
-            limit.steps = decided_episode_limit(self.job.folder)
+            limit.steps = self._folder.episode_limit
         return limit
 
     def train(self) -> Result:

@@ -36,7 +36,8 @@ from border_cli.errors import ConfigError
 from border_cli.recorder.config import PROJECT, refuse_store_here
 from border_cli.recorder.tracking import outbox_of, state_of
 from border_cli.run.layout import SWEEP, refuse_foreign, written_files
-from border_cli.run.status import KILLED, git_state
+from border_cli.run.provenance import git_state
+from border_cli.run.status import KILLED
 from border_cli.run.sweep_folder import group_of
 from border_cli.system.files import SETTINGS, write_json
 from border_cli.system.printed import take_printed

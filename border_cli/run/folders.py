@@ -23,7 +23,7 @@ from border_cli.run.checkpoint_files import (
 from border_cli.run.finding import Kept, by_age, folder_name, is_complete
 from border_cli.run.layout import CHECKPOINT, REPLAY, STEPS, partial_of, remove_files
 from border_cli.run.manifest import FOLDER, MANIFEST, Chunk, SavedRows, seal, write_manifest
-from border_cli.run.status import versions
+from border_cli.run.provenance import versions
 from border_cli.system.files import sync
 
 Fill = Callable[[Path], None]  # writes the files of a checkpoint into a folder

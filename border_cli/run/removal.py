@@ -27,8 +27,9 @@ from border_cli.run.layout import (
     entries_of_ours,
     refuse_foreign,
 )
+from border_cli.run.lock import RUN_LOCK, RunLock, running
 from border_cli.run.manifest import FOLDER, verify
-from border_cli.run.status import RUN_JSON, RUN_LOCK, RunLock, read_run, running
+from border_cli.run.status import RUN_JSON, read_run
 from border_cli.run.sweep_folder import read_sweep
 from border_cli.system.files import SETTINGS, readable_bytes
 

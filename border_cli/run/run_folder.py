@@ -14,13 +14,14 @@ from typing import Any, NamedTuple
 from border_cli.errors import CheckpointError, ConfigError
 from border_cli.run.finding import resumable, run_around
 from border_cli.run.layout import refuse_foreign
-from border_cli.run.status import DONE, RunInUse, read_run, running
+from border_cli.run.lock import RUN_LOCK, RunInUse, running
+from border_cli.run.status import DONE, EPISODE_LIMIT, LOST, NOT_STARTED, RUN_JSON, read_run
 from border_cli.settings.run import AUTO, Objective, RunConfig, TrainerConfig
 from border_cli.system.files import SETTINGS, SWEEP_JSON
 from border_cli.system.machine import unwritable
 from border_cli.words import shortest
 
-MARKS = ("run.json", ".hydra")  # one of them is there once an attempt has begun
+MARKS = (RUN_JSON, ".hydra")  # one of them is there once an attempt has begun
 BY_CALLBACK = "callback "  # begins the exit reason of a run that a callback has ended
 LIMITS = ("max_opt_steps", "max_env_steps", "max_time_s", "stop_at_score", "patience")
 
@@ -93,9 +94,27 @@ class RunFolder:
         return (self.path / SETTINGS).is_file()
 
     @property
+    def status(self) -> str:
+        """That of `run.json`; lost where a run has begun and its `run.json` is missing or damaged,
+        not started where none has begun."""
+        if "status" in self.facts:
+            return str(self.facts["status"])
+        with running(self.path) as runs:
+            if runs:
+                return "running"
+        begun = any((self.path / each).exists() for each in (RUN_LOCK, RUN_JSON, "checkpoints"))
+        return LOST if begun else NOT_STARTED
+
+    @property
+    def episode_limit(self) -> int | None:
+        """The limit of evaluated episodes that the run decided; None if it needed none."""
+        steps = self.facts.get(EPISODE_LIMIT)
+        return steps if type(steps) is int and steps > 0 else None
+
+    @property
     def is_done(self) -> bool:
         """Whether the run there has reached a limit, which may have grown since."""
-        return self.facts.get("status") == DONE
+        return self.status == DONE
 
     def refuse_unwritable(self) -> None:
         """Raises where the directory can be neither made nor written to."""

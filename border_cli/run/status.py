@@ -1,162 +1,30 @@
-"""Which process runs in a directory, and how its run went: `run.lock` and `run.json`."""
+"""How a run goes and how it ended: `run.json`."""
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import json
 import logging
 import os
 import platform
-import re
-import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
-from weakref import WeakSet
 
-from border_cli.errors import ConfigError, NotBegun, RunDeleted, reachable
-from border_cli.system.files import readable_bytes, refuse_deleted, write_json
-from border_cli.system.foreign import mark_of
-from border_cli.system.machine import available_cores
+from border_cli.errors import RunDeleted
+from border_cli.run.lock import RunLock, running
+from border_cli.run.provenance import git_state, machine, versions
+from border_cli.system.files import readable_bytes, write_json
 
 log = logging.getLogger(__name__)
 
 
-# Programs that the settings of a repository name for files.
-_FILTERS = re.compile(r"(?m)^(local|worktree)\s+(filter|lfs\.extension)\..*\.(clean|process)$")
-RUN_LOCK, RUN_JSON = "run.lock", "run.json"
-NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}  # of the file system
-TRIES, PAUSE_S = 20, 0.02
-PACKAGES = (
-    "border-cli",
-    "torch",
-    "gymnasium",
-    "numpy",
-    "hydra-core",
-    "omegaconf",
-    "tensorboard",
-    "rich",
-)
+RUN_JSON = "run.json"
 DONE = "done"  # the status of a run that has reached a limit
 LOST, NOT_STARTED = "lost", "not started"  # has begun or not, without a record
 SKIPPED = "skipped"  # a job of a sweep that leaves out what is refused
 KILLED = "its process was killed, or its machine went down"
-
-
-class RunInUse(NotBegun):
-    """Another process runs in the directory."""
-
-    def __init__(self, run_dir: Path) -> None:
-        who = "another process"
-        with suppress(OSError, ValueError, LookupError):  # it could not write who it is
-            owner = json.loads((run_dir / RUN_LOCK).read_bytes())
-            who = f"process {owner['pid']} on {owner['host']}"
-        super().__init__(f"{run_dir} is in use by {who}")
-
-
-class RunLock:
-    """Within the block no other process runs in the directory; raises `RunInUse` where one does.
-
-    The lock is the kernel's (flock) and goes with the process, whatever ends that. Children do not
-    have it. Where the file system knows no locks, a warning is all. The file stays, unlocked: to
-    remove it would let two processes lock two files of one name.
-    """
-
-    def __init__(self, run_dir: Path) -> None:
-        self._run_dir = run_dir
-        self._file = -1
-
-    def __enter__(self) -> RunLock:
-        with reachable(ConfigError):
-            self._run_dir.mkdir(parents=True, exist_ok=True)
-            self._file = os.open(self._run_dir / RUN_LOCK, os.O_RDWR | os.O_CREAT, 0o666)
-            try:
-                self._lock()
-            except BaseException:
-                self.forget()
-                raise
-        _held.add(self)
-        with suppress(OSError):  # a full disk: others see that a process runs, but not which
-            os.ftruncate(self._file, 0)
-            owner = {"pid": os.getpid(), "host": platform.node()}
-            os.pwrite(self._file, json.dumps(owner).encode(), 0)
-        return self
-
-    def check(self) -> None:
-        """Raises `RunDeleted` where the directory, which another run may use by now, or the lock in
-        it was deleted or moved; by any thread."""
-        refuse_deleted(self._run_dir / RUN_LOCK, self._file)
-
-    def __exit__(self, *rest: object) -> None:
-        if self._file >= 0:  # not a child that was forked within the block
-            with suppress(OSError):
-                os.ftruncate(self._file, 0)
-        self.forget()
-
-    def forget(self) -> None:
-        """Closes the file; in a child its copy, which leaves its parent's lock as it is."""
-        file, self._file = self._file, -1
-        if file >= 0:
-            os.close(file)
-
-    def _lock(self) -> None:
-        for _ in range(TRIES):  # `running` has the lock for a moment, too
-            try:
-                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
-            except BlockingIOError:
-                time.sleep(PAUSE_S)
-            except OSError as error:
-                if error.errno not in NO_LOCKS:
-                    raise
-                log.warning(
-                    "%s is on a file system without locks: make sure that no other process uses it",
-                    self._run_dir,
-                )
-                return
-        raise RunInUse(self._run_dir)
-
-
-_held: WeakSet[RunLock] = WeakSet()
-
-
-def _forget_all() -> None:
-    for lock in list(_held):
-        lock.forget()
-
-
-os.register_at_fork(after_in_child=_forget_all)
-
-
-@contextmanager
-def running(run_dir: Path) -> Iterator[bool | None]:
-    """Whether a process runs in the directory; None where that cannot be told from here.
-
-    Where none does, none can begin within the block, which should therefore be short.
-    """
-    try:
-        file = os.open(run_dir / RUN_LOCK, os.O_RDONLY | os.O_NONBLOCK)
-    except OSError as error:
-        yield False if isinstance(error, FileNotFoundError) else None
-        return
-    try:
-        yield _is_held(file)
-    finally:
-        os.close(file)
-
-
-def _is_held(file: int) -> bool | None:
-    try:
-        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return None
-    return False
 
 
 # What a resumed run keeps from the attempts before.
@@ -297,18 +165,6 @@ def record_not_begun(
             record.end(status, reason)
 
 
-def status_without_record(run_dir: Path) -> str:
-    """Whether a run without a `run.json` that can be read has begun: lost, or not started."""
-    begun = any((run_dir / each).exists() for each in (RUN_LOCK, RUN_JSON, "checkpoints"))
-    return LOST if begun else NOT_STARTED
-
-
-def decided_episode_limit(run_dir: Path) -> int | None:
-    """The limit of evaluated episodes that a run decided; None if it needed none."""
-    steps = read_run(run_dir).get(EPISODE_LIMIT)
-    return steps if type(steps) is int and steps > 0 else None
-
-
 def read_run(run_dir: Path) -> dict[str, Any]:
     """`run.json` with the true status: a run whose process is gone without an end was killed.
 
@@ -366,67 +222,6 @@ def _read(run_dir: Path) -> dict[str, Any]:
     except ValueError:
         return {}
     return facts if isinstance(facts, dict) else {}
-
-
-def versions() -> dict[str, str]:
-    """The versions of Python and of the packages a result depends on."""
-    found = {"python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return found
-
-
-def machine() -> dict[str, Any]:
-    """Where the run happens."""
-    return {
-        "host": platform.node(),
-        "system": platform.platform(),
-        "processor": platform.machine(),
-        "cores": available_cores(),
-    }
-
-
-def git_state(folder: Path) -> dict[str, Any] | None:
-    """Commit and dirty flag of the user's repository; None without a repository, without git, or
-    where border_cli wrote the repository's folder.
-
-    `dirty` is None where the repository has filters, which `git status` would run.
-    """
-    top = next((each for each in (folder, *folder.parents) if (each / ".git").exists()), None)
-    if top is None or mark_of(top):
-        return None
-    try:
-        commit = _git(top, "rev-parse", "HEAD")
-        scopes = _git(top, "config", "--show-scope", "--includes", "--name-only", "--list")
-        if _FILTERS.search(scopes):
-            return {"commit": commit, "dirty": None}
-        changes = _git(
-            top, "status", "--porcelain", "--untracked-files=no", "--ignore-submodules=all"
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return {"commit": commit, "dirty": bool(changes)}
-
-
-def _git(folder: Path, *arguments: str) -> str:
-    """What git answers. It runs no hook, no monitor of files and no program that fetches objects.
-
-    Without optional locks the user's own git commands are never in each other's way.
-    """
-    safe = ["-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null"]
-    done = subprocess.run(
-        ["git", "--no-optional-locks", *safe, *arguments],
-        cwd=folder,
-        env={**os.environ, "GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1"},
-        capture_output=True,
-        text=True,
-        timeout=5,
-        check=True,
-    )
-    return done.stdout.strip()
 
 
 def now() -> str:

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from border_cli.errors import ConfigError
-from border_cli.run.status import DONE, LOST, RUN_JSON, read_run, status_without_record
+from border_cli.run.run_folder import RunFolder
+from border_cli.run.status import DONE, LOST, RUN_JSON
 from border_cli.system.files import STUDY_JSON, SWEEP_JSON, readable_bytes, write_json, write_text
 
 SWEEP_CSV = "sweep.csv"
@@ -100,8 +101,8 @@ def job_rows(root: Path, plan: SweepPlan) -> list[JobRow]:
 def job_row(root: Path, job: SweepJob) -> JobRow:
     """A job of the sweep with what its folder says."""
     folder = root / job.folder
-    facts = read_run(folder)
-    status = str(facts.get("status") or status_without_record(folder))
+    run = RunFolder(folder)
+    status, facts = run.status, run.facts
     lost = f"it has begun, but {RUN_JSON} is missing or damaged" if status == LOST else ""
     return JobRow(
         job=job,

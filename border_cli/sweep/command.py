@@ -29,7 +29,8 @@ from border_cli.hydra_plugin import SWEEP_LAUNCHER
 from border_cli.launch.build import computes_on_cuda
 from border_cli.process.startup import collect_from_here
 from border_cli.registry import JOB_LAUNCHERS
-from border_cli.run.status import DONE, RunInUse, record_not_begun
+from border_cli.run.lock import RunInUse
+from border_cli.run.status import DONE, record_not_begun
 from border_cli.run.sweep_folder import JobRow
 from border_cli.settings.run import OnError, RunConfig
 from border_cli.sweep.launchers import (

@@ -18,7 +18,8 @@ from border_cli.config.job import Job
 from border_cli.config.sweep import ONE_PER_COMMAND
 from border_cli.launch.closing import resume_sweep
 from border_cli.recorder import terminal
-from border_cli.run.status import DONE, SKIPPED, RunInUse, record_not_begun, running
+from border_cli.run.lock import RunInUse, running
+from border_cli.run.status import DONE, SKIPPED, record_not_begun
 from border_cli.run.sweep_folder import (
     JobRow,
     SweepJob,
@@ -146,7 +147,7 @@ class Sweep:
 
 def _ask_to_end(row: JobRow) -> None:
     """Sends SIGTERM to the process that runs a job, if that is one of this machine."""
-    if row.status != "running" or row.facts["host"] != platform.node():
+    if row.status != "running" or row.facts.get("host") != platform.node():
         return
     with running(row.folder) as runs, suppress(OSError):
         if runs and row.facts["pid"] != os.getpid():

@@ -22,8 +22,9 @@ from border_cli.config.job import Job
 from border_cli.core.stop import SaveFlag, StopFlag
 from border_cli.errors import BorderError, Interrupted
 from border_cli.process.signals import SAVE, stopping_on_signals
+from border_cli.run.lock import RunInUse
 from border_cli.run.run_folder import EarlierRun
-from border_cli.run.status import DONE, KILLED, RunInUse, end_from_outside, record_not_begun
+from border_cli.run.status import DONE, KILLED, end_from_outside, record_not_begun
 from border_cli.run.sweep_folder import read_stop
 from border_cli.sweep.listing import Sweep
 from border_cli.sweep.panel import JobView, SweepPanel

@@ -15,8 +15,9 @@ from border_cli.config.job import Job
 from border_cli.config.sweep import SweepTerms, jobs_of
 from border_cli.errors import ConfigError
 from border_cli.recorder.read import rows_with
+from border_cli.run.lock import RunLock
 from border_cli.run.removal import remove_run
-from border_cli.run.status import DONE, RunLock, read_run
+from border_cli.run.status import DONE, read_run
 from border_cli.settings.run import AUTO, ReplayRatioConfig, RunConfig, TrainerConfig
 from border_cli.settings.schedule import ENV_STEPS, UPDATES
 from border_cli.system.files import METRICS

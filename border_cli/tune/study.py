@@ -14,8 +14,8 @@ import numpy as np
 from border_cli.errors import ConfigError, RunFailed
 from border_cli.messages import complain
 from border_cli.run.layout import STUDY, refuse_foreign
+from border_cli.run.lock import RunInUse, RunLock, running
 from border_cli.run.run_folder import RunFolder
-from border_cli.run.status import RunInUse, RunLock, running
 from border_cli.run.sweep_folder import alone
 from border_cli.system.files import STUDY_JSON, SWEEP_JSON
 from border_cli.tune.config import Score, TuneConfig

@@ -19,7 +19,7 @@ from border_cli.config.compose import compose
 from border_cli.config.resolved import resolved_yaml
 from border_cli.errors import CheckpointError, ConfigError, MissingPackage
 from border_cli.registry import flat_settings
-from border_cli.run.status import RunLock
+from border_cli.run.lock import RunLock
 
 
 def folders(*paths: Path) -> list[Path]:

@@ -23,8 +23,8 @@ from border_cli.config.resolved import resolved_yaml, write_resolved
 from border_cli.config.saved import load_resolved
 from border_cli.launch import closing
 from border_cli.launch.job import Outcome, train_job
+from border_cli.run.lock import RunLock
 from border_cli.run.run_folder import Differences, EarlierRun, RunFolder, Start
-from border_cli.run.status import RunLock
 from border_cli.system.files import write_json
 
 Capture = pytest.CaptureFixture[str]

@@ -14,7 +14,7 @@ import pytest
 from commands import runs_status
 from written_runs import write_run
 
-from border_cli.run.status import RunLock
+from border_cli.run.lock import RunLock
 from border_cli.run.sweep_folder import write_sweep
 from border_cli.sweep.names import sweep_job, sweep_plan
 

@@ -15,7 +15,8 @@ from leftovers import below
 from sampling import sampled
 
 from border_cli.process.monitor import TICK_S, Monitor, SignalCount, is_stopped
-from border_cli.run.status import RunLock, RunRecord, end_from_outside
+from border_cli.run.lock import RunLock
+from border_cli.run.status import RunRecord, end_from_outside
 
 HOLDS = (*ENDLESS, "env.id=Holds-v0", "env.kwargs={at: 100, marker: holds}")
 
@@ -147,7 +148,8 @@ def test_nothing_is_told_of_a_run_that_another_process_goes_on_with(tmp_path: Pa
     RunRecord(tmp_path).begin()
     code = (
         "import sys; from pathlib import Path\n"
-        "from border_cli.run.status import RunInUse, end_from_outside\n"
+        "from border_cli.run.lock import RunInUse\n"
+        "from border_cli.run.status import end_from_outside\n"
         "try: end_from_outside(Path(sys.argv[1]), 7, 'failed', 'late')\n"
         "except RunInUse: print('in use')"
     )

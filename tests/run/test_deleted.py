@@ -10,7 +10,8 @@ import pytest
 from saves import SmallRun
 
 from border_cli.errors import RunDeleted
-from border_cli.run.status import RunLock, RunRecord
+from border_cli.run.lock import RunLock
+from border_cli.run.status import RunRecord
 
 MakeRun = Callable[..., SmallRun]
 

@@ -13,6 +13,7 @@ from written_runs import without_end, write_run
 
 from border_cli.errors import CheckpointError, ConfigError
 from border_cli.run.finding import find_checkpoint, steps_saved
+from border_cli.run.lock import RunLock
 from border_cli.run.removal import (
     nbytes_of,
     prune,
@@ -21,7 +22,7 @@ from border_cli.run.removal import (
     remove_sweep,
     surplus_of,
 )
-from border_cli.run.status import SKIPPED, RunLock, record_not_begun
+from border_cli.run.status import SKIPPED, record_not_begun
 from border_cli.run.sweep_folder import SweepJob, SweepPlan, write_sweep
 
 MakeRun = Callable[..., SmallRun]

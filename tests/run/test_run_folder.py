@@ -14,8 +14,8 @@ from border_cli.env.config import GymConfig
 from border_cli.errors import ConfigError
 from border_cli.evaluator.config import EpisodesConfig
 from border_cli.replay_buffer.config import UniformConfig
+from border_cli.run.lock import RunInUse, RunLock
 from border_cli.run.run_folder import Differences, EarlierRun, RunFolder, Start
-from border_cli.run.status import RunInUse, RunLock
 from border_cli.settings.run import AUTO, RunConfig
 from border_cli.step_processor.config import NStepConfig
 from border_cli.trainer.config import AsyncConfig

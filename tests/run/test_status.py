@@ -20,15 +20,10 @@ import pytest
 from commands import full_disk, other_process
 
 from border_cli.errors import ConfigError
-from border_cli.run.status import (
-    RunInUse,
-    RunLock,
-    RunRecord,
-    git_state,
-    read_run,
-    running,
-    status_without_record,
-)
+from border_cli.run.lock import RunInUse, RunLock, running
+from border_cli.run.provenance import git_state
+from border_cli.run.run_folder import RunFolder
+from border_cli.run.status import RunRecord, read_run
 from border_cli.system.foreign import POLICY
 
 
@@ -228,7 +223,7 @@ def test_what_a_run_left_tells_whether_it_has_begun(
 ) -> None:
     if left is not None:
         (tmp_path / left).mkdir()
-    assert status_without_record(tmp_path) == status
+    assert RunFolder(tmp_path).status == status
 
 
 def test_a_run_goes_on_whose_document_is_lost(tmp_path: Path) -> None:

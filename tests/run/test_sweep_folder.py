@@ -11,7 +11,7 @@ import pytest
 from written_runs import without_end, write_run
 
 from border_cli.errors import ConfigError
-from border_cli.run.status import RunLock
+from border_cli.run.lock import RunLock
 from border_cli.run.sweep_folder import (
     SweepJob,
     SweepPlan,

@@ -60,7 +60,7 @@ UNPRIVILEGED = (
 HOLD = """
 import os, sys
 from pathlib import Path
-from border_cli.run.status import RunLock
+from border_cli.run.lock import RunLock
 from border_cli.run.status import RunRecord
 with RunLock(Path(sys.argv[1])):
     RunRecord(Path(sys.argv[1])).begin()

@@ -1,0 +1,136 @@
+"""The lock of a run directory: one process at a time runs there, others see whether one does."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import logging
+import os
+import platform
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from weakref import WeakSet
+
+from border_cli.errors import ConfigError, NotBegun, reachable
+from border_cli.system.files import refuse_deleted
+
+log = logging.getLogger(__name__)
+
+RUN_LOCK = "run.lock"
+NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}  # of the file system
+TRIES, PAUSE_S = 20, 0.02
+
+
+class RunInUse(NotBegun):
+    """Another process runs in the directory."""
+
+    def __init__(self, run_dir: Path) -> None:
+        who = "another process"
+        with suppress(OSError, ValueError, LookupError):  # it could not write who it is
+            owner = json.loads((run_dir / RUN_LOCK).read_bytes())
+            who = f"process {owner['pid']} on {owner['host']}"
+        super().__init__(f"{run_dir} is in use by {who}")
+
+
+class RunLock:
+    """Within the block no other process runs in the directory; raises `RunInUse` where one does.
+
+    The lock is the kernel's (flock) and goes with the process, whatever ends that. Children do not
+    have it. Where the file system knows no locks, a warning is all. The file stays, unlocked: to
+    remove it would let two processes lock two files of one name.
+    """
+
+    def __init__(self, run_dir: Path) -> None:
+        self._run_dir = run_dir
+        self._file = -1
+
+    def __enter__(self) -> RunLock:
+        with reachable(ConfigError):
+            self._run_dir.mkdir(parents=True, exist_ok=True)
+            self._file = os.open(self._run_dir / RUN_LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+            try:
+                self._lock()
+            except BaseException:
+                self.forget()
+                raise
+        _held.add(self)
+        with suppress(OSError):  # a full disk: others see that a process runs, but not which
+            os.ftruncate(self._file, 0)
+            owner = {"pid": os.getpid(), "host": platform.node()}
+            os.pwrite(self._file, json.dumps(owner).encode(), 0)
+        return self
+
+    def check(self) -> None:
+        """Raises `RunDeleted` where the directory, which another run may use by now, or the lock in
+        it was deleted or moved; by any thread."""
+        refuse_deleted(self._run_dir / RUN_LOCK, self._file)
+
+    def __exit__(self, *rest: object) -> None:
+        if self._file >= 0:  # not a child that was forked within the block
+            with suppress(OSError):
+                os.ftruncate(self._file, 0)
+        self.forget()
+
+    def forget(self) -> None:
+        """Closes the file; in a child its copy, which leaves its parent's lock as it is."""
+        file, self._file = self._file, -1
+        if file >= 0:
+            os.close(file)
+
+    def _lock(self) -> None:
+        for _ in range(TRIES):  # `running` has the lock for a moment, too
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                time.sleep(PAUSE_S)
+            except OSError as error:
+                if error.errno not in NO_LOCKS:
+                    raise
+                log.warning(
+                    "%s is on a file system without locks: make sure that no other process uses it",
+                    self._run_dir,
+                )
+                return
+        raise RunInUse(self._run_dir)
+
+
+_held: WeakSet[RunLock] = WeakSet()
+
+
+def _forget_all() -> None:
+    for lock in list(_held):
+        lock.forget()
+
+
+os.register_at_fork(after_in_child=_forget_all)
+
+
+@contextmanager
+def running(run_dir: Path) -> Iterator[bool | None]:
+    """Whether a process runs in the directory; None where that cannot be told from here.
+
+    Where none does, none can begin within the block, which should therefore be short.
+    """
+    try:
+        file = os.open(run_dir / RUN_LOCK, os.O_RDONLY | os.O_NONBLOCK)
+    except OSError as error:
+        yield False if isinstance(error, FileNotFoundError) else None
+        return
+    try:
+        yield _is_held(file)
+    finally:
+        os.close(file)
+
+
+def _is_held(file: int) -> bool | None:
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return None
+    return False
