@@ -103,28 +103,21 @@ def run_job(job: Job, options: RunOptions) -> Result | EarlierRun:
     with attempt(job) as begun:
         if begun.earlier.finished and not options.finished_too:
             return begun.earlier
-        with running(begun, options) as run:
-            run.prepare()
-            options.on_prepared(run)
-            run.build()
-            if begun.earlier.resumes:
-                begun.save_settings()
-            return run.train()
-
-
-@contextmanager
-def running(begun: Attempt, options: RunOptions) -> Iterator[Run]:
-    """The block in which a run lives: whatever fails in it, between two steps as well, closes
-    everything, and `run.json` says how the run ended."""
-    run = Run(begun, options)
-    run.begin()
-    with run.after_end:
-        try:
-            with run.naming_lack_of_memory(), run.cleanup:
-                yield run
-        except BaseException as error:
-            run.failed(error)
-            raise
+        run = Run(begun, options)
+        run.begin()
+        with run.after_end:
+            # Whatever fails, between two steps as well, closes everything; then `run.json` says so.
+            try:
+                with run.naming_lack_of_memory(), run.cleanup:
+                    run.prepare()
+                    options.on_prepared(run)
+                    run.build()
+                    if begun.earlier.resumes:
+                        begun.save_settings()
+                    return run.train()
+            except BaseException as error:
+                run.failed(error)
+                raise
 
 
 class Run:
@@ -178,7 +171,7 @@ class Run:
         effective, options, cleanup = self.effective, self._options, self.cleanup
         if self._resumes:
             rows = effective.config.checkpoint.replay_buffer
-            self._saved = Resumable(self.job.folder, rows=rows, load_state=load_state)
+            self._saved = Resumable(self._folder, rows=rows, load_state=load_state)
             self.newest = self._saved.newest
         self._recording = RecorderSet(self._recorders())
         cleanup.push(self._close_recorders)

@@ -36,7 +36,6 @@ from border_cli.core.interfaces import Evaluation, FrozenRows, ReplayBuffer
 from border_cli.core.output import Resumption, RunState
 from border_cli.core.types import State
 from border_cli.errors import CheckpointError
-from border_cli.run.finding import resumable
 from border_cli.run.manifest import (
     FOLDER,
     Chunk,
@@ -46,6 +45,7 @@ from border_cli.run.manifest import (
     verify,
     verify_file,
 )
+from border_cli.run.run_folder import RunFolder
 from border_cli.system.files import sync, write_bytes, write_json
 
 log = logging.getLogger(__name__)
@@ -148,12 +148,12 @@ class Resumable:
     agent: dict[str, Any]  # the state of its agent
 
     def __init__(
-        self, run_dir: Path, *, rows: bool, load_state: Callable[[Path], dict[str, Any]]
+        self, folder: RunFolder, *, rows: bool, load_state: Callable[[Path], dict[str, Any]]
     ) -> None:
-        self.run_dir = run_dir
+        self.run_dir = folder.path
         self._rows = rows
         self._load_state = load_state  # reads `agent.pt`
-        self._left = iter(resumable(run_dir))
+        self._left = iter(folder.checkpoints)
         self._damaged: list[CheckpointError] = []
         self._read_next()
 
