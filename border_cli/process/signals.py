@@ -96,9 +96,17 @@ def early_signals() -> Iterator[EarlySignals]:
 
 
 @contextmanager
-def stopping_on_signals(stop: StopFlag, save: SaveFlag, *, leaves: bool = True) -> Iterator[None]:
-    """Within the block a first signal sets `stop`, and a second one leaves; with `leaves` false it
-    changes nothing, because the process belongs to a command that decides.
+def stopping_on_signals(
+    stop: StopFlag,
+    save: SaveFlag | None = None,
+    *,
+    leaves: bool = True,
+    saves: str = "",
+    and_then: Callable[[str], object] = lambda _: None,
+) -> Iterator[None]:
+    """Within the block a first signal sets `stop` and calls `and_then` with the reason, and a
+    second one leaves; with `leaves` false it changes nothing, because the process belongs to a
+    command that decides. `saves` says in the message what is saved.
 
     The handlers are installed whatever was inherited: a command that a script starts with `&`
     ignores SIGINT otherwise. SIGHUP counts as SIGTERM, but stays ignored where it was: with
@@ -111,10 +119,14 @@ def stopping_on_signals(stop: StopFlag, save: SaveFlag, *, leaves: bool = True) 
     """
 
     def on_first(signum: int) -> None:
-        stop.request(Interrupted(_counted(signum)))
-        _announce(f"{signal.Signals(signum).name}: saving{AGAIN if leaves else ''}")
+        reason = Interrupted(_counted(signum))
+        stop.request(reason)
+        _announce(f"{signal.Signals(signum).name}: saving{saves}{AGAIN if leaves else ''}")
+        and_then(str(reason))
 
     def ask(signum: int, frame: FrameType | None) -> None:  # noqa: ARG001 - Python's signature
+        if save is None:
+            return
         save.request()
         _announce("SIGUSR1: saving a checkpoint; the run continues", NOTICE_S)
 
@@ -133,23 +145,6 @@ def stopping_on_signals(stop: StopFlag, save: SaveFlag, *, leaves: bool = True) 
             yield
         finally:
             stop.listen = lambda: None
-
-
-@contextmanager
-def stopping_a_sweep(on_first: Callable[[str], None]) -> Iterator[StopFlag]:
-    """Within the block a first signal calls `on_first` and raises nothing: the jobs run elsewhere,
-    and whoever waits for them goes on waiting until they have saved. A second one leaves. Gives a
-    flag that tells whether a signal came."""
-    stop = StopFlag()
-
-    def ask(signum: int) -> None:
-        name = signal.Signals(signum).name
-        stop.request(Interrupted(_counted(signum)))
-        _announce(f"{name}: saving all running jobs{AGAIN}")
-        on_first(f"stopped by {name}")
-
-    with _handling(STOPPING, _twice(ask)):
-        yield stop
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from border_cli.config.job import Job
 from border_cli.core.stop import StopFlag
 from border_cli.errors import Interrupted, RunFailed
 from border_cli.hydra_plugin import register
-from border_cli.process.signals import stopping_a_sweep
+from border_cli.process.signals import stopping_on_signals
 from border_cli.recorder import terminal
 from border_cli.sweep.listing import Sweep
 from border_cli.sweep.request import Terms, read_request, write_request
@@ -72,8 +72,13 @@ class OfHydra:
             config=config,
         )
         local = self.name in ("joblib", "submitit_local")
-        listening = stopping_a_sweep(self.sweep.stop) if local else nullcontext(StopFlag())
-        with listening as stopped:
+        stop = StopFlag()
+        # The jobs run elsewhere, and the launcher waits until they have saved.
+        with (
+            stopping_on_signals(stop, saves=" all running jobs", and_then=self.sweep.stop)
+            if local
+            else nullcontext()
+        ):
             try:
                 launcher.launch(
                     [list(job.overrides) for job in jobs], initial_job_idx=jobs[0].number or 0
@@ -81,8 +86,8 @@ class OfHydra:
             except Exception as error:  # of joblib's or submitit's own
                 reason = str(error).strip().partition("\n")[0]
                 raise RunFailed(f"hydra/launcher={self.name}: {reason}") from error
-        if isinstance(stopped.reason, Interrupted):
-            raise SystemExit(stopped.reason.exit_status)
+        if isinstance(stop.reason, Interrupted):
+            raise SystemExit(stop.reason.exit_status)
 
 
 @dataclass
