@@ -72,11 +72,13 @@ def train_job(
             console.show_cursor()  # a live panel hides it
             before_leaving()
         finally:
-            leave_now(outcome.exit_status)
+            leave_now(outcome.exit_status or 1)
 
     def on_hung_learner(stalled: Stalled) -> None:
-        _fail(job, outcome, stalled, console)
-        leave()
+        try:
+            _fail(job, outcome, stalled, console)
+        finally:
+            leave()
 
     options.console, options.on_hung_learner = console, on_hung_learner
     options.on_prepared = lambda run: print_header(console, run)

@@ -134,7 +134,7 @@ class Run:
         self.changed = begun.earlier.changed  # settings of a run that is resumed
         self.newest: Saved | None = None  # the checkpoint that it is resumed from
         self._resumes = begun.earlier.resumes
-        self._outlives_end = begun.earlier.start is Start.CONTINUED and begun.folder.is_done
+        self._was_finished = begun.earlier.start is Start.CONTINUED and begun.folder.is_done
         self._options = options
         self._clock = MonotonicClock()
         self._lock, self._folder = begun.lock, begun.folder
@@ -273,7 +273,7 @@ class Run:
         if self._saved is not None:
             self.newest = _restore(self._saved, trainer, store)
             self._saved = None  # with the weights that were read from the checkpoint
-            if self._outlives_end:
+            if self._was_finished:
                 self._callbacks.go_on()
         self._built = parts, trainer
 

@@ -125,8 +125,7 @@ def stopping_on_signals(
         and_then(str(reason))
 
     def ask(signum: int, frame: FrameType | None) -> None:  # noqa: ARG001 - Python's signature
-        if save is None:
-            return
+        assert save is not None
         save.request()
         _announce("SIGUSR1: saving a checkpoint; the run continues", NOTICE_S)
 
@@ -139,7 +138,7 @@ def stopping_on_signals(
             installed_s = time.monotonic()
             signal.signal(signal.SIGINT, handler)
 
-    with _handling(STOPPING, handler), _handling([SAVE], ask):
+    with _handling(STOPPING, handler), _handling([SAVE] if save else [], ask):
         stop.listen = install_again
         try:
             yield
