@@ -53,7 +53,7 @@ class BinaryTreeBuffer:
             right = mass >= left
             mass -= left * right
             node += right
-        weight = sums[node] ** -self._config.beta_0
+        weight = sums[node] ** -self._config.beta["initial"]
         weight /= weight.max()
         index = node - self._leaf
         return index, [weight.astype(np.float32), *(column[index] for column in self._columns)]

@@ -13,8 +13,8 @@ seed, since it gives none. Its objective is the last evaluation. The space, and 
 | `batch_size_pow` | 4 to 8 | `agent.batch_size`, 16 to 256 |
 | `tau` | 1e-3 to 0.1, log | `agent.tau` |
 | `train_freq` | 1, 2, 4, 8 | `trainer.samples_per_opt_step` |
-| `exploration_fraction` | 0.02 to 0.5, log | `agent.epsilon_steps`, as a share of the budget |
-| `exploration_final_eps` | 0.01 to 0.2, log | `agent.epsilon_final` |
+| `exploration_fraction` | 0.02 to 0.5, log | `agent.epsilon.steps`, as a share of the budget |
+| `exploration_final_eps` | 0.01 to 0.2, log | `agent.epsilon.final` |
 | `n_steps` | 1, 3, 5 | `step_processor.n_steps` |
 | `width` | 64, 128, 256 | `agent.hidden`, two layers |
 

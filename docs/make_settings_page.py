@@ -5,14 +5,15 @@ python docs/make_settings_page.py
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields
 from enum import Enum
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
-from border_cli.config.describe import bounds_of, default_of, meaning_of, values_of
+from border_cli.config.describe import bounds_of, meaning_of, shown, values_of
 from border_cli.registry import GROUPS, register_builtin
+from border_cli.settings.base import default_of
 from border_cli.settings.run import SECTIONS, RunConfig
 
 PAGE = Path(__file__).with_name("settings.md")
@@ -100,6 +101,8 @@ def _text(value: object) -> str:
         return str({None: "null", True: "true", False: "false"}[value])
     if isinstance(value, Enum):
         return value.name
+    if isinstance(value, Mapping):
+        return shown(value)
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 

@@ -17,7 +17,7 @@ from border_cli.nn.saving import load_state
 
 pytestmark = pytest.mark.usefixtures("folder")
 VALUE = ("dqn", "discrete_cql", "qrdqn", "iqn")
-EPSILON, SOFTMAX = ("agent.epsilon_start=0.5",), ("agent.exploration=softmax",)
+EPSILON, SOFTMAX = ("agent.epsilon.initial=0.5",), ("agent.exploration=softmax",)
 SMALL = (
     *("imports=[masked]", "~tuned", "run_dir=run", "recorder=[jsonl]", "quiet=true"),
     *("trainer.warmup_period=30", "trainer.eval_interval=50", "trainer.sync_interval=10"),

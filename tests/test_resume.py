@@ -85,7 +85,9 @@ def config_of(kind: str = "sync", *, updates: int = WHOLE, **changes: Any) -> Ru
     trainer = INTERVALS | warm_up | {"max_opt_steps": updates} | changes.pop("trainer", {})
     settings: dict[str, Any] = {
         "seed": 5,
-        "agent": DqnConfig(hidden=[16], batch_size=16, epsilon_steps=300, target_interval=30),
+        "agent": DqnConfig(
+            hidden=[16], batch_size=16, epsilon={"steps": 300}, target_interval=30
+        ),
         "env": GymConfig(id="CartPole-v1", max_episode_steps=60),
         "step_processor": NStepConfig(n_steps=3),
         "replay_buffer": UniformConfig(capacity=300),
@@ -334,7 +336,7 @@ def test_to_stop_and_to_go_on_changes_nothing(variant: str, tmp_path: Path) -> N
     assert_equal(whole, tmp_path / "whole", tmp_path / "cut")
 
 
-SCHEDULED = {"replay_buffer": PrioritizedConfig(capacity=300, n_opts_final=None)}  # to the end
+SCHEDULED = {"replay_buffer": PrioritizedConfig(capacity=300, beta={"steps": None})}  # to the end
 
 
 @pytest.mark.parametrize(
@@ -363,7 +365,7 @@ def test_to_be_interrupted_and_to_go_on_changes_nothing(
 def test_actors_act_with_the_weights_that_they_begin_with(tmp_path: Path) -> None:
     offline = config_of("offline", updates=20, replay_buffer=DatasetConfig(dataset=CARTPOLE))
     trained(offline, tmp_path / "offline")
-    calm = DqnConfig(hidden=[16], batch_size=16, epsilon_start=0.0, epsilon_final=0.0)
+    calm = DqnConfig(hidden=[16], batch_size=16, epsilon=0.0)
     config = config_of(
         "serial", updates=1, agent=calm, replay_buffer=DatasetConfig(dataset=CARTPOLE)
     )

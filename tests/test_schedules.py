@@ -116,26 +116,6 @@ def test_values_at_ten_moments_are_those_of_the_formula_and_of_a_resumed_run(
     assert_same_weights(tmp_path / "cut", tmp_path / "whole")
 
 
-def test_the_settings_of_before_mean_what_schedules_do_to_the_bit(tmp_path: Path) -> None:
-    old = config_of(
-        {"epsilon_start": 0.9, "epsilon_final": 0.07, "epsilon_steps": 130},
-        {"beta_0": 0.3, "beta_final": 0.9, "n_opts_final": 170},
-    )
-    new = config_of(
-        {"epsilon": {"initial": 0.9, "final": 0.07, "steps": 130}},
-        {"beta": {"initial": 0.3, "final": 0.9, "steps": 170}},
-    )
-    trained(old, tmp_path / "old")
-    trained(new, tmp_path / "new")
-    assert_same_weights(tmp_path / "old", tmp_path / "new")
-    scheduled = {"train/epsilon", "train/beta"}
-    found = [
-        {key: value for key, value in row.items() if key not in scheduled}
-        for row in rows_of(tmp_path / "new")
-    ]
-    assert found == rows_of(tmp_path / "old")
-
-
 def test_intervals_in_env_steps_are_exact_across_a_resume(tmp_path: Path) -> None:
     """50 env steps come before the first update, and two more with each of them."""
     config = config_of(

@@ -112,8 +112,8 @@ def peer_settings(row: Peer) -> dict[str, Any]:
         "target_update_interval": agent.target_interval,
         "train_freq": 1,
         "gradient_steps": 1,
-        "exploration_fraction": agent.epsilon_steps / ours.trainer.max_env_steps,
-        "exploration_final_eps": agent.epsilon_final,
+        "exploration_fraction": agent.epsilon["steps"] / ours.trainer.max_env_steps,
+        "exploration_final_eps": agent.epsilon["final"],
     }
 
 

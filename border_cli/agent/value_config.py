@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from border_cli.agent.learner_config import LearnerConfig, Loss
 from border_cli.settings.base import setting
@@ -28,9 +29,6 @@ class ValueConfig(LearnerConfig):
     exploration_settings: ClassVar[tuple[str, ...]] = (
         "exploration",
         "epsilon",
-        "epsilon_start",
-        "epsilon_final",
-        "epsilon_steps",
         "temperature",
     )
 
@@ -52,17 +50,11 @@ class ValueConfig(LearnerConfig):
         "epsilon_greedy; softmax over the Q-values; or greedy, for noisy networks",
     )
     epsilon: Scheduled = setting(
-        None,
-        "probability of a random action; null: linear over epsilon_steps",
+        {"initial": 1.0, "final": 0.05, "kind": "linear", "steps": 10_000},
+        "probability of a random action; steps are counted over all actors",
         low=0,
         high=1,
         counter=ENV_STEPS,
-        nullable=True,
-    )
-    epsilon_start: float = setting(1.0, "epsilon at env step 0", low=0, high=1)
-    epsilon_final: float = setting(0.05, "epsilon from env step epsilon_steps on", low=0, high=1)
-    epsilon_steps: int = setting(
-        10_000, "env steps, summed over all actors, over which epsilon is annealed linearly", low=1
     )
     temperature: Scheduled = setting(
         1.0,
@@ -82,11 +74,10 @@ class ValueConfig(LearnerConfig):
         super().__post_init__()
         if self.exploration != Exploration.softmax:
             self.refuse_beside(["temperature"], "needs agent.exploration=softmax")
-        if self.exploration != Exploration.epsilon_greedy:
-            self.refuse_beside(["epsilon"], "needs agent.exploration=epsilon_greedy")
-        if self.epsilon is not None:
-            parts = ("epsilon_start", "epsilon_final", "epsilon_steps")
-            self.refuse_beside(parts, "cannot be set together with agent.epsilon")
+        # A schedule may come from a tuned file.
+        is_constant = not isinstance(self.epsilon, Mapping)
+        if self.exploration != Exploration.epsilon_greedy and is_constant:
+            self.refuse("epsilon", self.epsilon, "needs agent.exploration=epsilon_greedy")
         if self.exploration == Exploration.greedy and not self.explores_by_weights:
             self.refuse(
                 "exploration",
@@ -98,13 +89,16 @@ class ValueConfig(LearnerConfig):
     @property
     def exploration_schedule(self) -> float | Schedule:
         """Epsilon, or the temperature of softmax."""
-        if self.exploration == Exploration.softmax:
-            return schedule_of(self.temperature)
-        if self.epsilon is not None:
-            return schedule_of(self.epsilon)
-        return Schedule(
-            initial=self.epsilon_start, final=self.epsilon_final, steps=self.epsilon_steps
-        )
+        softmax = self.exploration == Exploration.softmax
+        return schedule_of(self.temperature if softmax else self.epsilon)
+
+    @property
+    def schedules(self) -> dict[str, tuple[str, Mapping[str, Any]]]:
+        """Without epsilon, whose default is a schedule, where the agent explores otherwise."""
+        schedules = super().schedules
+        if self.exploration != Exploration.epsilon_greedy:
+            schedules.pop("epsilon", None)
+        return schedules
 
     @property
     def explores_by_weights(self) -> bool:

@@ -105,7 +105,8 @@ def _complete_exploration(made: RunConfig) -> None:
         try:
             for name in given.keys() - names:
                 raise ConfigError(unknown("exploration setting", name, names))
-            config.merge_with(given)
+            for name, value in given.items():
+                config[name] = value
             own = made.trainer.with_steps(replace(agent, **{name: config[name] for name in names}))
         except (ConfigError, OmegaConfBaseException) as error:
             raise ConfigError(

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
 
 from border_cli.registry import GROUPS
-from border_cli.settings.base import Settings
+from border_cli.settings.base import Settings, default_of
 from border_cli.settings.run import SECTIONS
 
 if TYPE_CHECKING:
@@ -55,12 +55,6 @@ def meaning_of(kind: type[Any], name: str) -> str:
 
 def _metadata(kind: type[Any], name: str) -> dict[str, Any]:
     return dict(kind.__dataclass_fields__[name].metadata)
-
-
-def default_of(kind: type[Any], name: str) -> object:
-    """The default that the dataclass itself has; MISSING where it has none."""
-    field = kind.__dataclass_fields__[name]
-    return field.default_factory() if field.default_factory is not MISSING else field.default
 
 
 def in_words(hint: Any) -> str:

@@ -66,6 +66,7 @@ def schema_of(kind: Any) -> DictConfig:
     hints = get_type_hints(kind)
     for each in fields(kind):
         child = node._get_node(each.name)
-        if hints[each.name] in FREE and isinstance(child, DictConfig):
+        free = hints[each.name] in FREE or each.metadata.get("counter")  # a schedule
+        if free and isinstance(child, DictConfig):
             child._set_flag("struct", False)
     return node

@@ -423,7 +423,7 @@ def build_replay_buffer(
     `goal_rewards` is what `build_goal_rewards` gave.
     """
     config = effective.config
-    settings = config.trainer.with_steps(config.replay_buffer)
+    settings = config.replay_buffer
     rng = generator(config.seed, Branch.REPLAY_BUFFER)
     more: dict[str, Any] = {}
     if settings.dataset is not None:
@@ -432,7 +432,7 @@ def build_replay_buffer(
         more = {"dataset": dataset_rows(effective, spec, see_returns)}
     if goal_rewards is not None:
         more = {"goal_rewards": goal_rewards, "gamma": config.agent.gamma}
-    buffer: ReplayBuffer = REPLAY_BUFFERS.build(settings, spec=spec, rng=rng, **more)
+    buffer: ReplayBuffer = REPLAY_BUFFERS.build(config.replay_buffer, spec=spec, rng=rng, **more)
     return buffer
 
 

@@ -19,7 +19,7 @@ from border_cli.settings.run import (
     EvaluatorConfig,
     RunConfig,
 )
-from border_cli.settings.schedule import Schedule, make_schedule
+from border_cli.settings.schedule import ENV_STEPS, Schedule, make_schedule
 from border_cli.system.machine import available_cores
 
 DATASET = "replay_buffer.dataset"  # the setting, as messages name it
@@ -74,12 +74,14 @@ class EffectiveSettings:
 
     @property
     def schedules(self) -> dict[str, tuple[str, Schedule]]:
-        """All schedules that the run follows, by their typed names, each with its counter."""
-        with_steps = self.config.trainer.with_steps
+        """All schedules that the run follows, by their typed names, each with its counter; without
+        actors none that counts their env steps."""
+        config = self.config
         return {
             f"{settings.path}.{name}": (counter, make_schedule(schedule))
-            for settings in (with_steps(self.config.agent), with_steps(self.config.replay_buffer))
+            for settings in (config.trainer.with_steps(config.agent), config.replay_buffer)
             for name, (counter, schedule) in settings.schedules.items()
+            if not config.trainer.offline or counter != ENV_STEPS
         }
 
     @property

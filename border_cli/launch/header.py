@@ -142,7 +142,10 @@ def trainer_line(effective: EffectiveSettings) -> str:
 
 def schedule_lines(effective: EffectiveSettings) -> list[tuple[str, str]]:
     """The settings that change in the course of the run, if there are any."""
-    lines = [f"{name} {each} {counter}" for name, (counter, each) in effective.schedules.items()]
+    lines = []
+    for name, (counter, schedule) in effective.schedules.items():
+        steps = "the run" if schedule.steps is None else f"{schedule.steps:,} {counter}"
+        lines.append(f"{name} {schedule} over {steps}")
     return [("schedules", "\n".join(lines))] if lines else []
 
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 from border_cli.registry import REPLAY_BUFFERS
 from border_cli.settings.base import setting
 from border_cli.settings.run import ReplayBufferConfig
-from border_cli.settings.schedule import UPDATES, Schedule, Scheduled, schedule_of
+from border_cli.settings.schedule import UPDATES, Scheduled
 
 
 class Normalize(StrEnum):
@@ -64,38 +64,17 @@ class PrioritizedConfig(RingConfig):
 
     alpha: float = setting(0.6, "exponent of the priorities; 0: uniform sampling", low=0, high=1)
     beta: Scheduled = setting(
-        None,
-        "exponent of the importance weights; null: linear from beta_0 to beta_final",
+        {"initial": 0.4, "final": 1.0, "kind": "linear", "steps": 500_000},
+        "exponent of the importance weights; without steps it comes to its final value with the "
+        "run, at the first of max_opt_steps, max_env_steps and max_time_s",
         low=0,
         high=1,
         counter=UPDATES,
-        nullable=True,
-    )
-    beta_0: float = setting(0.4, "initial exponent of the importance weights", low=0, high=1)
-    beta_final: float = setting(1.0, "final exponent of the importance weights", low=0, high=1)
-    n_opts_final: int | None = setting(
-        500_000,
-        "updates over which beta changes linearly to beta_final; null: the whole run, up to the "
-        "first of max_opt_steps, max_env_steps and max_time_s",
-        low=1,
     )
     normalize: Normalize = setting(
         Normalize.batch,
         "scales the importance weights to a maximum of 1 in the batch, or over the whole buffer",
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.beta is not None:
-            parts = ("beta_0", "beta_final", "n_opts_final")
-            self.refuse_beside(parts, "cannot be set together with replay_buffer.beta")
-
-    @property
-    def beta_schedule(self) -> float | Schedule:
-        """The exponent over the updates, or over the run."""
-        if self.beta is not None:
-            return schedule_of(self.beta)
-        return Schedule(initial=self.beta_0, final=self.beta_final, steps=self.n_opts_final)
 
 
 @dataclass(kw_only=True)

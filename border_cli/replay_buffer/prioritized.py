@@ -20,7 +20,7 @@ from border_cli.replay_buffer.config import Normalize, PrioritizedConfig
 from border_cli.replay_buffer.sum_tree import Priorities
 from border_cli.replay_buffer.uniform import RingReplayBuffer
 from border_cli.settings.run import ReplayBufferConfig
-from border_cli.settings.schedule import Schedule, value_at
+from border_cli.settings.schedule import schedule_of, value_at
 
 if TYPE_CHECKING:
     from border_cli.replay_buffer.dataset import DatasetRows
@@ -59,7 +59,7 @@ class PrioritizedReplayBuffer(RingReplayBuffer):
     ) -> None:
         super().__init__(config, spec=spec, rng=rng, dataset=dataset)
         self.config = config
-        self._beta = config.beta_schedule
+        self._beta = schedule_of(config.beta)
         self.updates = 0  # calls of `update_priorities`; beta follows it, or the run
         self._done = 0.0  # share of the run
         self.max_priority = 1.0  # seen so far
@@ -101,10 +101,7 @@ class PrioritizedReplayBuffer(RingReplayBuffer):
     def beta(self) -> float:
         """The exponent of the importance weights of the next sample. Where it ends with the run, a
         resume that raises the limits lowers it."""
-        schedule = self._beta
-        if isinstance(schedule, Schedule) and schedule.steps is None:
-            return schedule.at_share(self._done)
-        return value_at(schedule, self.updates)
+        return value_at(self._beta, self.updates, self._done)
 
     def push(self, transitions: Transitions) -> None:
         fixed = self.ring.fixed

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from enum import Enum
 from typing import Any, ClassVar, NoReturn
 
@@ -91,6 +91,12 @@ def unknown_setting(path: str, known: Sequence[str], elsewhere: Sequence[str] = 
     return f"unknown setting {path!r}{hint} ({parent or 'a run'} has {there})"
 
 
+def default_of(kind: type[Any], name: str) -> object:
+    """The default that the dataclass itself has; MISSING where it has none."""
+    field = kind.__dataclass_fields__[name]
+    return field.default_factory() if field.default_factory is not MISSING else field.default
+
+
 @dataclass(kw_only=True)
 class Settings:
     """Base of all settings. Errors name a setting by the path that a user types.
@@ -152,10 +158,15 @@ class Settings:
             self.refuse(name, value, f"must be {kind}{bounds}".rstrip() + where)
 
     def _scheduled(self, name: str, value: Mapping[str, Any], bounds: Range) -> dict[str, Any]:
-        """A schedule with all its keys; the limit that a number must stay above may be the final
-        value, which a schedule only comes to."""
+        """A schedule with all its keys; without an end, it changes keys of the default. The limit
+        that a number must stay above may be the final value, which a schedule only comes to."""
+        default = default_of(type(self), name)
+        if isinstance(default, Mapping) and not {"initial", "final"} <= value.keys():
+            value = {**default, **value}
         given = {"kind": Kind.linear, "steps": None, **value}
         kind, steps = given["kind"], given["steps"]
+        if isinstance(steps, float) and steps.is_integer():  # 1e5
+            given["steps"] = steps = int(steps)
         for key in given:
             if key not in SCHEDULE_KEYS:
                 raise ConfigError(unknown(f"{self.path}.{name} key", key, SCHEDULE_KEYS))
@@ -222,10 +233,9 @@ class Settings:
 
     def refuse_beside(self, unused: Sequence[str], allowed: str) -> None:
         """Raises ConfigError for the first of these settings that is not at its default."""
-        defaults = {each.name: each.default for each in fields(self)}
         for name in unused:
             value = getattr(self, name)
-            if value != defaults[name]:
+            if value != default_of(type(self), name):
                 self.refuse(name, value, allowed)
 
 

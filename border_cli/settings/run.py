@@ -543,8 +543,7 @@ class RunConfig(Settings):
                 f"({_name_of(self.agent)}) has no TD errors "
                 "to prioritize transitions by"
             )
-        for settings in (self.agent, self.replay_buffer):
-            self.trainer.with_steps(settings)
+        self.trainer.with_steps(self.agent)
         if self.replay_buffer.one_step:
             self._check_one_step(_name_of(self.replay_buffer))
         trainer, capacity = self.trainer, self.replay_buffer.capacity

@@ -32,7 +32,7 @@ class Schedule:
     """A number that moves from `initial` to `final` over `steps` of its counter, and stays there.
 
     It depends on that counter alone, so that a resumed run continues exactly. Without `steps` it
-    follows the share of the run.
+    depends on the share of the run that is done.
     """
 
     initial: float
@@ -41,15 +41,13 @@ class Schedule:
     steps: int | None = None
 
     def __str__(self) -> str:
-        return f"{self.kind} from {self.initial:g} to {self.final:g} over {self.steps:,}"
+        return f"{self.kind} from {self.initial:g} to {self.final:g}"
 
-    def at(self, count: int) -> float:
-        """The value at this count."""
-        assert self.steps is not None, "the settings of a run have all steps"
-        return self.at_share(min(1.0, count / self.steps))
-
-    def at_share(self, share: float) -> float:
-        """The value where this share of the steps is over, 0 to 1."""
+    def at(self, count: int, done: float | None = None) -> float:
+        """The value at this count, or without `steps` where this share of the run is done, 0 to
+        1."""
+        share = done if self.steps is None else min(1.0, count / self.steps)
+        assert share is not None, "only a schedule of the replay buffer may be without steps"
         if self.kind == Kind.exponential:
             return float(self.initial ** (1 - share) * self.final**share)
         if self.kind == Kind.cosine:
@@ -57,9 +55,9 @@ class Schedule:
         return (1 - share) * self.initial + share * self.final
 
 
-def value_at(setting: float | Schedule, count: int) -> float:
-    """The value of a number or a schedule at this count."""
-    return setting.at(count) if isinstance(setting, Schedule) else setting
+def value_at(setting: float | Schedule, count: int, done: float | None = None) -> float:
+    """The value of a number or a schedule at this count, or share of the run."""
+    return setting.at(count, done) if isinstance(setting, Schedule) else setting
 
 
 def make_schedule(setting: Mapping[str, Any]) -> Schedule:

@@ -48,11 +48,11 @@ class Counters:
             setattr(self, field.name, int(saved[field.name]))
 
 
-def values_of(schedules: Schedules, counters: Counters) -> dict[str, float]:
-    """The present values of schedules."""
+def values_of(schedules: Schedules, counters: Counters, done: float) -> dict[str, float]:
+    """The present values of schedules, where the fraction `done` of the run is over."""
     counts = {UPDATES: counters.opt_steps, ENV_STEPS: counters.env_steps}
     return {
-        f"train/{name.partition('.')[2]}": schedule.at(counts[counter])
+        f"train/{name.partition('.')[2]}": schedule.at(counts[counter], done)
         for name, (counter, schedule) in schedules.items()
     }
 

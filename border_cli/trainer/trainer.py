@@ -182,8 +182,7 @@ class Trainer(ABC):
         self.heartbeat.beat()
         timing = self.clock.timing
         timing.enter("sample")
-        done = fraction_done(self.config, self.counters, self.clock.elapsed_s)
-        self._replay_buffer.follow(done)
+        self._replay_buffer.follow(self._fraction_done())
         batch = self._replay_buffer.sample(self._batch_size)
         timing.enter("update")
         update = self._agent.update(batch)
@@ -270,8 +269,11 @@ class Trainer(ABC):
         timing = self.clock.timing
         with timing.section("record"):
             window = self._window.close(timing.since_s, self._actors.stats(), timing.seconds())
-            scheduled = values_of(self._schedules, self.counters)
+            scheduled = values_of(self._schedules, self.counters, self._fraction_done())
             return window | self._updates.means() | self._gauges() | scheduled
+
+    def _fraction_done(self) -> float:
+        return fraction_done(self.config, self.counters, self.clock.elapsed_s)
 
     def _record(self, row: Metrics, step: RecordStep | None = None, *, final: bool = False) -> None:
         """Records one row, of the present or of an earlier step."""

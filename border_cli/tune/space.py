@@ -128,13 +128,19 @@ class Space:
         """The space beside what is typed for every run.
 
         A hyperparameter of which a setting is typed is not searched, whatever else it sets: its
-        values belong together. Nor is what depends on it.
+        values belong together. Nor are the parts of a schedule that a typed number replaces, and
+        what depends on a hyperparameter that is not searched.
         """
-        keys = {each.key_or_group for each in parsed(typed)}
+        overrides = parsed(typed)
+        keys = {each.key_or_group for each in overrides}
+        constants = tuple(
+            f"{each.key_or_group}." for each in overrides if isinstance(each.value(), int | float)
+        )
         left: dict[str, Hyperparameter] = {}
         for name, each in self.hyperparameters.items():
             sets = {name}.union(*each.choices.values())
-            if left.keys() >= {*each.when} and not keys & sets:
+            is_typed = bool(keys & sets) or any(name.startswith(constants) for name in sets)
+            if left.keys() >= {*each.when} and not is_typed:
                 left[name] = each
         return replace(self, hyperparameters=left)
 

@@ -35,7 +35,7 @@ class Made:
         self, env: GymConfig, *, learns: bool = True, n_steps: int = 3, **settings: Any
     ) -> None:
         factory = GymEnvFactory(env)
-        config = {"epsilon_start": 0.5, "epsilon_steps": 4000, "hidden": [8], **settings}
+        config = {"epsilon": {"initial": 0.5, "steps": 4000}, "hidden": [8], **settings}
         self.agent: Agent = RandomAgent(RandomConfig(), spec=factory.spec, device="cpu", seed=0)
         if learns:
             self.agent = Dqn(DqnConfig(**config), spec=factory.spec, device="cpu", seed=4)

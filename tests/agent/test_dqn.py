@@ -241,7 +241,7 @@ def test_settings_that_cannot_be_meant_are_refused(settings: dict[str, Any], mat
 
 
 def test_settings_of_what_is_off_may_stay_where_files_and_ablations_have_them():
-    settings = {"v_min": 20.0, "noisy_std": 0.3, "epsilon_final": 0.2}
+    settings = {"v_min": 20.0, "noisy_std": 0.3, "epsilon": {"final": 0.2}}
     config = DqnConfig(**settings, exploration=Exploration.softmax, temperature=2.0)
     assert (config.v_min, config.v_max) == (20, 10)
 

@@ -105,7 +105,12 @@ SOFT = {"exploration": "softmax", "temperature": 100.0}
 
 @pytest.mark.parametrize(
     ("name", "settings"),
-    [("dqn", {"epsilon_start": 0.6}), ("dqn", {"num_atoms": 3, **SOFT}), ("iqn", SOFT), ("bc", {})],
+    [
+        ("dqn", {"epsilon": {"initial": 0.6}}),
+        ("dqn", {"num_atoms": 3, **SOFT}),
+        ("iqn", SOFT),
+        ("bc", {}),
+    ],
 )
 @pytest.mark.parametrize("warm_up", [False, True])
 def test_policies_take_every_valid_action_and_no_other(

@@ -144,7 +144,7 @@ def share_of_1(acting: QPolicy, newest: Snapshot) -> float:
 
 
 def test_without_exploration_it_takes_the_best_action_always():
-    acting = policy(epsilon_final=1.0)
+    acting = policy(epsilon={"final": 1.0})
     for warm_up in (False, True):
         acting.load_snapshot(snapshot([0, 1], warm_up=warm_up))
         assert acting.act(OBS, explore=False).all()
@@ -155,21 +155,21 @@ def test_without_exploration_it_takes_the_best_action_always():
 @pytest.mark.parametrize("exploration", ["epsilon_greedy", "softmax"])
 @pytest.mark.parametrize("constant", [None, 0.0])
 def test_in_warm_up_every_action_is_taken_equally_often(exploration, constant):
-    settings = {"temperature": 0.01} if exploration == "softmax" else {}
-    acting = policy(constant, exploration=exploration, epsilon_start=0.0, **settings)
+    settings = {"temperature": 0.01} if exploration == "softmax" else {"epsilon": 0.0}
+    acting = policy(constant, exploration=exploration, **settings)
     newest = snapshot([0, 9], warm_up=True)
     assert share_of_1(acting, newest) == pytest.approx(0.5, abs=0.04)
     assert share_of_1(acting, snapshot([0, 9])) == 1
 
 
 def test_epsilon_follows_the_env_steps_of_the_snapshot():
-    acting = policy(epsilon_start=1.0, epsilon_final=0.2, epsilon_steps=100)
+    acting = policy(epsilon={"initial": 1.0, "final": 0.2, "steps": 100})
     found = [share_of_1(acting, snapshot([0, 1], env_steps)) for env_steps in (0, 50, 100, 900)]
     assert found == pytest.approx([0.5, 0.7, 0.9, 0.9], abs=0.04)  # 1 - epsilon / 2
 
 
 def test_a_constant_epsilon_replaces_the_schedule():
-    acting = policy(0.4, epsilon_steps=100)
+    acting = policy(0.4, epsilon={"steps": 100})
     for env_steps in (0, 900):
         assert share_of_1(acting, snapshot([0, 1], env_steps)) == pytest.approx(0.8, abs=0.04)
 
@@ -182,7 +182,7 @@ def test_the_temperature_is_that_of_the_settings_or_the_constant(constant, expec
 
 def test_settings_of_an_actor_replace_those_of_the_agent():
     soft: Any = {"exploration": "softmax", "temperature": 0.5}
-    acting = policy(soft, epsilon_start=0.0, epsilon_final=0.0)
+    acting = policy(soft, epsilon={"initial": 0.0, "final": 0.0})
     assert share_of_1(acting, snapshot([0, np.log(2)])) == pytest.approx(0.8, abs=0.04)  # 4 : 1
 
 
@@ -306,9 +306,9 @@ def test_in_warm_up_a_noisy_policy_takes_any_action(spec):
 
 
 def test_epsilon_and_noise_can_explore_together(spec):
-    policy = policy_of(dqn(spec, noisy=True, noisy_std=1e-6, epsilon_steps=1), env_steps=5)
+    policy = policy_of(dqn(spec, noisy=True, noisy_std=1e-6, epsilon={"steps": 1}), env_steps=5)
     off = policy.act(MANY, explore=True) != policy.act(MANY, explore=False)
-    assert 0 < off.mean() < 0.1  # epsilon_final / 2
+    assert 0 < off.mean() < 0.1  # the final epsilon / 2
 
 
 def test_a_constant_of_an_actor_is_refused_where_there_is_nothing_to_replace(spec):

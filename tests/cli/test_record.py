@@ -41,7 +41,7 @@ def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "trainer.save_interval=80",
             "checkpoint.keep=9",
             "agent.hidden=[64]",
-            "agent.epsilon_steps=300",
+            "agent.epsilon.steps=300",
             "evaluator.num_episodes=5",
             "recorder=none",
             "quiet=true",

@@ -1,5 +1,5 @@
-"""What can be said in two ways is taken from the nearer place, and refused where one says both; and
-schedules as Hydra's users type them."""
+"""Intervals in updates or in env steps, of which those of the nearer place count; and schedules as
+Hydra's users type them."""
 
 from __future__ import annotations
 
@@ -16,54 +16,70 @@ from border_cli.config.sweep import jobs_of, sweep_terms
 from border_cli.errors import ConfigError
 
 Write = Callable[[str, str], Path]
-CARTPOLE = ("agent=dqn", "env=cartpole")  # its tuned file sets epsilon_steps and eval_interval
-LINEAR = {"initial": 1.0, "final": 0.1, "kind": "linear", "steps": None}
+CARTPOLE = ("agent=dqn", "env=cartpole")  # its tuned file sets epsilon.steps and eval_interval
+RARE = "# @package _global_\ntrainer: {eval_interval_env_steps: 700}\nagent: {epsilon: 0.2}\n"
+TUNED = {"initial": 1.0, "final": 0.05, "kind": "linear", "steps": 5_000}
+DEFAULT = TUNED | {"steps": 10_000}
 
 
 @pytest.mark.parametrize(
-    ("typed", "found"),
+    ("typed", "epsilon"),
     [
-        ("agent.epsilon=0.3", (0.3, 10_000)),
-        ("agent.epsilon={initial: 1, final: 0.1}", (LINEAR, 10_000)),
-        ("agent.epsilon_final=0.2", (None, 5_000)),
-        ("agent.epsilon=null", (None, 5_000)),
+        ("agent.epsilon=0.3", 0.3),
+        ("agent.epsilon.final=0.02", TUNED | {"final": 0.02}),
+        ("~tuned agent.epsilon.final=0.02", DEFAULT | {"final": 0.02}),
+        ("agent.epsilon={initial:0.5,final:0.1}", TUNED | {"initial": 0.5, "final": 0.1}),
+        ("agent.epsilon.steps=1e5", TUNED | {"steps": 100_000}),
+        # 500 samples for the warm-up and two for each of 20,000 updates
+        ("agent.epsilon.steps=null", TUNED | {"steps": 40_500}),
     ],
 )
-def test_what_is_typed_replaces_what_a_tuned_file_says_in_the_other_way(
-    typed: str, found: tuple[Any, int]
+def test_a_number_replaces_a_schedule_and_keys_change_it(typed: str, epsilon: Any) -> None:
+    config = compose(*CARTPOLE, *typed.split())
+    assert config.trainer.with_steps(config.agent).epsilon == epsilon  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("typed", "epsilon"),
+    [
+        ([], 0.2),
+        (["agent.epsilon.final=0"], DEFAULT | {"final": 0.0}),
+        (["agent.epsilon={initial: 0.5, steps: 7}"], DEFAULT | {"initial": 0.5, "steps": 7}),
+        (["agent.epsilon={initial: 1, final: 0.1}"], DEFAULT | {"final": 0.1, "steps": None}),
+    ],
+)
+def test_a_schedule_above_a_number_is_whole_or_changes_the_default(
+    typed: list[str], epsilon: Any, folder: Path, write: Write
 ) -> None:
-    agent: Any = compose(*CARTPOLE, typed).agent
-    assert (agent.epsilon, agent.epsilon_steps) == found
+    write("experiment/rare.yaml", RARE)
+    config = compose(*CARTPOLE, "experiment=rare", *typed, config_dir=str(folder))
+    assert config.agent.epsilon == epsilon  # type: ignore[attr-defined]
 
 
 def test_a_file_replaces_what_those_before_it_say_in_the_other_way(
     folder: Path, write: Write
 ) -> None:
-    write(
-        "experiment/rare.yaml",
-        "# @package _global_\ntrainer: {eval_interval_env_steps: 700}\nagent: {epsilon: 0.2}\n",
-    )
-    config = compose(*CARTPOLE, "experiment=rare", config_dir=str(folder))
-    agent: Any = config.agent
-    assert (config.trainer.eval_interval_env_steps, config.trainer.eval_interval) == (700, 1_000)
-    assert (agent.epsilon, agent.epsilon_steps) == (0.2, 10_000)
-    typed = (*CARTPOLE, "experiment=rare", "trainer.eval_interval=30", "agent.epsilon_steps=7")
-    config = compose(*typed, config_dir=str(folder))
-    agent = config.agent
-    assert (config.trainer.eval_interval_env_steps, config.trainer.eval_interval) == (None, 30)
-    assert (agent.epsilon, agent.epsilon_steps, agent.epsilon_final) == (None, 7, 0.05)
+    write("experiment/rare.yaml", RARE)
+    trainer = compose(*CARTPOLE, "experiment=rare", config_dir=str(folder)).trainer
+    assert (trainer.eval_interval_env_steps, trainer.eval_interval) == (700, 1_000)
+    typed = (*CARTPOLE, "experiment=rare", "trainer.eval_interval=30")
+    trainer = compose(*typed, config_dir=str(folder)).trainer
+    assert (trainer.eval_interval_env_steps, trainer.eval_interval) == (None, 30)
 
 
 @pytest.mark.parametrize(
     ("typed", "said"),
     sampled(
         [
-            (["agent.epsilon=0.1", "agent.epsilon_steps=5"], r"^agent\.epsilon_steps cannot be"),
+            (["agent.epsilon.fnal=0"], r"^unknown agent\.epsilon key 'fnal', did you mean final"),
             (
                 ["trainer.save_interval=5", "trainer.save_interval_env_steps=5"],
                 r"^trainer\.save_interval cannot be set together with",
             ),
-            (["agent.epsilon.final=0"], r"^agent\.epsilon\.initial must be a number"),
+            (
+                ["agent.epsilon=null"],
+                r"^agent\.epsilon must be a number or a schedule .*, got null",
+            ),
             (
                 ["agent.learning_rate={initial: 1, fnal: 0}"],
                 r"^unknown agent\.learning_rate key 'fnal', did you mean final",
@@ -88,12 +104,18 @@ def test_a_key_of_a_schedule_can_be_typed_alone() -> None:
     assert compose(*CARTPOLE, rate, "agent.learning_rate=0.5").agent.learning_rate == 0.5  # type: ignore[attr-defined]
 
 
-def test_schedules_and_what_they_replace_can_be_swept() -> None:
+@pytest.mark.parametrize(
+    ("typed", "epsilons"),
+    [
+        ("agent.epsilon=0.1,{final: 0.1}", [0.1, TUNED | {"final": 0.1}]),
+        ("agent.epsilon.steps=1000,5000", [TUNED | {"steps": 1_000}, TUNED]),
+    ],
+)
+def test_schedules_and_what_they_replace_can_be_swept(typed: str, epsilons: list[Any]) -> None:
     composer = Composer(user_folders())
     rate = "agent.learning_rate={initial: 1, final: 0},{initial: 1, final: 0.5}"
-    terms = sweep_terms(composer, [*CARTPOLE, rate, "agent.epsilon=0.1,0.2"])
+    terms = sweep_terms(composer, [*CARTPOLE, rate, typed])
     assert terms.jobs is not None
     agents: list[Any] = [job.config.agent for job in jobs_of(composer, terms.jobs, terms)]
     assert [each.learning_rate["final"] for each in agents] == [0, 0, 0.5, 0.5]
-    assert [each.epsilon for each in agents] == [0.1, 0.2, 0.1, 0.2]
-    assert {each.epsilon_steps for each in agents} == {10_000}
+    assert [each.epsilon for each in agents] == [*epsilons, *epsilons]

@@ -56,6 +56,7 @@ PENDULUM = SYNC | every(2_000) | {
     "trainer.warmup": "policy",
     "evaluator.num_episodes": 5,
 }  # fmt: skip
+EPSILON = {"initial": 1.0, "final": 0.02, "kind": "linear"}
 ATARI = {
     "env.game": "pong",
     "env.id": "atari/pong",
@@ -70,8 +71,6 @@ ATARI = {
     "agent.double": False,
     "agent.loss": "mse",
     "agent.max_grad_norm": None,
-    "agent.epsilon_start": 1.0,
-    "agent.epsilon_final": 0.02,
     "step_processor.n_steps": 1,
     "replay_buffer.capacity": 262_144,
     "trainer.max_opt_steps": 3_000_000,
@@ -119,9 +118,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "agent.num_quantiles_online": 8,  # Uniform8
         "agent.num_quantiles_target": 8,
         "agent.num_quantiles_acting": 32,  # Const32
-        "agent.epsilon_start": 1.0,
-        "agent.epsilon_final": 0.02,
-        "agent.epsilon_steps": 10_000,  # MAX_OPTS / 3
+        "agent.epsilon": EPSILON | {"steps": 10_000},  # MAX_OPTS / 3
         "trainer.max_opt_steps": 30_000,
     },
     "sac_pendulum_border": PENDULUM
@@ -149,7 +146,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     },
     "dqn_atari_border": ATARI
     | {
-        "agent.epsilon_steps": 6 * 1_000_000,  # 1,000,000 actions of each actor
+        "agent.epsilon": EPSILON | {"steps": 6 * 1_000_000},  # 1,000,000 actions of each actor
         "actor_manager.num_actors": 6,
         "actor_manager.n_buffer": 100,
         "trainer.warmup_period": 100,  # 32, and messages of 100
@@ -159,7 +156,11 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     },
     "dqn_atari_sync_border": ATARI
     | SYNC
-    | {"agent.epsilon_steps": 1_000_000, "trainer.warmup_period": 32, "trainer.warmup": "policy"},
+    | {
+        "agent.epsilon": EPSILON | {"steps": 1_000_000},
+        "trainer.warmup_period": 32,
+        "trainer.warmup": "policy",
+    },
     "bc_pen_border": PEN
     | {
         "agent.hidden": [256, 256],

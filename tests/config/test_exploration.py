@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from border_cli.config.compose import compose
@@ -15,9 +17,26 @@ def test_settings_that_an_actor_lacks_are_the_defaults_and_not_those_of_the_agen
     actors = compose("agent=dqn", "agent.epsilon=0.3", own, *TWO).actor_manager
     assert actors.exploration_of(0) is None
     assert actors.exploration_of(1) == {
-        "exploration": "softmax", "epsilon": None, "epsilon_start": 1.0, "epsilon_final": 0.05,
-        "epsilon_steps": 10_000, "temperature": 1.0,
-    }  # fmt: skip
+        "exploration": "softmax",
+        "epsilon": {"initial": 1.0, "final": 0.05, "kind": "linear", "steps": 10_000},
+        "temperature": 1.0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("own", "epsilon"),
+    [
+        ("{final: 0.2}", {"initial": 1.0, "final": 0.2, "kind": "linear", "steps": 10_000}),
+        # as many as the run has
+        ("{initial: 1, final: 0}", {"initial": 1.0, "final": 0, "kind": "linear", "steps": 900}),
+    ],
+)
+def test_a_schedule_of_an_actor_changes_the_default_or_is_whole(own: str, epsilon: object) -> None:
+    exploration = f"actor_manager.exploration=[null,{{epsilon: {own}}}]"
+    typed = ("agent=dqn", "agent.epsilon.steps=7", "trainer.max_env_steps=900")
+    actors = compose(*typed, exploration, *TWO).actor_manager
+    found: Any = actors.exploration_of(1)
+    assert found["epsilon"] == epsilon
 
 
 def test_a_schedule_of_an_actor_replaces_that_of_the_agent_and_ends_with_the_run() -> None:
@@ -37,6 +56,7 @@ def test_a_schedule_of_an_actor_replaces_that_of_the_agent_and_ends_with_the_run
         ("dqn", "{temperature: 0.5}", r"agent\.temperature needs agent\.exploration=softmax"),
         ("dqn", "{exploration: greedy}", r"agent\.exploration does not explore"),
         ("dqn", "{exploration: softmx}", r"Invalid value 'softmx'.*full_key: exploration"),
+        ("dqn", "{epsilon: {fnal: 0}}", r"unknown agent\.epsilon key 'fnal', did you mean final"),
         ("dqn", "{epsilon: 2}", r"agent\.epsilon must be at least 0 and at most 1"),
         ("dqn", "{gamma: 0.5}", r"unknown exploration setting 'gamma' \(choose from exploration,"),
         ("bc", "{epsilon: 0.1}", r"unknown exploration setting 'epsilon' \(there are none\)"),

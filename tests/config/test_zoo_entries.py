@@ -76,9 +76,12 @@ def dqn(entry: Entry) -> dict[str, Any]:
     apart = max(entry["target_update_interval"], entry["train_freq"])
     return settings | {
         "agent.double": False,
-        "agent.epsilon_start": entry["exploration_initial_eps"],
-        "agent.epsilon_final": entry["exploration_final_eps"],
-        "agent.epsilon_steps": round(entry["exploration_fraction"] * entry["n_timesteps"]),
+        "agent.epsilon": {
+            "initial": entry["exploration_initial_eps"],
+            "final": entry["exploration_final_eps"],
+            "kind": "linear",
+            "steps": round(entry["exploration_fraction"] * entry["n_timesteps"]),
+        },
         "agent.loss": entry["loss"],
         "agent.max_grad_norm": entry["max_grad_norm"],
         "agent.target_interval": round(apart / settings["trainer.samples_per_opt_step"]),

@@ -17,6 +17,7 @@ from border_cli.env.vector import GymVectorEnv
 from border_cli.errors import ConfigError
 from border_cli.launch.build import build_agent, env_factory
 from border_cli.launch.effective import EffectiveSettings, effective_settings
+from border_cli.launch.header import schedule_lines
 
 SMALL = ("agent=dqn", "env=cartpole", "~tuned")
 
@@ -43,6 +44,32 @@ def test_evaluations_have_the_arguments_of_training_but_for_those_that_are_repla
     found = settings("env.kwargs={shaping: dense, obstacles: 5}", *typed)
     assert vars(found.evaluation_env)["kwargs"] == kwargs
     assert vars(found.env)["kwargs"] == {"shaping": "dense", "obstacles": 5}
+
+
+@pytest.mark.parametrize(
+    ("typed", "lines"),
+    [
+        ((), "agent.epsilon linear from 1 to 0.05 over 10,000 env steps"),
+        (("agent.exploration=softmax",), ""),
+        (("trainer=offline",), ""),  # no actor explores
+        (("agent.epsilon=0.1",), ""),
+        (
+            (
+                *("agent.epsilon=0.1", "replay_buffer=prioritized"),
+                *("replay_buffer.beta.steps=null", "trainer.max_time_s=60"),
+            ),
+            "replay_buffer.beta linear from 0.4 to 1 over the run",
+        ),
+    ],
+)
+def test_the_header_lists_the_schedules_that_something_follows(
+    typed: tuple[str, ...], lines: str
+) -> None:
+    offline = ("replay_buffer=dataset", "replay_buffer.dataset=a/b-v0") * (
+        "trainer=offline" in typed
+    )
+    found = schedule_lines(settings(*typed, *offline))
+    assert found == ([("schedules", lines)] if lines else [])
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def test_new_rows_get_the_largest_priority_seen_so_far(spec, make_rows):
 @pytest.mark.parametrize("beta", [0.0, 0.4, 1.0])
 def test_weights_are_those_of_the_paper(spec, make_rows, normalize, beta):
     errors = np.array([0.01, 0.5, 1.0, 2.0, 8.0])
-    settings = {"alpha": 0.7, "beta_0": beta, "beta_final": beta, "normalize": normalize}
+    settings = {"alpha": 0.7, "beta": beta, "normalize": normalize}
     buffer = with_errors(buffer_of(spec, 9, **settings), spec, make_rows, errors)
     for _ in range(20):
         batch = buffer.sample(3)
@@ -64,7 +64,7 @@ def test_weights_are_those_of_the_paper(spec, make_rows, normalize, beta):
 
 
 def test_beta_moves_linearly_with_the_updates_and_then_stays(spec, make_rows):
-    buffer = buffer_of(spec, 4, beta_0=0.4, beta_final=1.0, n_opts_final=3)
+    buffer = buffer_of(spec, 4, beta={"initial": 0.4, "final": 1.0, "steps": 3})
     buffer.push(make_rows(spec, 0, 4))
     betas = []
     for _ in range(6):
@@ -76,7 +76,7 @@ def test_beta_moves_linearly_with_the_updates_and_then_stays(spec, make_rows):
 
 
 def test_beta_arrives_with_the_run_where_no_updates_are_named(spec, make_rows):
-    buffer = buffer_of(spec, 4, beta_0=0.4, beta_final=1.0, n_opts_final=None)
+    buffer = buffer_of(spec, 4, beta={"initial": 0.4, "final": 1.0, "steps": None})
     buffer.push(make_rows(spec, 0, 4))
     betas = []
     for done in (0.0, 0.25, 0.5, 1.0):
@@ -145,7 +145,7 @@ def with_dataset(spec, make_rows, *, share, **settings):
         id="my/numbers-v0", rows=[make_rows(spec, 0, 3)], steps=9, checksum="abc",
         grows=True, share=share,
     )  # fmt: skip
-    config = PrioritizedConfig(capacity=4, alpha=1.0, beta_0=1.0, **settings)
+    config = PrioritizedConfig(capacity=4, alpha=1.0, beta=1.0, **settings)
     rng = np.random.default_rng(0)
     return PrioritizedReplayBuffer(config, spec=spec, rng=rng, dataset=dataset)
 

@@ -54,7 +54,6 @@ GIVEN = {"initial": 0.5, "final": 0.1}
             r"\.kind must be one of .*, got 'linaer', did you mean linear",
         ),
         (GIVEN | {"knd": "linear"}, r"unknown agent\.epsilon key 'knd', did you mean kind"),
-        ({"final": 0.1}, r"\.initial must be a number"),
         (GIVEN | {"initial": 1.5}, r"\.initial must be at least 0 and at most 1, got 1\.5"),
         (GIVEN | {"final": -0.1}, r"\.final must be at least 0 and at most 1, got -0\.1"),
         (GIVEN | {"final": math.nan}, r"\.final must be a finite number"),
@@ -81,20 +80,26 @@ def test_only_what_may_be_null_is() -> None:
         SacConfig(learning_rate=None)
 
 
-@pytest.mark.parametrize(
-    ("make", "old", "message"),
-    [
-        (DqnConfig, {"epsilon": 0.1, "epsilon_start": 0.5}, r"agent\.epsilon_start cannot be set"),
-        (DqnConfig, {"epsilon": GIVEN, "epsilon_steps": 5}, r"agent\.epsilon_steps cannot be set"),
-        (PrioritizedConfig, {"beta": 0.4, "beta_0": 0.5}, r"replay_buffer\.beta_0 cannot be set"),
-        (DqnConfig, {"epsilon": 0.1, "exploration": "softmax"}, r"agent\.epsilon needs"),
-    ],
-)
-def test_two_ways_to_say_one_thing_are_refused(
-    make: Any, old: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(ConfigError, match=message):
-        make(**old)
+def test_a_mapping_with_both_ends_is_a_whole_schedule_and_another_changes_the_default() -> None:
+    whole = {"initial": 1.0, "final": 0.05, "kind": "linear", "steps": 10_000}
+    assert DqnConfig().epsilon == whole
+    assert DqnConfig(epsilon={"final": 0.2, "steps": 5e3}).epsilon == (
+        whole | {"final": 0.2, "steps": 5_000}
+    )
+    assert DqnConfig(epsilon=GIVEN).epsilon == GIVEN | {"kind": "linear", "steps": None}
+    assert PrioritizedConfig(beta={"steps": None}).beta == (
+        {"initial": 0.4, "final": 1.0, "kind": "linear", "steps": None}
+    )
+    with pytest.raises(ConfigError, match=r"agent\.learning_rate\.initial must be a number"):
+        DqnConfig(learning_rate={"final": 0.1})
+
+
+def test_a_constant_epsilon_is_refused_where_the_agent_explores_otherwise() -> None:
+    with pytest.raises(
+        ConfigError, match=r"agent\.epsilon needs agent\.exploration=epsilon_greedy"
+    ):
+        DqnConfig(epsilon=0.1, exploration="softmax")
+    assert DqnConfig(epsilon={"final": 0.2}, exploration="softmax").schedules == {}
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ def buffer_of(
         config = UniformConfig(capacity=capacity, frames=frames)
         return UniformReplayBuffer(config, spec=spec, rng=rng)
     prioritized = PrioritizedConfig(
-        capacity=capacity, frames=frames, normalize=Normalize(kind), n_opts_final=50
+        capacity=capacity, frames=frames, normalize=Normalize(kind), beta={"steps": 50}
     )
     return PrioritizedReplayBuffer(prioritized, spec=spec, rng=rng)
 

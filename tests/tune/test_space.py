@@ -163,6 +163,24 @@ def test_what_is_typed_is_not_searched_nor_what_depends_on_it(
     assert [*found.hyperparameters] == left
 
 
+@pytest.mark.parametrize(
+    ("typed", "left"),
+    [
+        ("agent.epsilon=0.1", []),
+        ("agent.epsilon.final=0", ["agent.epsilon.steps"]),
+        ("agent.epsilon={final: 0}", ["agent.epsilon.steps", "agent.epsilon.final"]),
+    ],
+)
+def test_parts_of_a_schedule_are_searched_unless_a_number_replaces_it(
+    typed: str, left: list[str], tmp_path: Path
+) -> None:
+    parts = """
+    agent.epsilon.steps: {low: 1_000, high: 5_000}
+    agent.epsilon.final: {low: 0.01, high: 0.2}
+"""
+    assert [*space(tmp_path, parts).without([typed]).hyperparameters] == left
+
+
 RANGE = "there must be choices, or low below high"
 MALFORMED = [
     ("x: 3", "'int' object is not a mapping"),
