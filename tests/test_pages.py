@@ -10,7 +10,7 @@ import pytest
 from border_cli.api import resume, train
 from border_cli.cli.init import RENAMED, TEMPLATE, TEMPLATE_NAME
 from border_cli.config.compose import compose
-from border_cli.config.resuming import MAY_CHANGE
+from border_cli.config.resuming import marked
 from border_cli.registry import AGENTS, register_builtin
 
 ROOT = Path(__file__).parent.parent
@@ -69,16 +69,18 @@ def test_the_tree_of_a_run_directory_names_all_that_a_run_and_a_resume_write(
 
 
 def test_the_guide_to_resuming_names_all_settings_that_may_change() -> None:
+    register_builtin()
     guide = text("runs.md").partition("When resuming you can change")[2].partition("`init_from`")[0]
     together = {
         r"trainer\.max_\w+": "limits",
         r"trainer\.stop_\w+": "`stop_…`",
         r"trainer\.\w+_(interval|interval_env_steps|every_s)": "intervals of `trainer`",
+        r"agent\.\w*learning_rate": "every learning rate of the agent",
         "actor_manager": "actor manager",
         "sweep": "",  # of no use to one run
     }
     absent = []
-    for key in MAY_CHANGE:
+    for key in marked("may_change"):
         words = [word for kind, word in together.items() if re.fullmatch(kind, key)]
         if (words[0] if words else key.rpartition(".")[2]) not in guide:
             absent.append(key)

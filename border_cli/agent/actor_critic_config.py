@@ -34,13 +34,16 @@ class ActorCriticConfig(LearnerConfig):
     """Settings that every agent with an actor and an ensemble of critics has."""
 
     batch_size: int = setting(256, "transitions per update", low=1)
-    learning_rate: Scheduled = setting(3e-4, "learning rate of the actor", above=0, counter=UPDATES)
+    learning_rate: Scheduled = setting(
+        3e-4, "learning rate of the actor", above=0, counter=UPDATES, may_change=True
+    )
     critic_learning_rate: Scheduled = setting(
         None,
         "learning rate of the critics; null: learning_rate",
         above=0,
         counter=UPDATES,
         nullable=True,
+        may_change=True,
     )
     max_grad_norm: float | None = setting(
         None, "clips the norm of each gradient to this value; null: no clipping", above=0
@@ -99,6 +102,7 @@ class SoftConfig(ActorCriticConfig):
         above=0,
         counter=UPDATES,
         nullable=True,
+        may_change=True,
     )
     target_entropy: float | None = setting(
         None,
@@ -320,6 +324,7 @@ class IqlConfig(AwacConfig):
         above=0,
         counter=UPDATES,
         nullable=True,
+        may_change=True,
     )
 
     def __post_init__(self) -> None:

@@ -75,7 +75,9 @@ class BcConfig(LearnerConfig):
     actions: ClassVar[tuple[str, ...]] = ("Discrete", "MultiDiscrete", "Box")
 
     batch_size: int = setting(256, "transitions per update", low=1)
-    learning_rate: Scheduled = setting(3e-4, "learning rate", above=0, counter=UPDATES)
+    learning_rate: Scheduled = setting(
+        3e-4, "learning rate", above=0, counter=UPDATES, may_change=True
+    )
     max_grad_norm: float | None = setting(
         None, "clips the gradient norm to this value; null: no clipping", above=0
     )

@@ -43,6 +43,7 @@ class LearnerConfig(AgentConfig):
         "updates take milliseconds and nothing else needs the cores",
         low=1,
         high=1_024,
+        may_change=True,
     )
     matmul_precision: MatmulPrecision = setting(
         MatmulPrecision.highest,
@@ -54,11 +55,13 @@ class LearnerConfig(AgentConfig):
         Matmul.auto,
         "library of the matrix products of dense layers on a CPU: mkl (torch's own) or onednn; "
         "auto: onednn on AMD processors with AVX-512, else mkl",
+        may_change=True,
     )
     compile: bool = setting(
         False,
         "compiles the update with torch.compile, using CUDA graphs on a GPU; startup takes "
         "seconds longer",
+        may_change=True,
     )
     normalize_obs: bool = setting(
         False,

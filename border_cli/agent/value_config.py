@@ -33,7 +33,9 @@ class ValueConfig(LearnerConfig):
     )
 
     double: bool = setting(True, "double Q-learning: the online network chooses the next action")
-    learning_rate: Scheduled = setting(5e-4, "learning rate", above=0, counter=UPDATES)
+    learning_rate: Scheduled = setting(
+        5e-4, "learning rate", above=0, counter=UPDATES, may_change=True
+    )
     adam_epsilon: float = setting(1e-8, "Adam epsilon; up to 0.01 / 32 in the papers", above=0)
     max_grad_norm: float | None = setting(
         10.0, "clips the gradient norm to this value; null: no clipping", above=0

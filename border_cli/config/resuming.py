@@ -3,7 +3,6 @@ what may change in them."""
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
@@ -16,31 +15,15 @@ from border_cli.config.describe import shown
 from border_cli.config.overrides import chooses, parsed
 from border_cli.config.saved import place, read_saved, saved_options, saved_settings
 from border_cli.config.saved_names import SavedSettings
+from border_cli.config.schemas import base_of
 from border_cli.errors import ConfigError
 from border_cli.registry import GROUPS
 from border_cli.run.run_folder import RunFolder
 from border_cli.settings.base import flat
-from border_cli.settings.run import INTERVALS, RunConfig
+from border_cli.settings.run import SECTIONS, RunConfig
 from border_cli.system.files import SETTINGS
 from border_cli.words import setting, shortest
 
-MAY_CHANGE = (  # these settings, and all that lies below them
-    *(
-        f"trainer.{name}"
-        for name in (
-            *("max_opt_steps", "max_env_steps", "max_time_s"),
-            *("stop_at_score", "stop_evals", "stop_confirmations", "patience"),
-            *("eval_interval", "record_interval", "save_interval", "save_every_s"),
-            *("sync_interval", "stall_timeout_s"),
-            *(f"{each}_interval_env_steps" for each in INTERVALS),
-        )
-    ),
-    *("actor_manager", "device", "agent.num_threads", "agent.compile", "agent.matmul"),
-    *("evaluator.background", "evaluator.where", "evaluator.address"),
-    *("evaluator.num_workers", "evaluator.resources", "env.probe"),
-    *("name", "recorder", "callback", "checkpoint", "sweep", "quiet", "statistics", "objective"),
-)
-LEARNING_RATE = re.compile(r"agent\.\w*learning_rate(\.\w+)?")  # as a number or a schedule
 OF_ONE_ATTEMPT = ("run_dir", "resume", "init_from", "dry_run")  # no part of the comparison
 _ABSENT = "absent"
 _REASONS = {
@@ -49,9 +32,19 @@ _REASONS = {
 }
 
 
+def marked(mark: str) -> list[str]:
+    """The settings whose definition has a mark; of a group that has it as a whole, its name."""
+    names = RunConfig.marked(mark)
+    names += [name for name in (*GROUPS, *SECTIONS) if getattr(base_of(name), mark, False)]
+    for group, registry in GROUPS.items():
+        for entry in registry:
+            names += [f"{group}.{name}" for name in entry.config_type.marked(mark)]
+    return list(dict.fromkeys(names))
+
+
 def may_change(key: str) -> bool:
-    """Whether a run can resume with another value of this setting."""
-    return any(key == each or key.startswith(f"{each}.") for each in MAY_CHANGE)
+    """Whether a run can resume with another value of this setting, whatever it is."""
+    return any(f"{key}.".startswith(f"{name}.") for name in marked("may_change"))
 
 
 def refuse_beside_resume(
@@ -102,11 +95,11 @@ class Change:
     @property
     def allowed(self) -> bool:
         """Whether a run can resume with it."""
-        if self.key == "imports":  # more modules change nothing; components need those of before
+        if self.key in marked("may_grow"):
             return set(self.before) <= set(self.after)
-        if self.key in ("env.action_mask", "env.own_generators") and self.after is None:
-            return True  # found anew as the environment is tried, before the run goes on
-        return may_change(self.key) or LEARNING_RATE.fullmatch(self.key) is not None
+        if self.key in marked("may_become_null") and self.after is None:
+            return True
+        return may_change(self.key)
 
 
 def changes(before: RunConfig, after: RunConfig) -> list[Change]:
@@ -150,7 +143,7 @@ def refuse_fixed(found: Sequence[Change], run_dir: Path, *, job: str) -> None:
     raise ConfigError(
         f"{job}a resumed run keeps its settings, but these differ from "
         f"{shortest(run_dir) / SETTINGS}:\n{listed}\n"
-        f"These may change: {', '.join(MAY_CHANGE)}, and the learning rates of the agent.\n"
+        f"These may change: {', '.join(marked('may_change'))}.\n"
         f"To start a new run from its weights, set {init_from}"
     )
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import fields
 from functools import cache
-from typing import Any, get_origin, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 from omegaconf import DictConfig, OmegaConf
 
 from border_cli.registry import GROUPS
+from border_cli.settings.base import Settings
 from border_cli.settings.run import RunConfig
 
 SCHEMA = "schema"  # the folder of all schemas
@@ -21,6 +22,14 @@ FREE = (dict[str, Any], dict[str, float], dict[str, float] | None)
 def takes_several(group: str) -> bool:
     """Whether a run may have several components of a group."""
     return group in GROUPS and get_origin(get_type_hints(RunConfig)[group]) is dict
+
+
+@cache
+def base_of(group: str) -> type[Settings]:
+    """The class that the settings of each option of a group extend, or of a section its class."""
+    hint = get_type_hints(RunConfig)[group]
+    base: type[Settings] = get_args(hint)[1] if get_origin(hint) is dict else hint
+    return base
 
 
 def names_schema(path: str) -> bool:

@@ -52,6 +52,7 @@ class GymConfig(EnvConfig):
         "part action_mask of a Dict observation; null: found as the environment is tried "
         "(env.probe); true: required; false: masks in info are ignored, and a part is one like any "
         "other",
+        may_become_null=True,
     )
     own_generators: bool | None = setting(
         None,
@@ -59,6 +60,7 @@ class GymConfig(EnvConfig):
         "seeded with each episode and exchanged around each reset and step; null: where the "
         "environment draws from these as it is tried (env.probe). Actor threads share them, so "
         "such runs do not repeat",
+        may_become_null=True,
     )
     vectorization: Vectorization = setting(
         Vectorization.auto,

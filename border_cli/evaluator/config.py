@@ -27,22 +27,26 @@ class EpisodesConfig(EvaluatorConfig):
         "local: on this machine; ray: spread over the nodes of a Ray cluster, with the same scores "
         "(needs evaluator.background=true)",
         choices=EVALUATION_RUNNERS.names,
+        may_change=True,
     )
     address: str | None = setting(
         None,
         "cluster of where=ray: auto, host:port or ray://host:port; null: that of the actors "
         "(actor_manager=ray), else starts a Ray on this machine",
+        may_change=True,
     )
     num_workers: int | None = setting(
         None,
         "processes over which where=ray spreads the episodes; null: one for each CPU of the "
         "cluster, at most num_episodes",
         low=1,
+        may_change=True,
     )
     resources: dict[str, float] = setting(
         {},
         "what each of them reserves, such as {CPU: 1, memory: 1e9}; nothing by default, because "
         "they wait most of the time",
+        may_change=True,
     )
 
     def __post_init__(self) -> None:

@@ -58,11 +58,16 @@ def setting(
     choices: Callable[[], Sequence[str]] | None = None,
     counter: str | None = None,
     nullable: bool = False,
+    may_change: bool = False,
+    may_grow: bool = False,
+    may_become_null: bool = False,
 ) -> Any:
     """A dataclass field with its meaning, unit and range; `takes_memory` where memory grows with
     it, so that a refusal for want of memory names it. `choices` gives the allowed names where they
     are not known before modules of users are imported. `counter` is what a schedule in the place
-    of the number follows; such a field is of type Any, and null only if `nullable`."""
+    of the number follows; such a field is of type Any, and null only if `nullable`. A run resumes
+    with any other value if `may_change`, with more entries if `may_grow`, and with null if
+    `may_become_null`, because it is then found anew."""
     metadata = {
         "meaning": meaning,
         "range": Range(low=low, above=above, high=high),
@@ -70,6 +75,9 @@ def setting(
         "choices": choices,
         "counter": counter,
         "nullable": nullable,
+        "may_change": may_change,
+        "may_grow": may_grow,
+        "may_become_null": may_become_null,
     }
     if isinstance(default, list | dict):
         return field(default_factory=lambda: copy.deepcopy(default), metadata=metadata)
@@ -107,6 +115,7 @@ class Settings:
     """
 
     path: ClassVar[str] = ""
+    may_change: ClassVar[bool] = False  # all of these settings, when a run is resumed
 
     def __setattr__(self, name: str, value: object) -> None:
         declared = name in self.__dataclass_fields__ or hasattr(type(self), name)
@@ -204,19 +213,19 @@ class Settings:
 
     def taking_memory(self) -> dict[str, Any]:
         """Settings that memory grows with, as they are typed; what is off or 1 cannot be less."""
-        # Of all bases: who gives a setting another default does not repeat what it is.
-        grows = {
-            each.name
-            for base in type(self).__mro__
-            if is_dataclass(base)
-            for each in fields(base)
-            if each.metadata.get("takes_memory")
-        }
+        grows = self.marked("takes_memory")
         return {
             f"{self.path}.{name}": value
             for name, value in vars(self).items()
             if name in grows and value not in (None, 1)
         }
+
+    @classmethod
+    def marked(cls, mark: str) -> list[str]:
+        """The settings that have `mark`, in this class or in one that it extends: a class that
+        gives a setting another default does not repeat its marks."""
+        bases = [base for base in reversed(cls.__mro__) if is_dataclass(base)]
+        return [each.name for base in bases for each in fields(base) if each.metadata.get(mark)]
 
     def refuse(self, name: str, value: object, allowed: str) -> NoReturn:
         """Raises the error of a setting that cannot be meant."""

@@ -103,6 +103,7 @@ class EnvConfig(GroupConfig, path="env"):
         True,
         "plays a few steps in a fresh environment before the run directory is created; false: "
         "only constructs it, for simulators that start slowly",
+        may_change=True,
     )
 
     def one_by_one(self) -> Self:
@@ -167,6 +168,7 @@ class ReplayBufferConfig(GroupConfig, path="replay_buffer"):
 class ActorManagerConfig(GroupConfig, path="actor_manager"):
     """Settings that every actor manager has."""
 
+    may_change: ClassVar[bool] = True
     in_learner_thread: ClassVar[bool] = False  # whether actors step in the learner's own thread
     follows_cluster: ClassVar[bool] = False  # whether num_actors may be auto
 
@@ -237,68 +239,91 @@ class TrainerConfig(GroupConfig, path="trainer"):
     synchronous: ClassVar[bool] = False  # needs actors that step only within `receive`
 
     max_opt_steps: int | None = setting(
-        100_000, "ends the run after this many updates; null: no limit", low=1
+        100_000, "ends the run after this many updates; null: no limit", low=1, may_change=True
     )
     max_env_steps: int | None = setting(
         None,
         "ends the run after this many env steps, summed over all actors; null: no limit",
         low=1,
+        may_change=True,
     )
     max_time_s: float | None = setting(
-        None, "ends the run after this many seconds; null: no limit", above=0
+        None, "ends the run after this many seconds; null: no limit", above=0, may_change=True
     )
     stop_at_score: float | None = setting(
-        None, "ends the run when evaluations reach this score; null: never"
+        None, "ends the run when evaluations reach this score; null: never", may_change=True
     )
-    stop_evals: int = setting(2, "consecutive evaluations that must reach stop_at_score", low=1)
+    stop_evals: int = setting(
+        2, "consecutive evaluations that must reach stop_at_score", low=1, may_change=True
+    )
     stop_confirmations: int = setting(
         2,
         "times that an evaluation which reaches stop_at_score is extended by as many new "
         "episodes, while the mean over all of them still reaches it; that mean is the score",
         low=0,
+        may_change=True,
     )
     patience: int | None = setting(
         None,
         "ends the run after this many evaluations in a row without a new best score; null: never",
         low=1,
+        may_change=True,
     )
     eval_interval: int = setting(
-        1_000, "updates between evaluations; 0: only at the end of the run", low=0
+        1_000, "updates between evaluations; 0: only at the end of the run", low=0, may_change=True
     )
     eval_interval_env_steps: int | None = setting(
-        None, "env steps between evaluations, in place of eval_interval; null: off", low=1
+        None,
+        "env steps between evaluations, in place of eval_interval; null: off",
+        low=1,
+        may_change=True,
     )
     record_interval: int = setting(
-        100, "updates between rows of metrics; 0: only at the end of the run", low=0
+        100,
+        "updates between rows of metrics; 0: only at the end of the run",
+        low=0,
+        may_change=True,
     )
     record_interval_env_steps: int | None = setting(
-        None, "env steps between rows of metrics, in place of record_interval; null: off", low=1
+        None,
+        "env steps between rows of metrics, in place of record_interval; null: off",
+        low=1,
+        may_change=True,
     )
     save_interval: int = setting(
-        5_000, "updates between checkpoints; 0: only at the end of the run", low=0
+        5_000, "updates between checkpoints; 0: only at the end of the run", low=0, may_change=True
     )
     save_interval_env_steps: int | None = setting(
-        None, "env steps between checkpoints, in place of save_interval; null: off", low=1
+        None,
+        "env steps between checkpoints, in place of save_interval; null: off",
+        low=1,
+        may_change=True,
     )
     save_every_s: float | None = setting(
         None,
         "also saves a checkpoint when the last one is this many seconds old; null: off",
         above=0,
+        may_change=True,
     )
     sync_interval: int = setting(
-        20, "updates between copies of the weights to the actors; 0: none after the warm-up", low=0
+        20,
+        "updates between copies of the weights to the actors; 0: none after the warm-up",
+        low=0,
+        may_change=True,
     )
     sync_interval_env_steps: int | None = setting(
         None,
         "env steps between copies of the weights to the actors, in place of sync_interval; null: "
         "off",
         low=1,
+        may_change=True,
     )
     stall_timeout_s: float = setting(
         60.0,
         "seconds without a step after which a component counts as hung",
         above=0,
         high=LONGEST_WAIT_S,
+        may_change=True,
     )
 
     def __post_init__(self) -> None:
@@ -394,6 +419,7 @@ class EvaluatorConfig(GroupConfig, path="evaluator"):
         "evaluates in a separate process while training continues; null: where large images (at "
         "least 36 x 36) are observed and there are two cores. Bit-reproducible runs "
         "(trainer=sync, trainer=offline, actor_manager=serial) always evaluate inline",
+        may_change=True,
     )
     ref_min_score: float | None = setting(
         None,
@@ -416,6 +442,8 @@ class EvaluatorConfig(GroupConfig, path="evaluator"):
 class RecorderConfig(Settings, path="recorder"):
     """Base of the recorders' settings."""
 
+    may_change: ClassVar[bool] = True
+
     def refuse_missing(self) -> None:
         """Raises MissingPackage where a package that it needs is not installed."""
 
@@ -424,10 +452,14 @@ class RecorderConfig(Settings, path="recorder"):
 class CallbackConfig(Settings, path="callback"):
     """Base of the callbacks' settings."""
 
+    may_change: ClassVar[bool] = True
+
 
 @dataclass(kw_only=True)
 class CheckpointConfig(Settings, path="checkpoint"):
     """Which checkpoints are kept, and what they contain."""
+
+    may_change: ClassVar[bool] = True
 
     keep: int = setting(
         3, "number of latest checkpoints kept, in addition to the best model", low=1
@@ -448,6 +480,8 @@ class CheckpointConfig(Settings, path="checkpoint"):
 @dataclass(kw_only=True)
 class SweepConfig(Settings, path="sweep"):
     """Settings of all jobs of a sweep together; a single run ignores them."""
+
+    may_change: ClassVar[bool] = True
 
     on_error: OnError = setting(
         OnError("continue"),
@@ -474,14 +508,17 @@ class RunConfig(Settings):
     """Settings of the whole run."""
 
     seed: int = setting(0, "seed of the run; all other seeds are derived from it", low=0)
-    name: str = setting("run", "name in the default run_dir; <agent>_<env> if composed")
+    name: str = setting(
+        "run", "name in the default run_dir; <agent>_<env> if composed", may_change=True
+    )
     device: str = setting(
         "auto",
         "device of the learner: cpu, cuda, cuda:N (the GPU of that number), mps or auto (CUDA if "
         "available, else cpu)",
+        may_change=True,
     )
     imports: list[str] = setting(
-        [], "Python modules to import first, to register your own components"
+        [], "Python modules to import first, to register your own components", may_grow=True
     )
     run_dir: str | None = setting(
         None,
@@ -503,14 +540,16 @@ class RunConfig(Settings):
         False,
         "prints a single line at the end, with the best score and the run directory; warnings "
         "and errors go to standard error",
+        may_change=True,
     )
     statistics: bool = setting(
         False,
         "prints at the end what actors and trainer did, and where their time went; the log has "
         "it always",
+        may_change=True,
     )
     objective: Objective = setting(
-        Objective.best, "evaluation score that a job returns to a sweeper"
+        Objective.best, "evaluation score that a job returns to a sweeper", may_change=True
     )
 
     agent: AgentConfig

@@ -13,7 +13,7 @@ from border_cli.config.compose import compose, resuming_composer
 from border_cli.config.job import Job
 from border_cli.config.overrides import run_to_resume
 from border_cli.config.resolved import BEFORE, begin_attempt, resolved_yaml, write_resolved
-from border_cli.config.resuming import changes, refuse_beside_resume
+from border_cli.config.resuming import changes, may_change, refuse_beside_resume
 from border_cli.config.saved import load_resolved
 from border_cli.errors import ConfigError
 from border_cli.system.files import SETTINGS
@@ -115,6 +115,32 @@ def test_a_run_goes_on_with_other_limits_parts_and_outputs_and_nothing_else() ->
     for override in REFUSED:
         found = changes(before, compose("env=cartpole", override))
         assert any(not each.allowed for each in found), override
+
+
+@pytest.mark.parametrize(
+    ("key", "free"),
+    [
+        ("trainer.sync_interval", True),  # offline training gives it another default
+        ("agent.value_learning_rate.final", True),
+        ("evaluator.resources.CPU", True),
+        ("recorder.mine.path", True),
+        ("callback", True),
+        ("quiet", True),
+        ("trainer.warmup_period", False),
+        ("env.action_mask", False),
+        ("agent", False),
+    ],
+)
+def test_a_setting_says_whether_it_may_change_or_its_group_says_it_for_all(
+    key: str, free: bool
+) -> None:
+    assert may_change(key) is free
+
+
+def test_what_the_environment_showed_may_be_forgotten_but_not_chosen_anew() -> None:
+    before, masked = compose("env=cartpole"), compose("env=cartpole", "env.action_mask=true")
+    assert [each.allowed for each in changes(masked, before)] == [True]
+    assert [each.allowed for each in changes(before, masked)] == [False]
 
 
 def test_modules_may_join_and_must_not_leave() -> None:

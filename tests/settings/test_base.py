@@ -19,7 +19,7 @@ class Sample(Settings, path="group"):
     share: float = setting(0.5, "a share", low=0, high=1)
     rate: float | None = setting(1.0, "a rate; null: off", above=0)
     count: int = setting(1, "a count", low=1)
-    score: float | None = setting(None, "any finite number")
+    score: float | None = setting(None, "any finite number", may_change=True)
     sizes: list[int] = setting([1, 2], "sizes", low=1)
     free: dict[str, Any] = setting({}, "arguments of somebody else")
 
@@ -27,6 +27,7 @@ class Sample(Settings, path="group"):
 @dataclass(kw_only=True)
 class Child(Sample):
     more: int = setting(0, "inherits the path", low=0)
+    score: float | None = None
 
 
 @dataclass(kw_only=True)
@@ -170,3 +171,7 @@ def test_a_copy_is_equal_and_refuses_the_same(duplicate: Any) -> None:
     assert (made.twice, made.total) == (4, 3)
     with pytest.raises(UnknownSetting, match=r"did you mean group\.count\?"):
         made.cuont = 1
+
+
+def test_another_default_of_a_setting_keeps_its_marks() -> None:
+    assert set(Child.marked("may_change")) == {"score"}
