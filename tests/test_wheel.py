@@ -14,7 +14,7 @@ import pytest
 from border_cli import __version__
 from border_cli.cli.init import files_of
 from border_cli.config.compose import compose
-from border_cli.config.resolved import resolved_yaml
+from border_cli.config.job import resolved_yaml
 
 ROOT = Path(__file__).parents[1]
 

@@ -63,7 +63,7 @@ def _show_settings(arguments: Arguments, composer: Composer, overrides: list[str
 
         say(settings_help(composer.job(overrides), overrides).rstrip("\n"))
     elif arguments.cfg == "job" and not arguments.package:
-        from border_cli.config.resolved import resolved_yaml
+        from border_cli.config.job import resolved_yaml
 
         job = composer.job(overrides)
         text = resolved_yaml(job.config) if arguments.resolve else job.record["config.yaml"]

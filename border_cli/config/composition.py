@@ -17,9 +17,8 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from border_cli.config import check
 from border_cli.config.alternatives import drop_weaker_alternatives
-from border_cli.config.job import Job, Source
+from border_cli.config.job import Job, Source, modules_of, yaml_text
 from border_cli.config.overrides import chooses, parsed
-from border_cli.config.resolved import modules_of, yaml_text
 from border_cli.config.search_path import homes, import_modules, names_in
 from border_cli.config.sources import TUNED, ConfigFile, Files, settings_in
 from border_cli.config.tuned import add_tuned, drop_weaker_limits

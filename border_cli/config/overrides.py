@@ -15,7 +15,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from border_cli.config.schemas import takes_several
 from border_cli.config.search_path import SEARCH
-from border_cli.config.sources import TUNED, Files
+from border_cli.config.sources import Files
 from border_cli.errors import ConfigError
 from border_cli.registry import AGENTS, ENVS, GROUPS
 from border_cli.settings.other_words import ON_POLICY
@@ -24,7 +24,6 @@ from border_cli.settings.schedule import SCHEDULE_KEYS
 from border_cli.system.files import full_path
 from border_cli.words import unknown
 
-OPTIONAL_GROUPS = (TUNED, "experiment")
 TRUST = "trust"  # see `without_trust`
 _OF_SCHEDULE = re.compile(rf"(agent|replay_buffer)\.\w+\.({'|'.join(SCHEDULE_KEYS)})")
 

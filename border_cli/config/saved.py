@@ -22,7 +22,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from border_cli.config.check import explained, refuse_untyped, run_settings, with_types
-from border_cli.config.resolved import ALWAYS_LISTED
+from border_cli.config.job import ALWAYS_LISTED
 from border_cli.config.saved_names import ADDRESSES, SavedSettings
 from border_cli.config.search_path import (
     add_current_directory,

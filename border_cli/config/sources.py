@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
 NAME = "border-train"
 TUNED = "tuned"  # the group of the values that agents, and pairs of agent and env, need
+OPTIONAL_GROUPS = (TUNED, "experiment")  # whose files are merged at the top
 HYDRA_SETTINGS = "hydra_settings"  # ours of Hydra itself; every primary configuration has them
 KEYWORDS = ("optional", "override")
 STRUCTURED = "structured"  # the scheme of Hydra's own store, which is searched last

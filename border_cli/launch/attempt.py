@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from border_cli.config.job import Job
-from border_cli.config.resolved import begin_attempt, resolved_yaml
+from border_cli.config.job import Job, begin_attempt, resolved_yaml
 from border_cli.errors import ConfigError, NotBegun, reachable
 from border_cli.registry import CALLBACKS
 from border_cli.run.layout import refuse_foreign, remove_attempt

@@ -16,7 +16,7 @@ from border_cli.actor_manager.actor import ActorFactory
 from border_cli.actor_manager.weights import forms_of
 from border_cli.agent.learner_config import LearnerConfig
 from border_cli.agent.torch_agent import TorchAgent
-from border_cli.config.resolved import resolved_yaml
+from border_cli.config.job import resolved_yaml
 from border_cli.core.callback import Callback
 from border_cli.core.interfaces import (
     ActorManager,

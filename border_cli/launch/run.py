@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from border_cli.config.job import Job
-from border_cli.config.resolved import modules_of
+from border_cli.config.job import Job, modules_of
 from border_cli.config.search_path import homes
 from border_cli.core.callback import Callback
 from border_cli.core.interfaces import ActorStats, Agent, Evaluator

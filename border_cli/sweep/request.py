@@ -15,8 +15,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from border_cli.config.job import Job, Source
-from border_cli.config.resolved import resolved_yaml
+from border_cli.config.job import Job, Source, resolved_yaml
 from border_cli.config.saved import read_config
 from border_cli.config.search_path import add_to_path, import_modules, user_folders
 from border_cli.registry import register_builtin

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from border_cli.config.compose import Composer
-from border_cli.config.resolved import plain, yaml_text
+from border_cli.config.job import plain, yaml_text
 from border_cli.registry import GROUPS
 from border_cli.settings.run import RunConfig
 from border_cli.step_processor.config import MULTI_STEP, ONE_STEP

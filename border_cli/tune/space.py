@@ -27,10 +27,9 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import OmegaConf
 
-from border_cli.config.check import REFUSED
+from border_cli.config.check import REFUSED, explanation
 from border_cli.config.compose import Composer
 from border_cli.config.describe import shown
-from border_cli.config.explain import explanation
 from border_cli.config.overrides import parsed
 from border_cli.config.search_path import SEARCH
 from border_cli.config.sources import Files

@@ -16,7 +16,7 @@ import border_cli
 from border_cli.analysis.load import SavedRun, load_runs
 from border_cli.config.check import checked
 from border_cli.config.compose import compose
-from border_cli.config.resolved import resolved_yaml
+from border_cli.config.job import resolved_yaml
 from border_cli.errors import CheckpointError, ConfigError, MissingPackage
 from border_cli.registry import flat_settings
 from border_cli.run.lock import RunLock

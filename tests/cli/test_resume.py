@@ -18,8 +18,7 @@ from sampling import sampled
 
 from border_cli.cli import train
 from border_cli.config.compose import compose
-from border_cli.config.job import Job
-from border_cli.config.resolved import resolved_yaml, write_resolved
+from border_cli.config.job import Job, resolved_yaml, write_resolved
 from border_cli.config.saved import load_resolved
 from border_cli.launch import closing
 from border_cli.launch.job import Outcome, train_job

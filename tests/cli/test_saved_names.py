@@ -17,7 +17,7 @@ from strangers import install_module, tampered, write_module
 
 from border_cli import compose, load_policy, resume
 from border_cli.cli import export as export_command
-from border_cli.config.resolved import resolved_yaml, write_resolved
+from border_cli.config.job import resolved_yaml, write_resolved
 from border_cli.config.saved import load_resolved
 from border_cli.errors import ConfigError
 from border_cli.settings.run import RunConfig

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from border_cli.config.compose import Composer, compose
-from border_cli.config.resolved import resolved_yaml, write_resolved
+from border_cli.config.job import resolved_yaml, write_resolved
 from border_cli.config.saved import load_resolved
 from border_cli.config.sweep import sweep_terms
 from border_cli.errors import ConfigError

@@ -10,8 +10,7 @@ from sampling import sampled
 
 from border_cli.agent.config import SacConfig
 from border_cli.config.compose import Composer, compose, resuming_composer
-from border_cli.config.job import Job
-from border_cli.config.resolved import resolved_yaml, write_resolved
+from border_cli.config.job import Job, resolved_yaml, write_resolved
 from border_cli.config.saved import load_resolved
 from border_cli.config.tuned import tuned_files
 from border_cli.errors import ConfigError
