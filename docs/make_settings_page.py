@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from border_cli.config.describe import bounds_of, meaning_of, shown, values_of
-from border_cli.config.schemas import base_of
+from border_cli.config.files import base_of
 from border_cli.registry import GROUPS, register_builtin
 from border_cli.settings.base import Settings, default_of
 from border_cli.settings.run import SECTIONS, RunConfig

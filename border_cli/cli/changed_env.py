@@ -31,9 +31,9 @@ def settings_in_env(run_dir: Path, chosen: Sequence[str], *, trust: bool) -> Run
     """The settings of a run with these overrides of `env`, as `border-train --from` composes them.
     They count for the environment of evaluations, too."""
     # imported late: Hydra
-    from border_cli.config.compose import composing
+    from border_cli.config.beginning import composing
     from border_cli.config.overrides import parsed
-    from border_cli.config.saved_names import ADDRESSES
+    from border_cli.config.saved import ADDRESSES
 
     typed = [*chosen, f"trust={str(trust).lower()}"]
     with composing(typed, origin=str(run_dir), unused=ADDRESSES) as (composer, overrides):

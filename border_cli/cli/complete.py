@@ -143,15 +143,15 @@ def _of_choices(arguments: Arguments) -> Iterator[str]:
     from omegaconf import OmegaConf
 
     from border_cli.config.check import explained
+    from border_cli.config.hydra_source import find_plugins
     from border_cli.config.overrides import is_sweep
-    from border_cli.config.sources import find_plugins
 
     find_plugins()  # before the current directory is searched
     with arguments.composing() as (composer, overrides), composer.opened() as files:
         fixed = [each for each in overrides if not is_sweep(each)]
         composer.import_for(files, fixed)
-        with explained(files, composer.config_name, fixed):
-            files.find_parts(composer.config_name, fixed)
+        with explained(files, fixed):
+            files.find_parts(fixed)
         for part in files.parts:
             found = files.served(part.path)  # or a schema of Hydra's own
             content = (

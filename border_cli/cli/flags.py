@@ -67,9 +67,9 @@ class Arguments(argparse.Namespace):
         return bool(self.help or self.cfg or self.info or self.hydra_help)
 
     def composing(self) -> AbstractContextManager[tuple[Composer, list[str]]]:
-        """See `config.compose.composing`; imports Hydra."""
+        """See `config.beginning.composing`; imports Hydra."""
         # imported late: Hydra, which --help does not need
-        from border_cli.config.compose import composing
+        from border_cli.config.beginning import composing
         from border_cli.config.overrides import normalized
 
         return composing(

@@ -69,7 +69,7 @@ def _show_settings(arguments: Arguments, composer: Composer, overrides: list[str
         text = resolved_yaml(job.config) if arguments.resolve else job.record["config.yaml"]
         sys.stdout.write(visible(text) if sys.stdout.isatty() else text)
     else:
-        from border_cli.config.answers import show_answer
+        from border_cli.config.compose import show_answer
 
         show_answer(arguments.for_hydra(overrides), overrides, composer)
 

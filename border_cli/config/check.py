@@ -18,9 +18,8 @@ from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBase
 from yaml import YAMLError  # type: ignore[import-untyped]
 
 from border_cli.config.describe import expected
+from border_cli.config.files import OPTIONAL_GROUPS, ConfigFile, Files, schema_of, takes_several
 from border_cli.config.job import plain
-from border_cli.config.schemas import run_schema, schema_of, takes_several
-from border_cli.config.sources import OPTIONAL_GROUPS, ConfigFile, Files
 from border_cli.errors import ConfigError, MissingPackage
 from border_cli.registry import GROUPS, components
 from border_cli.settings.base import Settings, flat, unknown_setting
@@ -66,7 +65,7 @@ def settings_of(kind: type[S], overrides: Sequence[Override]) -> S:
 
 def with_types(values: Mapping[str, Any], kinds: Mapping[str, Any]) -> DictConfig:
     """Plain values merged into the schemas of their components: `recorder.jsonl` is a place."""
-    config = deepcopy(run_schema())
+    config = deepcopy(schema_of(RunConfig))
     for place, kind in kinds.items():
         OmegaConf.update(config, place, deepcopy(schema_of(kind)), force_add=True)
     config.merge_with(dict(values))
@@ -145,26 +144,26 @@ def _refusing_values(kind: Any = None, path: str | None = None) -> Iterator[None
 
 
 @contextmanager
-def explained(files: Files, config_name: str, overrides: Sequence[str]) -> Iterator[None]:
+def explained(files: Files, overrides: Sequence[str]) -> Iterator[None]:
     """Turns what is refused inside the block, by whomever, into a ConfigError with file and key."""
     try:
         yield
     except REFUSED as error:
-        raise ConfigError(explanation(error, files, config_name, overrides)) from error
+        raise ConfigError(explanation(error, files, overrides)) from error
 
 
-def explanation(error: Exception, files: Files, config_name: str, overrides: Sequence[str]) -> str:
+def explanation(error: Exception, files: Files, overrides: Sequence[str]) -> str:
     """What Hydra, OmegaConf, YAML or our own checks have refused, in our words."""
     if isinstance(error, ConfigError):
         key = _PATH.match(str(error))
         path = key.group() if key else ""
         return f"{'' if _typed_for(path, overrides) else _where(path, files.parts)}{error}"
     found = _IN_FILE.match(str(error))
-    asks = found[1] if found else config_name
-    file = files.file(asks) if asks not in (config_name, "hydra/config") else None
+    asks = found[1] if found else files.config_name
+    file = files.file(asks) if asks not in (files.config_name, "hydra/config") else None
     place = f"{shortest(file)}: " if file else ""
     if isinstance(error, MissingConfigException):
-        return place + _missing(error, files, config_name)
+        return place + _missing(error, files)
     causes = (error, error.__cause__, error.__context__)
     cause = next((each for each in causes if isinstance(each, OmegaConfBaseException)), None)
     if cause is not None and (cause.full_key or cause.key) is not None:
@@ -175,14 +174,14 @@ def explanation(error: Exception, files: Files, config_name: str, overrides: Seq
     return place + _IN_FILE.sub("", " ".join(lines[:3]), count=1)
 
 
-def _missing(error: MissingConfigException, files: Files, config_name: str) -> str:
+def _missing(error: MissingConfigException, files: Files) -> str:
     """A file that no folder has: what exists instead."""
     path = str(error.missing_cfg_file)
     group, _, name = path.rpartition("/")
     if path in PLUGINS:
         return str(MissingPackage(f"{group}={name}", *PLUGINS[path]))
     known = unknown(group, name, files.options(group))
-    if path == config_name:
+    if path == files.config_name:
         known = unknown("configuration", path, files.primary_configs())
     return f"{known}; searched in {', '.join(files.searched())}"
 

@@ -13,9 +13,8 @@ from hydra.errors import HydraException
 from omegaconf import BooleanNode
 from omegaconf.errors import OmegaConfBaseException
 
-from border_cli.config.schemas import takes_several
+from border_cli.config.files import Files, takes_several
 from border_cli.config.search_path import SEARCH
-from border_cli.config.sources import Files
 from border_cli.errors import ConfigError
 from border_cli.registry import AGENTS, ENVS, GROUPS
 from border_cli.settings.other_words import ON_POLICY

@@ -16,14 +16,12 @@ from hydra.core.override_parser.types import Override, OverrideType
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from border_cli.config.alternatives import BOTH_WAYS
 from border_cli.config.check import REFUSED, explained
-from border_cli.config.compose import Composer
-from border_cli.config.composition import Composition, as_typed, compose_files
+from border_cli.config.compose import Composer, Composition, as_typed
+from border_cli.config.files import Files
 from border_cli.config.job import Job
 from border_cli.config.overrides import is_sweep, normalized, parsed
-from border_cli.config.sources import Files
-from border_cli.config.tuned import LIMITS
+from border_cli.config.tuned import BOTH_WAYS, LIMITS
 from border_cli.errors import ConfigError
 
 ONE_PER_COMMAND = (
@@ -57,17 +55,14 @@ def sweep_terms(
     `default_launcher` is taken where no file and no override chooses one.
     """
     typed = normalized(overrides)
-    refuse_swept(typed)
-    _refuse_given_again(typed)
+    _refuse_swept(parsed(typed))
     with composer.opened() as files:
         imports = composer.import_for(files, [each for each in typed if not is_sweep(each)])
-        with explained(files, composer.config_name, typed):
-            chosen = files.find_parts(composer.config_name, typed)
+        with explained(files, typed):
+            chosen = files.find_parts(typed)
             if default_launcher and LAUNCHER not in chosen:
                 typed = [f"{LAUNCHER}={default_launcher}", *typed]
-            mode = RunMode.MULTIRUN
-            made = compose_files(files, composer.config_name, typed, imports, mode)
-            return _terms(made, files)
+            return _terms(composer.merge(files, typed, imports, RunMode.MULTIRUN), files)
 
 
 def _terms(made: Composition, files: Files) -> SweepTerms:
@@ -113,84 +108,24 @@ def _every_combination(
     return [list(each) for each in product(*choices)]
 
 
-def _refuse_given_again(texts: Sequence[str]) -> None:
-    """Refuses several values of a key that is given twice: one of the two would count for
-    nothing."""
-    typed = parsed(texts)
+def _refuse_swept(typed: Sequence[Override]) -> None:
+    """Refuses several values of what there is only one of in a command, and of a key that is given
+    twice: one of the two would count for nothing."""
     for override in typed:
-        name = (override.key_or_group, override.package)
+        if not override.is_sweep_override():
+            continue
+        key = override.key_or_group
+        if key in ONE_PER_COMMAND:
+            raise ConfigError(f"{override.input_line}: {key} takes one value")
+        name = (key, override.package)
         same = [each for each in typed if (each.key_or_group, each.package) == name]
-        if override.is_sweep_override() and len(same) > 1:
+        if len(same) > 1:
             lines = " ".join(str(each.input_line) for each in same)
-            raise ConfigError(
-                f"{lines}: give {override.key_or_group} once if it has several values"
-            )
+            raise ConfigError(f"{lines}: give {key} once if it has several values")
 
 
-def refuse_swept(texts: Sequence[str]) -> None:
-    """Refuses several values of what there is only one of in a command."""
-    for override in parsed(texts):
-        if override.is_sweep_override() and override.key_or_group in ONE_PER_COMMAND:
-            raise ConfigError(f"{override.input_line}: {override.key_or_group} takes one value")
-
-
-def is_plain(override: Override, files: Files) -> bool:
-    """Whether an override only sets a value, which changes nothing about what else is merged."""
-    return override.type == OverrideType.CHANGE and not (
-        override.package is not None
-        or override.is_hydra_override()
-        or override.key_or_group in (*LIMITS, *BOTH_WAYS, "imports", "trainer")
-        or isinstance(override.value(), dict)
-        or "${" in str(override.input_line)
-        or files.group_exists(override.key_or_group)
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Base:
-    """What jobs that differ in plain values alone share: to unpickle a configuration is faster than
-    to copy it."""
-
-    composition: Composition
-    pickled: bytes
-
-    def with_values(self, overrides: Sequence[Override], values: Sequence[Override]) -> Composition:
-        """A copy for a job with these overrides, of which only the values are not merged yet."""
-        config: DictConfig = pickle.loads(self.pickled)
-        for each in values:
-            OmegaConf.update(config, each.key_or_group, each.value(), merge=True)
-        typed = [each for each in overrides if not each.is_hydra_override()]
-        job = config.hydra.job
-        with open_dict(config.hydra):
-            config.hydra.overrides.task = [each.input_line for each in typed]
-            if not OmegaConf.is_interpolation(job, "override_dirname"):  # as it is in Hydra 1.4
-                job.override_dirname = _dirname(typed, job.config.override_dirname)
-        return replace(self.composition, config=config)
-
-
-def _dirname(typed: Sequence[Override], how: DictConfig) -> str:
-    """Hydra's name of a job by its overrides."""
-    lines = [str(each.input_line) for each in typed if each.key_or_group not in how.exclude_keys]
-    return str(how.item_sep).join(sorted(lines)).replace("=", how.kv_sep)
-
-
-def _plain_values(typed: Sequence[Override], files: Files) -> list[Override]:
-    """The plain values that may be merged last: no other override sets the same or a part of it."""
-    plain = [each for each in typed if is_plain(each, files)]
-    others = [
-        f"{each.key_or_group}."
-        for each in typed
-        if each not in plain
-        and (isinstance(each.value(), dict) or not files.group_exists(each.key_or_group))
-    ]
-    return [
-        each
-        for each in plain
-        if not any(
-            other.startswith(f"{each.key_or_group}.") or f"{each.key_or_group}.".startswith(other)
-            for other in others
-        )
-    ]
+# Compositions that jobs share, with their configurations: to unpickle one is faster than a copy.
+_Shared = dict[tuple[str, ...], tuple[Composition, bytes]]
 
 
 def jobs_of(
@@ -209,7 +144,7 @@ def jobs_of(
     applied by Hydra's rules. One that is refused this way is composed alone, so that its
     refusal is the usual one.
     """
-    shared: dict[tuple[str, ...], _Base] = {}
+    shared: _Shared = {}
     of_hydra, jobs = as_typed(terms.config.hydra.overrides.hydra), []
     with composer.opened() as files:
         for number, overrides in enumerate(batch, first):
@@ -229,17 +164,68 @@ def _one_of(
     overrides: Sequence[str],
     number: int,
     root: Path,
-    shared: dict[tuple[str, ...], _Base],
+    shared: _Shared,
 ) -> Job:
-    """One job; `shared` has the compositions by all overrides that are no plain values."""
+    """One job; the compositions in `shared` are by all overrides that are no plain values."""
     typed = parsed(normalized(overrides))
     values = _plain_values(typed, files)
     rest = tuple(str(each.input_line) for each in typed if each not in values)
     try:
         if rest not in shared:
-            made = composer.composition_of(files, rest)
-            shared[rest] = _Base(made, pickle.dumps(made.config))
-        return shared[rest].with_values(typed, values).job(number, root, trust=composer.trust)
+            made = composer.merge(files, rest, composer.import_for(files, rest))
+            shared[rest] = made, pickle.dumps(made.config)
+        made, pickled = shared[rest]
+        return _with_values(made, pickled, typed, values).job(number, root)
     except REFUSED:
         pass  # refused once more below, with all that is known of it
     return composer.job_of(files, overrides, number, root)
+
+
+def _plain_values(typed: Sequence[Override], files: Files) -> list[Override]:
+    """The overrides that may be merged last: plain values, of which no other override sets the same
+    or a part."""
+    plain = [each for each in typed if _is_plain(each, files)]
+    others = [
+        f"{each.key_or_group}."
+        for each in typed
+        if each not in plain
+        and (isinstance(each.value(), dict) or not files.group_exists(each.key_or_group))
+    ]
+
+    def is_alone(override: Override) -> bool:
+        key = f"{override.key_or_group}."
+        return not any(other.startswith(key) or key.startswith(other) for other in others)
+
+    return list(filter(is_alone, plain))
+
+
+def _is_plain(override: Override, files: Files) -> bool:
+    """Whether an override only sets a value, which changes nothing about what else is merged."""
+    return override.type == OverrideType.CHANGE and not (
+        override.package is not None
+        or override.is_hydra_override()
+        or override.key_or_group in {*LIMITS, *BOTH_WAYS, "imports", "trainer"}
+        or isinstance(override.value(), dict)
+        or "${" in str(override.input_line)
+        or files.group_exists(override.key_or_group)
+    )
+
+
+def _with_values(
+    made: Composition, pickled: bytes, overrides: Sequence[Override], values: Sequence[Override]
+) -> Composition:
+    """The composition of a job with these overrides, of which only the values are not merged
+    yet."""
+    config: DictConfig = pickle.loads(pickled)
+    for each in values:
+        OmegaConf.update(config, each.key_or_group, each.value(), merge=True)
+    typed = [each for each in overrides if not each.is_hydra_override()]
+    job = config.hydra.job
+    with open_dict(config.hydra):
+        config.hydra.overrides.task = [each.input_line for each in typed]
+        if not OmegaConf.is_interpolation(job, "override_dirname"):  # as it is in Hydra 1.4
+            how = job.config.override_dirname
+            named = [each for each in typed if each.key_or_group not in how.exclude_keys]
+            name = str(how.item_sep).join(sorted(str(each.input_line) for each in named))
+            job.override_dirname = name.replace("=", how.kv_sep)
+    return replace(made, config=config)

@@ -16,7 +16,8 @@ Values of a group count only with an option like the one that the file was made 
   by anything but the agent: the command line, an experiment, or the trainer.
 - With `trainer=offline`, the trainer values of a file made with an online trainer are dropped.
 
-The limits of a run are those of one place, of whatever kind: see `drop_weaker_limits`.
+`drop_weaker` then sees to it that the limits of a run are those of one place, of whatever kind, and
+that of settings that say one thing in two ways the nearest to the command line counts.
 """
 
 from __future__ import annotations
@@ -25,26 +26,32 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import fields, replace
 from typing import Any
 
-from hydra.plugins.config_source import ConfigResult
+from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, OmegaConf
 
+from border_cli.config.files import (
+    SCHEMA,
+    TUNED,
+    ConfigFile,
+    Files,
+    file_of,
+    overridden,
+    schema,
+    settings_in,
+)
 from border_cli.config.job import Source
-from border_cli.config.schemas import names_schema, parts_of
-from border_cli.config.sources import TUNED, ConfigFile, Files, chosen_options, settings_in
 from border_cli.errors import ConfigError
 from border_cli.registry import GROUPS
-from border_cli.settings.run import TrainerConfig
+from border_cli.settings.run import INTERVALS, TrainerConfig
 from border_cli.words import shortest
 
 # Each of them is sure to end a run; `trainer.stop_at_score` and `trainer.patience` are not.
-LIMITS = ("trainer.max_opt_steps", "trainer.max_env_steps", "trainer.max_time_s")
-ALL_LIMITS = (*LIMITS, "trainer.stop_at_score", "trainer.patience")
+LIMITS = {"trainer.max_opt_steps", "trainer.max_env_steps", "trainer.max_time_s"}
+ALL_LIMITS = {*LIMITS, "trainer.stop_at_score", "trainer.patience"}
 # Only online trainers use them: a file that sets one was made with such a trainer.
 OF_ONLINE_TRAINERS = {"samples_per_opt_step", "warmup_period", "sync_interval"}
-
-
-def is_tuned(path: str) -> bool:
-    return path.startswith(f"{TUNED}/")
+PAIRS = [{f"trainer.{name}_interval", f"trainer.{name}_interval_env_steps"} for name in INTERVALS]
+BOTH_WAYS = set[str]().union(*PAIRS)
 
 
 def add_tuned(files: Files, typed_groups: Set[str]) -> None:
@@ -54,29 +61,23 @@ def add_tuned(files: Files, typed_groups: Set[str]) -> None:
     Where `tuned` is switched off, or was never asked for, as in saved settings, there is no place
     for any.
     """
-    places = [at for at, part in enumerate(files.parts) if is_tuned(part.path)]
-    if not places:
+    parts = files.parts
+    at = next((n for n, part in enumerate(parts) if part.path.startswith(f"{TUNED}/")), None)
+    if at is None:
         return
-    first = files.parts[places[0]]
-    general = _general_parts(files)
-    chosen = _chosen(files.parts)
-    files.parts = [
-        replace(part, content=_applicable(part, chosen, _preset(part, files.parts, typed_groups)))
-        if _has_values(part)
-        else part
-        for part in [*files.parts[: places[0]], *general, *files.parts[places[0] :]]
-    ]
-    for part in files.parts:
-        if _has_values(part):
-            content = part.content.copy()
-            if part.path == first.path:
-                own = content.get("defaults") or []
-                content["defaults"] = [*(f"/{each.path}" for each in general), *own]
-            files.copied(part.path).config = content
-
-
-def _has_values(part: ConfigFile) -> bool:
-    return is_tuned(part.path) and not part.package and isinstance(part.content, DictConfig)
+    first, general, kinds = parts[at], _general_parts(files), _kinds(parts)
+    files.parts = [*parts[:at], *general, *parts[at:]]
+    for n, part in enumerate(files.parts):
+        of_tuned = part.path.startswith(f"{TUNED}/") and not part.package
+        if not (of_tuned and isinstance(part.content, DictConfig)):
+            continue
+        applicable = _applicable(part, kinds, _preset(part, parts, typed_groups))
+        files.parts[n] = replace(part, content=applicable)
+        content = applicable.copy()
+        if part.path == first.path:
+            own = content.get("defaults") or []
+            content["defaults"] = [*(f"/{each.path}" for each in general), *own]
+        files.edited(part.path).config = content
 
 
 def _general_parts(files: Files) -> list[ConfigFile]:
@@ -86,19 +87,20 @@ def _general_parts(files: Files) -> list[ConfigFile]:
     An agent's file brings those of the files that it builds on, its own last.
     """
     agents, envs = _files_of("agent", files.parts), _files_of("env", files.parts)
-    names = [*agents, *(f"{agents[-1]}_{each}" for each in envs[:-1] if agents)]
-    found = [(f"{TUNED}/{name}", files.read(f"{TUNED}/{name}")) for name in names]
-    return [_general_part(path, each, files) for path, each in found if each is not None]
-
-
-def _general_part(path: str, found: ConfigResult, files: Files) -> ConfigFile:
-    file = files.file(path)
-    assert file is not None
-    if isinstance(found.config, DictConfig) and found.config.get("defaults"):
-        raise ConfigError(f"{shortest(file)}: it may only set values: remove its defaults list")
-    package = found.header["package"]
-    package = TUNED if package is None else package.removeprefix("_global_").removeprefix(".")
-    return ConfigFile(path, package, file, found.config, general=True)
+    parts = []
+    for name in [*agents, *(f"{agents[-1]}_{each}" for each in envs[:-1] if agents)]:
+        path = f"{TUNED}/{name}"
+        found = files.read(path)
+        if found is None:
+            continue
+        file = file_of(found.path, path)
+        assert file is not None
+        if isinstance(found.config, DictConfig) and found.config.get("defaults"):
+            raise ConfigError(f"{shortest(file)}: it may only set values: remove its defaults list")
+        package = found.header["package"]
+        package = TUNED if package is None else package.removeprefix("_global_").removeprefix(".")
+        parts.append(ConfigFile(path, package, file, found.config))
+    return parts
 
 
 def _files_of(group: str, parts: Sequence[ConfigFile]) -> list[str]:
@@ -108,47 +110,15 @@ def _files_of(group: str, parts: Sequence[ConfigFile]) -> list[str]:
     return list(dict.fromkeys(named))
 
 
-def drop_weaker_limits(files: Files, typed: set[str]) -> None:
-    """Serves limits as null, so that none cuts off a run before one that was asked for.
-
-    Limits on the command line replace all others; else those of the last file that sets one
-    replace those before it. A score or patience alone replaces no limit.
-    """
-    kept = typed & {*ALL_LIMITS}
-    for part in (each for each in reversed(files.parts) if each.file):
-        if kept & {*LIMITS}:
-            break
-        kept |= settings_in(part.content, part.package)
-    if kept & {*LIMITS}:
-        kind = _chosen(files.parts).get("trainer", TrainerConfig)
-        known = {f"trainer.{each.name}" for each in fields(kind)}
-        _serve_null(files, [each for each in ALL_LIMITS if each in known - kept])
-
-
-def _serve_null(files: Files, limits: Sequence[str]) -> None:
-    """Has the last file that sets a limit, or chooses the trainer, set these to null."""
-    places = [
-        part
-        for part in files.parts
-        if part.file
-        and (part.package == "trainer" or settings_in(part.content, part.package) & {*ALL_LIMITS})
-    ]
-    if places:
-        last = places[-1]
-        content: Any = files.copied(last.path).config
-        for limit in limits:
-            key = limit.removeprefix(f"{last.package}.") if last.package else limit
-            OmegaConf.update(content, key, None, force_add=True)
-
-
-def _chosen(parts: Sequence[ConfigFile]) -> dict[str, type[Any]]:
+def _kinds(parts: Sequence[ConfigFile]) -> dict[str, type[Any]]:
     """The settings of the option that each group has."""
-    kinds = {}
+    found = {}
     for part in parts:
-        _, group, name = parts_of(part.path)
-        if group and part.package == group and names_schema(part.path):
-            kinds[group] = GROUPS[group].entry(name).config_type
-    return kinds
+        named = part.path.startswith(f"{SCHEMA}/{part.package}/")
+        kind = OmegaConf.get_type(schema(part.path)) if named else None
+        if kind is not None:
+            found[part.package] = kind
+    return found
 
 
 def _preset(tuned: ConfigFile, parts: Sequence[ConfigFile], typed_groups: Set[str]) -> set[str]:
@@ -161,7 +131,7 @@ def _preset(tuned: ConfigFile, parts: Sequence[ConfigFile], typed_groups: Set[st
     groups = set(typed_groups)
     for part in parts:
         if part.path not in own:
-            groups |= {group for group, _ in chosen_options(part.path, part.content)}
+            groups |= overridden(part.path, part.content).keys()
     return {
         setting
         for part in parts
@@ -170,31 +140,81 @@ def _preset(tuned: ConfigFile, parts: Sequence[ConfigFile], typed_groups: Set[st
     }
 
 
-def _applicable(part: ConfigFile, chosen: Mapping[str, type[Any]], preset: Set[str]) -> DictConfig:
+def _applicable(part: ConfigFile, kinds: Mapping[str, type[Any]], preset: Set[str]) -> DictConfig:
+    """The content of a tuned file without `preset` settings, and without those that the option of
+    a group lacks; what no option of it has stays to be refused."""
     values: Any = OmegaConf.to_container(part.content, resolve=False)
-    for group, kind in chosen.items():
+    for group, kind in kinds.items():
         if isinstance(values.get(group), dict):
-            absent = _of_other_options(group, kind)
+            known = {each.name for entry in GROUPS[group] for each in fields(entry.config_type)}
+            absent = known - {each.name for each in fields(kind)}
             values[group] = {
                 key: value
                 for key, value in values[group].items()
                 if key not in absent and f"{group}.{key}" not in preset
             }
     trainer = values.get("trainer")
-    if (
-        isinstance(trainer, dict)
-        and OF_ONLINE_TRAINERS & trainer.keys()
-        and chosen.get("trainer", TrainerConfig).offline
-    ):
+    online = isinstance(trainer, dict) and OF_ONLINE_TRAINERS & trainer.keys()
+    if online and kinds.get("trainer", TrainerConfig).offline:
         del values["trainer"]
     applicable: DictConfig = OmegaConf.create(values)
     return applicable
 
 
-def _of_other_options(group: str, kind: type[Any]) -> set[str]:
-    """Settings that this option of a group lacks; what none of them has stays to be refused."""
-    known = {each.name for entry in GROUPS[group] for each in fields(entry.config_type)}
-    return known - {each.name for each in fields(kind)}
+def drop_weaker(files: Files, overrides: Sequence[Override]) -> None:
+    """Serves files without the settings that a nearer file, or the command line, says in another
+    way, and limits as null beside nearer ones."""
+    typed = {
+        name
+        for each in overrides
+        if not (each.is_sweep_override() or each.is_delete())
+        for name in settings_in(each.value(), each.key_or_group)
+    }
+    written = [
+        (part, settings_in(part.content, part.package))
+        for part in reversed(files.parts)
+        if part.file
+    ]
+    _drop_limits(files, written, typed)
+    _drop_alternatives(files, written, typed)
+
+
+# The files that are written, the nearest to the command line first, with what they set.
+Written = Sequence[tuple[ConfigFile, set[str]]]
+
+
+def _drop_limits(files: Files, written: Written, typed: set[str]) -> None:
+    """Serves limits as null, so that none cuts off a run before one that was asked for.
+
+    Limits on the command line replace all others; else those of the last file that sets one
+    replace those before it. A score or patience alone replaces no limit. The last file that sets a
+    limit, or chooses the trainer, sets the others to null.
+    """
+    kept = typed & ALL_LIMITS
+    for _, names in written:
+        if not kept & LIMITS:
+            kept |= names
+    places = [part for part, names in written if part.package == "trainer" or names & ALL_LIMITS]
+    if kept & LIMITS and places:
+        last = places[0]
+        content: Any = files.edited(last.path).config
+        for limit in ALL_LIMITS - kept:
+            key = limit.removeprefix(f"{last.package}.")
+            OmegaConf.update(content, key, None, force_add=True)
+
+
+def _drop_alternatives(files: Files, written: Written, typed: set[str]) -> None:
+    """Of an interval in updates and one in env steps the nearest to the command line counts. Both
+    in one place are left to be refused."""
+    for pair in PAIRS:
+        nearer = typed & pair
+        for part, names in written:
+            nearer = nearer or names & pair
+            for name in names & pair - nearer:
+                content: Any = files.edited(part.path).config
+                folder, _, key = name.removeprefix(f"{part.package}.").rpartition(".")
+                node = OmegaConf.select(content, folder) if folder else content
+                node.pop(key)
 
 
 def tuned_files(found: Sequence[Source]) -> list[str]:

@@ -30,9 +30,9 @@ from omegaconf import OmegaConf
 from border_cli.config.check import REFUSED, explanation
 from border_cli.config.compose import Composer
 from border_cli.config.describe import shown
+from border_cli.config.files import Files
 from border_cli.config.overrides import parsed
 from border_cli.config.search_path import SEARCH
-from border_cli.config.sources import Files
 from border_cli.config.sweep import SweepTerms, jobs_of
 from border_cli.errors import ConfigError
 from border_cli.words import setting, unknown
@@ -150,7 +150,7 @@ def read_space(files: Files, name: str) -> Space:
     try:
         return space_of(json.loads(json.dumps(_entries(files, name))), file)  # texts for labels
     except (*REFUSED, AttributeError, TypeError, ArithmeticError, RecursionError) as error:
-        raise ConfigError(f"{file}: {explanation(error, files, '', ())}") from error
+        raise ConfigError(f"{file}: {explanation(error, files, ())}") from error
 
 
 def space_of(content: Mapping[str, Any], file: str) -> Space:

@@ -14,7 +14,7 @@ from hydra.version import VersionBase
 
 from border_cli.agent.config import DqnConfig
 from border_cli.config.compose import Composer, compose
-from border_cli.config.composition import either
+from border_cli.config.hydra_source import either
 from border_cli.config.sweep import sweep_terms
 from border_cli.env.config import GymConfig
 

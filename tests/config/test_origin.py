@@ -11,7 +11,8 @@ import pytest
 from commands import QUICK, isolated, train_status
 
 from border_cli.analysis.load import load_runs
-from border_cli.config.compose import compose, composing
+from border_cli.config.beginning import composing
+from border_cli.config.compose import compose
 from border_cli.config.job import resolved_yaml, write_resolved
 from border_cli.config.sweep import sweep_terms
 from border_cli.errors import BorderError
