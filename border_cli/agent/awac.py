@@ -105,7 +105,7 @@ class CloningAgent(TorchAgent):
 
     def update_actor(self, loss: Tensor) -> dict[str, Tensor]:
         """One gradient step of the actor; returns its metrics."""
-        metrics = gradient_step(self.actor_optimizer, loss, "_actor")
+        metrics = gradient_step(self.actor_optimizer, loss, "loss_actor", "grad_norm_actor")
         self.actor.clamp_parameters()
         return metrics
 
@@ -136,7 +136,7 @@ class Awac(CloningAgent):
         actor_loss, advantage = self._actor_loss(batch, q, noise)
         metrics = {"q_mean": q.mean(), "adv_mean": advantage.mean()}
         metrics |= self.update_actor(actor_loss)
-        metrics |= gradient_step(self.critics.optimizer, critic.loss, "_critic")
+        metrics |= self.critics.update(critic.loss)
         self.critics.update_target()
         return Update(metrics=metrics, td_error=mean_abs_error(critic.q, critic.target))
 

@@ -101,4 +101,4 @@ class Bc(TorchAgent):
 
     def learn(self, batch: TensorBatch) -> Update:
         loss = self._loss(batch)
-        return Update(metrics=gradient_step(self.optimizer, loss))
+        return Update(metrics=gradient_step(self.optimizer, loss, "loss", "grad_norm"))

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from border_cli.agent.config import ActorCriticConfig
 from border_cli.agent.saved_state import Part
-from border_cli.agent.torch_agent import TorchAgent
+from border_cli.agent.torch_agent import TorchAgent, gradient_step
 from border_cli.nn.ensemble import Critics
 from border_cli.nn.network import polyak_update, target_of, without_gradient
 
@@ -70,6 +70,10 @@ class LearnedCritics:
             "critic_target": self.target,
             "critic_optimizer": self.optimizer,
         }
+
+    def update(self, loss: Tensor) -> dict[str, Tensor]:
+        """One gradient step of the critics; returns its metrics."""
+        return gradient_step(self.optimizer, loss, "loss_critic", "grad_norm_critic")
 
     def update_target(self) -> None:
         """Moves the target critics by `tau`."""

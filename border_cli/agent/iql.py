@@ -64,11 +64,11 @@ class Iql(CloningAgent):
         """Algorithm 1: V, then the actor, then the critics and their targets."""
         action = self.critic_action(batch)
         value = self._value_loss(batch, action)
-        metrics = gradient_step(self.value_optimizer, value.loss, "_value")
+        metrics = gradient_step(self.value_optimizer, value.loss, "loss_value", "grad_norm_value")
         metrics |= self.update_actor(self._actor_loss(batch, value.advantage))
         critic = self._critic_loss(batch, action)
         metrics |= {**critic.metrics, "adv_mean": value.advantage.mean()}
-        metrics |= gradient_step(self.critics.optimizer, critic.loss, "_critic")
+        metrics |= self.critics.update(critic.loss)
         self.critics.update_target()
         return Update(metrics=metrics, td_error=mean_abs_error(critic.q, critic.target))
 

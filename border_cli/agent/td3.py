@@ -87,9 +87,10 @@ class Td3(TorchAgent):
         """Algorithm 1: the critics, and every `policy_delay` updates the actor and all targets."""
         noise = self.normal(*batch.action.shape) if self.config.target_noise else None
         critic = self._critic_loss(batch, noise)
-        metrics = critic.metrics | gradient_step(self.critics.optimizer, critic.loss, "_critic")
+        metrics = critic.metrics | self.critics.update(critic.loss)
         if self.opt_steps % self.config.policy_delay == 0:
-            metrics |= gradient_step(self.actor_optimizer, self._actor_loss(batch), "_actor")
+            loss = self._actor_loss(batch)
+            metrics |= gradient_step(self.actor_optimizer, loss, "loss_actor", "grad_norm_actor")
             self.critics.update_target()
             polyak_update(*self._actor_pair, self.config.tau)
         return Update(metrics=metrics, td_error=mean_abs_error(critic.q, critic.target))

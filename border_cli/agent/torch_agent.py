@@ -40,10 +40,12 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def gradient_step(optimizer: Optimizer, loss: Tensor, suffix: str = "") -> dict[str, Tensor]:
-    """One step; returns `loss<suffix>` and, if the gradient is clipped, `grad_norm<suffix>`."""
+def gradient_step(
+    optimizer: Optimizer, loss: Tensor, loss_name: str, norm_name: str
+) -> dict[str, Tensor]:
+    """One step; the loss and, if it is clipped, the norm of the gradient, under these names."""
     norm = optimizer.minimize(loss)
-    return {f"loss{suffix}": loss.detach(), **norm_metric(norm, f"grad_norm{suffix}")}
+    return {loss_name: loss.detach(), **norm_metric(norm, norm_name)}
 
 
 def norm_metric(norm: Tensor | None, name: str) -> dict[str, Tensor]:

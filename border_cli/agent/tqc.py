@@ -93,11 +93,13 @@ class Tqc(SoftActorCritic):
         ent_coef = self.ent_coef()
         critic = self._critic_loss(batch, self.normal(*batch.action.shape), ent_coef)
         metrics = {**critic.metrics, "ent_coef": ent_coef}
-        metrics |= gradient_step(self.critics.optimizer, critic.loss, "_critic")
+        metrics |= self.critics.update(critic.loss)
         if self.opt_steps % self.config.policy_delay == 0:
             actor = self._actor_loss(batch, self.normal(*batch.action.shape), ent_coef)
             metrics["entropy"] = -actor.log_prob.mean()
-            metrics |= gradient_step(self.actor_optimizer, actor.loss, "_actor")
+            metrics |= gradient_step(
+                self.actor_optimizer, actor.loss, "loss_actor", "grad_norm_actor"
+            )
             self.ent_coef.step(actor.log_prob, batch.weight, self.ent_coef.target)
         self.critics.update_target()
         return Update(metrics=metrics, td_error=mean_distance(critic.q, critic.target))
