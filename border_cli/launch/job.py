@@ -64,26 +64,21 @@ def train_job(
     here, after `before_leaving`; that of a worker only if the learner hangs. In a worker a second
     signal changes nothing, because the command decides.
     """
-    outcome, quiet, hangs = Outcome(), job.config.quiet, False
+    outcome, hangs = Outcome(), False
     console, options = terminal.make_console(), options or RunOptions()
 
-    def leave() -> None:
+    def leave(stalled: Stalled | None = None) -> None:
         try:
+            if stalled is not None:
+                _fail(job, outcome, stalled, console)
             console.show_cursor()  # a live panel hides it
             before_leaving()
         finally:
             leave_now(outcome.exit_status or 1)
 
-    def on_hung_learner(stalled: Stalled) -> None:
-        try:
-            _fail(job, outcome, stalled, console)
-        finally:
-            leave()
-
-    options.console, options.on_hung_learner = console, on_hung_learner
+    options.console, options.on_hung_learner = console, leave
     options.on_prepared = lambda run: print_header(console, run)
-    log_console = terminal.make_console(stderr=True) if quiet else console
-    with job_log(job.folder, log_console, quiet=quiet):
+    with job_log(job.folder, console, quiet=job.config.quiet):
         try:
             _train(job, options, leaves=not in_worker)
         except NotBegun as error:  # the log file is the other run's
@@ -95,7 +90,7 @@ def train_job(
         except (Exception, SystemExit) as error:  # the latter is the user's own code's
             _fail(job, outcome, error, console)
             hangs = isinstance(error, ActorHung | Stalled)
-    if quiet:
+    if job.config.quiet:
         terminal.say(console, result_line(job.folder))
     if hangs and not in_worker:
         leave()
@@ -142,7 +137,8 @@ def _fail(job: Job, outcome: Outcome, error: BaseException, console: Console) ->
 
 @contextmanager
 def job_log(folder: Path, console: Console, *, quiet: bool) -> Iterator[None]:
-    """Within the block the log goes to `console`, above the panel, and to the file of the job.
+    """Within the block the log goes to `console`, above the panel, or if quiet to stderr, and to
+    the file of the job.
 
     All handlers and levels are restored afterwards. The file is opened by the first line, when the
     folder is the job's own.
@@ -150,7 +146,7 @@ def job_log(folder: Path, console: Console, *, quiet: bool) -> Iterator[None]:
     root = logging.getLogger()
     before, level = list(root.handlers), root.level
     raising = logging.raiseExceptions
-    ours = terminal.ConsoleHandler(console)
+    ours = terminal.ConsoleHandler(terminal.make_console(stderr=True) if quiet else console)
     ours.setLevel(logging.WARNING if quiet else logging.INFO)
     ours.addFilter(lambda record: not hasattr(record, "file_only"))
     file = logging.FileHandler(folder / LOG_FILE, encoding="utf-8", delay=True)
