@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from border_cli.cli.changed_env import env_changes, settings_in_env, split_env
 from border_cli.cli.plain_command import (
@@ -24,6 +25,11 @@ from border_cli.errors import ConfigError, RunFailed
 from border_cli.messages import say
 from border_cli.process.monitor import expect, monitored
 from border_cli.process.signals import EarlySignals
+from border_cli.words import setting, shell_command
+
+if TYPE_CHECKING:
+    from border_cli.launch.effective import EffectiveSettings
+    from border_cli.playing.record import Recorded
 
 HELP = """\
 border-record: plays a saved model of a run in the environment of its evaluations and stores the
@@ -58,6 +64,7 @@ Examples
 """
 
 
+OFFLINE_AGENT = "iql"  # learns from any data; what to try first
 Policies = Mapping[str, float]  # their weights by their names
 
 
@@ -76,9 +83,7 @@ def _run(typed: Sequence[str], signals: EarlySignals) -> None:
     if "--json" in typed:
         say(json.dumps(found))
     else:
-        from border_cli.cli.recorded import print_recorded
-
-        print_recorded(run_dir, found)
+        _print(run_dir, found)
 
 
 def _policies(_: str, value: str) -> Policies:
@@ -129,10 +134,10 @@ def _record(
     """The object that `--json` prints. `chosen`: overrides of the environment."""
     # imported late: torch and rich, which --help and most refusals do not need
     from border_cli.api import read_config
-    from border_cli.cli.recorded import document, players
     from border_cli.config.saved import opened_run
     from border_cli.dataset.minari_files import refuse_name
     from border_cli.launch.effective import effective_settings
+    from border_cli.playing.players import players
     from border_cli.playing.record import record
 
     if episodes and steps:
@@ -156,7 +161,73 @@ def _record(
                 overwrite=overwrite,
             )
     changes = env_changes(run_dir, effective) if chosen else []
-    return {**document(dataset, effective, recorded), "env_changes": changes}
+    return {**_document(dataset, effective, recorded), "env_changes": changes}
+
+
+def _document(dataset: str, effective: EffectiveSettings, recorded: Recorded) -> dict[str, Any]:
+    """The object that `--json` prints."""
+    low, high = recorded.references or (None, None)
+    return {
+        "dataset": dataset,
+        "env": effective.evaluation_env.id,
+        "evaluator_env": effective.config.evaluator.env,
+        "episodes": sum(len(each.returns) for each in recorded.played),
+        "steps": sum(int(each.lengths.sum()) for each in recorded.played),
+        "ref_min_score": low,
+        "ref_max_score": high,
+        "policies": [
+            {
+                "policy": each.name,
+                "opt_steps": each.opt_steps,
+                "returns": each.returns.tolist(),
+                "lengths": each.lengths.tolist(),
+            }
+            for each in recorded.played
+        ],
+    }
+
+
+def _print(run_dir: Path, found: Mapping[str, Any]) -> None:
+    """Prints the episodes of each policy, the reference scores, and the next command."""
+    import numpy as np
+
+    from border_cli.config.describe import shown
+    from border_cli.recorder import figures, terminal
+
+    console = terminal.make_console()
+    table = terminal.make_table("policy", "updates", "episodes", "steps", "mean return", "std")
+    for each in found["policies"]:
+        returns = each["returns"]
+        table.add_row(
+            each["policy"],
+            figures.count(each["opt_steps"]),
+            f"{len(returns):,}",
+            f"{sum(each['lengths']):,}",
+            f"{np.mean(returns):,.2f}",
+            f"{np.std(returns):,.2f}",
+        )
+    console.print(table)
+    references = "none: the run is no better than random actions"
+    if found["ref_min_score"] is not None:
+        references = "{ref_min_score:.2f} of random actions, {ref_max_score:.2f} of the best model"
+    lines = [
+        (
+            "environment",
+            f"{found['env']} of evaluations, evaluator.env={shown(found['evaluator_env'])}",
+        ),
+        *([("changed", "\n".join(found["env_changes"]))] if found["env_changes"] else []),
+        ("data set", "{dataset}, {episodes:,} episodes, {steps:,} steps".format(**found)),
+        ("references", references.format(**found)),
+        ("next", _next_command(run_dir, found["dataset"])),
+    ]
+    terminal.header(console, lines)
+
+
+def _next_command(run_dir: Path, dataset: str) -> str:
+    """Trains offline in the environment of the run, with whatever else was set for it."""
+    words = ["--from", str(run_dir), f"agent={OFFLINE_AGENT}", "trainer=offline"]
+    words.append(setting("replay_buffer.dataset", dataset))
+    return f"{shell_command('border-train')} {shlex.join(words)}"
 
 
 main = partial(

@@ -21,39 +21,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from border_cli import __version__
-from border_cli.core.interfaces import Agent, Env, EnvFactory, Policy
+from border_cli.core.interfaces import Env, EnvFactory, Policy
 from border_cli.core.seeding import Branch, derived_seed, generator
 from border_cli.core.spaces import row_nbytes
 from border_cli.core.stop import Heartbeat, StopFlag
-from border_cli.core.types import Array, Snapshot, Step
+from border_cli.core.types import Array, Step
 from border_cli.dataset.minari_files import DatasetWriter, EnvParts, RawEpisode
 from border_cli.dataset.recorded_episodes import RecordedEpisode
 from border_cli.env.config import GymConfig
 from border_cli.env.translate import raw_parts, recorded_rows
 from border_cli.errors import ConfigError
 from border_cli.evaluator.episodes import DEFAULT_LIMIT
-from border_cli.launch.build import build_evaluator, env_factory
+from border_cli.launch.build import build_evaluator
 from border_cli.launch.effective import EffectiveSettings
+from border_cli.playing.players import RANDOM, Player, random_agent, split_amount
 from border_cli.registry import AGENTS, ENVS
 from border_cli.run.finding import best_score
 from border_cli.settings.run import EnvConfig
 
-RANDOM = "random"
 RECORDING, REFERENCE, EXPLORING = 2, 3, 4  # paths below Branch.EVALUATION: seeds of their own
 PARALLEL_EPISODES = 16
 PARALLEL_NBYTES = 512 * 2**20  # of observations that are kept until the longest of them is over
 REFERENCE_EPISODES = 100  # of random actions, whose mean return counts as 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Player:
-    """An agent that plays, and how much."""
-
-    name: str  # best, latest, an optimisation step, or random
-    amount: int
-    unit: str  # "episodes" or "steps"
-    agent: Agent
-    snapshot: Snapshot  # the weights to act with
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,13 +61,6 @@ class Recorded:
 
     played: Sequence[Played]
     references: tuple[float, float] | None
-
-
-def split_amount(amount: int, weights: Sequence[float]) -> list[int]:
-    """Splits episodes or steps by weight; the first parts get the remainder."""
-    parts = [int(amount * weight / math.fsum(weights)) for weight in weights]
-    left = amount - sum(parts)
-    return [part + (i < left) for i, part in enumerate(parts)]
 
 
 def record(
@@ -136,15 +118,6 @@ def _write(
         returns=np.array(returns),
         lengths=np.array(lengths),
     )
-
-
-def random_agent(effective: EffectiveSettings) -> Agent:
-    config = effective.config
-    random = AGENTS.entry(RANDOM).config_type(gamma=config.agent.gamma)
-    agent: Agent = AGENTS.build(
-        random, spec=env_factory(effective).spec, device=config.device, seed=config.seed
-    )
-    return agent
 
 
 def _play_all(
