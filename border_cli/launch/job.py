@@ -119,7 +119,7 @@ def _train(job: Job, options: RunOptions, *, leaves: bool) -> None:
 
 
 def _fail(job: Job, outcome: Outcome, error: BaseException, console: Console) -> None:
-    """Notes and logs what ended a job, and prints how to go on from there."""
+    """Records and logs why a job ended, and prints how to resume it."""
     outcome.status, outcome.reason = status_of(error)
     outcome.exit_status = error.exit_status if isinstance(error, BorderError) else 1
     if isinstance(error, Interrupted):

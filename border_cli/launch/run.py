@@ -93,17 +93,18 @@ class RunOptions:
 
 
 def run_job(job: Job, options: RunOptions) -> Result | EarlierRun:
-    """Runs a job in its folder until it ends: the one way in which a run comes about.
+    """Runs a job in its run directory until it ends; every run begins here.
 
-    Nothing is done where the run there is finished, unless `finished_too`. Raises RunInUse where
-    another process runs there, ConfigError where its settings may not change so, CheckpointError
-    where there is nothing whole to resume from; that changes nothing.
+    If the run there is finished, returns that, unless `finished_too`. Raises RunInUse if another
+    process runs there, ConfigError if its settings may not change so, and CheckpointError if no
+    checkpoint is whole; the directory is as before then.
     """
     with attempt(job) as begun:
         if begun.earlier.finished and not options.finished_too:
             return begun.earlier
         run = Run(begun, options)
-        run.begin()
+        if not begun.earlier.resumes:
+            run.begin()
         with run.after_end:
             # Whatever fails, between two steps as well, closes everything; then `run.json` says so.
             try:
@@ -151,15 +152,11 @@ class Run:
         self.cleanup = ExitStack()  # what is open, until `train` takes it over
         self.after_end = ExitStack()  # waits that follow once `run.json` has the end
 
-    def begin(self) -> None:
-        """Writes the `run.json` of a new run; that of a resumed one stays until `train`."""
-        if not self._resumes:
-            self._begin()
-
-    def _begin(self, resumed_from: int | None = None) -> None:
-        """Who stopped the sweep before `run.json` says that this run is running sent no signal."""
-        self._record.begin(resumed_from)
+    def begin(self, from_opt_steps: int | None = None) -> None:
+        """Writes `run.json`. Of a resumed run the earlier one stays until it trains."""
+        self._record.begin(from_opt_steps)
         if self._options.sweep is not None:
+            # If the sweep was stopped before this run was marked as running, no signal was sent.
             from border_cli.run.sweep_folder import read_stop
 
             if read_stop(self._options.sweep) is not None:
@@ -292,7 +289,7 @@ class Run:
         assert self._built is not None, "build() comes first"
         parts, trainer = self._built
         if self.newest is not None:
-            self._begin(self.newest.opt_steps)
+            self.begin(self.newest.opt_steps)
         self._callbacks.begin(run_info(self.effective, self.job.folder))
         actor_stats = self._train(parts, trainer)
         stats, exit_reason = trainer.stats(), self._exit_reason()
@@ -329,8 +326,8 @@ class Run:
             on_hung_learner=on_hung_learner,
         )
         try:
-            # The learner's thread is made ready first, which takes a minute where that compiles.
-            # Whatever is closed is closed under the watchdog's eyes: that may hang, too.
+            # The learner's thread is prepared first, which takes a minute if that compiles. All is
+            # closed under the watchdog, because closing can hang as well.
             with (
                 parts.agent.learner_thread(),
                 watchdog,

@@ -1,8 +1,7 @@
 """A trial of an environment: `reset`, three `step`s, `reset` and `close`, here or on a node.
 
 A failure is one message: call, exception type and text, traceback lines outside this package and
-Gymnasium. So is a call that does not return in time, with the lines where it is; one that holds the
-GIL is not noticed here. A call that cannot be interrupted ends the command.
+Gymnasium.
 """
 
 from __future__ import annotations

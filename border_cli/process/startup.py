@@ -17,9 +17,9 @@ from border_cli.process.signals import EarlySignals, early_signals
 from border_cli.system.foreign import keep_written_folders_off_path
 from border_cli.system.machine import BLAS_VARIABLES
 
-# How often a thread of torch that waits for another checks again before it sleeps. Two threads make
-# 181 updates of SAC a second with it, 195 if they spin for ever, 105 if they sleep immediately (one
-# makes 155). But where other programs want the cores those that spin for ever come down to 6.
+# How many times an idle torch thread spins before it sleeps. Two threads make 181 updates of SAC a
+# second with it, 195 if they always spin, 105 if they sleep immediately (one thread: 155). Where
+# other programs need the cores, threads that always spin make 6.
 SPINS = "10000"
 LENT = (".py", "pyproject.toml", "hydra_plugins")  # ends of names of modules and plug-ins
 
