@@ -5,7 +5,8 @@ implementation if the run uses one, with fixed seeds, and for hindsight replay `
 `evaluator.env` is tried if it differs, and environments of evaluations are constructed beside one
 of training; a sweep tries equal settings once. What fails ends the affected jobs of a sweep, which
 fail by themselves. What does not return within `stall_timeout_s` is interrupted and ends the
-command, also a sweep; a call that holds the GIL is not noticed here. `env.probe=false` only constructs one environment; a resume may change it.
+command, also a sweep; of a call that holds the GIL the monitor takes care. `env.probe=false` only
+constructs one environment; a resume may change it.
 """
 
 from __future__ import annotations

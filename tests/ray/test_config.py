@@ -22,7 +22,7 @@ from border_cli.ray.config import RayConfig
             r"num_actors must be a whole number of at least 1, or auto, got 'all'",
         ),
         ({"resources": {"CPU": -1.0}}, r"resources must have numbers of at least 0 \(CPU\)"),
-        ({"exploration": [0.1], "num_actors": "auto"}, r"a list of 64 numbers"),
+        ({"exploration": [0.1], "num_actors": "auto"}, r"a list of 64 entries"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_with_what_can(
