@@ -24,7 +24,6 @@ from border_cli.config.resuming import may_change
 from border_cli.config.saved import (
     SavedSettings,
     opened_run,
-    read_saved,
     saved_options,
     saved_settings,
 )
@@ -75,11 +74,11 @@ def composing(
         return
     with opened_run(run_dir, trust=trust):
         folders = user_folders(config_dirs)
+        saved = saved_settings(settings_of(run_dir).parent, trust=trust, typed=unused)
         if resumed is not None:
-            overrides = without_its_own(run_dir, overrides)
-            yield resuming_composer(run_dir, overrides, folders, trust=trust), overrides
+            overrides = without_its_own(saved, overrides)
+            yield _resuming(run_dir, saved, overrides, folders), overrides
         else:
-            saved = saved_settings(settings_of(run_dir).parent, trust=trust, typed=unused)
             saved = settings_from(saved, overrides, folders)
             yield Composer(folders, saved=saved, trust=trust), overrides
 
@@ -119,10 +118,10 @@ def refuse_beside_resume(
     RunFolder(run_dir).refuse_no_run()
 
 
-def without_its_own(run_dir: Path, overrides: Sequence[str]) -> list[str]:
+def without_its_own(saved: SavedSettings, overrides: Sequence[str]) -> list[str]:
     """The overrides but for choices that the run has made and keeps: `agent=dqn` of one with DQN
     is no reason to begin with the values of that option."""
-    own = saved_options(read_saved(run_dir / SETTINGS))
+    own = saved_options(saved.settings)
 
     def is_kept(override: Override) -> bool:
         group = override.key_or_group
@@ -139,14 +138,21 @@ def resuming_composer(
     trust: bool = False,
     typed: Set[str] = frozenset(),
 ) -> Composer:
-    """Composes from the saved settings of `run_dir`: the groups that a choice is typed of are
-    chosen anew, from `folders`; one that is added to a list chooses nothing anew. Settings in
-    `typed` are not checked."""
+    """Composes from the saved settings of `run_dir`; `folders` serve the groups that `overrides`
+    name. Settings in `typed` are not checked."""
     saved = saved_settings((run_dir / SETTINGS).parent, trust=trust, typed=typed)
+    return _resuming(run_dir, saved, overrides, folders)
+
+
+def _resuming(
+    run_dir: Path, saved: SavedSettings, overrides: Sequence[str], folders: Sequence[str]
+) -> Composer:
+    """The groups that a choice is typed of are chosen anew; one that is added to a list chooses
+    nothing anew."""
     saved.settings["run_dir"] = str(run_dir)
     chosen = [each for each in parsed(overrides) if chooses(each) and not each.is_sweep_override()]
     saved = saved.choosing({each.key_or_group: "???" for each in chosen})
-    return Composer(folders, saved=saved, run_dir=run_dir, trust=trust)
+    return Composer(folders, saved=saved, run_dir=run_dir, trust=saved.trust)
 
 
 def refuse_beside_origin(origin: str, overrides: Sequence[str], config_name: str) -> None:

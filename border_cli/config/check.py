@@ -215,7 +215,7 @@ def _typed_for(path: str, overrides: Sequence[str]) -> bool:
     for text in overrides:
         key, _, value = text.lstrip("+~").partition("=")
         around = value.startswith("{") and path.startswith(f"{key}.")
-        if around or key == path or key.startswith(f"{path}.") or path.startswith(f"{key}["):
+        if around or f"{key}.".startswith(f"{path}.") or path.startswith(f"{key}["):
             return True
     return False
 

@@ -17,7 +17,7 @@ Values of a group count only with an option like the one that the file was made 
 - With `trainer=offline`, the trainer values of a file made with an online trainer are dropped.
 
 `drop_weaker` then sees to it that the limits of a run are those of one place, of whatever kind, and
-that of settings that say one thing in two ways the nearest to the command line counts.
+that of an interval in updates and one in env steps the nearest to the command line counts.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ LIMITS = {"trainer.max_opt_steps", "trainer.max_env_steps", "trainer.max_time_s"
 ALL_LIMITS = {*LIMITS, "trainer.stop_at_score", "trainer.patience"}
 # Only online trainers use them: a file that sets one was made with such a trainer.
 OF_ONLINE_TRAINERS = {"samples_per_opt_step", "warmup_period", "sync_interval"}
+# Intervals in updates and in env steps, of which one counts.
 PAIRS = [{f"trainer.{name}_interval", f"trainer.{name}_interval_env_steps"} for name in INTERVALS]
 BOTH_WAYS = set[str]().union(*PAIRS)
 
@@ -162,8 +163,8 @@ def _applicable(part: ConfigFile, kinds: Mapping[str, type[Any]], preset: Set[st
 
 
 def drop_weaker(files: Files, overrides: Sequence[Override]) -> None:
-    """Serves files without the settings that a nearer file, or the command line, says in another
-    way, and limits as null beside nearer ones."""
+    """Serves files without the limits and intervals that give way to those of a nearer file, or of
+    the command line."""
     typed = {
         name
         for each in overrides
@@ -176,7 +177,7 @@ def drop_weaker(files: Files, overrides: Sequence[Override]) -> None:
         if part.file
     ]
     _drop_limits(files, written, typed)
-    _drop_alternatives(files, written, typed)
+    _drop_intervals(files, written, typed)
 
 
 # The files that are written, the nearest to the command line first, with what they set.
@@ -203,9 +204,9 @@ def _drop_limits(files: Files, written: Written, typed: set[str]) -> None:
             OmegaConf.update(content, key, None, force_add=True)
 
 
-def _drop_alternatives(files: Files, written: Written, typed: set[str]) -> None:
-    """Of an interval in updates and one in env steps the nearest to the command line counts. Both
-    in one place are left to be refused."""
+def _drop_intervals(files: Files, written: Written, typed: set[str]) -> None:
+    """Serves files without an interval where a nearer file, or the command line, sets the other one
+    of its pair. Both in one place are left to be refused."""
     for pair in PAIRS:
         nearer = typed & pair
         for part, names in written:
