@@ -10,9 +10,9 @@ from typing import Any
 
 from border_cli.checks.check import check_jobs
 from border_cli.checks.dry_build import dry_built
-from border_cli.config.beginning import resuming_composer
 from border_cli.config.check import checked
 from border_cli.config.job import Job, modules_of
+from border_cli.config.resuming import resuming_composer
 from border_cli.config.saved import load_resolved, opened_run
 from border_cli.config.search_path import homes, import_modules, user_folders
 from border_cli.core.callback import Callback

@@ -9,11 +9,10 @@ import pytest
 
 from border_cli.actor_manager.config import ProcessConfig, SerialConfig
 from border_cli.agent.config import DqnConfig
-from border_cli.config.beginning import refuse_beside_resume, resuming_composer
 from border_cli.config.compose import compose
 from border_cli.config.job import BEFORE, Job, begin_attempt, resolved_yaml, write_resolved
 from border_cli.config.overrides import run_to_resume
-from border_cli.config.resuming import changes, may_change
+from border_cli.config.resuming import changes, may_change, refuse_beside_resume, resuming_composer
 from border_cli.config.saved import load_resolved
 from border_cli.errors import ConfigError
 from border_cli.system.files import SETTINGS

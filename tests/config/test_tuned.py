@@ -9,9 +9,9 @@ import pytest
 from sampling import sampled
 
 from border_cli.agent.config import SacConfig
-from border_cli.config.beginning import resuming_composer
 from border_cli.config.compose import Composer, compose
 from border_cli.config.job import Job, resolved_yaml, write_resolved
+from border_cli.config.resuming import resuming_composer
 from border_cli.config.saved import load_resolved
 from border_cli.config.tuned import tuned_files
 from border_cli.errors import ConfigError
