@@ -49,7 +49,7 @@ border-eval: evaluates a saved model of a run.
                                    it, with the same spaces
   render=human                     shows the episodes in a window, one at a time; needs a display
   video=FILE.mp4|.gif              films the episodes, with step and return under each frame; needs
-                                   pip install "border-cli[video]", and no display
+                                   pip install "border-cli[video,render]", no display
   trust=true                       also imports modules from the directories that the run recorded,
                                    and from RUN_DIR itself; only for runs whose code you trust
   --json                           prints one JSON object instead of the table

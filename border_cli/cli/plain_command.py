@@ -5,6 +5,7 @@ arguments (`RUN_DIR key=value … --flag`) and the run that these name.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -107,9 +108,12 @@ def whole(low: int) -> Reader:
     """Reads integers of at least `low`."""
 
     def read(key: str, value: str) -> int:
-        if not value.isdecimal() or int(value) < low:
+        number = value
+        if re.fullmatch(r"\d+(\.\d+)?e\d{1,2}", value) and float(value).is_integer():  # 1e3
+            number = str(int(float(value)))
+        if not number.isdecimal() or int(number) < low:
             raise ConfigError(f"{key} must be an integer of at least {low}, got {value!r}")
-        return int(value)
+        return int(number)
 
     return read
 

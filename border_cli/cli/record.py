@@ -83,7 +83,7 @@ def _run(typed: Sequence[str], signals: EarlySignals) -> None:
     if "--json" in typed:
         say(json.dumps(found))
     else:
-        _print(run_dir, found)
+        _print(run_dir, found, chosen)
 
 
 def _policies(_: str, value: str) -> Policies:
@@ -139,6 +139,7 @@ def _record(
     from border_cli.launch.effective import effective_settings
     from border_cli.playing.players import players
     from border_cli.playing.record import record
+    from border_cli.run.finding import best_score
 
     if episodes and steps:
         raise ConfigError("episodes and steps cannot be combined: give one of them")
@@ -150,17 +151,18 @@ def _record(
             config = settings_in_env(run_dir, chosen, trust=trust) if chosen else None
             effective = effective_settings(config or read_config(run_dir, trust=trust))
             expect(effective.config.trainer.stall_timeout_s)
+            changes = env_changes(run_dir, effective) if chosen else []
+            best = None if changes else best_score(run_dir)
             recorded = record(
                 effective,
                 players(run_dir, effective, policy, amount, unit, trust=trust, config=config),
                 stop,
-                run_dir=run_dir,
+                best=best and best[0],
                 dataset=dataset,
                 seed=effective.config.seed if seed is None else seed,
                 explore=explore,
                 overwrite=overwrite,
             )
-    changes = env_changes(run_dir, effective) if chosen else []
     return {**_document(dataset, effective, recorded), "env_changes": changes}
 
 
@@ -187,7 +189,7 @@ def _document(dataset: str, effective: EffectiveSettings, recorded: Recorded) ->
     }
 
 
-def _print(run_dir: Path, found: Mapping[str, Any]) -> None:
+def _print(run_dir: Path, found: Mapping[str, Any], chosen: Sequence[str]) -> None:
     """Prints the episodes of each policy, the reference scores, and the next command."""
     import numpy as np
 
@@ -209,7 +211,7 @@ def _print(run_dir: Path, found: Mapping[str, Any]) -> None:
     console.print(table)
     references = "none: the run is no better than random actions"
     if found["ref_min_score"] is not None:
-        references = "{ref_min_score:.2f} of random actions, {ref_max_score:.2f} of the best model"
+        references = "{ref_min_score:.2f} of random actions, {ref_max_score:.2f} of the best policy"
     lines = [
         (
             "environment",
@@ -218,15 +220,16 @@ def _print(run_dir: Path, found: Mapping[str, Any]) -> None:
         *([("changed", "\n".join(found["env_changes"]))] if found["env_changes"] else []),
         ("data set", "{dataset}, {episodes:,} episodes, {steps:,} steps".format(**found)),
         ("references", references.format(**found)),
-        ("next", _next_command(run_dir, found["dataset"])),
+        ("next", _next_command(run_dir, found["dataset"], chosen)),
     ]
     terminal.header(console, lines)
 
 
-def _next_command(run_dir: Path, dataset: str) -> str:
-    """Trains offline in the environment of the run, with whatever else was set for it."""
+def _next_command(run_dir: Path, dataset: str, chosen: Sequence[str]) -> str:
+    """Returns a command that learns from the data set, with the settings of the run and `chosen`
+    ones of the environment."""
     words = ["--from", str(run_dir), f"agent={OFFLINE_AGENT}", "trainer=offline"]
-    words.append(setting("replay_buffer.dataset", dataset))
+    words += [setting("replay_buffer.dataset", dataset), *chosen]
     return f"{shell_command('border-train')} {shlex.join(words)}"
 
 

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -36,7 +35,6 @@ from border_cli.launch.build import build_evaluator
 from border_cli.launch.effective import EffectiveSettings
 from border_cli.playing.players import RANDOM, Player, random_agent, split_amount
 from border_cli.registry import AGENTS, ENVS
-from border_cli.run.finding import best_score
 from border_cli.settings.run import EnvConfig
 
 RECORDING, REFERENCE, EXPLORING = 2, 3, 4  # paths below Branch.EVALUATION: seeds of their own
@@ -68,7 +66,7 @@ def record(
     players: Sequence[Player],
     stop: StopFlag,
     *,
-    run_dir: Path,
+    best: float | None,
     dataset: str,
     seed: int,
     explore: bool,
@@ -76,6 +74,7 @@ def record(
 ) -> Recorded:
     """Plays all episodes and writes the data set, which is there at the end or not at all.
 
+    `best` is the recorded score of the best model, None without one in this environment.
     Raises the reason of `stop` between two env steps.
     """
     env = _env_parts(effective.evaluation_env)
@@ -84,7 +83,7 @@ def record(
         for number, player in enumerate(players):
             rounds = _play_all(effective, player, stop, seed=seed, number=number, explore=explore)
             played.append(_write(writer, env, player, rounds))
-        references = _references(run_dir, effective, played, stop)
+        references = _references(effective, played, stop, best)
         writer.finish(_metadata(effective, played, references))
     return Recorded(played=played, references=references)
 
@@ -190,12 +189,12 @@ def _raw(episode: PlayedEpisode, env: EnvParts) -> RawEpisode:
 
 
 def _references(
-    run_dir: Path, effective: EffectiveSettings, played: Sequence[Played], stop: StopFlag
+    effective: EffectiveSettings, played: Sequence[Played], stop: StopFlag, best: float | None
 ) -> tuple[float, float] | None:
-    """Mean return of random actions, evaluated as the run evaluated its models, and the best score
-    of the run; where there is none, the best of the means that were just measured.
+    """Mean return of random actions, evaluated as the run evaluated its models, and `best`, or else
+    the best of the means that were just measured.
 
-    The same for every data set of a run, whatever its seed and its players.
+    The same for every data set of a run in its own environment, whatever seed and players.
     """
     seed = effective.config.seed
     evaluator = build_evaluator(
@@ -209,8 +208,7 @@ def _references(
     policy.load_snapshot(agent.snapshot())
     with closing(evaluator):
         low = evaluator.evaluate(policy).score
-    best = best_score(run_dir)
-    high = best[0] if best else max(float(each.returns.mean()) for each in played)
+    high = max(float(each.returns.mean()) for each in played) if best is None else best
     return (low, high) if high > low else None
 
 

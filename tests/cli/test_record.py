@@ -118,6 +118,18 @@ def test_a_mixture_is_shared_evenly_or_by_weight(
     assert [len(each["returns"]) for each in said["policies"]] == [8, 2]
 
 
+def test_in_a_changed_environment_the_references_and_the_next_command_are_of_that_one(
+    run_dir: Path, datasets: Path, capsys: Capture
+) -> None:
+    assert datasets
+    argv = (run_dir, "dataset=x-v0", "steps=1e2", "env.kwargs.sutton_barto_reward=true")
+    said = recorded(capsys, *argv)
+    assert said["env_changes"] == ["env.kwargs.sutton_barto_reward: absent -> true"]
+    assert -1 <= said["ref_min_score"] < said["ref_max_score"] <= 0  # an episode that falls pays -1
+    assert record_status(*map(str, argv), "overwrite=true") == 0
+    assert argv[-1] in capsys.readouterr().out.split("border-train")[1]
+
+
 def test_whole_episodes_are_recorded_until_each_policy_has_its_steps(
     run_dir: Path, datasets: Path, capsys: Capture
 ) -> None:
