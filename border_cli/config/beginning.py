@@ -38,18 +38,11 @@ def composing(
         yield _anew(overrides, config_dirs, config_name, trust=trust), overrides
         return
     # imported late: only other runs need what reads runs (12 ms)
-    from border_cli.config.resuming import composing_from
+    from border_cli.config.resuming import begin_with_run
 
-    with composing_from(
-        origin,
-        overrides,
-        config_dirs=config_dirs,
-        config_name=config_name,
-        multirun=multirun,
-        unused=unused,
-        trust=trust,
-    ) as composer:
-        yield composer
+    yield from begin_with_run(
+        origin, overrides, config_dirs, config_name, multirun=multirun, unused=unused, trust=trust
+    )
 
 
 def _anew(

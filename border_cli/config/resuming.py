@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,13 +46,12 @@ _REASONS = {
 }
 
 
-@contextmanager
-def composing_from(
+def begin_with_run(
     origin: str | None,
     overrides: list[str],
-    *,
     config_dirs: Sequence[str],
     config_name: str,
+    *,
     multirun: bool,
     unused: Set[str],
     trust: bool,
