@@ -74,7 +74,9 @@ REFUSED = [
 def test_what_cannot_be_trained_on_is_refused_before_a_folder_is_made(
     folder: Path, capsys: Capture, settings: tuple[str, ...], said: str
 ) -> None:
-    assert train_status(*GOALS, *QUICK, "~tuned", *settings, "run_dir=run") == 2
+    unknown = "trainer.warmup_period" if "trainer=offline" in settings else ()
+    quick = [each for each in (*GOALS, *QUICK) if not each.startswith(unknown)]
+    assert train_status(*quick, "~tuned", *settings, "run_dir=run") == 2
     assert said in capsys.readouterr().err
     assert not [*folder.iterdir()]
 
@@ -156,6 +158,6 @@ def test_a_saved_model_is_filmed_with_the_scores_of_its_evaluation(
         assert (said["video"], Path(name).stat().st_size > 500) == (name, True)
         assert said["is_success"] == pytest.approx(sum(said["info"]["is_success"]) / 2)
         assert len(said["returns"]) == 2
-    assert screen.getvalue() == 3 * "0 of 2 episodes played\r1 of 2 episodes played\r"
+    assert screen.getvalue() == 2 * "0 of 2 episodes played\r1 of 2 episodes played\r"
     assert eval_status("run", "video=film.avi") == 2
     assert eval_status("run", "video=film.gif", "render=human") == 2
