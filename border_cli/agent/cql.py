@@ -33,7 +33,6 @@ from border_cli.agent.sac import (
     scale_rewards,
     soft_target,
 )
-from border_cli.agent.torch_agent import gradient_step
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Update
 from border_cli.nn.features import FeatureTensors
@@ -113,11 +112,7 @@ class Cql(SoftActorCritic):
         self.conservative.step(critic.metrics["conservative_gap"])
         if self.opt_steps % self.config.policy_delay == 0:
             actor = self._actor_loss(batch, self.normal(*batch.action.shape), ent_coef)
-            metrics["entropy"] = -actor.log_prob.mean()
-            metrics |= gradient_step(
-                self.actor_optimizer, actor.loss, "loss_actor", "grad_norm_actor"
-            )
-            self.ent_coef.step(actor.log_prob, batch.weight, self.ent_coef.target)
+            metrics |= self.update_actor(actor, batch.weight)
         self.critics.update_target()
         return Update(metrics=metrics, td_error=mean_abs_error(critic.q, critic.target))
 

@@ -178,6 +178,13 @@ class SoftActorCritic(TorchAgent):
         )
         self.acting_modules["network"] = self.actor
 
+    def update_actor(self, actor: ActorLoss, weight: Tensor) -> dict[str, Tensor]:
+        """One gradient step of the actor, and one of the entropy coefficient; their metrics."""
+        metrics = {"entropy": -actor.log_prob.mean()}
+        metrics |= gradient_step(self.actor_optimizer, actor.loss, "loss_actor", "grad_norm_actor")
+        self.ent_coef.step(actor.log_prob, weight, self.ent_coef.target)
+        return metrics
+
     def sample_action(self, features: FeatureTensors, noise: Tensor) -> tuple[Tensor, Tensor]:
         """Samples actions between -1 and 1, with their log-density. [B, A], [B, 1]"""
         return sample(*split(self.actor(features)), noise)
@@ -227,11 +234,7 @@ class Sac(SoftActorCritic):
         metrics |= self.critics.update(critic.loss)
         if self.opt_steps % self.config.policy_delay == 0:
             actor = self._actor_loss(batch, self.draw_actor_noise(batch), ent_coef)
-            metrics["entropy"] = -actor.log_prob.mean()
-            metrics |= gradient_step(
-                self.actor_optimizer, actor.loss, "loss_actor", "grad_norm_actor"
-            )
-            self.ent_coef.step(actor.log_prob, batch.weight, self.ent_coef.target)
+            metrics |= self.update_actor(actor, batch.weight)
         self.critics.update_target()
         return Update(metrics=metrics, td_error=mean_abs_error(critic.q, critic.target))
 

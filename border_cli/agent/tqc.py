@@ -24,7 +24,6 @@ from border_cli.agent.config import TqcConfig
 from border_cli.agent.critics import CriticLoss
 from border_cli.agent.qrdqn import distance, quantile_regression
 from border_cli.agent.sac import ActorLoss, SoftActorCritic, policy_loss, scale_rewards
-from border_cli.agent.torch_agent import gradient_step
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Update
 from border_cli.nn.tensor_batch import TensorBatch
@@ -96,11 +95,7 @@ class Tqc(SoftActorCritic):
         metrics |= self.critics.update(critic.loss)
         if self.opt_steps % self.config.policy_delay == 0:
             actor = self._actor_loss(batch, self.normal(*batch.action.shape), ent_coef)
-            metrics["entropy"] = -actor.log_prob.mean()
-            metrics |= gradient_step(
-                self.actor_optimizer, actor.loss, "loss_actor", "grad_norm_actor"
-            )
-            self.ent_coef.step(actor.log_prob, batch.weight, self.ent_coef.target)
+            metrics |= self.update_actor(actor, batch.weight)
         self.critics.update_target()
         return Update(metrics=metrics, td_error=mean_distance(critic.q, critic.target))
 
