@@ -4,9 +4,10 @@ A call that never releases the interpreter lock (GIL) stops signal handlers, the
 other thread. So a fork of the command, made before anything large is imported, watches it from
 outside. It
 
+- passes a Ctrl-C on, which a terminal sends to both,
 - ends a command that gave no sign of life for `trainer.stall_timeout_s`, and has it show its
   stacks,
-- ends one that still runs 3 s after a second Ctrl-C, which a terminal sends to both,
+- ends one that still runs 3 s after a second Ctrl-C,
 
 and writes that into the `run.json` of the current run. A command that is stopped (Ctrl-Z, SIGSTOP,
 a sleeping laptop) gives no signs either, and is left alone.
@@ -29,10 +30,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import FrameType
 from typing import NoReturn
 
 from border_cli.errors import BorderError
 from border_cli.messages import complain
+from border_cli.system.forks import STACK_SIGNAL
 from border_cli.system.streams import prepare_streams
 
 STALL_TIMEOUT_S = 60.0  # until a run has sent its own
@@ -42,7 +45,7 @@ APART_S = 0.5  # between two signals that count as two
 TICK_S = 0.25  # between two signs of life
 
 STACKS_S = 0.5  # within which a process that runs at all has shown its stacks
-STACKS = 44 if sys.platform == "linux" else 29  # SIGRTMIN + 10, SIGINFO: which no library uses
+CTRL_C = signal.SIGURG  # passes a Ctrl-C on; ignored where there is no handler
 SHOW_CURSOR = "\x1b[?25h"  # a live panel hides it
 
 
@@ -164,7 +167,7 @@ def _tell(message: str) -> None:
 
 def _start(command: str) -> int:
     signs, pipe = os.pipe()
-    faulthandler.register(STACKS)  # in C, without the interpreter lock
+    faulthandler.register(STACK_SIGNAL)  # in C, without the interpreter lock
     watched = os.getpid()
     if os.fork() == 0:
         os.close(pipe)
@@ -197,7 +200,7 @@ class Monitor:
         """Until the command has ended."""
         # What terminals, shells and schedulers send to a whole process group is for the command.
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - {signal.SIGINT})
-        signal.signal(signal.SIGINT, lambda *_: self._interrupts.counts())
+        signal.signal(signal.SIGINT, self._pass_on)
         while not self._is_gone:
             if self.is_stuck:
                 what = (
@@ -212,6 +215,12 @@ class Monitor:
                 return self._end("interrupted", f"killed: {what}", what)
             self._listen()
         return None
+
+    def _pass_on(self, signum: int, frame: FrameType | None) -> None:  # noqa: ARG002 - Python's own
+        """Tells the command of a Ctrl-C: a solver in C may have replaced its handler of SIGINT."""
+        if self._interrupts.counts():
+            with suppress(ProcessLookupError):
+                os.kill(self._pid, CTRL_C)
 
     def hear(self, message: str) -> None:
         """Takes in a message."""
@@ -254,7 +263,7 @@ class Monitor:
         with suppress(OSError):
             os.write(2, f"{cursor}\n{self._command}: {what}; killing it\n".encode())
         with suppress(ProcessLookupError):
-            os.kill(self._pid, STACKS)
+            os.kill(self._pid, STACK_SIGNAL)
             time.sleep(STACKS_S)
         if self._run_dir:
             # imported late: the fork comes before all imports

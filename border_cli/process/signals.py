@@ -19,14 +19,13 @@ from types import FrameType
 
 from border_cli.core.stop import SaveFlag, StopFlag
 from border_cli.errors import Interrupted
-from border_cli.process.monitor import SHOW_CURSOR, SignalCount, leave
+from border_cli.process.monitor import CTRL_C, SHOW_CURSOR, SignalCount, leave
 from border_cli.recorder.panel_line import panel_line
 from border_cli.system.forks import PARENT_SIGNALS
 
 log = logging.getLogger(__name__)
 
-*STOPPING, SAVE = PARENT_SIGNALS
-REQUEUE = signal.SIGUSR2
+*STOPPING, SAVE, REQUEUE = PARENT_SIGNALS
 
 CLEAR_LINE = "\x1b[2K"
 AGAIN = "; press Ctrl-C again to quit immediately"
@@ -113,9 +112,10 @@ def stopping_on_signals(
     `nohup` a run survives the end of its session. SIGUSR1 sets `save` and interrupts nothing. The
     previous handlers come back.
 
-    Checks of `stop` install the handler of SIGINT again now and then. Solvers in C (OSQP, SCS)
-    replace it while they solve and restore the one before; of two that overlap in threads, the
-    second one restores the handler of the first.
+    Solvers in C (OSQP, SCS) replace the handler of SIGINT while they solve and restore the one
+    before; of two that overlap in threads, the second one restores the handler of the first. So
+    checks of `stop` install the handler again now and then, and a first Ctrl-C that a solver takes
+    comes from the monitor.
     """
 
     def on_first(signum: int) -> None:
@@ -131,6 +131,10 @@ def stopping_on_signals(
 
     handler, installed_s = _twice(on_first, leaves=leaves), 0.0
 
+    def take_over(signum: int, frame: FrameType | None) -> None:  # noqa: ARG001 - Python's own
+        if not _signals.times_s:
+            handler(signal.SIGINT, frame)
+
     def install_again() -> None:
         nonlocal installed_s
         is_main = threading.current_thread() is threading.main_thread()
@@ -138,7 +142,11 @@ def stopping_on_signals(
             installed_s = time.monotonic()
             signal.signal(signal.SIGINT, handler)
 
-    with _handling(STOPPING, handler), _handling([SAVE] if save else [], ask):
+    with (
+        _handling(STOPPING, handler),
+        _handling([CTRL_C], take_over),
+        _handling([SAVE] if save else [], ask),
+    ):
         stop.listen = install_again
         try:
             yield

@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, Final
 
 from border_cli.errors import BadStep, ClusterRefused
-from border_cli.system.forks import PARENT_SIGNALS, do_nothing
+from border_cli.system.forks import PARENT_SIGNALS, STACK_SIGNAL, do_nothing
 from border_cli.system.shared_memory import anonymous_file
 from border_cli.system.start import OURS, SAFE_PATH
 
@@ -29,7 +29,6 @@ FAILED: Final = "failed"  # traceback
 READY: Final = "ready"  # what it needs is imported
 REFUSED: Final = "refused"  # an error that needs no traceback
 
-STACK_SIGNAL = signal.SIGUSR1  # makes a child show where it is
 ASK_S = 0.5  # within which a process that runs at all has written its stacks
 _LOOK_AGAIN_S = 60.0
 
@@ -139,7 +138,7 @@ def begin(
 
 def _prepare(nice: int, stack: StackFile) -> None:
     """The parent decides when a child ends: it ignores Ctrl-C and never outlives the parent."""
-    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for signum in PARENT_SIGNALS:
         signal.signal(signum, do_nothing)
         signal.siginterrupt(signum, False)  # system calls of a simulator go on
     stack.show()

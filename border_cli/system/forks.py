@@ -7,11 +7,22 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from types import FrameType
 
-# Signals for the process that trains.
-PARENT_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
+# Signals for the process that trains, also where they are sent to its whole process group.
+PARENT_SIGNALS = (
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+)
+# Makes a process write the stacks of its threads. It is one that nothing else sends (SIGRTMIN + 10,
+# SIGINFO): stacks are read without the interpreter lock, which may crash a process that is not
+# stuck.
+STACK_SIGNAL = 44 if sys.platform == "linux" else 29
 
 
 def do_nothing(signum: int, frame: FrameType | None) -> None:

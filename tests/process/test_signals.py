@@ -81,6 +81,17 @@ def test_ctrl_c_leaves_one_panel_on_the_terminal_and_says_how_to_quit(
     assert all(len(row) <= columns for row in rows)
 
 
+def test_ctrl_c_reaches_a_run_whose_solvers_take_it(folder: Path) -> None:
+    """The monitor passes it on, so that no press is lost."""
+    env = ("env.id=Solves-v0", "actor_manager.num_actors=2", "actor_manager=thread")
+    with TerminalCommand(folder, *ENDLESS, *env) as command:
+        command.until(lambda rows: any("learning ──" in row for row in rows))
+        command.press_ctrl_c()
+        command.until(lambda rows: any("SIGINT: saving" in row for row in rows))
+        assert command.ended() == 130
+    assert facts_of(folder / "run")["exit_reason"] == "stopped by SIGINT"
+
+
 def test_a_hang_up_that_was_ignored_stays_so_because_nohup_asks_for_it(
     folder: Path, capfd: Capture
 ) -> None:

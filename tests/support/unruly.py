@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import signal
@@ -173,6 +174,16 @@ class Signals(Calm):
         return answer
 
 
+class Solves(Calm):
+    """Takes SIGINT away from Python at each step, as overlapping solvers in C do."""
+
+    def step(self, action: Any) -> Answer:
+        for _ in range(50):
+            ctypes.CDLL(None).signal(signal.SIGINT, ctypes.c_void_p(signal.SIG_IGN))
+            threading.Event().wait(0.0001)
+        return super().step(action)
+
+
 class Prints(Calm):
     """Prints past Python, as a simulator in C does."""
 
@@ -249,7 +260,7 @@ class Named(FromOne):
 
 
 for _each in (
-    Calm, Raises, Undefined, Wrong, Blocks, Holds, Leaves, Signals, Prints, Removes, NeedsFile,
-    Shows, FromOne, Named, Greedy, Vast,
+    Calm, Raises, Undefined, Wrong, Blocks, Holds, Leaves, Signals, Solves, Prints, Removes,
+    NeedsFile, Shows, FromOne, Named, Greedy, Vast,
 ):  # fmt: skip
     gym.register(f"{_each.__name__}-v0", _each)

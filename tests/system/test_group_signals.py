@@ -15,7 +15,9 @@ from border_cli.system.child import Pipe
 from border_cli.system.child_process import ChildProcess
 from border_cli.system.start import StartMethod, start_context
 
-GROUP = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
+GROUP = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+
+SENT = 100  # times; one of them is to come at a bad moment
 
 
 def tell_whether_it_lives(pipe: Pipe) -> None:
@@ -25,9 +27,10 @@ def tell_whether_it_lives(pipe: Pipe) -> None:
 
 
 def send_all(pids: set[int]) -> None:
-    for pid in pids:
-        for signum in GROUP:
-            os.kill(pid, signum)
+    for _ in range(SENT):
+        for pid in pids:
+            for signum in GROUP:
+                os.kill(pid, signum)
 
 
 def test_neither_actors_nor_what_they_come_from_end_by_it() -> None:
@@ -52,6 +55,7 @@ def look() -> None:
     while child.alive:
         wait(child.waitables, 5.0)
         child.listen()
-    assert child.reap() is None
+    why = child.reap()
+    assert why is None, why
     assert list(child.inbox) == [("begun", set()), ("alive",)]
     assert all(leftovers.is_alive(pid) for pid in others)
