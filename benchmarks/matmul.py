@@ -2,10 +2,8 @@
 
     python -m benchmarks.matmul [--repetitions 5] [--calls 300]
 
-One torch thread, denormals flushed, full float32; then `medium`, where torch makes bfloat16 of its
-operands at each call and oneDNN is given copies that were made once. `ratio` above 1: oneDNN is
-faster. The rule of `agent.matmul=auto` (`border_cli/nn/matmul.py`) stands in every row with what it
-chooses here.
+One torch thread, denormals flushed, full float32. `ratio` above 1: oneDNN is faster. The choice of
+`agent.matmul=auto` (`border_cli/nn/matmul.py`) on this machine stands in every row.
 """
 
 from __future__ import annotations
@@ -20,21 +18,13 @@ from torch import Tensor
 
 from benchmarks.table import emit, parser, ratios
 from border_cli.nn.device import learner_thread
-from border_cli.nn.matmul import (
-    BFLOAT16,
-    MKL,
-    ONE_DNN,
-    Products,
-    has_onednn,
-    preferred,
-    this_processor,
-)
+from border_cli.nn.matmul import chosen_matmul, has_onednn, processor, product
+from border_cli.settings.networks import Matmul, MatmulPrecision
 
 SHAPES = [  # rows, inputs, outputs
     *((64, 4, 256), (64, 256, 256), (64, 256, 2)),
     *((256, 17, 256), (256, 256, 256), (256, 512, 512)),
 ]
-PRECISIONS = {"highest": ONE_DNN, "medium": BFLOAT16}
 BATCHED = (2, 256, 256, 256)  # members, rows, inputs, outputs
 
 
@@ -44,25 +34,22 @@ def main() -> None:
     given = made.parse_args()
     if not has_onednn():
         raise SystemExit(f"torch {torch.__version__} has no oneDNN here")
-    for precision, onednn in PRECISIONS.items():
-        with learner_thread(1, precision), torch.no_grad():
-            tables(onednn, f", {precision}", given.repetitions, given.calls)
+    with learner_thread(1), torch.no_grad():
+        tables(given.repetitions, given.calls)
 
 
-def tables(onednn: Products, ending: str, repetitions: int, calls: int) -> None:
+def tables(repetitions: int, calls: int) -> None:
     for rows, inputs, outputs in SHAPES:
-        shape = f"{rows} x {inputs} x {outputs}{ending}"
-        for name, (theirs, ours) in products(rows, inputs, outputs, onednn).items():
+        shape = f"{rows} x {inputs} x {outputs}"
+        for name, (theirs, ours) in products(rows, inputs, outputs).items():
             compare(f"{name}, {shape}", theirs, ours, repetitions, calls)
     members, rows, inputs, outputs = BATCHED
-    theirs, ours = critics(members, rows, inputs, outputs, onednn)
-    row = f"{members} critics, {rows} x {inputs} x {outputs}{ending}"
+    theirs, ours = critics(members, rows, inputs, outputs)
+    row = f"{members} critics, {rows} x {inputs} x {outputs}"
     compare(row, theirs, ours, repetitions, calls)
 
 
-def products(
-    rows: int, inputs: int, outputs: int, onednn: Products
-) -> dict[str, tuple[Callable[[], Tensor], ...]]:
+def products(rows: int, inputs: int, outputs: int) -> dict[str, tuple[Callable[[], Tensor], ...]]:
     x, weight, bias = torch.randn(rows, inputs), torch.randn(outputs, inputs), torch.randn(outputs)
     grad = torch.randn(rows, outputs)
     operands = {
@@ -71,20 +58,20 @@ def products(
         "gradient by the weight": (grad.t(), x),
     }
     return {
-        name: (partial(MKL.product, *each), partial(onednn.product, *each))
+        name: (partial(product, *each, onednn=False), partial(product, *each, onednn=True))
         for name, each in operands.items()
     }
 
 
 def critics(
-    members: int, rows: int, inputs: int, outputs: int, onednn: Products
+    members: int, rows: int, inputs: int, outputs: int
 ) -> tuple[Callable[[], Tensor], Callable[[], Tensor]]:
     x, weights = torch.randn(members, rows, inputs), torch.randn(members, inputs, outputs)
     biases = torch.randn(members, 1, outputs)
     pairs = [(x[i], weights[i], biases[i, 0]) for i in range(members)]
     return (
         lambda: torch.bmm(x, weights).add_(biases),
-        lambda: torch.stack([onednn.product(*each) for each in pairs]),
+        lambda: torch.stack([product(*each, onednn=True) for each in pairs]),
     )
 
 
@@ -100,17 +87,17 @@ def compare(
         "onednn_us": round(median(onednn), 1),
         "ratio": ratios(torchs, onednn),
         "error": float(f"{(theirs() - ours()).abs().max().item():.1e}"),
-        "auto": f"{preferred(this_processor())} ({this_processor().name})",
+        "auto": f"{chosen_matmul(Matmul.auto, MatmulPrecision.highest)} {processor()}",
     }
     emit("matmul", row, line)
 
 
-def microseconds(product: Callable[[], Tensor], calls: int) -> float:
+def microseconds(multiply: Callable[[], Tensor], calls: int) -> float:
     for _ in range(calls // 10):
-        product()
+        multiply()
     began_s = time.perf_counter()
     for _ in range(calls):
-        product()
+        multiply()
     return (time.perf_counter() - began_s) / calls * 1e6
 
 

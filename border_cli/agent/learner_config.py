@@ -54,7 +54,8 @@ class LearnerConfig(AgentConfig):
     matmul: Matmul = setting(
         Matmul.auto,
         "library of the matrix products of dense layers on a CPU: mkl (torch's own) or onednn; "
-        "auto: onednn on AMD processors with AVX-512, else mkl",
+        "auto: onednn on AMD processors with AVX-512, else mkl; always mkl with "
+        "matmul_precision=medium",
         may_change=True,
     )
     compile: bool = setting(

@@ -28,12 +28,10 @@ from border_cli.core.seeding import derived_seed
 from border_cli.core.spaces import EnvSpec, has_masks, split_mask
 from border_cli.core.types import Batch, Snapshot, Transitions, Update
 from border_cli.nn.device import learner_thread, refuse_other_dtype, resolve_device
-from border_cli.nn.matmul import BFLOAT16, chosen_matmul, products_of
 from border_cli.nn.numpy_network import ActingNetwork, MakeActing, MakeEncoder, NumpyNetwork
 from border_cli.nn.optimizer import EPSILON, Optimizer, make_optimizer
 from border_cli.nn.saving import copied_arrays, copied_state, first_not_finite
 from border_cli.nn.tensor_batch import TensorBatch, TensorBatches, empty_batch
-from border_cli.settings.networks import MatmulPrecision
 from border_cli.settings.schedule import Schedule, schedule_of
 
 P = ParamSpec("P")
@@ -70,7 +68,6 @@ class TorchAgent(Agent):
         self.spec = spec
         self._device = resolve_device(device)
         self.architecture = config.architecture(spec.observation)
-        self.matmul = chosen_matmul(config.matmul)
         self._normalization = Normalization(config, self.architecture, self._device, env=spec.id)
         self.features = self._normalization.features
         # Both draw on the CPU, so that a seed means the same on every device.
@@ -218,10 +215,7 @@ class TorchAgent(Agent):
 
     @contextmanager
     def learner_thread(self) -> Iterator[None]:
-        # Where large products have bfloat16 copies, small ones are faster without.
-        has_copies = products_of(self.architecture) is BFLOAT16 and not self.config.compile
-        precision = MatmulPrecision.highest if has_copies else self.config.matmul_precision
-        with learner_thread(self.config.num_threads or 1, precision):
+        with learner_thread(self.config.num_threads or 1, self.config.matmul_precision):
             if self.config.compile:  # now, not within the first update
                 before = self.state_dict()
                 for _ in range(self.update_period):

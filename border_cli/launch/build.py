@@ -124,7 +124,7 @@ def matmul_of_agent(effective: EffectiveSettings, agent: Agent) -> list[tuple[st
         return []
     if agent.device.type != "cpu":
         return []
-    return [("matmul", matmul_line(settings.matmul, agent.matmul, settings.matmul_precision))]
+    return [("matmul", matmul_line(settings.matmul, settings.matmul_precision))]
 
 
 def encoders_of(agent: Agent) -> list[tuple[str, str]]:

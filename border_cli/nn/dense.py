@@ -2,7 +2,7 @@
 
 The backward pass through ReLU is written out, because autograd's bookkeeping costs more in networks
 this small than the pass itself: an update of DQN takes 1.4 times as long with it. Where autograd
-computes what stands around such layers, they are one node of its graph (`relu_layers`).
+computes what stands around such layers, torch multiplies, or oneDNN (`onednn_layers`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from border_cli.nn.architecture import Architecture
-from border_cli.nn.matmul import MKL, Products, products_of
+from border_cli.nn.matmul import product, suits_onednn, uses_onednn
 from border_cli.settings.networks import Activation
 
 Gradient: TypeAlias = tuple[Tensor, ...]  # weight, bias, weight, bias, …
@@ -39,21 +39,21 @@ class Layer(NamedTuple):
     bias: Tensor  # [outputs]
 
 
-def forward_pass(layers: Sequence[Layer], rows: Tensor, products: Products) -> list[Tensor]:
+def forward_pass(layers: Sequence[Layer], rows: Tensor, *, onednn: bool) -> list[Tensor]:
     """The inputs of each layer, and last the outputs of the network. [B, inputs] …, [B, outputs]
 
     ReLU stands between the layers; autograd is left out.
     """
     inputs = [rows]
     for weight, bias in layers[:-1]:
-        inputs.append(products.product(inputs[-1], weight.t(), bias, "relu"))
+        inputs.append(product(inputs[-1], weight.t(), bias, "relu", onednn=onednn))
     weight, bias = layers[-1]
-    inputs.append(products.product(inputs[-1], weight.t(), bias))
+    inputs.append(product(inputs[-1], weight.t(), bias, onednn=onednn))
     return inputs
 
 
 def deltas(
-    layers: Sequence[Layer], inputs: Sequence[Tensor], grad_output: Tensor, products: Products
+    layers: Sequence[Layer], inputs: Sequence[Tensor], grad_output: Tensor, *, onednn: bool
 ) -> list[Tensor]:
     """The derivative of the loss by the sums of each layer, before their ReLU. [B, outputs] …
 
@@ -61,61 +61,67 @@ def deltas(
     """
     found = [grad_output]
     for (weight, _), given in zip(layers[:0:-1], inputs[len(layers) - 1 : 0 : -1], strict=True):
-        grad_input = products.product(found[-1], weight)
+        grad_input = product(found[-1], weight, onednn=onednn)
         found.append(torch.ops.aten.threshold_backward(grad_input, given, 0))
     return found[::-1]
 
 
-def gradient_of(deltas: Sequence[Tensor], inputs: Sequence[Tensor], products: Products) -> Gradient:
+def gradient_of(
+    layers: Sequence[Layer], deltas: Sequence[Tensor], inputs: Sequence[Tensor], *, onednn: bool
+) -> Gradient:
     """The gradient by all weights and biases, from the `inputs` of each layer."""
     gradient: list[Tensor] = []
-    for delta, given in zip(deltas, inputs[: len(deltas)], strict=True):
-        gradient += (products.product(delta.t(), given), delta.sum(0))
+    for (weight, _), delta, given in zip(layers, deltas, inputs[: len(layers)], strict=True):
+        # It lies in memory as the weight does, a column of an ensemble's after the other.
+        if weight.is_contiguous():
+            gradient.append(product(delta.t(), given, onednn=onednn))
+        else:
+            gradient.append(product(given.t(), delta, onednn=onednn).t())
+        gradient.append(delta.sum(0))
     return tuple(gradient)
 
 
-class _ReluLayers(torch.autograd.Function):
-    """Dense layers with ReLU between them as one node of autograd's graph."""
+class _OneDnnLayers(torch.autograd.Function):
+    """Dense layers with ReLU between them, by oneDNN, as one node of autograd's graph."""
 
     @staticmethod
-    def forward(ctx: Any, products: Products, rows: Tensor, *parameters: Tensor) -> Tensor:
-        *ctx.inputs, outputs = forward_pass(_paired(parameters), rows, products)
+    def forward(ctx: Any, rows: Tensor, *parameters: Tensor) -> Tensor:
+        *ctx.inputs, outputs = forward_pass(_paired(parameters), rows, onednn=True)
         ctx.save_for_backward(*parameters)
-        ctx.products = products
         return outputs
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
-        _, by_rows, by_weights, *_ = ctx.needs_input_grad
-        layers, products = _paired(ctx.saved_tensors), ctx.products
-        found = deltas(layers, ctx.inputs, grad_output, products)
-        grad_rows = products.product(found[0], layers[0].weight) if by_rows else None
-        nothing = (None,) * len(ctx.saved_tensors)
-        gradient = gradient_of(found, ctx.inputs, products) if by_weights else nothing
-        return None, grad_rows, *gradient
+        by_rows, by_weights, *_ = ctx.needs_input_grad
+        layers = _paired(ctx.saved_tensors)
+        found = deltas(layers, ctx.inputs, grad_output, onednn=True)
+        grad_rows = product(found[0], layers[0].weight, onednn=True) if by_rows else None
+        if not by_weights:
+            return grad_rows, *(None,) * len(ctx.saved_tensors)
+        return grad_rows, *gradient_of(layers, found, ctx.inputs, onednn=True)
 
 
 def _paired(parameters: Sequence[Tensor]) -> list[Layer]:
     return [Layer(*pair) for pair in zip(parameters[::2], parameters[1::2], strict=True)]
 
 
-def relu_layers(layers: Sequence[Layer], rows: Tensor, products: Products) -> Tensor:
+def onednn_layers(layers: Sequence[Layer], rows: Tensor) -> Tensor:
     """Dense layers with ReLU between them, with autograd. [B, inputs] -> [B, outputs]
 
     Of the weights and biases all have a gradient, or none.
     """
     parameters = [each for layer in layers for each in layer]
-    result: Tensor = _ReluLayers.apply(products, rows, *parameters)  # type: ignore[no-untyped-call]
+    result: Tensor = _OneDnnLayers.apply(rows, *parameters)  # type: ignore[no-untyped-call]
     return result
 
 
-def linear(rows: Tensor, weight: Tensor, bias: Tensor, products: Products) -> Tensor:
+def linear(rows: Tensor, weight: Tensor, bias: Tensor, *, onednn: bool) -> Tensor:
     """[..., inputs], [outputs, inputs], [outputs] -> [..., outputs], with autograd."""
-    if products is not MKL:
+    if onednn:
         flat = rows.flatten(0, -2)
-        if products.suit(flat, weight.t()):
-            result = relu_layers([Layer(weight, bias)], flat, products)
+        if suits_onednn(flat, weight.t()):
+            result = onednn_layers([Layer(weight, bias)], flat)
             return result.view(*rows.shape[:-1], len(weight))
     return F.linear(rows, weight, bias)
 
@@ -132,11 +138,11 @@ class Dense(nn.Module):
         outputs: int,
         generator: torch.Generator,
         *,
-        products: Products,
+        onednn: bool,
         bound: float | None = None,
     ) -> None:
         super().__init__()
-        self.products = products
+        self.onednn = onednn
         bound = inputs**-0.5 if bound is None else bound
         # Filled once they are registered, so that `parameters_within` counts them before.
         self.weight = nn.Parameter(torch.empty(outputs, inputs))
@@ -145,7 +151,7 @@ class Dense(nn.Module):
         nn.init.uniform_(self.bias, -bound, bound, generator=generator)
 
     def forward(self, rows: Tensor) -> Tensor:
-        return linear(rows, self.weight, self.bias, self.products)
+        return linear(rows, self.weight, self.bias, onednn=self.onednn)
 
 
 class NoisyDense(Dense):
@@ -170,7 +176,7 @@ class NoisyDense(Dense):
         by_input, by_output = noise.split_with_sizes((inputs, outputs))
         weight = torch.addcmul(self.weight, self.weight_std, torch.outer(by_output, by_input))
         bias = torch.addcmul(self.bias, self.bias_std, by_output)
-        return linear(rows, weight, bias, self.products)
+        return linear(rows, weight, bias, onednn=self.onednn)
 
 
 class Mlp(nn.Module):
@@ -193,15 +199,15 @@ class Mlp(nn.Module):
         noisy_std: float | None = None,
     ) -> None:
         super().__init__()
-        self.products = products_of(architecture)
+        self.onednn = uses_onednn(architecture)
         make: Callable[..., Dense] = Dense
         if noisy_std is not None:
             make = partial(NoisyDense, std=noisy_std)
-        layers = [make(*pair, generator, products=self.products) for pair in pairwise(sizes)]
+        layers = [make(*pair, generator, onednn=self.onednn) for pair in pairwise(sizes)]
         self._hidden = len(layers)
         if outputs is not None:
             make = make if final_bound is None else partial(make, bound=final_bound)
-            layers.append(make(sizes[-1], outputs, generator, products=self.products))
+            layers.append(make(sizes[-1], outputs, generator, onednn=self.onednn))
         self.layers = nn.ModuleList(layers)
         self.norms = nn.ModuleList(
             nn.LayerNorm(size) for size in (sizes[1:] if architecture.layer_norm else ())
@@ -209,13 +215,17 @@ class Mlp(nn.Module):
         self._activate = ACTIVATIONS[architecture.activation]
         relu = architecture.activation == Activation.relu and not architecture.layer_norm
         self.plain = relu and noisy_std is None and outputs is not None  # as `forward_pass` has it
+        self._fused = self.plain and self.onednn
         self.memory = tuple(Layer(each.weight, each.bias) for each in layers)
 
     def forward(self, rows: Tensor, noises: Sequence[Tensor] = ()) -> Tensor:
         """[B, inputs] -> [B, outputs]; `noises` of one noisy layer after the other."""
-        suit = self.products.suit
-        if self.plain and rows.dim() == 2 and any(suit(rows, each.t()) for each, _ in self.memory):
-            return relu_layers(self.memory, rows, self.products)
+        if (
+            self._fused
+            and rows.dim() == 2
+            and any(suits_onednn(rows, w.t()) for w, _ in self.memory)
+        ):
+            return onednn_layers(self.memory, rows)
         rows = self.trunk(rows, noises)
         last = self._hidden
         return rows if last == len(self.layers) else self.layers[last](rows, *noises[last:])

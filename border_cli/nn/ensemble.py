@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - as all of torch's users call it
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from border_cli.nn.architecture import LAYER_NORM_EPSILON, Architecture
-from border_cli.nn.dense import ACTIVATIONS, Layer, deltas, forward_pass
+from border_cli.nn.dense import ACTIVATIONS, Layer, onednn_layers
 from border_cli.nn.features import FeatureTensors
-from border_cli.nn.matmul import Products, products_of
+from border_cli.nn.matmul import suits_onednn, uses_onednn
 from border_cli.nn.network import copied_with, torso_of
 from border_cli.settings.networks import Activation
 
@@ -56,8 +54,9 @@ class EnsembleMlp(nn.Module):
             self.scales.append(torch.ones(members, 1, size))
             self.shifts.append(torch.zeros(members, 1, size))
         self.members = members
-        self._products = products_of(architecture)
-        self._plain = architecture.activation == Activation.relu and not architecture.layer_norm
+        self._onednn = uses_onednn(architecture)
+        relu = architecture.activation == Activation.relu and not architecture.layer_norm
+        self._fused = self._onednn and relu
         self._activate = ACTIVATIONS[architecture.activation]
         self._dropout = dropout
 
@@ -77,8 +76,12 @@ class EnsembleMlp(nn.Module):
         weights, biases = (
             [_of(each, members) for each in kind] for kind in (self.weights, self.biases)
         )
-        if self._plain and dropout_masks is None and self._suit(hidden, weights):
-            return relu_ensemble(hidden, weights, biases, self._products)
+        if (
+            self._fused
+            and dropout_masks is None
+            and any(suits_onednn(hidden[0], w[0]) for w in weights)
+        ):
+            return self._by_onednn(hidden, weights, biases)
         for i, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
             hidden = self._layer(hidden, weight, bias)
             if i == len(weights) - 1:
@@ -94,13 +97,23 @@ class EnsembleMlp(nn.Module):
 
     def _layer(self, rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         """[E, B, inputs] -> [E, B, outputs]"""
-        if self._suit(rows, [weight]):
-            return relu_ensemble(rows, [weight], [bias], self._products)
+        if self._onednn and suits_onednn(rows[0], weight[0]):
+            return self._by_onednn(rows, [weight], [bias])
         # Added in place: torch.baddbmm copies the bias to every row first, 5 % of its time.
         return torch.bmm(rows, weight).add_(bias)
 
-    def _suit(self, rows: Tensor, weights: Sequence[Tensor]) -> bool:
-        return any(self._products.suit(rows[0], each[0]) for each in weights)
+    def _by_onednn(
+        self, rows: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor]
+    ) -> Tensor:
+        """One member after the other: on AMD two of oneDNN's products take half the time of MKL's
+        batched one."""
+        # Unbound before transposing: so the gradient is stacked as the weights lie.
+        layers = [
+            [Layer(matrix.t(), vector) for matrix, vector in zip(weight, bias[:, 0], strict=True)]
+            for weight, bias in zip(weights, biases, strict=True)
+        ]
+        members = zip(rows, zip(*layers, strict=True), strict=True)
+        return torch.stack([onednn_layers(member, own) for own, member in members])
 
     def dropout_masks(self, rows: int, generator: torch.Generator) -> list[Tensor]:
         """The dropout masks of one pass of `rows`: entries are 0, or 1 / (1 - dropout).
@@ -111,61 +124,6 @@ class EnsembleMlp(nn.Module):
             _mask((self.members, rows, weight.shape[2]), self._dropout, generator)
             for weight in self.weights[:-1]
         ]
-
-
-class _ReluEnsemble(torch.autograd.Function):
-    """Dense layers with ReLU between them, of one member after the other, as one node of autograd's
-    graph: on AMD two of oneDNN's products take half the time of MKL's batched one."""
-
-    @staticmethod
-    def forward(ctx: Any, products: Products, rows: Tensor, *parameters: Tensor) -> Tensor:
-        networks = _networks(parameters)
-        passes = [
-            forward_pass(*each, products) for each in zip(networks, rows.unbind(), strict=True)
-        ]
-        ctx.inputs = [each[:-1] for each in passes]
-        ctx.save_for_backward(*parameters)
-        ctx.products = products
-        return torch.stack([each[-1] for each in passes])
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
-        _, by_rows, by_weights, *_ = ctx.needs_input_grad
-        networks, product = _networks(ctx.saved_tensors), ctx.products.product
-        each = zip(networks, ctx.inputs, grad_output.contiguous().unbind(), strict=True)
-        found = [deltas(*one, ctx.products) for one in each]
-        grad_rows = None
-        if by_rows:
-            firsts = zip(found, networks, strict=True)
-            grad_rows = torch.stack([product(each[0], layers[0].weight) for each, layers in firsts])
-        if not by_weights:
-            return None, grad_rows, *(None,) * len(ctx.saved_tensors)
-        gradient: list[Tensor] = []
-        for rows, sums in zip(zip(*ctx.inputs, strict=True), zip(*found, strict=True), strict=True):
-            pairs = zip(rows, sums, strict=True)
-            gradient.append(torch.stack([product(each.t(), delta) for each, delta in pairs]))
-            gradient.append(torch.stack([delta.sum(0, keepdim=True) for delta in sums]))
-        return None, grad_rows, *gradient
-
-
-def _networks(parameters: Sequence[Tensor]) -> list[list[Layer]]:
-    """The layers of each member."""
-    pairs = zip(parameters[::2], parameters[1::2], strict=True)
-    layers = [
-        [Layer(each.t(), its[0]) for each, its in zip(weight.unbind(), bias.unbind(), strict=True)]
-        for weight, bias in pairs
-    ]
-    return [list(each) for each in zip(*layers, strict=True)]
-
-
-def relu_ensemble(
-    rows: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor], products: Products
-) -> Tensor:
-    """Dense layers with ReLU between them, with autograd. [E, B, inputs] -> [E, B, outputs]"""
-    parameters = [each for layer in zip(weights, biases, strict=True) for each in layer]
-    result: Tensor = _ReluEnsemble.apply(products, rows, *parameters)  # type: ignore[no-untyped-call]
-    return result
 
 
 def _of(parameter: Tensor, members: Tensor | None) -> Tensor:

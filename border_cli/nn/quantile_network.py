@@ -14,7 +14,7 @@ from torch import Tensor
 from border_cli.nn.architecture import Architecture
 from border_cli.nn.dense import Dense, Mlp
 from border_cli.nn.features import FeatureTensors
-from border_cli.nn.matmul import products_of
+from border_cli.nn.matmul import uses_onednn
 from border_cli.nn.network import LearnedNetwork, torso_of
 
 
@@ -39,9 +39,9 @@ class QuantileNetwork(LearnedNetwork):
         hidden = architecture.hidden
         split = len(hidden) - 1 if len(hidden) > 1 or architecture.has_encoder else len(hidden)
         sizes = [self.torso.size, *hidden[: max(split, 0)]]
-        products = products_of(architecture)
+        onednn = uses_onednn(architecture)
         self.psi = Mlp(architecture, sizes, None, generator)
-        self.phi = Dense(embedding_size, sizes[-1], generator, products=products)
+        self.phi = Dense(embedding_size, sizes[-1], generator, onednn=onednn)
         self.f = Mlp(architecture, [sizes[-1], *hidden[max(split, 0) :]], num_actions, generator)
         waves = math.pi * torch.arange(embedding_size)
         self.register_buffer("_waves", waves, persistent=False)

@@ -8,7 +8,6 @@ from boxes import numbers
 
 from border_cli.nn.architecture import Architecture
 from border_cli.nn.dense import Layer, deltas, forward_pass, gradient_of
-from border_cli.nn.matmul import MKL
 from border_cli.nn.network import LearnedNetwork, Network, target_of
 
 
@@ -41,19 +40,19 @@ def test_outputs_and_gradients_are_those_of_autograd(sizes: list[int], rows: int
 def test_worked_by_hand():
     first = Layer(torch.tensor([[1.0], [-1.0]]), torch.tensor([0.0, 1.0]))
     second = Layer(torch.tensor([[2.0, 3.0]]), torch.tensor([-1.0]))
-    given = forward_pass([first, second], torch.tensor([[4.0], [-1.0]]), MKL)
+    given = forward_pass([first, second], torch.tensor([[4.0], [-1.0]]), onednn=False)
     # relu(4, -3) = (4, 0), 2*4 - 1 = 7;  relu(-1, 2) = (0, 2), 3*2 - 1 = 5
     assert [each.tolist() for each in given] == [[[4], [-1]], [[4, 0], [0, 2]], [[7], [5]]]
-    found = deltas([first, second], given, torch.tensor([[1.0], [10.0]]), MKL)
+    found = deltas([first, second], given, torch.tensor([[1.0], [10.0]]), onednn=False)
     assert [each.tolist() for each in found] == [[[2, 0], [0, 30]], [[1], [10]]]
-    gradient = gradient_of(found, given, MKL)
+    gradient = gradient_of([first, second], found, given, onednn=False)
     assert [each.tolist() for each in gradient] == [[[8], [-30]], [2, 30], [[4, 20]], [11]]
 
 
 def test_a_relu_at_zero_passes_nothing():
     layer = Layer(torch.ones(1, 1), torch.zeros(1))
-    given = forward_pass([layer, layer], torch.zeros(1, 1), MKL)
-    first, _ = deltas([layer, layer], given, torch.ones(1, 1), MKL)
+    given = forward_pass([layer, layer], torch.zeros(1, 1), onednn=False)
+    first, _ = deltas([layer, layer], given, torch.ones(1, 1), onednn=False)
     assert float(first) == 0
 
 

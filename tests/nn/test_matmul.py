@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -14,27 +12,19 @@ from boxes import box
 from sampling import sampled
 from torch import Tensor, nn
 
-from border_cli.nn import matmul
+from border_cli.nn import dense, matmul
 from border_cli.nn.architecture import Architecture
 from border_cli.nn.dense import linear
-from border_cli.nn.device import learner_thread
 from border_cli.nn.ensemble import Critics
 from border_cli.nn.matmul import (
-    BFLOAT16,
-    MKL,
-    ONE_DNN,
-    OneDnnProducts,
-    Processor,
     chosen_matmul,
-    has_bfloat16,
     has_onednn,
     matmul_line,
-    preferred,
-    products_of,
+    product,
     rounds_convolutions,
+    suits_onednn,
 )
-from border_cli.nn.network import Network, polyak_update, target_of, without_gradient
-from border_cli.nn.optimizer import Adam
+from border_cli.nn.network import Network
 from border_cli.nn.quantile_network import QuantileNetwork
 from border_cli.nn.value_network import ValueNetwork
 from border_cli.settings.networks import Matmul, MatmulPrecision
@@ -42,7 +32,7 @@ from border_cli.settings.networks import Matmul, MatmulPrecision
 pytestmark = pytest.mark.skipif(not has_onednn(), reason="needs a torch with oneDNN")
 
 SPACE = box((17,), low=-1)
-AMD, INTEL = Processor("AuthenticAMD", "AVX512"), Processor("GenuineIntel", "AVX512")
+AMD, INTEL = ("AuthenticAMD", "AVX512"), ("GenuineIntel", "AVX512")
 
 
 def normal(*shape: int, seed: int = 0) -> Tensor:
@@ -54,13 +44,12 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, ...]]]:
     """The shapes of oneDNN's products."""
     found: list[tuple[int, ...]] = []
 
-    def counting(self: OneDnnProducts, left: Tensor, right: Tensor, *rest: Any) -> Tensor:
-        if self.suit(left, right):
+    def counting(left: Tensor, right: Tensor, *rest: Any, onednn: bool) -> Tensor:
+        if onednn and suits_onednn(left, right):
             found.append((*left.shape, right.shape[1]))
-        return product(self, left, right, *rest)
+        return product(left, right, *rest, onednn=onednn)
 
-    product = OneDnnProducts.product
-    monkeypatch.setattr(OneDnnProducts, "product", counting)
+    monkeypatch.setattr(dense, "product", counting)
     return found
 
 
@@ -70,9 +59,7 @@ def error(found: Tensor, exact: Tensor) -> float:
 
 @pytest.mark.parametrize("name", ["affine", "affine and ReLU", "by inputs", "by weights"])
 @pytest.mark.parametrize(("rows", "size"), sampled([(64, 256), (256, 256), (700, 63)], every=2))
-def test_products_are_as_exact_as_torchs(
-    name: str, rows: int, size: int, calls: list[tuple[int, ...]]
-) -> None:
+def test_products_are_as_exact_as_torchs(name: str, rows: int, size: int) -> None:
     inputs, weight, bias = normal(rows, size), normal(size + 1, size, seed=1), normal(size + 1)
     grad_output = normal(rows, size + 1, seed=2)
     given: dict[str, tuple[Any, ...]] = {
@@ -83,18 +70,18 @@ def test_products_are_as_exact_as_torchs(
     }
     operands = given[name]
     doubled = (each.double() if isinstance(each, Tensor) else each for each in operands)
-    exact = MKL.product(*doubled)
-    theirs = error(MKL.product(*operands), exact)
+    exact = product(*doubled, onednn=False)
+    theirs = error(product(*operands, onednn=False), exact)
     one_ulp = 2**-23 * exact.abs().max().item()  # of the largest, which either rounds
-    assert error(ONE_DNN.product(*operands), exact) <= 2 * theirs + one_ulp
-    assert len(calls) == 1
+    assert suits_onednn(*operands[:2])
+    assert error(product(*operands, onednn=True), exact) <= 2 * theirs + one_ulp
 
 
 def test_rows_may_have_more_than_one_dimension(calls: list[tuple[int, ...]]) -> None:
     rows, weight, bias = normal(8, 32, 64), normal(128, 64), normal(128)
-    found = linear(rows, weight, bias, ONE_DNN)
+    found = linear(rows, weight, bias, onednn=True)
     assert found.shape == (8, 32, 128)
-    torch.testing.assert_close(found, linear(rows, weight, bias, MKL))
+    torch.testing.assert_close(found, linear(rows, weight, bias, onednn=False))
     assert calls == [(256, 64, 128)]
 
 
@@ -113,12 +100,15 @@ def test_what_does_not_fit_is_torchs(case: str, calls: list[tuple[int, ...]]) ->
     rows, weight = UNFIT[case](normal(128, 256), normal(256, 256, seed=1))
     bias = torch.ones(256, dtype=rows.dtype)
     operands = rows, weight.t(), bias
-    assert torch.equal(ONE_DNN.product(*operands), MKL.product(*operands))
-    assert torch.equal(linear(rows, weight, bias, ONE_DNN), linear(rows, weight, bias, MKL))
+    assert torch.equal(product(*operands, onednn=True), product(*operands, onednn=False))
+    assert torch.equal(
+        linear(rows, weight, bias, onednn=True), linear(rows, weight, bias, onednn=False)
+    )
     assert calls == []
 
 
 ARCHITECTURE = Architecture(observation=SPACE, hidden=(192, 160))
+HIGHEST = MatmulPrecision.highest
 ROWS = 96
 
 
@@ -170,11 +160,11 @@ def test_gradients_are_as_exact_as_torchs(
 
 def test_only_the_gradients_that_are_asked_for_are_computed(calls: list[tuple[int, ...]]) -> None:
     rows, weight = normal(128, 256), normal(256, 256, seed=1).requires_grad_()
-    linear(rows, weight, torch.ones(256), ONE_DNN).square().sum().backward()
+    linear(rows, weight, torch.ones(256), onednn=True).square().sum().backward()
     assert len(calls) == 2  # forward, and by the weight
     calls.clear()
     rows.requires_grad_()
-    linear(rows, weight.detach(), torch.ones(256), ONE_DNN).square().sum().backward()
+    linear(rows, weight.detach(), torch.ones(256), onednn=True).square().sum().backward()
     assert len(calls) == 2
 
 
@@ -190,83 +180,15 @@ def test_products_on_a_gpu_are_torchs(
     assert calls == []
 
 
-bfloat16 = pytest.mark.skipif(not has_bfloat16(), reason="needs oneDNN's bfloat16")
-
-MEDIUM = replace(ARCHITECTURE, matmul=Matmul.onednn, matmul_precision=MatmulPrecision.medium)
-
-
-@bfloat16
-@pytest.mark.parametrize("make", [network, ensemble, quantiles, noisy])
-def test_gradients_from_bfloat16_copies_are_as_exact_as_torchs_medium(make: Any) -> None:
-    def gradient(form: Architecture, precision: str = "highest") -> list[Tensor]:
-        module, inputs = make(form)
-        with learner_thread(1, precision):
-            return [*torch.autograd.grad(module(*inputs).square().mean(), [*module.parameters()])]
-
-    exact = gradient(ARCHITECTURE)
-    theirs, ours = gradient(ARCHITECTURE, "medium"), gradient(MEDIUM)
-    assert any(not torch.equal(a, b) for a, b in zip(exact, ours, strict=True))
-    for found, torchs, reference in zip(ours, theirs, exact, strict=True):
-        assert found.dtype is torch.float32
-        # A torch that knows no bfloat16 here rounds nothing, and 2**-9 grows where a ReLU closes.
-        bound = max(2 * (torchs - reference).norm(), 0.05 * reference.norm())
-        assert (found - reference).norm() <= bound
-
-
-@bfloat16
-def test_a_weight_is_converted_once_for_each_of_its_steps(
+def test_convolutions_are_rounded_at_medium_where_the_processor_multiplies_bfloat16(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    made = Network(MEDIUM, 3, generator())
-    adam, rows = Adam(made.parameters(), learning_rate=0.01), normal(ROWS, 17)
-    alike, frozen = target_of(made), without_gradient(made)
-    converted: list[tuple[int, ...]] = []
-    convert = Tensor.bfloat16
-    monkeypatch.setattr(
-        Tensor, "bfloat16", lambda each: converted.append(tuple(each.shape)) or convert(each)
-    )
-
-    def weights_converted() -> int:
-        return sum(each == (160, 192) for each in converted)
-
-    made(rows), made(rows)
-    assert weights_converted() == 1
-    adam.minimize(made(rows).square().mean())
-    assert weights_converted() == 1
-    assert sum(each == (ROWS, 192) for each in converted) == 3  # one for each forward pass
-    made(rows), alike(rows)
-    assert weights_converted() == 3
-    assert not torch.equal(made(rows), alike(rows))
-    with torch.no_grad():
-        polyak_update(alike.parameters(), made.parameters(), 1)
-    assert torch.equal(made(rows), alike(rows))
-    assert torch.equal(made(rows), frozen(rows))
-    made.load_state_dict(Network(MEDIUM, 3, torch.Generator().manual_seed(4)).state_dict())
-    assert torch.equal(made(rows), frozen(rows))
-    assert not torch.equal(made(rows), alike(rows))
-
-
-@bfloat16
-def test_copies_die_with_what_they_are_copies_of() -> None:
-    made = Network(MEDIUM, 3, generator())
-    torch.autograd.grad(made(normal(ROWS, 17)).sum(), list(made.parameters()))
-    kept = len(BFLOAT16._copies)
-    torch.autograd.grad(made(normal(ROWS, 17)).sum(), list(made.parameters()))
-    assert len(BFLOAT16._copies) == kept
-    del made
-    assert len(BFLOAT16._copies) < kept
-
-
-def test_bfloat16_is_only_for_medium(monkeypatch: pytest.MonkeyPatch) -> None:
+    medium = replace(ARCHITECTURE, matmul_precision=MatmulPrecision.medium)
     monkeypatch.setattr(matmul, "has_bfloat16", lambda: True)
-    assert products_of(MEDIUM) is BFLOAT16
-    assert products_of(replace(MEDIUM, matmul_precision=MatmulPrecision.high)) is ONE_DNN
-    assert products_of(replace(MEDIUM, matmul=Matmul.mkl)) is MKL
-    assert rounds_convolutions(replace(MEDIUM, matmul=Matmul.mkl))
-    assert not rounds_convolutions(replace(MEDIUM, matmul_precision=MatmulPrecision.high))
+    assert rounds_convolutions(medium)
+    assert not rounds_convolutions(replace(medium, matmul_precision=MatmulPrecision.high))
     monkeypatch.setattr(matmul, "has_bfloat16", lambda: False)
-    assert products_of(MEDIUM) is ONE_DNN
-    assert not rounds_convolutions(MEDIUM)
+    assert not rounds_convolutions(medium)
 
 
 @pytest.mark.parametrize(("has", "said"), [(True, False), (False, True)])
@@ -274,44 +196,34 @@ def test_medium_without_units_for_it_is_said(
     has: bool, said: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(matmul, "has_bfloat16", lambda: has)
-    line = matmul_line(Matmul.mkl, Matmul.mkl, MatmulPrecision.medium)
+    line = matmul_line(Matmul.mkl, MatmulPrecision.medium)
     assert ("no bfloat16 units" in line) == said
-    assert "bfloat16" not in matmul_line(Matmul.mkl, Matmul.mkl)
+    assert "bfloat16" not in matmul_line(Matmul.mkl, HIGHEST)
 
 
-def test_the_rule_reads_the_processor() -> None:
-    assert preferred(AMD) == Matmul.onednn
-    assert preferred(AMD._replace(capability="AVX2")) == Matmul.mkl
-    assert preferred(INTEL) == Matmul.mkl
-    assert preferred(Processor("", "DEFAULT")) == Matmul.mkl
-
-
-@contextmanager
-def on(processor: Processor) -> Iterator[None]:
-    """Within the block this machine has another processor."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(matmul, "this_processor", lambda: processor)
-        chosen_matmul.cache_clear()
-        try:
-            yield
-        finally:
-            chosen_matmul.cache_clear()
-
-
-def test_what_is_set_wins_over_the_rule() -> None:
-    with on(AMD):
-        assert chosen_matmul(Matmul.auto) == Matmul.onednn
-        assert chosen_matmul(Matmul.mkl) == Matmul.mkl
-        assert products_of(ARCHITECTURE) is ONE_DNN
-        assert matmul_line(Matmul.auto, Matmul.onednn) == "oneDNN (agent.matmul=auto: AMD, AVX512)"
-        assert matmul_line(Matmul.mkl, Matmul.mkl).endswith(" (agent.matmul=mkl)")
-
-
-def test_without_onednn_a_run_says_so_and_goes_on(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("processor", "expected"),
+    [
+        (AMD, Matmul.onednn),
+        (("AuthenticAMD", "AVX2"), Matmul.mkl),
+        (INTEL, Matmul.mkl),
+        (("", "DEFAULT"), Matmul.mkl),
+    ],
+)
+def test_the_rule_reads_the_processor_and_what_is_set_wins(
+    processor: tuple[str, str], expected: Matmul, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(matmul, "processor", lambda: processor)
+    assert chosen_matmul(Matmul.auto, HIGHEST) == expected
+    assert chosen_matmul(Matmul.auto, MatmulPrecision.medium) == Matmul.mkl
+    for typed in (Matmul.mkl, Matmul.onednn):
+        assert chosen_matmul(typed, HIGHEST) == typed
+
+
+def test_the_header_says_what_multiplies_and_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matmul, "processor", lambda: AMD)
+    line = matmul_line(Matmul.auto, HIGHEST)
+    assert line == "oneDNN (agent.matmul=auto; AuthenticAMD, AVX512)"
     monkeypatch.setattr(matmul, "has_onednn", lambda: False)
-    with on(AMD), caplog.at_level(logging.WARNING):
-        assert products_of(replace(ARCHITECTURE, matmul=Matmul.onednn)) is MKL
-        assert preferred(AMD) == Matmul.mkl
-    assert "has no oneDNN here; using mkl" in caplog.text
+    for setting in (Matmul.auto, Matmul.onednn):
+        assert "oneDNN" not in matmul_line(setting, HIGHEST)

@@ -13,7 +13,6 @@ from border_cli.core.spaces import DictSpace, DiscreteSpace, Space
 from border_cli.nn.architecture import Activation, Architecture
 from border_cli.nn.dense import NoisyDense
 from border_cli.nn.features import Features
-from border_cli.nn.matmul import MKL
 from border_cli.nn.numpy_network import NumpyValueNetwork
 from border_cli.nn.saving import copied_arrays
 from border_cli.nn.tensor_batch import tensor_obs
@@ -45,7 +44,7 @@ def test_factors_are_signed_roots():
 
 
 def test_a_noisy_layer_by_hand():
-    layer = NoisyDense(2, 1, torch.Generator(), std=0.5, products=MKL)
+    layer = NoisyDense(2, 1, torch.Generator(), std=0.5, onednn=False)
     layer.load_state_dict(
         {
             "weight": torch.tensor([[1.0, 2.0]]),
@@ -62,7 +61,7 @@ def test_a_noisy_layer_by_hand():
 
 
 def test_a_noisy_layer_begins_as_the_paper_says():
-    layer = NoisyDense(100, 50, torch.Generator().manual_seed(1), std=0.5, products=MKL)
+    layer = NoisyDense(100, 50, torch.Generator().manual_seed(1), std=0.5, onednn=False)
     for mean in (layer.weight, layer.bias):
         assert 0.08 < float(mean.detach().abs().max()) <= 0.1
     for std in (layer.weight_std, layer.bias_std):
