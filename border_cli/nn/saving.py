@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map_only
 
 from border_cli.errors import CheckpointError
 
@@ -27,13 +28,7 @@ def copied_arrays(module: nn.Module) -> dict[str, NDArray[Any]]:
 
 def copied_state(state: Any) -> Any:
     """A copy of dicts, lists, numbers and strings, whose tensors are copies on the CPU."""
-    if isinstance(state, Tensor):
-        return state.detach().to("cpu", copy=True)
-    if isinstance(state, Mapping):
-        return {key: copied_state(value) for key, value in state.items()}
-    if isinstance(state, list):
-        return [copied_state(value) for value in state]
-    return state
+    return tree_map_only(Tensor, lambda tensor: tensor.detach().to("cpu", copy=True), state)
 
 
 def first_not_finite(state: Any, name: str = "") -> str | None:

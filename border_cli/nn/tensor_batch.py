@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from border_cli.core.spaces import EnvSpec, allocate, split_mask
 from border_cli.core.types import Array, Batch, map_array
@@ -68,21 +69,16 @@ class TensorBatches:
         """The batch as tensors."""
         if batch is not self._batch:
             self._batch = batch
-            self._shared = self._to_tensors(batch)
-            self._own = self._like(self._shared) if self._own_memory else self._shared
+            self._tensors = shared = self._to_tensors(batch)
+            if self._own_memory:
+                self._tensors = tree_map_only(Tensor, self._like, shared)
+                self._copied = _leaves(self._tensors), _leaves(shared)
         if self._own_memory:
-            torch._foreach_copy_(_leaves(self._own), _leaves(self._shared), non_blocking=True)
-        return self._own
+            torch._foreach_copy_(*self._copied, non_blocking=True)
+        return self._tensors
 
-    def _like(self, shared: TensorBatch) -> TensorBatch:
-        def empty(values: Any) -> Any:
-            if values is None:
-                return None
-            if isinstance(values, dict):
-                return {key: empty(part) for key, part in values.items()}
-            return torch.empty(values.shape, dtype=values.dtype, device=self._device)
-
-        return TensorBatch(*map(empty, shared))
+    def _like(self, shared: Tensor) -> Tensor:
+        return torch.empty(shared.shape, dtype=shared.dtype, device=self._device)
 
 
 def tensor_obs(obs: Array) -> TensorObs:
@@ -151,8 +147,4 @@ def masked(values: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def _leaves(batch: TensorBatch) -> list[Tensor]:
-    leaves: list[Tensor] = []
-    for each in batch:
-        if each is not None:
-            leaves += each.values() if isinstance(each, dict) else [each]
-    return leaves
+    return [leaf for leaf in tree_leaves(batch) if leaf is not None]
