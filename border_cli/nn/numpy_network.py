@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count, takewhile
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,9 @@ from border_cli.nn.architecture import LAYER_NORM_EPSILON, WINDOWS, Architecture
 from border_cli.nn.encoding import LIMIT, Encoder, encoder, is_vector
 from border_cli.settings.networks import Activation
 
+if TYPE_CHECKING:
+    from border_cli.nn.torch_encoder import TorchEncoder
+
 Rows: TypeAlias = NDArray[np.float32]
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]  # of a snapshot: `network.…`, `features.…`
 
@@ -24,20 +27,7 @@ _ZERO = np.zeros((), np.float32)  # as an array it saves a tenth of a forward pa
 _EPSILON = np.float32(LAYER_NORM_EPSILON)
 
 
-class LearnedEncoder(Protocol):
-    """An encoder that torch computes before the dense layers: see `torch_encoder.py`."""
-
-    def bind_thread(self) -> None:
-        """Called once by a thread that does nothing but act."""
-
-    def load(self, arrays: Arrays) -> None:
-        """Copies what it needs of a snapshot."""
-
-    def __call__(self, obs: Any) -> Rows:
-        """[N, …] -> [N, size]"""
-
-
-MakeEncoder: TypeAlias = Callable[[], LearnedEncoder]  # picklable
+MakeEncoder: TypeAlias = "Callable[[], TorchEncoder]"  # picklable
 
 
 class ActingNetwork(ABC):

@@ -5,6 +5,7 @@ So act users' networks and the ResNet, which have no twin in numpy.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,6 @@ from border_cli.core.types import map_array
 from border_cli.nn.architecture import Architecture
 from border_cli.nn.features import Features
 from border_cli.nn.network import torso_of
-from border_cli.nn.numpy_network import Arrays, Rows
 from border_cli.nn.tensor_batch import tensor_obs
 
 
@@ -35,15 +35,17 @@ class TorchEncoder:
         """Leaves other cores to other actors."""
         torch.set_num_threads(1)  # of the calling thread
 
-    def load(self, arrays: Arrays) -> None:
+    def load(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Copies what it needs of a snapshot."""
         for name, mine in self._arrays.items():
             np.copyto(mine, arrays[name])
 
     @torch.inference_mode()
-    def __call__(self, obs: Any) -> Rows:
+    def __call__(self, obs: Any) -> NDArray[np.float32]:
         """[N, …] -> [N, size]"""
-        rows: Rows = self._torso(self._features(tensor_obs(map_array(_own, obs)))).numpy()
+        rows: NDArray[np.float32] = self._torso(
+            self._features(tensor_obs(map_array(_own, obs)))
+        ).numpy()
         return rows
 
 
