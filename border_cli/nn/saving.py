@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import io
-import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.utils._pytree import tree_map_only
+from torch.utils._pytree import tree_flatten_with_path, tree_map_only
 
 from border_cli.errors import CheckpointError
 
@@ -31,19 +30,13 @@ def copied_state(state: Any) -> Any:
     return tree_map_only(Tensor, lambda tensor: tensor.detach().to("cpu", copy=True), state)
 
 
-def first_not_finite(state: Any, name: str = "") -> str | None:
+def first_not_finite(state: Any) -> str | None:
     """The path of the first tensor or number in a state that holds a NaN or an infinity."""
-    if isinstance(state, Tensor):
-        return None if bool(torch.isfinite(state).all()) else name
-    if isinstance(state, float):
-        return None if math.isfinite(state) else name
-    parts: Iterable[tuple[Any, Any]] = ()
-    if isinstance(state, Mapping):
-        parts = state.items()
-    elif isinstance(state, list | tuple):
-        parts = enumerate(state)
-    found = (first_not_finite(part, f"{name}.{key}" if name else str(key)) for key, part in parts)
-    return next((each for each in found if each is not None), None)
+    for path, leaf in tree_flatten_with_path(state)[0]:
+        numbers = isinstance(leaf, Tensor | float)
+        if numbers and not torch.isfinite(torch.as_tensor(leaf)).all():
+            return ".".join(str(getattr(key, "key", getattr(key, "idx", ""))) for key in path)
+    return None
 
 
 def save_state(state: Mapping[str, Any], path: Path) -> None:
