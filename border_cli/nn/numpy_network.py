@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.nn.architecture import LAYER_NORM_EPSILON, WINDOWS, Architecture, Image
-from border_cli.nn.encoding import LIMIT, Encoder, encoder, is_vector
+from border_cli.nn.encoding import LIMIT, Encoder, is_vector
+from border_cli.nn.encoding import encoder as encoder_of_rows
 from border_cli.settings.networks import Activation
 
 if TYPE_CHECKING:
@@ -39,7 +40,10 @@ class ActingNetwork(ABC):
     def __init__(self, architecture: Architecture, encoder: MakeEncoder | None = None) -> None:
         self._activation = architecture.activation
         self._encoder = None if encoder is None else encoder()
-        self._form = EncoderForm(architecture)
+        space = architecture.rows
+        # None: no rows, or rows already
+        self._rows = None if space is None or is_vector(space) else encoder_of_rows(space)
+        self._images = architecture.images
         self._encode: Encoder | None = None  # None where observations are rows already
         self.twin_form: dict[str, Any] = {}  # arguments beside architecture and encoder
 
@@ -51,7 +55,7 @@ class ActingNetwork(ABC):
     def load(self, arrays: Arrays) -> None:
         """Copies what it needs of a snapshot."""
         if self._encoder is None:
-            self._encode = self._form.encoder(arrays)
+            self._encode = self._own_encoder(arrays)
         else:
             self._encoder.load(arrays)
             self._encode = self._encoder
@@ -60,6 +64,38 @@ class ActingNetwork(ABC):
     def __call__(self, obs: Any) -> Rows:
         """[N, …] -> [N, outputs], a fresh array."""
         return self.outputs(obs if self._encode is None else self._encode(obs))
+
+    def _own_encoder(self, arrays: Arrays) -> Encoder | None:
+        """Encodes with these weights and statistics; None where observations are rows already."""
+        rows = _normalised(self._rows, arrays) if "features.mean" in arrays else self._rows
+        if not self._images:
+            return rows
+        from border_cli.nn.numpy_images import NumpyCnn
+
+        networks = [
+            (
+                key,
+                image,
+                NumpyCnn(
+                    WINDOWS[image.network],
+                    arrays,
+                    f"network.torso.images.{i}.",
+                    image.shape,
+                    image.scaling,
+                ),
+            )
+            for i, (key, image) in enumerate(self._images.items())
+        ]
+        if networks[0][0] == "":
+            _, image, network = networks[0]
+            return lambda obs: network(_channels_first(obs, image))
+
+        def parts_of(obs: Any) -> Rows:
+            parts = [rows(obs)] if rows is not None else []
+            parts += [network(_channels_first(obs[key], image)) for key, image, network in networks]
+            return np.concatenate(parts, axis=1)
+
+        return parts_of
 
     @abstractmethod
     def load_layers(self, arrays: Arrays) -> None:
@@ -110,48 +146,6 @@ def _layer(arrays: Arrays, name: str, kind: str = "") -> tuple[Rows, Rows]:
     # A copy, unless it is stored like that; what a snapshot has never changes.
     weight = np.ascontiguousarray(arrays[f"{name}.weight{kind}"].T)
     return weight, np.array(arrays[f"{name}.bias{kind}"])
-
-
-class EncoderForm:
-    """How an observation becomes what the first dense layer is given, up to the weights."""
-
-    def __init__(self, architecture: Architecture) -> None:
-        space = architecture.rows
-        # None: no rows, or rows already
-        self._rows = None if space is None or is_vector(space) else encoder(space)
-        self._images = architecture.images
-
-    def encoder(self, arrays: Arrays) -> Encoder | None:
-        """With these weights and statistics; None where observations are rows already."""
-        rows = _normalised(self._rows, arrays) if "features.mean" in arrays else self._rows
-        if not self._images:
-            return rows
-        from border_cli.nn.numpy_images import NumpyCnn
-
-        networks = [
-            (
-                key,
-                each,
-                NumpyCnn(
-                    WINDOWS[each.network],
-                    arrays,
-                    f"network.torso.images.{i}.",
-                    each.shape,
-                    each.scaling,
-                ),
-            )
-            for i, (key, each) in enumerate(self._images.items())
-        ]
-        if networks[0][0] == "":
-            _, image, network = networks[0]
-            return lambda obs: network(_channels_first(obs, image))
-
-        def parts_of(obs: Any) -> Rows:
-            parts = [rows(obs)] if rows is not None else []
-            parts += [network(_channels_first(obs[key], image)) for key, image, network in networks]
-            return np.concatenate(parts, axis=1)
-
-        return parts_of
 
 
 def _normalised(encode: Encoder | None, arrays: Arrays) -> Encoder:
