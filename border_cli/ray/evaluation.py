@@ -12,16 +12,16 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.core.interfaces import ActorManager, Env, Evaluation, Evaluator, Policy
 from border_cli.core.stop import StopFlag
-from border_cli.core.types import Array, Snapshot, State, map_array, num_rows
+from border_cli.core.types import Array, Snapshot, map_array, num_rows
 from border_cli.errors import BadStep, RunFailed
 from border_cli.evaluator.background_runner import DONE, BackgroundEvaluationRunner, SharedHeartbeat
 from border_cli.evaluator.config import EpisodesConfig
@@ -55,22 +55,6 @@ class Episodes:
     round_first: int  # number of the first episode of the round
     first: int  # of these, counted from there
     count: int
-
-
-class Common(NamedTuple):
-    """The weights and the policy's state that all workers are given for a round."""
-
-    snapshot: Snapshot
-    policy: State | None  # the state of the policy after the rounds before
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EvaluatedEpisodes:
-    """How the episodes went."""
-
-    evaluation: Evaluation
-    steps: int  # that the policy acted
-    policy: State = field(default_factory=dict)  # its state then
 
 
 class WidePolicy(Policy):
@@ -110,25 +94,22 @@ class EpisodePlayer:
         self._recipe: EpisodesRecipe = unpack(packed)
         self._slice_s = slice_s
         self._kept: tuple[int, int, Env] | None = None  # first, count
-        self._playing: tuple[Play, Policy] | None = None
+        self._play: Play | None = None
 
-    def take(self, piece: Episodes, common: Common) -> Any:
-        """Begins these episodes; `EvaluatedEpisodes`, or `GOING`."""
+    def take(self, piece: Episodes, snapshot: Snapshot) -> Any:
+        """Begins these episodes; an `Evaluation`, or `GOING`."""
         recipe = self._recipe
         policy = recipe.make_policy()
         policy.bind_thread()
-        policy.load_snapshot(common.snapshot)
-        if common.policy is not None:
-            policy.load_state_dict(common.policy)
-        play = Play(
+        policy.load_snapshot(snapshot)
+        self._play = Play(
             WidePolicy(policy, piece.first, recipe.config.num_episodes),
             self._env(piece),
             config=recipe.config,
             spec=recipe.spec,
             seed=recipe.seed,
-            decided_limit=common.snapshot.episode_limit,
+            decided_limit=snapshot.episode_limit,
         )
-        self._playing = play, policy
         return self.go_on()
 
     def _env(self, piece: Episodes) -> Env:
@@ -140,20 +121,15 @@ class EpisodePlayer:
         return self._kept[2]
 
     def go_on(self) -> Any:
-        """Plays on for a slice; `EvaluatedEpisodes`, or `GOING`."""
-        assert self._playing is not None, "take() comes first"
-        play, policy = self._playing
+        """Continues for a slice; an `Evaluation`, or `GOING`."""
+        play = self._play
+        assert play is not None, "take() comes first"
         until_s = time.monotonic() + self._slice_s
         while play.running:
             play.step()
             if time.monotonic() > until_s:
                 return GOING
-        self._playing = None
-        return EvaluatedEpisodes(
-            evaluation=play.evaluation,
-            steps=play.steps,
-            policy=policy.state_dict(),
-        )
+        return play.evaluation
 
     def close(self) -> None:
         """Closes its environments; one that is killed with its process needs it not."""
@@ -176,11 +152,10 @@ class SpreadEvaluator(Evaluator):
         bounds = [count * i // size for i in range(size + 1)]
         self._pieces = [(low, high - low) for low, high in pairwise(bounds)]
         self._snapshot: Snapshot | None = None
-        self._policy: State | None = None
 
     def load_snapshot(self, snapshot: Snapshot) -> None:
         """Evaluates these weights from now on."""
-        self._snapshot, self._policy = snapshot, None
+        self._snapshot = snapshot
 
     def evaluate(self, policy: Policy) -> Evaluation:
         del policy
@@ -198,14 +173,10 @@ class SpreadEvaluator(Evaluator):
             Episodes(round_first=first, first=low, count=count) for low, count in self._pieces
         ]
         try:
-            played: list[EvaluatedEpisodes] = self._crew.run(
-                pieces, Common(self._snapshot, self._policy)
-            )
+            played: list[Evaluation] = self._crew.run(pieces, self._snapshot)
         except BadStep as error:
             raise error.within("evaluation") from None
-        # A local policy acts until the last episode is over, and draws as many random numbers.
-        self._policy = max(played, key=lambda each: each.steps).policy
-        return joined(self._config, self._spec, [each.evaluation for each in played])
+        return joined(self._config, self._spec, played)
 
     def close(self) -> None:
         self._crew.close()

@@ -54,7 +54,6 @@ def spread(run: Evaluated, size: int, slice_s: float) -> Evaluation:
         ("sac", "pendulum", 2, 1.0),
         ("sac", "pendulum", 5, 1.0),  # a single row is computed otherwise
         ("sac", "pendulum", 3, 0.0),  # an answer after every step
-        ("random", "cartpole", 3, 1.0),  # draws random numbers, also in the rounds that follow
         ("dqn", "cartpole", 5, 1.0),
     ],
 )
