@@ -75,7 +75,7 @@ class Checkpoints(Protocol):
     def save_best(
         self, agent: Mapping[str, Any], counters: Mapping[str, float], evaluation: Evaluation
     ) -> None:
-        """Hands the best model over; a newer one replaces one that is not being written yet."""
+        """Hands the best model over, to be written in the background."""
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Waits until all that was handed over is on the disk or has failed; False: timed out."""

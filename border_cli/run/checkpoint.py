@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from queue import Queue
 from typing import Any
 
 from border_cli.core.interfaces import Evaluation, ReplayBuffer
@@ -24,8 +25,6 @@ from border_cli.run.manifest import Chunk
 log = logging.getLogger(__name__)
 
 CLOSE_TIMEOUT_S = 600.0  # then a disk counts as hung
-CHECKPOINT, BEST = "checkpoint", "best"
-
 Work = Callable[[], None]
 
 
@@ -47,7 +46,10 @@ class CheckpointStore:
         self._folders = folders
         self._saves_rows = replay_buffer
         self._clock = clock
-        self._thread = WritingThread()
+        self._queue: Queue[Work | None] = Queue()  # None ends the thread
+        # A daemon, so that a disk that hangs does not keep the process.
+        self._thread = threading.Thread(target=self._run, name="checkpoints", daemon=True)
+        self._busy = False  # a checkpoint waits or is being written
         self._chunks: tuple[Chunk, ...] = ()  # of the newest; the learner reads it while not busy
         self._late_best: Callable[[], None] | None = None  # not on the disk yet
         self._deleted: RunDeleted | None = None  # what ends the run
@@ -63,14 +65,16 @@ class CheckpointStore:
 
     @property
     def busy(self) -> bool:
-        return self._thread.occupied(CHECKPOINT)
+        return self._busy
 
     def save(self, state: RunState) -> bool:
         """Hands a checkpoint named by `counters["opt_steps"]` over; False while one is written."""
-        if self.busy:
+        if self._busy:
             return False
         rows = self._freeze(state.replay_buffer) if self._saves_rows else None
-        return self._thread.put(CHECKPOINT, lambda: self._write_checkpoint(state, rows))
+        self._busy = True
+        self._put(lambda: self._write_checkpoint(state, rows))
+        return True
 
     def folder(self, opt_steps: int) -> Path:
         return self._folders.folder(opt_steps)
@@ -88,17 +92,28 @@ class CheckpointStore:
     def save_best(
         self, agent: Mapping[str, Any], counters: Mapping[str, float], evaluation: Evaluation
     ) -> None:
-        """Has the best model replaced."""
+        """Replaces the best model; a write that fails is repeated before the next checkpoint."""
 
         def write() -> None:
             self._late_best = None
             if not self._attempt(lambda: self._folders.write_best(agent, counters, evaluation)):
                 self._late_best = write
 
-        self._thread.put(BEST, write)
+        self._put(write)
+
+    def _put(self, work: Work) -> None:
+        if self._thread.ident is None:
+            self._thread.start()
+        self._queue.put(work)
+
+    def _run(self) -> None:
+        for work in iter(self._queue.get, None):
+            work()
+            del work  # so that nothing refers to what it wrote
+            self._queue.task_done()
 
     def _write_checkpoint(self, state: RunState, rows: PendingRows | None) -> None:
-        if self._late_best is not None and not self._thread.occupied(BEST):
+        if self._late_best is not None:
             self._late_best()
 
         def write() -> None:
@@ -113,6 +128,7 @@ class CheckpointStore:
         finally:
             if rows is not None:
                 rows.frozen.release()
+            self._busy = False
 
     def _attempt(self, write: Callable[[], None]) -> bool:
         """Whether it could be written; a disk that fails does not end a run."""
@@ -139,73 +155,18 @@ class CheckpointStore:
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Waits until all that was handed over is written or has failed; False: not in time."""
-        return self._thread.wait(timeout_s)
+        with self._queue.all_tasks_done:
+            return self._queue.all_tasks_done.wait_for(
+                lambda: not self._queue.unfinished_tasks, timeout_s
+            )
 
     def close(self) -> None:
         """Waits and ends the thread; may be called twice."""
-        if not self._thread.close(CLOSE_TIMEOUT_S):
+        if self._thread.ident is None:
+            return
+        self._queue.put(None)
+        self._thread.join(CLOSE_TIMEOUT_S)
+        if self._thread.is_alive():
             log.error(
                 "writing a checkpoint did not finish within %g s; abandoned it", CLOSE_TIMEOUT_S
             )
-
-
-class WritingThread:
-    """Does one piece of work after another, at most one waiting per slot; never raises.
-
-    The thread starts with the first piece and is a daemon: a disk that hangs does not keep the
-    process. Each method may be called by the thread that hands work over.
-    """
-
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._waiting: dict[str, Work] = {}  # by slot, in the order in which they were handed over
-        self._doing: str | None = None  # the slot of the work in progress
-        self._thread: threading.Thread | None = None
-        self._closed = False
-
-    def put(self, slot: str, work: Work) -> bool:
-        """Hands work over, in place of what waits in its slot; False after `close`."""
-        with self._changed:
-            if self._closed:
-                return False
-            self._waiting[slot] = work
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="checkpoints", daemon=True)
-                self._thread.start()
-            self._changed.notify_all()
-        return True
-
-    def occupied(self, slot: str) -> bool:
-        """Whether work of the slot waits or is in progress."""
-        with self._changed:
-            return slot in self._waiting or self._doing == slot
-
-    def wait(self, timeout_s: float | None) -> bool:
-        """Waits until nothing is left to do; False: not in time."""
-        with self._changed:
-            return self._changed.wait_for(
-                lambda: not self._waiting and self._doing is None, timeout_s
-            )
-
-    def close(self, timeout_s: float) -> bool:
-        """Finishes what was handed over and ends the thread; False: not in time."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
-        if self._thread is None:
-            return True
-        self._thread.join(timeout_s)
-        return not self._thread.is_alive()
-
-    def _run(self) -> None:
-        while True:
-            with self._changed:
-                self._doing = None
-                self._changed.notify_all()
-                self._changed.wait_for(lambda: self._waiting or self._closed)
-                if not self._waiting:
-                    return
-                self._doing = next(iter(self._waiting))
-                work = self._waiting.pop(self._doing)
-            work()
-            del work  # so that nothing refers to what it wrote

@@ -176,13 +176,13 @@ def test_the_rows_are_those_of_the_moment_whatever_is_pushed_meanwhile(make_run:
     assert last.numbers == list(range(65, 85))
 
 
-def test_of_best_models_that_wait_only_the_newest_is_written(make_run: MakeRun) -> None:
+def test_a_best_model_that_is_being_written_holds_up_no_checkpoint(make_run: MakeRun) -> None:
     disk = SlowDisk()
     case = make_run(save_state=disk)
     for opt_steps in (10, 20, 30):
         case.store.save_best({"n": opt_steps}, counters(opt_steps), evaluation_of(1.0))
         assert disk.begun.wait(20)
-    assert not case.store.busy  # a best model holds up no checkpoint
+    assert not case.store.busy
     disk.go_on.set()
     assert case.store.wait(20)
     assert case.there == ["best-0000000030"]
@@ -196,5 +196,3 @@ def test_close_writes_what_was_handed_over_and_ends_the_thread(make_run: MakeRun
     case.store.close()
     assert steps_saved(case.run_dir) == [10]
     assert "checkpoints" not in {each.name for each in threading.enumerate()}
-    assert not case.store.save(case.state(20))
-    assert steps_saved(case.run_dir) == [10]
