@@ -20,7 +20,7 @@ from border_cli.recorder import figures
 STYLES = {"best eval": "bold green", "last eval": "bold"}  # of values, by their labels
 ENDED = "ended"  # the last phase: nothing is left of any budget then
 HINT = "Ctrl-C stops the run and saves a checkpoint"
-RATE_SPAN_S = 5.0  # rates are means over the last seconds: samples arrive in bursts
+RATE_SPAN_S = 30.0  # rates are means over the last seconds: samples arrive in bursts
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Budget:
     unit: str  # updates, env steps or time
     done: float
     limit: float
-    left_s: float  # at the pace since learning began; infinite where there is none yet
+    left_s: float  # at the present rates; infinite without any
 
     @property
     def fraction(self) -> float:
@@ -39,11 +39,11 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Means over the last seconds; None where nothing is known yet."""
+    """Means per second over the last seconds; 0 before the first ones."""
 
-    updates: float | None = None  # per second
-    samples: float | None = None  # per second
-    ratio: float | None = None  # samples per update
+    updates: float = 0.0
+    env_steps: float = 0.0
+    samples: float = 0.0
 
 
 class RunView:
@@ -56,12 +56,11 @@ class RunView:
         self.problem = ""  # what goes wrong just now, in one line
         self.best = info.best  # score, opt steps
         self._values: dict[str, float] = {}
-        self._pace_from: RecordStep | None = None
         self._recent: deque[Progress] = deque()  # of the last seconds
 
     def take_row(self, step: RecordStep, metrics: Metrics) -> None:
         """A row of metrics, maybe with an evaluation."""
-        self._move_to(step)
+        self.step = step
         self._values.update(metrics)
         score = metrics.get("eval/return", math.nan)
         if math.isfinite(score) and (self.best is None or score > self.best[0]):
@@ -71,7 +70,7 @@ class RunView:
         """Where the run stands now."""
         if (progress.phase == "warm-up") != (self.phase == "warm-up"):
             self._recent.clear()  # what is collected without updates says nothing about learning
-        self._move_to(progress.step)
+        self.step = progress.step
         self.phase = progress.phase
         self.problem = (progress.problem or "").strip().partition("\n")[0]
         self._values.update(progress.gauges)
@@ -82,17 +81,16 @@ class RunView:
                 recent.popleft()
 
     def rates(self) -> Rates:
-        """Updates and samples per second, and samples per update."""
-        if not self._recent:
+        """The present rates."""
+        if len(self._recent) < 2:
             return Rates()
         first, last = self._recent[0], self._recent[-1]
-        passed_s = last.step.time_s - first.step.time_s
-        if passed_s <= 0:
-            return Rates()
-        updates = last.step.opt_steps - first.step.opt_steps
-        samples = last.samples_total - first.samples_total
-        ratio = samples / updates if updates else None
-        return Rates(updates / passed_s, samples / passed_s, ratio)
+        passed_s = last.step.time_s - first.step.time_s or math.inf
+        return Rates(
+            updates=(last.step.opt_steps - first.step.opt_steps) / passed_s,
+            env_steps=(last.step.env_steps - first.step.env_steps) / passed_s,
+            samples=(last.samples_total - first.samples_total) / passed_s,
+        )
 
     def value(self, name: str) -> float | None:
         """The newest value of a metric, or None."""
@@ -100,31 +98,18 @@ class RunView:
 
     def nearest_budget(self) -> Budget | None:
         """The limit that will be reached first, or None for a run without one."""
-        start, now, info = self._pace_from or self.step, self.step, self.info
-        passed_s = now.time_s - start.time_s or math.inf  # no pace at first
-        opt_pace = (now.opt_steps - start.opt_steps) / passed_s
-        env_pace = (now.env_steps - start.env_steps) / passed_s
+        now, info, rates = self.step, self.info, self.rates()
         limits = (
-            ("updates", now.opt_steps, info.max_opt_steps, opt_pace),
-            ("env steps", now.env_steps, info.max_env_steps, env_pace),
+            ("updates", now.opt_steps, info.max_opt_steps, rates.updates),
+            ("env steps", now.env_steps, info.max_env_steps, rates.env_steps),
             ("time", now.time_s, info.max_time_s, 1.0),
         )
         budgets = [
-            Budget(unit, done, limit, max(0.0, limit - done) / pace if pace > 0 else math.inf)
-            for unit, done, limit, pace in limits
+            Budget(unit, done, limit, max(0.0, limit - done) / rate if rate > 0 else math.inf)
+            for unit, done, limit, rate in limits
             if limit is not None
         ]
         return min(budgets, key=lambda each: (each.left_s, -each.fraction), default=None)
-
-    def _move_to(self, step: RecordStep) -> None:
-        """The pace is measured anew from where learning begins: warm-up says nothing about it.
-
-        Nor do earlier attempts of a resumed run, which may have to fill its replay buffer again.
-        """
-        waited = self.step.opt_steps == 0 or self.phase == "warm-up"
-        if self._pace_from is None or (waited and step.opt_steps > self.step.opt_steps):
-            self._pace_from = step
-        self.step = step
 
 
 def panel(view: RunView, memory: str, *, notice: str = "") -> RenderableType:
@@ -201,6 +186,7 @@ def _figures(view: RunView, memory: str) -> list[tuple[str, str]]:
     value, step, info, rates = view.value, view.step, view.info, view.rates()
     share = value("time/network/transfer")  # of the calls of actors on a cluster
     network = "" if share is None else f", network {figures.percent(share)}"
+    ratio = rates.samples / rates.updates if rates.updates else None
     best = figures.UNKNOWN
     if view.best is not None:
         best = f"{figures.score(view.best[0])} at {figures.count(view.best[1])}"
@@ -212,7 +198,7 @@ def _figures(view: RunView, memory: str) -> list[tuple[str, str]]:
         ("last eval", figures.score(value("eval/return")), True),
         ("updates/s", figures.rate(rates.updates), True),
         ("samples/s", figures.rate(rates.samples), of_samples),
-        ("per update", f"{figures.ratio(rates.ratio)} samples", of_samples),
+        ("per update", f"{figures.ratio(ratio)} samples", of_samples),
         ("return", figures.score(value("episode/return")), of_samples),
         ("queue", f"{figures.percent(value('async/queue_fill'))}{network}", of_samples),
         ("buffer", figures.percent(value("async/buffer_fill")), of_samples),
