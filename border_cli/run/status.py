@@ -170,16 +170,11 @@ def read_run(run_dir: Path) -> dict[str, Any]:
 
     Empty where it is missing or damaged. Nothing is written.
     """
-    facts = _read(run_dir)
-    if facts.get("status") != "running":
-        return facts
     with running(run_dir) as runs:
-        if runs is not False:
-            return facts
-        facts = _read(run_dir)  # again: it may have ended just before
-        if facts.get("status") == "running":
-            facts |= {"status": "killed", "exit_reason": KILLED}
-        return facts
+        facts = _read(run_dir)
+    if runs is False and facts.get("status") == "running":
+        facts |= {"status": "killed", "exit_reason": KILLED}
+    return facts
 
 
 def end_from_outside(
