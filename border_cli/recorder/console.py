@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from rich.console import Console, RenderableType
 
 from border_cli.core.output import Progress, Recorder, RecordStep, RunInfo
@@ -26,14 +24,13 @@ class ConsoleRecorder(Recorder):
     def __init__(
         self, config: ConsoleConfig, *, info: RunInfo, console: Console | None = None
     ) -> None:
-        self._line_interval_s = config.line_interval_s
         self._console = console or make_console()
+        self._draws = self._console.is_interactive
+        self._interval_s = DRAW_INTERVAL_S if self._draws else config.line_interval_s
         self._view = RunView(info)
         self._live: LiveArea | None = None
-        self._drawn_s = -math.inf
+        self._due_s: float | None = None  # when to draw or to print again
         self._drawn_phase = ""
-        self._line_due_s: float | None = None
-        self._line_step: RecordStep | None = None
         self._shows = not info.quiet
         panel_line.clear()  # of the job before
 
@@ -45,10 +42,14 @@ class ConsoleRecorder(Recorder):
         if not self._shows:
             return
         self._view.take_progress(progress)
-        if self._console.is_interactive:
-            self._draw_if_due()
-        else:
-            self._say_if_due()
+        if not self._is_due():
+            return
+        if not self._draws:
+            self._say_line()
+            return
+        if self._live is None:
+            self._live = LiveArea(self._console)
+        self._live.draw(self._panel())
 
     def close(self) -> None:
         """Leaves the last state on the screen and the terminal as it was."""
@@ -59,31 +60,24 @@ class ConsoleRecorder(Recorder):
         if self._live is not None:
             self._live.draw(self._panel())
             self._live.close()
-        elif self._line_due_s is not None and self._line_step != self._view.step:
+        elif self._due_s is not None:
             self._say_line()
 
-    def _draw_if_due(self) -> None:
+    def _is_due(self) -> bool:
+        """Whether to draw the panel, or to print a line, now."""
         now_s, phase = self._view.step.time_s, self._view.phase
-        if now_s < self._drawn_s + DRAW_INTERVAL_S and phase == self._drawn_phase:
-            return
-        self._drawn_s, self._drawn_phase = now_s, phase
-        if self._live is None:
-            self._live = LiveArea(self._console)
-        self._live.draw(self._panel())
+        if self._due_s is None:
+            self._due_s = now_s + min(FIRST_LINE_S, self._interval_s)
+        if now_s < self._due_s and not (self._draws and phase != self._drawn_phase):
+            return False
+        self._due_s = now_s + self._interval_s
+        self._drawn_phase = phase
+        return True
 
     def _panel(self) -> RenderableType:
         return panel(self._view, _memory(), notice=panel_line.text)
 
-    def _say_if_due(self) -> None:
-        now_s = self._view.step.time_s
-        if self._line_due_s is None:
-            self._line_due_s = now_s + min(FIRST_LINE_S, self._line_interval_s)
-        if now_s >= self._line_due_s:
-            self._line_due_s = now_s + self._line_interval_s
-            self._say_line()
-
     def _say_line(self) -> None:
-        self._line_step = self._view.step
         say(self._console, line(self._view, _memory()))
 
 
