@@ -7,7 +7,6 @@ characters that would steer the terminal are escaped.
 from __future__ import annotations
 
 import logging
-import os
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -49,10 +48,8 @@ class _Terminal(Console):
             yield each if each.control else each._replace(text=visible(each.text))
 
     def on_broken_pipe(self) -> None:
-        self.quiet = True
-        # Python flushes stdout once more at its exit, and that must not fail either.
-        with suppress(OSError, ValueError), Path(os.devnull).open("wb") as devnull:
-            os.dup2(devnull.fileno(), self.file.fileno())
+        with suppress(SystemExit):
+            super().on_broken_pipe()
         logging.getLogger(__name__).warning("the output was closed; nothing more is printed")
 
 
