@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from queue import Queue
@@ -141,6 +142,8 @@ class CheckpointStore:
         except FileNotFoundError as error:
             self._deleted = RunDeleted(Path(error.filename))
         except Exception as error:
+            with suppress(OSError, RunDeleted):
+                self._folders.put_in_order()
             problem = str(error) or type(error).__name__
             expected = isinstance(error, OSError | MemoryError)
             failures = self._report.failures + 1

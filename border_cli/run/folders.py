@@ -33,8 +33,8 @@ Fill = Callable[[Path], None]  # writes the files of a checkpoint into a folder
 class CheckpointFolders:
     """Writes the folders of one run; only one thread at a time calls it.
 
-    The first write puts in order what an earlier process left half done. A call that raises leaves
-    all checkpoints as they were.
+    A write begins by putting in order what an earlier one, or an earlier process, left half done. A
+    call that raises leaves all checkpoints as they were.
     """
 
     run_dir: Path
@@ -44,7 +44,7 @@ class CheckpointFolders:
     check_lock: Callable[[], None] = lambda: None  # raises `RunDeleted`: it is no longer the run's
     nbytes: int = 0  # written so far; any thread may read it
     _versions: Mapping[str, str] = field(default_factory=versions)
-    _sequence: int | None = None  # of the newest checkpoint; None before the first write
+    _begun: bool = False
 
     @property
     def _folder(self) -> Path:
@@ -52,16 +52,11 @@ class CheckpointFolders:
 
     def write_checkpoint(self, state: RunState, rows: PendingRows | None) -> tuple[Chunk, ...]:
         """Keeps a checkpoint and drops the oldest; returns the chunks of its transitions."""
-        self._sequence = self._put_in_order() + 1
+        self.put_in_order()
         self._sync_records(state.run)
         name = folder_name(int(state.counters["opt_steps"]))
-        try:
-            replay = None if rows is None else self._write_rows(rows)
-            self._write(name, lambda folder: write_state(folder, state, self.save_state), replay)
-        except BaseException:
-            with suppress(OSError):
-                collect_garbage(self._folder)
-            raise
+        replay = None if rows is None else self._write_rows(rows)
+        self._write(name, lambda folder: write_state(folder, state, self.save_state), replay)
         point_link(self._folder / "latest", name)
         rotate(self._folder, keep=self.keep, milestone_interval=self.milestone_interval)
         return () if replay is None else replay.chunks
@@ -85,7 +80,7 @@ class CheckpointFolders:
         self, agent: Mapping[str, Any], counters: Mapping[str, float], evaluation: Evaluation
     ) -> None:
         """Replaces the best model; who is reading the one before looks it up again."""
-        self._put_in_order()
+        self.put_in_order()
         name = f"best-{folder_name(int(counters['opt_steps']))}"
         self._write(
             name,
@@ -97,15 +92,14 @@ class CheckpointFolders:
             if re.fullmatch(STEPS, old.name) and old.name != name:
                 remove_folder(old)
 
-    def _put_in_order(self) -> int:
+    def put_in_order(self) -> None:
+        """Removes, or completes, what was left half done."""
         self.check_lock()
-        if self._sequence is None:
+        if not self._begun:
             self._folder.mkdir(exist_ok=True)
-            restore_folders(self._folder)
-            collect_garbage(self._folder)
-            newest = by_age(self._folder)[-1:]
-            self._sequence = max([0, *(each.age[0] for each in newest)])
-        return self._sequence
+            self._begun = True
+        restore_folders(self._folder)
+        collect_garbage(self._folder)
 
     def _sync_records(self, run: State) -> None:
         # What was recorded before the checkpoint must not be lost where that is kept.
@@ -121,15 +115,10 @@ class CheckpointFolders:
         """
         final = self._folder / name
         new = partial_of(final)
-        remove_folder(new)
         new.mkdir()
-        try:
-            fill(new)
-            seal(new, sequence=self._sequence or 0, versions=self._versions, replay=replay)
-        except BaseException:
-            with suppress(OSError):
-                remove_folder(new)
-            raise
+        fill(new)
+        newest = max([0, *(checkpoint.age[0] for checkpoint in by_age(self._folder))])
+        seal(new, sequence=newest + 1, versions=self._versions, replay=replay)
         self._count(sum(each.stat().st_size for each in new.iterdir()))
         name_folder(new, final)
 
