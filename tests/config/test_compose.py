@@ -17,6 +17,7 @@ from border_cli.config.compose import Composer, compose
 from border_cli.config.hydra_source import either
 from border_cli.config.sweep import sweep_terms
 from border_cli.env.config import GymConfig
+from border_cli.errors import ConfigError
 
 Write = Callable[[str, str], Path]
 
@@ -84,3 +85,16 @@ def test_a_given_folder_replaces_the_usual_one() -> None:
     assert either(None, "outputs/x") == "outputs/x"
     assert either("mine", "outputs/x") == "mine"
     assert either("~/mine", "x") == str(Path.home() / "mine")
+
+
+def test_a_key_that_a_sweep_has_twice_is_refused_and_its_parts_are_combined() -> None:
+    for typed in (("seed=1,2", "seed=3"), ("env.kwargs={a:1},{a:2}", "env.kwargs={b:1}")):
+        with pytest.raises(ConfigError, match=r"a sweep takes .* once"):
+            sweep_terms(Composer(), typed)
+    jobs = sweep_terms(Composer(), ["env.kwargs={a:1},{a:2}", "env.kwargs.b=1,2"]).jobs
+    assert jobs == [
+        ["env.kwargs={a:1}", "env.kwargs.b=1"],
+        ["env.kwargs={a:1}", "env.kwargs.b=2"],
+        ["env.kwargs={a:2}", "env.kwargs.b=1"],
+        ["env.kwargs={a:2}", "env.kwargs.b=2"],
+    ]
