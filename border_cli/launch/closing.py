@@ -7,28 +7,30 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
+from rich.text import Text
 
 from border_cli.core.interfaces import ActorStats
 from border_cli.core.output import TrainerStats
 from border_cli.core.timing import summed
-from border_cli.recorder import terminal
+from border_cli.recorder import figures, terminal
 from border_cli.run.run_folder import RunFolder
 from border_cli.run.status import read_run
 from border_cli.words import counted, setting, shell_command, shortest
 
+TROUBLES = ("save_failures", "saves_skipped", "recorder_failures", "recorders_switched_off")
 UNFINISHED = ("interrupted", "failed", "killed")
 
 
 def print_tables(console: Console, actor_stats: list[ActorStats], stats: TrainerStats) -> None:
     """The final statistics of actors and trainer, and where their time went."""
     samples = {"samples": stats.samples_total, "samples/s": stats.samples_per_sec}
-    figures = {
+    totals = {
         "updates": stats.opt_steps,
         **(samples if actor_stats else {}),  # there are no actors where a data set is all
         "updates/s": stats.opt_per_sec,
         "duration s": stats.duration_s,
     }
-    terminal.stats_tables(console, actor_stats, figures)
+    terminal.stats_tables(console, actor_stats, totals)
     terminal.time_tree(
         console,
         stats.seconds,
@@ -44,14 +46,15 @@ def print_closing(console: Console, run_dir: Path, *, intact: bool = True) -> No
     """
     folder = RunFolder(run_dir)
     facts = folder.facts
-    shown, quoted = shortest(run_dir), shlex.quote(str(shortest(run_dir)))
-    troubles = ("save_failures", "saves_skipped", "recorder_failures", "recorders_switched_off")
-    warnings = [f"{each.replace('_', ' ')}: {facts[each]}" for each in troubles if facts.get(each)]
+    for name in TROUBLES:
+        if facts.get(name):
+            warning = f"{name.replace('_', ' ')}: {facts[name]}"
+            terminal.say(console, Text.assemble(("warning: ", "yellow"), warning))
     commands = []
     if intact and facts.get("status") in UNFINISHED and folder.checkpoints:
         commands.append(resume_run(run_dir))
-    if any((run_dir / each).exists() for each in ("best", "checkpoints/latest")):
-        commands.append(f"{shell_command('border-eval')} {quoted}")
+    if any((run_dir / name).exists() for name in ("best", "checkpoints/latest")):
+        commands.append(f"{shell_command('border-eval')} {shlex.quote(str(shortest(run_dir)))}")
     if any(run_dir.glob("events.out.tfevents.*")):
         above = shlex.quote(str(shortest(run_dir.parent)))  # HParams has no scores of one run
         commands.append(f"{shell_command('tensorboard')} --logdir {above}")
@@ -59,8 +62,13 @@ def print_closing(console: Console, run_dir: Path, *, intact: bool = True) -> No
     if facts.get("status") == "done":
         lines.append(("ended", facts["exit_reason"]))
     score, opt_steps = facts.get("best_score"), facts.get("best_opt_steps")
-    best = None if score is None or opt_steps is None else (score, opt_steps)
-    terminal.closing(console, shown, best, commands, lines=lines, warnings=warnings)
+    best = "no evaluation"
+    if score is not None and opt_steps is not None:
+        best = f"{figures.score(score)} at {counted(opt_steps, 'update')}"
+    lines += [("run directory", str(shortest(run_dir))), ("best score", best)]
+    if commands:
+        lines.append(("next", "\n".join(commands)))
+    terminal.header(console, lines)
 
 
 def result_line(run_dir: Path) -> str:

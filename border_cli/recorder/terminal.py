@@ -1,4 +1,4 @@
-"""The terminal before, during and after a run: the console, its log, header, tables, last lines.
+"""The terminal before, during and after a run: the console, its log, header, tables.
 
 What users named (paths, runs, messages) is printed as it is: never wrapped, cut or coloured. Only
 characters that would steer the terminal are escaped.
@@ -21,7 +21,7 @@ from rich.text import Text
 
 from border_cli.core.interfaces import ActorStats
 from border_cli.recorder import figures
-from border_cli.words import counted, masked, visible
+from border_cli.words import masked, visible
 
 LEVEL_STYLES = {"WARNING": "yellow", "ERROR": "bold red", "CRITICAL": "bold red"}
 SECTION_NAMES = {"wait": "receive samples", "env_step": "env step"}
@@ -175,23 +175,3 @@ def _largest_first(seconds: Mapping[str, float]) -> list[tuple[str, float]]:
 
 def _figure(value: float) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
-
-
-def closing(
-    console: Console,
-    run_dir: Path,
-    best: tuple[float, int] | None,
-    next_commands: Sequence[str],
-    *,
-    lines: Sequence[tuple[str, str]],
-    warnings: Sequence[str],
-) -> None:
-    """Prints the last lines: warnings, further lines, run directory, score, and what to type next.
-
-    `best` is the score of the best evaluation and the number of updates before it.
-    """
-    for warning in warnings:
-        say(console, Text.assemble(("warning: ", "yellow"), warning))
-    score = f"{figures.score(best[0])} at {counted(best[1], 'update')}" if best else "no evaluation"
-    known = [*lines, ("run directory", str(run_dir)), ("best score", score)]
-    header(console, [*known, ("next", "\n".join(next_commands))] if next_commands else known)
