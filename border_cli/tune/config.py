@@ -14,7 +14,6 @@ class Sampler(StrEnum):
     tpe = "tpe"
     gp = "gp"
     random = "random"
-    cmaes = "cmaes"
 
 
 class Score(StrEnum):

@@ -5,11 +5,9 @@ A trial is RUNNING from its first step to the last decision about it, also while
 
 from __future__ import annotations
 
-import io
 import logging
-import pickle
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,34 +29,7 @@ SAMPLERS = {
     Sampler.tpe: "TPESampler",
     Sampler.gp: "GPSampler",
     Sampler.random: "RandomSampler",
-    Sampler.cmaes: "CmaEsSampler",
 }
-CMA_STATE = {
-    *("cmaes._cma.CMA", "numpy.dtype", "numpy.ndarray"),
-    *("numpy._core.multiarray._reconstruct", "numpy._core.multiarray.scalar"),
-    *("numpy.core.multiarray._reconstruct", "numpy.core.multiarray.scalar"),  # of numpy 1
-}
-
-
-class _CmaUnpickler(pickle.Unpickler):
-    """Reads the state that CMA-ES keeps in a study, and nothing else."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        if f"{module}.{name}" in CMA_STATE:
-            return super().find_class(module, name)
-        raise ConfigError(
-            f"the study has {module}.{name} in the place of a state of sampler=cmaes: choose "
-            "another sampler, or another study=DIR"
-        )
-
-
-def refuse_strange_states(trials: Sequence[FrozenTrial]) -> None:
-    """Raises ConfigError unless what Optuna's CMA-ES unpickles is a state of its own."""
-    for trial in trials:
-        attributes = trial.system_attrs  # with chunks of the pickled state, in hexadecimal
-        chunks = [attributes.get(f"cma:optimizer:{i}", "") for i in range(len(attributes))]
-        if any(chunks):
-            _CmaUnpickler(io.BytesIO(bytes.fromhex("".join(chunks)))).load()
 
 
 @dataclass
@@ -81,8 +52,6 @@ class TrialStore:
 
         trials = self.trials()
         more = {"multivariate": True, "group": True} if sampler == Sampler.tpe else {}
-        if sampler == Sampler.cmaes:
-            refuse_strange_states(trials)
         with warnings.catch_warnings(action="ignore"):  # of all in Optuna that is young
             made = getattr(optuna.samplers, SAMPLERS[sampler])(seed=len(trials), **more)
             seen = optuna.create_study(direction="maximize", sampler=made)
