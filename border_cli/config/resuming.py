@@ -9,17 +9,19 @@ are added.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hydra.core.override_parser.types import Glob, Override
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
 from omegaconf import OmegaConf
 
+from border_cli.config.check import explained
 from border_cli.config.compose import Composer
 from border_cli.config.describe import shown
-from border_cli.config.files import Files, absolute, base_of, overridden
+from border_cli.config.files import Files, base_of, overridden
 from border_cli.config.hydra_source import ANY_ENV, opened, run_name
 from border_cli.config.overrides import chooses, parsed, run_to_resume
 from border_cli.config.saved import (
@@ -164,14 +166,20 @@ def settings_from(
 ) -> SavedSettings:
     """The saved settings of a run as those that a new run begins with."""
     own = saved_options(saved.settings)
-    read = parsed(overrides)
-    with opened(Files(folders)) as files:
-        typed = _typed_options(read, files)
+    with opened(Files(folders)) as files, explained(files):
+        read = OverridesParser.create(config_loader=files.loader).parse_overrides([*overrides])
+        choices = [each for each in read if chooses(each)]
+        by_files: dict[str, Any] = {}
+        for choice in choices:
+            swept = choice.is_sweep_override()
+            for option in choice.sweep_string_iterator() if swept else [choice.get_value_string()]:
+                by_files |= _chosen_by_files(choice.key_or_group, str(option), files)
+        typed = {each.key_or_group for each in choices}
         # In the place of the saved option a file can choose another one.
         instead = {
-            group: own[group] if files.exists(f"{group}/{own[group]}") else options[0]
-            for group, options in _chosen_by_files(typed, files).items()
-            if group not in typed
+            group: own[group] if files.exists(f"{group}/{own[group]}") else option
+            for group, option in by_files.items()
+            if group in GROUPS and group not in typed
         }
     # A name that follows from agent and env is that of the new ones, too.
     if saved.settings.get("name") == run_name(_root_=OmegaConf.create(saved.settings)):
@@ -182,40 +190,14 @@ def settings_from(
     return saved
 
 
-def _typed_options(overrides: Sequence[Override], files: Files) -> dict[str, list[str]]:
-    """The options that are typed of each group; of a sweep several."""
-    found: dict[str, list[str]] = {}
-    for each in overrides:
-        if not chooses(each):
-            continue
-        group, value = each.key_or_group, each.value()
-        if not each.is_sweep_override():
-            found[group] = [str(one) for one in (value if isinstance(value, list) else [value])]
-        elif isinstance(value, Glob):
-            found[group] = value.filter(files.options(group))
-        else:
-            found[group] = [str(one) for one in each.sweep_string_iterator()]
-    return found
-
-
-def _chosen_by_files(typed: Mapping[str, list[str]], files: Files) -> dict[str, list[str]]:
-    """The options of other groups that the files of the typed ones choose, and those that these
-    build on."""
-    found: dict[str, list[str]] = {}
-    todo = [f"{group}/{option}" for group, options in typed.items() for option in options]
-    for path in todo:
-        file = files.read(path)
-        if file is None:  # an unknown option, which composing refuses
-            continue
-        content: Any = OmegaConf.to_container(file.config, resolve=False)
-        for entry in content.get("defaults", []):
-            if isinstance(entry, str) and entry != "_self_":
-                base = absolute(path, entry.partition("@")[0])
-                todo += [base] if base not in todo else []
-        for group, option in overridden(path, file.config).items():
-            if group in GROUPS:
-                found.setdefault(group, []).append(str(option))
-    return found
+def _chosen_by_files(group: str, option: str, files: Files) -> dict[str, Any]:
+    """The options of other groups that the files of an option choose."""
+    files.find_parts([f"{group}={option}"], lenient=True)
+    chosen: dict[str, Any] = {}
+    for part in files.parts:
+        if part.package == group:
+            chosen |= overridden(part.path, part.content)
+    return chosen
 
 
 def marked(mark: str) -> list[str]:
