@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import shutil
 import textwrap
 import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
 
-from border_cli.registry import GROUPS
+from border_cli.registry import components
 from border_cli.settings.base import Settings, default_of
 from border_cli.settings.run import SECTIONS
 
@@ -25,6 +24,7 @@ _PLAIN = {
     str: "text",
     type(None): "null",
 }
+WIDTH = 94  # characters of a meaning in --help
 _PLURAL = {int: "integers", float: "numbers", str: "texts"}
 
 
@@ -84,30 +84,21 @@ def settings_help(job: Job, overrides: Sequence[str]) -> str:
     A value that a file or the command line has set shows the default of the schema too. Where no
     group is named (`seed=1 --help`), all are listed.
     """
-    named = [each.lstrip("+~").partition("=")[0].partition(".")[0] for each in overrides]
-    groups = [group for group in GROUPS if group in named] or [*GROUPS, *SECTIONS]
-    blocks = [_block(title, path, settings) for title, path, settings in _chosen(job, groups)]
-    return "\n\n".join(blocks) + "\n"
+    words = {each.lstrip("+~").partition("=")[0].partition(".")[0] for each in overrides}
+    sections = {name: getattr(job.config, name) for name in SECTIONS}
+    settings = {**components(job.config), **sections}
+    named = {place: each for place, each in settings.items() if place.partition(".")[0] in words}
+    return "\n\n".join(_block(place, each) for place, each in (named or settings).items()) + "\n"
 
 
-def _chosen(job: Job, groups: Sequence[str]) -> Iterator[tuple[str, str, Any]]:
-    for group in groups:
-        settings = getattr(job.config, group)
-        if isinstance(settings, dict):
-            for name, member in settings.items():
-                yield f"{group}=[{name}]", f"{group}.{name}", member
-        else:
-            option = getattr(settings, "option", None)  # sections have none
-            yield f"{group}={option}" if option else group, group, settings
-
-
-def _block(title: str, path: str, settings: Any) -> str:
+def _block(place: str, settings: Settings) -> str:
     kind = type(settings)
     about = (kind.__doc__ or "").strip().splitlines()[0]
-    lines = [f"{title}  {about}"]
+    option = getattr(settings, "option", None)  # sections and recorders have none
+    lines = [f"{place}={option}  {about}" if option else f"{place}  {about}"]
     for each in fields(kind):
         if each.compare:  # else composing sets it
-            lines += _setting(path, kind, each.name, getattr(settings, each.name))
+            lines += _setting(place, kind, each.name, getattr(settings, each.name))
     return "\n".join(lines)
 
 
@@ -117,8 +108,7 @@ def _setting(path: str, kind: type[Any], name: str, value: object) -> list[str]:
     if default is not MISSING and default != value:
         text += f"  (default {shown(default)})"
     allowed = bounds_of(kind, name) or values_of(kind, name)
-    width = min(shutil.get_terminal_size().columns, 110)
-    meaning = textwrap.wrap(f"{meaning_of(kind, name)} [{allowed}]", max(width - 6, 40))
+    meaning = textwrap.wrap(f"{meaning_of(kind, name)} [{allowed}]", WIDTH)
     return [f"  {path}.{name}={text}", *(f"      {line}" for line in meaning)]
 
 

@@ -25,7 +25,7 @@ def titles(text: str) -> list[str]:
 
 
 def test_every_group_named_is_shown_and_all_where_none_is() -> None:
-    assert titles(shown("recorder=jsonl", "env=cartpole")) == ["env=cartpole", "recorder=[jsonl]"]
+    assert titles(shown("recorder=jsonl", "env=cartpole")) == ["env=cartpole", "recorder.jsonl"]
     everything = titles(shown("seed=1"))
     assert {"agent=dqn", "env=gym", "trainer=async", "checkpoint"} < set(everything)
 
