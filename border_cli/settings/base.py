@@ -27,7 +27,7 @@ class Range:
             (self.low is None or value >= self.low)
             and (self.above is None or value > self.above)
             and (self.high is None or value <= self.high)
-            and is_finite(value)
+            and abs(value) <= LARGEST
         )
 
     def __str__(self) -> str:
@@ -36,15 +36,10 @@ class Range:
 
 
 ANY_NUMBER = Range()
-LARGEST = 2**63 - 1  # whole number: counters and arrays hold no larger one
+LARGEST = 2**63 - 1  # number of a setting: counters and arrays hold no larger integer
 LONGEST_WAIT_S = 1e6  # operating systems wait for at most 24 days
 OR_SCHEDULE = f" or a schedule {{{', '.join(SCHEDULE_KEYS)}}}"
 OF_ONE_COMMAND = ("run_dir", "resume", "dry_run")  # settings that do not define a run
-
-
-def is_finite(value: float) -> bool:
-    """Neither NaN nor an infinity, nor a whole number of more than 64 bits."""
-    return abs(value) <= LARGEST if isinstance(value, int) else math.isfinite(value)
 
 
 def setting(
@@ -159,12 +154,9 @@ class Settings:
     def _check(self, name: str, value: object, bounds: Range) -> None:
         entries: Sequence[object] = value if isinstance(value, list) else [value]
         for entry in entries:
-            if not isinstance(entry, int | float) or entry in bounds:
-                continue
-            kind = "64-bit" if isinstance(entry, int) else "finite"
-            kind = "" if is_finite(entry) else f"a {kind} number "
-            where = " in each entry" if isinstance(value, list) else ""
-            self.refuse(name, value, f"must be {kind}{bounds}".rstrip() + where)
+            if isinstance(entry, int | float) and entry not in bounds:
+                where = " in each entry" if isinstance(value, list) else ""
+                self.refuse(name, value, f"must be {str(bounds) or 'a finite number'}{where}")
 
     def _scheduled(self, name: str, value: Mapping[str, Any], bounds: Range) -> dict[str, Any]:
         """A schedule with all its keys; without an end, it changes keys of the default. The limit
@@ -273,5 +265,5 @@ def _plain(value: object) -> Any:
     if isinstance(value, bytes):
         return value.decode(errors="replace")
     if isinstance(value, float):
-        return value if is_finite(value) else str(value)
+        return value if math.isfinite(value) else str(value)
     return value if value is None or isinstance(value, str | bool | int) else str(value)

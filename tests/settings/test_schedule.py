@@ -56,7 +56,7 @@ GIVEN = {"initial": 0.5, "final": 0.1}
         (GIVEN | {"knd": "linear"}, r"unknown agent\.epsilon key 'knd', did you mean kind"),
         (GIVEN | {"initial": 1.5}, r"\.initial must be at least 0 and at most 1, got 1\.5"),
         (GIVEN | {"final": -0.1}, r"\.final must be at least 0 and at most 1, got -0\.1"),
-        (GIVEN | {"final": math.nan}, r"\.final must be a finite number"),
+        (GIVEN | {"final": math.nan}, r"\.final must be at least 0 and at most 1, got nan"),
         (GIVEN | {"final": True}, r"\.final must be a number, got True"),
         (GIVEN | {"steps": 10.5}, r"\.steps must be a whole number of at least 1"),
         (GIVEN | {"final": 0, "kind": "exponential"}, r"\.final must be above 0 .* never comes to"),
