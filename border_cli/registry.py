@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, is_dataclass
-from typing import Any, NoReturn
+from dataclasses import dataclass
+from typing import Any
 
 from border_cli.errors import ConfigError
 from border_cli.settings.base import OF_ONE_COMMAND, Settings, flat
@@ -34,17 +34,10 @@ class Registry:
     ) -> None:
         """Adds a component. Its settings are a dataclass; `target` is imported when it is built.
 
-        A second registration of the same three is ignored, so a module may be imported twice;
-        of another class under the same name it is refused.
+        A module may be imported twice; another class under the same name is refused.
         """
-        if not is_dataclass(config_type):
-            raise TypeError(f"{self.group} {name!r}: {config_type!r} is not a dataclass")
         entry = Entry(name, config_type, target, presets)
-        known = self._entries.get(name, entry)
-        # The types have another identity where their module is imported anew.
-        same_settings = known.config_type.__qualname__ == config_type.__qualname__
-        if known.target != target or not same_settings:
-            _refuse_twice(f"{self.group}={name}", known.target, target)
+        _refuse_another(f"{self.group}={name}", self._entries.get(name, entry).target, target)
         self._entries[name] = entry
 
     def __iter__(self) -> Iterator[Entry]:
@@ -145,14 +138,12 @@ class Targets:
     def register(self, name: str, target: str | type[Any]) -> None:
         """Adds a class, or "module:Class", which is imported when it is used.
 
-        A second registration of the same class is ignored, so a module may be imported twice; of
-        another one under the same name it is refused.
+        A module may be imported twice; another class under the same name is refused.
         """
         if not isinstance(target, str):
             target = f"{target.__module__}:{target.__qualname__}"
         known = self._targets.get(name, target)
-        if known != target:
-            _refuse_twice(f"{self._setting}={name}", known or "ours", target)
+        _refuse_another(f"{self._setting}={name}", known or "ours", target)
         self._targets[name] = target
 
     def names(self) -> list[str]:
@@ -170,11 +161,9 @@ class Targets:
         return _loaded(target)
 
 
-def _refuse_twice(chosen: str, known: str, target: str) -> NoReturn:
-    raise ConfigError(
-        f"{chosen} is registered twice: {known}, {target} (rename one, or uninstall the package "
-        "that has it)"
-    )
+def _refuse_another(chosen: str, known: str, target: str) -> None:
+    if known != target:
+        raise ConfigError(f"{chosen} is registered twice: {known}, {target}")
 
 
 def _loaded(target: str) -> Any:
