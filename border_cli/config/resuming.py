@@ -42,10 +42,6 @@ from border_cli.words import setting, shortest
 
 OF_ONE_ATTEMPT = ("run_dir", "resume", "init_from", "dry_run")  # no part of the comparison
 _ABSENT = "absent"
-_REASONS = {
-    "run_dir": "a resumed run keeps its run directory",
-    "init_from": "a resumed run has its own weights; init_from starts a new run",
-}
 
 
 def begin_with_run(
@@ -93,10 +89,9 @@ def refuse_beside_resume(
             f"-cn {config_name}: a resumed run uses its own settings, {run_dir / SETTINGS}"
         )
     for override in parsed(overrides):
-        if override.key_or_group in _REASONS:
-            reason = _REASONS[override.key_or_group]
+        if override.key_or_group in ("run_dir", "init_from"):
             raise ConfigError(
-                f"{override.input_line} cannot be combined with resume=RUN_DIR: {reason}"
+                f"{override.input_line} starts a new run and resume=RUN_DIR continues one: give one"
             )
     RunFolder(run_dir).refuse_no_run()
 

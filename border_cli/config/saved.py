@@ -277,21 +277,14 @@ def read_saved(file: Path) -> dict[str, Any]:
                 f"{file}: {name} is not read from a run: it decides which files are written, and "
                 "a run never saves any"
             )
-    _refuse_interpolations(file, found)
+    for text in _texts(found):
+        if _INTERPOLATION.search(text):  # settings are saved resolved: somebody put it there
+            raise ConfigError(f"{file}: {text} is an interpolation, which a run never saves")
     for entry in entries:
         match = _ENTRY.fullmatch(str(entry))
         if entry not in ALWAYS_LISTED and not (match and match["group"] in GROUPS):
             raise ConfigError(f"{file}: its defaults list has {entry!r}, which a run never saves")
     return {str(key): value for key, value in found.items()}
-
-
-def _refuse_interpolations(file: Path, value: Any) -> None:
-    """Settings are saved resolved: one that reads the environment, say, was put there."""
-    if isinstance(value, str) and _INTERPOLATION.search(value):
-        raise ConfigError(f"{file}: {value} is an interpolation, which a run never saves")
-    within = value.values() if isinstance(value, dict) else value
-    for each in within if isinstance(value, dict | list) else ():
-        _refuse_interpolations(file, each)
 
 
 def read_plain(file: Path) -> Any:

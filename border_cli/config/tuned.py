@@ -43,7 +43,6 @@ from border_cli.config.job import Source
 from border_cli.errors import ConfigError
 from border_cli.registry import GROUPS
 from border_cli.settings.run import INTERVALS, TrainerConfig
-from border_cli.words import shortest
 
 # Each of them is sure to end a run; `trainer.stop_at_score` and `trainer.patience` are not.
 LIMITS = {"trainer.max_opt_steps", "trainer.max_env_steps", "trainer.max_time_s"}
@@ -94,13 +93,9 @@ def _general_parts(files: Files) -> list[ConfigFile]:
         found = files.read(path)
         if found is None:
             continue
-        file = file_of(found.path, path)
-        assert file is not None
-        if isinstance(found.config, DictConfig) and found.config.get("defaults"):
-            raise ConfigError(f"{shortest(file)}: it may only set values: remove its defaults list")
-        package = found.header["package"]
-        package = TUNED if package is None else package.removeprefix("_global_").removeprefix(".")
-        parts.append(ConfigFile(path, package, file, found.config))
+        if "defaults" in found.config:
+            raise ConfigError(f"{path}.yaml: it may only set values: remove its defaults list")
+        parts.append(ConfigFile(path, "", file_of(found.path, path), found.config))
     return parts
 
 

@@ -139,7 +139,7 @@ def test_what_no_run_saves_is_refused_by_name(
 ) -> None:
     run_dir = edited(before, after)
     for read in (load_resolved, lambda folder: resuming_composer(folder, [], []).job([])):
-        with pytest.raises(ConfigError, match=rf"resolved\.yaml.*: (?s:.*){re.escape(said)}"):
+        with pytest.raises(ConfigError, match=re.escape(said)):
             read(run_dir)
 
 
