@@ -41,7 +41,7 @@ from border_cli.config.files import (
 )
 from border_cli.config.job import Source
 from border_cli.errors import ConfigError
-from border_cli.registry import GROUPS
+from border_cli.registry import AGENTS, GROUPS
 from border_cli.settings.run import INTERVALS, TrainerConfig
 
 # Each of them is sure to end a run; `trainer.stop_at_score` and `trainer.patience` are not.
@@ -66,12 +66,13 @@ def add_tuned(files: Files, typed_groups: Set[str]) -> None:
     if at is None:
         return
     first, general, kinds = parts[at], _general_parts(files), _kinds(parts)
+    preset = _preset(parts, typed_groups)
     files.parts = [*parts[:at], *general, *parts[at:]]
     for n, part in enumerate(files.parts):
         of_tuned = part.path.startswith(f"{TUNED}/") and not part.package
         if not (of_tuned and isinstance(part.content, DictConfig)):
             continue
-        applicable = _applicable(part, kinds, _preset(part, parts, typed_groups))
+        applicable = _applicable(part, kinds, preset)
         files.parts[n] = replace(part, content=applicable)
         content = applicable.copy()
         if part.path == first.path:
@@ -117,16 +118,12 @@ def _kinds(parts: Sequence[ConfigFile]) -> dict[str, type[Any]]:
     return found
 
 
-def _preset(tuned: ConfigFile, parts: Sequence[ConfigFile], typed_groups: Set[str]) -> set[str]:
-    """The settings that a tuned file does not replace: those of option files that something else
-    than its own agent has chosen."""
-    agents = _files_of("agent", parts)
-    name = tuned.path.removeprefix(f"{TUNED}/")
-    named = [number for number, agent in enumerate(agents) if f"{name}_".startswith(f"{agent}_")]
-    own = {f"agent/{agent}" for agent in agents[: named[-1] + 1]} if named else set()
+def _preset(parts: Sequence[ConfigFile], typed_groups: Set[str]) -> set[str]:
+    """The settings that tuned files do not replace: those of option files that something else than
+    an agent's file has chosen."""
     groups = set(typed_groups)
     for part in parts:
-        if part.path not in own:
+        if part.package != AGENTS.group:
             groups |= overridden(part.path, part.content).keys()
     return {
         setting

@@ -187,7 +187,6 @@ def test_value_based_agents_that_explore_use_multi_step_returns(
         ("agent=dqn env=breakout step_processor=multi_step", 3, "multi_step"),
         ("agent=dqn env=breakout experiment=mine", 4, "mine"),
         ("agent=der env=cartpole", 20, "multi_step"),
-        ("agent=slow_der env=cartpole", 1, "n_step"),
     ],
 )
 def test_tuned_values_do_not_replace_those_of_an_option_that_something_else_chose(
@@ -197,8 +196,6 @@ def test_tuned_values_do_not_replace_those_of_an_option_that_something_else_chos
     for name, chosen in (("one_step", "n_step"), ("mine", "mine")):
         text = f"defaults: [override /step_processor: {chosen}]\n"
         write(f"experiment/{name}.yaml", f"# @package _global_\n{text}")
-    override = "override /step_processor@_global_.step_processor: n_step"
-    write("agent/slow_der.yaml", f"defaults: [der, {override}, _self_]\n")
     made = job(*typed.split(), folder=folder)
     assert made.config.step_processor == NStepConfig(n_steps=n_steps)
     assert made.config.step_processor.option == option
