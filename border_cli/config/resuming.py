@@ -32,15 +32,13 @@ from border_cli.config.saved import (
 )
 from border_cli.config.search_path import user_folders
 from border_cli.errors import ConfigError
-from border_cli.registry import GROUPS
+from border_cli.registry import GROUPS, flat_settings
 from border_cli.run.finding import find_run
 from border_cli.run.run_folder import RunFolder
-from border_cli.settings.base import flat
 from border_cli.settings.run import SECTIONS, RunConfig
 from border_cli.system.files import SETTINGS, expanded, settings_of
 from border_cli.words import setting, shortest
 
-OF_ONE_ATTEMPT = ("run_dir", "resume", "init_from", "dry_run")  # no part of the comparison
 _ABSENT = "absent"
 
 
@@ -248,15 +246,12 @@ def changes(before: RunConfig, after: RunConfig) -> list[Change]:
 
 def _compared(config: RunConfig) -> dict[str, object]:
     """The component of each group, and settings by their dotted names."""
-    chosen = {group: getattr(config, group) for group in GROUPS}
-    components = {
-        group: list(each) if isinstance(each, dict) else GROUPS[group].entry_of(each).name
-        for group, each in chosen.items()
-    }
-    settings = {key: value for key, value in flat(config).items() if value != {}}
-    for key in (*OF_ONE_ATTEMPT, *(f"{group}.option" for group in GROUPS)):
-        settings.pop(key, None)
-    return {**components, **settings}
+    settings = {key: value for key, value in flat_settings(config).items() if value != {}}
+    del settings["init_from"]
+    for group, registry in GROUPS.items():
+        if not isinstance(settings[group], list):  # an option has the settings of a component
+            settings[group] = registry.entry_of(getattr(config, group)).name
+    return settings
 
 
 def refuse_fixed(found: Sequence[Change], run_dir: Path, *, job: str) -> None:
