@@ -104,6 +104,8 @@ def run_settings(config: DictConfig) -> RunConfig:
         setattr(made, key, values[key])  # refuses it with the nearest name
     kind = type(made.env)
     for key, value in made.evaluator.env.items():  # refused as `env` itself would refuse it
+        if key not in kind.__dataclass_fields__:
+            raise ConfigError(unknown_setting(f"evaluator.env.{key}", [*kind.__dataclass_fields__]))
         with _refusing_values(kind, f"evaluator.env.{key}"):
             OmegaConf.structured(kind)[key] = value
     _complete_exploration(made)

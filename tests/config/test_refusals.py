@@ -27,6 +27,7 @@ TYPED = [
     ("agent=dqm", "unknown agent 'dqm', did you mean dqn? (choose from awac, bc, "),
     ("agnet=dqn", "unknown setting 'agnet', did you mean agent? (a run has seed, name, "),
     ("agent.gama=1", "unknown setting 'agent.gama', did you mean agent.gamma? (agent has gamma, "),
+    ("evaluator.env.max_episode_step=5", "unknown setting 'evaluator.env.max_episode_step', did "),
     ("evaluator.env.max_episode_steps=abc", "evaluator.env.max_episode_steps must be an integer"),
     ("agent.gamma=abc", "agent.gamma must be a number (at least 0 and at most 1): Value 'abc'"),
     ("agent.gamma=2", "agent.gamma must be at least 0 and at most 1, got 2.0"),
