@@ -67,8 +67,7 @@ def in_words(hint: Any) -> str:
     if kind is list:
         return f"a list of {_PLURAL.get(inside[0], 'values')}" if inside else "a list"
     if kind is dict:
-        named = [each.__name__ for each in inside if _is_a(each, Settings)]
-        return f"a mapping of names to {named[0]}" if named else "a mapping"
+        return "a mapping"
     if _is_a(hint, Settings):
         return f"settings of type {hint.__name__}"
     return _PLAIN.get(hint, "any value")
