@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -10,9 +11,9 @@ from typing import Any
 
 from border_cli.checks.check import check_jobs
 from border_cli.checks.dry_build import dry_built
+from border_cli.config.beginning import composing
 from border_cli.config.check import checked
 from border_cli.config.job import Job, modules_of
-from border_cli.config.resuming import resuming_composer
 from border_cli.config.saved import load_resolved, opened_run
 from border_cli.config.search_path import homes, import_modules, user_folders
 from border_cli.core.callback import Callback
@@ -38,6 +39,7 @@ from border_cli.settings.run import AUTO, RunConfig
 from border_cli.system.files import is_exported
 from border_cli.system.start import refuse_while_imported_by_a_child
 from border_cli.trainer.callbacks import named
+from border_cli.words import setting
 
 
 def train(
@@ -104,13 +106,12 @@ def resume(
     Modules that it names are imported as `load_policy` does.
     """
     place = Path(run_dir).expanduser().absolute()
-    with reachable(CheckpointError):
-        RunFolder(place).refuse_no_run()
-    with opened_run(place, trust=trust):
+    typed = [setting("resume", str(place)), *overrides, *(["trust=true"] if trust else [])]
+    unused = {"env.id"} if env else set[str]()
+    with ExitStack() as stack:
         with reachable(CheckpointError):
-            typed = {"env.id"} if env else set[str]()
-            composer = resuming_composer(place, overrides, user_folders(), trust=trust, typed=typed)
-            config = composer.job(list(overrides)).config
+            composer, words = stack.enter_context(composing(typed, unused=unused))
+            config = composer.job(words).config
         config = replace(config, run_dir=None, resume=str(place))
         return train(config, recorders=recorders, callbacks=callbacks, evaluator=evaluator, env=env)
 

@@ -65,12 +65,15 @@ def begin_with_run(
     with opened_run(run_dir, trust=trust):
         folders = user_folders(config_dirs)
         saved = saved_settings(settings_of(run_dir).parent, trust=trust, typed=unused)
-        if resumed is not None:
-            overrides = without_its_own(saved, overrides)
-            yield _resuming(run_dir, saved, overrides, folders), overrides
-        else:
+        if resumed is None:
             saved = settings_from(saved, overrides, folders)
             yield Composer(folders, saved=saved, trust=trust), overrides
+            return
+        overrides = without_its_own(saved, overrides)
+        saved.settings["run_dir"] = str(run_dir)
+        chosen = [each.key_or_group for each in parsed(overrides) if chooses(each)]
+        saved = saved.choosing(dict.fromkeys(chosen, "???"))
+        yield Composer(folders, saved=saved, run_dir=run_dir, trust=trust), overrides
 
 
 def refuse_beside_resume(
@@ -104,31 +107,6 @@ def without_its_own(saved: SavedSettings, overrides: Sequence[str]) -> list[str]
         return chooses(override) and not may_change(group) and own.get(group) == override.value()
 
     return [str(each.input_line) for each in parsed(overrides) if not is_kept(each)]
-
-
-def resuming_composer(
-    run_dir: Path,
-    overrides: Sequence[str],
-    folders: Sequence[str],
-    *,
-    trust: bool = False,
-    typed: Set[str] = frozenset(),
-) -> Composer:
-    """Composes from the saved settings of `run_dir`; `folders` serve the groups that `overrides`
-    name. Settings in `typed` are not checked."""
-    saved = saved_settings((run_dir / SETTINGS).parent, trust=trust, typed=typed)
-    return _resuming(run_dir, saved, overrides, folders)
-
-
-def _resuming(
-    run_dir: Path, saved: SavedSettings, overrides: Sequence[str], folders: Sequence[str]
-) -> Composer:
-    """The groups that a choice is typed of are chosen anew; one that is added to a list chooses
-    nothing anew."""
-    saved.settings["run_dir"] = str(run_dir)
-    chosen = [each for each in parsed(overrides) if chooses(each) and not each.is_sweep_override()]
-    saved = saved.choosing({each.key_or_group: "???" for each in chosen})
-    return Composer(folders, saved=saved, run_dir=run_dir, trust=saved.trust)
 
 
 def refuse_beside_origin(origin: str, overrides: Sequence[str], config_name: str) -> None:

@@ -9,10 +9,11 @@ import pytest
 
 from border_cli.actor_manager.config import ProcessConfig, SerialConfig
 from border_cli.agent.config import DqnConfig
+from border_cli.config.beginning import composing
 from border_cli.config.compose import compose
 from border_cli.config.job import BEFORE, Job, begin_attempt, resolved_yaml, write_resolved
 from border_cli.config.overrides import run_to_resume
-from border_cli.config.resuming import changes, may_change, refuse_beside_resume, resuming_composer
+from border_cli.config.resuming import changes, may_change, refuse_beside_resume
 from border_cli.config.saved import load_resolved
 from border_cli.errors import ConfigError
 from border_cli.system.files import SETTINGS
@@ -37,7 +38,9 @@ def run_dir(folder: Path, saved: str) -> Path:
 
 
 def resumed(run_dir: Path, *overrides: str, folders: tuple[str, ...] = ()) -> Job:
-    return resuming_composer(run_dir, overrides, folders).job([f"resume={run_dir}", *overrides])
+    typed = [f"resume={run_dir}", *overrides]
+    with composing(typed, config_dirs=folders) as (composer, words):
+        return composer.job(words)
 
 
 def changed(run_dir: Path, *overrides: str) -> list[str]:
@@ -70,7 +73,7 @@ def test_a_group_that_is_named_is_taken_from_its_file(run_dir: Path) -> None:
 def test_a_group_may_come_from_the_users_folder(run_dir: Path, folder: Path, write: Write) -> None:
     text = "defaults: [/schema/actor_manager/serial@_here_, _self_]\nnum_actors: 3\n"
     write("own/actor_manager/mine.yaml", text)
-    job = resumed(run_dir, "actor_manager=mine", folders=(f"file://{folder}/own",))
+    job = resumed(run_dir, "actor_manager=mine", folders=(f"{folder}/own",))
     assert job.config.actor_manager == SerialConfig(num_actors=3)
     assert any(each.choice == "mine" for each in job.sources)
 

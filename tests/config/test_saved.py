@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from sampling import sampled
 
+from border_cli.config.beginning import composing
 from border_cli.config.compose import Composer, compose
 from border_cli.config.job import resolved_yaml, write_resolved
-from border_cli.config.resuming import resuming_composer
 from border_cli.config.saved import load_resolved, read_saved
 from border_cli.config.sweep import sweep_terms
 from border_cli.env.config import GymConfig
@@ -100,6 +100,11 @@ def edited(write: Write) -> Callable[[str, str], Path]:
     return _edited
 
 
+def resumed(run_dir: Path) -> RunConfig:
+    with composing([f"resume={run_dir}"]) as (composer, words):
+        return composer.job(words).config
+
+
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     sampled(
@@ -138,7 +143,7 @@ def test_what_no_run_saves_is_refused_by_name(
     edited: Callable[[str, str], Path], before: str, after: str, said: str
 ) -> None:
     run_dir = edited(before, after)
-    for read in (load_resolved, lambda folder: resuming_composer(folder, [], []).job([])):
+    for read in (load_resolved, resumed):
         with pytest.raises(ConfigError, match=re.escape(said)):
             read(run_dir)
 

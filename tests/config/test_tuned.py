@@ -9,9 +9,9 @@ import pytest
 from sampling import sampled
 
 from border_cli.agent.config import SacConfig
+from border_cli.config.beginning import composing
 from border_cli.config.compose import Composer, compose
 from border_cli.config.job import Job, resolved_yaml, write_resolved
-from border_cli.config.resuming import resuming_composer
 from border_cli.config.saved import load_resolved
 from border_cli.config.tuned import tuned_files
 from border_cli.errors import ConfigError
@@ -26,6 +26,11 @@ Write = Callable[[str, str], Path]
 
 def job(*overrides: str, folder: Path | None = None) -> Job:
     return Composer([f"file://{folder}"] if folder else []).job(list(overrides))
+
+
+def resumed_job(folder: Path, *typed: str) -> Job:
+    with composing([f"resume={folder / 'run'}", *typed]) as (composer, words):
+        return composer.job(words)
 
 
 def tuned_names(made: Job) -> list[str]:
@@ -129,7 +134,7 @@ def test_a_limit_replaces_all_that_a_run_has_saved(folder: Path) -> None:
     write_resolved(folder / "run", resolved_yaml(saved))
 
     def resumed(*typed: str) -> RunConfig:
-        return resuming_composer(folder / "run", list(typed), []).job(list(typed)).config
+        return resumed_job(folder, *typed).config
 
     assert limits(resumed()) == (None, None, 3.0)
     assert limits(resumed("trainer.max_env_steps=9")) == (None, 9, None)
@@ -224,8 +229,8 @@ def test_saved_settings_never_get_them_again(typed: tuple[str, ...], folder: Pat
     config = compose("agent=redq", "env=pendulum", *typed)
     write_resolved(folder / "run", resolved_yaml(config))
     assert load_resolved(folder / "run") == config
-    assert resuming_composer(folder / "run", [], []).job([]).config.trainer == config.trainer
-    again = resuming_composer(folder / "run", ["trainer=async"], []).job(["trainer=async"])
+    assert resumed_job(folder).config.trainer == config.trainer
+    again = resumed_job(folder, "trainer=sync")
     assert (pace(again.config), tuned_files(again.sources)) == (1.0, [])
 
 
