@@ -9,18 +9,16 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 from border_cli.cli.flags import FLAGS, Arguments, read_arguments
 from border_cli.errors import BorderError, ConfigError
 from border_cli.system.files import SETTINGS, SWEEP_JSON
 from border_cli.words import unknown
 
-NO_SETTINGS = ("defaults", "option")  # keys of files that nobody types
 OF_RUNS = ("resume", "init_from", "run_dir")  # settings whose values are directories of runs
 OTHERS = ("border-eval", "border-export", "border-plot", "border-record", "border-runs")
 TUNE = "border-tune"
@@ -133,48 +131,29 @@ def _names(arguments: Arguments, begun: str) -> Iterator[str]:
         for folder in config_folders(arguments.config_dirs):
             groups = (each.name for each in folder.iterdir() if each.is_dir())
             yield from (f"{each}=" for each in groups if each[0] not in "._" and each != SEARCH)
-        yield from (f"{name}." for name in (*GROUPS, *SECTIONS, "hydra"))
+        yield from (f"{name}." for name in (*GROUPS, *SECTIONS))
         yield from (f"{name}=" for name in MEANINGS)
 
 
 def _of_choices(arguments: Arguments) -> Iterator[str]:
-    """The settings of what is chosen, as files and schemas have them: to merge these takes time."""
-    from hydra.core.config_store import ConfigStore
-    from omegaconf import OmegaConf
-
-    from border_cli.config.check import explained
+    """The settings of what is chosen."""
     from border_cli.config.hydra_source import find_plugins
     from border_cli.config.overrides import is_sweep
+    from border_cli.settings.base import flat
 
     find_plugins()  # before the current directory is searched
-    with arguments.composing() as (composer, overrides), composer.opened() as files:
-        fixed = [each for each in overrides if not is_sweep(each)]
-        composer.import_for(files, fixed)
-        with explained(files, fixed):
-            files.find_parts(fixed)
-        for part in files.parts:
-            found = files.served(part.path)  # or a schema of Hydra's own
-            content = (
-                found.config if found else ConfigStore.instance().load(f"{part.path}.yaml").node
-            )
-            plain: Any = OmegaConf.to_container(content)
-            yield from _settings(plain, f"{part.package}." if part.package else "")
-
-
-def _settings(config: Mapping[Any, Any], place: str) -> Iterator[str]:
-    for key, value in config.items():
-        if isinstance(value, dict) and value:
-            yield from _settings(value, f"{place}{key}.")
-        elif key not in NO_SETTINGS:
-            yield f"{place}{key}="
+    with arguments.composing() as (composer, overrides):
+        config = composer.job([each for each in overrides if not is_sweep(each)]).config
+    yield from (f"{name}=" for name in flat(config) if not name.endswith(".option"))
 
 
 def of_study(before: Sequence[str], word: str) -> list[str]:
-    """Of border-tune: its own keys, and what is offered for runs."""
+    """Offers the keys of border-tune, and what is offered for runs."""
     from border_cli.tune.config import TuneConfig
 
-    keys = [f"{each.name}=" for each in fields(TuneConfig) if each.name.startswith(word)]
-    return [*keys, *offered(before, word)]
+    keys = [f"{key.name}=" for key in fields(TuneConfig)]
+    of_runs = [typed for typed in before if not typed.startswith(tuple(keys))]
+    return [*(key for key in keys if key.startswith(word)), *offered(of_runs, word)]
 
 
 def of_another(command: str, before: Sequence[str], word: str) -> list[str]:

@@ -49,7 +49,6 @@ def test_settings_of_a_choice_are_those_of_its_files(folder: Path) -> None:
     ]
     assert offered(["agent=rainbow"], "replay_buffer.al") == ["replay_buffer.alpha="]
     assert offered([], "replay_buffer.al") == []
-    assert offered([], "hydra.sweep.d") == ["hydra.sweep.dir="]
     assert offered(["no=such", "--flag"], "agent.") == []
     assert offered(["agent=dqqn"], "agent.") == []
 
