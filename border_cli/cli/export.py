@@ -154,9 +154,7 @@ def _export(
     }
 
 
-main = partial(
-    plain_command, "border-export", HELP, _run, interrupted="interrupted; nothing was written"
-)
+main = partial(plain_command, "border-export", HELP, _run)
 command = monitored("border-export")(main)  # the console script
 
 

@@ -106,5 +106,5 @@ def _report(folder: Path, written: int) -> str:
     )
 
 
-main = partial(plain_command, "border-init", HELP, _run, interrupted="interrupted")
+main = partial(plain_command, "border-init", HELP, _run)
 command = main  # the console script

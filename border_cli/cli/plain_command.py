@@ -32,7 +32,6 @@ def plain_command(
     argv: Sequence[str] | None = None,
     *,
     default: Sequence[str] = (),
-    interrupted: str = "",
 ) -> None:
     """Answers --help and --version, or runs the command, see `framed`; `default` is meant where
     nothing is typed."""
@@ -44,7 +43,7 @@ def plain_command(
     if "--version" in typed:
         sys.stdout.write(f"border_cli {__version__}\n")
         return
-    with framed(name, CheckpointError, interrupted=interrupted) as signals:
+    with framed(name, CheckpointError) as signals:
         run(typed, signals)
 
 

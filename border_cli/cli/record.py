@@ -233,9 +233,7 @@ def _next_command(run_dir: Path, dataset: str, chosen: Sequence[str]) -> str:
     return f"{shell_command('border-train')} {shlex.join(words)}"
 
 
-main = partial(
-    plain_command, "border-record", HELP, _run, interrupted="interrupted; nothing was written"
-)
+main = partial(plain_command, "border-record", HELP, _run)
 command = monitored("border-record")(main)  # the console script
 
 

@@ -89,7 +89,7 @@ def split(typed: Sequence[str]) -> tuple[TuneConfig, list[str]]:
     return config, rest
 
 
-main = partial(plain_command, NAME, HELP, _run, interrupted="interrupted")
+main = partial(plain_command, NAME, HELP, _run)
 command = monitored(NAME)(main)  # the console script
 
 

@@ -36,12 +36,10 @@ def set_up_threads() -> None:
 
 
 @contextmanager
-def framed(
-    command: str, denied: type[BorderError], *, interrupted: str = "interrupted"
-) -> Iterator[EarlySignals]:
+def framed(command: str, denied: type[BorderError]) -> Iterator[EarlySignals]:
     """Within the block, a whole command, what is refused or fails ends it with a message and its
     exit status: 2 for what was refused, 1 for what failed, 130 for Ctrl-C and 143 for SIGTERM and
-    SIGHUP. What the system denies is a `denied`; `interrupted` is the message of an interruption.
+    SIGHUP. What the system denies is a `denied`.
     """
     set_up_threads()
     path = list(sys.path)
@@ -51,8 +49,7 @@ def framed(
                 _keep_written_folders_off_path(command)
                 yield signals
         except (KeyboardInterrupt, Interrupted):
-            if interrupted:
-                complain(command, interrupted)
+            complain(command, "interrupted")
             sys.exit(signals.exit_status)
         except BorderError as error:
             complain(command, error)

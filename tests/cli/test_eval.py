@@ -266,7 +266,7 @@ def test_a_signal_ends_an_evaluation_between_two_steps(
 
     monkeypatch.setattr(GymEnv, "step", step)
     assert eval_status(str(run_dir)) == 143
-    assert tuple(capsys.readouterr()) == ("", "")
+    assert tuple(capsys.readouterr()) == ("", "border-eval: interrupted\n")
 
 
 def test_trust_finds_the_modules_of_a_run_from_another_directory(

@@ -22,7 +22,7 @@ from border_cli.launch.build import evaluation_policy
 
 Capture = pytest.CaptureFixture[str]
 
-INTERRUPTED = "border-record: interrupted; nothing was written\n"
+INTERRUPTED = "border-record: interrupted\n"
 
 
 @pytest.fixture(scope="module")
