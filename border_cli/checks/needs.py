@@ -8,7 +8,7 @@ a user's replay buffer, and of a user's agent without torch, is unknown and coun
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -30,12 +30,7 @@ class MemoryPart(NamedTuple):
 
     what: str
     nbytes: int
-    settings: Mapping[str, object]  # with smaller ones it takes less
-
-    @property
-    def because(self) -> str:
-        """Its settings as they are typed."""
-        return ", ".join(f"{name}={value}" for name, value in self.settings.items())
+    because: str  # settings; smaller values take less memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +50,8 @@ def agent_part(effective: EffectiveSettings, agent: Agent) -> MemoryPart:
     modules = agent.learned_modules().values() if isinstance(agent, TorchAgent) else ()
     count = sum(each.numel() for module in modules for each in module.parameters())
     settings = {"parameters": f"{count:,}", **effective.config.agent.taking_memory()}
-    return MemoryPart("agent", PARAMETER_NBYTES * count, settings)
+    because = ", ".join(f"{name}={value}" for name, value in settings.items())
+    return MemoryPart("agent", PARAMETER_NBYTES * count, because)
 
 
 def row_nbytes(effective: EffectiveSettings, spec: EnvSpec) -> int:
@@ -64,38 +60,30 @@ def row_nbytes(effective: EffectiveSettings, spec: EnvSpec) -> int:
     return int(REPLAY_BUFFERS.load(settings).row_nbytes(settings, spec))
 
 
-def training_needs(
-    effective: EffectiveSettings, spec: EnvSpec, agent: Agent, name: str = "the run"
-) -> Needs:
+def training_needs(effective: EffectiveSettings, spec: EnvSpec, agent: Agent, name: str) -> Needs:
     """Transitions and networks of a run that shall begin."""
     parts, row, buffer = [], row_nbytes(effective, spec), effective.config.replay_buffer
     if buffer.dataset is not None:
         from border_cli.dataset.store import counts_of
 
         _, steps = counts_of(buffer.dataset)
-        described = f"{buffer.dataset}, {steps} transitions of {size(row)}"
-        parts.append(MemoryPart("data set", steps * row, {DATASET: described}))
+        because = f"{DATASET}={buffer.dataset}, {steps} transitions of {size(row)}"
+        parts.append(MemoryPart("data set", steps * row, because))
     if not effective.config.trainer.offline:
-        described = f"{buffer.capacity} transitions of {size(row)}"
-        parts.append(
-            MemoryPart(
-                "replay buffer", buffer.capacity * row, {"replay_buffer.capacity": described}
-            )
-        )
+        because = f"replay_buffer.capacity={buffer.capacity} transitions of {size(row)}"
+        parts.append(MemoryPart("replay buffer", buffer.capacity * row, because))
     return Needs(name=name, parts=[*parts, agent_part(effective, agent)])
 
 
-def refuse_unmet(needs: Sequence[Needs], free: int | None = None) -> None:
-    """Raises ConfigError where memory is too small for the largest of these, which are needed one
-    after another; `free` are bytes, by default those of this machine."""
-    largest = max(needs, key=lambda each: each.nbytes, default=None)
-    if largest is None:
-        return
-    free = free_memory() if free is None else free
-    if largest.nbytes <= USABLE * free:
+def refuse_unmet(needs: Sequence[Needs]) -> None:
+    """Raises ConfigError if memory is too small for the largest of these, which are needed one
+    after another."""
+    free = free_memory()
+    largest = max(needs, key=lambda need: need.nbytes, default=None)
+    if largest is None or largest.nbytes <= USABLE * free:
         return
     listed = ", ".join(
-        f"{each.what} {size(each.nbytes)} ({each.because})" for each in largest.parts
+        f"{part.what} {size(part.nbytes)} ({part.because})" for part in largest.parts
     )
     raise ConfigError(
         f"{largest.name} needs {size(largest.nbytes)} of memory, but {size(free)} is "

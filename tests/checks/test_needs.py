@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from datasets import CARTPOLE, datasets_in, write_cartpole
 
+from border_cli import checks
 from border_cli.checks.needs import (
     MemoryPart,
     Needs,
@@ -23,8 +24,6 @@ from border_cli.launch.build import build_agent, env_factory
 from border_cli.launch.effective import EffectiveSettings, effective_settings
 from border_cli.registry import REPLAY_BUFFERS
 
-ROOM = 1000  # bytes
-
 
 @cache  # they are immutable
 def settings(*overrides: str) -> EffectiveSettings:
@@ -38,7 +37,7 @@ def spec_of(effective: EffectiveSettings) -> EnvSpec:
 def needs(*overrides: str) -> dict[str, MemoryPart]:
     effective = settings(*overrides)
     spec = spec_of(effective)
-    found = training_needs(effective, spec, build_agent(effective, spec))
+    found = training_needs(effective, spec, build_agent(effective, spec), "the run")
     assert found.nbytes == sum(each.nbytes for each in found.parts)
     return {each.what: each for each in found.parts}
 
@@ -82,12 +81,13 @@ def test_a_data_set_counts_with_its_rows(tmp_path: Path) -> None:
 
 def needing(*nbytes: int, name: str = "the run") -> Needs:
     return Needs(
-        name=name, parts=[MemoryPart(f"part {i}", n, {"a": n}) for i, n in enumerate(nbytes)]
+        name=name, parts=[MemoryPart(f"part {i}", n, f"a={n}") for i, n in enumerate(nbytes)]
     )
 
 
-def test_what_leaves_a_tenth_of_what_is_free_is_admitted() -> None:
-    refuse_unmet([], ROOM)
-    refuse_unmet([needing(500, 400)], ROOM)
+def test_what_leaves_a_tenth_of_what_is_free_is_admitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks.needs, "free_memory", lambda: 1000)
+    refuse_unmet([])
+    refuse_unmet([needing(500, 400)])
     with pytest.raises(ConfigError, match="of memory"):
-        refuse_unmet([needing(500, 401)], ROOM)
+        refuse_unmet([needing(500, 401)])
