@@ -14,7 +14,7 @@ from border_cli import __version__
 from border_cli.analysis import tables
 from border_cli.analysis.chart import LINE, chart, color, mark
 from border_cli.analysis.curves import Report
-from border_cli.errors import RunFailed
+from border_cli.errors import RunFailed, reachable
 from border_cli.recorder.terminal import make_console, make_table
 from border_cli.run.status import now
 from border_cli.system.files import write_bytes
@@ -42,11 +42,9 @@ def write(path: Path, report: Report, table: str | None, size: tuple[float, floa
         from border_cli.analysis.drawing import drawn
 
         content = drawn(report, suffix[1:], size)
-    try:
+    with reachable(RunFailed):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_bytes(path, content)
-    except OSError as error:
-        raise RunFailed(f"{path} could not be written: {error.strerror}") from error
 
 
 def show(report: Report, files: Sequence[Path]) -> None:
