@@ -137,7 +137,7 @@ def settings_from(
 ) -> SavedSettings:
     """The saved settings of a run as those that a new run begins with."""
     own = saved_options(saved.settings)
-    with opened(Files(folders)) as files, explained(files):
+    with opened(Files(folders)) as files, explained(files, overrides):
         read = OverridesParser.create(config_loader=files.loader).parse_overrides([*overrides])
         choices = [each for each in read if chooses(each)]
         by_files: dict[str, Any] = {}
