@@ -131,27 +131,24 @@ def find_checkpoint(run_dir: Path, which: str) -> Path:
 
     The answer is the real folder, so that a link which moves on does not change what is read.
     """
-    saved = steps_saved(run_dir)
-    if which == "best":
-        place = run_dir / "best"
-    elif which == "latest":
-        place = run_dir / "checkpoints" / "latest"
-        if saved and not is_complete(place):
-            place = place.with_name(folder_name(saved[-1]))
-    elif which.isdecimal():
-        place = run_dir / "checkpoints" / folder_name(int(which))
-    else:
-        raise CheckpointError(f"checkpoint must be best, latest or an update number, got {which!r}")
+    saved = complete(run_dir / "checkpoints")
+    newest = next(reversed(saved.values()), None)
+    places = {
+        "best": _whole(run_dir / "best"),
+        **{str(opt_steps): folder for opt_steps, folder in saved.items()},
+        "latest": _whole(run_dir / "checkpoints" / "latest") or newest,
+    }
+    place = places.get(str(int(which)) if which.isdecimal() else which)
+    if place is None:
+        names = ", ".join(name for name, folder in places.items() if folder) or "none"
+        raise CheckpointError(f"{run_dir} has no checkpoint {which} (choose from {names})")
+    return place.resolve()
+
+
+def _whole(place: Path) -> Path | None:
+    """The complete folder behind a link, or the one that was to replace it."""
     folder = place.resolve()
-    if not is_complete(folder):
-        folder = place.resolve()  # the run is training, and has moved the link meanwhile
-    if is_complete(partial_of(folder)):
-        return partial_of(folder)  # the process was killed while this one replaced another
-    if not is_complete(folder):
-        known = [*(["best"] if is_complete(run_dir / "best") else []), *saved]
-        choices = f"choose from {', '.join(map(str, known))}" if known else "there are none"
-        raise CheckpointError(f"{run_dir} has no checkpoint {which} ({choices})")
-    return folder
+    return next((each for each in (partial_of(folder), folder) if is_complete(each)), None)
 
 
 @reachable(CheckpointError)

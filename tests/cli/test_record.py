@@ -217,7 +217,7 @@ def test_a_name_that_is_taken_is_refused_unless_it_may_be_replaced(
         (["RUN/best", "dataset=a-v0", "policy=80"], "best is a checkpoint: leave out policy, or"),
         (["RUN"], "dataset=ID is required, such as my/cartpole-medium-v0"),
         (["RUN", "dataset=cartpole"], "dataset must be [namespace/]name-v<number>, such as"),
-        (["RUN", "dataset=a-v0", "policy=beast"], "must be best, latest or an update number, got"),
+        (["RUN", "dataset=a-v0", "policy=beast"], "has no checkpoint beast (choose from best,"),
         (["RUN", "dataset=a-v0", "policy=70"], "has no checkpoint 70 (choose from best, 80,"),
         (["RUN", "dataset=a-v0", "policy=[best:0]"], "must have weights above 0, got '0'"),
         (["RUN", "dataset=a-v0", "policy=[best:]"], "must have weights above 0, got ''"),

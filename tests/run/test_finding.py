@@ -37,7 +37,7 @@ def test_without_any_folder_there_is_nothing(tmp_path: Path) -> None:
     assert resumable(tmp_path) == []
     assert steps_saved(tmp_path) == []
     assert best_score(tmp_path) is None
-    with pytest.raises(CheckpointError, match=r"has no checkpoint latest \(there are none\)$"):
+    with pytest.raises(CheckpointError, match=r"has no checkpoint latest \(choose from none\)$"):
         find_checkpoint(tmp_path, "latest")
 
 
@@ -60,7 +60,9 @@ def test_a_best_model_whose_link_is_broken_is_refused_with_what_is_there(
     link.unlink()
     if target is not None:
         link.symlink_to(target)
-    with pytest.raises(CheckpointError, match=r"has no checkpoint best \(choose from 10, 20\)$"):
+    with pytest.raises(
+        CheckpointError, match=r"has no checkpoint best \(choose from 10, 20, latest\)$"
+    ):
         find_checkpoint(run_dir, "best")
     assert best_score(run_dir) is None
     assert find_weights(run_dir).name == NAME  # the latest
@@ -69,14 +71,16 @@ def test_a_best_model_whose_link_is_broken_is_refused_with_what_is_there(
 @pytest.mark.parametrize("which", ["30", "0000000030"])
 def test_what_is_not_there_is_refused_with_what_is(run_dir: Path, which: str) -> None:
     with pytest.raises(
-        CheckpointError, match=rf"no checkpoint {which} \(choose from best, 10, 20\)$"
+        CheckpointError, match=rf"no checkpoint {which} \(choose from best, 10, 20, latest\)$"
     ):
         find_checkpoint(run_dir, which)
 
 
 @pytest.mark.parametrize("which", ["newest", "-1", "1.5", "²", ""])
 def test_a_word_that_is_no_checkpoint_is_refused(run_dir: Path, which: str) -> None:
-    with pytest.raises(CheckpointError, match="must be best, latest or an update number, got"):
+    with pytest.raises(
+        CheckpointError, match=r"has no checkpoint .* \(choose from best, 10, 20, latest\)$"
+    ):
         find_checkpoint(run_dir, which)
 
 
@@ -117,7 +121,9 @@ def test_a_model_that_is_rotated_away_is_looked_up_again(run_dir: Path) -> None:
 
 
 def test_a_number_that_is_rotated_away_is_refused_with_what_there_is(run_dir: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"no checkpoint 20 \(choose from best, 10, 30\)$"):
+    with pytest.raises(
+        CheckpointError, match=r"no checkpoint 20 \(choose from best, 10, 30, latest\)$"
+    ):
         read_model(lambda: find_checkpoint(run_dir, "20"), Training(run_dir))
 
 
