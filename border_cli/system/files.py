@@ -168,15 +168,8 @@ class AppendFile:
 
 def cut(path: Path, size: int) -> None:
     """Drops what was recorded after a checkpoint; a file that is shorter, or gone, is named."""
-    if not path.exists():
-        log.warning("%s is missing; its earlier records are lost", path)
-        return
-    with path.open("rb+") as file:
-        end = file.seek(0, os.SEEK_END)
-        if end < size:
-            log.warning(
-                "%s has %d bytes, %d fewer than at the checkpoint: rows are missing",
-                path, end, size - end,
-            )  # fmt: skip
-            return
-        file.truncate(size)
+    missing = size - (path.stat().st_size if path.exists() else 0)
+    if missing > 0:
+        log.warning("%s lacks %d bytes that it had at the checkpoint", path, missing)
+    else:
+        os.truncate(path, size)

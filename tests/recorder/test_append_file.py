@@ -54,5 +54,5 @@ def test_a_file_that_is_too_short_or_gone_is_named_and_left_as_it_is(
         cut(path, 5)
         cut(tmp_path / "gone", 5)
     assert path.read_bytes() == b"a\n"
-    assert f"{path} has 2 bytes, 3 fewer than at the checkpoint" in caplog.text
-    assert f"{tmp_path / 'gone'} is missing" in caplog.text
+    assert f"{path} lacks 3 bytes that it had at the checkpoint" in caplog.text
+    assert f"{tmp_path / 'gone'} lacks 5 bytes" in caplog.text

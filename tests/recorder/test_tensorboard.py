@@ -286,7 +286,7 @@ def test_a_file_that_is_gone_or_damaged_keeps_no_run_from_going_on(
     path.unlink()
     third = attempts.begin()
     third.rewind(position)
-    assert f"{path} is missing" in caplog.text
+    assert f"{path} lacks " in caplog.text
     write(third, [(20, 1.0)])
     assert attempts.files() == [(20, 1.0)]
 
