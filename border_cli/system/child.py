@@ -14,6 +14,7 @@ import time
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
+from logging.handlers import QueueHandler
 from multiprocessing import reduction
 from multiprocessing.connection import Connection, wait
 from typing import Any, Final
@@ -120,7 +121,7 @@ def begin(
     try:
         _prepare(nice, stack)
         root = logging.getLogger()
-        root.handlers[:] = [_LogSender(pipe)]
+        root.handlers[:] = [_LogSender(pipe)]  # type: ignore[arg-type]
         root.setLevel(log_level)
         main(*args, pipe)
     except (BadStep, ClusterRefused) as error:
@@ -196,20 +197,11 @@ def _wait_for_end(ends: list[int]) -> None:
     os._exit(1)
 
 
-class _LogSender(logging.Handler):
+class _LogSender(QueueHandler):
     """Sends what is logged in a child to the parent, as plain values."""
 
-    def __init__(self, pipe: Pipe) -> None:
-        super().__init__()
-        self._pipe = pipe
-
-    def emit(self, record: logging.LogRecord) -> None:
-        try:
-            text = self.format(record)
-        except Exception:  # its arguments do not fit: reported on stderr, as everywhere
-            self.handleError(record)
-            return
-        self._pipe.send(LOG, record.name, record.levelno, text)
+    def enqueue(self, record: logging.LogRecord) -> None:
+        self.queue.send(LOG, record.name, record.levelno, record.getMessage())  # type: ignore[attr-defined]
 
 
 def kill(pid: int) -> None:
