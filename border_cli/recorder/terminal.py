@@ -142,34 +142,26 @@ def time_tree(
     actors: Mapping[str, float],
     concurrent: Mapping[str, float],
 ) -> None:
-    """Where the learner's and the actors' time went, all in seconds per section.
+    """Prints the seconds of each section, and their share of the actors' or of the learner's time.
 
-    Those of the actors are estimates, so only their shares are shown. `concurrent`: seconds of what
-    other threads did meanwhile, shown as shares of the learner's time.
+    `concurrent` is what other threads did while the learner worked.
     """
     learner_s = sum(learner.values())
     if learner_s <= 0:
         return
-    table = make_table()
+    table = make_table("seconds", "share")
     table.add_column("time", no_wrap=True)
-    for name in ("seconds", "share"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for title, seconds, form in (("learner", learner, "{:,.2f}"), ("actors", actors, "")):
-        spent = _largest_first(seconds)
-        total_s = sum(seconds.values())
-        if spent:
-            table.add_row(title, form.format(total_s), "100 %")
-        for name, spent_s in spent:
-            table.add_row(f"  {name}", form.format(spent_s), f"{100 * spent_s / total_s:.1f} %")
-    for name, spent_s in _largest_first(concurrent):
-        table.add_row(name, f"{spent_s:,.2f}", f"{100 * spent_s / learner_s:.1f} %")
+    groups = (
+        ("learner", learner, learner_s),
+        ("actors", actors, sum(actors.values())),
+        ("meanwhile", concurrent, learner_s),
+    )
+    for title, seconds, whole_s in groups:
+        for name, spent_s in sorted(seconds.items(), key=lambda item: -item[1]):
+            if spent_s > 0:
+                shown = f"{title}: {SECTION_NAMES.get(name, name)}"
+                table.add_row(f"{spent_s:,.2f}", f"{100 * spent_s / whole_s:.1f} %", shown)
     console.print(table)
-
-
-def _largest_first(seconds: Mapping[str, float]) -> list[tuple[str, float]]:
-    """The sections that took time, under the names that people read."""
-    spent = sorted(seconds.items(), key=lambda each: -each[1])
-    return [(SECTION_NAMES.get(name, name), spent_s) for name, spent_s in spent if spent_s > 0]
 
 
 def _figure(value: float) -> str:
