@@ -48,6 +48,7 @@ from border_cli.settings.run import RunConfig
 from border_cli.system.files import POLICY_JSON, checksum, write_json
 
 MOST_KEPT = 256  # observations for the verification
+MOST_WATCHED = 10 * MOST_KEPT  # from which these are drawn
 
 
 def in_float32(config: RunConfig) -> RunConfig:
@@ -93,23 +94,18 @@ def refuse_missing(*, onnx: bool, film: bool) -> None:
 
 
 class Watched(Policy):
-    """A policy, and some of the observations that it acts on: those of any step equally often."""
+    """A policy, and the first observations that it acts on."""
 
     def __init__(self, policy: Policy) -> None:
-        self._policy, self._rng = policy, np.random.default_rng(0)
-        self._seen = 0
+        self._policy = policy
         self.kept: list[Array] = []  # [N, …] each
 
     def load_snapshot(self, snapshot: Snapshot) -> None:
         self._policy.load_snapshot(snapshot)
 
     def act(self, obs: Array, *, explore: bool) -> NDArray[Any]:
-        self._seen += 1
-        most = 1 + MOST_KEPT // num_rows(obs)
-        if self._seen * self._rng.random() < most:
+        if len(self.kept) * num_rows(obs) < MOST_WATCHED:
             self.kept.append(map_array(np.copy, obs))
-        if len(self.kept) > most:
-            del self.kept[self._rng.integers(most)]
         return self._policy.act(obs, explore=explore)
 
 
