@@ -65,23 +65,26 @@ def form_of(agent: Any, policy: Any, name: str) -> PolicyForm:
     Raises ConfigError where its greedy action is none that `policy.json` can describe.
     """
     greedy = policy.greedy_form if isinstance(policy, NetworkPolicy) else None
-    if greedy is None or not isinstance(agent, TorchAgent):
-        why = f"its policy, {type(policy).__name__}, has no greedy_form, as a NetworkPolicy may"
-    elif (twin := type(policy.network).__name__) not in TWINS:
-        why = f"its acting network is a {twin}, none of {[*TWINS]}"
-    elif agent.spec.raw is None:
-        why = f"env.id={agent.spec.id} does not tell its spaces as Gymnasium has them (EnvSpec.raw)"
-    else:
-        return PolicyForm(
-            agent=name,
-            opt_steps=agent.opt_steps,
-            spec=agent.spec,
-            architecture=agent.architecture,
-            twin=twin,
-            twin_form=policy.network.twin_form,
-            greedy=greedy,
+    if (
+        greedy is None
+        or not isinstance(agent, TorchAgent)
+        or (twin := type(policy.network).__name__) not in TWINS
+        or agent.spec.raw is None
+    ):
+        raise ConfigError(
+            f"agent={name} cannot be exported: it must act by a NetworkPolicy that has a "
+            f"greedy_form and one of {', '.join(TWINS)}, in an environment that says its spaces "
+            "(EnvSpec.raw)"
         )
-    raise ConfigError(f"agent={name} cannot be exported: {why}")
+    return PolicyForm(
+        agent=name,
+        opt_steps=agent.opt_steps,
+        spec=agent.spec,
+        architecture=agent.architecture,
+        twin=twin,
+        twin_form=policy.network.twin_form,
+        greedy=greedy,
+    )
 
 
 def refuse_missing(*, onnx: bool, film: bool) -> None:
