@@ -100,12 +100,11 @@ def stopping_on_signals(
     save: SaveFlag | None = None,
     *,
     leaves: bool = True,
-    saves: str = "",
     and_then: Callable[[str], object] = lambda _: None,
 ) -> Iterator[None]:
     """Within the block a first signal sets `stop` and calls `and_then` with the reason, and a
     second one leaves; with `leaves` false it changes nothing, because the process belongs to a
-    command that decides. `saves` says in the message what is saved.
+    command that decides.
 
     The handlers are installed whatever was inherited: a command that a script starts with `&`
     ignores SIGINT otherwise. SIGHUP counts as SIGTERM, but stays ignored where it was: with
@@ -118,18 +117,27 @@ def stopping_on_signals(
     comes from the monitor.
     """
 
-    def on_first(signum: int) -> None:
-        reason = Interrupted(_counted(signum))
-        stop.request(reason)
-        _announce(f"{signal.Signals(signum).name}: saving{saves}{AGAIN if leaves else ''}")
-        and_then(str(reason))
+    def handler(signum: int, frame: FrameType | None) -> None:  # noqa: ARG001 - Python's signature
+        if not _signals.counts():
+            return
+        if len(_signals.times_s) == 1:
+            reason = Interrupted(_counted(signum))
+            stop.request(reason)
+            _announce(f"{signal.Signals(signum).name}: saving{AGAIN if leaves else ''}")
+            and_then(str(reason))
+        elif leaves:
+            if os.isatty(1):
+                _say(SHOW_CURSOR, 1)
+            _say("\nquit immediately without saving; earlier checkpoints, if any, are intact\n")
+            leave(128 + _counted(signum))
 
     def ask(signum: int, frame: FrameType | None) -> None:  # noqa: ARG001 - Python's signature
         assert save is not None
         save.request()
         _announce("SIGUSR1: saving a checkpoint; the run continues", NOTICE_S)
 
-    handler, installed_s = _twice(on_first, leaves=leaves), 0.0
+    _signals.times_s.clear()
+    installed_s = 0.0
 
     def take_over(signum: int, frame: FrameType | None) -> None:  # noqa: ARG001 - Python's own
         if not _signals.times_s:
@@ -190,24 +198,6 @@ def interrupt(thread_id: int | None) -> None:
         signal.pthread_kill(thread_id, signal.SIGINT)
     else:
         log.critical("a thread hangs and cannot be interrupted")
-
-
-def _twice(on_first: Callable[[int], object], *, leaves: bool = True) -> Handler:
-    """Calls `on_first` with the first signal; a second one leaves, where `leaves` says so."""
-    _signals.times_s.clear()
-
-    def handle(signum: int, frame: FrameType | None) -> None:  # noqa: ARG001 - Python's signature
-        if not _signals.counts():
-            return
-        if len(_signals.times_s) == 1:
-            on_first(signum)
-        elif leaves:
-            if os.isatty(1):
-                _say(SHOW_CURSOR, 1)
-            _say("\nquit immediately without saving; earlier checkpoints, if any, are intact\n")
-            leave(128 + _counted(signum))
-
-    return handle
 
 
 @contextmanager

@@ -74,11 +74,7 @@ class OfHydra:
         local = self.name in ("joblib", "submitit_local")
         stop = StopFlag()
         # The jobs run elsewhere, and the launcher waits until they have saved.
-        with (
-            stopping_on_signals(stop, saves=" all running jobs", and_then=self.sweep.stop)
-            if local
-            else nullcontext()
-        ):
+        with stopping_on_signals(stop, and_then=self.sweep.stop) if local else nullcontext():
             try:
                 launcher.launch(
                     [list(job.overrides) for job in jobs], initial_job_idx=jobs[0].number or 0
