@@ -84,6 +84,14 @@ def cases() -> Case:
     for agent in ("dqn", "iqn", "discrete_sac", "awac"):
         for name, env in MASKED.items():
             made[f"{agent}_{name}"] = [f"agent={agent}", *env, *SMALL, "trainer=sync"]
+    rollouts = [*SMALL[:2], "env.num_envs=4", "actor_manager.num_actors=1",
+                "replay_buffer.n_steps=32"]  # fmt: skip
+    made["ppo"] = ["agent=ppo", *discrete, *rollouts]
+    made["a2c"] = ["agent=a2c", *discrete, *rollouts, "replay_buffer.n_epochs=1"]
+    made["ppo_box"] = ["agent=ppo", *box, *rollouts, "agent.normalize_obs=true",
+                       "agent.normalize_reward=true"]  # fmt: skip
+    for name, env in MASKED.items():
+        made[f"ppo_{name}"] = ["agent=ppo", *env, *rollouts]
     made["discrete_sac"] = ["agent=discrete_sac", *discrete, *SMALL, "trainer=sync"]
     for agent in ("discrete_sac", "sac", "cql", "tqc"):
         made[f"{agent}_compiled"] = [*made[agent], "agent.compile=true"]

@@ -2,10 +2,11 @@
 
     python -m benchmarks.solve [OVERRIDE …] [--repetitions 5] [--rows border_train sb3_ppo …]
 
-`border_train` is `border-train agent=dqn env=cartpole seed=N` with its defaults, timed from start
-to exit: interpreter, imports, evaluations, checkpoints, the final checkpoint. It stops once an
-evaluation of 20 episodes reaches 500 and further episodes confirm it. `border-eval` then evaluates
-its best model in 100 fresh episodes; a run below the threshold counts as not solved, whatever its
+`border_train` is `border-train agent=dqn env=cartpole seed=N` with its defaults, or with an
+override such as `agent=ppo` another agent, timed from start to exit: interpreter, imports,
+evaluations, checkpoints, the final checkpoint. It stops once an evaluation of 20 episodes reaches
+500 and further episodes confirm it. `border-eval` then evaluates its best model in 100 fresh
+episodes; a run below the threshold counts as not solved, whatever its
 own evaluations said. Overrides are passed on, for example `trainer=sync`.
 
 `sb3_dqn` and `sb3_ppo` use the RL Zoo's settings for CartPole and are timed from process start
@@ -48,7 +49,8 @@ def border_train(env: str, overrides: list[str], seed: int) -> Reading:
     """Trains and judges one seed. Raises CalledProcessError where a command fails."""
     with tempfile.TemporaryDirectory() as folder:
         run_dir = Path(folder) / "run"
-        typed = ["agent=dqn", f"env={env}", f"seed={seed}", f"run_dir={run_dir}", *overrides]
+        agent = [] if any(each.startswith("agent=") for each in overrides) else ["agent=dqn"]
+        typed = [*agent, f"env={env}", f"seed={seed}", f"run_dir={run_dir}", *overrides]
         began_s, cpu_began_s = time.monotonic(), _children_cpu_s()
         _run("border-train", typed)
         wall_s, cpu_s = time.monotonic() - began_s, _children_cpu_s() - cpu_began_s

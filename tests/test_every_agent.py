@@ -20,7 +20,8 @@ CONTINUOUS = {
     *("sac", "redq", "droq", "tqc", "td3", "ddpg"),
     *("bc", "awac", "iql", "cql", "td3_bc"),
 }
-BOTH = {"random"}
+BOTH = {"random", "ppo", "a2c"}
+ON_POLICY = ("ppo", "a2c")
 
 pytestmark = pytest.mark.usefixtures("folder")
 SMALL = (
@@ -64,6 +65,10 @@ def test_agents_say_which_action_spaces_they_take(agent: str) -> None:
 def settings(agent: str, env: str, backend: str, *more: str, device: str = "cpu") -> list[str]:
     actors = ["trainer=sync"] if backend == "sync" else [f"actor_manager={backend}"]
     small = [each for each in SMALL if agent != "random" or not each.startswith("agent.hidden")]
+    if agent in ON_POLICY:
+        unused = ("trainer.warmup", "trainer.sync", "replay_buffer.capacity")
+        small = [each for each in small if not each.startswith(unused)]
+        small += ["replay_buffer.n_steps=16", "actor_manager.num_actors=2"]
     chosen = [f"agent={agent}", f"env.id={env}", f"device={device}", "run_dir=run"]
     return [*chosen, *actors, *small, *more]
 

@@ -24,14 +24,16 @@ from border_cli.agent.config import (
     DqnConfig,
     Exploration,
     IqlConfig,
+    PpoConfig,
     RandomConfig,
     SacConfig,
     Td3Config,
 )
-from border_cli.core.interfaces import ReplayBuffer
+from border_cli.core.interfaces import ReplayBuffer, RolloutStore
 from border_cli.core.output import Progress, Recorder, RecordStep
+from border_cli.core.rows import columns_of
 from border_cli.core.stop import StopFlag
-from border_cli.core.types import Metrics
+from border_cli.core.types import Metrics, Transitions
 from border_cli.env.config import GymConfig, Vectorization
 from border_cli.errors import CheckpointError, Interrupted, RunDeleted
 from border_cli.evaluator.config import EpisodesConfig
@@ -53,6 +55,7 @@ from border_cli.replay_buffer.config import (
     HindsightConfig,
     Normalize,
     PrioritizedConfig,
+    RolloutConfig,
     UniformConfig,
 )
 from border_cli.run.checkpoint_files import Saved, read_checkpoint
@@ -81,8 +84,10 @@ TWO_CARTPOLES = GymConfig(id="CartPole-v1", num_envs=2, max_episode_steps=60)
 def config_of(kind: str = "sync", *, updates: int = WHOLE, **changes: Any) -> RunConfig:
     """CartPole in small; `trainer` holds changes of the trainer's settings."""
     register_builtin()
-    warm_up = {} if kind == "offline" else {"warmup_period": 100}
+    warm_up = {} if kind in ("offline", "rollouts") else {"warmup_period": 100}
     trainer = INTERVALS | warm_up | {"max_opt_steps": updates} | changes.pop("trainer", {})
+    if kind == "rollouts":
+        del trainer["sync_interval"]
     settings: dict[str, Any] = {
         "seed": 5,
         "agent": DqnConfig(
@@ -93,9 +98,11 @@ def config_of(kind: str = "sync", *, updates: int = WHOLE, **changes: Any) -> Ru
         "replay_buffer": UniformConfig(capacity=300),
         "actor_manager": {
             "sync": ThreadConfig, "serial": SerialConfig, "thread": ThreadConfig,
-            "process": ProcessConfig, "offline": ThreadConfig,
+            "process": ProcessConfig, "offline": ThreadConfig, "rollouts": SerialConfig,
         }[kind](num_actors=2, n_buffer=7),
-        "trainer": {"sync": SyncConfig, "offline": OfflineConfig}.get(kind, AsyncConfig)(**trainer),
+        "trainer": {
+            "sync": SyncConfig, "offline": OfflineConfig, "rollouts": SyncConfig
+        }.get(kind, AsyncConfig)(**trainer),
         "evaluator": EpisodesConfig(num_episodes=3),
         "recorder": {"jsonl": JsonlConfig(), "tensorboard": TensorboardConfig()},
     }  # fmt: skip
@@ -149,6 +156,12 @@ def rows_of(config: RunConfig, saved: Saved) -> ReplayBuffer:
     return buffer
 
 
+def stored(buffer: ReplayBuffer) -> Transitions:
+    if isinstance(buffer, RolloutStore):
+        return buffer.rollout()
+    return buffer.rows(np.arange(len(buffer)))
+
+
 def plain(value: Any) -> Any:
     """The value without what depends on the clock, arrays as bytes."""
     if isinstance(value, Mapping):
@@ -188,11 +201,8 @@ def assert_equal_checkpoints(config: RunConfig, one: Path, other: Path) -> None:
         load_state(second.folder / "agent.pt")
     )
     assert plain(first.run) == plain(second.run)
-    rows, others = rows_of(config, first), rows_of(config, second)
-    index = np.arange(len(rows))
-    for name in ("obs", "action", "reward", "discount", "next_obs"):
-        mine, theirs = getattr(rows.rows(index), name), getattr(others.rows(index), name)
-        assert plain(mine) == plain(theirs), name
+    rows, others = stored(rows_of(config, first)), stored(rows_of(config, second))
+    assert plain(columns_of(rows)) == plain(columns_of(others))
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -213,6 +223,21 @@ RAINBOW = DqnConfig(
     num_atoms=5,
 )
 DIVIDING = DqnConfig(hidden=[16], batch_size=16, gamma=0.9, normalize_reward=True)
+# 18 updates to a rollout: the cuts and checkpoints lie within epochs, some at their ends.
+ROLLOUTS: dict[str, Any] = {
+    "agent": PpoConfig(hidden=[16], batch_size=16),
+    "env": GymConfig(id="CartPole-v1", num_envs=3, max_episode_steps=60),
+    "replay_buffer": RolloutConfig(n_steps=16, n_epochs=3),
+    "step_processor": NStepConfig(),
+}
+NORMALISED = PpoConfig(
+    hidden=[16],
+    batch_size=16,
+    normalize_obs=True,
+    normalize_reward=True,
+    target_kl=0.003,
+    learning_rate={"initial": 1e-2, "final": 0.0, "steps": 4_000},
+)
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "sync": ("sync", {}),
     "sync, one step, prioritized": (
@@ -304,6 +329,11 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
         "serial",
         {"env": GymConfig(id=GUESS, num_envs=2, own_generators=True)},
     ),
+    "rollouts": ("rollouts", ROLLOUTS),
+    "rollouts, a Box, normalised, a limit of the divergence": (
+        "rollouts",
+        ROLLOUTS | {"agent": NORMALISED, "env": GymConfig(id="Pendulum-v1", max_episode_steps=60)},
+    ),
     "serial, hindsight": (
         "serial",
         {
@@ -319,6 +349,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
 USUAL = {  # of those, what runs by default
     *("sync", "serial, three environments each", "offline"),
     *("sync, prioritized, a share of a data set", "td3, noise that lasts"),
+    *("rollouts", "rollouts, a Box, normalised, a limit of the divergence"),
 }
 
 
@@ -346,6 +377,7 @@ SCHEDULED = {"replay_buffer": PrioritizedConfig(capacity=300, beta={"steps": Non
             ("sync", None, SCHEDULED),
             *[("sync", "evaluating", {}), ("sync", "warm-up", {})],
             *[("serial", "evaluating", {}), ("serial", None, {}), ("serial", "warm-up", {})],
+            *[("rollouts", None, ROLLOUTS), ("rollouts", "collecting", ROLLOUTS)],
         ],
         every=3,
     ),
@@ -355,7 +387,7 @@ def test_to_be_interrupted_and_to_go_on_changes_nothing(
 ) -> None:
     config = config_of(kind, **changes)
     trained(config, tmp_path / "whole")
-    at = 0 if phase == "warm-up" else 190
+    at = 0 if phase in ("warm-up", "collecting") else 190
     interrupt(config, tmp_path / "cut", at, phase)
     assert newest(tmp_path / "cut").opt_steps < WHOLE
     trained(config, tmp_path / "cut", resume=True)

@@ -14,7 +14,17 @@ from border_cli.core.returns import DiscountedReturns, Moments
 from border_cli.core.rows import columns_of, concatenate, copied_rows, transitions_of
 from border_cli.core.seeding import ActorStream, Branch, derived_seed, generator
 from border_cli.core.timing import ACTOR_SECTIONS, Clock, MonotonicClock
-from border_cli.core.types import Array, Beat, Episode, Experience, State, Step, Transitions
+from border_cli.core.types import (
+    EPISODE,
+    Array,
+    Beat,
+    Column,
+    Episode,
+    Experience,
+    State,
+    Step,
+    Transitions,
+)
 from border_cli.errors import CheckpointError
 from border_cli.settings.run import ActorManagerConfig
 
@@ -200,9 +210,12 @@ class Actor:
         proxy: ReplayBufferProxy,
         weights: WeightSource,
         clock: Clock,
+        gives_extras: bool = False,
         saved: Mapping[str, Any] | None = None,
         beat: Beat = lambda: None,
     ) -> None:
+        """`gives_extras`: the agent asks for columns that the policy gives with its actions."""
+        self._gives_extras = gives_extras
         self._env = env
         self._policy = policy
         self._step_processor = step_processor
@@ -255,10 +268,15 @@ class Actor:
             self._policy.load_snapshot(snapshot)
             self._opt_steps = snapshot.opt_steps
 
-        action = self._policy.act(self._obs, explore=True)  # [N] or [N, A]
+        if self._gives_extras:
+            action, extras = self._policy.explore(self._obs)
+        else:
+            action = self._policy.act(self._obs, explore=True)  # [N] or [N, A]
         if timed:
             timer.record(ACT)
         step = self._env.step(action)
+        if self._gives_extras:
+            step = step._replace(extras=extras)
         if timed:
             timer.record(ENV_STEP)
         self._obs = step.act_obs
@@ -327,6 +345,7 @@ class ActorFactory:
     modules: Sequence[str] = ()  # all that the settings lead to, which another machine needs
     clock: Clock = field(default_factory=MonotonicClock)
     weight_forms: ArrayForms = field(default_factory=dict)  # of every snapshot's arrays
+    extras: Sequence[Column] = ()  # columns of rows beside those of all runs
     returns_gamma: float | None = None  # of running returns; None: the agent needs none
     trial: Callable[[], None] | None = None  # of its environments, before another machine acts
     run_name: str = "run"
@@ -355,7 +374,9 @@ class ActorFactory:
             config.exploration_of(actor_id),
         )
         step_processor = self.make_step_processor()
-        step_processor.number_episodes((actor_id << 48) + (incarnation << 32))
+        names = [name for name, _, _ in self.extras]
+        if EPISODE in names:
+            step_processor.number_episodes((actor_id << 48) + (incarnation << 32))
         env = self.env_factory.make(training=True, beat=beat)
         gamma = self.returns_gamma
         returns = None if gamma is None else DiscountedReturns(gamma, env.num_envs)
@@ -370,6 +391,7 @@ class ActorFactory:
                 ),
                 weights=weights,
                 clock=self.clock,
+                gives_extras=any(name != EPISODE for name in names),
                 saved=saved,
                 beat=beat,
             )

@@ -21,17 +21,16 @@ from border_cli.actor_manager.actor import Message
 from border_cli.actor_manager.mapped import Mapped
 from border_cli.core.returns import Moments
 from border_cli.core.rows import (
-    Field,
     Rows,
     column_of,
     concatenate,
+    row_columns,
     row_dtypes,
-    row_fields,
     sliced,
     transitions_of,
 )
 from border_cli.core.spaces import EnvSpec
-from border_cli.core.types import Episode, Experience, Form, Transitions
+from border_cli.core.types import Column, Episode, Experience, Form, Transitions
 from border_cli.system.shared_memory import SharedArrays, fence, floats, integers
 
 EPISODE: Final = 2  # numbers per episode: score, length; what its `info` said follows
@@ -46,18 +45,13 @@ ACTOR: Final = 4
 HEADER: Final = 5
 
 
-def _fields(spec: EnvSpec) -> list[Field]:
-    """The columns of a row that travels: those of a stored one, and its episode."""
-    return [*row_fields(spec), ("episode", np.dtype(np.int64), ())]
-
-
 class MessageRing(Mapped):
     """The memory of both ends; its owner closes it.
 
     `more` arrays of its owner lie in the same segment.
     """
 
-    crossing = ("capacity", "messages", "episode", "_spec", "_shared")
+    crossing = ("capacity", "messages", "episode", "_columns", "_shared")
 
     def __init__(
         self,
@@ -65,14 +59,16 @@ class MessageRing(Mapped):
         *,
         capacity: int,
         messages: int,
+        extras: Sequence[Column] = (),
         returns: bool = False,
         more: Sequence[Form] = (),
     ) -> None:
-        """`returns`: messages carry the moments of running returns; else they have no space."""
+        """`extras`: columns beside those of all runs; `returns`: messages carry the moments of
+        running returns; else they have no space."""
         self.capacity = capacity  # rows; and episodes
         self.messages = messages  # in flight, and the header of the last one read
         self.episode = EPISODE + len(spec.info_metrics)  # numbers per episode
-        self._spec = spec
+        self._columns = row_columns(spec, extras)
         whole, real = np.dtype(np.int64), np.dtype(np.float64)
         self._shared = SharedArrays(
             [
@@ -81,7 +77,7 @@ class MessageRing(Mapped):
                 (whole, (messages * HEADER,)),
                 (real, (capacity * self.episode,)),
                 (real, (messages * RETURNS * returns,)),
-                *((dtype, (capacity,)) for dtype in row_dtypes(_fields(spec))),
+                *((dtype, (capacity,)) for dtype in row_dtypes(self._columns)),
                 *more,
             ]
         )
@@ -93,10 +89,9 @@ class MessageRing(Mapped):
         self.read = integers(read)  # [0]: messages whose space is free again; the reader's word
         self.headers = integers(headers)
         self.episodes, self.returns = floats(episodes), floats(returns)
-        fields = _fields(self._spec)
-        blocks = len(row_dtypes(fields))
+        blocks = len(row_dtypes(self._columns))
         self.more = rest[blocks:]
-        self.columns: dict[str, NDArray[Any]] = Rows(fields, rest[:blocks]).columns
+        self.columns: dict[str, NDArray[Any]] = Rows(self._columns, rest[:blocks]).columns
 
     def header(self, messages: int) -> tuple[int, int, int]:
         """Rows, env steps and episodes once so many messages were written."""

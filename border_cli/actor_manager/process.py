@@ -92,7 +92,13 @@ class ProcessActorManager(ActorManager):
         capacity = MESSAGES_PER_RING * config.n_buffer
         returns = make_actor.returns_gamma is not None
         self._channels = [
-            SharedChannel(spec, capacity=capacity, learner_pipe=self._pipe, returns=returns)
+            SharedChannel(
+                spec,
+                capacity=capacity,
+                learner_pipe=self._pipe,
+                extras=make_actor.extras,
+                returns=returns,
+            )
             for _ in actors
         ]
         self._weights = SharedWeightSlot(make_actor.weight_forms)

@@ -7,7 +7,7 @@ the ring (`message_ring.py`) there is no lock, and every word has one writer at 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
@@ -24,6 +24,7 @@ from border_cli.actor_manager.message_ring import (
 )
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.timing import ACTOR_SECTIONS
+from border_cli.core.types import Column
 from border_cli.system.shared_memory import WakePipe, fence, floats, integers
 
 # Words that the learner writes.
@@ -61,7 +62,13 @@ class SharedChannel(Mapped):
     crossing = ("pipe", "learner_pipe", "ring")
 
     def __init__(
-        self, spec: EnvSpec, *, capacity: int, learner_pipe: WakePipe, returns: bool = False
+        self,
+        spec: EnvSpec,
+        *,
+        capacity: int,
+        learner_pipe: WakePipe,
+        extras: Sequence[Column] = (),
+        returns: bool = False,
     ) -> None:
         """`capacity`: rows of its ring; `returns`: its messages carry running returns."""
         self.pipe = WakePipe()  # wakes the actor
@@ -71,6 +78,7 @@ class SharedChannel(Mapped):
             spec,
             capacity=capacity,
             messages=MESSAGES,
+            extras=extras,
             returns=returns,
             more=[
                 (whole, (LEARNER_WORDS,)),

@@ -20,6 +20,7 @@ from border_cli.agent.actor_critic_config import (
     TqcConfig,
 )
 from border_cli.agent.learner_config import LearnerConfig, Loss
+from border_cli.agent.ppo_config import PpoConfig
 from border_cli.agent.value_config import (
     DqnConfig,
     Exploration,
@@ -48,6 +49,7 @@ __all__ = [
     "Loss",
     "MatmulPrecision",
     "Noise",
+    "PpoConfig",
     "QrdqnConfig",
     "RandomConfig",
     "SacConfig",
@@ -101,6 +103,7 @@ AGENTS.register(
 )
 AGENTS.register("iql", IqlConfig, "border_cli.agent.iql:Iql")
 AGENTS.register("iqn", IqnConfig, "border_cli.agent.iqn:Iqn")
+AGENTS.register("ppo", PpoConfig, "border_cli.agent.ppo:Ppo", presets=("a2c",))
 AGENTS.register("qrdqn", QrdqnConfig, "border_cli.agent.qrdqn:Qrdqn")
 AGENTS.register("random", RandomConfig, "border_cli.agent.random:RandomAgent")
 AGENTS.register("sac", SacConfig, "border_cli.agent.sac:Sac", presets=("droq", "redq"))

@@ -15,14 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.agent.action_space import DiscreteActions, action_bounds, components_of
-from border_cli.core.spaces import LeafSpace, MultiDiscreteSpace
+from border_cli.core.spaces import BoxSpace, LeafSpace, MultiDiscreteSpace
 
 
 @dataclass(frozen=True, slots=True)
 class GreedyForm:
     """`values`: the action of the highest one; with `atoms`, of the highest mean of distributions
     over them. `logits`: the most likely choice of each component. `tanh`: the first A outputs, from
-    -1 … 1 to the bounds of the action.
+    -1 … 1 to the bounds of the action. `clip`: the first A outputs, clipped to the bounds.
     """
 
     kind: str
@@ -52,22 +52,29 @@ class Choice:
         self._max: Any = np.ndarray.max if library is np else library.amax
         self._several = isinstance(space, MultiDiscreteSpace)
         self._bounds = action_bounds(space) if form.kind == "tanh" else None
+        self._clipped: list[Any] | None = None  # low and high of each of the A numbers
+        self._width: int | None = None  # outputs that choose; None: all of them
         if self._bounds is not None:
             low, high = self._bounds.space.low.ravel(), self._bounds.space.high.ravel()
             ranges = self._bounds.middle, self._bounds.half, low, high
             self._range = [constant(np.array(each)) for each in ranges]
+        elif form.kind == "clip":
+            assert isinstance(space, BoxSpace)
+            self._clipped = [constant(each.ravel()) for each in (space.low, space.high)]
+            self._width = space.low.size
         elif form.kind == "values":
             self._actions = DiscreteActions(space, constant)
         else:
             ends = [0, *accumulate(components_of(space) or ())]
             self._slices = [slice(*each) for each in pairwise(ends)]
+            self._width = ends[-1]
 
     def values(self, outputs: Any) -> Any:
         """What the choice is made of: Q(s, ·), logits, or actions between -1 and 1. [N, n]"""
         if self._bounds is not None:
             return self._library.tanh(outputs[:, : self._bounds.size])
         if self._support is None:
-            return outputs
+            return outputs if self._width is None else outputs[:, : self._width]
         logits = outputs.reshape(outputs.shape[0], -1, self._support.shape[0])  # [N, n, atoms]
         odds = self._library.exp(logits - self._max(logits, 2, keepdims=True))
         return (odds @ self._support) / odds.sum(2)
@@ -80,6 +87,8 @@ class Choice:
         if self._bounds is not None:
             middle, half, low, high = self._range
             return self._library.clip(middle + half * values, low, high)
+        if self._clipped is not None:
+            return self._library.clip(values, *self._clipped)
         if mask is not None:
             mask = self._actions.joint_mask(mask) if self._kind == "values" else mask
             worst = self._library.full_like(values, -np.inf)

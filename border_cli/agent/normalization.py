@@ -16,7 +16,9 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from border_cli.agent.learner_config import LearnerConfig
@@ -140,6 +142,10 @@ class Normalization:
             self.features.refresh(self.statistics["obs"].mean, self.statistics["obs"].std)
         if "returns" in self.statistics:
             self._divisor = reward_divisor(self.statistics["returns"])
+
+    def divided(self, reward: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Rewards divided, if that is configured. [M]"""
+        return reward / np.float32(self._divisor) if self._divides else reward
 
     def __call__(self, batch: TensorBatch) -> TensorBatch:
         """The batch with features for observations, and rewards divided if configured."""

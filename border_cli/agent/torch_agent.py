@@ -8,7 +8,7 @@ Encoders of actors in torch, and torch's compiler, are imported by the methods t
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -26,7 +26,7 @@ from border_cli.core.interfaces import Agent
 from border_cli.core.returns import Moments
 from border_cli.core.seeding import derived_seed
 from border_cli.core.spaces import EnvSpec, has_masks, split_mask
-from border_cli.core.types import Batch, Snapshot, Transitions, Update
+from border_cli.core.types import Batch, Column, Snapshot, Transitions, Update
 from border_cli.nn.device import learner_thread, refuse_other_dtype, resolve_device
 from border_cli.nn.numpy_network import ActingNetwork, MakeActing, MakeEncoder, NumpyNetwork
 from border_cli.nn.optimizer import EPSILON, Optimizer, make_optimizer
@@ -153,6 +153,11 @@ class TorchAgent(Agent):
         return Compiled(function, self._device)
 
     @property
+    def batch_columns(self) -> Sequence[Column]:
+        """The columns of a batch beside those of all runs."""
+        return self.extras(self.config, self.spec)
+
+    @property
     def update_period(self) -> int:
         """After how many updates all that an update may do was done once."""
         return 1
@@ -166,20 +171,23 @@ class TorchAgent(Agent):
         return torch.rand(shape, generator=self.noise_generator).to(self._device)
 
     @abstractmethod
-    def learn(self, batch: TensorBatch) -> Update:
-        """One optimisation step; `opt_steps` counts it already.
+    def learn(self, batch: TensorBatch) -> Update | None:
+        """One optimisation step; `opt_steps` counts it already. None: none was made.
 
         Observations are features, rewards normalised if configured, and actions of
         a bounded Box lie between -1 and 1: densities, entropies and noise are those of the unit
         box, and policies scale back.
         """
 
-    def update(self, batch: Batch) -> Update:
+    def update(self, batch: Batch) -> Update | None:
         for optimizer, learning_rate in self._scheduled:
             optimizer.set_learning_rate(learning_rate.at(self._opt_steps))
         self._opt_steps += 1
         tensors = self._batches.of(batch)
-        return self.learn(self._prepared(tensors) if self._prepares else tensors)
+        update = self.learn(self._prepared(tensors) if self._prepares else tensors)
+        if update is None:
+            self._opt_steps -= 1
+        return update
 
     def _prepared(self, batch: TensorBatch) -> TensorBatch:
         if self._normalization.changes_batches:
@@ -219,7 +227,8 @@ class TorchAgent(Agent):
             if self.config.compile:  # now, not within the first update
                 before = self.state_dict()
                 for _ in range(self.update_period):
-                    self.update(empty_batch(self.spec, self.config.batch_size))
+                    size = self.config.batch_size
+                    self.update(empty_batch(self.spec, size, self.batch_columns))
                 self.load_state_dict(before)
             yield
 

@@ -19,6 +19,7 @@ from border_cli.errors import ConfigError
 from border_cli.launch.effective import DATASET, EffectiveSettings
 from border_cli.nn.parameter_limit import PARAMETER_NBYTES
 from border_cli.registry import REPLAY_BUFFERS
+from border_cli.replay_buffer.config import RolloutConfig
 from border_cli.system.machine import free_memory
 from border_cli.words import size
 
@@ -57,7 +58,8 @@ def agent_part(effective: EffectiveSettings, agent: Agent) -> MemoryPart:
 def row_nbytes(effective: EffectiveSettings, spec: EnvSpec) -> int:
     """Bytes of one transition in the replay buffer; 0 where nobody knows."""
     settings = effective.config.replay_buffer
-    return int(REPLAY_BUFFERS.load(settings).row_nbytes(settings, spec))
+    extras = effective.extras(spec)
+    return int(REPLAY_BUFFERS.load(settings).row_nbytes(settings, spec, extras))
 
 
 def training_needs(effective: EffectiveSettings, spec: EnvSpec, agent: Agent, name: str) -> Needs:
@@ -70,8 +72,13 @@ def training_needs(effective: EffectiveSettings, spec: EnvSpec, agent: Agent, na
         because = f"{DATASET}={buffer.dataset}, {steps} transitions of {size(row)}"
         parts.append(MemoryPart("data set", steps * row, because))
     if not effective.config.trainer.offline:
-        because = f"replay_buffer.capacity={buffer.capacity} transitions of {size(row)}"
-        parts.append(MemoryPart("replay buffer", buffer.capacity * row, because))
+        rows, setting = buffer.capacity, "capacity"
+        if isinstance(buffer, RolloutConfig):
+            environments = effective.num_actors * effective.env.num_envs
+            # And once more, as the agent looks at it.
+            rows, setting = 2 * buffer.n_steps * environments, "n_steps"
+        because = f"replay_buffer.{setting}={rows} transitions of {size(row)}"
+        parts.append(MemoryPart("replay buffer", rows * row, because))
     return Needs(name=name, parts=[*parts, agent_part(effective, agent)])
 
 

@@ -27,7 +27,7 @@ from border_cli.config.search_path import (
     plugins_here,
     user_folders,
 )
-from border_cli.config.tuned import add_tuned, drop_weaker
+from border_cli.config.tuned import add_tuned, choose_trainer, drop_weaker
 from border_cli.errors import ConfigError
 from border_cli.registry import register_builtin
 from border_cli.settings.base import flat
@@ -136,6 +136,7 @@ class Composer:
         """Merges files whose modules are imported, and what is typed."""
         if not files.parts:
             files.find_parts(overrides)
+        choose_trainer(files, overrides)
         read = parsed(overrides)
         add_tuned(files, {each.key_or_group for each in read if chooses(each)})
         drop_weaker(files, read)

@@ -75,12 +75,17 @@ class Files:
         self.loader = loader
         self._sources: list[ConfigSource] = list(loader.get_sources())
 
-    def find_parts(self, overrides: Sequence[str], *, lenient: bool = False) -> Mapping[str, Any]:
+    def find_parts(
+        self, overrides: Sequence[str], *, lenient: bool = False, again: bool = False
+    ) -> Mapping[str, Any]:
         """Finds the files that take part, as `parts`; returns the options that were chosen.
 
-        What an earlier composition edited is forgotten. If it is `lenient`, every schema exists.
+        What an earlier composition edited is forgotten, unless this is the same one `again`. If it
+        is `lenient`, every schema exists.
         """
-        self.parts, self._edited, self._lenient = [], {}, lenient
+        self.parts, self._lenient = [], lenient
+        if not again:
+            self._edited = {}
         try:
             listed: Any = self.loader.compute_defaults_list(
                 self.config_name, list(overrides), RunMode.MULTIRUN

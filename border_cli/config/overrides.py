@@ -17,7 +17,7 @@ from border_cli.config.files import Files, takes_several
 from border_cli.config.search_path import SEARCH
 from border_cli.errors import ConfigError
 from border_cli.registry import AGENTS, ENVS, GROUPS
-from border_cli.settings.other_words import ON_POLICY
+from border_cli.settings.other_words import MISSING
 from border_cli.settings.run import AUTO
 from border_cli.settings.schedule import SCHEDULE_KEYS
 from border_cli.system.files import full_path
@@ -142,8 +142,8 @@ def _remark(group: str, name: object) -> str:
     """What a choice that does not exist may have meant."""
     if group == ENVS.group:
         return f"; a Gymnasium id is written env.id={name}"
-    if group == AGENTS.group and name in ON_POLICY:
-        return "; on-policy agents are still missing: dqn or rainbow suit Discrete actions, sac Box"
+    if group == AGENTS.group and name in MISSING:
+        return "; of on-policy agents there are ppo and a2c"
     return ""
 
 

@@ -54,6 +54,22 @@ PAIRS = [{f"trainer.{name}_interval", f"trainer.{name}_interval_env_steps"} for 
 BOTH_WAYS = set[str]().union(*PAIRS)
 
 
+def choose_trainer(files: Files, overrides: Sequence[str]) -> None:
+    """Serves the primary configuration with `trainer: sync` where the agent learns from rollouts.
+
+    The file of the agent cannot choose it, because a trainer overrides what agents choose.
+    """
+    agent = _kinds(files.parts).get("agent")
+    primary = files.parts[0] if files.parts else None
+    if agent is None or not agent.on_policy or primary is None:
+        return
+    content: Any = files.edited(files.config_name).config
+    for entry in content.get("defaults") or []:
+        if isinstance(entry, DictConfig) and "trainer" in entry:
+            entry["trainer"] = "sync"
+            files.find_parts(overrides, again=True)
+
+
 def add_tuned(files: Files, typed_groups: Set[str]) -> None:
     """Adds the files of agent and family to the parts of a composition, and has all tuned files
     served as far as they apply. The options of `typed_groups` are chosen on the command line.

@@ -25,6 +25,7 @@ from border_cli.core.types import (
     Array,
     Batch,
     Beat,
+    Column,
     Experience,
     Metrics,
     Snapshot,
@@ -34,7 +35,7 @@ from border_cli.core.types import (
     Update,
 )
 from border_cli.errors import CheckpointError, ConfigError
-from border_cli.settings.run import ActorExploration, ReplayBufferConfig
+from border_cli.settings.run import ActorExploration, AgentConfig, ReplayBufferConfig
 
 
 class Policy(ABC):
@@ -43,6 +44,11 @@ class Policy(ABC):
     @abstractmethod
     def act(self, obs: Array, *, explore: bool) -> NDArray[Any]:
         """Actions for N observations [N, …]: [N] int64, or [N, A] float32."""
+
+    def explore(self, obs: Array) -> tuple[NDArray[Any], Mapping[str, NDArray[Any]]]:
+        """Exploring actions [N, …] and the columns that the agent asks for (`Agent.extras`),
+        [N, …] each. Actors call it in place of `act` where there are any."""
+        return self.act(obs, explore=True), {}
 
     @abstractmethod
     def load_snapshot(self, snapshot: Snapshot) -> None:
@@ -75,14 +81,21 @@ class Agent(ABC):
 
     observes: bool = True  # whether `observe` must be called
 
+    @classmethod
+    def extras(cls, config: AgentConfig, spec: EnvSpec) -> Sequence[Column]:  # noqa: ARG003
+        """The columns that it learns from beside those of all runs, and that its policy gives with
+        each action (`Policy.explore`)."""
+        return ()
+
     @property
     @abstractmethod
     def policy_factory(self) -> PolicyFactory:
         """How actors and evaluators make their policies."""
 
     @abstractmethod
-    def update(self, batch: Batch) -> Update:
-        """One update on one batch."""
+    def update(self, batch: Batch) -> Update | None:
+        """One update on one batch; None where an on-policy agent has made none, because its
+        rollout is to be dropped."""
 
     def observe(self, transitions: Transitions) -> None:  # noqa: B027 - most keep no statistics
         """Sees each transition once, as it enters the replay buffer: for running statistics. [M]"""
@@ -131,6 +144,25 @@ class Agent(ABC):
     def learner_thread(self) -> AbstractContextManager[None]:
         """Within the block the calling thread has the settings that updates need."""
         return nullcontext()
+
+
+class OnPolicyAgent(Agent):
+    """An agent that learns from rollouts: rows of its newest policy, which are used for some epochs
+    of minibatches and then dropped."""
+
+    @abstractmethod
+    def prepare(
+        self, rollout: Transitions, *, env_steps: int, done: float
+    ) -> Mapping[str, NDArray[np.float32]]:
+        """Columns that its minibatches need of a whole rollout, in the order of its rows. [M] each
+
+        Schedules stay as they are at this moment for all of its epochs: `env_steps` of the run, a
+        share `done` of it, 0 to 1.
+        """
+
+    @abstractmethod
+    def finish(self, rollout: Transitions) -> None:
+        """The epochs of the rollout are over: running statistics take it in. [M]"""
 
 
 class Env(ABC):
@@ -232,7 +264,8 @@ class StepProcessor(ABC):
         """M transitions; 0 while an n-step window fills, several when an episode ends."""
 
     def number_episodes(self, first: int) -> None:  # noqa: B027 - who tells no episodes needs none
-        """Called once, before the first step: episodes in its rows have numbers from here on."""
+        """Called once, before the first step, where a replay buffer asks for the column `episode`:
+        the episodes of its rows have numbers from here on."""
 
     def state_dict(self) -> State:
         """The steps that wait in an n-step window."""
@@ -268,8 +301,16 @@ class ReplayBuffer(ABC):
     """Transitions to learn from; only the learner's thread calls it."""
 
     @classmethod
-    def row_nbytes(cls, config: ReplayBufferConfig, spec: EnvSpec) -> int:  # noqa: ARG003
-        """Bytes of one transition, told before anything is allocated; 0: nobody knows."""
+    def row_nbytes(
+        cls,
+        config: ReplayBufferConfig,  # noqa: ARG003
+        spec: EnvSpec,  # noqa: ARG003
+        extras: Sequence[Column] = (),  # noqa: ARG003
+    ) -> int:
+        """Bytes of one transition, told before anything is allocated; 0: nobody knows.
+
+        `extras`: columns beside those of all runs.
+        """
         return 0
 
     @abstractmethod
@@ -326,6 +367,35 @@ class ReplayBuffer(ABC):
 
     def follow(self, done: float) -> None:  # noqa: B027
         """Takes the share of the run that is done, 0 to 1, for schedules that end with it."""
+
+
+class RolloutStore(ReplayBuffer):
+    """A replay buffer for on-policy agents: a rollout is collected, used for some epochs of
+    minibatches, and dropped."""
+
+    size: int  # env steps that complete a rollout
+
+    @abstractmethod
+    def rollout(self) -> Transitions:
+        """Copies of all rows, in the order of their arrival. [M]"""
+
+    @abstractmethod
+    def prepare(self, columns: Mapping[str, NDArray[Any]]) -> None:
+        """Begins the epochs; each minibatch has its rows of these columns. [M, …] each"""
+
+    @property
+    @abstractmethod
+    def prepared(self) -> bool:
+        """Whether the epochs have begun: no rows may arrive until `drop`."""
+
+    @property
+    @abstractmethod
+    def used_up(self) -> bool:
+        """Whether all epochs are over."""
+
+    @abstractmethod
+    def drop(self) -> None:
+        """Empties it for the next rollout."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

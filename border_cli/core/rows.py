@@ -9,21 +9,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Self, TypeAlias
+from typing import Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.core.spaces import EnvSpec, allocate
-from border_cli.core.types import Array, Transitions
+from border_cli.core.types import EPISODE, Array, Column, Transitions
 
 PACKED_NBYTES = 1024  # a column with more bytes per row stands alone
+EPISODE_COLUMN: Final[Column] = (EPISODE, np.dtype(np.int64), ())
+COMMON: Final = ("obs", "action", "reward", "discount", "next_obs")  # columns of all runs
 
-Field: TypeAlias = tuple[str, np.dtype[Any], tuple[int, ...]]  # name, type, shape
 
-
-def row_fields(spec: EnvSpec) -> list[Field]:
-    """The columns of a row: name, type and shape, parts of a Dict observation in its order."""
+def row_columns(spec: EnvSpec, extras: Sequence[Column] = ()) -> list[Column]:
+    """The columns of a row: parts of a Dict observation in its order, `extras` last."""
     nothing = Transitions(
         obs=allocate(spec.observation, 0),
         action=_leaf(allocate(spec.action, 0)),
@@ -31,13 +31,14 @@ def row_fields(spec: EnvSpec) -> list[Field]:
         discount=np.empty(0, np.float32),
         next_obs=allocate(spec.observation, 0),
     )
-    return [(name, column.dtype, column.shape[1:]) for name, column in columns_of(nothing).items()]
+    common = [(name, each.dtype, each.shape[1:]) for name, each in columns_of(nothing).items()]
+    return [*common, *extras]
 
 
-def row_dtypes(fields: list[Field]) -> list[np.dtype[Any]]:
+def row_dtypes(fields: list[Column]) -> list[np.dtype[Any]]:
     """The structured types that hold one row; every column is a field of one of them."""
-    packed: list[Field] = []
-    alone: list[Field] = []
+    packed: list[Column] = []
+    alone: list[Column] = []
     for field in fields:
         _, dtype, shape = field
         nbytes = math.prod(shape) * dtype.itemsize
@@ -47,9 +48,9 @@ def row_dtypes(fields: list[Field]) -> list[np.dtype[Any]]:
     return [np.dtype(packed, align=True), *(np.dtype([field]) for field in alone)]
 
 
-def storage_nbytes(spec: EnvSpec, capacity: int) -> int:
+def storage_nbytes(spec: EnvSpec, capacity: int, extras: Sequence[Column] = ()) -> int:
     """Bytes that `capacity` rows will take, without allocating them."""
-    return capacity * sum(dtype.itemsize for dtype in row_dtypes(row_fields(spec)))
+    return capacity * sum(each.itemsize for each in row_dtypes(row_columns(spec, extras)))
 
 
 def _leaf(array: Array) -> NDArray[Any]:
@@ -58,34 +59,34 @@ def _leaf(array: Array) -> NDArray[Any]:
 
 
 def columns_of(transitions: Transitions) -> dict[str, NDArray[Any]]:
-    """The arrays of the rows by name, episodes where they are known; a Dict observation gives one
-    column per key."""
+    """The arrays of the rows by name; a Dict observation gives one column per key."""
     columns: dict[str, NDArray[Any]] = {}
-    for name in ("obs", "action", "reward", "discount", "next_obs", "episode"):
-        array: Array | None = getattr(transitions, name)
+    for name in COMMON:
+        array: Array = getattr(transitions, name)
         if isinstance(array, dict):
             columns |= {f"{name}.{key}": part for key, part in array.items()}
-        elif array is not None:
+        else:
             columns[name] = array
-    return columns
+    return {**columns, **transitions.extras}
 
 
 def column_of(parts: Sequence[Transitions], name: str) -> list[NDArray[Any]]:
-    """One column of several blocks of rows, as `columns_of` would name it; -1 for an episode that
-    is not known."""
-    if name == "episode":
-        return [np.full(len(part), -1) if part.episode is None else part.episode for part in parts]
+    """One column of several blocks of rows, as `columns_of` would name it."""
     field, dot, key = name.partition(".")
+    if field not in COMMON:
+        return [part.extras[name] for part in parts]
     arrays = [getattr(part, field) for part in parts]
     return [array[key] for array in arrays] if dot else arrays
 
 
 def transitions_of(columns: dict[str, NDArray[Any]]) -> dict[str, Any]:
     """The fields of `Transitions` from its columns: what `columns_of` undoes."""
-    parts: dict[str, Any] = {}
+    parts: dict[str, Any] = {"extras": {}}
     for column, array in columns.items():
         name, dot, key = column.partition(".")
-        if dot:
+        if name not in COMMON:
+            parts["extras"][column] = array
+        elif dot:
             parts.setdefault(name, {})[key] = array
         else:
             parts[name] = array
@@ -102,14 +103,15 @@ def concatenate(parts: list[Transitions]) -> Transitions:
     """All in one block; the single part itself where there is only one."""
     if len(parts) == 1:
         return parts[0]
-    episodes = [part.episode for part in parts if part.episode is not None]
     return Transitions(
-        episode=np.concatenate(episodes) if len(episodes) == len(parts) else None,
         obs=joined_arrays([part.obs for part in parts]),
         action=np.concatenate([part.action for part in parts]),
         reward=np.concatenate([part.reward for part in parts]),
         discount=np.concatenate([part.discount for part in parts]),
         next_obs=joined_arrays([part.next_obs for part in parts]),
+        extras={
+            name: np.concatenate([part.extras[name] for part in parts]) for name in parts[0].extras
+        },
     )
 
 
@@ -124,15 +126,15 @@ def joined_arrays(arrays: list[Array]) -> Array:
 class Rows:
     """A fixed number of rows in memory that is given: arrays of `row_dtypes`, all of one length."""
 
-    def __init__(self, fields: list[Field], blocks: list[NDArray[Any]]) -> None:
+    def __init__(self, fields: list[Column], blocks: list[NDArray[Any]]) -> None:
         self.blocks = blocks  # each [count]
         views = {name: block[name] for block in blocks for name in block.dtype.names or ()}
         self.columns = {name: views[name] for name, _, _ in fields}  # each [count, …]
 
     @classmethod
-    def empty(cls, spec: EnvSpec, count: int) -> Self:
+    def empty(cls, spec: EnvSpec, count: int, extras: Sequence[Column] = ()) -> Self:
         """Uninitialised: untouched pages cost nothing."""
-        fields = row_fields(spec)
+        fields = row_columns(spec, extras)
         return cls(fields, [np.empty(count, dtype) for dtype in row_dtypes(fields)])
 
     def parts(self) -> dict[str, Any]:

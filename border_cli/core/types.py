@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Self, SupportsFloat, TypeAlias
 
 import numpy as np
@@ -21,11 +21,15 @@ from border_cli.errors import RunFailed
 # One observation stream: an array, or one array per key of a Dict space. Leading axis M, B or N.
 Array: TypeAlias = NDArray[Any] | dict[str, NDArray[Any]]
 Form: TypeAlias = tuple[np.dtype[Any], tuple[int, ...]]  # type and shape of one array
+Column: TypeAlias = tuple[str, np.dtype[Any], tuple[int, ...]]  # of rows: name, type, shape
 Metrics: TypeAlias = Mapping[str, float]
 # What a part needs to resume later: numbers, strings, None, numpy arrays, and dicts (with strings
 # as keys) and lists of these. A caller may keep it: nothing in it is written again.
 State: TypeAlias = dict[str, Any]
 Beat: TypeAlias = Callable[[], object]  # called at each step of what may take long: a sign of life
+
+
+EPISODE: Final = "episode"  # column of numbers: no two episodes of a run have the same
 
 
 @dataclass(slots=True, kw_only=True)
@@ -40,8 +44,8 @@ class Transitions:
     reward: NDArray[np.float32]  # [M]  r1 + g r2 + … over its k steps
     discount: NDArray[np.float32]  # [M]  g**k, and 0 where the episode TERMINATED within them
     next_obs: Array  # [M, …]  the true successor, never a reset observation
-    # [M]  which episode; no two of a run have one number. None: the step processor does not tell
-    episode: NDArray[np.int64] | None = None
+    # [M, …] each: the columns that the agent or the replay buffer asks for
+    extras: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.reward)
@@ -77,6 +81,9 @@ class Episode:
         return cls(numbers[0], int(numbers[1]), () if all(map(math.isnan, metrics)) else metrics)
 
 
+NO_EXTRAS: Final[Mapping[str, NDArray[Any]]] = {}
+
+
 class Step(NamedTuple):
     """The answer of N environments to one action each.
 
@@ -95,6 +102,7 @@ class Step(NamedTuple):
     # [N]  False where an environment spent this step on its own reset: that is no transition, and
     # its action had no effect. None: all moved.
     moved: NDArray[np.bool_] | None = None
+    extras: Mapping[str, NDArray[Any]] = NO_EXTRAS  # [N, …] each: of the policy, with the action
 
     @property
     def env_steps(self) -> int:

@@ -66,7 +66,7 @@ from border_cli.registry import (
     TRAINERS,
     flat_settings,
 )
-from border_cli.replay_buffer.config import HindsightConfig
+from border_cli.replay_buffer.config import HindsightConfig, RolloutConfig
 from border_cli.run.checkpoint import CheckpointStore
 from border_cli.run.exported import opened_folder
 from border_cli.run.finding import find_weights, read_model
@@ -100,7 +100,7 @@ def normalizing_wrappers(effective: EffectiveSettings) -> dict[str, str]:
 def build_agent(effective: EffectiveSettings, spec: EnvSpec, *, learns: bool = True) -> Agent:
     """The agent with its first weights; one that only acts needs no compiler."""
     config = effective.config
-    settings = config.trainer.with_steps(config.agent)
+    settings = config.agent if config.agent.on_policy else config.trainer.with_steps(config.agent)
     if isinstance(settings, LearnerConfig) and not learns:
         settings = replace(settings, compile=False)
     agent: Agent = AGENTS.build(
@@ -386,6 +386,7 @@ def build_actors(
         imports=config.imports,
         modules=[*config.imports, *(each for _, each in modules_of_env(vars(config.env)))],
         weight_forms=forms_of(agent.snapshot()),
+        extras=effective.extras(factory.spec),
         returns_gamma=config.agent.gamma if config.agent.needs_returns else None,
         trial=partial(
             try_environments,
@@ -425,13 +426,17 @@ def build_replay_buffer(
     config = effective.config
     settings = config.replay_buffer
     rng = generator(config.seed, Branch.REPLAY_BUFFER)
-    more: dict[str, Any] = {}
+    # A replay buffer of a user's may not know any.
+    extras = effective.extras(spec)
+    more: dict[str, Any] = {"extras": extras} if extras else {}
     if settings.dataset is not None:
         from border_cli.launch.offline_data import dataset_rows
 
-        more = {"dataset": dataset_rows(effective, spec, see_returns)}
+        more |= {"dataset": dataset_rows(effective, spec, see_returns)}
     if goal_rewards is not None:
-        more = {"goal_rewards": goal_rewards, "gamma": config.agent.gamma}
+        more |= {"goal_rewards": goal_rewards, "gamma": config.agent.gamma}
+    if isinstance(settings, RolloutConfig):
+        more |= {"num_envs": effective.num_actors * effective.env.num_envs}
     buffer: ReplayBuffer = REPLAY_BUFFERS.build(config.replay_buffer, spec=spec, rng=rng, **more)
     return buffer
 
@@ -448,7 +453,18 @@ def observe_stored(agent: Agent, replay_buffer: ReplayBuffer) -> None:
 def build_trainer(effective: EffectiveSettings, parts: LearnerParts, spec: EnvSpec) -> Trainer:
     """The trainer with these parts, which are built and not yet started."""
     config = effective.config
-    trainer: Trainer = TRAINERS.build(
+    trainer: Trainer
+    if config.agent.on_policy:
+        from border_cli.trainer.rollouts import RolloutTrainer
+
+        return RolloutTrainer(
+            config.trainer,
+            parts=parts,
+            batch_size=config.agent.batch_size,
+            spec=spec,
+            schedules=effective.schedules,
+        )
+    trainer = TRAINERS.build(
         config.trainer,
         parts=parts,
         batch_size=config.agent.batch_size,

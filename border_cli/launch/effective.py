@@ -8,10 +8,12 @@ from functools import cached_property
 from typing import Any
 
 from border_cli.agent.learner_config import LearnerConfig
+from border_cli.core.rows import EPISODE_COLUMN
 from border_cli.core.spaces import EnvSpec
+from border_cli.core.types import Column
 from border_cli.errors import BorderError, ConfigError
 from border_cli.evaluator.config import LOCAL, EpisodesConfig
-from border_cli.registry import ACTOR_MANAGERS, REPLAY_BUFFERS
+from border_cli.registry import ACTOR_MANAGERS, AGENTS, REPLAY_BUFFERS
 from border_cli.replay_buffer.config import DatasetConfig, rows_of_share
 from border_cli.settings.run import (
     ActorManagerConfig,
@@ -60,6 +62,15 @@ class EffectiveSettings:
         actors = self.config.actor_manager
         return 2 * max(2, actors.most_actors) * actors.n_buffer
 
+    def extras(self, spec: EnvSpec) -> list[Column]:
+        """The columns of the run's rows beside those of all runs: those that its agent learns
+        from, and the episode where its replay buffer needs it."""
+        agent = self.config.agent
+        extras = [*AGENTS.load(agent).extras(agent, spec)]
+        if self.config.replay_buffer.needs_episodes:
+            extras.append(EPISODE_COLUMN)
+        return extras
+
     def evaluates_in_background(self, spec: EnvSpec) -> bool:
         """Whether evaluations run in a separate process, as set; where nothing is, if images take
         them long and a core may be free. When a result arrives then depends on the machine, so
@@ -77,9 +88,10 @@ class EffectiveSettings:
         """All schedules that the run follows, by their typed names, each with its counter; without
         actors none that counts their env steps."""
         config = self.config
+        agent = config.agent if config.agent.on_policy else config.trainer.with_steps(config.agent)
         return {
             f"{settings.path}.{name}": (counter, make_schedule(schedule))
-            for settings in (config.trainer.with_steps(config.agent), config.replay_buffer)
+            for settings in (agent, config.replay_buffer)
             for name, (counter, schedule) in settings.schedules.items()
             if not config.trainer.offline or counter != ENV_STEPS
         }

@@ -19,7 +19,7 @@ import numpy as np
 from border_cli.core.interfaces import StepProcessor
 from border_cli.core.returns import DiscountedReturns, Moments
 from border_cli.core.spaces import DictSpace, EnvSpec
-from border_cli.core.types import Step, Transitions
+from border_cli.core.types import EPISODE, Step, Transitions
 from border_cli.dataset.minari_files import MinariDataset
 from border_cli.dataset.recorded_episodes import (
     Checksum,
@@ -44,6 +44,11 @@ SeeReturns: TypeAlias = Callable[[Moments], None]
 def check_dataset(effective: EffectiveSettings, spec: EnvSpec) -> None:
     """Raises ConfigError where the data set is missing, or not one of this environment."""
     recording = MinariDataset(refuse_unknown(DATASET, effective.config.replay_buffer.dataset))
+    if extras := [name for name, _, _ in effective.extras(spec) if name != EPISODE]:
+        raise ConfigError(
+            f"{DATASET}={recording.id} has no column {' or '.join(extras)}, from which agent="
+            f"{effective.config.agent.option} learns. Use replay_buffer=uniform"
+        )
     inner = _flattened(effective, recording)
     observed = recording.observation_space if inner is None else flat_space(inner)
     spaces = spaces_of(observed, recording.action_space, DATASET, recording.id)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from border_cli.core.spaces import EnvSpec, allocate, split_mask
-from border_cli.core.types import Array, Batch, map_array
+from border_cli.core.types import EPISODE, Array, Batch, Column, map_array
 from border_cli.nn.features import TensorObs
 
 
@@ -27,6 +28,8 @@ class TensorBatch(NamedTuple):
     weight: Tensor  # [B, 1]
     mask: Tensor | None = None  # [B, n] bool: the valid actions in s; None: all are
     next_mask: Tensor | None = None  # [B, n] … and in s'
+    # [B, 1] or [B, …] each: the columns that the agent asks for; None: it asks for none
+    extras: Mapping[str, Tensor] | None = None
 
 
 class TargetDistribution(NamedTuple):
@@ -68,11 +71,14 @@ class TensorBatches:
     def of(self, batch: Batch) -> TensorBatch:
         """The batch as tensors."""
         if batch is not self._batch:
-            self._batch = batch
-            self._tensors = shared = self._to_tensors(batch)
-            if self._own_memory:
-                self._tensors = tree_map_only(Tensor, self._like, shared)
+            shared = self._to_tensors(batch)
+            if not self._own_memory:
+                self._tensors = shared
+            else:
+                if self._batch is None or len(batch) != len(self._tensors.reward):
+                    self._tensors = tree_map_only(Tensor, self._like, shared)
                 self._copied = _leaves(self._tensors), _leaves(shared)
+            self._batch = batch
         if self._own_memory:
             torch._foreach_copy_(*self._copied, non_blocking=True)
         return self._tensors
@@ -86,6 +92,13 @@ def tensor_obs(obs: Array) -> TensorObs:
     if isinstance(obs, dict):
         return {key: torch.from_numpy(part) for key, part in obs.items()}
     return torch.from_numpy(obs)
+
+
+def map_tensors(function: Callable[[Tensor], Tensor], obs: TensorObs) -> TensorObs:
+    """Applies `function` to the tensor, or to each tensor of a dict."""
+    if isinstance(obs, dict):
+        return {key: function(part) for key, part in obs.items()}
+    return function(obs)
 
 
 def of_action(values: Tensor, action: Tensor) -> Tensor:
@@ -106,7 +119,7 @@ def _index(action: Tensor, values: Tensor) -> Tensor:
     return action[:, :, None].expand(-1, 1, values.shape[2])
 
 
-def empty_batch(spec: EnvSpec, rows: int) -> Batch:
+def empty_batch(spec: EnvSpec, rows: int, extras: Sequence[Column] = ()) -> Batch:
     """Zeros in the shapes of every batch of so many rows, to try something out on."""
     obs = map_array(np.zeros_like, allocate(spec.observation, rows))
     action = map_array(np.zeros_like, allocate(spec.action, rows))
@@ -120,16 +133,23 @@ def empty_batch(spec: EnvSpec, rows: int) -> Batch:
         next_obs=obs,
         weight=zeros,
         index=np.zeros(rows, np.int64),
+        extras={name: np.zeros((rows, *shape), dtype) for name, dtype, shape in extras},
     )
 
 
 def _shared(batch: Batch) -> TensorBatch:
     """Tensors that are the arrays of the batch; numbers are columns, as Q-functions give them."""
     numbers = batch.action, batch.reward, batch.discount, batch.weight
-    columns = (each[:, None] if each.ndim == 1 else each for each in numbers)
-    action, reward, discount, weight = map(torch.from_numpy, columns)
+    action, reward, discount, weight = map(_column, numbers)
     obs, next_obs = tensor_obs(batch.obs), tensor_obs(batch.next_obs)
-    return TensorBatch(obs, action, reward, discount, next_obs, weight)
+    columns = batch.extras.items()
+    extras = {name: _column(each) for name, each in columns if name != EPISODE}
+    return TensorBatch(obs, action, reward, discount, next_obs, weight, extras=extras or None)
+
+
+def _column(values: NDArray[Any]) -> Tensor:
+    """[B] -> [B, 1]; [B, …] as it is"""
+    return torch.from_numpy(values[:, None] if values.ndim == 1 else values)
 
 
 def _shared_masked(batch: Batch) -> TensorBatch:

@@ -6,6 +6,7 @@ every word has one writer.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -14,6 +15,7 @@ from border_cli.actor_manager.mapped import Mapped
 from border_cli.actor_manager.message_ring import MessageRing
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.timing import ACTOR_SECTIONS
+from border_cli.core.types import Column
 from border_cli.system.shared_memory import WakePipe, floats, integers
 
 # Words that the learner writes.
@@ -48,7 +50,13 @@ class BrokerChannel(Mapped):
     crossing = ("pipe", "learner_pipe", "ring")
 
     def __init__(
-        self, spec: EnvSpec, *, capacity: int, num_actors: int, returns: bool = False
+        self,
+        spec: EnvSpec,
+        *,
+        capacity: int,
+        num_actors: int,
+        extras: Sequence[Column] = (),
+        returns: bool = False,
     ) -> None:
         """`capacity`: rows of its ring; `returns`: its messages carry running returns."""
         self.pipe = WakePipe()  # wakes the broker
@@ -58,6 +66,7 @@ class BrokerChannel(Mapped):
             spec,
             capacity=capacity,
             messages=64 + 4 * num_actors,
+            extras=extras,
             returns=returns,
             more=[
                 (whole, (LEARNER_WORDS,)),

@@ -109,6 +109,7 @@ class RayActorManager(ActorManager):
             spec,
             capacity=ring_rows(config, spec),
             num_actors=actors,
+            extras=make_actor.extras,
             returns=make_actor.returns_gamma is not None,
         )
         self._reader = MessageReader(self._channel.ring)

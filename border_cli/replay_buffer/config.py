@@ -102,6 +102,7 @@ class HindsightConfig(ReplayBufferConfig):
     """Hindsight experience replay for environments with goals (Andrychowicz et al. 2017)."""
 
     one_step: ClassVar[bool] = True
+    needs_episodes: ClassVar[bool] = True
 
     strategy: Strategy = setting(
         Strategy.future,
@@ -122,9 +123,25 @@ class HindsightConfig(ReplayBufferConfig):
     )
 
 
+@dataclass(kw_only=True)
+class RolloutConfig(ReplayBufferConfig):
+    """The steps of one policy, which learns from them and then drops them."""
+
+    on_policy: ClassVar[bool] = True
+    one_step: ClassVar[bool] = True
+    needs_episodes: ClassVar[bool] = True
+
+    n_steps: int = setting(
+        2_048, "env steps of each environment per rollout", low=1, takes_memory=True
+    )
+    n_epochs: int = setting(10, "passes over each rollout, in shuffled minibatches", low=1)
+    capacity: int = setting(1, "unused: a rollout has n_steps of each environment", low=1)
+
+
 REPLAY_BUFFERS.register(
     "hindsight", HindsightConfig, "border_cli.replay_buffer.hindsight:HindsightReplayBuffer"
 )
+REPLAY_BUFFERS.register("rollout", RolloutConfig, "border_cli.replay_buffer.rollout:RolloutBuffer")
 REPLAY_BUFFERS.register(
     "uniform", UniformConfig, "border_cli.replay_buffer.uniform:UniformReplayBuffer"
 )

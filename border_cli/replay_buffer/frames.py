@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from border_cli.core.rows import sliced, storage_nbytes
 from border_cli.core.spaces import BoxSpace, EnvSpec
-from border_cli.core.types import Array, Batch, Transitions
+from border_cli.core.types import Array, Batch, Column, Transitions
 from border_cli.errors import CheckpointError
 from border_cli.replay_buffer.frame_store import (
     MOST_AT_ONCE,
@@ -51,9 +51,16 @@ def _with_slots(spec: EnvSpec) -> EnvSpec:
 class FrameRing(Ring):
     """A ring of rows with slots, and the store of their frames; owned by the learner's thread."""
 
-    def __init__(self, spec: EnvSpec, capacity: int, *, most_fixed: int = 0) -> None:
+    def __init__(
+        self,
+        spec: EnvSpec,
+        capacity: int,
+        *,
+        most_fixed: int = 0,
+        extras: Sequence[Column] = (),
+    ) -> None:
         assert isinstance(spec.observation, BoxSpace), "see `stores_frames`"
-        super().__init__(_with_slots(spec), capacity, most_fixed=most_fixed)
+        super().__init__(_with_slots(spec), capacity, most_fixed=most_fixed, extras=extras)
         self._shape = spec.observation.shape  # [k, H, W]
         depth, nbytes = _frames_of(spec)
         rows = most_fixed + capacity
@@ -66,9 +73,9 @@ class FrameRing(Ring):
         self._oldest = 0  # number of the oldest row of a run that is restored
 
     @classmethod
-    def row_nbytes(cls, spec: EnvSpec) -> int:
+    def row_nbytes(cls, spec: EnvSpec, extras: Sequence[Column] = ()) -> int:
         """Bytes of one row with the frame that it adds."""
-        return storage_nbytes(_with_slots(spec), 1) + _frames_of(spec)[1] + SLOT_NBYTES
+        return storage_nbytes(_with_slots(spec), 1, extras) + _frames_of(spec)[1] + SLOT_NBYTES
 
     @property
     def nbytes(self) -> int:

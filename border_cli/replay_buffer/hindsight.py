@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from border_cli.core.interfaces import GoalRewards
 from border_cli.core.spaces import EnvSpec
-from border_cli.core.types import Batch, State, Transitions
+from border_cli.core.types import EPISODE, Batch, Column, State, Transitions
 from border_cli.errors import RunFailed
 from border_cli.replay_buffer.config import HindsightConfig, Strategy
 from border_cli.replay_buffer.uniform import UniformReplayBuffer
@@ -33,17 +33,17 @@ ACHIEVED: Final = "obs.achieved_goal"
 ACHIEVED_NEXT: Final = "next_obs.achieved_goal"
 MISSING: Final = -1  # in place of the number of a row of an episode that was overwritten
 
-# Per transition: its episode and step, its number among the rows of its episode, and a share of
-# that episode's objects.
-EPISODES_NBYTES: Final = 48
+# Per transition: its step, its number among the rows of its episode, and a share of that episode's
+# objects.
+EPISODES_NBYTES: Final = 40
 
 
 class StoredEpisodes:
     """The stored rows of each episode, in the order of its steps."""
 
-    def __init__(self, capacity: int) -> None:
-        self.episode_of = np.zeros(capacity, np.int64)  # [slots]
-        self.step_of = np.zeros(capacity, np.int64)  # [slots]  place among the rows of its episode
+    def __init__(self, episode_of: NDArray[np.int64]) -> None:
+        self.episode_of = episode_of  # [slots]  the buffer's own column
+        self.step_of = np.zeros(len(episode_of), np.int64)  # [slots]  place in its episode
         self.rows: dict[int, array[int]] = {}  # by episode: numbers of rows, dropped ones as well
 
     @property
@@ -53,26 +53,21 @@ class StoredEpisodes:
     def append(self, number: int, slot: int, episode: int) -> None:
         """Adds the row of this number."""
         rows = self.rows.setdefault(episode, array("q"))
-        self.episode_of[slot] = episode
         self.step_of[slot] = len(rows)
         rows.append(number)
 
-    def drop(self, slot: int) -> None:
+    def drop(self, slot: int, episode: int) -> None:
         """Forgets the row in this slot, which is about to be overwritten: the oldest one stored."""
-        episode = int(self.episode_of[slot])
         if self.step_of[slot] + 1 == len(self.rows[episode]):
             del self.rows[episode]
 
-    def load(
-        self, episode_of: NDArray[np.int64], step_of: NDArray[np.int64], numbers: NDArray[np.int64]
-    ) -> None:
+    def load(self, step_of: NDArray[np.int64], numbers: NDArray[np.int64]) -> None:
         """Restores the episodes of the first slots, whose rows have these numbers. [M] each"""
-        count = len(numbers)
-        self.episode_of[:count], self.step_of[:count] = episode_of, step_of
+        self.step_of[: len(numbers)] = step_of
         self.rows = {}
         for slot in np.argsort(numbers).tolist():
             dropped = [MISSING] * int(step_of[slot])
-            rows = self.rows.setdefault(int(episode_of[slot]), array("q", dropped))
+            rows = self.rows.setdefault(int(self.episode_of[slot]), array("q", dropped))
             rows.append(int(numbers[slot]))
 
 
@@ -87,21 +82,24 @@ class HindsightReplayBuffer(UniformReplayBuffer):
         *,
         spec: EnvSpec,
         rng: np.random.Generator,
+        extras: Sequence[Column],
         goal_rewards: GoalRewards,
         gamma: float,
     ) -> None:
-        super().__init__(config, spec=spec, rng=rng)
+        super().__init__(config, spec=spec, rng=rng, extras=extras)
         self.config = config
         self._goal_rewards = goal_rewards
         self._gamma = np.float32(gamma)
-        self._episodes = StoredEpisodes(config.capacity)
+        self._episodes = StoredEpisodes(self.ring.column(EPISODE))
         self._achieved_before = self.ring.column(ACHIEVED)  # [slots, …]
         self._achieved = self.ring.column(ACHIEVED_NEXT)  # [slots, …]
-        self._loaded: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
+        self._loaded: NDArray[np.int64] | None = None  # [M]  steps of rows to be restored
 
     @classmethod
-    def row_nbytes(cls, config: ReplayBufferConfig, spec: EnvSpec) -> int:
-        return super().row_nbytes(config, spec) + EPISODES_NBYTES
+    def row_nbytes(
+        cls, config: ReplayBufferConfig, spec: EnvSpec, extras: Sequence[Column] = ()
+    ) -> int:
+        return super().row_nbytes(config, spec, extras) + EPISODES_NBYTES
 
     @property
     def nbytes(self) -> int:
@@ -109,16 +107,19 @@ class HindsightReplayBuffer(UniformReplayBuffer):
 
     def push(self, transitions: Transitions) -> None:
         ring, stored = self.ring, self._episodes
-        episodes = transitions.episode  # [M]
-        if episodes is None or (episodes < 0).any():
+        episodes = transitions.extras.get(EPISODE)  # [M]
+        if episodes is None:
             raise RunFailed(
                 "replay_buffer=hindsight must know the episode of each transition: the step "
-                "processor has to give `Transitions.episode` (see step_processor/n_step.py)"
+                'processor has to give `Transitions.extras["episode"]` (see '
+                "step_processor/n_step.py)"
             )
-        for i, episode in enumerate(episodes.tolist()):
+        numbers = episodes.tolist()
+        for i, episode in enumerate(numbers):
             slot = (ring.position + i) % ring.capacity
             if ring.size + i >= ring.capacity:
-                stored.drop(slot)
+                before = i - ring.capacity  # of these rows, where they are more than fit
+                stored.drop(slot, numbers[before] if before >= 0 else int(stored.episode_of[slot]))
             stored.append(ring.pushed + i, slot, episode)
         super().push(transitions)
 
@@ -192,18 +193,17 @@ class HindsightReplayBuffer(UniformReplayBuffer):
         size = self.ring.size
         return {
             **super().state_dict(),
-            "episode": self._episodes.episode_of[:size].copy(),
             "step": self._episodes.step_of[:size].copy(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         super().load_state_dict(state)
-        self._episodes = StoredEpisodes(self.ring.capacity)
-        self._loaded = state["episode"], state["step"]
+        self._episodes = StoredEpisodes(self.ring.column(EPISODE))
+        self._loaded = state["step"]
 
     def _rows_restored(self) -> None:
         assert self._loaded is not None
         ring = self.ring
         numbers = ring.pushed - 1 - (ring.position - 1 - np.arange(ring.size)) % ring.capacity
-        self._episodes.load(*self._loaded, numbers)
+        self._episodes.load(self._loaded, numbers)
         self._loaded = None

@@ -7,14 +7,14 @@ a data set have priorities like all others, 1 before they are first drawn.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.core.spaces import EnvSpec
-from border_cli.core.types import Batch, State, Transitions
+from border_cli.core.types import Batch, Column, State, Transitions
 from border_cli.errors import NotFinite
 from border_cli.replay_buffer.config import Normalize, PrioritizedConfig
 from border_cli.replay_buffer.sum_tree import Priorities
@@ -55,9 +55,10 @@ class PrioritizedReplayBuffer(RingReplayBuffer):
         *,
         spec: EnvSpec,
         rng: np.random.Generator,
+        extras: Sequence[Column] = (),
         dataset: DatasetRows | None = None,
     ) -> None:
-        super().__init__(config, spec=spec, rng=rng, dataset=dataset)
+        super().__init__(config, spec=spec, rng=rng, extras=extras, dataset=dataset)
         self.config = config
         self._beta = schedule_of(config.beta)
         self.updates = 0  # calls of `update_priorities`; beta follows it, or the run
@@ -84,11 +85,13 @@ class PrioritizedReplayBuffer(RingReplayBuffer):
         return priorities
 
     @classmethod
-    def row_nbytes(cls, config: ReplayBufferConfig, spec: EnvSpec) -> int:
+    def row_nbytes(
+        cls, config: ReplayBufferConfig, spec: EnvSpec, extras: Sequence[Column] = ()
+    ) -> int:
         """With its priority, twice for the minimum over the buffer; sums add a 31st of that."""
         assert isinstance(config, PrioritizedConfig)
         trees = 2 if config.normalize == Normalize.buffer else 1
-        return super().row_nbytes(config, spec) + trees * PRIORITY_NBYTES
+        return super().row_nbytes(config, spec, extras) + trees * PRIORITY_NBYTES
 
     @property
     def uses_priorities(self) -> bool:

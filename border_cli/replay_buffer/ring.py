@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from border_cli.core.rows import Rows, columns_of, row_fields, storage_nbytes
+from border_cli.core.rows import Rows, columns_of, row_columns, storage_nbytes
 from border_cli.core.spaces import EnvSpec
-from border_cli.core.types import Batch, Transitions
+from border_cli.core.types import Batch, Column, Transitions
 from border_cli.errors import CheckpointError, RunFailed
 from border_cli.replay_buffer.frozen_rows import CHUNK_NBYTES, FrozenSlots, rows_as_bytes
 
@@ -28,8 +28,8 @@ class RingState:
 class _ReusedBatch:
     """The arrays that every sample of one size is written to."""
 
-    def __init__(self, spec: EnvSpec, batch_size: int) -> None:
-        self.rows = Rows.empty(spec, batch_size)
+    def __init__(self, spec: EnvSpec, batch_size: int, extras: Sequence[Column]) -> None:
+        self.rows = Rows.empty(spec, batch_size, extras)
         self.batch = Batch(
             weight=np.ones(batch_size, np.float32),  # [B]
             index=np.zeros(batch_size, np.int64),  # [B]
@@ -44,24 +44,32 @@ class Ring:
     first, all other methods are about the others alone.
     """
 
-    def __init__(self, spec: EnvSpec, capacity: int, *, most_fixed: int = 0) -> None:
+    def __init__(
+        self,
+        spec: EnvSpec,
+        capacity: int,
+        *,
+        most_fixed: int = 0,
+        extras: Sequence[Column] = (),
+    ) -> None:
+        """`extras`: columns beside those of all runs."""
         self.capacity = capacity
         self.fixed = 0  # rows that stay
         self.position = 0  # where the next row goes
         self.size = 0  # rows stored
         self.pushed = 0  # rows ever pushed
-        self._spec = spec
+        self._spec, self._extras = spec, extras
         self._frozen: FrozenSlots | None = None
         self._awaited: RingState | None = None  # of a resumed run, until its rows are restored
         self._restored = 0  # rows of it before this number are
-        self._all = Rows.empty(spec, most_fixed + capacity)
+        self._all = Rows.empty(spec, most_fixed + capacity, extras)
         self._rows = self._behind_fixed()
-        self._reused = _ReusedBatch(spec, 0)
+        self._reused = _ReusedBatch(spec, 0, extras)
 
     @classmethod
-    def row_nbytes(cls, spec: EnvSpec) -> int:
+    def row_nbytes(cls, spec: EnvSpec, extras: Sequence[Column] = ()) -> int:
         """Bytes of one row."""
-        return storage_nbytes(spec, 1)
+        return storage_nbytes(spec, 1, extras)
 
     @property
     def nbytes(self) -> int:
@@ -85,7 +93,7 @@ class Ring:
     def _behind_fixed(self) -> Rows:
         """The part of the storage that is a ring, in the same memory."""
         blocks = [block[self.fixed : self.fixed + self.capacity] for block in self._all.blocks]
-        return Rows(row_fields(self._spec), blocks)
+        return Rows(row_columns(self._spec, self._extras), blocks)
 
     def fix(self, parts: Iterable[Transitions]) -> None:
         """Copies rows in that stay; before any is pushed, and `most_fixed` at most."""
@@ -131,7 +139,6 @@ class Ring:
 
     def _checked(self, transitions: Transitions) -> dict[str, NDArray[Any]]:
         columns = columns_of(transitions)
-        columns.pop("episode", None)  # for buffers that need it
         if columns.keys() != self._rows.columns.keys():
             raise ValueError(
                 f"rows of {self._spec.id} have the columns {', '.join(self._rows.columns)}, "
@@ -146,6 +153,10 @@ class Ring:
                 )
         return columns
 
+    def clear(self) -> None:
+        """Drops all rows; numbers go on."""
+        self.size = 0
+
     def require_rows(self, batch_size: int, *, of_actors: bool = False) -> None:
         """Raises `RunFailed` where nothing is stored, or nothing but rows that stay."""
         if (self.size if of_actors else self.stored) == 0:
@@ -157,7 +168,7 @@ class Ring:
     def gather(self, index: NDArray[np.integer[Any]]) -> Batch:
         """The rows at `index` [B], with weight 1, in arrays that the next call overwrites."""
         if len(self._reused.batch) != len(index):
-            self._reused = _ReusedBatch(self._spec, len(index))
+            self._reused = _ReusedBatch(self._spec, len(index), self._extras)
         reused = self._reused
         reused.batch.index[:] = index
         for block, sampled in zip(self._all.blocks, reused.rows.blocks, strict=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from border_cli.core.interfaces import FrozenRows, ReplayBuffer
 from border_cli.core.rows import copied_rows
 from border_cli.core.seeding import restore_generator
 from border_cli.core.spaces import BoxSpace, EnvSpec, Space
-from border_cli.core.types import Batch, State, Transitions
+from border_cli.core.types import Batch, Column, State, Transitions
 from border_cli.errors import ConfigError
 from border_cli.replay_buffer.config import RingConfig
 from border_cli.replay_buffer.ring import Ring, RingState
@@ -78,22 +78,27 @@ class RingReplayBuffer(ReplayBuffer):
         *,
         spec: EnvSpec,
         rng: np.random.Generator,
+        extras: Sequence[Column] = (),
         dataset: DatasetRows | None = None,
     ) -> None:
+        """`extras`: columns of rows beside those of all runs."""
         ring = _ring_type(config, spec)
         self._dataset = dataset
         self._shared = dataset is not None and dataset.share is not None  # each batch
         self._rng = rng
         if dataset is None:
-            self.ring = ring(spec, config.capacity)
+            self.ring = ring(spec, config.capacity, extras=extras)
             return
         # Without actors a ring of a single row stays empty, which no other code need know.
-        self.ring = ring(spec, config.capacity if dataset.grows else 1, most_fixed=dataset.steps)
+        capacity = config.capacity if dataset.grows else 1
+        self.ring = ring(spec, capacity, most_fixed=dataset.steps, extras=extras)
         dataset.store(self.ring)
 
     @classmethod
-    def row_nbytes(cls, config: ReplayBufferConfig, spec: EnvSpec) -> int:
-        return _ring_type(config, spec).row_nbytes(spec)
+    def row_nbytes(
+        cls, config: ReplayBufferConfig, spec: EnvSpec, extras: Sequence[Column] = ()
+    ) -> int:
+        return _ring_type(config, spec).row_nbytes(spec, extras)
 
     def rows(self, index: NDArray[np.int64]) -> Transitions:
         """Copies of the rows in these slots, for inspection. [M]"""

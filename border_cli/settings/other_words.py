@@ -40,4 +40,4 @@ SETTINGS = {
     **dict.fromkeys(("exp_name", "run_name", "experiment_name"), "name"),
     **dict.fromkeys(("log_dir", "logdir", "save_path", "output_dir"), "run_dir"),
 }
-ON_POLICY = ("ppo", "a2c", "trpo", "ppo_lstm", "recurrent_ppo")  # agents that are still missing
+MISSING = ("trpo", "ppo_lstm", "recurrent_ppo")  # on-policy agents

@@ -72,6 +72,7 @@ class GroupConfig(Settings):
 class AgentConfig(GroupConfig, path="agent"):
     """Settings that every agent has."""
 
+    on_policy: ClassVar[bool] = False  # whether it learns from rows of its newest policy alone
     gives_priorities: ClassVar[bool] = True  # whether its TD errors can be priorities
     actions: ClassVar[tuple[str, ...]] = ("Discrete", "Box")  # the action spaces that it takes
     exploration_settings: ClassVar[tuple[str, ...]] = ()  # which each actor may have its own of
@@ -144,6 +145,8 @@ class ReplayBufferConfig(GroupConfig, path="replay_buffer"):
 
     prioritizes: ClassVar[bool] = False  # whether it needs the TD errors of the agent
     one_step: ClassVar[bool] = False  # whether each transition must span one step
+    needs_episodes: ClassVar[bool] = False  # whether rows have the column `episode`
+    on_policy: ClassVar[bool] = False  # whether rows are dropped once an agent has used them
 
     capacity: int = setting(
         100_000,
@@ -579,11 +582,16 @@ class RunConfig(Settings):
                 f"({_name_of(self.agent)}) has no TD errors "
                 "to prioritize transitions by"
             )
-        self.trainer.with_steps(self.agent)
         if self.replay_buffer.one_step:
             self._check_one_step(_name_of(self.replay_buffer))
+        if self.agent.on_policy or self.replay_buffer.on_policy:
+            self._check_rollouts()
+        else:
+            self.trainer.with_steps(self.agent)
         trainer, capacity = self.trainer, self.replay_buffer.capacity
-        if isinstance(trainer, ReplayRatioConfig) and trainer.warmup_period > capacity:
+        if self.agent.on_policy:
+            pass
+        elif isinstance(trainer, ReplayRatioConfig) and trainer.warmup_period > capacity:
             trainer.refuse(
                 "warmup_period",
                 trainer.warmup_period,
@@ -592,13 +600,47 @@ class RunConfig(Settings):
         if "num_envs" in self.evaluator.env:
             raise ConfigError("evaluator.env.num_envs: each episode has its own environment")
 
+    def _check_rollouts(self) -> None:
+        """Refuses what does not go with an agent that learns from rollouts."""
+        agent, buffer = _name_of(self.agent), _name_of(self.replay_buffer)
+        if not self.replay_buffer.on_policy:
+            raise ConfigError(
+                f"agent={agent} learns from rollouts of its newest policy alone: use replay_buffer="
+                f"rollout, got {buffer}"
+            )
+        if not self.agent.on_policy:
+            raise ConfigError(
+                f"replay_buffer=rollout is for on-policy agents such as ppo, and agent={agent} "
+                "learns from older transitions too. Use replay_buffer=uniform"
+            )
+        if not self.trainer.synchronous:
+            raise ConfigError(
+                f"agent={agent} needs trainer=sync, got {_name_of(self.trainer)}: actors must wait "
+                "while it learns from their rollout"
+            )
+        no_effect = f"has no effect with agent={agent}, which learns from whole rollouts"
+        unused = ("warmup_period", "warmup", "samples_per_opt_step", "sync_interval")
+        self.trainer.refuse_beside([*unused, "sync_interval_env_steps"], no_effect)
+        self.replay_buffer.refuse_beside(["capacity"], "has no effect: see replay_buffer.n_steps")
+        if self.actor_manager.exploration is not None:
+            self.actor_manager.refuse("exploration", self.actor_manager.exploration, no_effect)
+        environments = self.actor_manager.most_actors * self.env.num_envs
+        rollout = getattr(self.replay_buffer, "n_steps", 1) * environments
+        if self.agent.batch_size > rollout:
+            self.agent.refuse(
+                "batch_size",
+                self.agent.batch_size,
+                f"must be at most the {rollout} transitions of a rollout (replay_buffer.n_steps "
+                f"times {environments} environments)",
+            )
+
     def _check_one_step(self, replay_buffer: str) -> None:
         n_steps = getattr(self.step_processor, "n_steps", 1)
         if n_steps != 1:
             raise ConfigError(
                 f"step_processor.n_steps must be 1 with replay_buffer={replay_buffer}, got "
-                f"{n_steps}: the rewards of several steps cannot be computed again for another "
-                "goal. Use step_processor=n_step step_processor.n_steps=1"
+                f"{n_steps}: it needs the rewards of single steps. Use step_processor=n_step "
+                "step_processor.n_steps=1"
             )
         if self.trainer.offline:
             raise ConfigError(

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from border_cli.core.interfaces import StepProcessor
-from border_cli.core.types import Array, State, Step, Transitions, map_array
+from border_cli.core.types import EPISODE, Array, State, Step, Transitions, map_array
 from border_cli.step_processor.config import NStepConfig
+
+Columns: TypeAlias = Mapping[str, NDArray[Any]]  # of rows, by name
 
 
 def suffix_powers(gamma: float, n_steps: int) -> NDArray[np.float64]:
@@ -45,15 +47,15 @@ class NStep(StepProcessor):
         self._discounts = np.power(float(gamma), np.arange(1, self._n + 1))  # [n] float64
         self._full_discount = np.full(num_envs, self._discounts[-1], np.float32)  # [N]
         self._full_discount.setflags(write=False)  # shared by many rows
-        self._next_episode = 0  # its number
+        self._next_episode: int | None = None  # its number; None: rows have none
         self.reset()
 
     def reset(self) -> None:
         """Empties the windows: the environments start anew."""
         self._episode = np.zeros(self._num_envs, np.int64)  # [N]  the running one; see `_begin`
         self._begin(range(self._num_envs))
-        # Observations and actions of the last n steps, oldest first.
-        self._window: deque[tuple[Array, NDArray[Any]]] = deque(maxlen=self._n)
+        # Observations, actions and columns of the policy in the last n steps, oldest first.
+        self._window: deque[tuple[Array, NDArray[Any], Columns]] = deque(maxlen=self._n)
         self._rewards = np.zeros((self._n, self._num_envs))  # float64, the newest last
         self._count = np.zeros(self._num_envs, np.int64)  # [N]  pending steps, all of one episode
         self._full = self._n == 1  # each has n - 1 pending steps
@@ -64,7 +66,7 @@ class NStep(StepProcessor):
 
     def _begin(self, envs: Collection[int]) -> None:
         """Episodes of these environments begin; rows may share the old array."""
-        if not envs:
+        if not envs or self._next_episode is None:
             return
         self._episode = self._episode.copy()
         self._episode[list(envs)] = range(self._next_episode, self._next_episode + len(envs))
@@ -75,7 +77,10 @@ class NStep(StepProcessor):
         return {
             "episode": self._episode,
             "next_episode": self._next_episode,
-            "window": [{"obs": obs, "action": action} for obs, action in self._window],
+            "window": [
+                {"obs": obs, "action": action, "extras": dict(extras)}
+                for obs, action, extras in self._window
+            ],
             "rewards": self._rewards.copy(),
             "count": self._count.copy(),
         }
@@ -85,7 +90,9 @@ class NStep(StepProcessor):
         self.reset()
         self._episode, self._next_episode = state["episode"], state["next_episode"]
         if self._n > 1:
-            self._window.extend((each["obs"], each["action"]) for each in state["window"])
+            self._window.extend(
+                (each["obs"], each["action"], each["extras"]) for each in state["window"]
+            )
             self._rewards[:] = state["rewards"]
             self._count[:] = state["count"]
             self._full = bool((self._count == self._n - 1).all())
@@ -106,22 +113,26 @@ class NStep(StepProcessor):
         """The rows that `step` completes: by time, and within one time by environment."""
         if self._n == 1 and step.moved is None:
             return self._one_step(step)
-        self._window.append((step.obs, step.action))
+        self._window.append((step.obs, step.action, step.extras))
         self._rewards[:-1] = self._rewards[1:]
         self._rewards[-1] = step.reward
         ended = np.count_nonzero(step.terminated) or np.count_nonzero(step.truncated)
         if ended or step.moved is not None or not self._full:
             return self._flush(step)
         # Every window takes one step in and gives one row out: the counts stay at n - 1.
-        obs, action = self._window[0]
+        obs, action, extras = self._window[0]
         return Transitions(
             obs=obs,
             action=action,
             reward=self._powers[0].dot(self._rewards).astype(np.float32),
             discount=self._full_discount,
             next_obs=step.next_obs,
-            episode=self._episode,
+            extras=self._with_episode(extras, self._episode),
         )
+
+    def _with_episode(self, extras: Columns, episode: NDArray[np.int64]) -> Columns:
+        """The columns of a row beside those of all runs. [M] each"""
+        return extras if self._next_episode is None else {**extras, EPISODE: episode}
 
     def _one_step(self, step: Step) -> Transitions:
         discount, episode = self._full_discount, self._episode  # [N]
@@ -136,7 +147,7 @@ class NStep(StepProcessor):
             reward=step.reward,
             discount=discount,
             next_obs=step.next_obs,
-            episode=episode,
+            extras=self._with_episode(step.extras, episode),
         )
 
     def _flush(self, step: Step) -> Transitions:
@@ -156,13 +167,17 @@ class NStep(StepProcessor):
         discount = np.where(step.terminated[env], 0.0, self._discounts[spans[slot] - 1])
         episode = self._episode[env]
         self._begin(np.flatnonzero(ended).tolist())
+        extras = {
+            name: _rows([extras[name] for _, _, extras in self._window], leaving)
+            for name in step.extras
+        }
         return Transitions(
-            obs=_gather([obs for obs, _ in self._window], leaving),
-            action=_rows([action for _, action in self._window], leaving),
+            obs=_gather([obs for obs, _, _ in self._window], leaving),
+            action=_rows([action for _, action, _ in self._window], leaving),
             reward=returns[slot, env].astype(np.float32),
             discount=discount.astype(np.float32),
             next_obs=map_array(lambda array: array[env], step.next_obs),
-            episode=episode,
+            extras=self._with_episode(extras, episode),
         )
 
 

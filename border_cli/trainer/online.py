@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 from border_cli.core.output import FILE_ONLY, Resumption
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import PAST_SCHEDULES, State, Update
-from border_cli.settings.run import ReplayRatioConfig, Warmup
+from border_cli.settings.run import ReplayRatioConfig, TrainerConfig, Warmup
 from border_cli.trainer.metrics import NO_SCHEDULES, Schedules
 from border_cli.trainer.trainer import LearnerParts, Stateful, Trainer
 from border_cli.words import counted
@@ -22,8 +22,28 @@ log = logging.getLogger(__name__)
 WAIT_S = 0.2  # at most for samples, before the stop flag is checked again
 
 
+class Pace(ABC):
+    """Ties samples to updates: how many each needs, and how many actors may make."""
+
+    @abstractmethod
+    def needed(self, opt_steps: int) -> float:
+        """How many samples there must be in all for the next update."""
+
+    @abstractmethod
+    def permitted(self, opt_steps: int) -> float:
+        """How many samples may exist in all after this many updates."""
+
+    @abstractmethod
+    def state_dict(self) -> State:
+        """What does not follow from the counters."""
+
+    @abstractmethod
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores what `state_dict` returned."""
+
+
 @dataclass(slots=True, kw_only=True)
-class ReplayRatio:
+class ReplayRatio(Pace):
     """Ties samples to updates, so that learning does not depend on the machine's speed.
 
     Update k + 1 needs `warmup_period + k * samples_per_opt_step` samples in all; actors may make up
@@ -44,13 +64,11 @@ class ReplayRatio:
         self.refill += max(0, math.ceil(missing))
 
     def needed(self, opt_steps: int) -> float:
-        """How many samples there must be in all for the next update."""
         ratio = self.samples_per_opt_step if self.samples_per_opt_step is not None else 0.0
         due = self.warmup_period + opt_steps * ratio + self.refill
         return due if due > 1 else 1.0
 
     def permitted(self, opt_steps: int) -> float:
-        """How many samples may exist in all after this many updates."""
         ahead = math.inf
         ratio = self.samples_per_opt_step
         if ratio is not None:
@@ -59,39 +77,32 @@ class ReplayRatio:
         return ahead if limit is None or ahead < limit else float(limit)
 
     def state_dict(self) -> State:
-        """The samples made once more so far."""
         return {"refill": self.refill}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` returned."""
         self.refill = int(state["refill"])
 
 
 class OnlineTrainer(Trainer):
     """Updates when actors have collected enough samples."""
 
+    _random_warmup = False  # actors act at random until the first update
+    _warm = True  # the warm-up is over
+
     def __init__(
         self,
-        config: ReplayRatioConfig,
+        config: TrainerConfig,
         *,
         parts: LearnerParts,
         batch_size: int,
-        slack: int,
+        pace: Pace,
         spec: EnvSpec,
         schedules: Schedules = NO_SCHEDULES,
     ) -> None:
-        """`slack`: samples that actors may be ahead."""
         super().__init__(config, parts=parts, batch_size=batch_size, spec=spec, schedules=schedules)
-        self.replay_ratio = ReplayRatio(
-            warmup_period=config.warmup_period,
-            samples_per_opt_step=config.samples_per_opt_step,
-            slack=slack,
-            max_env_steps=config.max_env_steps,
-        )
-        self._needed = self.replay_ratio.needed(0)  # samples in all, for the next update
-        self._warm = False  # the warm-up is over
+        self.pace = pace
+        self._needed = pace.needed(0)  # samples in all, for the next update
         self._starts_trained = parts.starts_trained
-        self._random_warmup = config.warmup == Warmup.random and not parts.starts_trained
 
     def collect(self) -> bool:
         """Takes in samples, waiting for them only if too few for an update have arrived."""
@@ -118,21 +129,11 @@ class OnlineTrainer(Trainer):
             self.heartbeat.waiting_for = None
             self._intake.take(arrived)
 
-    def _update(self) -> Update:
-        if not self._warm:
-            self._warm = True
-            self.publish()  # the actors leave the warm-up
-            samples = counted(self.counters.samples_total, "sample")
-            log.info("warm-up over after %s; learning starts", samples, extra=FILE_ONLY)
-        update = super()._update()
-        self._permit()
-        return update
-
     def _permit(self) -> None:
         """Lets the actors make the samples of the next updates."""
         opt_steps = self.counters.opt_steps
-        self._needed = self.replay_ratio.needed(opt_steps)
-        self._actors.permit(self.replay_ratio.permitted(opt_steps))
+        self._needed = self.pace.needed(opt_steps)
+        self._actors.permit(self.pace.permitted(opt_steps))
 
     def start_actors(self) -> None:
         """Publishes the first weights, or those that were the newest at the checkpoint."""
@@ -151,6 +152,11 @@ class OnlineTrainer(Trainer):
             )
             self._actors.publish(self._published)
 
+    @property
+    @abstractmethod
+    def _samples_used(self) -> bool:
+        """Whether all updates were made that the samples so far pay for."""
+
     def limit_reached(self) -> str | None:
         """The name of the limit that ends the run now; `max_env_steps` does so after the updates
         that the last samples pay for."""
@@ -158,11 +164,53 @@ class OnlineTrainer(Trainer):
         reached = super().limit_reached()
         if reached is not None or limit is None or steps < limit:
             return reached
-        over = self.replay_ratio.samples_per_opt_step is None or not self._ready()
-        return "max_env_steps" if over else None
+        return "max_env_steps" if self._samples_used else None
 
     def _stateful(self) -> dict[str, Stateful]:
-        return super()._stateful() | {"replay_ratio": self.replay_ratio}
+        return super()._stateful() | {"pace": self.pace}
+
+
+class ReplayTrainer(OnlineTrainer):
+    """Learns from a replay buffer, after a warm-up and in step with the replay ratio."""
+
+    pace: ReplayRatio
+
+    def __init__(
+        self,
+        config: ReplayRatioConfig,
+        *,
+        parts: LearnerParts,
+        batch_size: int,
+        slack: int,
+        spec: EnvSpec,
+        schedules: Schedules = NO_SCHEDULES,
+    ) -> None:
+        """`slack`: samples that actors may be ahead."""
+        pace = ReplayRatio(
+            warmup_period=config.warmup_period,
+            samples_per_opt_step=config.samples_per_opt_step,
+            slack=slack,
+            max_env_steps=config.max_env_steps,
+        )
+        super().__init__(
+            config, parts=parts, batch_size=batch_size, pace=pace, spec=spec, schedules=schedules
+        )
+        self._warm = False
+        self._random_warmup = config.warmup == Warmup.random and not parts.starts_trained
+
+    def _update(self) -> Update | None:
+        if not self._warm:
+            self._warm = True
+            self.publish()  # the actors leave the warm-up
+            samples = counted(self.counters.samples_total, "sample")
+            log.info("warm-up over after %s; learning starts", samples, extra=FILE_ONLY)
+        update = super()._update()
+        self._permit()
+        return update
+
+    @property
+    def _samples_used(self) -> bool:
+        return self.pace.samples_per_opt_step is None or not self._ready()
 
     def resume(self, saved: Resumption) -> None:
         """Continues from a checkpoint; one without its rows fills the replay buffer again."""
@@ -170,10 +218,10 @@ class OnlineTrainer(Trainer):
         counters = self.counters
         self._warm = counters.opt_steps > 0
         if saved.load_rows is None and self._warm:
-            self.replay_ratio.refill_buffer(counters.opt_steps, counters.samples_total)
+            self.pace.refill_buffer(counters.opt_steps, counters.samples_total)
 
 
-class AsyncTrainer(OnlineTrainer):
+class AsyncTrainer(ReplayTrainer):
     """Actors collect transitions while the learner updates; it waits only where the replay ratio
     asks for more samples."""
 
@@ -181,7 +229,7 @@ class AsyncTrainer(OnlineTrainer):
         self._take(WAIT_S if wait else 0.0)
 
 
-class SyncTrainer(OnlineTrainer):
+class SyncTrainer(ReplayTrainer):
     """Each round steps every actor once, always with the newest weights, then makes the updates
     that the replay ratio allows (one where it is null)."""
 
@@ -196,8 +244,8 @@ class SyncTrainer(OnlineTrainer):
     def _ready(self) -> bool:
         if not super()._ready():
             return False
-        return self.replay_ratio.samples_per_opt_step is not None or self._round_is_new
+        return self.pace.samples_per_opt_step is not None or self._round_is_new
 
-    def _update(self) -> Update:
+    def _update(self) -> Update | None:
         self._round_is_new = False
         return super()._update()

@@ -90,6 +90,8 @@ class Trainer(ABC):
     The trainers differ in `collect`: where samples come from, and when an update may follow.
     """
 
+    waits_as = "warm-up"  # the phase before the first update
+
     def __init__(
         self,
         config: TrainerConfig,
@@ -167,9 +169,10 @@ class Trainer(ABC):
         self._parts.stop.check()
         if self.collect():
             update = self._update()
-            self._after_update(update)
+            if update is not None:
+                self._after_update(update)
         else:
-            phase = "learning" if self.counters.opt_steps else "warm-up"
+            phase = "learning" if self.counters.opt_steps else self.waits_as
             self._show_if_due(phase, self.clock.timing.since_s)
             if self._saving.requested:
                 self._save()
@@ -178,7 +181,8 @@ class Trainer(ABC):
     def collect(self) -> bool:
         """Takes in samples that have arrived; returns whether an update may follow."""
 
-    def _update(self) -> Update:
+    def _update(self) -> Update | None:
+        """One update; None where the agent has made none."""
         self.heartbeat.beat()
         timing = self.clock.timing
         timing.enter("sample")
@@ -186,7 +190,7 @@ class Trainer(ABC):
         batch = self._replay_buffer.sample(self._batch_size)
         timing.enter("update")
         update = self._agent.update(batch)
-        if self._uses_priorities:
+        if self._uses_priorities and update is not None:
             timing.enter("priorities")
             self._replay_buffer.update_priorities(batch.index, update.td_error())
         timing.enter("other")

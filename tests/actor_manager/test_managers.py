@@ -17,6 +17,8 @@ from remote_fakes import (
     leave,
 )
 
+from border_cli.core.rows import EPISODE_COLUMN
+from border_cli.core.types import EPISODE
 from border_cli.errors import ActorCrashed
 from border_cli.step_processor.config import NStepConfig
 from border_cli.step_processor.n_step import NStep
@@ -152,15 +154,17 @@ def test_rows_of_one_episode_are_successive_steps_of_one_life(backend: str, tmp_
         backend, lives=[Life(deed=fail, at=step) for step in (7, 26)], folder=tmp_path,
         num_actors=3, num_envs=2, n_buffer=5,
         step_processor=partial(NStep, NStepConfig(), gamma=0.99, num_envs=2),
+        extras=[EPISODE_COLUMN],
     )  # fmt: skip
     with built.manager as manager:
         start(manager, 400)
         arrived = [kept(each) for each in receive(manager, 400)]
     steps: dict[int, list[float]] = {}
     for rows in [each.transitions for each in arrived]:
-        assert rows.episode is not None
         assert isinstance(rows.obs, np.ndarray)
-        for episode, obs in zip(rows.episode.tolist(), rows.obs[:, 0].tolist(), strict=True):
+        for episode, obs in zip(
+            rows.extras[EPISODE].tolist(), rows.obs[:, 0].tolist(), strict=True
+        ):
             steps.setdefault(episode, []).append(obs)
     assert len(steps) > 6
     for each in steps.values():

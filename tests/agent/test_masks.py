@@ -175,7 +175,7 @@ def test_critics_of_awac_bootstrap_from_valid_actions() -> None:
     """Where only the invalid action would be worth anything, y is the reward."""
     agent = agent_of("awac")
     agent.critics.target = lambda _, action: action[None, :, 1:2]
-    batch = TensorBatch(*(each.expand(64, -1) for each in BATCH))  # type: ignore[union-attr]
+    batch = TensorBatch(*(each.expand(64, -1) for each in BATCH[:-1]))  # type: ignore[union-attr]
     batch = batch._replace(obs=torch.zeros(64, 2), next_obs=torch.zeros(64, 2))
     noise = torch.rand(64, 3, generator=torch.Generator().manual_seed(0))
     assert (agent.critic_loss(batch, noise).target == 1).all()

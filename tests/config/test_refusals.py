@@ -24,7 +24,7 @@ from border_cli.settings.run import RunConfig
 Write = Callable[[str, str], Path]
 
 TYPED = [
-    ("agent=dqm", "unknown agent 'dqm', did you mean dqn? (choose from awac, bc, "),
+    ("agent=dqm", "unknown agent 'dqm', did you mean dqn? (choose from a2c, awac, bc, "),
     ("agnet=dqn", "unknown setting 'agnet', did you mean agent? (a run has seed, name, "),
     ("agent.gama=1", "unknown setting 'agent.gama', did you mean agent.gamma? (agent has gamma, "),
     ("evaluator.env.max_episode_step=5", "unknown setting 'evaluator.env.max_episode_step', did "),
@@ -35,7 +35,7 @@ TYPED = [
     ("agent.loss=hubr", "agent.loss must be one of huber, mse: Invalid value 'hubr'"),
     ("agent.hidden=[1,a]", "agent.hidden[1]: Value 'a'"),
     ("trainer.warmup_period=200000", "must be at most replay_buffer.capacity (100000), got 200000"),
-    ("agent=[dqn,random]", "unknown agent ['dqn', 'random'] (choose from awac, "),
+    ("agent=[dqn,random]", "unknown agent ['dqn', 'random'] (choose from a2c, "),
     ("+agent.gamma=0.5", "An item is already at 'agent.gamma'"),
     ("dqn", "'dqn' cannot be read: write key=value"),
     ("~agent", "~agent: a run needs one agent"),
@@ -45,7 +45,7 @@ TYPED = [
     ("hydra/sweeper=optuna", "pip install hydra-optuna-sweeper; it excludes Optuna 5"),
     ("hydra/launcher=nope", "unknown hydra/launcher 'nope' (choose from basic, "),
     ("gamma=0.9", "unknown setting 'gamma', did you mean agent.gamma?"),
-    ("agent=ppo", "; on-policy agents are still missing"),
+    ("agent=trpo", "; of on-policy agents there are ppo and a2c"),
     ("agent.lr=1e-3", "unknown setting 'agent.lr': here it is agent.learning_rate (agent has "),
     ("total_timesteps=1000", "unknown setting 'total_timesteps': here it is trainer.max_env_steps"),
     ("agent.learning_starts=9", "here it is trainer.warmup_period (agent has "),

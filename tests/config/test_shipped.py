@@ -15,6 +15,7 @@ FILES = sorted(
     if file.parent.name not in ("tuned", "search")
 )
 TUNED = sorted(file.stem for file in (CONF / "tuned").glob("*.yaml"))
+ON_POLICY = ("ppo", "a2c")  # which go with one replay buffer and one trainer alone
 
 
 @pytest.mark.parametrize(("group", "name"), sampled([*FILES], every=7))
@@ -30,20 +31,34 @@ def test_every_registered_component_has_its_file_and_is_what_the_file_gives() ->
     for group, registry in GROUPS.items():
         for entry in registry:
             one_step = [ONE_STEP] if entry.name == "hindsight" else []
+            if entry.name == "rollout":
+                one_step = ["agent=ppo"]
             for name in (entry.name, *entry.presets):
                 settings = getattr(compose(f"{group}={name}", *one_step), group)
                 made = settings[name] if isinstance(settings, dict) else settings
                 assert type(made) is entry.config_type
 
 
+@pytest.mark.parametrize("tuned", [each for each in TUNED if each.startswith(ON_POLICY)])
+def test_tuned_values_of_agents_with_rollouts_apply(tuned: str) -> None:
+    job = Composer().job(pair_of(tuned))
+    assert tuned in [source.choice for source in job.sources if source.group == "tuned"]
+    assert (job.config.trainer.synchronous, job.config.env.num_envs) == (True, 8)
+
+
+REST = [tuned for tuned in TUNED if not tuned.startswith(ON_POLICY)]
 GROUPS_BESIDE = sorted({group for group, _ in FILES} - {"agent", "env", "experiment"})
 OPTIONS = [
-    [f"{group}={name}" for in_group, name in FILES if in_group == group] for group in GROUPS_BESIDE
+    [f"{group}={name}" for in_group, name in FILES if in_group == group and name != "rollout"]
+    for group in GROUPS_BESIDE
 ]  # of each group
 ROWS = [[names[row % len(names)] for names in OPTIONS] for row in range(max(map(len, OPTIONS)))]
 
 
-@pytest.mark.parametrize("tuned", sampled(thinned(TUNED, 2), every=9))
+@pytest.mark.parametrize(
+    "tuned",
+    sampled(thinned(REST, 2), every=9),
+)
 def test_a_tuned_file_goes_with_every_option_of_every_group(tuned: str) -> None:
     """One of each group at once, until all have had their turn."""
     for row in ROWS:

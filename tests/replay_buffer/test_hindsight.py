@@ -13,9 +13,9 @@ from buffers import copy_rows
 from numpy.typing import NDArray
 
 from border_cli.core.interfaces import GoalRewards
-from border_cli.core.rows import concatenate
+from border_cli.core.rows import EPISODE_COLUMN, concatenate
 from border_cli.core.spaces import DictSpace, DiscreteSpace, EnvSpec
-from border_cli.core.types import Transitions
+from border_cli.core.types import EPISODE, Transitions
 from border_cli.errors import RunFailed
 from border_cli.replay_buffer.config import HindsightConfig, Strategy
 from border_cli.replay_buffer.hindsight import HindsightReplayBuffer
@@ -49,6 +49,7 @@ def buffer_of(capacity: int = 100, seed: int = 0, ends: bool = False, **settings
         HindsightConfig(capacity=capacity, **settings),
         spec=SPEC,
         rng=np.random.default_rng(seed),
+        extras=[EPISODE_COLUMN],
         goal_rewards=Near(ends),
         gamma=GAMMA,
     )
@@ -71,7 +72,7 @@ def row(episode: int, step: int, *, last: bool = False, moves: bool = True) -> T
         reward=np.array([-7], np.float32),
         discount=np.array([0 if last else GAMMA], np.float32),
         next_obs=observed(step + 1),
-        episode=np.array([episode]),
+        extras={EPISODE: np.array([episode])},
     )
 
 
@@ -214,7 +215,7 @@ def test_an_episode_whose_rows_were_overwritten_goes_on_from_those_that_are_left
 
 def test_rows_without_an_episode_are_refused() -> None:
     with pytest.raises(RunFailed, match="replay_buffer=hindsight must know the episode"):
-        buffer_of().push(replace(row(0, 0), episode=None))
+        buffer_of().push(replace(row(0, 0), extras={}))
 
 
 def restored(buffer: Any, **settings: Any) -> Any:

@@ -9,7 +9,7 @@ import pytest
 from sampling import sampled
 from steps import brute_force, numbers_of, random_steps
 
-from border_cli.core.types import Step, Transitions
+from border_cli.core.types import EPISODE, Step, Transitions
 from border_cli.step_processor.config import NStepConfig
 from border_cli.step_processor.n_step import NStep, suffix_powers
 
@@ -178,7 +178,8 @@ def test_rows_agree_with_brute_force_over_random_episodes(n, num_envs, gamma, na
             assert numbers_of(rows.next_obs)[row] == 1000 * t + env + 0.5
             assert rows.action[row] == 1000 * start + env
             episode = (env, int(done[:start, env].sum()))
-            assert numbers.setdefault(episode, rows.episode[row]) == rows.episode[row]
+            number = rows.extras[EPISODE][row]
+            assert numbers.setdefault(episode, number) == number
         if isinstance(rows.obs, dict):
             assert list(rows.obs) == ["b", "a"]
             np.testing.assert_array_equal(rows.obs["a"], rows.obs["b"][:, 0].astype(np.int64))

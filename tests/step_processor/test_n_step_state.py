@@ -78,7 +78,7 @@ def test_forgotten_windows_lose_their_rows_and_all_others_go_on(n, resets, named
             began, env = expected.action // 1000, expected.action % 1000
             left = np.isin(env, [0, 2]) | (began >= at)
             parts = {name: np.asarray(each)[left] for name, each in columns_of(expected).items()}
-            for name, each in columns_of(replace(found, episode=None)).items():
+            for name, each in columns_of(replace(found, extras={})).items():
                 np.testing.assert_array_equal(each, parts[name])
             made = [made[0] + len(expected), made[1] + len(found)]
         assert made[0] - made[1] == waiting - kept

@@ -30,7 +30,7 @@ from border_cli.core.interfaces import (
 )
 from border_cli.core.seeding import ActorStream, Branch, derived_seed, restore_generator
 from border_cli.core.timing import Clock, MonotonicClock
-from border_cli.core.types import Array, Experience, Snapshot, State
+from border_cli.core.types import Array, Column, Experience, Snapshot, State
 from border_cli.ray.config import RayConfig
 from border_cli.ray.manager import RayActorManager
 from border_cli.settings.run import ActorExploration
@@ -92,6 +92,7 @@ class Built:
         step_processor: Callable[[], StepProcessor] = OneStep,
         state: State | None = None,
         returns_gamma: float | None = None,
+        extras: Sequence[Column] = (),
         **settings: Any,
     ) -> None:
         self.envs = CountingEnvFactory(make_env or (lambda _: CountingEnv(num_envs=num_envs)))
@@ -111,6 +112,7 @@ class Built:
             make_step_processor=step_processor,
             weight_forms=forms or {},
             returns_gamma=returns_gamma,
+            extras=extras,
         )
         self.manager = _manager(backend, make_actor, clock or MonotonicClock(), order, settings)
         if state is not None:

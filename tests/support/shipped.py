@@ -22,6 +22,8 @@ def chosen_by(group: str, name: str) -> list[str]:
     """The overrides that bring a file into play."""
     if group == "tuned":
         return pair_of(name)
+    if name == "rollout":
+        return ["agent=ppo", "env=cartpole"]
     typed = [] if group in ("env", "experiment") else ["env.id=A-v0"]  # Atari's games have none
     if name in ("hindsight", "robotics") or name.startswith("fetch"):
         typed.append(ONE_STEP)

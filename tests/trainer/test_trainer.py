@@ -40,7 +40,7 @@ def test_the_replay_ratio_is_the_one_asked_for(kind: tuple[str, str], ratio: flo
     counters = built.trainer.counters
     assert counters.opt_steps == 400
     ahead = counters.samples_total - 20 - 400 * ratio
-    slack = built.trainer.replay_ratio.slack
+    slack = built.trainer.pace.slack
     assert -ratio <= ahead <= slack + 2  # a round of sync adds up to one row per actor
 
 

@@ -1,0 +1,113 @@
+"""The trainer of on-policy agents: a whole rollout, then epochs of minibatches, then the next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from border_cli.core.interfaces import OnPolicyAgent, RolloutStore
+from border_cli.core.output import Resumption
+from border_cli.core.spaces import EnvSpec
+from border_cli.core.types import State, Update
+from border_cli.settings.run import TrainerConfig
+from border_cli.trainer.metrics import NO_SCHEDULES, Schedules
+from border_cli.trainer.online import OnlineTrainer, Pace
+from border_cli.trainer.trainer import LearnerParts
+
+
+class Rollouts(Pace):
+    """An update needs a whole rollout, and actors wait through its epochs."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size  # env steps of a rollout
+        self.begun_at = 0  # samples when the rollout began that is collected or used
+
+    def needed(self, opt_steps: int) -> float:  # noqa: ARG002 - epochs may be cut short
+        return self.begun_at + self.size
+
+    def permitted(self, opt_steps: int) -> float:  # noqa: ARG002
+        return self.begun_at + self.size
+
+    def begin(self, samples_total: int) -> None:
+        """A rollout begins."""
+        self.begun_at = samples_total
+
+    def state_dict(self) -> State:
+        return {"begun_at": self.begun_at}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.begun_at = int(state["begun_at"])
+
+
+class RolloutTrainer(OnlineTrainer):
+    """Collects a rollout with one set of weights, uses it up, and publishes the next weights."""
+
+    waits_as = "collecting"
+    pace: Rollouts
+
+    def __init__(
+        self,
+        config: TrainerConfig,
+        *,
+        parts: LearnerParts,
+        batch_size: int,
+        spec: EnvSpec,
+        schedules: Schedules = NO_SCHEDULES,
+    ) -> None:
+        agent, buffer = parts.agent, parts.replay_buffer
+        assert isinstance(agent, OnPolicyAgent)
+        assert isinstance(buffer, RolloutStore)
+        self._on_policy, self._rollout = agent, buffer
+        super().__init__(
+            config,
+            parts=parts,
+            batch_size=batch_size,
+            pace=Rollouts(buffer.size),
+            spec=spec,
+            schedules=schedules,
+        )
+
+    def ingest(self, *, wait: bool) -> None:
+        if wait:
+            self._take(0.0)
+
+    def _ready(self) -> bool:
+        return self._rollout.prepared or super()._ready()
+
+    def _update(self) -> Update | None:
+        if not self._rollout.prepared:
+            self.clock.timing.enter("update")
+            self._rollout.prepare(
+                self._on_policy.prepare(
+                    self._rollout.rollout(),
+                    env_steps=self.counters.env_steps,
+                    done=self._fraction_done(),
+                )
+            )
+        update = super()._update()
+        if update is None or self._rollout.used_up:
+            self._on_policy.finish(self._rollout.rollout())
+            self._rollout.drop()
+            self._begin_rollout()
+            self.publish()
+        return update
+
+    def _begin_rollout(self) -> None:
+        self.pace.begin(self.counters.samples_total)
+        self._permit()
+
+    def publish(self) -> None:
+        """Publishes the newest weights, but not within the epochs of a rollout."""
+        if not self._rollout.prepared:
+            super().publish()
+
+    @property
+    def _samples_used(self) -> bool:
+        return not len(self._rollout)
+
+    def resume(self, saved: Resumption) -> None:
+        """Continues from a checkpoint; one without its rows collects its rollout again."""
+        super().resume(saved)
+        if saved.load_rows is None:
+            self._rollout.drop()
+            self.pace.begin(self.counters.samples_total)

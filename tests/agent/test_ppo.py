@@ -1,0 +1,316 @@
+"""PPO: its losses and densities, and what it does with a rollout."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from border_cli.agent.on_policy_policies import LOG_PROB, UNCLIPPED
+from border_cli.agent.ppo import Ppo, normalised, policy_loss, value_loss
+from border_cli.agent.ppo_config import PpoConfig
+from border_cli.core.interfaces import Policy
+from border_cli.core.spaces import (
+    ACTION_MASK,
+    BoxSpace,
+    DictSpace,
+    DiscreteSpace,
+    EnvSpec,
+    LeafSpace,
+    MultiDiscreteSpace,
+    Space,
+)
+from border_cli.core.types import EPISODE, Array, Batch, Transitions
+from border_cli.settings.networks import Activation
+
+ROWS = 40
+REALS = BoxSpace((3,), "float32", np.full(3, -np.inf), np.full(3, np.inf))
+
+
+def spec_of(action: LeafSpace, observation: Space = REALS) -> EnvSpec:
+    return EnvSpec(id="fake", observation=observation, action=action, max_episode_steps=None)
+
+
+def masked(size: int) -> DictSpace:
+    low, high = np.zeros(size, np.uint8), np.ones(size, np.uint8)
+    mask = BoxSpace((size,), "uint8", low, high)
+    return DictSpace({"seen": REALS, ACTION_MASK: mask}, masked=True)
+
+
+DISCRETE = DiscreteSpace(4)
+SEVERAL = MultiDiscreteSpace((2, 3))
+HALF_OPEN = np.array([0.5, np.inf], np.float32)
+BOX = BoxSpace((2,), "float32", np.array([-0.5, -2.0], np.float32), HALF_OPEN)
+SPECS = {
+    "Discrete": spec_of(DISCRETE),
+    "Discrete, masked": spec_of(DISCRETE, masked(4)),
+    "MultiDiscrete": spec_of(SEVERAL),
+    "MultiDiscrete, masked": spec_of(SEVERAL, masked(5)),
+    "Box": spec_of(BOX),
+}
+
+
+def agent_of(name: str = "Discrete", **settings: Any) -> Ppo:
+    config = PpoConfig(hidden=[8, 8], batch_size=10, **settings)
+    return Ppo(config, spec=SPECS[name], device="cpu", seed=3)
+
+
+def policy_of(agent: Ppo, seed: int = 0) -> Policy:
+    policy = agent.policy_factory(np.random.default_rng(seed))
+    policy.load_snapshot(agent.snapshot())
+    return policy
+
+
+def observations(spec: EnvSpec, rng: np.random.Generator) -> Array:
+    seen = rng.normal(size=(ROWS, 3)).astype(np.float32)
+    if not isinstance(spec.observation, DictSpace):
+        return seen
+    size = spec.observation.spaces[ACTION_MASK]
+    assert isinstance(size, BoxSpace)
+    mask = rng.integers(0, 2, (ROWS, *size.shape)).astype(np.uint8)
+    mask[:, [0, -1]] = 1  # of each component one
+    if isinstance(spec.action, MultiDiscreteSpace):
+        mask[:, 1] = 0
+    return {"seen": seen, ACTION_MASK: mask}
+
+
+def rollout_of(agent: Ppo, seed: int = 0) -> Transitions:
+    """Rows of four episodes that take turns, with actions of the agent's own policy."""
+    rng = np.random.default_rng(seed)
+    obs = observations(agent.spec, rng)
+    action, extras = policy_of(agent, seed).explore(obs)
+    ends = rng.random(ROWS) < 0.1
+    return Transitions(
+        obs=obs,
+        action=action,
+        reward=rng.normal(size=ROWS).astype(np.float32),
+        discount=np.where(ends, 0, 0.99).astype(np.float32),
+        next_obs=observations(agent.spec, rng),
+        extras={**extras, EPISODE: np.arange(ROWS) % 4},
+    )
+
+
+def batch_of(rollout: Transitions, columns: dict[str, NDArray[Any]], rows: slice) -> Batch:
+    def part(array: Array) -> Any:
+        return {k: v[rows] for k, v in array.items()} if isinstance(array, dict) else array[rows]
+
+    size = len(rollout.reward[rows])
+    return Batch(
+        obs=part(rollout.obs),
+        action=rollout.action[rows],
+        reward=rollout.reward[rows],
+        discount=rollout.discount[rows],
+        next_obs=part(rollout.next_obs),
+        weight=np.ones(size, np.float32),
+        index=np.arange(size),
+        extras={name: each[rows] for name, each in (dict(rollout.extras) | columns).items()},
+    )
+
+
+def test_the_loss_of_the_policy_is_that_of_the_paper() -> None:
+    rng = np.random.default_rng(0)
+    new, old, advantage = rng.normal(size=(3, 50))
+    ratio = np.exp(new - old)
+    surrogate = np.minimum(ratio * advantage, np.clip(ratio, 0.8, 1.2) * advantage)
+    found = policy_loss(*map(torch.from_numpy, (new, old, advantage)), torch.tensor(0.2))
+    assert float(found.loss) == pytest.approx(-surrogate.mean(), abs=1e-7)
+    assert float(found.approx_kl) == pytest.approx((ratio - 1 - np.log(ratio)).mean(), abs=1e-8)
+    assert float(found.clip_fraction) == pytest.approx((abs(ratio - 1) > 0.2).mean())
+
+
+def test_a_ratio_that_gains_nothing_has_no_gradient() -> None:
+    """Beyond the range on the side of the advantage; and on the other side it has one."""
+    new = torch.tensor([0.5, -0.5, 0.5, -0.5], requires_grad=True)
+    advantage = torch.tensor([1.0, -1.0, -1.0, 1.0])
+    policy_loss(new, torch.zeros(4), advantage, torch.tensor(0.2)).loss.backward()
+    assert new.grad is not None
+    assert (new.grad != 0).tolist() == [False, False, True, True]
+
+
+@pytest.mark.parametrize("clip_range", [None, 0.3])
+def test_the_loss_of_the_values_takes_the_larger_error(clip_range: float | None) -> None:
+    rng = np.random.default_rng(1)
+    value, old, target = rng.normal(size=(3, 50))
+    error = (value - target) ** 2
+    if clip_range is not None:
+        near = old + np.clip(value - old, -clip_range, clip_range)
+        error = np.maximum(error, (near - target) ** 2)
+    found = value_loss(*map(torch.from_numpy, (value, old, target)), clip_range)
+    assert float(found) == pytest.approx(error.mean(), abs=1e-10)
+
+
+def test_advantages_of_a_minibatch_are_normalised_but_a_single_one() -> None:
+    advantage = torch.tensor([1.0, 2.0, 6.0], dtype=torch.float64)
+    expected = (np.array([1, 2, 6]) - 3) / (np.std([1, 2, 6], ddof=1) + 1e-8)
+    np.testing.assert_allclose(normalised(advantage).numpy(), expected)
+    assert normalised(advantage[:1]).tolist() == [1.0]
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_actors_and_learner_agree_on_log_probabilities(name: str) -> None:
+    agent = agent_of(name, share_network=name == "MultiDiscrete", log_std_init=-0.3)
+    rollout = rollout_of(agent)
+    columns = agent.prepare(rollout, env_steps=0, done=0.0)
+    np.testing.assert_allclose(columns["old_log_prob"], rollout.extras[LOG_PROB], atol=1e-5)
+    update = agent.update(batch_of(rollout, dict(columns), slice(0, 10)))
+    assert update is not None
+    assert float(update.metrics["log_prob_gap"]) < 1e-5
+    assert float(update.metrics["approx_kl"]) == pytest.approx(0, abs=1e-6)  # all ratios are 1
+    assert float(update.metrics["clip_fraction"]) == 0
+
+
+@pytest.mark.parametrize("name", ["Discrete, masked", "MultiDiscrete, masked"])
+def test_an_impossible_choice_is_never_taken_and_has_no_part_in_the_entropy(name: str) -> None:
+    agent = agent_of(name)
+    for seed in range(5):
+        rollout = rollout_of(agent, seed)
+        assert isinstance(rollout.obs, dict)
+        mask = rollout.obs[ACTION_MASK].astype(bool)
+        greedy = policy_of(agent).act(rollout.obs, explore=False)
+        for action in (rollout.action, greedy):
+            columns = action if action.ndim == 1 else action + np.array([0, 2])
+            rows = np.arange(ROWS) if action.ndim == 1 else np.arange(ROWS)[:, None]
+            assert mask[rows, columns].all()
+    features, valid = agent._seen(rollout.obs)
+    entropy = agent.evaluated(features, valid, agent._drawn(rollout)).entropy
+    most = np.log(mask.sum(1)) if rollout.action.ndim == 1 else np.log(mask[:, 2:].sum(1))
+    assert (entropy.detach().numpy() <= most + 1e-5).all()
+    entropy.sum().backward()
+    assert all(torch.isfinite(each.grad).all() for each in agent.policy.parameters())  # type: ignore[arg-type]
+
+
+def test_an_actor_clips_what_it_sends_and_the_learner_sees_what_was_drawn() -> None:
+    agent = agent_of("Box", log_std_init=1.0)
+    rollout = rollout_of(agent)
+    drawn = rollout.extras[UNCLIPPED]
+    np.testing.assert_array_equal(rollout.action, np.clip(drawn, BOX.low, BOX.high))
+    assert (rollout.action != drawn).any()
+    assert (drawn[:, 1] > 2).any()  # nothing bounds it there
+
+
+def reference(
+    agent: Ppo, rollout: Transitions, columns: dict[str, NDArray[Any]], rows: list[slice]
+) -> list[NDArray[np.float64]]:
+    """The weights after some updates, all computed here: networks, losses and Adam in float64."""
+    nets = [agent.policy.mlp, agent.value.mlp]
+    weights = [p.detach().double().requires_grad_() for net in nets for p in net.parameters()]
+    weights.append(agent._log_std.detach().double().requires_grad_())
+    half = len(weights) // 2
+
+    def forward(layers: list[Tensor], x: Tensor) -> Tensor:
+        for weight, bias in zip(layers[:-2:2], layers[1:-2:2], strict=True):
+            x = torch.tanh(x @ weight.T + bias)
+        return x @ layers[-2].T + layers[-1]
+
+    first, second = [torch.zeros_like(w) for w in weights], [torch.zeros_like(w) for w in weights]
+    for step, part in enumerate(rows, 1):
+        obs = torch.from_numpy(np.asarray(rollout.obs)[part]).double()
+        given = {name: torch.from_numpy(c[part]).double() for name, c in columns.items()}
+        drawn = torch.from_numpy(rollout.extras[UNCLIPPED][part]).double()
+        mean, log_std = forward(weights[:half], obs), weights[-1]
+        value = forward(weights[half:-1], obs)[:, 0]
+        normal = torch.distributions.Normal(mean, log_std.exp())
+        ratio = (normal.log_prob(drawn).sum(1) - given["old_log_prob"]).exp()
+        advantage = given["advantage"]
+        advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+        surrogate = torch.min(ratio * advantage, ratio.clamp(0.8, 1.2) * advantage).mean()
+        error = ((value - given["target"]) ** 2).mean()
+        loss = -surrogate + 0.5 * error - 0.01 * normal.entropy().sum(1).mean()
+        gradient = torch.autograd.grad(loss, weights)
+        norm = torch.sqrt(sum((each**2).sum() for each in gradient))  # type: ignore[arg-type]
+        scale = min(1.0, 0.5 / float(norm))
+        with torch.no_grad():
+            for w, g, m, v in zip(weights, gradient, first, second, strict=True):
+                m.mul_(0.9).add_(0.1 * g * scale)
+                v.mul_(0.999).add_(0.001 * (g * scale) ** 2)
+                m_hat, v_hat = m / (1 - 0.9**step), v / (1 - 0.999**step)
+                w -= 1e-2 * m_hat / (v_hat.sqrt() + 1e-5)
+    return [w.detach().numpy() for w in weights]
+
+
+def test_five_updates_move_the_weights_as_an_implementation_in_float64_does() -> None:
+    agent = agent_of("Box", ent_coef=0.01, learning_rate=1e-2)
+    rollout = rollout_of(agent)
+    columns = dict(agent.prepare(rollout, env_steps=0, done=0.0))
+    parts = [slice(0, 10), slice(10, 20), slice(20, 30), slice(30, 40), slice(5, 15)]
+    before = [p.detach().clone().numpy() for p in _parameters(agent)]
+    expected = reference(agent, rollout, columns, parts)
+    for part in parts:
+        agent.update(batch_of(rollout, columns, part))
+    for old, new, wanted in zip(before, _parameters(agent), expected, strict=True):
+        moved = np.abs(wanted - old).max()
+        assert moved > 0
+        assert np.abs(new.detach().numpy() - wanted).max() <= 1e-3 * moved
+    assert agent.opt_steps == 5
+
+
+def _parameters(agent: Ppo) -> list[Tensor]:
+    return [*agent.policy.mlp.parameters(), *agent.value.mlp.parameters(), agent._log_std]
+
+
+def test_beyond_the_target_divergence_nothing_is_applied_or_counted() -> None:
+    agent = agent_of(learning_rate=1.0, target_kl=1e-3)
+    rollout = rollout_of(agent)
+    columns = dict(agent.prepare(rollout, env_steps=0, done=0.0))
+    batch = batch_of(rollout, columns, slice(0, ROWS))
+    assert agent.update(batch) is not None
+    before = agent.state_dict()
+    assert agent.update(batch) is None
+    assert agent.opt_steps == 1
+    np.testing.assert_equal(_numbers(agent.state_dict()), _numbers(before))
+
+
+def _numbers(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _numbers(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_numbers(each) for each in value]
+    return value.numpy() if isinstance(value, Tensor) else value
+
+
+def test_statistics_take_in_a_rollout_after_its_epochs() -> None:
+    agent = agent_of(normalize_obs=True)
+    rollout = rollout_of(agent)
+    columns = dict(agent.prepare(rollout, env_steps=0, done=0.0))
+    again = agent.prepare(rollout, env_steps=0, done=0.0)
+    np.testing.assert_array_equal(columns["value"], again["value"])
+    agent.finish(rollout)
+    mean = agent.snapshot().arrays["features.mean"]
+    np.testing.assert_allclose(mean, np.asarray(rollout.obs).mean(0), rtol=1e-5)
+
+
+def test_schedules_follow_the_share_of_the_run() -> None:
+    falling = {"initial": 0.4, "final": 0.0, "kind": "linear", "steps": None}
+    agent = agent_of(learning_rate=falling, clip_range={**falling, "steps": 1_000})
+    rollout = rollout_of(agent)
+    columns = dict(agent.prepare(rollout, env_steps=750, done=0.25))
+    update = agent.update(batch_of(rollout, columns, slice(0, 10)))
+    assert update is not None
+    assert float(update.metrics["learning_rate"]) == pytest.approx(0.3)
+    assert float(update.metrics["clip_range"]) == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize("share", [False, True])
+def test_first_weights_are_orthogonal_and_small_where_actions_are_chosen(share: bool) -> None:
+    agent = agent_of(share_network=share, activation=Activation.tanh)
+    last = agent.policy.mlp.memory[-1].weight.detach()
+    np.testing.assert_allclose(last[:4] @ last[:4].T, 1e-4 * np.eye(4), atol=1e-8)
+    hidden = agent.policy.mlp.memory[1].weight.detach()
+    np.testing.assert_allclose(hidden @ hidden.T, 2 * np.eye(8), atol=1e-5)
+    of_values = last[4:] if share else agent.value.mlp.memory[-1].weight.detach()
+    assert float((of_values**2).sum()) == pytest.approx(1)
+    assert not any(layer.bias.detach().any() for layer in agent.policy.mlp.memory)
+
+
+def test_a_rollout_with_rewards_divided_is_clipped() -> None:
+    agent = agent_of(normalize_reward=True, clip_reward=0.5, gae_lambda=0.0)
+    rollout = replace(rollout_of(agent), discount=np.zeros(ROWS, np.float32))
+    large = replace(rollout, reward=rollout.reward * 100)
+    columns = agent.prepare(large, env_steps=0, done=0.0)
+    target = columns["target"]
+    assert np.abs(target).max() == pytest.approx(0.5, abs=1e-5)
