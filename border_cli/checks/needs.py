@@ -74,9 +74,8 @@ def training_needs(effective: EffectiveSettings, spec: EnvSpec, agent: Agent, na
     if not effective.config.trainer.offline:
         rows, setting = buffer.capacity, "capacity"
         if isinstance(buffer, RolloutConfig):
-            environments = effective.num_actors * effective.env.num_envs
             # And once more, as the agent looks at it.
-            rows, setting = 2 * buffer.n_steps * environments, "n_steps"
+            rows, setting = 2 * buffer.n_steps * effective.num_envs, "n_steps"
         because = f"replay_buffer.{setting}={rows} transitions of {size(row)}"
         parts.append(MemoryPart("replay buffer", rows * row, because))
     return Needs(name=name, parts=[*parts, agent_part(effective, agent)])

@@ -326,7 +326,7 @@ def build_episode_limit(
         usual = math.ceil(steps / episodes)
     return EpisodeLimit(
         needed=evaluator.needs_episode_limit,
-        num_envs=max(1, effective.num_actors * effective.env.num_envs),
+        num_envs=max(1, effective.num_envs),
         usual=usual,
         on_decided=on_decided,
     )
@@ -436,7 +436,7 @@ def build_replay_buffer(
     if goal_rewards is not None:
         more |= {"goal_rewards": goal_rewards, "gamma": config.agent.gamma}
     if isinstance(settings, RolloutConfig):
-        more |= {"num_envs": effective.num_actors * effective.env.num_envs}
+        more |= {"num_envs": effective.num_envs}
     buffer: ReplayBuffer = REPLAY_BUFFERS.build(config.replay_buffer, spec=spec, rng=rng, **more)
     return buffer
 

@@ -62,6 +62,11 @@ class EffectiveSettings:
         actors = self.config.actor_manager
         return 2 * max(2, actors.most_actors) * actors.n_buffer
 
+    @property
+    def num_envs(self) -> int:
+        """Environments of all actors."""
+        return self.num_actors * self.env.num_envs
+
     def extras(self, spec: EnvSpec) -> list[Column]:
         """The columns of the run's rows beside those of all runs: those that its agent learns
         from, and the episode where its replay buffer needs it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -23,7 +24,7 @@ from border_cli.launch.effective import EffectiveSettings
 from border_cli.launch.run import Run, restored_line
 from border_cli.recorder import terminal
 from border_cli.registry import STEP_PROCESSORS, TRAINERS
-from border_cli.replay_buffer.config import rows_of_share
+from border_cli.replay_buffer.config import RolloutConfig, rows_of_share
 from border_cli.settings.run import ReplayRatioConfig
 from border_cli.step_processor.config import MULTI_STEP, ONE_STEP
 from border_cli.system.machine import available_cores
@@ -122,10 +123,12 @@ def _generator_lines(effective: EffectiveSettings, spec: EnvSpec) -> list[tuple[
 
 def trainer_line(effective: EffectiveSettings) -> str:
     """The trainer, its replay ratio and its limits."""
-    trainer = effective.config.trainer
+    trainer, buffer = effective.config.trainer, effective.config.replay_buffer
+    rollout = buffer.n_steps * effective.num_envs if isinstance(buffer, RolloutConfig) else 1
+    env_steps = trainer.max_env_steps and math.ceil(trainer.max_env_steps / rollout) * rollout
     limits = {
         "updates": trainer.max_opt_steps,
-        "env steps": None if trainer.offline else trainer.max_env_steps,
+        "env steps": None if trainer.offline else env_steps,
         "s": trainer.max_time_s,
     }
     until = [f"{value:,} {what}" for what, value in limits.items() if value is not None]
@@ -134,7 +137,10 @@ def trainer_line(effective: EffectiveSettings) -> str:
     if trainer.patience is not None:
         until.append(f"{counted(trainer.patience, 'evaluation')} without a new best")
     pace = "from the data set only"
-    if isinstance(trainer, ReplayRatioConfig):
+    if isinstance(buffer, RolloutConfig):
+        epochs = counted(buffer.n_epochs, "epoch")
+        pace = f"rollouts of {rollout:,} env steps, {epochs} each"
+    elif isinstance(trainer, ReplayRatioConfig):
         ratio = trainer.samples_per_opt_step
         pace = "free-running" if ratio is None else f"{counted(ratio, 'sample')} per update"
     return f"{TRAINERS.entry_of(trainer).name}, {pace}, until {' or '.join(until)}"

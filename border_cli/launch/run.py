@@ -391,6 +391,10 @@ def restored_line(effective: EffectiveSettings, saved: Saved) -> str:
     config, trainer = effective.config, effective.config.trainer
     if not isinstance(trainer, ReplayRatioConfig):
         return "weights, optimiser, random generators; the data set is read again"
+    if config.agent.on_policy:
+        whole = config.checkpoint.replay_buffer and saved.has_rows
+        rollout = "rollout" if whole else "no rollout, so one is collected from its beginning"
+        return f"weights, optimiser, {rollout}"
     if not config.checkpoint.replay_buffer or not saved.has_rows:
         samples = trainer.warmup_period
         return f"no replay buffer, so {counted(samples, 'sample')} are collected first"

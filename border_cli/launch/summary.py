@@ -76,6 +76,7 @@ def run_summary(
             in_learner_thread=effective.actors.in_learner_thread,
             actor_threads=effective.backend == "thread",
             paced=isinstance(config, ReplayRatioConfig) and config.samples_per_opt_step is not None,
+            on_policy=effective.config.agent.on_policy,
             unlimited_episodes=parts.episode_limit.steps is not None,
         )
     return summary
@@ -93,6 +94,7 @@ def bottleneck_advice(
     in_learner_thread: bool,
     actor_threads: bool,
     paced: bool,
+    on_policy: bool = False,
     unlimited_episodes: bool = False,
 ) -> str | None:
     """Names what took most of the learner's time, and a setting that would reduce it.
@@ -112,6 +114,8 @@ def bottleneck_advice(
         remedy = "actor_manager=process if env steps compute, and more actors if they wait"
     elif largest in STARVED and actor_threads and not paced:
         remedy = "actor_manager=process: actor threads take its interpreter lock"
+    elif largest == "update" and on_policy:
+        remedy = "fewer replay_buffer.n_epochs, or a larger agent.batch_size"
     elif largest == "evaluate" and unlimited_episodes:
         remedy = "a smaller evaluator.max_episode_steps: the environment has no time limit"
     return f"{name} ({100 * spent[largest]:.0f} %). Try {remedy}."

@@ -10,6 +10,8 @@ import pytest
 from commands import rows_of
 
 from border_cli import compose, resume, train
+from border_cli.launch.effective import effective_settings
+from border_cli.launch.header import trainer_line
 from border_cli.run.finding import steps_saved
 
 pytestmark = pytest.mark.usefixtures("folder")
@@ -65,3 +67,9 @@ def test_without_rows_in_the_checkpoint_the_rollout_is_collected_again(
     stats = resume("run", "trainer.max_opt_steps=19").trainer_stats
     assert (stats.opt_steps, stats.env_steps) == (19, 128 + 64)
     assert steps_saved(Path("run"))[-1] == 19
+
+
+def test_the_header_says_how_long_a_rollout_is_and_rounds_the_budget() -> None:
+    config = compose(*SMALL, "trainer.max_opt_steps=null", "trainer.max_env_steps=130")
+    line = trainer_line(effective_settings(config))
+    assert line == "sync, rollouts of 64 env steps, 2 epochs each, until 192 env steps"
