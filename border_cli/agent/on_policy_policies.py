@@ -119,7 +119,7 @@ class BoxPolicy(NetworkPolicy):
 
     def load_snapshot(self, snapshot: Snapshot) -> None:
         super().load_snapshot(snapshot)
-        self._log_std = np.array(snapshot.arrays["network.log_std"])  # [A]
+        self._log_std = np.array(snapshot.arrays["noise.log_std"])  # [A]
         self._std = np.exp(self._log_std)
 
     def choose(self, outputs: NDArray[np.float32], *, explore: bool) -> NDArray[Any]:

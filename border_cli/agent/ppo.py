@@ -26,6 +26,7 @@ from torch import Tensor, nn
 
 from border_cli.agent.action_space import components_of, name_of
 from border_cli.agent.advantages import Segments, advantages
+from border_cli.agent.densities import ChoiceDensity, Density, GaussianDensity
 from border_cli.agent.on_policy_policies import (
     LOG_PROB,
     UNCLIPPED,
@@ -40,69 +41,72 @@ from border_cli.core.spaces import BoxSpace, EnvSpec, split_mask
 from border_cli.core.types import EPISODE, Array, Column, Transitions, Update, map_array
 from border_cli.errors import ConfigError
 from border_cli.nn.choices import Choices
-from border_cli.nn.distributions import normal_log_density
 from border_cli.nn.features import FeatureTensors, TensorObs
 from border_cli.nn.network import Network
-from border_cli.nn.tensor_batch import TensorBatch, map_tensors, masked, tensor_obs
+from border_cli.nn.tensor_batch import TensorBatch, map_tensors, tensor_obs
 from border_cli.settings.run import AgentConfig
 from border_cli.settings.schedule import schedule_of, value_at
 
 ROWS_AT_ONCE = 1024  # of a rollout, in the pass before its epochs
-LOWEST = -1e4  # in place of the logarithm of 0, which times 0 is no number
 KL_FACTOR = 1.5  # times target_kl: beyond it a rollout is dropped; of OpenAI's spinningup
-LOG_ROOT_2_PI_E = 0.5 * math.log(2 * math.pi * math.e)
 
 # Columns that the agent computes for the minibatches of a rollout. [M] each
 PREPARED = ADVANTAGE, TARGET, VALUE, OLD_LOG_PROB = "advantage", "target", "value", "old_log_prob"
 
 
 class PolicyLoss(NamedTuple):
-    """The clipped surrogate of a minibatch. [] each"""
+    """The clipped surrogate of a minibatch, by its derivative by the log-probabilities."""
 
-    loss: Tensor
-    approx_kl: Tensor  # mean of (ratio - 1) - log ratio (Schulman 2020)
-    clip_fraction: Tensor  # share of ratios beyond the range
+    loss: Tensor  # []
+    grad: Tensor  # [B]
+    approx_kl: Tensor  # []  mean of (ratio - 1) - log ratio (Schulman 2020)
+    clip_fraction: Tensor  # []  share of ratios beyond the range
 
 
 def policy_loss(
-    log_prob: Tensor, old_log_prob: Tensor, advantage: Tensor, clip_range: Tensor
+    log_prob: Tensor, old_log_prob: Tensor, advantage: Tensor, low: Tensor, high: Tensor
 ) -> PolicyLoss:
-    """-E[min(ratio A, clip(ratio, 1 - range, 1 + range) A)], equation 7. [B] each"""
+    """-E[min(ratio A, clip(ratio, low, high) A)], equation 7. [B], [B], [B], [], []"""
     log_ratio = log_prob - old_log_prob
     ratio = log_ratio.exp()
-    clipped = ratio.clamp(1 - clip_range, 1 + clip_range)
-    loss = -torch.minimum(ratio * advantage, clipped * advantage).mean()
-    with torch.no_grad():
-        approx_kl = (ratio - 1 - log_ratio).mean()
-        clip_fraction = ((ratio - 1).abs() > clip_range).float().mean()
-    return PolicyLoss(loss, approx_kl, clip_fraction)
+    clipped = ratio.clamp(low, high)
+    gain, least = ratio * advantage, clipped * advantage
+    return PolicyLoss(
+        loss=-torch.minimum(gain, least).mean(),
+        grad=gain * (gain <= least) / -len(gain),  # the derivative of a ratio is the ratio
+        approx_kl=(ratio - log_ratio).mean() - 1,
+        clip_fraction=(ratio != clipped).float().mean(),
+    )
+
+
+class SquaredErrors(NamedTuple):
+    """The squared error of a minibatch, by its derivative by the values."""
+
+    loss: Tensor  # []
+    grad: Tensor  # [B]
 
 
 def value_loss(
     value: Tensor, old_value: Tensor, target: Tensor, clip_range: float | None
-) -> Tensor:
+) -> SquaredErrors:
     """E[(V - target)^2]; with a range, of the larger error, of V or of V clipped around the old
-    one. [B] each -> []"""
-    error = (value - target).square()
-    if clip_range is not None:
-        near = old_value + (value - old_value).clamp(-clip_range, clip_range)
-        error = torch.maximum(error, (near - target).square())
-    return error.mean()
+    one. [B] each"""
+    error = value - target
+    if clip_range is None:
+        return SquaredErrors(error.square().mean(), error * (2 / len(error)))
+    moved = value - old_value
+    near = old_value + moved.clamp(-clip_range, clip_range) - target
+    larger = near.abs() > error.abs()
+    slope = torch.where(larger, near * (moved.abs() <= clip_range), error)
+    return SquaredErrors(torch.where(larger, near, error).square().mean(), slope * (2 / len(error)))
 
 
 def normalised(advantage: Tensor) -> Tensor:
     """With mean 0 and deviation 1; of a single row as it is. [B]"""
     if len(advantage) == 1:
         return advantage
-    return (advantage - advantage.mean()) / (advantage.std() + 1e-8)
-
-
-class Judgement(NamedTuple):
-    """What the networks say of rows and their actions."""
-
-    value: Tensor  # [B]
-    log_prob: Tensor  # [B]
-    entropy: Tensor  # [B]
+    std, mean = torch.std_mean(advantage)
+    return (advantage - mean) / (std + 1e-8)
 
 
 class Ppo(TorchAgent, OnPolicyAgent):
@@ -126,23 +130,24 @@ class Ppo(TorchAgent, OnPolicyAgent):
             networks.append(self.value)
         if config.orthogonal_init:
             self._initialise()
-        if self._choices is None:
-            self._log_std = nn.Parameter(torch.full((self._size,), config.log_std_init))
-            self.policy.register_parameter("log_std", self._log_std)
-        for network in networks:
-            network.to(self.device)
+        self.learned = nn.ModuleList(networks)
+        if self._choices is None:  # the deviations of a Box
+            log_std = nn.Parameter(torch.full((self._size,), config.log_std_init))
+            self.noise = nn.ParameterDict({"log_std": log_std})
+            self.learned.append(self.noise)
+            self.acting_modules["noise"] = self.noise
+        self.learned.to(self.device)
         self._learning_rate = value_at(schedule_of(config.learning_rate), 0, 0.0)
         self.optimizer = self.make_optimizer(
-            nn.ModuleList(networks),
+            self.learned,
             self._learning_rate,
             config.max_grad_norm,
             epsilon=config.adam_epsilon,
         )
-        separate = {} if self._shares else {"value": self.value}
-        self.register_state(policy=self.policy, **separate, optimizer=self.optimizer)
+        self.register_state(learned=self.learned, optimizer=self.optimizer)
         self.acting_modules["network"] = self.policy
         self._waiting: list[Moments] = []  # running returns of the rollout that is collected
-        self._clip_range = torch.zeros(())  # of this rollout
+        self._set_clip_range(0.0)
         self._losses = self.compiled(self.losses)
         self._of_rollout: dict[str, float] = {}  # metrics
 
@@ -186,26 +191,19 @@ class Ppo(TorchAgent, OnPolicyAgent):
     def policy_factory(self) -> PolicyFactory:
         return sampling_policy(self.spec, self.acting_network())
 
-    def evaluated(self, features: FeatureTensors, mask: Tensor | None, action: Tensor) -> Judgement:
-        """Values, log-probabilities and entropies. [B, …], [B, S], [B, K] or [B, A]"""
-        outputs = self.policy(features)
-        value = (outputs[:, -1:] if self._shares else self.value(features)).squeeze(1)
+    def density(self, outputs: Tensor, mask: Tensor | None, action: Tensor) -> Density:
+        """What the outputs of the policy say of actions. [B, outputs], [B, S], [B, K] or [B, A]"""
         outputs = outputs[:, : self._size]
         if self._choices is None:
-            log_std = self._log_std
-            standardised = (action - outputs) * torch.exp(-log_std)
-            log_prob = normal_log_density(standardised, log_std).sum(1)
-            entropy = (log_std + LOG_ROOT_2_PI_E).sum().expand(len(action))
-            return Judgement(value, log_prob, entropy)
-        log = self._choices.log_softmax(masked(outputs, mask))  # [B, S]
-        log_prob = log.gather(1, self._choices.columns(action)).sum(1)
-        return Judgement(value, log_prob, -(log.exp() * log.clamp(min=LOWEST)).sum(1))
+            return GaussianDensity(outputs, self.noise["log_std"].detach(), action)
+        return ChoiceDensity(self._choices, outputs, mask, action)
 
-    def _values(self, features: FeatureTensors) -> Tensor:
-        """[B, …] -> [B]"""
-        outputs = self.policy(features)[:, -1:] if self._shares else self.value(features)
-        values: Tensor = outputs.squeeze(1)
-        return values
+    def _outputs(self, features: FeatureTensors) -> tuple[Tensor, Tensor]:
+        """Of policy and values, as constants. [B, outputs], [B, 1]"""
+        outputs, _ = self.policy.keeping(features)
+        if self._shares:
+            return outputs, outputs[:, -1:]
+        return outputs, self.value.keeping(features)[0]
 
     def _features(self, obs: TensorObs) -> FeatureTensors:
         return obs if self.features.changes_nothing else self.features(obs)
@@ -237,7 +235,7 @@ class Ppo(TorchAgent, OnPolicyAgent):
         successors = map_array(lambda array: array[segments.last], rollout.next_obs)
         last_value = np.concatenate(
             [
-                self._values(self._seen(_part(successors, part))[0]).cpu().numpy()
+                self._outputs(self._seen(_part(successors, part))[0])[1].squeeze(1).cpu().numpy()
                 for part in _slices(len(segments.last))
             ]
         )
@@ -259,7 +257,7 @@ class Ppo(TorchAgent, OnPolicyAgent):
             "log_prob_gap": float(gap),
             "explained_variance": 1 - float(np.var(advantage)) / spread if spread else 0.0,
             "learning_rate": self._learning_rate,
-            "clip_range": float(self._clip_range),
+            "clip_range": self._clip_range,
         }
         columns = {ADVANTAGE: advantage, TARGET: target, VALUE: value, OLD_LOG_PROB: log_prob}
         return {name: column.astype(np.float32) for name, column in columns.items()}
@@ -269,24 +267,39 @@ class Ppo(TorchAgent, OnPolicyAgent):
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Values and log-probabilities of some rows of a rollout."""
         features, mask = self._seen(_part(rollout.obs, part))
-        found = self.evaluated(features, mask, self._drawn(rollout)[part])
-        return found.value.cpu().numpy(), found.log_prob.cpu().numpy()
+        outputs, value = self._outputs(features)
+        density = self.density(outputs, mask, self._drawn(rollout)[part])
+        return value.squeeze(1).cpu().numpy(), density.log_prob.cpu().numpy()
 
+    @torch.no_grad()
     def learn(self, batch: TensorBatch) -> Update | None:
         config, columns = self.config, batch.extras
         assert columns is not None
+        features = self._features(batch.obs)
+        with torch.enable_grad():  # for networks whose backward passes are autograd's
+            outputs, kept = self.policy.keeping(features)
+            value, kept_of_value = outputs[:, -1:], kept
+            if not self._shares:
+                value, kept_of_value = self.value.keeping(features)
         action = batch.action if self._choices is not None else columns[UNCLIPPED]
-        of_policy, of_value, entropy = self._losses(
-            self._features(batch.obs), batch.mask, action, columns, self._clip_range
-        )
+        density = self.density(outputs, batch.mask, action)
+        of_policy, of_value = self._losses(density.log_prob, value, columns, self._range)
         if config.target_kl is not None and of_policy.approx_kl > KL_FACTOR * config.target_kl:
             return None
-        loss = of_policy.loss + config.value_coef * of_value - config.ent_coef * entropy
-        norm = self.optimizer.minimize(loss)
+        by_outputs, *by_log_std = density.derivative(of_policy.grad, -config.ent_coef / len(action))
+        by_value = config.value_coef * of_value.grad[:, None]
+        if self._shares:
+            gradient = self.policy.backward(kept, torch.cat([by_outputs, by_value], 1))
+        else:
+            gradient = (
+                *self.policy.backward(kept, by_outputs),
+                *self.value.backward(kept_of_value, by_value),
+            )
+        norm = self.optimizer.step((*gradient, *by_log_std))
         metrics: dict[str, SupportsFloat] = {
-            "policy_loss": of_policy.loss.detach(),
-            "value_loss": of_value.detach(),
-            "entropy": entropy.detach(),
+            "policy_loss": of_policy.loss,
+            "value_loss": of_value.loss,
+            "entropy": density.entropy.mean(),
             "approx_kl": of_policy.approx_kl,
             "clip_fraction": of_policy.clip_fraction,
             **norm_metric(norm, "grad_norm"),
@@ -296,21 +309,18 @@ class Ppo(TorchAgent, OnPolicyAgent):
 
     def losses(
         self,
-        features: FeatureTensors,
-        mask: Tensor | None,
-        action: Tensor,
+        log_prob: Tensor,
+        value: Tensor,
         columns: Mapping[str, Tensor],
-        clip_range: Tensor,
-    ) -> tuple[PolicyLoss, Tensor, Tensor]:
-        """Of the policy, of the values, and the mean entropy, which is to rise. [] each"""
-        config = self.config
+        bounds: tuple[Tensor, Tensor],
+    ) -> tuple[PolicyLoss, SquaredErrors]:
+        """Of the policy, with ratios clipped to these bounds, and of the values."""
         advantage, target, old_value, old_log_prob = (columns[name].squeeze(1) for name in PREPARED)
-        if config.normalize_advantage:
+        if self.config.normalize_advantage:
             advantage = normalised(advantage)
-        found = self.evaluated(features, mask, action)
-        of_policy = policy_loss(found.log_prob, old_log_prob, advantage, clip_range)
-        of_value = value_loss(found.value, old_value, target, config.value_clip_range)
-        return of_policy, of_value, found.entropy.mean()
+        of_policy = policy_loss(log_prob, old_log_prob, advantage, *bounds)
+        clip_range = self.config.value_clip_range
+        return of_policy, value_loss(value.squeeze(1), old_value, target, clip_range)
 
     @property
     def batch_columns(self) -> Sequence[Column]:
@@ -320,8 +330,10 @@ class Ppo(TorchAgent, OnPolicyAgent):
         ]
 
     def _set_clip_range(self, value: float) -> None:
-        # A tensor, because torch compiles anew for each number.
-        self._clip_range = torch.tensor(value, device=self.device)
+        self._clip_range = value
+        # Tensors, because torch compiles anew for each number.
+        low, high = (torch.tensor(each, device=self.device) for each in (1 - value, 1 + value))
+        self._range = low, high
 
     def _set_learning_rate(self, value: float) -> None:
         self._learning_rate = value
@@ -341,7 +353,7 @@ class Ppo(TorchAgent, OnPolicyAgent):
         return {
             **super().state_dict(),
             "waiting": waiting,
-            "clip_range": float(self._clip_range),
+            "clip_range": self._clip_range,
             "learning_rate": self._learning_rate,
             "of_rollout": dict(self._of_rollout),
         }

@@ -1,8 +1,8 @@
 """Dense layers: passes written out, and modules that may be normalised or noisy.
 
-The backward pass through ReLU is written out, because autograd's bookkeeping costs more in networks
-this small than the pass itself: an update of DQN takes 1.4 times as long with it. Where autograd
-computes what stands around such layers, torch multiplies, or oneDNN (`onednn_layers`).
+The backward pass through ReLU and tanh is written out, because autograd's bookkeeping costs more in
+networks this small than the pass itself: an update of DQN takes 1.4 times as long with it. Where
+autograd computes what stands around such layers, torch multiplies, or oneDNN (`onednn_layers`).
 """
 
 from __future__ import annotations
@@ -39,30 +39,43 @@ class Layer(NamedTuple):
     bias: Tensor  # [outputs]
 
 
-def forward_pass(layers: Sequence[Layer], rows: Tensor, *, onednn: bool) -> list[Tensor]:
+def forward_pass(
+    layers: Sequence[Layer], rows: Tensor, *, onednn: bool, tanh: bool = False
+) -> list[Tensor]:
     """The inputs of each layer, and last the outputs of the network. [B, inputs] …, [B, outputs]
 
-    ReLU stands between the layers; autograd is left out.
+    ReLU or tanh stands between the layers; autograd is left out.
     """
     inputs = [rows]
     for weight, bias in layers[:-1]:
-        inputs.append(product(inputs[-1], weight.t(), bias, "relu", onednn=onednn))
+        if tanh:
+            inputs.append(product(inputs[-1], weight.t(), bias, onednn=onednn).tanh_())
+        else:
+            inputs.append(product(inputs[-1], weight.t(), bias, "relu", onednn=onednn))
     weight, bias = layers[-1]
     inputs.append(product(inputs[-1], weight.t(), bias, onednn=onednn))
     return inputs
 
 
 def deltas(
-    layers: Sequence[Layer], inputs: Sequence[Tensor], grad_output: Tensor, *, onednn: bool
+    layers: Sequence[Layer],
+    inputs: Sequence[Tensor],
+    grad_output: Tensor,
+    *,
+    onednn: bool,
+    tanh: bool = False,
 ) -> list[Tensor]:
-    """The derivative of the loss by the sums of each layer, before their ReLU. [B, outputs] …
+    """The derivative of the loss by the sums of each layer, before ReLU or tanh. [B, outputs] …
 
     `inputs` are those of `forward_pass`, and `grad_output` is the derivative by the outputs.
     """
     found = [grad_output]
     for (weight, _), given in zip(layers[:0:-1], inputs[len(layers) - 1 : 0 : -1], strict=True):
         grad_input = product(found[-1], weight, onednn=onednn)
-        found.append(torch.ops.aten.threshold_backward(grad_input, given, 0))
+        if tanh:
+            found.append(torch.ops.aten.tanh_backward(grad_input, given))
+        else:
+            found.append(torch.ops.aten.threshold_backward(grad_input, given, 0))
     return found[::-1]
 
 
@@ -213,9 +226,11 @@ class Mlp(nn.Module):
             nn.LayerNorm(size) for size in (sizes[1:] if architecture.layer_norm else ())
         )
         self._activate = ACTIVATIONS[architecture.activation]
-        relu = architecture.activation == Activation.relu and not architecture.layer_norm
-        self.plain = relu and noisy_std is None and outputs is not None  # as `forward_pass` has it
-        self._fused = self.plain and self.onednn
+        self.tanh = architecture.activation == Activation.tanh
+        relu = architecture.activation == Activation.relu
+        bare = not architecture.layer_norm and noisy_std is None and outputs is not None
+        self.plain = bare and (relu or self.tanh)  # as `forward_pass` has it
+        self._fused = bare and relu and self.onednn
         self.memory = tuple(Layer(each.weight, each.bias) for each in layers)
 
     def forward(self, rows: Tensor, noises: Sequence[Tensor] = ()) -> Tensor:

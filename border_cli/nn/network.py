@@ -70,7 +70,8 @@ class Network(LearnedNetwork):
         self.mlp = Mlp(architecture, sizes, outputs, generator, final_bound=final_bound)
         whole = type(self).forward is Network.forward and not architecture.has_encoder
         self._by_hand = whole and self.mlp.plain
-        self._layers, self._onednn = self.mlp.memory, self.mlp.onednn
+        self._layers = self.mlp.memory
+        self._form = {"onednn": self.mlp.onednn, "tanh": self.mlp.tanh}
 
     def forward(self, features: FeatureTensors) -> Tensor:
         result: Tensor = self.mlp(self.torso(features))  # [B, outputs]
@@ -82,15 +83,15 @@ class Network(LearnedNetwork):
         if torch.is_grad_enabled():  # the block is spared where it is off: it takes 3 µs
             with torch.no_grad():
                 return self.keeping(*given)
-        inputs = forward_pass(self._layers, given[0], onednn=self._onednn)
+        inputs = forward_pass(self._layers, given[0], **self._form)
         return inputs[-1], inputs
 
     def backward(self, kept: Kept, grad_output: Tensor) -> Gradient:
         if isinstance(kept, Tensor):
             return super().backward(kept, grad_output)
         with torch.no_grad():
-            found = deltas(self._layers, kept, grad_output, onednn=self._onednn)
-            return gradient_of(self._layers, found, kept, onednn=self._onednn)
+            found = deltas(self._layers, kept, grad_output, **self._form)
+            return gradient_of(self._layers, found, kept, onednn=self.mlp.onednn)
 
 
 def target_of(network: M) -> M:

@@ -29,6 +29,7 @@ from border_cli.core.types import EPISODE, Array, Batch, Transitions
 from border_cli.settings.networks import Activation
 
 ROWS = 40
+RANGE = torch.tensor(0.8), torch.tensor(1.2)
 REALS = BoxSpace((3,), "float32", np.full(3, -np.inf), np.full(3, np.inf))
 
 
@@ -117,7 +118,7 @@ def test_the_loss_of_the_policy_is_that_of_the_paper() -> None:
     new, old, advantage = rng.normal(size=(3, 50))
     ratio = np.exp(new - old)
     surrogate = np.minimum(ratio * advantage, np.clip(ratio, 0.8, 1.2) * advantage)
-    found = policy_loss(*map(torch.from_numpy, (new, old, advantage)), torch.tensor(0.2))
+    found = policy_loss(*map(torch.from_numpy, (new, old, advantage)), *RANGE)
     assert float(found.loss) == pytest.approx(-surrogate.mean(), abs=1e-7)
     assert float(found.approx_kl) == pytest.approx((ratio - 1 - np.log(ratio)).mean(), abs=1e-8)
     assert float(found.clip_fraction) == pytest.approx((abs(ratio - 1) > 0.2).mean())
@@ -125,11 +126,23 @@ def test_the_loss_of_the_policy_is_that_of_the_paper() -> None:
 
 def test_a_ratio_that_gains_nothing_has_no_gradient() -> None:
     """Beyond the range on the side of the advantage; and on the other side it has one."""
-    new = torch.tensor([0.5, -0.5, 0.5, -0.5], requires_grad=True)
+    new = torch.tensor([0.5, -0.5, 0.5, -0.5])
     advantage = torch.tensor([1.0, -1.0, -1.0, 1.0])
-    policy_loss(new, torch.zeros(4), advantage, torch.tensor(0.2)).loss.backward()
-    assert new.grad is not None
-    assert (new.grad != 0).tolist() == [False, False, True, True]
+    grad = policy_loss(new, torch.zeros(4), advantage, *RANGE).grad
+    assert (grad != 0).tolist() == [False, False, True, True]
+
+
+def test_derivatives_are_those_of_autograd() -> None:
+    rng = np.random.default_rng(2)
+    first, old, third = map(torch.from_numpy, rng.normal(size=(3, 50)))
+    first.requires_grad_()
+    for found in (
+        policy_loss(first, old, third, *RANGE),
+        value_loss(first, old, third, None),
+        value_loss(first, old, third, 0.3),
+    ):
+        (expected,) = torch.autograd.grad(found.loss, first)
+        np.testing.assert_allclose(found.grad.detach(), expected, rtol=1e-10)
 
 
 @pytest.mark.parametrize("clip_range", [None, 0.3])
@@ -140,7 +153,7 @@ def test_the_loss_of_the_values_takes_the_larger_error(clip_range: float | None)
     if clip_range is not None:
         near = old + np.clip(value - old, -clip_range, clip_range)
         error = np.maximum(error, (near - target) ** 2)
-    found = value_loss(*map(torch.from_numpy, (value, old, target)), clip_range)
+    found = value_loss(*map(torch.from_numpy, (value, old, target)), clip_range).loss
     assert float(found) == pytest.approx(error.mean(), abs=1e-10)
 
 
@@ -166,7 +179,7 @@ def test_actors_and_learner_agree_on_log_probabilities(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["Discrete, masked", "MultiDiscrete, masked"])
 def test_an_impossible_choice_is_never_taken_and_has_no_part_in_the_entropy(name: str) -> None:
-    agent = agent_of(name)
+    agent = agent_of(name, ent_coef=0.1)
     for seed in range(5):
         rollout = rollout_of(agent, seed)
         assert isinstance(rollout.obs, dict)
@@ -177,11 +190,12 @@ def test_an_impossible_choice_is_never_taken_and_has_no_part_in_the_entropy(name
             rows = np.arange(ROWS) if action.ndim == 1 else np.arange(ROWS)[:, None]
             assert mask[rows, columns].all()
     features, valid = agent._seen(rollout.obs)
-    entropy = agent.evaluated(features, valid, agent._drawn(rollout)).entropy
+    entropy = agent.density(agent.policy(features), valid, agent._drawn(rollout)).entropy
     most = np.log(mask.sum(1)) if rollout.action.ndim == 1 else np.log(mask[:, 2:].sum(1))
     assert (entropy.detach().numpy() <= most + 1e-5).all()
-    entropy.sum().backward()
-    assert all(torch.isfinite(each.grad).all() for each in agent.policy.parameters())  # type: ignore[arg-type]
+    columns = dict(agent.prepare(rollout, env_steps=0, done=0.0))
+    assert agent.update(batch_of(rollout, columns, slice(0, ROWS))) is not None
+    assert agent.first_not_finite() is None
 
 
 def test_an_actor_clips_what_it_sends_and_the_learner_sees_what_was_drawn() -> None:
@@ -199,7 +213,7 @@ def reference(
     """The weights after some updates, all computed here: networks, losses and Adam in float64."""
     nets = [agent.policy.mlp, agent.value.mlp]
     weights = [p.detach().double().requires_grad_() for net in nets for p in net.parameters()]
-    weights.append(agent._log_std.detach().double().requires_grad_())
+    weights.append(agent.noise["log_std"].detach().double().requires_grad_())
     half = len(weights) // 2
 
     def forward(layers: list[Tensor], x: Tensor) -> Tensor:
@@ -250,7 +264,7 @@ def test_five_updates_move_the_weights_as_an_implementation_in_float64_does() ->
 
 
 def _parameters(agent: Ppo) -> list[Tensor]:
-    return [*agent.policy.mlp.parameters(), *agent.value.mlp.parameters(), agent._log_std]
+    return [*agent.policy.mlp.parameters(), *agent.value.mlp.parameters(), agent.noise["log_std"]]
 
 
 def test_beyond_the_target_divergence_nothing_is_applied_or_counted() -> None:
