@@ -18,8 +18,9 @@ from border_cli.nn.architecture import Architecture
 from border_cli.settings.networks import Matmul, MatmulPrecision
 
 # Multiplications from which oneDNN is used. On an AMD EPYC a call of it took 13 µs more than one of
-# MKL, and 0.47 of the time per multiplication: both are equal at about this size.
-WORTHWHILE = 2**20
+# MKL, and 0.47 of the time per multiplication. At 2**20 (256 rows in layers of 64) a whole run of PPO
+# takes 1.13 of the time with it.
+WORTHWHILE = 2**21
 
 
 def suits_onednn(left: Tensor, right: Tensor) -> bool:
