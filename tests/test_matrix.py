@@ -46,6 +46,9 @@ def cells() -> list[tuple[str, str, str, int, str]]:
     found = []
     for entry in (each for each in AGENTS if each.name != "random"):
         taken = {*entry.config_type.actions}
+        if entry.config_type.on_policy:
+            found += [(entry.name, kind, "rollout", 1, "sync") for kind in ENVS]
+            continue
         kinds = [kind for kind in ENVS if kind.replace("Binary", "Discrete") in taken]
         for kind, buffer, steps, way in product(kinds, BUFFERS, (1, 3), WAYS):
             refused = buffer == "prioritized" and not entry.config_type.gives_priorities
@@ -82,7 +85,10 @@ def test_every_agent_makes_100_updates_with_all_that_it_takes(
     if buffer == "dataset":
         chosen.append(f"replay_buffer.dataset=test/{kind.lower()}-v0")
     learning_alone = ("trainer.warmup_period", "trainer.sync", "replay_buffer.cap", "actor_manager")
-    unused = learning_alone if way == "offline" else ()
+    unused: tuple[str, ...] = learning_alone if way == "offline" else ()
+    if buffer == "rollout":
+        unused = ("trainer.warmup_period", "trainer.sync", "replay_buffer.cap")
+        chosen.append("replay_buffer.n_steps=16")
     small = [each for each in SMALL if not each.startswith(unused)]
     with datasets_in(recorded):
         assert train(compose(*chosen, *small)).trainer_stats.opt_steps == UPDATES

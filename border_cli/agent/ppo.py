@@ -297,8 +297,8 @@ class Ppo(TorchAgent, OnPolicyAgent):
             )
         norm = self.optimizer.step((*gradient, *by_log_std))
         metrics: dict[str, SupportsFloat] = {
-            "policy_loss": of_policy.loss,
-            "value_loss": of_value.loss,
+            "loss_policy": of_policy.loss,
+            "loss_value": of_value.loss,
             "entropy": density.entropy.mean(),
             "approx_kl": of_policy.approx_kl,
             "clip_fraction": of_policy.clip_fraction,

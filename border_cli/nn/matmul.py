@@ -17,8 +17,8 @@ from torch import Tensor
 from border_cli.nn.architecture import Architecture
 from border_cli.settings.networks import Matmul, MatmulPrecision
 
-# Multiplications from which oneDNN is used. On an AMD EPYC a call of it took 13 µs more than one of
-# MKL, and 0.47 of the time per multiplication. At 2**20 (256 rows in layers of 64) a whole run of PPO
+# Multiplications from which oneDNN is used. On an AMD EPYC a call of it took 13 µs more than one
+# of MKL, and 0.47 of the time per multiplication. At 2**20 (256 rows in layers of 64) a run of PPO
 # takes 1.13 of the time with it.
 WORTHWHILE = 2**21
 
