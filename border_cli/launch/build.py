@@ -458,11 +458,7 @@ def build_trainer(effective: EffectiveSettings, parts: LearnerParts, spec: EnvSp
         from border_cli.trainer.rollouts import RolloutTrainer
 
         return RolloutTrainer(
-            config.trainer,
-            parts=parts,
-            batch_size=config.agent.batch_size,
-            spec=spec,
-            schedules=effective.schedules,
+            config.trainer, parts=parts, batch_size=config.agent.batch_size, spec=spec
         )
     trainer = TRAINERS.build(
         config.trainer,

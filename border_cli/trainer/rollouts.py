@@ -10,7 +10,6 @@ from border_cli.core.output import Resumption
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import State, Update
 from border_cli.settings.run import TrainerConfig
-from border_cli.trainer.metrics import NO_SCHEDULES, Schedules
 from border_cli.trainer.online import OnlineTrainer, Pace
 from border_cli.trainer.trainer import LearnerParts
 
@@ -52,8 +51,8 @@ class RolloutTrainer(OnlineTrainer):
         parts: LearnerParts,
         batch_size: int,
         spec: EnvSpec,
-        schedules: Schedules = NO_SCHEDULES,
     ) -> None:
+        """The agent records the values of its schedules, which stay for a rollout."""
         agent, buffer = parts.agent, parts.replay_buffer
         assert isinstance(agent, OnPolicyAgent)
         assert isinstance(buffer, RolloutStore)
@@ -64,7 +63,6 @@ class RolloutTrainer(OnlineTrainer):
             batch_size=batch_size,
             pace=Rollouts(buffer.size),
             spec=spec,
-            schedules=schedules,
         )
 
     def ingest(self, *, wait: bool) -> None:
