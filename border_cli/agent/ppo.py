@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple, SupportsFloat
 
@@ -43,6 +44,7 @@ from border_cli.errors import ConfigError
 from border_cli.nn.choices import Choices
 from border_cli.nn.features import FeatureTensors, TensorObs
 from border_cli.nn.network import Network
+from border_cli.nn.orthogonal import make_orthogonal
 from border_cli.nn.tensor_batch import TensorBatch, map_tensors, tensor_obs
 from border_cli.settings.run import AgentConfig
 from border_cli.settings.schedule import schedule_of, value_at
@@ -122,21 +124,7 @@ class Ppo(TorchAgent, OnPolicyAgent):
         self._choices, self._size = self._form_of_actions()
         shared = config.share_network
         self._shares = self.architecture.has_encoder if shared is None else shared
-        outputs = self._size + self._shares  # the value is the last one
-        self.policy = Network(self.architecture, outputs, self.init_generator)
-        networks = [self.policy]
-        if not self._shares:
-            self.value = Network(self.architecture, 1, self.init_generator)
-            networks.append(self.value)
-        if config.orthogonal_init:
-            self._initialise()
-        self.learned = nn.ModuleList(networks)
-        if self._choices is None:  # the deviations of a Box
-            log_std = nn.Parameter(torch.full((self._size,), config.log_std_init))
-            self.noise = nn.ParameterDict({"log_std": log_std})
-            self.learned.append(self.noise)
-            self.acting_modules["noise"] = self.noise
-        self.learned.to(self.device)
+        self._make_networks()
         self._learning_rate = value_at(schedule_of(config.learning_rate), 0, 0.0)
         self.optimizer = self.make_optimizer(
             self.learned,
@@ -145,11 +133,32 @@ class Ppo(TorchAgent, OnPolicyAgent):
             epsilon=config.adam_epsilon,
         )
         self.register_state(learned=self.learned, optimizer=self.optimizer)
-        self.acting_modules["network"] = self.policy
         self._waiting: list[Moments] = []  # running returns of the rollout that is collected
         self._set_clip_range(0.0)
         self._losses = self.compiled(self.losses)
         self._of_rollout: dict[str, float] = {}  # metrics
+
+    def _make_networks(self) -> None:
+        config, generator = self.config, self.init_generator
+        outputs = self._size + self._shares  # the value is the last one
+        self.policy = Network(self.architecture, outputs, generator)
+        self.learned = nn.ModuleList([self.policy])
+        if not self._shares:
+            self.value = Network(self.architecture, 1, generator)
+            self.learned.append(self.value)
+        if config.orthogonal_init:
+            of_user = self.architecture.target is not None  # who chooses its first weights
+            first = partial(make_orthogonal, generator=generator, dense_only=of_user)
+            first(self.policy, gain=0.01, outputs=self._size)
+            if not self._shares:
+                first(self.value, gain=1.0)
+        self.acting_modules["network"] = self.policy
+        if self._choices is None:  # the deviations of a Box
+            log_std = nn.Parameter(torch.full((self._size,), config.log_std_init))
+            self.noise = nn.ParameterDict({"log_std": log_std})
+            self.learned.append(self.noise)
+            self.acting_modules["noise"] = self.noise
+        self.learned.to(self.device)
 
     @classmethod
     def extras(cls, config: AgentConfig, spec: EnvSpec) -> Sequence[Column]:
@@ -171,21 +180,6 @@ class Ppo(TorchAgent, OnPolicyAgent):
                 f"has {name_of(space)}"
             )
         return None, math.prod(space.shape)
-
-    def _initialise(self) -> None:
-        """Orthogonal weights and no biases, but in a network of the user's own."""
-        own = self.architecture.target is not None
-        networks = [self.policy] if self._shares else [self.policy, self.value]
-        for network in networks:
-            for module in (network.mlp if own else network).modules():
-                weight, bias = getattr(module, "weight", None), getattr(module, "bias", None)
-                if isinstance(weight, Tensor) and weight.ndim >= 2:
-                    _orthogonal(weight, math.sqrt(2), self.init_generator)
-                    if isinstance(bias, Tensor):
-                        nn.init.zeros_(bias)
-            last = network.mlp.memory[-1].weight
-            _orthogonal(last, 1.0, self.init_generator)
-        _orthogonal(self.policy.mlp.memory[-1].weight[: self._size], 0.01, self.init_generator)
 
     @property
     def policy_factory(self) -> PolicyFactory:
@@ -230,14 +224,10 @@ class Ppo(TorchAgent, OnPolicyAgent):
         self._set_learning_rate(value_at(schedule_of(config.learning_rate), env_steps, done))
         self._set_clip_range(value_at(schedule_of(config.clip_range), env_steps, done))
         segments = Segments(rollout.extras[EPISODE])
-        found = [self._look_at(rollout, part) for part in _slices(len(rollout))]
-        value, log_prob = (np.concatenate(each) for each in zip(*found, strict=True))
-        successors = map_array(lambda array: array[segments.last], rollout.next_obs)
-        last_value = np.concatenate(
-            [
-                self._outputs(self._seen(_part(successors, part))[0])[1].squeeze(1).cpu().numpy()
-                for part in _slices(len(segments.last))
-            ]
+        looks = [self._look_at(rollout, part) for part in _slices(len(rollout))]
+        value, log_prob = (np.concatenate(each) for each in zip(*looks, strict=True))
+        last_value = self._values(
+            map_array(lambda array: array[segments.last], rollout.next_obs), len(segments.last)
         )
         reward = self._normalization.divided(rollout.reward)
         if config.normalize_reward:
@@ -270,6 +260,12 @@ class Ppo(TorchAgent, OnPolicyAgent):
         outputs, value = self._outputs(features)
         density = self.density(outputs, mask, self._drawn(rollout)[part])
         return value.squeeze(1).cpu().numpy(), density.log_prob.cpu().numpy()
+
+    def _values(self, obs: Array, rows: int) -> NDArray[np.float32]:
+        """V of observations. [M, …] -> [M]"""
+        features = (self._seen(_part(obs, part))[0] for part in _slices(rows))
+        values = [self._outputs(each)[1].squeeze(1) for each in features]
+        return torch.cat(values).cpu().numpy()
 
     @torch.no_grad()
     def learn(self, batch: TensorBatch) -> Update | None:
@@ -364,11 +360,6 @@ class Ppo(TorchAgent, OnPolicyAgent):
         self._set_clip_range(float(state["clip_range"]))
         self._set_learning_rate(float(state["learning_rate"]))
         self._of_rollout = dict(state["of_rollout"])
-
-
-@torch.no_grad()
-def _orthogonal(weight: Tensor, gain: float, generator: torch.Generator) -> None:
-    nn.init.orthogonal_(weight, gain, generator=generator)
 
 
 def _slices(rows: int) -> Iterator[slice]:

@@ -203,7 +203,8 @@ class Ring:
         if self._frozen:
             self._frozen.release()
         self._frozen = None
-        self.pushed, self.position, self.size = state.rows_pushed, 0, 0
+        position = 0 if state.size else state.position  # no row is awaited
+        self.pushed, self.position, self.size = state.rows_pushed, position, 0
         self._awaited = state
         self._restored = state.rows_pushed - state.size
 

@@ -115,6 +115,7 @@ class RolloutBuffer(RolloutStore):
 
     def drop(self) -> None:
         self._columns, self._epochs = {}, 0
+        self._order, self._at = np.empty(0, np.int64), 0
         self._ring.clear()
 
     def freeze(self, first: int) -> FrozenRows:

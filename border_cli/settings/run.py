@@ -582,16 +582,18 @@ class RunConfig(Settings):
                 f"({_name_of(self.agent)}) has no TD errors "
                 "to prioritize transitions by"
             )
-        if self.replay_buffer.one_step:
-            self._check_one_step(_name_of(self.replay_buffer))
         if self.agent.on_policy or self.replay_buffer.on_policy:
             self._check_rollouts()
         else:
             self.trainer.with_steps(self.agent)
+        if self.replay_buffer.one_step:
+            self._check_one_step(_name_of(self.replay_buffer))
         trainer, capacity = self.trainer, self.replay_buffer.capacity
-        if self.agent.on_policy:
-            pass
-        elif isinstance(trainer, ReplayRatioConfig) and trainer.warmup_period > capacity:
+        if (
+            isinstance(trainer, ReplayRatioConfig)
+            and trainer.warmup_period > capacity
+            and not self.agent.on_policy
+        ):
             trainer.refuse(
                 "warmup_period",
                 trainer.warmup_period,
