@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
-import remembering
 from datasets import CARTPOLE, datasets_in, write_cartpole
 
 from border_cli import compose, resume, train
@@ -21,8 +21,10 @@ SMALL = (
 
 
 @pytest.fixture(autouse=True)
-def conf(folder: Path) -> None:
-    """The file of the agent, as a user writes it."""
+def conf(folder: Path, own_modules: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file of the agent, as a user writes it; its module is imported by `imports` anew."""
+    del own_modules
+    monkeypatch.delitem(sys.modules, "remembering", raising=False)
     (folder / "conf" / "agent").mkdir(parents=True)
     file = folder / "conf" / "agent" / "remembering.yaml"
     file.write_text("defaults: [/schema/agent/remembering@_here_, _self_]\n")
@@ -45,12 +47,13 @@ def test_a_column_survives_actors_that_die_a_checkpoint_and_a_resume(
 ) -> None:
     deadly = ("env.id=Leaves-v0", "env.kwargs.at=100", "actor_manager.max_restarts=100")
     env = deadly if backend == "process" else ("env.id=Calm-v0",)
-    remembering.Remembering.batches = 0
     manager = f"actor_manager={backend}"
     result = train(composed(*env, *more, manager, "trainer.max_opt_steps=150"))
     restarts = sum(each.restarts for each in result.actor_stats)
     assert (restarts > 0) == (backend == "process")
     resume("run", "trainer.max_opt_steps=300")
+    import remembering
+
     assert remembering.Remembering.batches == 300
 
 
