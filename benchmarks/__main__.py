@@ -10,6 +10,7 @@ Each part is also a command with its own options (`--help`):
     python -m benchmarks.updates      updates/s of each kind of agent, against a bare PyTorch loop
     python -m benchmarks.matched      the same DQN by us, a bare loop and Stable-Baselines3
     python -m benchmarks.matched_sac  the same SAC by us and Stable-Baselines3, on 1 and 2 threads
+    python -m benchmarks.matched_ppo  the same PPO by us and Stable-Baselines3
     python -m benchmarks.solve        seconds from Enter to CartPole solved
     python -m benchmarks.scaling      samples/s of slow environments, by number of actors
     python -m benchmarks.ratio        samples per update, requested and actual
@@ -64,6 +65,7 @@ PARTS: dict[str, list[str]] = {  # module -> its arguments under --quick
     "updates": ["--repetitions", "1", "--seconds", "1"],
     "matched": ["--repetitions", "1", "--updates", "1000"],
     "matched_sac": ["--repetitions", "1", "--updates", "500"],
+    "matched_ppo": ["--repetitions", "1", "--env-steps", "8192"],
     "solve": ["--repetitions", "1"],
     "scaling": ["--repetitions", "1", "--seconds", "1", "--actors", "1", "8", "32"],
     "ratio": ["--ratios", "1", "16"],

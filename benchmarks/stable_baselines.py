@@ -118,6 +118,23 @@ def matched_sac(seed: int, warm_up: int, settled: int, updates: int, threads: in
     return {**speed._asdict(), **learning(episodes)}
 
 
+def matched_ppo(seed: int, env_steps: int) -> Reading:
+    """The RL Zoo's PPO for CartPole, timed from env step 2,048 on."""
+    torch.set_num_threads(1)
+    model, began = _zoo_ppo(seed), list[tuple[int, float]]()
+
+    def note(model: BaseAlgorithm) -> bool:
+        if model.num_timesteps >= 2_048 and not began:
+            began.append((model.num_timesteps, time.perf_counter()))
+        return True
+
+    model.learn(env_steps, callback=Rounds(note))
+    ((first, began_s),) = began
+    episodes = [each["r"] for each in model.ep_info_buffer or ()]
+    speed = (model.num_timesteps - first) / (time.perf_counter() - began_s)
+    return {"env_steps_per_s": speed, **learning(episodes)}
+
+
 def first_update(seed: int, warm_up: int) -> Reading:
     """When the first update was made, by `time.time`."""
     torch.set_num_threads(1)
