@@ -45,12 +45,17 @@ OURS = "border_train"
 PEERS = {"sb3_dqn": "dqn", "sb3_ppo": "ppo"}
 
 
+def agent_of(overrides: list[str]) -> list[str]:
+    """The agent, unless an override names it."""
+    return [] if any(each.startswith("agent=") for each in overrides) else ["agent=dqn"]
+
+
 def border_train(env: str, overrides: list[str], seed: int) -> Reading:
     """Trains and judges one seed. Raises CalledProcessError where a command fails."""
     with tempfile.TemporaryDirectory() as folder:
         run_dir = Path(folder) / "run"
-        agent = [] if any(each.startswith("agent=") for each in overrides) else ["agent=dqn"]
-        typed = [*agent, f"env={env}", f"seed={seed}", f"run_dir={run_dir}", *overrides]
+        typed = [*agent_of(overrides), f"env={env}", f"seed={seed}", f"run_dir={run_dir}"]
+        typed += overrides
         began_s, cpu_began_s = time.monotonic(), _children_cpu_s()
         _run("border-train", typed)
         wall_s, cpu_s = time.monotonic() - began_s, _children_cpu_s() - cpu_began_s
@@ -151,7 +156,8 @@ def main() -> None:
     seeded = {name: partial(_seeded, run, first) for name, run in contenders.items()}
     readings = take_turns(seeded, arguments.repetitions)
     for name in readings:
-        command = " ".join(["border-train agent=dqn", f"env={arguments.env}", *arguments.overrides])
+        words = [*agent_of(arguments.overrides), f"env={arguments.env}", *arguments.overrides]
+        command = f"border-train {' '.join(words)}"
         content = {"command": command} if name == OURS else {}
         emit("solve", name, content | line(name, readings, arguments.threshold))
 
