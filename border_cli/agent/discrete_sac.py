@@ -38,6 +38,7 @@ from border_cli.agent.critics import (
     mean_abs_error,
     squared_loss,
 )
+from border_cli.agent.densities import LOWEST
 from border_cli.agent.sac import ActorLoss, EntropyCoefficient, scale_rewards
 from border_cli.agent.torch_agent import TorchAgent, gradient_step
 from border_cli.core.interfaces import PolicyFactory
@@ -47,8 +48,6 @@ from border_cli.nn.choices import Choices
 from border_cli.nn.features import FeatureTensors
 from border_cli.nn.network import Network
 from border_cli.nn.tensor_batch import TensorBatch, masked
-
-LOWEST = -1e4  # instead of the logarithm of 0, which times 0 is no number
 
 
 class Chances(NamedTuple):

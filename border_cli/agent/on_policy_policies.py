@@ -5,25 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from functools import partial
-from itertools import accumulate, pairwise
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from border_cli.agent.action_space import components_of
-from border_cli.agent.greedy import GreedyForm, greedy
-from border_cli.agent.policies import NetworkPolicy
+from border_cli.agent.greedy import GreedyForm
+from border_cli.agent.policies import CategoricalPolicy, MaskedPolicy, NetworkPolicy
 from border_cli.core.interfaces import PolicyFactory
-from border_cli.core.spaces import (
-    BoxSpace,
-    EnvSpec,
-    LeafSpace,
-    MultiDiscreteSpace,
-    has_masks,
-    split_mask,
-)
-from border_cli.core.types import Array, Column, Snapshot
+from border_cli.core.spaces import BoxSpace, EnvSpec, has_masks
+from border_cli.core.types import Array, Column, Snapshot, num_rows
 from border_cli.nn.numpy_network import MakeActing
 from border_cli.settings.run import ActorExploration
 
@@ -39,64 +30,27 @@ def log_softmax(logits: NDArray[np.float32]) -> NDArray[np.float32]:
     return shifted - np.log(np.exp(shifted).sum(1, keepdims=True))  # type: ignore[no-any-return]
 
 
-class ChoicePolicy(NetworkPolicy):
-    """Draws each component of an action from the softmax of its logits, or takes the most likely
-    choice. A mask in the observation makes choices impossible."""
+class SamplingPolicy(CategoricalPolicy):
+    """Gives the log-probability of each action that it draws, summed over the components."""
 
-    greedy_form = GreedyForm("logits")
+    _log_prob: NDArray[np.float32]  # [N]  of the actions that are being drawn
 
-    def __init__(
-        self,
-        rng: np.random.Generator,
-        exploration: ActorExploration = None,  # noqa: ARG002 - refused with rollouts
-        *,
-        network: MakeActing,
-        space: LeafSpace,
-        masked: bool,
-    ) -> None:
-        super().__init__(rng, network=network, actions=space)
-        components = components_of(space)
-        assert components is not None
-        self._parts = [slice(*each) for each in pairwise((0, *accumulate(components)))]
-        self._several = isinstance(space, MultiDiscreteSpace)
-        self._has_masks = masked
-
-    def _logits(self, obs: Array) -> NDArray[np.float32]:
-        """Of all choices side by side; -inf where a choice is impossible. [N, S]"""
-        mask = None
-        if self._has_masks:
-            obs, mask = split_mask(obs)
-        logits = self.network(obs)[:, : self._parts[-1].stop]
-        return logits if mask is None else np.where(mask, logits, np.float32(-np.inf))
-
-    def choose(self, outputs: NDArray[np.float32], *, explore: bool) -> NDArray[Any]:
-        actions, _ = self._drawn(outputs) if explore else (self._greedy(outputs), None)
-        return actions
+    def pick(self, values: NDArray[np.float32]) -> NDArray[np.int64]:
+        choice = super().pick(values)
+        self._log_prob += log_softmax(values)[np.arange(len(values)), choice]
+        return choice
 
     def act(self, obs: Array, *, explore: bool) -> NDArray[Any]:
-        return self.choose(self._logits(obs), explore=explore)
-
-    def _greedy(self, logits: NDArray[np.float32]) -> NDArray[Any]:
-        return self._joined([greedy(logits[:, each]) for each in self._parts])
-
-    def _joined(self, choices: list[NDArray[np.int64]]) -> NDArray[np.int64]:
-        return np.stack(choices, axis=1) if self._several else choices[0]
-
-    def _drawn(self, logits: NDArray[np.float32]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Actions, and their log-probabilities. [N] or [N, K], [N]"""
-        choices, log_prob = [], np.zeros(len(logits), np.float32)
-        rows = np.arange(len(logits))
-        for part in self._parts:
-            log = log_softmax(logits[:, part])  # [N, n]
-            # The highest of log p + Gumbel noise is distributed as p.
-            choice = greedy(log + self.rng.gumbel(size=log.shape))
-            choices.append(choice)
-            log_prob += log[rows, choice]
-        return self._joined(choices), log_prob
+        self._log_prob = np.zeros(num_rows(obs), np.float32)
+        return super().act(obs, explore=explore)
 
     def explore(self, obs: Array) -> tuple[NDArray[Any], Extras]:
-        actions, log_prob = self._drawn(self._logits(obs))
-        return actions, {LOG_PROB: log_prob}
+        actions = self.act(obs, explore=True)
+        return actions, {LOG_PROB: self._log_prob}
+
+
+class MaskedSamplingPolicy(MaskedPolicy, SamplingPolicy):
+    """Valid actions only, by the mask in the observation."""
 
 
 class BoxPolicy(NetworkPolicy):
@@ -153,5 +107,5 @@ def sampling_policy(spec: EnvSpec, network: MakeActing) -> PolicyFactory:
     """The policy of an on-policy agent in this environment."""
     if isinstance(spec.action, BoxSpace):
         return partial(BoxPolicy, network=network, space=spec.action)
-    masked = has_masks(spec.observation)
-    return partial(ChoicePolicy, network=network, space=spec.action, masked=masked)
+    kind = MaskedSamplingPolicy if has_masks(spec.observation) else SamplingPolicy
+    return partial(kind, network=network, space=spec.action)

@@ -100,7 +100,7 @@ def normalizing_wrappers(effective: EffectiveSettings) -> dict[str, str]:
 def build_agent(effective: EffectiveSettings, spec: EnvSpec, *, learns: bool = True) -> Agent:
     """The agent with its first weights; one that only acts needs no compiler."""
     config = effective.config
-    settings = config.agent if config.agent.on_policy else config.trainer.with_steps(config.agent)
+    settings = effective.agent
     if isinstance(settings, LearnerConfig) and not learns:
         settings = replace(settings, compile=False)
     agent: Agent = AGENTS.build(
@@ -453,14 +453,13 @@ def observe_stored(agent: Agent, replay_buffer: ReplayBuffer) -> None:
 def build_trainer(effective: EffectiveSettings, parts: LearnerParts, spec: EnvSpec) -> Trainer:
     """The trainer with these parts, which are built and not yet started."""
     config = effective.config
-    trainer: Trainer
     if config.agent.on_policy:
         from border_cli.trainer.rollouts import RolloutTrainer
 
         return RolloutTrainer(
             config.trainer, parts=parts, batch_size=config.agent.batch_size, spec=spec
         )
-    trainer = TRAINERS.build(
+    trainer: Trainer = TRAINERS.build(
         config.trainer,
         parts=parts,
         batch_size=config.agent.batch_size,

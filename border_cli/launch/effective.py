@@ -17,6 +17,7 @@ from border_cli.registry import ACTOR_MANAGERS, AGENTS, REPLAY_BUFFERS
 from border_cli.replay_buffer.config import DatasetConfig, rows_of_share
 from border_cli.settings.run import (
     ActorManagerConfig,
+    AgentConfig,
     EnvConfig,
     EvaluatorConfig,
     RunConfig,
@@ -63,6 +64,13 @@ class EffectiveSettings:
         return 2 * max(2, actors.most_actors) * actors.n_buffer
 
     @property
+    def agent(self) -> AgentConfig:
+        """The settings of the agent, with the steps of its schedules; those of an on-policy agent
+        follow the share of the run that is done."""
+        agent = self.config.agent
+        return agent if agent.on_policy else self.config.trainer.with_steps(agent)
+
+    @property
     def num_envs(self) -> int:
         """Environments of all actors."""
         return self.num_actors * self.env.num_envs
@@ -93,10 +101,9 @@ class EffectiveSettings:
         """All schedules that the run follows, by their typed names, each with its counter; without
         actors none that counts their env steps."""
         config = self.config
-        agent = config.agent if config.agent.on_policy else config.trainer.with_steps(config.agent)
         return {
             f"{settings.path}.{name}": (counter, make_schedule(schedule))
-            for settings in (agent, config.replay_buffer)
+            for settings in (self.agent, config.replay_buffer)
             for name, (counter, schedule) in settings.schedules.items()
             if not config.trainer.offline or counter != ENV_STEPS
         }
