@@ -49,7 +49,7 @@ class Setup:
     def run_config(self, seed: int) -> RunConfig:
         """The settings of the run, which its window ends."""
         sync = self.manager == "sync"
-        manager = ACTOR_MANAGERS.entry("thread" if sync else self.manager)
+        manager = ACTOR_MANAGERS.entry("serial" if sync else self.manager)
         settings = {**OFF, "max_opt_steps": None, "max_time_s": 600.0, "sync_interval": 100}
         settings |= self.trainer
         return RunConfig(

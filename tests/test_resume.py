@@ -97,7 +97,7 @@ def config_of(kind: str = "sync", *, updates: int = WHOLE, **changes: Any) -> Ru
         "step_processor": NStepConfig(n_steps=3),
         "replay_buffer": UniformConfig(capacity=300),
         "actor_manager": {
-            "sync": ThreadConfig, "serial": SerialConfig, "thread": ThreadConfig,
+            "sync": SerialConfig, "serial": SerialConfig, "thread": ThreadConfig,
             "process": ProcessConfig, "offline": ThreadConfig, "rollouts": SerialConfig,
         }[kind](num_actors=2, n_buffer=7),
         "trainer": {

@@ -71,8 +71,7 @@ def begin_with_run(
             return
         overrides = without_its_own(saved, overrides)
         saved.settings["run_dir"] = str(run_dir)
-        chosen = [each.key_or_group for each in parsed(overrides) if chooses(each)]
-        saved = saved.choosing(dict.fromkeys(chosen, "???"))
+        saved = with_choices(saved, overrides, folders)
         yield Composer(folders, saved=saved, run_dir=run_dir, trust=trust), overrides
 
 
@@ -136,10 +135,25 @@ def settings_from(
     saved: SavedSettings, overrides: Sequence[str], folders: Sequence[str]
 ) -> SavedSettings:
     """The saved settings of a run as those that a new run begins with."""
+    # A name that follows from agent and env is that of the new ones, too.
+    if saved.settings.get("name") == run_name(_root_=OmegaConf.create(saved.settings)):
+        del saved.settings["name"]
+    saved = with_choices(saved, overrides, folders)
+    typed = {override.key_or_group for override in parsed(overrides)}
+    if "env.id" in typed and "env" not in typed:
+        saved.settings.setdefault("env", {})["option"] = ANY_ENV
+    return saved
+
+
+def with_choices(
+    saved: SavedSettings, overrides: Sequence[str], folders: Sequence[str]
+) -> SavedSettings:
+    """Returns saved settings without those of the groups whose option the command line chooses, or
+    the file of an option that it chooses."""
     own = saved_options(saved.settings)
     with opened(Files(folders)) as files, explained(files, overrides):
-        read = OverridesParser.create(config_loader=files.loader).parse_overrides([*overrides])
-        choices = [each for each in read if chooses(each)]
+        parser = OverridesParser.create(config_loader=files.loader)
+        choices = [each for each in parser.parse_overrides([*overrides]) if chooses(each)]
         by_files: dict[str, Any] = {}
         for choice in choices:
             swept = choice.is_sweep_override()
@@ -152,13 +166,7 @@ def settings_from(
             for group, option in by_files.items()
             if group in GROUPS and group not in typed
         }
-    # A name that follows from agent and env is that of the new ones, too.
-    if saved.settings.get("name") == run_name(_root_=OmegaConf.create(saved.settings)):
-        del saved.settings["name"]
-    saved = saved.choosing({**dict.fromkeys(typed, "???"), **instead})
-    if any(each.key_or_group == "env.id" for each in read) and "env" not in typed:
-        saved.settings.setdefault("env", {})["option"] = ANY_ENV
-    return saved
+    return saved.choosing({**dict.fromkeys(typed, "???"), **instead})
 
 
 def _chosen_by_files(group: str, option: str, files: Files) -> dict[str, Any]:

@@ -586,6 +586,12 @@ class RunConfig(Settings):
             self._check_rollouts()
         else:
             self.trainer.with_steps(self.agent)
+        if self.trainer.synchronous and not self.actor_manager.in_learner_thread:
+            chosen = _name_of(self.actor_manager)
+            raise ConfigError(
+                f"actor_manager={chosen} does not work with trainer=sync yet: its actors run in the "
+                "learner's thread. Use actor_manager=serial or trainer=async"
+            )
         if self.replay_buffer.one_step:
             self._check_one_step(_name_of(self.replay_buffer))
         trainer, capacity = self.trainer, self.replay_buffer.capacity

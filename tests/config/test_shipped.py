@@ -52,6 +52,7 @@ OPTIONS = [
     [f"{group}={name}" for in_group, name in FILES if in_group == group and name != "rollout"]
     for group in GROUPS_BESIDE
 ]  # of each group
+SYNC = ["trainer=sync", "actor_manager=serial"]  # no other manager works with it
 ROWS = [[names[row % len(names)] for names in OPTIONS] for row in range(max(map(len, OPTIONS)))]
 
 
@@ -62,5 +63,6 @@ ROWS = [[names[row % len(names)] for names in OPTIONS] for row in range(max(map(
 def test_a_tuned_file_goes_with_every_option_of_every_group(tuned: str) -> None:
     """One of each group at once, until all have had their turn."""
     for row in ROWS:
-        job = Composer().job([*pair_of(tuned), *row, ONE_STEP])
+        beside = SYNC if "trainer=sync" in row else []
+        job = Composer().job([*pair_of(tuned), *row, *beside, ONE_STEP])
         assert tuned in [source.choice for source in job.sources if source.group == "tuned"]

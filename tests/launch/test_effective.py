@@ -78,7 +78,7 @@ def test_the_header_lists_the_schedules_that_something_follows(
         ((), "thread", 2, 20, False),
         (("actor_manager=process", "actor_manager.num_actors=5"), "process", 5, 20, False),
         (("actor_manager=serial", "actor_manager.n_buffer=7"), "serial", 2, 7, True),
-        (("trainer=sync", "actor_manager=process"), "serial", 2, 1, True),
+        (("trainer=sync",), "serial", 2, 1, True),
         (("trainer=sync", "actor_manager=serial"), "serial", 2, 1, True),
         (("trainer=offline",), "serial", 0, 1, True),
     ],

@@ -34,7 +34,7 @@ from border_cli.step_processor.config import NStepConfig
 from border_cli.trainer.config import AsyncConfig, SyncConfig
 
 TRAINERS: dict[str, tuple[type[TrainerConfig], Any]] = {
-    "sync": (SyncConfig, ThreadConfig),
+    "sync": (SyncConfig, SerialConfig),
     "async-serial": (AsyncConfig, SerialConfig),
     "async-thread": (AsyncConfig, ThreadConfig),
 }

@@ -45,8 +45,8 @@ def test_auto_counts_as_the_most_actors_that_there_may_be() -> None:
     assert effective.slack == 2 * 9 * 20
 
 
-def test_a_synchronous_run_steps_as_many_in_turn() -> None:
-    settings = ["actor_manager=ray", "actor_manager.num_actors=3", "trainer=sync"]
-    effective = effective_settings(compose("agent=dqn", "env=cartpole", *settings))
-    assert effective.backend == "serial"
-    assert effective.actors.num_actors == 3
+@pytest.mark.parametrize("manager", ["ray", "process", "thread"])
+def test_a_synchronous_run_refuses_actors_beside_its_learner(manager: str) -> None:
+    said = f"actor_manager={manager} does not work with trainer=sync yet: .*actor_manager=serial"
+    with pytest.raises(ConfigError, match=said):
+        compose("agent=dqn", "env=cartpole", "trainer=sync", f"actor_manager={manager}")
