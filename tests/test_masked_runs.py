@@ -70,6 +70,23 @@ def test_agents_take_valid_choices_of_several_components_only(agent: str) -> Non
     trained(agent, 40, "env.id=masked/Pairs-v0", "trainer=sync", "env.num_envs=2")
 
 
+@pytest.mark.parametrize("agent", ["ppo", "a2c"])
+def test_on_policy_agents_learn_the_shortest_way(agent: str) -> None:
+    """It takes five steps; at most 20 are allowed, and random valid actions take ten."""
+    settings = (
+        *(f"agent={agent}", "env.id=masked/Strict-v0", "imports=[masked]", "run_dir=run"),
+        *("agent.hidden=[16]", "agent.batch_size=64", "agent.learning_rate=1e-2"),
+        *("replay_buffer.n_steps=16", "trainer.max_opt_steps=300", "recorder=none", "quiet=true"),
+    )
+    train(compose(*settings))
+    policy, env = load_policy("run", "latest"), gym.make("masked/Strict-v0")
+    (obs, info), over, steps = env.reset(seed=0), False, 0
+    while not over:
+        obs, _, ended, cut, info = env.step(policy.act(obs, info["action_mask"]))
+        over, steps = ended or cut, steps + 1
+    assert steps == PLACES - 1
+
+
 @pytest.mark.ray
 def test_actors_of_a_cluster_take_valid_actions_only() -> None:
     trained("dqn", 60, "actor_manager=ray")

@@ -40,6 +40,15 @@ def test_joint_and_factored_actions_reach_the_best_score(agent: str, env: str):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("env", ["Levers", "Switches"])
+@pytest.mark.parametrize("agent", ["ppo", "a2c"])
+def test_on_policy_agents_reach_the_best_score(agent: str, env: str):
+    rollouts = ("replay_buffer.n_steps=16", "agent.batch_size=128")
+    result = trained(agent, *rollouts, env=env, updates=3000)
+    assert result.trainer_stats.best_score == levers.BEST
+
+
+@pytest.mark.slow
 def test_offline_agents_reach_the_best_score_by_data_of_all_kinds(tmp_path: Path):
     with datasets_in(tmp_path / "datasets"):
         trained("discrete_sac", *ONLINE)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import random
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -238,6 +240,7 @@ NORMALISED = PpoConfig(
     target_kl=0.003,
     learning_rate={"initial": 1e-2, "final": 0.0, "steps": 4_000},
 )
+BOX = ROLLOUTS | {"agent": NORMALISED, "env": GymConfig(id="Pendulum-v1", max_episode_steps=60)}
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "sync": ("sync", {}),
     "sync, one step, prioritized": (
@@ -332,7 +335,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "rollouts": ("rollouts", ROLLOUTS),
     "rollouts, a Box, normalised, a limit of the divergence": (
         "rollouts",
-        ROLLOUTS | {"agent": NORMALISED, "env": GymConfig(id="Pendulum-v1", max_episode_steps=60)},
+        BOX,
     ),
     "serial, hindsight": (
         "serial",
@@ -390,6 +393,43 @@ def test_to_be_interrupted_and_to_go_on_changes_nothing(
     at = 0 if phase in ("warm-up", "collecting") else 190
     interrupt(config, tmp_path / "cut", at, phase)
     assert newest(tmp_path / "cut").opt_steps < WHOLE
+    trained(config, tmp_path / "cut", resume=True)
+    assert_equal(config, tmp_path / "whole", tmp_path / "cut")
+
+
+class StopsAtCheck(StopFlag):
+    """Requests a stop at its n-th check; the learner checks once per step, also in evaluations."""
+
+    def __init__(self, at: int | None = None) -> None:
+        super().__init__()
+        self._at, self.checks = at, 0
+
+    def check(self) -> None:
+        self.checks += 1
+        if self.checks == self._at:
+            self.request(Interrupted(2))
+        super().check()
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes"), sampled([("rollouts", ROLLOUTS), ("rollouts", BOX), ("sync", {})], every=3)
+)
+def test_ten_interruptions_at_random_moments_change_nothing(
+    kind: str, changes: dict[str, Any], tmp_path: Path
+) -> None:
+    """In collecting, in the epochs of a rollout, in evaluations."""
+    config = config_of(kind, **changes)
+    whole = StopsAtCheck()
+    trained(config, tmp_path / "whole", stop=whole)
+    moments = sorted(random.Random(58).sample(range(2, whole.checks), 10))
+    for previous, moment in pairwise([0, *moments]):
+        with pytest.raises(Interrupted):
+            trained(
+                config,
+                tmp_path / "cut",
+                resume=previous > 0,
+                stop=StopsAtCheck(moment - previous),
+            )
     trained(config, tmp_path / "cut", resume=True)
     assert_equal(config, tmp_path / "whole", tmp_path / "cut")
 
