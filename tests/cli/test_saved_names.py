@@ -26,6 +26,7 @@ from border_cli.system.files import SETTINGS
 Capture = pytest.CaptureFixture[str]
 Theirs = Callable[..., Path]
 OPTIONS = ("env=cartpole", "recorder=none", "quiet=true", *QUICK, "trainer.stop_at_score=null")
+SERIAL = (*OPTIONS, "actor_manager=serial")
 NAMES = ("colleague", "installed", "of_gymnasium", "vendored", "by_accident")
 
 
@@ -33,7 +34,7 @@ NAMES = ("colleague", "installed", "of_gymnasium", "vendored", "by_accident")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("theirs")
     with commands.isolated(folder):
-        assert train_status(*OPTIONS, "actor_manager=serial", "run_dir=run") == 0
+        assert train_status(*SERIAL, "run_dir=run") == 0
     return folder / "run"
 
 
@@ -157,7 +158,7 @@ def test_what_is_typed_is_called(theirs: Theirs, folder: Path, mark: Path) -> No
     assert eval_status(str(run), typed) == 0
     assert train_status("--from", str(run), typed, "dry_run=true") == 0
     assert train_status(f"resume={run}", typed, MORE) == 0
-    assert train_status(*OPTIONS, "actor_manager=serial", typed, f"run_dir={run}", "resume=auto", MORE) == 0
+    assert train_status(*SERIAL, typed, f"run_dir={run}", "resume=auto", MORE) == 0
     assert eval_status(str(run), "trust=true") == 0
     assert train_status(f"resume={run}", "trust=true", "trainer.max_opt_steps=4") == 0
     (folder / "conf/experiment").mkdir(parents=True)
@@ -197,7 +198,7 @@ def test_one_with_environments_is_and_so_is_one_that_is_typed(
     assert mark.exists()
     run = tampered(folder / "theirs", folder / "typed", {"imports": ["installed"]})
     assert train_status(f"resume={run}", "imports=[installed]", MORE) == 0
-    typed = (*OPTIONS, "actor_manager=serial", "imports=[installed]", f"run_dir={run}", "resume=auto")
+    typed = (*SERIAL, "imports=[installed]", f"run_dir={run}", "resume=auto")
     assert train_status(*typed, "trainer.max_opt_steps=4") == 0
 
 
