@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import random
 import signal
-import sys
 import tempfile
 import time
 from itertools import pairwise
@@ -21,11 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.table import emit, parser, say, spread
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
-
-from cluster_runs import ClusterRun, actors_on, kill, refuse_wrong_totals
-from clusters import running_cluster
+from tests.support.cluster_runs import ClusterRun, actors_on, kill, refuse_wrong_totals
+from tests.support.clusters import running_cluster
 
 ACTORS = 4
 STALL_S = 10.0  # trainer.stall_timeout_s

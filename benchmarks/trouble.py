@@ -35,7 +35,9 @@ from typing import Any
 from benchmarks.table import say
 from benchmarks.transcripts import MEASURED, WORDS, compare
 
-MODULES = Path(__file__).parents[1] / "tests" / "support"  # unruly.py: environments that misbehave
+MODULES = (
+    Path(__file__).parents[1] / "tests" / "user_modules"
+)  # unruly: environments that misbehave
 DEADLINE_S = 180.0
 LAST_LINES = 6
 STOPPED_S = 20.0  # four times the stall_timeout_s of that case; --stopped-s 120 is two minutes

@@ -17,11 +17,11 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import absl.logging
-import leftovers
 import pytest
 from xdist.scheduler import WorkStealingScheduling
 
 from border_cli.registry import GROUPS, NETWORKS, register_builtin
+from tests.support import leftovers
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a suite in the background ignores it
 

@@ -10,16 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import commands
 import gymnasium as gym
 import numpy as np
 import pytest
 import torch
 import unruly
 import untried
-from commands import QUICK, facts_of, repeatable_rows
-from fakes import ListRecorder
-from sampling import sampled
 
 from border_cli import RunConfig, compose, load_policy, resume, train
 from border_cli.actor_manager.config import SerialConfig
@@ -35,6 +31,10 @@ from border_cli.run.lock import RunInUse, RunLock
 from border_cli.settings.run import CheckpointConfig
 from border_cli.step_processor.config import NStepConfig
 from border_cli.trainer.config import AsyncConfig
+from tests.support import commands
+from tests.support.case_sampling import sampled
+from tests.support.commands import QUICK, facts_of, repeatable_rows
+from tests.support.fakes import ListRecorder
 
 SERIAL = (*QUICK, "env=cartpole", "actor_manager=serial", "recorder=[jsonl]")
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from commands import QUICK, facts_of, train_status
-from told import Remembers, StopsAt
 
 from border_cli import compose, resume, train
+from tests.support.commands import QUICK, facts_of, train_status
+from tests.support.remembering_callbacks import Remembers, StopsAt
 
 pytestmark = pytest.mark.usefixtures("own_modules")
 

@@ -9,7 +9,8 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
-from commands import QUICK, eval_status, facts_of, train_status
+
+from tests.support.commands import QUICK, eval_status, facts_of, train_status
 
 LENGTH = 45  # env steps of the longest training episode, which ends at the limit of training
 RUN = (

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from commands import QUICK, facts_of, isolated, train_status
 
 from border_cli import registry
+from tests.support.commands import QUICK, facts_of, isolated, train_status
 
 ROOMS = ("analysis", "dataset.minari_files", "evaluator.film", "ray", "sweep")
 LOADED = (

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import commands
 import numpy as np
 import pytest
-from compilers import needs_compiler
-from sampling import sampled
 
 from border_cli import compose, load_policy, resume, train
+from tests.support import commands
+from tests.support.case_sampling import sampled
+from tests.support.compilers import needs_compiler
 
 AGENTS = sorted(file.stem for file in (Path(__file__).parents[1] / "conf" / "agent").glob("*.yaml"))
 DISCRETE = {"dqn", "rainbow", "der", "discrete_cql", "qrdqn", "iqn", "discrete_sac"}

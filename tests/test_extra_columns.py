@@ -6,11 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from datasets import CARTPOLE, datasets_in, write_cartpole
 
 from border_cli import compose, resume, train
 from border_cli.errors import ConfigError
 from border_cli.settings.run import RunConfig
+from tests.support.datasets import CARTPOLE, datasets_in, write_cartpole
 
 SMALL = (
     *("agent=remembering", "imports=[remembering,unruly]", "run_dir=run", "recorder=[jsonl]"),

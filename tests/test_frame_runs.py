@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import torch
 from stacked import STACK
-from states import same
 
 from border_cli.api import resume, train
 from border_cli.checks.needs import row_nbytes
@@ -21,6 +20,7 @@ from border_cli.nn.saving import load_state
 from border_cli.recorder.read import read_metrics
 from border_cli.replay_buffer.frames import FrameRing
 from border_cli.settings.run import RunConfig
+from tests.support.saved_states import same
 
 UPDATES = 30
 COLOURED = {"ReshapeObservation": {"shape": [12, 12, 1]}}  # an axis of one channel at the end

@@ -11,13 +11,13 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from catch import Catch
-from commands import QUICK, eval_status
 from gymnasium.envs import registration
 
 from border_cli import RunConfig, compose, load_policy, resume, train
 from border_cli.config.saved import load_resolved
 from border_cli.env.construct import GIVEN
 from border_cli.errors import ConfigError
+from tests.support.commands import QUICK, eval_status
 
 MANAGERS = ("trainer=sync", *(f"actor_manager={each}" for each in ("serial", "thread", "process")))
 OBS = np.zeros((10, 10, 2), bool)

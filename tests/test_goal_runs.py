@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 import reaching
-from commands import QUICK, eval_status, facts_of, train_status
-from sampling import sampled
-from screens import Screen
 
 from border_cli import compose, train
 from border_cli.errors import ConfigError
 from border_cli.recorder.read import read_metrics
+from tests.support.case_sampling import sampled
+from tests.support.commands import QUICK, eval_status, facts_of, train_status
+from tests.support.terminals import Screen
 
 Capture = pytest.CaptureFixture[str]
 GOALS = ("agent=sac", "imports=[reaching]", "replay_buffer=hindsight")

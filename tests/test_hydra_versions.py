@@ -16,7 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from commands import QUICK
+
+from tests.support.commands import QUICK
 
 ROOT = Path(__file__).parents[1]
 PIP = ("--quiet", "--no-compile", "--disable-pip-version-check", "--retries=1")

@@ -10,12 +10,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import leftovers
 import numpy as np
 import pytest
-from commands import QUICK
 
 from border_cli import compose, train
+from tests.support import leftovers
+from tests.support.commands import QUICK
 
 KILLS = 200
 

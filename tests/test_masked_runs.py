@@ -9,11 +9,11 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
-from commands import eval_status, train_status
 from masked import PLACES, mask_at
 
 from border_cli import compose, load_policy, resume, train
 from border_cli.nn.saving import load_state
+from tests.support.commands import eval_status, train_status
 
 pytestmark = pytest.mark.usefixtures("folder")
 VALUE = ("dqn", "discrete_cql", "qrdqn", "iqn")

@@ -10,15 +10,15 @@ from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 
-import commands
 import gymnasium as gym
 import pytest
-from commands import record_status, train_status
-from datasets import datasets_in
-from sampling import pairwise, sampled
 
 from border_cli import compose, load_policy, train
 from border_cli.registry import AGENTS, register_builtin
+from tests.support import commands
+from tests.support.case_sampling import pairwise, sampled
+from tests.support.commands import record_status, train_status
+from tests.support.datasets import datasets_in
 
 UPDATES = 100
 ENVS = {

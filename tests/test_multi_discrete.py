@@ -6,11 +6,11 @@ from pathlib import Path
 
 import levers
 import pytest
-from commands import record_status
-from datasets import datasets_in
 
 from border_cli import Result, compose, train
 from border_cli.errors import ConfigError
+from tests.support.commands import record_status
+from tests.support.datasets import datasets_in
 
 pytestmark = pytest.mark.usefixtures("folder")
 SMALL = (

@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from discounted import described, pooled, running_returns
-from fakes import CountingEnv, FakeClock, FakePolicy
-from managers import Built, kept, receive, snapshot
-from remote_fakes import Delayed
 
 from border_cli.actor_manager.actor import Actor, ReplayBufferProxy
 from border_cli.actor_manager.weights import WeightSlot
 from border_cli.core.interfaces import Env
 from border_cli.core.returns import DiscountedReturns, Moments
 from border_cli.core.types import Experience
+from tests.support.actor_managers import Built, kept, receive, snapshot
+from tests.support.discounted_returns import described, pooled, running_returns
+from tests.support.fakes import CountingEnv, FakeClock, FakePolicy
+from tests.support.scripted_envs import Delayed
 
 GAMMA = 0.9
 

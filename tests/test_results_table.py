@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sampling import sampled
 
 from benchmarks.results.cells import changes, finished
 from benchmarks.results.children import Children, Failed, Stopped
@@ -18,6 +17,7 @@ from benchmarks.results.kinds import Bar, Cell, Peer, Recording, Run
 from benchmarks.results.rows import ROWS
 from benchmarks.results.settings import UNKNOWN, Setting, differences, settings_of
 from benchmarks.results.work import make_all, source_of
+from tests.support.case_sampling import sampled
 
 
 @pytest.mark.parametrize("name", sampled([*ROWS], every=24))

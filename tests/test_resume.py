@@ -15,10 +15,7 @@ import numpy as np
 import pytest
 import reaching  # noqa: F401 - registers environments with goals
 import torch
-from datasets import CARTPOLE, datasets_in, write_cartpole
 from global_draws import GUESS
-from running import trained
-from sampling import chosen, sampled
 
 from border_cli.actor_manager.config import ProcessConfig, SerialConfig, ThreadConfig
 from border_cli.agent.actor_critic_config import Noise
@@ -66,6 +63,9 @@ from border_cli.run.status import read_run
 from border_cli.settings.run import CheckpointConfig, RunConfig
 from border_cli.step_processor.config import NStepConfig
 from border_cli.trainer.config import AsyncConfig, OfflineConfig, SyncConfig
+from tests.support.case_sampling import chosen, sampled
+from tests.support.datasets import CARTPOLE, datasets_in, write_cartpole
+from tests.support.whole_runs import trained
 
 INTERVALS = {
     "eval_interval": 100,

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from running import trained
 
 from border_cli.actor_manager.config import SerialConfig
 from border_cli.agent.config import DqnConfig
@@ -28,6 +27,7 @@ from border_cli.run.status import read_run
 from border_cli.settings.run import RunConfig
 from border_cli.step_processor.config import NStepConfig
 from border_cli.trainer.config import SyncConfig
+from tests.support.whole_runs import trained
 
 UPDATES = 200
 SMALL: dict[str, Any] = {"hidden": [8], "batch_size": 8, "target_interval": 20}

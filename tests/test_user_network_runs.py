@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import commands
 import numpy as np
 import pytest
 
 from border_cli import compose, load_policy, resume, train
+from tests.support import commands
 
 NETS = """
 from torch import nn

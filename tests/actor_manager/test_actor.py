@@ -7,9 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fakes import CountingEnv, FakeClock, FakePolicy, OneStep
 from numpy.typing import NDArray
-from vectors import LANES
 
 from border_cli.actor_manager.actor import Actor, Message, ReplayBufferProxy
 from border_cli.actor_manager.weights import WeightSlot
@@ -19,6 +17,8 @@ from border_cli.env.config import GymConfig
 from border_cli.env.gym import GymEnvFactory
 from border_cli.step_processor.config import NStepConfig
 from border_cli.step_processor.n_step import NStep
+from tests.support.fakes import CountingEnv, FakeClock, FakePolicy, OneStep
+from tests.support.vector_envs import LANES
 
 
 class Alternating(Policy):

@@ -7,9 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sampling import sampled
-from states import reread, same
-from walks import Walk
 
 from border_cli.actor_manager.actor import Actor, ActorFactory, Message
 from border_cli.actor_manager.config import SerialConfig
@@ -24,6 +21,9 @@ from border_cli.env.gym import GymEnvFactory
 from border_cli.errors import CheckpointError
 from border_cli.step_processor.config import NStepConfig
 from border_cli.step_processor.n_step import NStep
+from tests.support.case_sampling import sampled
+from tests.support.saved_states import reread, same
+from tests.support.walk_env import Walk
 
 N_BUFFER = 40
 

@@ -7,8 +7,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from managers import Built, count, kept, receive, receive_until_crash, snapshot, start
-from remote_fakes import (
+
+from border_cli.core.rows import EPISODE_COLUMN
+from border_cli.core.types import EPISODE
+from border_cli.errors import ActorCrashed
+from border_cli.step_processor.config import NStepConfig
+from border_cli.step_processor.n_step import NStep
+from tests.support.actor_managers import (
+    Built,
+    count,
+    kept,
+    receive,
+    receive_until_crash,
+    snapshot,
+    start,
+)
+from tests.support.scripted_envs import (
     BUILDING,
     BoundPolicyFactory,
     Life,
@@ -16,12 +30,6 @@ from remote_fakes import (
     fail,
     leave,
 )
-
-from border_cli.core.rows import EPISODE_COLUMN
-from border_cli.core.types import EPISODE
-from border_cli.errors import ActorCrashed
-from border_cli.step_processor.config import NStepConfig
-from border_cli.step_processor.n_step import NStep
 
 BACKENDS = ["serial", "thread", "process"]
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from channels import SPECS, assert_same_rows, message_of
-from managers import kept
 
 from border_cli.actor_manager.actor import Message
 from border_cli.actor_manager.message_ring import MessageReader, MessageRing, MessageWriter
 from border_cli.core.returns import Moments
 from border_cli.core.types import Episode, Experience
+from tests.support.actor_managers import kept
+from tests.support.channels import SPECS, assert_same_rows, message_of
 
 MESSAGES = 64
 

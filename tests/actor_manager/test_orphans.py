@@ -8,12 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-import leftovers
 import pytest
 
 from border_cli.system.start import StartMethod
+from tests.support import leftovers
 
-SCRIPT = Path(__file__).parents[1] / "support" / "orphans.py"
+ROOT = Path(__file__).parents[2]
+SCRIPT = [sys.executable, "-m", "tests.support.orphans"]
 GONE_S = 5.0
 
 
@@ -36,7 +37,7 @@ def test_a_killed_parent_leaves_no_process_and_no_segment(
     """Not even a simulator that never returns and keeps its interpreter to itself."""
     segments = set(Path("/dev/shm").iterdir())
     with subprocess.Popen(
-        [sys.executable, SCRIPT, tmp_path, start_method], stdout=subprocess.PIPE
+        [*SCRIPT, tmp_path, start_method], stdout=subprocess.PIPE, cwd=ROOT
     ) as parent:
         assert parent.stdout is not None
         assert parent.stdout.readline() == b"ready\n"
@@ -50,7 +51,7 @@ def test_a_killed_parent_leaves_no_process_and_no_segment(
 
 def test_somebody_who_forked_the_parent_does_not_keep_its_actors_alive(tmp_path: Path) -> None:
     with subprocess.Popen(
-        [sys.executable, SCRIPT, tmp_path, "forkserver", "sibling"], stdout=subprocess.PIPE
+        [*SCRIPT, tmp_path, "forkserver", "sibling"], stdout=subprocess.PIPE, cwd=ROOT
     ) as parent:
         assert parent.stdout is not None
         assert parent.stdout.readline() == b"ready\n"

@@ -11,9 +11,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes import FakePolicyFactory
-from managers import Built, accounted, count, kept, receive, receive_until_crash, start
-from remote_fakes import (
+
+from border_cli.core.types import Experience
+from border_cli.errors import ActorCrashed, RunFailed
+from border_cli.system.start import StartMethod
+from tests.support.actor_managers import (
+    Built,
+    accounted,
+    count,
+    kept,
+    receive,
+    receive_until_crash,
+    start,
+)
+from tests.support.fakes import FakePolicyFactory
+from tests.support.scripted_envs import (
     BUILDING,
     Life,
     be_signalled,
@@ -25,10 +37,6 @@ from remote_fakes import (
     leave,
     vanish,
 )
-
-from border_cli.core.types import Experience
-from border_cli.errors import ActorCrashed, RunFailed
-from border_cli.system.start import StartMethod
 
 DEATHS = [fail, die, *(pytest.param(each, marks=pytest.mark.slow) for each in (leave, vanish))]
 

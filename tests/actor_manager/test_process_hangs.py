@@ -6,11 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from managers import Built, kept, receive, start, until
-from remote_fakes import Life, hang, hang_in_c
-from sampling import sampled
 
 from border_cli.errors import ActorCrashed
+from tests.support.actor_managers import Built, kept, receive, start, until
+from tests.support.case_sampling import sampled
+from tests.support.scripted_envs import Life, hang, hang_in_c
 
 
 @pytest.mark.parametrize("deed", sampled([hang, hang_in_c], every=2))

@@ -8,10 +8,11 @@ import signal
 import threading
 from pathlib import Path
 
-import leftovers
 import pytest
-from managers import Built, receive, start
-from remote_fakes import Life, die
+
+from tests.support import leftovers
+from tests.support.actor_managers import Built, receive, start
+from tests.support.scripted_envs import Life, die
 
 
 @pytest.mark.slow

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-import leftovers
 import numpy as np
 import pytest
-from managers import Built, accounted, kept, receive, start, until
-from remote_fakes import Life, fail
 
 from border_cli.actor_manager.shared_channel import SPACE, WAITS
 from border_cli.core.types import Experience
 from border_cli.errors import ActorCrashed
+from tests.support import leftovers
+from tests.support.actor_managers import Built, accounted, kept, receive, start, until
+from tests.support.scripted_envs import Life, fail
 
 
 def test_what_fails_as_it_stops_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

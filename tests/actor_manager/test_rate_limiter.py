@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
-from channels import channel_of, message_of
 
 from border_cli.actor_manager.message_ring import MessageReader
 from border_cli.actor_manager.rate_limiter import Closed, RateLimiter
@@ -21,6 +20,7 @@ from border_cli.actor_manager.shared_channel import (
     SharedChannel,
 )
 from border_cli.actor_manager.shared_rate_limiter import SharedRateLimiter
+from tests.support.channels import channel_of, message_of
 
 
 def test_budgets_never_exceed_what_is_permitted() -> None:

@@ -14,8 +14,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fakes import CountingEnv
-from managers import (
+
+from border_cli.core.interfaces import ActorManager
+from border_cli.core.timing import ACTOR_SECTIONS
+from border_cli.core.types import Array, Beat, Experience, State, leaves
+from border_cli.errors import ActorCrashed, CheckpointError
+from tests.support.actor_managers import (
     Built,
     DrawingPolicyFactory,
     accounted,
@@ -28,13 +32,9 @@ from managers import (
     start,
     until,
 )
-from remote_fakes import Delayed, Life, fail, hang
-from sampling import sampled
-
-from border_cli.core.interfaces import ActorManager
-from border_cli.core.timing import ACTOR_SECTIONS
-from border_cli.core.types import Array, Beat, Experience, State, leaves
-from border_cli.errors import ActorCrashed, CheckpointError
+from tests.support.case_sampling import sampled
+from tests.support.fakes import CountingEnv
+from tests.support.scripted_envs import Delayed, Life, fail, hang
 
 TURNS = 45
 # Samples in all, by turn: less than the actors could make, and it grows unevenly.

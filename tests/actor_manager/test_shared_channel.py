@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from multiprocessing.connection import wait
 
 import pytest
-from channels import assert_same_rows, channel_of, message_of
-from managers import kept
 
 from border_cli.actor_manager import shared_channel as words
 from border_cli.actor_manager.message_ring import MessageReader
 from border_cli.actor_manager.shared_channel import ChannelWriter, SharedChannel
 from border_cli.core.types import Experience
+from tests.support.actor_managers import kept
+from tests.support.channels import assert_same_rows, channel_of, message_of
 
 
 @pytest.fixture

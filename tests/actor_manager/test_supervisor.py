@@ -6,14 +6,14 @@ import threading
 from collections.abc import Callable, Iterator
 
 import pytest
-from channels import channel_of
-from fakes import FakeClock
 
 from border_cli.actor_manager.shared_channel import CLOSING
 from border_cli.actor_manager.supervisor import ActorHandle, Supervisor
 from border_cli.errors import ActorCrashed, RunFailed
 from border_cli.system.child_process import ChildProcess
 from border_cli.system.shared_memory import WakePipe
+from tests.support.channels import channel_of
+from tests.support.fakes import FakeClock
 
 StartIncarnation = Callable[[int, int], ChildProcess]
 

@@ -6,13 +6,13 @@ import threading
 
 import numpy as np
 import pytest
-from fakes import CountingEnv, FakeClock, OneStep
-from managers import Built, receive, start
 
 from border_cli.actor_manager.actor import Message, ReplayBufferProxy
 from border_cli.actor_manager.thread import Channel
 from border_cli.core.types import Experience
 from border_cli.errors import ActorHung
+from tests.support.actor_managers import Built, receive, start
+from tests.support.fakes import CountingEnv, FakeClock, OneStep
 
 
 def message(number: int) -> Experience:

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from functools import partial
 
 import pytest
-from boxes import reals
-from continuous import batch
 
 from border_cli.core.spaces import DiscreteSpace, EnvSpec
 from border_cli.core.types import Batch
+from tests.support.continuous_env import batch
+from tests.support.spaces import reals
 
 MakeBatch = Callable[..., Batch]
 

@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from boxes import reals
-from continuous import batch
 
 from border_cli.agent.action_space import DiscreteActions
 from border_cli.agent.config import DqnConfig, IqnConfig, QrdqnConfig
@@ -18,6 +16,8 @@ from border_cli.agent.iqn import Iqn
 from border_cli.agent.qrdqn import Qrdqn
 from border_cli.core.spaces import DiscreteSpace, EnvSpec, LeafSpace, MultiDiscreteSpace
 from border_cli.errors import ConfigError
+from tests.support.continuous_env import batch
+from tests.support.spaces import reals
 
 NVEC = (2, 3, 2)
 JOINT = np.array(list(product(*map(range, NVEC))))  # [12, 3]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from boxes import numbers, pixels
 
 from border_cli.agent.augmentation import shifted, shifted_batch
 from border_cli.agent.config import DqnConfig
@@ -15,6 +14,7 @@ from border_cli.core.spaces import BoxSpace, DiscreteSpace, EnvSpec
 from border_cli.core.types import Batch
 from border_cli.errors import ConfigError
 from border_cli.nn.tensor_batch import TensorBatch
+from tests.support.spaces import numbers, pixels
 
 IMAGE = pixels(1, 10, 10)
 

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from boxes import reals
-from continuous import HALF, LOW, MIDDLE, batch, data_set
-from offline_agents import AGENTS, awac, counted_awac, counted_iql, cql, iql
-from sampling import sampled
 
 from border_cli.agent.config import AwacConfig, CqlConfig, IqlConfig
 from border_cli.core.spaces import DiscreteSpace, EnvSpec
 from border_cli.core.types import Batch
 from border_cli.errors import ConfigError
+from tests.support.case_sampling import sampled
+from tests.support.continuous_env import HALF, LOW, MIDDLE, batch, data_set
+from tests.support.offline_agents import AGENTS, awac, counted_awac, counted_iql, cql, iql
+from tests.support.spaces import reals
 
 each_agent = pytest.mark.parametrize(("make", "actions"), AGENTS.values(), ids=AGENTS)
 

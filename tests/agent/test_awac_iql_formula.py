@@ -5,7 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from offline_agents import (
+
+from border_cli.agent.awac import advantage_weights, cloning_loss, weighted_cloning
+from border_cli.agent.iql import expectile_loss
+from tests.support.finite_differences import assert_slopes
+from tests.support.offline_agents import (
     assert_critics,
     awac,
     counted_awac,
@@ -16,11 +20,7 @@ from offline_agents import (
     iql,
     smallest,
 )
-from oracle import of_rlax
-from slopes import assert_slopes
-
-from border_cli.agent.awac import advantage_weights, cloning_loss, weighted_cloning
-from border_cli.agent.iql import expectile_loss
+from tests.support.rlax_numbers import of_rlax
 
 
 def numbers(*shape: int, seed: int = 0) -> np.ndarray:

@@ -7,11 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from acting import policy_of
-from boxes import reals
-from continuous import HALF, MIDDLE, batch, counted, data_set, spec
-from oracle import of_rlax
-from slopes import assert_slopes
 
 from border_cli.agent.bc import Bc, choice_loss, likelihood_loss, square_loss
 from border_cli.agent.config import BcConfig
@@ -22,6 +17,11 @@ from border_cli.core.interfaces import Policy
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Batch
 from border_cli.errors import ConfigError, RunFailed
+from tests.support.continuous_env import HALF, MIDDLE, batch, counted, data_set, spec
+from tests.support.finite_differences import assert_slopes
+from tests.support.policies import policy_of
+from tests.support.rlax_numbers import of_rlax
+from tests.support.spaces import reals
 
 
 def bc(env: EnvSpec, seed: int = 0, **settings: Any) -> Bc:

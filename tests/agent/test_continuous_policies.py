@@ -8,11 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from acting import policy_of
-from boxes import numbers
-from continuous import HALF, LOW, MIDDLE, batch, spec
-from soft_agents import KINDS, agent_of
-from states import reread, same
 
 from border_cli.agent.action_space import ActionBounds, action_bounds
 from border_cli.agent.awac import Awac
@@ -26,6 +21,11 @@ from border_cli.core.types import Snapshot
 from border_cli.nn.architecture import Architecture
 from border_cli.nn.distributions import split
 from border_cli.nn.numpy_network import NumpyNetwork
+from tests.support.continuous_env import HALF, LOW, MIDDLE, batch, spec
+from tests.support.policies import policy_of
+from tests.support.saved_states import reread, same
+from tests.support.soft_agents import KINDS, agent_of
+from tests.support.spaces import numbers
 
 OBS = np.ones((20_000, 1), np.float32)
 

@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from boxes import box
-from continuous import batch, data_set
-from offline_agents import cql, critic, double, in_double, sampled, smallest
-from slopes import assert_slopes
-from soft_agents import sac
 
 from border_cli.agent.cql import ConservativeNoise, Cql, conservative_gaps, soft_maximum
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Batch
 from border_cli.errors import CheckpointError
+from tests.support.continuous_env import batch, data_set
+from tests.support.finite_differences import assert_slopes
+from tests.support.offline_agents import cql, critic, double, in_double, sampled, smallest
+from tests.support.soft_agents import sac
+from tests.support.spaces import box
 
 
 def test_the_soft_maximum_is_the_log_of_an_integral():

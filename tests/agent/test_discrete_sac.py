@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from boxes import numbers, reals
 from torch import Tensor
 from torch.distributions import Categorical
 
@@ -17,6 +16,7 @@ from border_cli.agent.discrete_sac import Chances, DiscreteSac, smallest, soft_v
 from border_cli.core.spaces import DiscreteSpace, EnvSpec, LeafSpace, MultiDiscreteSpace
 from border_cli.errors import ConfigError
 from border_cli.nn.tensor_batch import TensorBatch
+from tests.support.spaces import numbers, reals
 
 SPACES: dict[str, tuple[LeafSpace, list[int]]] = {
     "discrete": (DiscreteSpace(3), [3]),

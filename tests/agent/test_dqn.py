@@ -10,9 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from boxes import numbers
-from continuous import data_set
-from sampling import sampled
 
 from border_cli.agent.config import DqnConfig, Exploration, Loss
 from border_cli.agent.dqn import Dqn
@@ -21,6 +18,9 @@ from border_cli.core.types import Batch
 from border_cli.errors import ConfigError
 from border_cli.nn.tensor_batch import TDResult
 from border_cli.registry import AGENTS
+from tests.support.case_sampling import sampled
+from tests.support.continuous_env import data_set
+from tests.support.spaces import numbers
 
 
 def dqn(spec: EnvSpec, seed: int = 1, **settings: Any) -> Dqn:

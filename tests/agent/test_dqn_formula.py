@@ -10,9 +10,6 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 - as all of torch's users call it
-from boxes import numbers
-from networks import q_network, td_of
-from oracle import of_rlax, transitions_of
 
 from border_cli.agent import discrete_cql
 from border_cli.agent.config import Loss
@@ -24,6 +21,9 @@ from border_cli.nn.dense import Gradient
 from border_cli.nn.features import Features
 from border_cli.nn.network import LearnedNetwork, Network
 from border_cli.nn.tensor_batch import TDResult, TensorBatch
+from tests.support.rlax_numbers import of_rlax, transitions_of
+from tests.support.spaces import numbers
+from tests.support.value_networks import q_network, td_of
 
 
 def network(weight: list[float], bias: list[float]) -> Network:

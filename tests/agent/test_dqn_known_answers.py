@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from acting import policy_of
-from quantiles import CHAIN_VALUES, LINKS, batch_of, spec_of
-from sampling import chosen, sampled
 
 from border_cli.agent.config import DqnConfig, Loss
 from border_cli.agent.dqn import Dqn
 from border_cli.core.spaces import DiscreteSpace, EnvSpec
+from tests.support.case_sampling import chosen, sampled
+from tests.support.policies import policy_of
+from tests.support.quantile_agents import CHAIN_VALUES, LINKS, batch_of, spec_of
 
 RISKY = batch_of(
     *((0, 0, 1, 0, 0), (0, 0, 1, 0, 0), (0, 1, 0, 0.9, 1), (0, 1, 0, 0.9, 1)),

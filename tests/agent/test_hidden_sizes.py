@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from acting import policy_of
-from continuous import spec
 
 from border_cli.agent.torch_agent import TorchAgent
 from border_cli.errors import CheckpointError
 from border_cli.registry import AGENTS, register_builtin
+from tests.support.continuous_env import spec
+from tests.support.policies import policy_of
 
 register_builtin()
 KINDS = ("sac", "tqc", "cql", "td3", "td3_bc", "awac", "iql")

@@ -8,10 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from acting import policy_of
-from boxes import numbers
-from oracle import of_rlax, transitions_of, weighted_mean
-from quantiles import (
+
+from border_cli.agent.config import IqnConfig
+from border_cli.agent.iqn import Iqn, iqn_td
+from border_cli.core.spaces import EnvSpec
+from border_cli.nn.architecture import Architecture
+from border_cli.nn.network import target_of
+from border_cli.nn.quantile_network import QuantileNetwork
+from tests.support.case_sampling import sampled
+from tests.support.finite_differences import slope
+from tests.support.policies import policy_of
+from tests.support.quantile_agents import (
     CHAIN,
     CHAIN_VALUES,
     LINKS,
@@ -21,15 +28,8 @@ from quantiles import (
     trained,
     values_and_actions,
 )
-from sampling import sampled
-from slopes import slope
-
-from border_cli.agent.config import IqnConfig
-from border_cli.agent.iqn import Iqn, iqn_td
-from border_cli.core.spaces import EnvSpec
-from border_cli.nn.architecture import Architecture
-from border_cli.nn.network import target_of
-from border_cli.nn.quantile_network import QuantileNetwork
+from tests.support.rlax_numbers import of_rlax, transitions_of, weighted_mean
+from tests.support.spaces import numbers
 
 INPUTS, ACTIONS, ROWS = 2, 3, 6
 ACTING = torch.tensor([[0.1, 0.3, 0.5, 0.7, 0.9]], dtype=torch.float64)

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from compilers import needs_compiler
 
 from border_cli.agent.config import DqnConfig, MatmulPrecision
 from border_cli.agent.dqn import Dqn
 from border_cli.errors import ConfigError
 from border_cli.settings.networks import Matmul
+from tests.support.compilers import needs_compiler
 
 
 def dqn(spec: Any, device: str = "cpu", **settings: Any) -> Dqn:

@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from acting import policy_of
-from boxes import box, numbers
 
 from border_cli.agent import c51, dqn, qrdqn
 from border_cli.agent.discrete_cql import conservative_gap
@@ -27,6 +25,8 @@ from border_cli.core.spaces import (
 from border_cli.core.types import Batch
 from border_cli.nn.tensor_batch import TensorBatch
 from border_cli.registry import AGENTS, register_builtin
+from tests.support.policies import policy_of
+from tests.support.spaces import box, numbers
 
 MASK = torch.tensor([[True, False, True]])
 ONES = torch.ones(1, 1)

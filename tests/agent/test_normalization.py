@@ -9,8 +9,6 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
-from acting import policy_of
-from boxes import pixels, reals
 from gymnasium.wrappers import NormalizeReward
 from gymnasium.wrappers.utils import RunningMeanStd
 
@@ -27,6 +25,8 @@ from border_cli.core.spaces import (
 )
 from border_cli.core.types import Batch, Transitions, map_array
 from border_cli.errors import CheckpointError, ConfigError
+from tests.support.policies import policy_of
+from tests.support.spaces import pixels, reals
 
 MIDDLE, SPREAD = np.array([100.0, -3.0, 0.0]), np.array([50.0, 0.1, 1.0])
 REWARD_SPREAD = 20.0

@@ -11,9 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from acting import policy_of
-from boxes import box, numbers, reals
-from states import reread, same
 
 from border_cli.agent.action_space import DiscreteActions
 from border_cli.agent.config import DqnConfig, Exploration
@@ -32,6 +29,9 @@ from border_cli.core.types import Snapshot
 from border_cli.errors import ConfigError
 from border_cli.nn.architecture import Architecture
 from border_cli.nn.numpy_network import NumpyNetwork
+from tests.support.policies import policy_of
+from tests.support.saved_states import reread, same
+from tests.support.spaces import box, numbers, reals
 
 DRAWS = 30_000  # a share of p is then off by more than 0.015 in one of a million runs
 

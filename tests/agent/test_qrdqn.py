@@ -8,11 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from acting import policy_of
-from boxes import numbers
-from networks import td_of
-from oracle import of_rlax, transitions_of, weighted_mean
-from quantiles import (
+
+from border_cli.agent.config import QrdqnConfig
+from border_cli.agent.qrdqn import Qrdqn, distance, quantile_regression, td_loss
+from border_cli.core.spaces import EnvSpec
+from border_cli.errors import ConfigError
+from border_cli.nn.architecture import Architecture
+from border_cli.nn.network import Network, target_of
+from border_cli.nn.tensor_batch import TensorBatch
+from tests.support.finite_differences import slope
+from tests.support.policies import policy_of
+from tests.support.quantile_agents import (
     CHAIN,
     CHAIN_VALUES,
     LINKS,
@@ -22,15 +28,9 @@ from quantiles import (
     trained,
     values_and_actions,
 )
-from slopes import slope
-
-from border_cli.agent.config import QrdqnConfig
-from border_cli.agent.qrdqn import Qrdqn, distance, quantile_regression, td_loss
-from border_cli.core.spaces import EnvSpec
-from border_cli.errors import ConfigError
-from border_cli.nn.architecture import Architecture
-from border_cli.nn.network import Network, target_of
-from border_cli.nn.tensor_batch import TensorBatch
+from tests.support.rlax_numbers import of_rlax, transitions_of, weighted_mean
+from tests.support.spaces import numbers
+from tests.support.value_networks import td_of
 
 
 def row(*values: float) -> torch.Tensor:

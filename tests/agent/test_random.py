@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from acting import policy_of
 
 from border_cli.agent.config import RandomConfig
 from border_cli.core.interfaces import Agent
 from border_cli.core.spaces import EnvSpec
 from border_cli.errors import ConfigError, RunFailed
 from border_cli.registry import AGENTS
+from tests.support.policies import policy_of
 
 
 def random_agent(spec: EnvSpec, device: str = "cpu") -> Agent:

@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from boxes import reals
-from continuous import batch, counted, spec
-from soft_agents import sac
-from states import same
 
 from border_cli import compose
 from border_cli.agent.config import SacConfig, TqcConfig
 from border_cli.agent.sac import Sac
 from border_cli.errors import ConfigError
 from border_cli.nn.tensor_batch import TensorBatches
+from tests.support.continuous_env import batch, counted, spec
+from tests.support.saved_states import same
+from tests.support.soft_agents import sac
+from tests.support.spaces import reals
 
 CONF = Path(__file__).parents[2] / "conf" / "agent"
 

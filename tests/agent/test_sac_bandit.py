@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from boxes import box
-from continuous import data_set
 from numpy.typing import NDArray
 
 from border_cli.agent.config import SacConfig
 from border_cli.agent.sac import Sac
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Batch
+from tests.support.continuous_env import data_set
+from tests.support.spaces import box
 
 ENT_COEF, GAMMA, ROWS = 0.2, 0.9, 128
 LIMIT = 3.0  # actions of the environment are -3 to 3, so a third of them is -1 to 1

@@ -8,9 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from offline_agents import critic, double, in_double, sampled
-from slopes import assert_slopes
-from soft_agents import KINDS, agent_of, sac
 from torch import Tensor
 
 from border_cli.agent.config import SacConfig
@@ -22,6 +19,9 @@ from border_cli.agent.sac import (
     soft_target,
 )
 from border_cli.nn.tensor_batch import TensorBatch
+from tests.support.finite_differences import assert_slopes
+from tests.support.offline_agents import critic, double, in_double, sampled
+from tests.support.soft_agents import KINDS, agent_of, sac
 
 ENT_COEF = torch.tensor(0.3, dtype=torch.float64)
 

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from continuous import HALF, MIDDLE, batch
-from soft_agents import sac
 from torch import Tensor, nn
 
 from border_cli.nn.tensor_batch import TensorBatch
+from tests.support.continuous_env import HALF, MIDDLE, batch
+from tests.support.soft_agents import sac
 
 
 class Plain:

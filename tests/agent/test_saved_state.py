@@ -10,12 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from acting import policy_of
-from boxes import box, reals
-from compilers import needs_compiler
-from continuous import batch, counted, spec
-from sampling import sampled, thinned
-from soft_agents import sac
 from torch import nn
 
 from border_cli.agent.config import DqnConfig, RandomConfig
@@ -31,6 +25,12 @@ from border_cli.nn.architecture import Activation
 from border_cli.nn.saving import load_state, save_state
 from border_cli.registry import AGENTS, register_builtin
 from border_cli.settings.networks import Matmul
+from tests.support.case_sampling import sampled, thinned
+from tests.support.compilers import needs_compiler
+from tests.support.continuous_env import batch, counted, spec
+from tests.support.policies import policy_of
+from tests.support.soft_agents import sac
+from tests.support.spaces import box, reals
 
 
 def dqn(spec: EnvSpec, seed: int, **settings: Any) -> Dqn:

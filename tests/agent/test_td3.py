@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from acting import policy_of
-from boxes import pixels
-from continuous import HALF, MIDDLE, batch, counted, grid, of_every_action, spec
 
 from border_cli.agent.config import Noise, Td3Config
 from border_cli.agent.td3 import Td3
 from border_cli.config.compose import compose
 from border_cli.core.spaces import EnvSpec
 from border_cli.errors import ConfigError
+from tests.support.continuous_env import HALF, MIDDLE, batch, counted, grid, of_every_action, spec
+from tests.support.policies import policy_of
+from tests.support.spaces import pixels
 
 SMALL: dict[str, Any] = {"hidden": [8, 6], "learning_rate": 0.01, "batch_size": 8}
 

@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from acting import policy_of
-from continuous import HALF, MIDDLE, grid, of_every_action, spec
-from sampling import sampled
-from slopes import assert_slopes
 
 from border_cli.agent.config import Td3BcConfig
 from border_cli.agent.td3_bc import Td3Bc, imitating_loss
 from border_cli.config.compose import compose
 from border_cli.errors import ConfigError
 from border_cli.nn.tensor_batch import TensorBatch
+from tests.support.case_sampling import sampled
+from tests.support.continuous_env import HALF, MIDDLE, grid, of_every_action, spec
+from tests.support.finite_differences import assert_slopes
+from tests.support.policies import policy_of
 
 
 def td3_bc(seed: int = 0, **settings: Any) -> Td3Bc:

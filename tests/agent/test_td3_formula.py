@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from continuous import spec
-from offline_agents import assert_critics, dense, double, in_double, smallest
-from oracle import of_rlax
-from slopes import assert_slopes
 
 from border_cli.agent.config import Td3Config
 from border_cli.agent.td3 import Td3, smoothed, td_target
 from border_cli.nn.tensor_batch import TensorBatch
+from tests.support.continuous_env import spec
+from tests.support.finite_differences import assert_slopes
+from tests.support.offline_agents import assert_critics, dense, double, in_double, smallest
+from tests.support.rlax_numbers import of_rlax
 
 
 def td3(seed: int = 0, **settings: Any) -> Td3:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from continuous import HALF, MIDDLE, batch, data_set, spec
-from offline_agents import double, in_double
-from slopes import assert_slopes
-from soft_agents import tqc
 from torch import Tensor
 
 from border_cli.agent.qrdqn import distance
 from border_cli.agent.tqc import quantile_loss, soft_quantiles, truncated
 from border_cli.core.types import Batch
 from border_cli.nn.tensor_batch import TensorBatch
+from tests.support.continuous_env import HALF, MIDDLE, batch, data_set, spec
+from tests.support.finite_differences import assert_slopes
+from tests.support.offline_agents import double, in_double
+from tests.support.soft_agents import tqc
 
 
 def test_the_largest_quantiles_of_all_critics_together_are_left_out():

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from run_folders import evaluated_run, two_groups
 
 from border_cli.analysis.grouping import Grouped, grouped
 from border_cli.analysis.load import load_runs
 from border_cli.errors import ConfigError
+from tests.support.written_evaluations import evaluated_run, two_groups
 
 
 def of(root: Path, **asked: Any) -> Grouped:

@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from written_runs import without_end, write_run
 
 from border_cli.analysis.listing import Row, ordered, row_of, where
 from border_cli.analysis.load import SavedRun
 from border_cli.errors import ConfigError
+from tests.support.written_runs import without_end, write_run
 
 NOW_S = datetime(2026, 1, 2, 10, tzinfo=UTC).timestamp()  # a day after FACTS began
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from written_runs import write_run
 
 import border_cli
 from border_cli.analysis.load import SavedRun, load_runs
@@ -20,6 +19,7 @@ from border_cli.config.job import resolved_yaml
 from border_cli.errors import CheckpointError, ConfigError, MissingPackage
 from border_cli.registry import flat_settings
 from border_cli.run.lock import RunLock
+from tests.support.written_runs import write_run
 
 
 def folders(*paths: Path) -> list[Path]:

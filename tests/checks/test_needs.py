@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from datasets import CARTPOLE, datasets_in, write_cartpole
 
 from border_cli import checks
 from border_cli.checks.needs import (
@@ -23,6 +22,7 @@ from border_cli.errors import ConfigError
 from border_cli.launch.build import build_agent, env_factory
 from border_cli.launch.effective import EffectiveSettings, effective_settings
 from border_cli.registry import REPLAY_BUFFERS
+from tests.support.datasets import CARTPOLE, datasets_in, write_cartpole
 
 
 @cache  # they are immutable

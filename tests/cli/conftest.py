@@ -6,13 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from commands import train_status
 
 from border_cli.cli import train
 from border_cli.config.job import Job
 from border_cli.launch.attempt import attempt
 from border_cli.run.run_folder import EarlierRun
 from border_cli.settings.run import RunConfig
+from tests.support.commands import train_status
 
 Capture = pytest.CaptureFixture[str]
 

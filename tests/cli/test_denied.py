@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from commands import QUICK, UNPRIVILEGED, Command
+
+from tests.support.commands import QUICK, UNPRIVILEGED, Command
 
 TRAIN = ("env=cartpole", *QUICK)
 EVAL, RECORD = "border_cli.cli.eval", "border_cli.cli.record"

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from commands import train_status
 
 from border_cli.config.compose import Composer
 from border_cli.errors import ConfigError
 from border_cli.sweep.plan import planned
+from tests.support.commands import train_status
 
 Capture = pytest.CaptureFixture[str]
 

@@ -10,15 +10,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import commands
 import gymnasium as gym
 import numpy as np
 import pytest
 import unruly
-from commands import QUICK, eval_status, facts_of, train_status
-from sampling import sampled
 
 from border_cli.env.gym_env import GymEnv
+from tests.support import commands
+from tests.support.case_sampling import sampled
+from tests.support.commands import QUICK, eval_status, facts_of, train_status
 
 Capture = pytest.CaptureFixture[str]
 

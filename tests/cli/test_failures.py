@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from commands import Command, facts_of, full_disk, rows_of, sweep_rows, train_status
-from sampling import sampled
 
 from border_cli.run.finding import steps_saved
+from tests.support.case_sampling import sampled
+from tests.support.commands import Command, facts_of, full_disk, rows_of, sweep_rows, train_status
 
 Capture = pytest.CaptureFixture[str]
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import commands
 import pytest
 import torch
-from commands import QUICK, facts_of, repeatable_rows, rows_of, train_status
 
 from border_cli import __version__
+from tests.support import commands
+from tests.support.commands import QUICK, facts_of, repeatable_rows, rows_of, train_status
 
 Capture = pytest.CaptureFixture[str]
 State = dict[str, Any]

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from commands import QUICK, eval_status, facts_of, train_status
-from datasets import datasets_in, write_cartpole
-from sampling import sampled
 
 from border_cli.core.types import PAST_SCHEDULES
+from tests.support.case_sampling import sampled
+from tests.support.commands import QUICK, eval_status, facts_of, train_status
+from tests.support.datasets import datasets_in, write_cartpole
 
 Capture = pytest.CaptureFixture[str]
 

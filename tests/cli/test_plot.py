@@ -7,12 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from run_folders import evaluated_run, two_groups
 
 from border_cli import compose, load_runs, train
 from border_cli.analysis.tables import number
 from border_cli.cli.plot import main, read_request
 from border_cli.errors import ConfigError
+from tests.support.written_evaluations import evaluated_run, two_groups
 
 
 def test_without_a_file_the_curves_are_drawn_in_the_terminal(

@@ -12,7 +12,12 @@ import gymnasium
 import pytest
 import unruly
 import untried
-from commands import (
+from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
+
+from border_cli import compose, train
+from border_cli.core.seeding import Branch, derived_seed
+from tests.support.case_sampling import sampled
+from tests.support.commands import (
     QUICK,
     Command,
     facts_of,
@@ -20,11 +25,6 @@ from commands import (
     repeatable_rows,
     train_status,
 )
-from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
-from sampling import sampled
-
-from border_cli import compose, train
-from border_cli.core.seeding import Branch, derived_seed
 
 Capture = pytest.CaptureFixture[str]
 Refusal = Callable[..., str]

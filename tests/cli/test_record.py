@@ -8,17 +8,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import commands
 import minari
 import numpy as np
 import pytest
 import unruly
-from commands import QUICK, facts_of, record_status, train_status
-from datasets import datasets_in
-from sampling import sampled
 
 from border_cli.api import load_agent
 from border_cli.launch.build import evaluation_policy
+from tests.support import commands
+from tests.support.case_sampling import sampled
+from tests.support.commands import QUICK, facts_of, record_status, train_status
+from tests.support.datasets import datasets_in
 
 Capture = pytest.CaptureFixture[str]
 

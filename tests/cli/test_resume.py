@@ -11,10 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import commands
 import pytest
-from commands import facts_of, repeatable_rows, train_status
-from sampling import sampled
 
 from border_cli.cli import train
 from border_cli.config.compose import compose
@@ -25,6 +22,9 @@ from border_cli.launch.job import Outcome, train_job
 from border_cli.run.lock import RunLock
 from border_cli.run.run_folder import Differences, EarlierRun, RunFolder, Start
 from border_cli.system.files import write_json
+from tests.support import commands
+from tests.support.case_sampling import sampled
+from tests.support.commands import facts_of, repeatable_rows, train_status
 
 Capture = pytest.CaptureFixture[str]
 Ran = Callable[..., Any]

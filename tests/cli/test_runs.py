@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import runs_status
-from written_runs import write_run
 
 from border_cli.run.lock import RunLock
 from border_cli.run.sweep_folder import write_sweep
 from border_cli.sweep.names import sweep_job, sweep_plan
+from tests.support.commands import runs_status
+from tests.support.written_runs import write_run
 
 Capture = pytest.CaptureFixture[str]
 

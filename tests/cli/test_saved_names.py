@@ -9,11 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import commands
 import pytest
-from commands import QUICK, eval_status, record_status, train_status
-from sampling import chosen
-from strangers import install_module, tampered, write_module
 
 from border_cli import compose, load_policy, resume
 from border_cli.cli import export as export_command
@@ -22,6 +18,10 @@ from border_cli.config.saved import load_resolved
 from border_cli.errors import ConfigError
 from border_cli.settings.run import RunConfig
 from border_cli.system.files import SETTINGS
+from tests.support import commands
+from tests.support.case_sampling import chosen
+from tests.support.commands import QUICK, eval_status, record_status, train_status
+from tests.support.foreign_runs import install_module, tampered, write_module
 
 Capture = pytest.CaptureFixture[str]
 Theirs = Callable[..., Path]

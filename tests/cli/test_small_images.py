@@ -11,11 +11,11 @@ import gymnasium as gym
 import minari
 import numpy as np
 import pytest
-from commands import QUICK, eval_status, record_status, train_status
-from datasets import datasets_in
-from sampling import sampled
 
 from border_cli import load_policy
+from tests.support.case_sampling import sampled
+from tests.support.commands import QUICK, eval_status, record_status, train_status
+from tests.support.datasets import datasets_in
 
 Capture = pytest.CaptureFixture[str]
 

@@ -12,15 +12,22 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import commands
 import pytest
-from commands import QUICK, Command, eval_status, facts_of, record_status, train_status
 
 from border_cli import load_policy, resume
 from border_cli.errors import ConfigError
 from border_cli.run.status import RUN_JSON
 from border_cli.system.files import SETTINGS as FILE
 from border_cli.system.foreign import POLICY
+from tests.support import commands
+from tests.support.commands import (
+    QUICK,
+    Command,
+    eval_status,
+    facts_of,
+    record_status,
+    train_status,
+)
 
 Capture = pytest.CaptureFixture[str]
 Attack = Callable[..., Path]

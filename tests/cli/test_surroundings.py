@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from commands import ENDLESS, Command, facts_of, rows_of, train_status
+
+from tests.support.commands import ENDLESS, Command, facts_of, rows_of, train_status
 
 ENDS = (*ENDLESS, "trainer.max_opt_steps=50")
 CLOSED = "[os.close(each) for each in (0, 1, 2)]"  # as cron jobs and daemons have them

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from commands import QUICK, facts_of, train_status
-from sampling import sampled
 
 from border_cli.run.finding import steps_saved
+from tests.support.case_sampling import sampled
+from tests.support.commands import QUICK, facts_of, train_status
 
 Capture = pytest.CaptureFixture[str]
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sampling import sampled
 
 from border_cli.cli.train import main
+from tests.support.case_sampling import sampled
 
 Capture = pytest.CaptureFixture[str]
 PROGRAM = Path(sys.executable).with_name("border-train")

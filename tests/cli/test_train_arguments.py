@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sampling import sampled
 
 from border_cli.cli.flags import read_arguments
 from border_cli.config.saved import load_resolved
 from border_cli.config.tuned import tuned_files
 from border_cli.errors import ConfigError
+from tests.support.case_sampling import sampled
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import Command, facts_of, isolated, stamps
 
 from border_cli.cli import eval as eval_command
 from border_cli.cli import plot as plot_command
 from border_cli.cli import runs as runs_command
 from border_cli.cli.tune import main
+from tests.support.commands import Command, facts_of, isolated, stamps
 
 pytest.importorskip("optuna")
 

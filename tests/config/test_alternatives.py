@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sampling import sampled
 
 from border_cli.config.compose import Composer, compose
 from border_cli.config.search_path import user_folders
 from border_cli.config.sweep import jobs_of, sweep_terms
 from border_cli.errors import ConfigError
+from tests.support.case_sampling import sampled
 
 Write = Callable[[str, str], Path]
 CARTPOLE = ("agent=dqn", "env=cartpole")  # its tuned file sets epsilon.steps and eval_interval

@@ -9,11 +9,11 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 
 import pytest
-from sampling import sampled, thinned
-from shipped import CONF, chosen_by
 
 from border_cli.config.compose import compose
 from border_cli.errors import ConfigError
+from tests.support.case_sampling import sampled, thinned
+from tests.support.shipped_configs import CONF, chosen_by
 
 KEY = re.compile(
     r"(?<!kwargs:\n)^[ \t]*(?:- )?((?:optional |override )?/?[a-z_]+(?:@[a-z_.]+)?):", re.MULTILINE

@@ -8,7 +8,6 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from commands import QUICK, isolated, train_status
 
 from border_cli.analysis.load import load_runs
 from border_cli.config.beginning import composing
@@ -18,6 +17,7 @@ from border_cli.config.sweep import sweep_terms
 from border_cli.errors import BorderError
 from border_cli.replay_buffer.config import PrioritizedConfig
 from border_cli.settings.run import RunConfig
+from tests.support.commands import QUICK, isolated, train_status
 
 FIRST = (
     *("agent=dqn", "env=cartpole", "agent.gamma=0.9", "step_processor.n_steps=5"),

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sampling import sampled
 
 from border_cli.config.check import checked
 from border_cli.config.compose import compose
@@ -20,6 +19,7 @@ from border_cli.registry import GROUPS
 from border_cli.settings.base import flat
 from border_cli.settings.other_words import SETTINGS
 from border_cli.settings.run import RunConfig
+from tests.support.case_sampling import sampled
 
 Write = Callable[[str, str], Path]
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sampling import sampled
 
 from border_cli.config.beginning import composing
 from border_cli.config.compose import Composer, compose
@@ -23,6 +22,7 @@ from border_cli.errors import ConfigError
 from border_cli.replay_buffer.config import PrioritizedConfig
 from border_cli.settings.run import RunConfig
 from border_cli.system.files import SETTINGS
+from tests.support.case_sampling import sampled
 
 Write = Callable[[str, str], Path]
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from sampling import sampled, thinned
-from shipped import CONF, ONE_STEP, chosen_by, pair_of
 
 from border_cli.config.compose import Composer, compose
 from border_cli.registry import GROUPS, register_builtin
+from tests.support.case_sampling import sampled, thinned
+from tests.support.shipped_configs import CONF, ONE_STEP, chosen_by, pair_of
 
 FILES = sorted(
     (file.parent.name, file.stem)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from sampling import sampled
 
 from border_cli.config.compose import Composer
 from border_cli.config.sweep import jobs_of, sweep_terms
+from tests.support.case_sampling import sampled
 
 FIXED = "hydra.sweep.dir=out"  # without the time of day
 

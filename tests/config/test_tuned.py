@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from sampling import sampled
 
 from border_cli.agent.config import SacConfig
 from border_cli.config.beginning import composing
@@ -20,6 +19,7 @@ from border_cli.launch.header import choice_lines, doubts
 from border_cli.replay_buffer.config import PrioritizedConfig
 from border_cli.settings.run import RunConfig
 from border_cli.step_processor.config import NStepConfig
+from tests.support.case_sampling import sampled
 
 Write = Callable[[str, str], Path]
 

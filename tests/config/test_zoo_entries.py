@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ported import differing
+
+from tests.support.ported_settings import differing
 
 PAGE = Path(__file__).parents[2] / "docs" / "from_sb3.md"
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from discounted import described, pooled, running_returns
-from states import reread, same
 
 from border_cli.core.returns import DiscountedReturns, Moments
+from tests.support.discounted_returns import described, pooled, running_returns
+from tests.support.saved_states import reread, same
 
 
 def see(returns: DiscountedReturns, reward: Any, ended: Any = None, moved: Any = None) -> None:

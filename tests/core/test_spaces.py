@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from boxes import numbers, pixels
 
 from border_cli.core.spaces import (
     DictSpace,
@@ -14,6 +13,7 @@ from border_cli.core.spaces import (
     allocate,
     row_nbytes,
 )
+from tests.support.spaces import numbers, pixels
 
 PIXELS, POINT, SCALAR = pixels(2, 3), numbers(4), numbers()
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from fakes import FakeClock
 
 from border_cli.core.timing import LEARNER_SECTIONS, SharesSince, Timing, shares, summed
+from tests.support.fakes import FakeClock
 
 
 def spent(timing: Timing) -> dict[str, float]:

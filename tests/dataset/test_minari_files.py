@@ -9,11 +9,11 @@ import gymnasium as gym
 import minari
 import numpy as np
 import pytest
-from datasets import datasets_in, write_cartpole
 
 from border_cli.dataset.minari_files import DatasetWriter, EnvParts, RawEpisode
 from border_cli.dataset.store import known_ids
 from border_cli.errors import ConfigError
+from tests.support.datasets import datasets_in, write_cartpole
 
 ENV = EnvParts(
     observation_space=gym.spaces.Box(-1, 1, (1,)), action_space=gym.spaces.Discrete(2), spec=None

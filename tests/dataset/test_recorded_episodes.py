@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from boxes import box
 
 from border_cli.core.spaces import DictSpace, DiscreteSpace, EnvSpec
 from border_cli.dataset import recorded_episodes as module
@@ -17,6 +16,7 @@ from border_cli.dataset.recorded_episodes import Checksum, RecordedEpisode, grou
 from border_cli.errors import ConfigError
 from border_cli.step_processor.config import NStepConfig
 from border_cli.step_processor.n_step import NStep
+from tests.support.spaces import box
 
 SPEC = EnvSpec(
     id="numbers",

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from states import reread, same
-from walks import ACTIONS, Walk
 
 from border_cli.core.seeding import derived_seed
 from border_cli.core.types import Step
 from border_cli.env.config import GymConfig
 from border_cli.env.gym import GymEnvFactory
 from border_cli.env.gym_env import GymEnv
+from tests.support.saved_states import reread, same
+from tests.support.walk_env import ACTIONS, Walk
 
 
 @pytest.fixture(autouse=True)

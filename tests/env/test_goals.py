@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 import reaching
-from boxes import reals
 
 from border_cli.core.spaces import DictSpace, DiscreteSpace, EnvSpec
 from border_cli.env.config import GymConfig
@@ -15,6 +14,7 @@ from border_cli.env.goals import GymGoalRewards, refuse_no_goals
 from border_cli.env.gym import GymEnvFactory
 from border_cli.env.vector import GymVectorEnv
 from border_cli.errors import BadStep, ConfigError
+from tests.support.spaces import reals
 
 
 def rewards_of(name: str, **settings: Any) -> Any:

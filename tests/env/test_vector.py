@@ -8,8 +8,6 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from sampling import sampled
-from vectors import LANES, Alone, Endless
 
 from border_cli.core.interfaces import Env
 from border_cli.core.types import Array, Episode, Step, Transitions
@@ -20,6 +18,8 @@ from border_cli.env.vector import GymVectorEnv
 from border_cli.errors import BadStep
 from border_cli.step_processor.config import NStepConfig
 from border_cli.step_processor.n_step import NStep
+from tests.support.case_sampling import sampled
+from tests.support.vector_envs import LANES, Alone, Endless
 
 NEXT_STEP = {"mode": "NextStep"}
 STEPS = 150

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from commands import full_disk
 from numpy.typing import NDArray
 
 from border_cli.errors import ConfigError, RunFailed
 from border_cli.evaluator import film
+from tests.support.commands import full_disk
 
 Image = pytest.importorskip("PIL.Image", reason='pip install "border-cli[video]"')
 

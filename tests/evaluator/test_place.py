@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from sampling import sampled
 
 from border_cli import compose
 from border_cli.errors import ConfigError
 from border_cli.launch.effective import effective_settings
+from tests.support.case_sampling import sampled
 
 ON_RAY = ("evaluator.background=true", "evaluator.where=ray")
 

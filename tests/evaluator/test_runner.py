@@ -11,7 +11,6 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from evaluations import Weighed, background_runner, weighing
 
 from border_cli.core.interfaces import Evaluation, Evaluator, Policy
 from border_cli.core.stop import Heartbeat, StopFlag
@@ -19,6 +18,7 @@ from border_cli.errors import Interrupted, RunFailed
 from border_cli.evaluator.background_runner import SETTING
 from border_cli.evaluator.runner import Confirmation, InlineEvaluationRunner
 from border_cli.system.start import pack
+from tests.support.evaluations import Weighed, background_runner, weighing
 
 
 @pytest.fixture

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from commands import QUICK, eval_status, facts_of, isolated, train_status
 from huggingface_hub import ModelCard
 
 from border_cli import load_policy
 from border_cli.cli import export as export_command
 from border_cli.errors import CheckpointError
+from tests.support.commands import QUICK, eval_status, facts_of, isolated, train_status
 
 pytestmark = pytest.mark.slow
 

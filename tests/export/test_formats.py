@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from sampling import ALL, thinned
 from user_networks import Tanh, registered
 
 from border_cli.agent.torch_agent import TorchAgent
@@ -31,6 +30,7 @@ from border_cli.run.exported import (
     ExportedFolder,
     opened_folder,
 )
+from tests.support.case_sampling import ALL, thinned
 
 register_builtin()
 

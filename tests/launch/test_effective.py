@@ -7,7 +7,6 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
-from sampling import sampled
 
 from border_cli import compose
 from border_cli.core.interfaces import Env
@@ -18,6 +17,7 @@ from border_cli.errors import ConfigError
 from border_cli.launch.build import build_agent, env_factory
 from border_cli.launch.effective import EffectiveSettings, effective_settings
 from border_cli.launch.header import schedule_lines
+from tests.support.case_sampling import sampled
 
 SMALL = ("agent=dqn", "env=cartpole", "~tuned")
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from commands import QUICK, Command
+
+from tests.support.commands import QUICK, Command
 
 # An environment that ends its helper as the documentation of multiprocessing, or subprocess, says.
 HELPERS = """

@@ -6,11 +6,11 @@ import logging
 from pathlib import Path
 
 import pytest
-from commands import QUICK
 from rich.console import Console
 
 from border_cli.config.compose import Composer
 from border_cli.launch.job import job_log, train_job
+from tests.support.commands import QUICK
 
 
 def test_lines_go_to_the_file_and_handlers_come_back(folder: Path) -> None:

@@ -11,10 +11,6 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
-from datasets import CARTPOLE, datasets_in, episode, write, write_cartpole
-from discounted import described, pooled
-from fakes import FakeAgent
-from running import trained
 
 from border_cli.config.compose import compose
 from border_cli.core.interfaces import ReplayBuffer
@@ -26,6 +22,10 @@ from border_cli.launch.build import build_replay_buffer, env_factory, observe_st
 from border_cli.launch.effective import effective_settings
 from border_cli.launch.offline_data import check_dataset
 from border_cli.settings.run import RunConfig
+from tests.support.datasets import CARTPOLE, datasets_in, episode, write, write_cartpole
+from tests.support.discounted_returns import described, pooled
+from tests.support.fakes import FakeAgent
+from tests.support.whole_runs import trained
 
 NESTED = gym.spaces.Dict(
     place=gym.spaces.Tuple([gym.spaces.Discrete(4, start=1), gym.spaces.Box(-9, 9, (2,))]),

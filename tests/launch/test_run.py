@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes import ListRecorder
-from running import trained
 
 from border_cli.actor_manager.config import SerialConfig, ThreadConfig
 from border_cli.agent.config import DqnConfig
@@ -32,6 +30,8 @@ from border_cli.run.sweep_folder import write_stop
 from border_cli.settings.run import CheckpointConfig, RunConfig, TrainerConfig
 from border_cli.step_processor.config import NStepConfig
 from border_cli.trainer.config import AsyncConfig, SyncConfig
+from tests.support.fakes import ListRecorder
+from tests.support.whole_runs import trained
 
 TRAINERS: dict[str, tuple[type[TrainerConfig], Any]] = {
     "sync": (SyncConfig, SerialConfig),

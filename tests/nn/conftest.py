@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from boxes import drawn, numbers, pixels
 
 from border_cli.core.spaces import DictSpace, DiscreteSpace, MultiDiscreteSpace, Space
+from tests.support.spaces import drawn, numbers, pixels
 
 SPACES: dict[str, Space] = {
     "vector": numbers(5),

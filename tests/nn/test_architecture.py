@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from boxes import box, pixels
 
 from border_cli.nn.architecture import (
     MINATAR_WINDOWS,
@@ -15,6 +14,7 @@ from border_cli.nn.architecture import (
     pixel_scaling,
     size_after,
 )
+from tests.support.spaces import box, pixels
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from boxes import numbers
 
 from border_cli.nn.architecture import Architecture
 from border_cli.nn.dense import Layer, deltas, forward_pass, gradient_of
 from border_cli.nn.network import LearnedNetwork, Network, target_of
+from tests.support.spaces import numbers
 
 
 def network(sizes: list[int]) -> Network:

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import pytest
 import torch
-from compilers import needs_compiler
 
 from border_cli.errors import ConfigError, RunFailed
 from border_cli.nn.compile import Compiled, copied, refuse_without_compiler
+from tests.support.compilers import needs_compiler
 
 CPU = torch.device("cpu")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from boxes import numbers
 from torch import Tensor
 from torch.distributions import Normal, TanhTransform, TransformedDistribution
 
@@ -25,6 +24,7 @@ from border_cli.nn.distributions import (
     sample,
     split,
 )
+from tests.support.spaces import numbers
 
 TWO = numbers(2)
 SMALL = Architecture(observation=TWO, hidden=(4,))

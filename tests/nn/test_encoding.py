@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from boxes import box
 
 from border_cli.core.spaces import DictSpace, DiscreteSpace, MultiDiscreteSpace
 from border_cli.nn.encoding import encode, encoded_size
+from tests.support.spaces import box
 
 
 def test_real_numbers_are_flattened_row_by_row():

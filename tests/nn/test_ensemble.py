@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 - as all of torch's users call it
-from boxes import numbers, pixels
 from torch import Tensor, nn
 
 from border_cli.core.spaces import DictSpace
 from border_cli.nn.architecture import Activation, Architecture
 from border_cli.nn.ensemble import Critics, EnsembleMlp
 from border_cli.nn.network import without_gradient
+from tests.support.spaces import numbers, pixels
 
 ACTIVATION = {"relu": nn.ReLU, "tanh": nn.Tanh, "elu": nn.ELU, "silu": nn.SiLU}
 SIZES = (3, 7, 5, 2)

@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from boxes import box
-from sampling import sampled
 from torch import Tensor, nn
 
 from border_cli.nn import dense, matmul
@@ -28,6 +26,8 @@ from border_cli.nn.network import Network
 from border_cli.nn.quantile_network import QuantileNetwork
 from border_cli.nn.value_network import ValueNetwork
 from border_cli.settings.networks import Matmul, MatmulPrecision
+from tests.support.case_sampling import sampled
+from tests.support.spaces import box
 
 pytestmark = pytest.mark.skipif(not has_onednn(), reason="needs a torch with oneDNN")
 

@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from boxes import box, drawn, numbers, pixels
-from sampling import sampled
 from torch import nn
 
 from border_cli.agent.normalization import RunningStatistics
@@ -24,6 +22,8 @@ from border_cli.nn.numpy_network import NumpyMlp, NumpyNetwork
 from border_cli.nn.saving import copied_arrays
 from border_cli.nn.tensor_batch import tensor_obs
 from border_cli.nn.torch_encoder import TorchEncoder
+from tests.support.case_sampling import sampled
+from tests.support.spaces import box, drawn, numbers, pixels
 
 BESIDE = DictSpace({"screen": pixels(48, 40, 3), "speed": numbers(2), "gear": DiscreteSpace(3)})
 IMAGES: dict[str, Space] = {

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from sampling import sampled
 from torch import nn
 
 from border_cli.config.compose import compose
@@ -14,6 +13,7 @@ from border_cli.launch.build import build_agent, env_factory
 from border_cli.launch.effective import effective_settings
 from border_cli.nn.parameter_limit import PARAMETER_NBYTES, parameters_within
 from border_cli.system.machine import resident_bytes
+from tests.support.case_sampling import sampled
 
 MIB = 2**20
 AGENTS = (

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from boxes import drawn, numbers, pixels
 
 from border_cli.core.spaces import DictSpace, DiscreteSpace, Space
 from border_cli.nn.architecture import Activation, Architecture
@@ -15,6 +14,7 @@ from border_cli.nn.features import Features
 from border_cli.nn.numpy_network import NumpyQuantileNetwork
 from border_cli.nn.quantile_network import QuantileNetwork
 from border_cli.nn.tensor_batch import tensor_obs
+from tests.support.spaces import drawn, numbers, pixels
 
 NUMBERS, IMAGE = numbers(3), pixels(40, 36, 1)
 FRACTIONS = [0.05, 0.3, 0.31, 0.9]

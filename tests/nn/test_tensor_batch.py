@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from boxes import numbers, pixels
 
 from border_cli.core.spaces import DictSpace, DiscreteSpace, EnvSpec
 from border_cli.core.types import Batch
 from border_cli.nn.tensor_batch import TensorBatches, empty_batch
+from tests.support.spaces import numbers, pixels
 
 CPU = torch.device("cpu")
 

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from boxes import drawn, numbers, pixels
 from torch import nn
 
 from border_cli.core.spaces import DictSpace, DiscreteSpace
@@ -27,6 +26,7 @@ from border_cli.nn.saving import copied_arrays
 from border_cli.nn.tensor_batch import tensor_obs
 from border_cli.nn.torch_encoder import TorchEncoder
 from border_cli.nn.value_network import ValueNetwork
+from tests.support.spaces import drawn, numbers, pixels
 
 VECTOR = numbers(4)
 ALL = DictSpace(

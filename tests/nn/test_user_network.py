@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import torch
 import user_networks
-from boxes import numbers, pixels
 from torch import Tensor, nn
 
 from border_cli.core.spaces import DictSpace, DiscreteSpace, Space, allocate
@@ -19,6 +18,7 @@ from border_cli.nn.network import Network, target_of
 from border_cli.nn.quantile_network import QuantileNetwork
 from border_cli.nn.tensor_batch import tensor_obs
 from border_cli.nn.value_network import ValueNetwork
+from tests.support.spaces import numbers, pixels
 
 VECTOR, SCREEN, SPEED = numbers(4), pixels(9, 9, 3), numbers(2)
 ALL = DictSpace({"screen": SCREEN, "speed": SPEED, "gear": DiscreteSpace(3)})

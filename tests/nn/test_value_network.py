@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from boxes import drawn, numbers, pixels
 
 from border_cli.core.spaces import DictSpace, DiscreteSpace, Space
 from border_cli.nn.architecture import Activation, Architecture
@@ -17,6 +16,7 @@ from border_cli.nn.numpy_network import NumpyValueNetwork
 from border_cli.nn.saving import copied_arrays
 from border_cli.nn.tensor_batch import tensor_obs
 from border_cli.nn.value_network import ValueNetwork, factors
+from tests.support.spaces import drawn, numbers, pixels
 
 
 def network(space: Space, hidden: tuple[int, ...] = (6, 5), seed: int = 0, **form: Any):

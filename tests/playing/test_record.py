@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from contextlib import closing
 
-from fakes import FakePolicy
-
 from border_cli.core.stop import StopFlag
 from border_cli.core.types import Snapshot
 from border_cli.env.config import GymConfig
 from border_cli.env.gym import GymEnvFactory
 from border_cli.playing.record import play_round
+from tests.support.fakes import FakePolicy
 
 
 def test_a_policy_forgets_what_lasts_before_every_round() -> None:

@@ -10,13 +10,13 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from commands import ENDLESS, Command, facts_of
-from leftovers import below
-from sampling import sampled
 
 from border_cli.process.monitor import TICK_S, Monitor, SignalCount, is_stopped
 from border_cli.run.lock import RunLock
 from border_cli.run.status import RunRecord, end_from_outside
+from tests.support.case_sampling import sampled
+from tests.support.commands import ENDLESS, Command, facts_of
+from tests.support.leftovers import below
 
 HOLDS = (*ENDLESS, "env.id=Holds-v0", "env.kwargs={at: 100, marker: holds}")
 

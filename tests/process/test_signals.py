@@ -12,15 +12,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from commands import ENDLESS, Command, facts_of, sweep_rows, train_status
-from sampling import sampled
-from screens import TerminalCommand
 
 from border_cli.core.stop import SaveFlag, StopFlag
 from border_cli.errors import Interrupted
 from border_cli.process.signals import early_signals, stopping_on_signals
 from border_cli.run.finding import steps_saved
 from border_cli.run.status import read_run
+from tests.support.case_sampling import sampled
+from tests.support.commands import ENDLESS, Command, facts_of, sweep_rows, train_status
+from tests.support.terminals import TerminalCommand
 
 Capture = pytest.CaptureFixture[str]
 

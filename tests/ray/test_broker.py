@@ -10,10 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fakes import SPEC, FakeClock, OneStep
-from managers import Built, count, kept, snapshot
 from numpy.typing import NDArray
-from remote_fakes import CalmEnvFactory, TellingPolicyFactory
 
 from border_cli.actor_manager.actor import ActorFactory
 from border_cli.actor_manager.message_ring import MessageReader
@@ -38,6 +35,9 @@ from border_cli.ray.connection import ClusterSettings
 from border_cli.ray.nodes import ClusterNeeds
 from border_cli.ray.remote_actor import RemoteActor
 from border_cli.system.start import pack
+from tests.support.actor_managers import Built, count, kept, snapshot
+from tests.support.fakes import SPEC, FakeClock, OneStep
+from tests.support.scripted_envs import CalmEnvFactory, TellingPolicyFactory
 
 
 class HereTransport(Transport):

@@ -9,7 +9,6 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from commands import isolated, train_status
 
 from border_cli.errors import ClusterRefused
 from border_cli.ray import connection
@@ -20,6 +19,7 @@ from border_cli.ray.connection import (
     refuse_unreachable,
     unanswered,
 )
+from tests.support.commands import isolated, train_status
 
 RAY = ("actor_manager=ray",)
 

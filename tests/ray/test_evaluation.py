@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from spreading import Evaluated, evaluated
 
 from border_cli.core.interfaces import Evaluation
 from border_cli.evaluator.runner import Confirmation
 from border_cli.ray.crew import GOING
 from border_cli.ray.evaluation import EpisodePlayer, SpreadEvaluator
 from border_cli.system.start import pack
+from tests.support.spread_evaluations import Evaluated, evaluated
 
 
 class Here:

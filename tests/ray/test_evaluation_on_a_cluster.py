@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from clusters import RayCluster, running_cluster
-from spreading import Evaluated, evaluated
 
 from border_cli.errors import RunFailed
 from border_cli.evaluator.runner import Confirmation
+from tests.support.clusters import RayCluster, running_cluster
+from tests.support.spread_evaluations import Evaluated, evaluated
 
 pytestmark = [pytest.mark.ray, pytest.mark.long]
 

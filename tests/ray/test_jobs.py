@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from commands import train_status
-from sampling import sampled
+
+from tests.support.case_sampling import sampled
+from tests.support.commands import train_status
 
 SWEEP = ("-m", "env=cartpole", "seed=0,1", "hydra/launcher=ray")
 

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cluster_runs import ClusterRun, actors_on, kill, refuse_wrong_totals
-from clusters import RayCluster, running_cluster
-from commands import Command
-from leftovers import wait_until_gone
+
+from tests.support.cluster_runs import ClusterRun, actors_on, kill, refuse_wrong_totals
+from tests.support.clusters import RayCluster, running_cluster
+from tests.support.commands import Command
+from tests.support.leftovers import wait_until_gone
 
 pytestmark = [pytest.mark.ray, pytest.mark.long]
 

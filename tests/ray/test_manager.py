@@ -10,12 +10,29 @@ from pathlib import Path
 
 import psutil
 import pytest
-from managers import Built, accounted, count, receive, receive_until_crash, snapshot, start, until
-from remote_fakes import BUILDING, Life, TellingPolicyFactory, complain, die, fail, rank
 
 from border_cli import compose, resume, train
 from border_cli.errors import ActorCrashed, BorderError
 from border_cli.ray.manager import NICE
+from tests.support.actor_managers import (
+    Built,
+    accounted,
+    count,
+    receive,
+    receive_until_crash,
+    snapshot,
+    start,
+    until,
+)
+from tests.support.scripted_envs import (
+    BUILDING,
+    Life,
+    TellingPolicyFactory,
+    complain,
+    die,
+    fail,
+    rank,
+)
 
 STOPS_S = 5.0
 
@@ -86,7 +103,7 @@ def test_an_environment_that_always_fails_ends_the_run_with_its_traceback(tmp_pa
 
     with pytest.raises(ActorCrashed, match="the simulator broke at step 0") as caught:
         receive_until_crash(built)
-    assert "remote_fakes.py" in caught.value.first_traceback
+    assert "scripted_envs.py" in caught.value.first_traceback
 
 
 def test_a_run_ends_at_its_samples_and_another_manager_goes_on_from_it(tmp_path: Path) -> None:

@@ -9,12 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from clusters import RayCluster, Visitor, running_cluster
 
 from border_cli.ray.connection import ClusterSettings
 from border_cli.ray.nodes import ClusterNeeds
 from border_cli.ray.travel import travelling
 from border_cli.system.start import pack
+from tests.support.clusters import RayCluster, Visitor, running_cluster
 
 pytestmark = [pytest.mark.ray, pytest.mark.long]
 

@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fakes import FakePolicyFactory, OneStep
-from remote_fakes import BUILDING, CalmEnvFactory, Life, ScriptedEnvFactory, complain, fail
 
 from border_cli.actor_manager.actor import ActorFactory
 from border_cli.actor_manager.shared_weights import packed, unpacked
@@ -18,6 +16,15 @@ from border_cli.core.types import Snapshot
 from border_cli.ray.config import RayConfig
 from border_cli.ray.remote_actor import Answer, RemoteActor
 from border_cli.system.start import pack
+from tests.support.fakes import FakePolicyFactory, OneStep
+from tests.support.scripted_envs import (
+    BUILDING,
+    CalmEnvFactory,
+    Life,
+    ScriptedEnvFactory,
+    complain,
+    fail,
+)
 
 LONG_S = 60.0
 

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from clusters import RayCluster, running_cluster
-from commands import QUICK, Command, facts_of
+
+from tests.support.clusters import RayCluster, running_cluster
+from tests.support.commands import QUICK, Command, facts_of
 
 pytestmark = [pytest.mark.ray, pytest.mark.long]
 

@@ -7,10 +7,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from commands import full_disk
 
 from border_cli.errors import RunDeleted
 from border_cli.system.files import AppendFile, cut
+from tests.support.commands import full_disk
 
 
 def test_a_record_that_does_not_fit_is_left_out_whole(tmp_path: Path) -> None:

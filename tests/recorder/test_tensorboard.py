@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import full_disk
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.backend.event_processing.event_file_loader import RawEventFileLoader
 from tensorboard.backend.event_processing.plugin_event_accumulator import (
@@ -23,6 +22,7 @@ from border_cli.core.output import RecordStep, RunEnd, RunInfo
 from border_cli.errors import CheckpointError
 from border_cli.recorder.config import StepAxis, TensorboardConfig
 from border_cli.recorder.tensorboard import TensorboardRecorder, event_files
+from tests.support.commands import full_disk
 
 ABOVE_FLOAT32 = 16_777_217  # the first integer that 32-bit floats cannot hold
 

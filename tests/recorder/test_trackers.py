@@ -18,10 +18,10 @@ from time import monotonic
 from typing import Any
 
 import pytest
-from commands import QUICK, Command, facts_of, rows_of
 
 from border_cli.recorder.deliver import Delivery
 from border_cli.recorder.tracking import outbox_of, state_of
+from tests.support.commands import QUICK, Command, facts_of, rows_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # MLflow's own warnings
 

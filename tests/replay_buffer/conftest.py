@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from boxes import numbered, numbers, pixels
 
 from border_cli.core.spaces import DictSpace, DiscreteSpace, EnvSpec, MultiDiscreteSpace
 from border_cli.core.types import Transitions
+from tests.support.spaces import numbered, numbers, pixels
 
 MakeRows = Callable[..., Transitions]
 

@@ -7,9 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from boxes import pixels
-from buffers import buffer_of, copy_rows
-from sampling import sampled
 
 from border_cli.core.rows import concatenate
 from border_cli.core.types import Step
@@ -21,6 +18,9 @@ from border_cli.replay_buffer.frames import FrameRing
 from border_cli.replay_buffer.uniform import UniformReplayBuffer, stores_frames
 from border_cli.step_processor.config import NStepConfig
 from border_cli.step_processor.n_step import NStep
+from tests.support.buffers import buffer_of, copy_rows
+from tests.support.case_sampling import sampled
+from tests.support.spaces import pixels
 
 DEPTH, FRAME = 4, (3, 6)
 FIELDS = ("index", "weight", "obs", "action", "reward", "discount", "next_obs")

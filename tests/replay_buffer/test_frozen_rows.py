@@ -6,10 +6,10 @@ import threading
 
 import numpy as np
 import pytest
-from sampling import sampled
 
 from border_cli.replay_buffer.frozen_rows import FrozenSlots
 from border_cli.replay_buffer.ring import Ring
+from tests.support.case_sampling import sampled
 
 
 def numbers(blocks):

@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from boxes import reals
-from buffers import copy_rows
 from numpy.typing import NDArray
 
 from border_cli.core.interfaces import GoalRewards
@@ -19,6 +17,8 @@ from border_cli.core.types import EPISODE, Transitions
 from border_cli.errors import RunFailed
 from border_cli.replay_buffer.config import HindsightConfig, Strategy
 from border_cli.replay_buffer.hindsight import HindsightReplayBuffer
+from tests.support.buffers import copy_rows
+from tests.support.spaces import reals
 
 GAMMA = 0.9
 

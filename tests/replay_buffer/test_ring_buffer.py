@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from buffers import buffer_of, copy_rows
-from sampling import sampled
 
 from border_cli.core.types import leaves
 from border_cli.errors import CheckpointError
+from tests.support.buffers import buffer_of, copy_rows
+from tests.support.case_sampling import sampled
 
 KINDS = ["uniform", "batch", "buffer"]
 

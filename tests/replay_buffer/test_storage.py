@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from boxes import pixels
 
 from border_cli.core.rows import storage_nbytes
 from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Transitions, leaves
 from border_cli.errors import RunFailed
 from border_cli.replay_buffer.ring import Ring
+from tests.support.spaces import pixels
 
 
 def numbers_in(ring: Ring) -> list[int]:

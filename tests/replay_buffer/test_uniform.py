@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from buffers import buffer_of
 
 from border_cli.replay_buffer.config import UniformConfig
 from border_cli.replay_buffer.uniform import UniformReplayBuffer
+from tests.support.buffers import buffer_of
 
 
 def test_each_sampled_row_is_a_whole_stored_row(spec, make_rows):

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from saves import SmallRun
+
+from tests.support.small_run import SmallRun
 
 MakeRun = Callable[..., SmallRun]
 

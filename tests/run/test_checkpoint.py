@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from saves import SmallRun, counters, evaluation_of
 
 from border_cli.run.finding import resumable, steps_saved
 from border_cli.run.layout import partial_of
+from tests.support.small_run import SmallRun, counters, evaluation_of
 
 MakeRun = Callable[..., SmallRun]
 

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from malicious import Malicious
-from saves import SmallRun
 
 from border_cli.errors import CheckpointError
 from border_cli.nn.saving import load_state
 from border_cli.run.checkpoint_files import dumped, read_checkpoint, with_arrays
 from border_cli.run.finding import resumable
 from border_cli.run.manifest import verify
+from tests.support.malicious_files import Malicious
+from tests.support.small_run import SmallRun
 
 FILES = ["agent.pt", "state.json", "arrays.npz", "manifest.json"]
 NAME = "0000000020"

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from saves import SmallRun
 
 from border_cli.errors import RunDeleted
 from border_cli.run.lock import RunLock
 from border_cli.run.status import RunRecord
+from tests.support.small_run import SmallRun
 
 MakeRun = Callable[..., SmallRun]
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from saves import SmallRun
-
 from border_cli.run.checkpoint_files import read_checkpoint
 from border_cli.run.finding import resumable, steps_saved
+from tests.support.small_run import SmallRun
 
 MakeRun = Callable[..., SmallRun]
 

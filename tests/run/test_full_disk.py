@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from commands import full_disk
-from saves import SmallRun
 
 from border_cli.run.finding import resumable
+from tests.support.commands import full_disk
+from tests.support.small_run import SmallRun
 
 
 def everything(folder: Path) -> dict[str, bytes]:

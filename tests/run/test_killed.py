@@ -8,14 +8,15 @@ import sys
 from pathlib import Path
 
 import pytest
-from sampling import sampled
 
-SUPPORT = Path(__file__).parents[1] / "support"
+from tests.support.case_sampling import sampled
+
+ROOT = Path(__file__).parents[2]
 
 KILL_EVERYWHERE = """
 import os, shutil, sys
 from pathlib import Path
-from saves import SmallRun, counters, evaluation_of
+from tests.support.small_run import SmallRun, counters, evaluation_of
 from border_cli.run.checkpoint_files import read_checkpoint
 from border_cli.run.finding import resumable
 
@@ -95,7 +96,7 @@ KILL_AT_RANDOM = """
 import os, random, select, signal, sys, time
 from pathlib import Path
 import numpy as np
-from saves import SmallRun
+from tests.support.small_run import SmallRun
 
 RUN_DIR, KILLS, IMAGES = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "images"
 CHANCE = random.Random(5)
@@ -165,7 +166,7 @@ print(newest, inside)
 def run_script(script: str, *arguments: str) -> list[int]:
     environment = os.environ | {
         "OPENBLAS_NUM_THREADS": "1",  # a thread would not survive a fork
-        "PYTHONPATH": os.pathsep.join([str(SUPPORT), os.environ.get("PYTHONPATH", "")]),
+        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
     }
     done = subprocess.run(
         [sys.executable, "-c", script, *arguments],

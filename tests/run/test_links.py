@@ -7,12 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from saves import SmallRun
 
 from border_cli.errors import ConfigError
 from border_cli.run.checkpoint_files import read_checkpoint
 from border_cli.run.finding import find_checkpoint, resumable, steps_saved
 from border_cli.run.layout import STUDY, entries_of_ours, refuse_foreign, written_files
+from tests.support.small_run import SmallRun
 
 MakeRun = Callable[..., SmallRun]
 

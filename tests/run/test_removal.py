@@ -8,8 +8,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from saves import SmallRun
-from written_runs import without_end, write_run
 
 from border_cli.errors import CheckpointError, ConfigError
 from border_cli.run.finding import find_checkpoint, steps_saved
@@ -24,6 +22,8 @@ from border_cli.run.removal import (
 )
 from border_cli.run.status import SKIPPED, record_not_begun
 from border_cli.run.sweep_folder import SweepJob, SweepPlan, write_sweep
+from tests.support.small_run import SmallRun
+from tests.support.written_runs import without_end, write_run
 
 MakeRun = Callable[..., SmallRun]
 

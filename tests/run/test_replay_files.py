@@ -7,14 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from malicious import Malicious
-from saves import rows, spec_of
 
 from border_cli.errors import CheckpointError
 from border_cli.replay_buffer.config import UniformConfig
 from border_cli.replay_buffer.uniform import UniformReplayBuffer
 from border_cli.run.checkpoint_files import load_chunks, write_chunks
 from border_cli.run.manifest import Chunk, SavedRows
+from tests.support.malicious_files import Malicious
+from tests.support.small_run import rows, spec_of
 
 
 def buffer_of(capacity: int = 100, *, images: bool = False) -> UniformReplayBuffer:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from written_runs import write_run
 
 from border_cli.actor_manager.config import SerialConfig
 from border_cli.agent.config import DqnConfig
@@ -19,6 +18,7 @@ from border_cli.run.run_folder import Differences, EarlierRun, RunFolder, Start
 from border_cli.settings.run import AUTO, RunConfig
 from border_cli.step_processor.config import NStepConfig
 from border_cli.trainer.config import AsyncConfig
+from tests.support.written_runs import write_run
 
 CHANGED = ("agent.gamma: 0.9 -> 0.8",)
 

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import full_disk, other_process
 
 from border_cli.errors import ConfigError
 from border_cli.run.lock import RunInUse, RunLock, running
@@ -25,6 +24,7 @@ from border_cli.run.provenance import git_state
 from border_cli.run.run_folder import RunFolder
 from border_cli.run.status import RunRecord, read_run
 from border_cli.system.foreign import POLICY
+from tests.support.commands import full_disk, other_process
 
 
 def held(run_dir: Path) -> bool | None:

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from written_runs import without_end, write_run
 
 from border_cli.errors import ConfigError
 from border_cli.run.lock import RunLock
@@ -24,6 +23,7 @@ from border_cli.run.sweep_folder import (
     write_stop,
     write_sweep,
 )
+from tests.support.written_runs import without_end, write_run
 
 
 def job(number: int, **values: str) -> SweepJob:

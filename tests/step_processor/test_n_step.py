@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sampling import sampled
-from steps import brute_force, numbers_of, random_steps
 
 from border_cli.core.types import EPISODE, Step, Transitions
 from border_cli.step_processor.config import NStepConfig
 from border_cli.step_processor.n_step import NStep, suffix_powers
+from tests.support.case_sampling import sampled
+from tests.support.random_steps import brute_force, numbers_of, random_steps
 
 
 def processor(n_steps: int, gamma: float = 0.5, num_envs: int = 1) -> NStep:

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sampling import sampled
-from states import reread, same
-from steps import random_steps
 
 from border_cli.core.rows import columns_of
 from border_cli.core.types import Step, Transitions
 from border_cli.step_processor.config import NStepConfig
 from border_cli.step_processor.n_step import NStep
+from tests.support.case_sampling import sampled
+from tests.support.random_steps import random_steps
+from tests.support.saved_states import reread, same
 
 
 def processor(n_steps: int, num_envs: int) -> NStep:

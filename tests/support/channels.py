@@ -6,7 +6,6 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from boxes import numbered, pixels, reals
 from numpy.typing import NDArray
 
 from border_cli.actor_manager.actor import Message
@@ -14,6 +13,7 @@ from border_cli.actor_manager.shared_channel import SharedChannel
 from border_cli.core.spaces import DictSpace, DiscreteSpace, EnvSpec
 from border_cli.core.types import Episode, Experience, Transitions, leaves
 from border_cli.system.shared_memory import WakePipe
+from tests.support.spaces import numbered, pixels, reals
 
 SPECS = {
     "vector": EnvSpec(

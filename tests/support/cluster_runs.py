@@ -7,9 +7,9 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from clusters import ClusterNode, RayCluster
-from commands import Command, facts_of, rows_of
-from leftovers import below
+from tests.support.clusters import ClusterNode, RayCluster
+from tests.support.commands import Command, facts_of, rows_of
+from tests.support.leftovers import below
 
 SETTINGS = (
     "agent=dqn",

@@ -28,7 +28,7 @@ from border_cli.cli import runs as runs_command
 from border_cli.cli.train import main
 from border_cli.recorder.read import read_metrics
 
-HERE = Path(__file__).parent
+MODULES = Path(__file__).parents[1] / "user_modules"
 DEADLINE_S = 120.0  # far above what anything here takes
 QUICK = (  # settings of a run that ends at once
     "trainer.max_opt_steps=2",
@@ -233,7 +233,7 @@ class Command:
         self._process = subprocess.Popen(
             [sys.executable, "-ISc", become, sys.executable, "-m", module, *argv],
             cwd=folder,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), *path])},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(MODULES), *path])},
             stdin=subprocess.DEVNULL,
             stdout=self._output,
             stderr=subprocess.STDOUT,

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from boxes import box
 from numpy.typing import NDArray
 
 from border_cli.core.interfaces import (
@@ -40,6 +39,7 @@ from border_cli.core.types import (
     map_array,
 )
 from border_cli.settings.run import ActorExploration
+from tests.support.spaces import box
 
 SPEC = EnvSpec(
     id="Counting",

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from continuous import HALF, MIDDLE, batch, counted, spec
 from torch import Tensor, nn
 
 from border_cli.agent.awac import Awac
@@ -17,6 +16,7 @@ from border_cli.agent.critics import CriticLoss
 from border_cli.agent.iql import Iql
 from border_cli.core.spaces import EnvSpec
 from border_cli.nn.tensor_batch import TensorBatch
+from tests.support.continuous_env import HALF, MIDDLE, batch, counted, spec
 
 SMALL: dict[str, Any] = {"hidden": [8, 6], "learning_rate": 0.01, "batch_size": 8}
 Make = Callable[..., Any]

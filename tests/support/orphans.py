@@ -1,4 +1,6 @@
-"""A script whose actors are about to lose their parent: `python orphans.py FOLDER HANGS [SIBLING]`.
+"""A script whose actors are about to lose their parent.
+
+    python -m tests.support.orphans FOLDER HANGS [SIBLING]
 
 One actor samples, the other hangs in C and never lets go of its interpreter. With SIBLING this
 process was forked by somebody who keeps everything that it has open, and lives on.
@@ -11,10 +13,9 @@ import sys
 import threading
 from pathlib import Path
 
-from managers import Built, snapshot
-from remote_fakes import Life, hang_in_c
-
 from border_cli.system.start import StartMethod
+from tests.support.actor_managers import Built, snapshot
+from tests.support.scripted_envs import Life, hang_in_c
 
 
 def main(folder: Path, start_method: StartMethod, *, sibling: bool) -> None:

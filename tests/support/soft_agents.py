@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from continuous import spec
-
 from border_cli.agent.config import SacConfig, TqcConfig
 from border_cli.agent.sac import Sac, SoftActorCritic
 from border_cli.agent.tqc import Tqc
 from border_cli.core.spaces import EnvSpec
+from tests.support.continuous_env import spec
 
 SMALL: dict[str, Any] = {"hidden": [8, 6], "learning_rate": 0.01, "batch_size": 8}
 REDQ = {"num_critics": 5, "subset": 2, "actor_critics": "mean", "policy_delay": 3}

@@ -6,18 +6,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from fakes import (
-    SPEC,
-    FakeAgent,
-    FakeClock,
-    ListBuffer,
-    ListRecorder,
-    MemoryCheckpoints,
-    ScriptedEvaluator,
-)
-from managers import Built
-from remote_fakes import Life
-
 from border_cli.actor_manager.weights import forms_of
 from border_cli.core.callback import Callback
 from border_cli.core.interfaces import ActorStats, Env, EvaluationRunner
@@ -31,6 +19,17 @@ from border_cli.trainer.evaluating import EpisodeLimit
 from border_cli.trainer.online import AsyncTrainer, OnlineTrainer, SyncTrainer
 from border_cli.trainer.recorder_set import RecorderSet
 from border_cli.trainer.trainer import LearnerParts
+from tests.support.actor_managers import Built
+from tests.support.fakes import (
+    SPEC,
+    FakeAgent,
+    FakeClock,
+    ListBuffer,
+    ListRecorder,
+    MemoryCheckpoints,
+    ScriptedEvaluator,
+)
+from tests.support.scripted_envs import Life
 
 
 class BuiltTrainer:

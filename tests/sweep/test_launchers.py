@@ -9,7 +9,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from commands import QUICK, Command, facts_of, sweep_rows
+
+from tests.support.commands import QUICK, Command, facts_of, sweep_rows
 
 SWEEP = (
     *("-m", *QUICK, "imports=[unruly]", "env.id=NeedsFile-v0", "run_dir=S"),

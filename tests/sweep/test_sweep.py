@@ -9,7 +9,13 @@ from pathlib import Path
 from threading import Event
 
 import pytest
-from commands import (
+
+from border_cli.config.compose import Composer
+from border_cli.run.sweep_folder import job_rows, read_sweep
+from border_cli.sweep.listing import Sweep
+from border_cli.sweep.plan import planned
+from border_cli.system.files import write_json
+from tests.support.commands import (
     QUICK,
     Command,
     facts_of,
@@ -20,12 +26,6 @@ from commands import (
     sweep_rows,
     train_status,
 )
-
-from border_cli.config.compose import Composer
-from border_cli.run.sweep_folder import job_rows, read_sweep
-from border_cli.sweep.listing import Sweep
-from border_cli.sweep.plan import planned
-from border_cli.system.files import write_json
 
 Capture = pytest.CaptureFixture[str]
 

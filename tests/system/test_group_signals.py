@@ -9,11 +9,10 @@ import sys
 from multiprocessing.connection import wait
 from pathlib import Path
 
-import leftovers
-
 from border_cli.system.child import Pipe
 from border_cli.system.child_process import ChildProcess
 from border_cli.system.start import StartMethod, start_context
+from tests.support import leftovers
 
 GROUP = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 

@@ -7,7 +7,6 @@ import threading
 from collections.abc import Iterator
 from multiprocessing.connection import wait
 
-import leftovers
 import numpy as np
 import pytest
 
@@ -20,6 +19,7 @@ from border_cli.system.shared_memory import (
     integers,
 )
 from border_cli.system.start import StartMethod, start_context
+from tests.support import leftovers
 
 FORMS = [
     (np.dtype(np.int64), (3,)),

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from told import Remembers, StopsAt
-from trainers import BuiltTrainer
 
 from border_cli.core.callback import Callback
 from border_cli.core.interfaces import Evaluation
 from border_cli.core.output import RecordStep, RunInfo
 from border_cli.errors import ConfigError, RunFailed
 from border_cli.trainer.callbacks import Callbacks, named
+from tests.support.remembering_callbacks import Remembers, StopsAt
+from tests.support.trainers import BuiltTrainer
 
 KINDS = [("sync", "serial"), ("async", "serial"), ("async", "thread"), ("async", "process")]
 INFO = RunInfo(

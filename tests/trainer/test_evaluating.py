@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import pytest
-from fakes import FakeAgent, FakeClock, MemoryCheckpoints
-from trainers import BuiltTrainer
 
 from border_cli.core.interfaces import Evaluation, EvaluationRunner
 from border_cli.core.output import Resumption
 from border_cli.core.stop import Heartbeat, Pulse
 from border_cli.core.types import Snapshot
 from border_cli.trainer.evaluating import EpisodeLimit, Scores
+from tests.support.fakes import FakeAgent, FakeClock, MemoryCheckpoints
+from tests.support.trainers import BuiltTrainer
 
 
 class SlowRunner(EvaluationRunner):

@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from boxes import box, reals
-from fakes import FakeAgent, ListBuffer
 
 from border_cli.core.returns import Moments
 from border_cli.core.spaces import DictSpace, DiscreteSpace, Space
@@ -15,6 +13,8 @@ from border_cli.core.types import Array, Experience, Transitions
 from border_cli.errors import NotFinite
 from border_cli.trainer.intake import Intake
 from border_cli.trainer.metrics import Counters, MetricsWindow
+from tests.support.fakes import FakeAgent, ListBuffer
+from tests.support.spaces import box, reals
 
 Log = pytest.LogCaptureFixture
 INF = np.inf

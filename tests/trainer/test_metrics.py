@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from fakes import FakeClock
-from trainers import BuiltTrainer
 
 from border_cli.actor_manager.actor import Message
 from border_cli.core.interfaces import ActorStats
 from border_cli.core.types import Episode
 from border_cli.trainer.metrics import Counters, MetricsWindow
 from border_cli.trainer.trainer import SHOW_EVERY_S
+from tests.support.fakes import FakeClock
+from tests.support.trainers import BuiltTrainer
 
 
 def actor(actor_id: int, **seconds: float) -> ActorStats:

@@ -6,15 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fakes import (
-    SPEC,
-    FakeAgent,
-    FakeClock,
-    ListBuffer,
-    ListRecorder,
-    MemoryCheckpoints,
-    ScriptedEvaluator,
-)
 
 from border_cli.actor_manager.none import NoActors
 from border_cli.core.stop import Heartbeat, SaveFlag, StopFlag
@@ -24,6 +15,15 @@ from border_cli.evaluator.runner import InlineEvaluationRunner
 from border_cli.trainer.config import OfflineConfig
 from border_cli.trainer.recorder_set import RecorderSet
 from border_cli.trainer.trainer import LearnerParts, OfflineTrainer
+from tests.support.fakes import (
+    SPEC,
+    FakeAgent,
+    FakeClock,
+    ListBuffer,
+    ListRecorder,
+    MemoryCheckpoints,
+    ScriptedEvaluator,
+)
 
 ROW = Transitions(
     obs=np.zeros((1, 1), np.float32),

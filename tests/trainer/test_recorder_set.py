@@ -8,12 +8,12 @@ import signal
 from collections.abc import Callable
 
 import pytest
-from fakes import ListRecorder
 
 from border_cli.core.output import Progress, RecordStep
 from border_cli.core.types import State
 from border_cli.errors import Interrupted
 from border_cli.trainer.recorder_set import RecorderSet
+from tests.support.fakes import ListRecorder
 
 STEP = RecordStep(opt_steps=10, env_steps=20, time_s=1.0)
 

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import rows_of
 
 from border_cli import compose, resume, train
 from border_cli.launch.effective import effective_settings
 from border_cli.launch.header import trainer_line
 from border_cli.run.finding import steps_saved
+from tests.support.commands import rows_of
 
 pytestmark = pytest.mark.usefixtures("folder")
 

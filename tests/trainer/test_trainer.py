@@ -7,7 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes import (
+
+from border_cli.core.output import Resumption
+from border_cli.core.types import Batch
+from border_cli.errors import ActorCrashed, Interrupted, NotFinite
+from tests.support.case_sampling import sampled
+from tests.support.fakes import (
     CountingEnv,
     FakeAgent,
     FakeClock,
@@ -16,13 +21,8 @@ from fakes import (
     MemoryCheckpoints,
     ScriptedEvaluator,
 )
-from remote_fakes import Life, fail
-from sampling import sampled
-from trainers import BuiltTrainer
-
-from border_cli.core.output import Resumption
-from border_cli.core.types import Batch
-from border_cli.errors import ActorCrashed, Interrupted, NotFinite
+from tests.support.scripted_envs import Life, fail
+from tests.support.trainers import BuiltTrainer
 
 KINDS = [("sync", "serial"), ("async", "serial"), ("async", "thread"), ("async", "process")]
 

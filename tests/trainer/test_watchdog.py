@@ -7,9 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
-from fakes import CountingEnv, ListRecorder, ScriptedEvaluator
-from managers import Built, start
-from trainers import BuiltTrainer
 
 from border_cli.core.interfaces import Evaluation, Policy
 from border_cli.core.output import Progress
@@ -17,6 +14,9 @@ from border_cli.core.stop import Heartbeat, StopFlag
 from border_cli.core.timing import MonotonicClock
 from border_cli.errors import Interrupted, Stalled
 from border_cli.trainer.watchdog import Watchdog
+from tests.support.actor_managers import Built, start
+from tests.support.fakes import CountingEnv, ListRecorder, ScriptedEvaluator
+from tests.support.trainers import BuiltTrainer
 
 TIMEOUT_S = 60.0
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from sampling import sampled
-from studies import a_row, a_study
 
 from border_cli.config.compose import Composer, compose
 from border_cli.settings.base import flat
 from border_cli.tune.best import best_yaml
+from tests.support.case_sampling import sampled
+from tests.support.studies import a_row, a_study
 
 PAIR = ("agent=dqn", "env=acrobot")
 LIMIT = "trainer.max_env_steps=500"

@@ -10,7 +10,6 @@ from itertools import product
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from sampling import sampled
 
 from benchmarks.halving import (
     Contender,
@@ -33,6 +32,7 @@ from border_cli.tune.halving import (
     counted,
     rung_budgets,
 )
+from tests.support.case_sampling import sampled
 
 TERMS = Terms(budgets=(100, 300, 900), trials=9, risk=0.05)
 BY_CHANCE = np.array([-0.02, 0.0, 0.02])  # deviations of three seeds

@@ -12,13 +12,13 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-import leftovers
 import optuna
 import pytest
-from commands import Command, facts_of, is_pending
-from postgres import running_postgres
 
 from border_cli.run.finding import steps_saved
+from tests.support import leftovers
+from tests.support.commands import Command, facts_of, is_pending
+from tests.support.postgres import running_postgres
 
 pytestmark = pytest.mark.slow
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from studies import a_row, a_study
 
 from border_cli.cli.plot import main
 from border_cli.tune.report import importance, progress
 from border_cli.tune.trials import TrialRow, write_study, write_trials
+from tests.support.studies import a_row, a_study
 
 pytest.importorskip("optuna", minversion="5", reason='pip install "border-cli[tune]"')
 PRUNED = {"status": "pruned", "budget": 100}

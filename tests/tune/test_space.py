@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 from omegaconf import OmegaConf
-from sampling import chosen
-from shipped import CONF
 
 from border_cli.config.compose import Composer
 from border_cli.config.overrides import parsed
@@ -20,6 +18,8 @@ from border_cli.config.sweep import jobs_of, sweep_terms
 from border_cli.errors import ConfigError
 from border_cli.settings.base import flat
 from border_cli.tune.space import Space, check_space, read_space
+from tests.support.case_sampling import chosen
+from tests.support.shipped_configs import CONF
 
 optuna = pytest.importorskip("optuna")
 

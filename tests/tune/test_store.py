@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 from optuna.trial import FrozenTrial
-from sampling import chosen
 
 from border_cli.errors import ConfigError, MissingPackage
 from border_cli.tune.config import Sampler
 from border_cli.tune.space import Hyperparameter, Space
 from border_cli.tune.store import CURVES, REASON, TrialStore, imported_optuna, opened
+from tests.support.case_sampling import chosen
 
 optuna = pytest.importorskip("optuna")
 

@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import other_process
-from written_runs import write_run
 
 from border_cli.errors import ConfigError, RunFailed
 from border_cli.tune.config import TuneConfig
@@ -25,6 +23,8 @@ from border_cli.tune.space import Hyperparameter, Space
 from border_cli.tune.store import TrialStore, opened
 from border_cli.tune.study import Trials, begun
 from border_cli.tune.trials import Study, read_study, read_trials
+from tests.support.commands import other_process
+from tests.support.written_runs import write_run
 
 pytest.importorskip("optuna")
 

@@ -7,10 +7,10 @@ import time
 from pathlib import Path
 
 import pytest
-from studies import a_row, a_study
 
 from border_cli.sweep.panel import JobView
 from border_cli.tune.table import StudyPanel, print_best
+from tests.support.studies import a_row, a_study
 
 
 def test_without_a_terminal_events_are_said_at_once_and_a_summary_every_30_seconds(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from studies import a_row, a_study
 
 from border_cli.errors import CheckpointError
 from border_cli.tune.trials import ranked, read_study, read_trials, write_study, write_trials
+from tests.support.studies import a_row, a_study
 
 
 def test_a_study_and_its_trials_are_read_as_they_were_written(tmp_path: Path) -> None:

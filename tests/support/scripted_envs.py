@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from fakes import SPEC, CountingEnv, FakePolicy, OneStep
 from numpy.typing import NDArray
 
 from border_cli.core.interfaces import Env, EnvFactory, Policy, StepProcessor
@@ -24,6 +23,7 @@ from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Array, Beat, State, Step, Transitions
 from border_cli.settings.run import ActorExploration
 from border_cli.system.machine import BLAS_VARIABLES
+from tests.support.fakes import SPEC, CountingEnv, FakePolicy, OneStep
 
 NEVER = 1_000_000_000
 DELAY = 2  # steps

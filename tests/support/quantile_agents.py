@@ -15,13 +15,13 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
-from acting import policy_of
 from numpy.typing import NDArray
 
 from border_cli.agent.dqn import ValueAgent
 from border_cli.core.spaces import DiscreteSpace, EnvSpec
 from border_cli.core.types import Batch
 from border_cli.nn.tensor_batch import TensorBatch
+from tests.support.policies import policy_of
 
 
 def spec_of(states: int) -> EnvSpec:

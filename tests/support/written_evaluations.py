@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from written_runs import write_run
+from tests.support.written_runs import write_run
 
 
 def evaluated_run(

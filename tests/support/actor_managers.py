@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from fakes import CountingEnv, CountingEnvFactory, FakePolicy, FakePolicyFactory, OneStep
 from numpy.typing import NDArray
-from remote_fakes import CalmEnvFactory, Life, ScriptedEnvFactory
 
 from border_cli.actor_manager.actor import ActorFactory, copied
 from border_cli.actor_manager.config import ProcessConfig, SerialConfig, ThreadConfig
@@ -34,6 +32,14 @@ from border_cli.core.types import Array, Column, Experience, Snapshot, State
 from border_cli.ray.config import RayConfig
 from border_cli.ray.manager import RayActorManager
 from border_cli.settings.run import ActorExploration
+from tests.support.fakes import (
+    CountingEnv,
+    CountingEnvFactory,
+    FakePolicy,
+    FakePolicyFactory,
+    OneStep,
+)
+from tests.support.scripted_envs import CalmEnvFactory, Life, ScriptedEnvFactory
 
 
 def snapshot(opt_steps: int = 0, *, warm_up: bool = False) -> Snapshot:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from boxes import numbered, numbers, pixels
 
 from border_cli.core.interfaces import Evaluation
 from border_cli.core.output import RunState
@@ -23,6 +22,7 @@ from border_cli.run.checkpoint_files import Saved, SaveState, read_checkpoint
 from border_cli.run.finding import find_checkpoint, resumable
 from border_cli.run.folders import CheckpointFolders
 from border_cli.run.manifest import verify
+from tests.support.spaces import numbered, numbers, pixels
 
 SIDE = 20  # of an image; two of them are blocks of their own
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from boxes import box, reals
 
 from border_cli.core.spaces import DiscreteSpace, EnvSpec
 from border_cli.core.types import Batch
+from tests.support.spaces import box, reals
 
 LOW, HIGH = np.array([-2, 0], np.float32), np.array([2, 6], np.float32)
 MIDDLE, HALF = (LOW + HIGH) / 2, (HIGH - LOW) / 2
