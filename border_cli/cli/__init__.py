@@ -1,1 +1,1 @@
-"""The commands; errors become messages and exit statuses here."""
+"""The commands. Errors become messages and exit statuses here."""

@@ -1,5 +1,5 @@
-"""The settings of a saved run with another environment, as `border-eval` and `border-record` take
-them: `env=NAME`, `env.id=ID`, `env.kwargs.obstacles=5`."""
+"""The settings of a saved run in another environment. `border-eval` and `border-record` accept it
+as overrides: `env=NAME`, `env.id=ID`, `env.kwargs.obstacles=5`."""
 
 from __future__ import annotations
 
@@ -22,38 +22,38 @@ NOT_COMPARED = ("env.option", "env.num_envs", "env.action_mask", "env.own_genera
 
 
 def split_env(typed: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The overrides of the environment, and the other words."""
-    chosen = [word for word in typed if OF_ENV.match(word) and not Path(word).is_dir()]
-    return chosen, [word for word in typed if word not in chosen]
+    """Splits the typed words into overrides of the environment and all others."""
+    env_overrides = [word for word in typed if OF_ENV.match(word) and not Path(word).is_dir()]
+    return env_overrides, [word for word in typed if word not in env_overrides]
 
 
-def settings_in_env(run_dir: Path, chosen: Sequence[str], *, trust: bool) -> RunConfig:
-    """The settings of a run with these overrides of `env`, as `border-train --from` composes them.
-    They count for the environment of evaluations, too."""
+def settings_in_env(run_dir: Path, env_overrides: Sequence[str], *, trust: bool) -> RunConfig:
+    """Returns the settings of a run with `env` overridden, composed as by `border-train --from`.
+    The overrides apply to the environment of evaluations as well."""
     # imported late: Hydra
     from border_cli.config.beginning import composing
     from border_cli.config.overrides import parsed
     from border_cli.config.saved import ADDRESSES
 
-    typed = [*chosen, f"trust={str(trust).lower()}"]
+    typed = [*env_overrides, f"trust={str(trust).lower()}"]
     with composing(typed, origin=str(run_dir), unused=ADDRESSES) as (composer, overrides):
         config = composer.job(overrides).config
-    of_evaluations = deepcopy(config.evaluator.env)
-    for override in parsed(chosen):
+    evaluation_env = deepcopy(config.evaluator.env)
+    for override in parsed(env_overrides):
         if override.key_or_group == "env":
-            of_evaluations.clear()
+            evaluation_env.clear()
         for name in flat(override.value(), override.key_or_group):
-            *around, key = name.split(".")[1:] or [""]
-            inner = of_evaluations
-            for part in around:
-                inner = inner.get(part, {})
-            inner.pop(key, None)
-    return replace(config, evaluator=replace(config.evaluator, env=of_evaluations))
+            *parents, key = name.split(".")[1:] or [""]
+            section = evaluation_env
+            for parent in parents:
+                section = section.get(parent, {})
+            section.pop(key, None)
+    return replace(config, evaluator=replace(config.evaluator, env=evaluation_env))
 
 
 def env_changes(run_dir: Path, effective: EffectiveSettings) -> list[str]:
-    """`env.kwargs.obstacles: 3 -> 5`: how the environment differs from the one that evaluated the
-    run."""
+    """Returns the differences from the environment in which the run was evaluated, as lines like
+    `env.kwargs.obstacles: 3 -> 5`."""
     from border_cli.config.describe import shown
     from border_cli.config.saved import read_saved
 
@@ -63,7 +63,7 @@ def env_changes(run_dir: Path, effective: EffectiveSettings) -> list[str]:
     after = flat(effective.evaluation_env, "env")
     pairs = {name: (before.get(name, {}), after.get(name, {})) for name in {**before, **after}}
     return [
-        f"{name}: " + " -> ".join("absent" if each == {} else shown(each) for each in pair)
+        f"{name}: " + " -> ".join("absent" if value == {} else shown(value) for value in pair)
         for name, pair in pairs.items()
         if name not in NOT_COMPARED and pair[0] != pair[1]
     ]

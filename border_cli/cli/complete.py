@@ -1,6 +1,7 @@
-"""`-sc`: how a shell learns to ask when Tab is pressed, and what it is offered: flags, groups with
-their options, settings, and run directories. Where nothing is offered the shell completes names of
-files.
+"""Tab completion for bash, zsh and fish: `border-train -sc`.
+
+The candidates are flags, groups with their options, settings, and run directories. If there are
+none, the shell completes file names.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from border_cli.errors import BorderError, ConfigError
 from border_cli.system.files import SETTINGS, SWEEP_JSON
 from border_cli.words import unknown
 
-OF_RUNS = ("resume", "init_from", "run_dir")  # settings whose values are directories of runs
+OF_RUNS = ("resume", "init_from", "run_dir")  # settings whose values are run directories
 OTHERS = ("border-eval", "border-export", "border-plot", "border-record", "border-runs")
 TUNE = "border-tune"
 ALL = " ".join(("border-train", TUNE, *OTHERS))
-# Whichever command is completed, the border-train beside it answers. bash replaces what follows the
-# last `=` alone, and zsh must quote the brackets of a list.
+# The border-train next to the completed command computes the candidates. bash replaces only the
+# text after the last `=`; zsh must quote the brackets of a list.
 SCRIPTS = {
     "bash": f"""\
 _border_train() {{
@@ -54,21 +55,21 @@ end""",
 
 
 def complete(overrides: Sequence[str]) -> None:
-    """Answers `-sc install=SHELL`, and the shell's `-sc query=SHELL`."""
+    """Prints the script for `-sc install=SHELL` or the candidates for `-sc query=SHELL`."""
     command, _, shell = " ".join(overrides).partition("=")
     if command == "query":
-        # imported late, as all below: every Tab waits for the imports of this file
+        # imported late, as all below: every Tab waits for the imports at the top
         from border_cli.config.search_path import uses_plugins_here
 
-        (name, *before), word = _words(os.environ.get("COMP_LINE", ""))
-        other = Path(name).name
-        unused = uses_plugins_here.set(False)
-        if other in OTHERS:
-            found = of_another(other, before, word)
+        (name, *before), word = _split_line(os.environ.get("COMP_LINE", ""))
+        program = Path(name).name
+        token = uses_plugins_here.set(False)
+        if program in OTHERS:
+            candidates = of_another(program, before, word)
         else:
-            found = (of_study if other == TUNE else offered)(before, word)
-        uses_plugins_here.reset(unused)
-        sys.stdout.write("\n".join(found) + "\n")
+            candidates = (of_study if program == TUNE else offered)(before, word)
+        uses_plugins_here.reset(token)
+        sys.stdout.write("\n".join(candidates) + "\n")
     elif command != "install":
         raise ConfigError("-sc takes one of install=SHELL, query=SHELL")
     elif shell not in SCRIPTS:
@@ -77,10 +78,10 @@ def complete(overrides: Sequence[str]) -> None:
         sys.stdout.write(f"{SCRIPTS[shell]}\n")
 
 
-def _words(line: str) -> tuple[list[str], str]:
-    """The words before the cursor, without their quotes, and the one under it."""
+def _split_line(line: str) -> tuple[list[str], str]:
+    """Splits a line into the unquoted words before the cursor and the word under it."""
     for closing in ("", "'", '"'):
-        try:  # the letter makes a word of what is empty yet
+        try:  # the x makes a word out of an empty one
             *before, word = shlex.split(f"{line}x{closing}")
         except ValueError:  # a quote is open
             continue
@@ -89,95 +90,95 @@ def _words(line: str) -> tuple[list[str], str]:
 
 
 def offered(before: Sequence[str], word: str) -> list[str]:
-    """Continuations of the word under the cursor, each up to the next dot or equals sign, or slash;
-    of a list or a sweep, those of its last entry. A Tab never prints a refusal."""
+    """Returns the continuations of `word`, each up to the next dot, equals sign or slash. In a list
+    or a sweep, completes the last entry. Errors yield no continuations."""
     if before[-1:] == ["--from"]:
         return runs_from(word)
     if word.startswith("-"):
         return _flags(FLAGS, word)
     key, equals, value = word.partition("=")
     if equals and key in OF_RUNS:
-        return [f"{key}={each}" for each in runs_from(value)]
-    begun = f"{key}{equals}{re.split(r'[,[]', value)[-1]}"
+        return [f"{key}={run_dir}" for run_dir in runs_from(value)]
+    prefix = f"{key}{equals}{re.split(r'[,[]', value)[-1]}"
     try:
-        names = list(_names(read_arguments(before), begun))
+        names = list(_candidates(read_arguments(before), prefix))
     except BorderError:
         return []
-    step = re.compile(f"{re.escape(begun)}([^.=]*[.=]?)")
-    return sorted({f"{word}{found[1]}" for found in map(step.match, names) if found})
+    continuation = re.compile(f"{re.escape(prefix)}([^.=]*[.=]?)")
+    return sorted({f"{word}{match[1]}" for match in map(continuation.match, names) if match})
 
 
-def _flags(text: str, word: str) -> list[str]:
-    """The flags in a text of --help that begin like this."""
-    flags = re.findall(r"(?<![\w-])--?[a-z-]+", text)
-    return sorted({each for each in flags if each.startswith(word)})
+def _flags(help_text: str, word: str) -> list[str]:
+    """Returns the flags in a help text that start with `word`."""
+    flags = re.findall(r"(?<![\w-])--?[a-z-]+", help_text)
+    return sorted({flag for flag in flags if flag.startswith(word)})
 
 
-def _names(arguments: Arguments, begun: str) -> Iterator[str]:
-    """`agent=dqn` for each option of a group, `agent=` and `agent.` for each group, `seed=` and
-    `agent.gamma=` for each setting, as far as they may continue what is typed."""
+def _candidates(arguments: Arguments, prefix: str) -> Iterator[str]:
+    """Yields the names that may continue `prefix`: `agent=dqn` for an option, `agent=` and `agent.`
+    for a group, `seed=` and `agent.gamma=` for settings."""
     from border_cli.cli.overview import MEANINGS, config_folders, options_in
     from border_cli.config.search_path import SEARCH
     from border_cli.registry import GROUPS
     from border_cli.settings.run import SECTIONS
 
-    group, equals, _ = begun.partition("=")
+    group, equals, _ = prefix.partition("=")
     if equals:
         options = options_in(config_folders(arguments.config_dirs), group)
         yield from (f"{group}={option}" for option in options)
-    elif "." in begun:
-        yield from _of_choices(arguments)
+    elif "." in prefix:
+        yield from _setting_names(arguments)
     else:
         for folder in config_folders(arguments.config_dirs):
-            groups = (each.name for each in folder.iterdir() if each.is_dir())
-            yield from (f"{each}=" for each in groups if each[0] not in "._" and each != SEARCH)
+            groups = (entry.name for entry in folder.iterdir() if entry.is_dir())
+            yield from (f"{child}=" for child in groups if child[0] not in "._" and child != SEARCH)
         yield from (f"{name}." for name in (*GROUPS, *SECTIONS))
         yield from (f"{name}=" for name in MEANINGS)
 
 
-def _of_choices(arguments: Arguments) -> Iterator[str]:
-    """The settings of what is chosen."""
+def _setting_names(arguments: Arguments) -> Iterator[str]:
+    """Yields the settings of the chosen options, such as `agent.gamma=`."""
     from border_cli.config.hydra_source import find_plugins
     from border_cli.config.overrides import is_sweep
     from border_cli.settings.base import flat
 
     find_plugins()  # before the current directory is searched
     with arguments.composing() as (composer, overrides):
-        config = composer.job([each for each in overrides if not is_sweep(each)]).config
+        config = composer.job([override for override in overrides if not is_sweep(override)]).config
     yield from (f"{name}=" for name in flat(config) if not name.endswith(".option"))
 
 
 def of_study(before: Sequence[str], word: str) -> list[str]:
-    """Offers the keys of border-tune, and what is offered for runs."""
+    """Returns the matching keys of border-tune and the continuations for a run."""
     from border_cli.tune.config import TuneConfig
 
     keys = [f"{key.name}=" for key in fields(TuneConfig)]
-    of_runs = [typed for typed in before if not typed.startswith(tuple(keys))]
-    return [*(key for key in keys if key.startswith(word)), *offered(of_runs, word)]
+    run_words = [typed for typed in before if not typed.startswith(tuple(keys))]
+    return [*(key for key in keys if key.startswith(word)), *offered(run_words, word)]
 
 
 def of_another(command: str, before: Sequence[str], word: str) -> list[str]:
-    """Of a command but border-train: what begins a line of its --help, and run directories."""
-    text = import_module(f"border_cli.cli.{command.removeprefix('border-')}").HELP
+    """Returns the matching keys in the --help of another command, and run directories."""
+    help_text = import_module(f"border_cli.cli.{command.removeprefix('border-')}").HELP
     if word.startswith("-"):
-        return _flags(text, word)
-    if before and before[-1].startswith("-"):  # which may take a file
+        return _flags(help_text, word)
+    if before and before[-1].startswith("-"):  # its value may be a file
         return []
-    names = re.findall(r"^  ([a-z]+(?:=|(?=  )))", text, re.MULTILINE)
-    return [*(each for each in names if each.startswith(word)), *runs_from(word)]
+    keys = re.findall(r"^  ([a-z]+(?:=|(?=  )))", help_text, re.MULTILINE)
+    return [*(key for key in keys if key.startswith(word)), *runs_from(word)]
 
 
 def runs_from(word: str) -> list[str]:
-    """Run directories that begin like this, each up to the next slash. Where no folder is typed
-    yet, only outputs, runs and sweeps of the current one are searched."""
+    """Returns the run directories that start with `word`, each up to the next slash. If `word` has
+    no slash, searches only outputs, runs and sweeps in the current directory."""
     from border_cli.analysis.load import runs_below
 
     head, slash, name = word.rpartition("/")
-    found = []
+    candidates = []
     for folder in Path(f"{head}{slash}").expanduser().glob("*"):
-        ours = any((folder / each).is_file() for each in (SETTINGS, SWEEP_JSON))
-        if folder.name.startswith(name) and (slash or ours or folder.name == "outputs"):
+        is_run = any((folder / file).is_file() for file in (SETTINGS, SWEEP_JSON))
+        if folder.name.startswith(name) and (slash or is_run or folder.name == "outputs"):
             first = next(runs_below(folder), None)
             end = "" if first == str(folder) else "/"
-            found += [f"{head}{slash}{folder.name}{end}"] if first else []
-    return sorted(found)
+            candidates += [f"{head}{slash}{folder.name}{end}"] if first else []
+    return sorted(candidates)

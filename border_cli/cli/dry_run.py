@@ -1,4 +1,4 @@
-"""`dry_run=true`: what a run would do and need; nothing is trained and no folder is made."""
+"""`dry_run=true`: shows the settings and memory needs of a run without training or writing."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from border_cli.words import size
 
 
 def show(jobs: Sequence[Job]) -> None:
-    """Prints the header of a job, or a line for each job of a sweep, and the memory that the
-    largest needs; raises ConfigError where that is not there."""
+    """Prints the header of a job, or one line per job of a sweep, and the memory that the largest
+    job needs. Raises ConfigError if that much is not available."""
     console = terminal.make_console()
-    known: Tried = []
-    needs = [_show_job(console, job, known) for job in jobs]
-    largest = max(needs, key=lambda each: each.nbytes)
+    tried: Tried = []
+    needs = [_show_job(console, job, tried) for job in jobs]
+    largest = max(needs, key=lambda need: need.nbytes)
     terminal.say(console, f"\nmemory of {largest.name}, at most")
-    parts = [(each.what, f"{size(each.nbytes)}   {each.because}") for each in largest.parts]
+    parts = [(part.what, f"{size(part.nbytes)}   {part.because}") for part in largest.parts]
     terminal.header(
         console, [*parts, ("needed", size(largest.nbytes)), ("available", size(free_memory()))]
     )
@@ -35,17 +35,17 @@ def show(jobs: Sequence[Job]) -> None:
     terminal.say(console, "\ndry run: nothing was run and nothing was written")
 
 
-def _show_job(console: Console, job: Job, known: Tried) -> Needs:
-    """Prints the header of one job, or its line in a sweep; returns the memory that it needs. The
-    memory of its agent is free again afterwards."""
-    effective, spec, agent = dry_build(effective_settings(job.config), known)
-    needed = training_needs(effective, spec, agent, job.name)
+def _show_job(console: Console, job: Job, tried: Tried) -> Needs:
+    """Prints the header of a job, or its line in a sweep, and returns its memory needs. Frees the
+    memory of the agent before it returns."""
+    effective, spec, agent = dry_build(effective_settings(job.config), tried)
+    needs = training_needs(effective, spec, agent, job.name)
     if job.in_sweep:
-        terminal.say(console, f"{needed.name}: {size(needed.nbytes)} of memory, {job.folder}")
-        return needed
+        terminal.say(console, f"{needs.name}: {size(needs.nbytes)} of memory, {job.folder}")
+        return needs
     evaluator = build_evaluator(effective, stop=StopFlag(), heartbeat=Heartbeat("evaluation"))
     with closing(evaluator):
         lines = header_lines(job, effective, spec, agent, evaluator)
-    lines += [("warning", each) for each in doubts(effective, job.overrides)]
+    lines += [("warning", doubt) for doubt in doubts(effective, job.overrides)]
     terminal.header(console, lines)
-    return needed
+    return needs

@@ -1,4 +1,4 @@
-"""`border-eval`: plays the episodes of a saved model, also while its run is still running."""
+"""`border-eval`: evaluates a saved model, even while its run is still training."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ border-eval: evaluates a saved model of a run.
   seed=N                           plays fresh episodes; default: the episodes of the run's own
                                    evaluations, which reproduce its recorded best score
   env=NAME, env.id=ID, env.kwargs.obstacles=5, …
-                                   another environment than that of the run, as border-train takes
-                                   it, with the same spaces
+                                   evaluates in another environment with the same spaces; same
+                                   syntax as in border-train
   render=human                     shows the episodes in a window, one at a time; needs a display
   video=FILE.mp4|.gif              films the episodes, with step and return under each frame; needs
-                                   pip install "border-cli[video,render]", no display
+                                   pip install "border-cli[video,render]" but no display
   trust=true                       also imports modules from the directories that the run recorded,
                                    and from RUN_DIR itself; only for runs whose code you trust
   --json                           prints one JSON object instead of the table
@@ -66,21 +66,21 @@ RETURNS = {
     "min": "eval/return_min",
     "max": "eval/return_max",
 }
-SCALED = {  # where the environment or the settings know them
+SCALED = {  # present if the environment or the settings define the scale
     "normalized_score": " normalized {normalized_score:.2f}",
     "human_normalized": " human-normalized {human_normalized:.1f}",
 }
-EXPORTED = "exported"  # the one model of an exported folder
+EXPORTED = "exported"  # the checkpoint name of the only model in an exported folder
 DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
 
 
 def _run(typed: Sequence[str], signals: EarlySignals) -> None:
-    chosen, rest = split_env(typed)
-    (place,), values = read_pairs(rest, READERS)
+    env_overrides, rest = split_env(typed)
+    (path,), values = read_pairs(rest, READERS)
     if "render" in values and "video" in values:
         raise ConfigError("video and render=human cannot be combined: give one of them")
-    run_dir, checkpoint = located(place, values.pop("checkpoint", None))
-    document, not_finite = _evaluate(run_dir, checkpoint, signals, chosen, **values)
+    run_dir, checkpoint = located(path, values.pop("checkpoint", None))
+    document, not_finite = _evaluate(run_dir, checkpoint, signals, env_overrides, **values)
     if "--json" in typed:
         say(json.dumps(document))
     else:
@@ -89,9 +89,9 @@ def _run(typed: Sequence[str], signals: EarlySignals) -> None:
         raise RunFailed(f"the score is not finite: {not_finite}")
 
 
-def _window(key: str, value: str) -> str:
-    """Raises ConfigError where no window can open: glfw aborts the process there, and pygame draws
-    to nothing. A video driver that the user has chosen for pygame is taken as it is."""
+def _read_render(key: str, value: str) -> str:
+    """Raises ConfigError if no window can open: without a display, glfw aborts the process and
+    pygame draws nowhere. A video driver that the user has set for pygame is accepted."""
     if value != "human":
         raise ConfigError(f"{key} must be human, got {value!r}")
     if sys.platform == "linux" and not any(map(os.environ.get, DISPLAYS)):
@@ -107,7 +107,7 @@ READERS: Mapping[str, Reader] = {
     "checkpoint": text,
     "episodes": whole(1),
     "seed": whole(0),
-    "render": _window,
+    "render": _read_render,
     "video": lambda _, value: expanded(value),
     "trust": truth,
 }
@@ -117,7 +117,7 @@ def _evaluate(
     run_dir: Path,
     checkpoint: str | None,
     signals: EarlySignals,
-    chosen: Sequence[str],
+    env_overrides: Sequence[str],
     *,
     episodes: int | None = None,
     seed: int | None = None,
@@ -125,10 +125,10 @@ def _evaluate(
     video: Path | None = None,
     trust: bool = False,
 ) -> tuple[dict[str, Any], str | None]:
-    """The object that `--json` prints: figures, the model that played, and its episodes. Beside it
-    the first episode whose return is not finite.
+    """Returns the object that `--json` prints (figures, the model, its episodes), and a description
+    of the first episode whose return is not finite, or None.
 
-    `chosen`: overrides of the environment.
+    `env_overrides`: overrides of the environment.
     """
     # imported late: torch, which --help and most refusals do not need
     from border_cli.api import load_agent
@@ -145,7 +145,7 @@ def _evaluate(
         if is_exported(run_dir):
             checkpoint = EXPORTED
         checkpoint = checkpoint or best_or_latest("border-eval", run_dir)
-        config = settings_in_env(run_dir, chosen, trust=trust) if chosen else None
+        config = settings_in_env(run_dir, env_overrides, trust=trust) if env_overrides else None
         effective, agent, counters = load_agent(run_dir, checkpoint, config=config, trust=trust)
         expect(effective.config.trainer.stall_timeout_s)
         rounds = 1
@@ -160,7 +160,7 @@ def _evaluate(
                 effective, policy, stop, seed=seed, rounds=rounds, render=render, video=video
             )
     confirming = (rounds - 1) * effective.evaluator.num_episodes
-    changes = env_changes(run_dir, effective) if chosen else []
+    changes = env_changes(run_dir, effective) if env_overrides else []
     document = {
         **figures_of(evaluation),
         "run_dir": str(run_dir.absolute()),
@@ -179,9 +179,9 @@ def _evaluate(
 
 
 def figures_of(evaluation: Evaluation) -> dict[str, float]:
-    """The figures of the last line; the deviation is that of the population."""
+    """Returns the figures of the last line. The standard deviation is the population's."""
     metrics = evaluation.metrics
-    figures = {name: metrics[each] for name, each in RETURNS.items()}
+    figures = {name: metrics[key] for name, key in RETURNS.items()}
     figures["episodes"] = len(evaluation.returns)
     for name in (*evaluation.info, *SCALED):
         if f"eval/{name}" in metrics:
@@ -189,33 +189,33 @@ def figures_of(evaluation: Evaluation) -> dict[str, float]:
     return figures
 
 
-def _print_table(run_dir: Path, found: Mapping[str, Any]) -> None:
+def _print_table(run_dir: Path, document: Mapping[str, Any]) -> None:
     from border_cli.recorder import terminal
 
     console = terminal.make_console()
-    seed = "the run's evaluation seeds" if found["seed"] is None else f"seed {found['seed']}"
-    model = f"{found['checkpoint']} at {counted(found['opt_steps'], 'update')}"
+    seed = "the run's evaluation seeds" if document["seed"] is None else f"seed {document['seed']}"
+    model = f"{document['checkpoint']} at {counted(document['opt_steps'], 'update')}"
     terminal.say(console, f"{run_dir}   {model}   {seed}")
-    info = found.get("info", {})
-    if "confirming" in found:
-        first = len(found["returns"]) - found["confirming"]
-        confirmed = f"{found['confirming']} more that confirmed the score"
-        terminal.say(console, f"{first} episodes and {confirmed} (trainer.stop_confirmations)")
-    if "env_changes" in found:
-        changed = "; ".join(found["env_changes"])
-        terminal.say(console, f"in another environment ({changed}): not the recorded score")
+    info = document.get("info", {})
+    if "confirming" in document:
+        first = len(document["returns"]) - document["confirming"]
+        confirming = f"{document['confirming']} more that confirmed the score"
+        terminal.say(console, f"{first} episodes and {confirming} (trainer.stop_confirmations)")
+    if "env_changes" in document:
+        changes = "; ".join(document["env_changes"])
+        terminal.say(console, f"in another environment ({changes}): not the recorded score")
     table = terminal.make_table("episode", "return", "length", *info)
-    played = zip(found["returns"], found["lengths"], *info.values(), strict=True)
-    for i, (score, length, *said) in enumerate(played):
-        table.add_row(str(i), f"{score:,.2f}", f"{length:,}", *(f"{each:g}" for each in said))
+    episodes = zip(document["returns"], document["lengths"], *info.values(), strict=True)
+    for i, (score, length, *values) in enumerate(episodes):
+        table.add_row(str(i), f"{score:,.2f}", f"{length:,}", *(f"{value:g}" for value in values))
     console.print(table)
     line = "mean {mean:.2f} std {std:.2f} min {min:g} max {max:g} episodes {episodes}"
-    for name, form in SCALED.items():
-        line += form if name in found else ""
-    means = "".join(f" {name} {found[name]:.4g}" for name in info)
-    terminal.say(console, line.format(**found) + means)
-    if "video" in found:
-        terminal.say(console, f"film {found['video']}")
+    for name, template in SCALED.items():
+        line += template if name in document else ""
+    means = "".join(f" {name} {document[name]:.4g}" for name in info)
+    terminal.say(console, line.format(**document) + means)
+    if "video" in document:
+        terminal.say(console, f"film {document['video']}")
 
 
 main = partial(plain_command, "border-eval", HELP, _run)

@@ -1,4 +1,5 @@
-"""`border-export`: a saved model as a folder without pickles, for robots, services and hubs."""
+"""`border-export`: writes a saved model as a folder without pickles, for robots, services and
+hubs."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ border-export: writes a saved model as a folder that needs neither the run nor i
 
   RUN_DIR                          a run directory of border-train, or one of its checkpoints:
                                    RUN_DIR/best, RUN_DIR/checkpoints/5000
-  DIR                              the new folder: policy.npz (numpy alone acts with it),
+  DIR                              the new folder: policy.npz (needs only numpy to act),
                                    policy.onnx, model.safetensors, policy.json, README.md (a model
                                    card), resolved.yaml and verification.npz
   checkpoint=best|latest|STEP      the model; default: best, or latest if there is no best one yet
@@ -48,15 +49,15 @@ border-export: writes a saved model as a folder that needs neither the run nor i
   --json                           prints one JSON object instead of the lines
   --version, --help
 
-All formats are compared with the policy of border-eval before the folder appears. Needs
-pip install "border-cli[export]"; what acts with policy.npz needs numpy alone.
+All formats are compared with the policy of border-eval before the folder appears. The command needs
+pip install "border-cli[export]"; acting with policy.npz needs only numpy.
 
 Examples
   border-export outputs/dqn_cartpole/2026-01-31_12-00-00-123456 cartpole_policy
   border-eval cartpole_policy episodes=100
   border-train --from cartpole_policy init_from=cartpole_policy
 """
-FRESH_SEED = 1_000_000  # far from those of runs
+FRESH_SEED = 1_000_000  # far from the seeds of runs
 VERIFY = "--verify"
 
 
@@ -71,29 +72,29 @@ READERS: Mapping[str, Reader] = {
 
 
 def _run(typed: Sequence[str], signals: EarlySignals) -> None:
-    found: dict[str, Any]
+    document: dict[str, Any]
     if VERIFY in typed:
         # imported late, as all below: torch, which --help and most refusals do not need
         from border_cli.export.verify import verified
         from border_cli.run.exported import opened_folder
 
-        (place,), _ = read_pairs(typed, {}, ["exported folder"], flags=("--json", VERIFY))
-        found = {"verified": verified(opened_folder(place))}
+        (folder,), _ = read_pairs(typed, {}, ["exported folder"], flags=("--json", VERIFY))
+        document = {"verified": verified(opened_folder(folder))}
     else:
-        (run, place), values = read_pairs(typed, READERS, ["run directory", "new folder"])
-        found = _export(run, place, signals, **values)
+        (path, folder), values = read_pairs(typed, READERS, ["run directory", "new folder"])
+        document = _export(path, folder, signals, **values)
     if "--json" in typed:
-        say(json.dumps(found))
+        say(json.dumps(document))
         return
     from border_cli.recorder import terminal
 
-    found["verified"] = "\n".join(found["verified"])
-    terminal.header(terminal.make_console(), [(name, str(found[name])) for name in found])
+    document["verified"] = "\n".join(document["verified"])
+    terminal.header(terminal.make_console(), [(name, str(document[name])) for name in document])
 
 
 def _export(
     run: Path,
-    place: Path,
+    folder: Path,
     signals: EarlySignals,
     *,
     checkpoint: str | None = None,
@@ -103,10 +104,10 @@ def _export(
     film: bool = False,
     trust: bool = False,
 ) -> dict[str, Any]:
-    """The object that `--json` prints."""
+    """Writes the folder and returns the object that `--json` prints."""
     run_dir, checkpoint = located(run, checkpoint)
-    if place.exists():
-        raise ConfigError(f"{place} is there already: name a new folder")
+    if folder.exists():
+        raise ConfigError(f"{folder} already exists: name a new folder")
     from border_cli.api import load_agent, read_config
     from border_cli.config.saved import opened_run
     from border_cli.export.write import form_of, in_float32, refuse_missing, write
@@ -132,7 +133,7 @@ def _export(
         }
         with signals.polled() as stop, reachable(RunFailed):
             evaluation, lines = write(
-                place,
+                folder,
                 effective.with_episodes(episodes),
                 agent,
                 policy,
@@ -145,7 +146,7 @@ def _export(
                 about=about,
             )
     return {
-        "dir": str(place),
+        "dir": str(folder),
         "run_dir": str(run_dir.absolute()),
         "checkpoint": checkpoint,
         "seed": seed,

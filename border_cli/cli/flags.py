@@ -1,5 +1,5 @@
-"""The parser of all commands, and the command line of `border-train`, taken apart: its flags, and
-what is an override."""
+"""The argument parser of all commands, and the command line of `border-train`: its flags and
+overrides."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 FLAGS = """\
   -m, --multirun           runs a job for each combination of values: seed=0,1,2 agent=dqn,random
   -cd, --config-dir DIR    searches your config directory first; $BORDER_CONFIG_PATH adds more
-      --from RUN_DIR       composes a new run from the settings of another; what is typed besides
-                           replaces them
-  -cn, --config-name NAME  uses another primary config than config.yaml, such as a saved one
+      --from RUN_DIR       composes a new run from the settings of another; other arguments
+                           override them
+  -cn, --config-name NAME  uses a primary config other than config.yaml, such as a saved one
   -c, --cfg job|hydra|all  prints the configuration instead of running
       --resolve            with --cfg job: resolved and complete, so that the file runs on its own
   -p, --package KEY        with --cfg: prints this part only
   -i, --info [WHAT]        shows what Hydra searched and composed: all, defaults, searchpath, …
   -sc, --shell-completion  eval "$(border-train -sc install=bash)" enables Tab completion; zsh:
                            install=zsh; fish: border-train -sc install=fish | source
-  -h, --help               prints this text, or with a choice such as agent=dqn its settings
+  -h, --help               prints this text, or the settings of a choice such as agent=dqn
       --hydra-help         prints Hydra's own help
       --version            prints the version
 """
@@ -34,7 +34,8 @@ INFOS = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
 
 
 class Parser(argparse.ArgumentParser):
-    """Refuses as settings are refused, with status 2; `hint` ends the message."""
+    """An argument parser that reports errors as refused settings, with status 2. `hint` ends the
+    message."""
 
     def __init__(self, prog: str, hint: str = "") -> None:
         super().__init__(prog, add_help=False, allow_abbrev=False)
@@ -45,7 +46,7 @@ class Parser(argparse.ArgumentParser):
 
 
 class Arguments(argparse.Namespace):
-    """The command line, taken apart."""
+    """The parsed command line of `border-train`."""
 
     overrides: list[str]
     config_dirs: list[str]
@@ -63,11 +64,11 @@ class Arguments(argparse.Namespace):
 
     @property
     def asks(self) -> bool:
-        """Whether settings are shown, and nothing is run."""
+        """Whether the command shows settings instead of running a job."""
         return bool(self.help or self.cfg or self.info or self.hydra_help)
 
     def composing(self) -> AbstractContextManager[tuple[Composer, list[str]]]:
-        """See `config.beginning.composing`; imports Hydra."""
+        """Calls `config.beginning.composing` with these arguments. Imports Hydra."""
         # imported late: Hydra, which --help does not need
         from border_cli.config.beginning import composing
         from border_cli.config.overrides import normalized
@@ -81,7 +82,8 @@ class Arguments(argparse.Namespace):
         )
 
     def for_hydra(self, overrides: Sequence[str]) -> list[str]:
-        """Flags first, as Hydra's own parser wants them; folders reach it another way."""
+        """Returns the arguments for Hydra's own parser, flags first. Config directories are passed
+        separately."""
         valued = {"cfg": self.cfg, "package": self.package, "info": self.info}
         flags = ["--config-name", self.config_name]
         flags += [f"--{flag}={value}" for flag, value in valued.items() if value]
@@ -91,7 +93,7 @@ class Arguments(argparse.Namespace):
 
 
 def settings_parser(prog: str) -> Parser:
-    """The parser of a command that takes overrides and searches config directories."""
+    """Returns the parser of a command that accepts overrides and config directories."""
     parser = Parser(prog, "; settings have no dash")
     parser.add_argument("overrides", nargs="*")
     parser.add_argument("-cd", "--config-dir", dest="config_dirs", action="append", default=[])
@@ -100,7 +102,7 @@ def settings_parser(prog: str) -> Parser:
 
 
 def read_arguments(argv: Sequence[str]) -> Arguments:
-    """Takes a command line apart; raises ConfigError for a flag that does not exist."""
+    """Parses a command line. Raises ConfigError for an unknown flag."""
     parser = settings_parser("border-train")
     parser.add_argument("--from", dest="origin")
     parser.add_argument("-c", "--cfg", choices=("job", "hydra", "all"))
@@ -117,9 +119,9 @@ def read_arguments(argv: Sequence[str]) -> Arguments:
         parser.add_argument(*flags, action="store_true")
     if {"-cp", "--config-path"} & {*argv}:
         raise ConfigError("-cp is -cd here: border-train -cd DIR searches your directory first")
-    found = parser.parse_intermixed_args(argv, Arguments())
-    if found.multirun and (found.cfg or found.info):
+    arguments = parser.parse_intermixed_args(argv, Arguments())
+    if arguments.multirun and (arguments.cfg or arguments.info):
         raise ConfigError("--multirun runs jobs, --cfg and --info show settings: give one of them")
-    if found.resolve and found.cfg != "job":
+    if arguments.resolve and arguments.cfg != "job":
         raise ConfigError("--resolve belongs to --cfg job: Hydra's own settings refer to jobs")
-    return found
+    return arguments

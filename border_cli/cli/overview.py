@@ -1,4 +1,4 @@
-"""`border-train --help`: read from folders and dataclasses, without Hydra, hence fast."""
+"""`border-train --help`, built quickly from folders and dataclasses, without Hydra."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ border-train [FLAGS] [GROUP=OPTION …] [SETTING=VALUE …]
 Trains a reinforcement learning agent: actors collect transitions while a learner updates the agent.
 A run directory holds checkpoints, the best model, the settings, a log and TensorBoard events.
 
-GROUPS and their options (* is the default)
+GROUPS and their options (* marks the default)
 {groups}
 
-SETTINGS of every run (settings of a choice: border-train agent=dqn --help)
+SETTINGS of every run (for those of one option: border-train agent=dqn --help)
 {settings}
 
 WITH resume=RUN_DIR or --from RUN_DIR, for this command only
@@ -40,47 +40,49 @@ EXAMPLES
   border-train env=acrobot agent.gamma=0.95 --cfg job --resolve
       prints the complete configuration
   border-train env=cartpole 'recorder=[jsonl,console]'
-      quote lists: zsh expands unquoted brackets and reports `no matches found`
+      quote lists: zsh reports `no matches found` for unquoted brackets
   border-train -m env=cartpole,acrobot seed=0,1,2
-      six runs; on two cores or more in parallel
+      six runs, in parallel on two or more cores
   border-train recorder.tensorboard.step=env_steps …
-      env steps on TensorBoard's x axis
+      puts env steps on TensorBoard's x axis
   border-train -cd my_conf experiment=mine
-      an experiment from your own config directory; border-init writes a repository with one
+      uses an experiment from your own config directory; border-init creates one
   border-train resume=RUN_DIR
       resumes an interrupted run
   border-train --from RUN_DIR seed=1
-      a new run with the settings of another, and a seed
+      starts a new run with the settings of another and a new seed
 """
 LINE_WIDTH = 120
-# Of the settings of every run, by their names.
+# Setting of every run -> its description.
 MEANINGS = {
-    each.name: each.metadata["meaning"] for each in fields(RunConfig) if "meaning" in each.metadata
+    key.name: key.metadata["meaning"] for key in fields(RunConfig) if "meaning" in key.metadata
 }
 _DEFAULT = re.compile(r"^\s*- (?:optional )?(\w+): (.+)$", re.MULTILINE)
 
 
 def overview(config_dirs: Sequence[str]) -> str:
-    """The text of `border-train --help`."""
+    """Returns the text of `border-train --help`."""
     folders = config_folders(config_dirs)
     primary = folders[-1].joinpath("config.yaml").read_text(encoding="utf-8")
     groups = {}
     for group, default in _DEFAULT.findall(primary):
-        chosen = re.findall(r"\w+", default)
+        defaults = re.findall(r"\w+", default)
         names = options_in(folders, group)
-        groups[group] = ", ".join(f"{name}*" if name in chosen else name for name in names)
+        groups[group] = ", ".join(f"{name}*" if name in defaults else name for name in names)
     return HELP.format(groups=_table(groups), settings=_table(MEANINGS), flags=FLAGS)
 
 
 def config_folders(config_dirs: Sequence[str]) -> list[Traversable]:
-    """The configuration folders of the user and of plug-ins, then ours."""
+    """Returns the config folders of the user and of plug-ins, followed by ours."""
     return [*map(opened, user_folders(config_dirs)), importlib.resources.files(OURS)]
 
 
 def options_in(folders: Sequence[Traversable], group: str) -> list[str]:
-    """The options that a group has in any of these folders, by their names."""
-    places = [folder.joinpath(group) for folder in folders]
-    names = [each.name for place in places if place.is_dir() for each in place.iterdir()]
+    """Returns the sorted names of a group's options in these folders."""
+    group_dirs = [folder.joinpath(group) for folder in folders]
+    names = [
+        file.name for group_dir in group_dirs if group_dir.is_dir() for file in group_dir.iterdir()
+    ]
     return sorted({name[:-5] for name in names if name.endswith(".yaml")})
 
 
@@ -88,11 +90,11 @@ def _table(rows: Mapping[str, str]) -> str:
     width = max(map(len, rows))
     return "\n".join(
         textwrap.fill(
-            right,
+            meaning,
             LINE_WIDTH,
-            initial_indent=f"  {left:<{width}}  ",
+            initial_indent=f"  {name:<{width}}  ",
             subsequent_indent=" " * (width + 4),
             break_on_hyphens=False,
         )
-        for left, right in rows.items()
+        for name, meaning in rows.items()
     )

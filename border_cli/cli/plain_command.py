@@ -1,6 +1,5 @@
-"""What all commands but border-train share: --help and, of border-eval and border-record, their
-arguments (`RUN_DIR key=value … --flag`) and the run that these name.
-"""
+"""Shared parts of all commands except border-train: --help and --version, arguments of the form
+`RUN_DIR key=value … --flag`, and the run that they name."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ from border_cli.system.streams import prepare_streams
 from border_cli.words import shortest, unknown
 
 MOST_LISTED = 10
-Reader = Callable[[str, str], Any]  # from a key and what is typed behind it to its value
+Reader = Callable[[str, str], Any]  # converts a key and its text to a value
 
 
 def plain_command(
@@ -33,8 +32,8 @@ def plain_command(
     *,
     default: Sequence[str] = (),
 ) -> None:
-    """Answers --help and --version, or runs the command, see `framed`; `default` is meant where
-    nothing is typed."""
+    """Prints the help or the version, or runs the command, see `framed`. Without arguments,
+    `default` is used."""
     prepare_streams()
     typed = (sys.argv[1:] if argv is None else argv) or default
     if not typed or {"-h", "--help"} & set(typed):
@@ -49,7 +48,8 @@ def plain_command(
 
 @contextmanager
 def until_nobody_reads() -> Iterator[None]:
-    """Within the block a reader that has left, as in `border-runs | head`, ends the output."""
+    """Within the block a closed pipe, as in `border-runs | head`, ends the output without an
+    error."""
     try:
         yield
         sys.stdout.flush()
@@ -59,9 +59,9 @@ def until_nobody_reads() -> Iterator[None]:
 
 
 def shortened(lines: list[str]) -> list[str]:
-    """The first lines, and how many more there are."""
-    more = len(lines) - MOST_LISTED
-    return lines if more <= 0 else [*lines[:MOST_LISTED], f"… and {more:,} more"]
+    """Returns the first lines, followed by the number of lines left out."""
+    left_out = len(lines) - MOST_LISTED
+    return lines if left_out <= 0 else [*lines[:MOST_LISTED], f"… and {left_out:,} more"]
 
 
 def read_pairs(
@@ -71,17 +71,19 @@ def read_pairs(
     *,
     flags: Sequence[str] = ("--json",),
 ) -> tuple[list[Path], dict[str, Any]]:
-    """These places and the values, in any order; raises ConfigError naming what is not
-    understood."""
+    """Returns the paths and the values, which may be typed in any order. Raises ConfigError for an
+    unknown flag or option and for a wrong number of paths."""
     folders: list[str] = []
     values: dict[str, Any] = {}
-    for each in typed:
-        key, equals, value = each.partition("=")
-        if each.startswith("-"):
-            if each not in flags:
-                raise ConfigError(unknown("flag", each, [*flags, "--help", "--version"]))
-        elif not equals or "/" in key or Path(each).is_dir():  # of a job of a sweep: lr=0.1
-            folders.append(each)
+    for word in typed:
+        key, equals, value = word.partition("=")
+        if word.startswith("-"):
+            if word not in flags:
+                raise ConfigError(unknown("flag", word, [*flags, "--help", "--version"]))
+        elif (
+            not equals or "/" in key or Path(word).is_dir()
+        ):  # the folder of a sweep job may be called lr=0.1
+            folders.append(word)
         elif key not in readers:
             raise ConfigError(unknown("option", key, list(readers)))
         else:
@@ -90,7 +92,7 @@ def read_pairs(
         raise ConfigError(
             f"give one {' and one '.join(places)}, got {len(folders)}: {' '.join(folders)}"
         )
-    return [expanded(each) for each in folders], values
+    return [expanded(word) for word in folders], values
 
 
 def text(_: str, value: str) -> str:
@@ -104,7 +106,7 @@ def truth(key: str, value: str) -> bool:
 
 
 def whole(low: int) -> Reader:
-    """Reads integers of at least `low`."""
+    """Returns a reader of integers that are at least `low`."""
 
     def read(key: str, value: str) -> int:
         number = value
@@ -118,22 +120,22 @@ def whole(low: int) -> Reader:
 
 
 def located(place: Path, checkpoint: str | None = None) -> tuple[Path, str | None]:
-    """The run directory and the checkpoint that are typed, see `find_run`."""
+    """Returns the run directory and the checkpoint that a path names, see `find_run`."""
     # imported late: --help does not need it
     from border_cli.run.finding import find_run
 
-    run_dir, which = find_run(place, checkpoint)
-    return (run_dir if run_dir == place else shortest(run_dir)), which
+    run_dir, checkpoint_name = find_run(place, checkpoint)
+    return (run_dir if run_dir == place else shortest(run_dir)), checkpoint_name
 
 
 def best_or_latest(command: str, run_dir: Path) -> str:
-    """The best model, or the latest, with a message, where there is no best one yet."""
+    """Returns "best" if there is a best model. Otherwise prints a message and returns "latest"."""
     from border_cli.run.finding import find_checkpoint
 
     try:
         find_checkpoint(run_dir, "best")
     except CheckpointError:
         find_checkpoint(run_dir, "latest")
-        complain(command, f"{run_dir} has no best model; taking the latest")
+        complain(command, f"{run_dir} has no best model; using the latest")
         return "latest"
     return "best"

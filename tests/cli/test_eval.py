@@ -187,7 +187,7 @@ def test_without_a_best_model_the_latest_is_taken_and_said(copied: Path, capsys:
     (copied / "best").unlink()
     assert eval_status(str(copied)) == 0
     out, err = capsys.readouterr()
-    assert err == f"border-eval: {copied} has no best model; taking the latest\n"
+    assert err == f"border-eval: {copied} has no best model; using the latest\n"
     assert "latest at 160 updates" in out
 
 

@@ -174,7 +174,7 @@ def test_what_cannot_be_exported_is_refused_before_anything_is_written(
     home: Path, capsys: Capture
 ) -> None:
     for argv, told in (
-        (["run", "to"], "to is there already: name a new folder"),
+        (["run", "to"], "to already exists: name a new folder"),
         (["run"], "give one run directory and one new folder, got 1"),
         (["nowhere", "new"], "no such directory: nowhere"),
         (["run", "new", "episods=3"], "unknown option 'episods', did you mean episodes?"),
