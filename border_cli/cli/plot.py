@@ -1,6 +1,5 @@
-"""`border-plot`: curves and final scores of runs over seeds, as a picture, a page, a table, or in
-the terminal.
-"""
+"""`border-plot`: learning curves and final scores of runs over seeds, as a picture, a page, a table
+or in the terminal."""
 
 from __future__ import annotations
 
@@ -33,30 +32,31 @@ border-plot: plots runs with 95 % intervals over seeds.
 
   border-plot PATH … [--by KEY,…] [--out FILE] [options]
 
-  PATH                   run directories, or directories with runs below them, such as a sweep;
-                         or studies of border-tune: the best score over the steps of all trials, and
-                         the importance of hyperparameters
-  --by KEY,…             settings that make the groups, such as agent,agent.double; runs of one
-                         group are its seeds; default: the settings that differ between the runs
+  PATH                   run directories, or directories that contain runs, such as a sweep; or
+                         studies of border-tune: best score over the steps of all trials, and
+                         importance of hyperparameters
+  --by KEY,…             settings to group by, such as agent,agent.double; the runs of a group
+                         are its seeds; default: the settings that differ between the runs
   --out FILE             writes .png, .svg, .pdf (curves) or .html (curves and tables on one page),
                          which need the extra plot, .md (tables) or .csv (see --csv); may be given
                          several times; without it the curves are drawn in the terminal
-  --size WIDTHxHEIGHT    of the picture in inches, such as 6x4; .png has 150 dots per inch
-  --stat mean|iqm        mean with the interval of Student's t (default), or interquartile mean with
-                         that of a stratified bootstrap
-  --y METRIC             default: eval/return; docs/metrics.md lists all
+  --size WIDTHxHEIGHT    size of the picture in inches, such as 6x4; .png has 150 dots per inch
+  --stat mean|iqm        mean with Student's t interval (default), or interquartile mean with a
+                         stratified bootstrap interval
+  --y METRIC             metric; default: eval/return; docs/metrics.md lists all
   --x env_steps|opt_steps|time_s
-                         default: env_steps (opt_steps for offline runs)
-  --where CONDITIONS     only runs that meet all of them, such as 'status=done agent=sac'; see
-                         border-runs --help
-  --failed               also runs that have failed
-  --hold                 runs that ended early keep their last value; by default only those do that
-                         reached trainer.stop_at_score, and a curve ends with its first other run
+                         x axis; default: env_steps (opt_steps for offline runs)
+  --where CONDITIONS     only runs that meet all conditions, such as 'status=done agent=sac';
+                         see border-runs --help
+  --failed               includes failed runs
+  --hold                 extends runs that ended early with their last value; by default only runs
+                         that reached trainer.stop_at_score, and a curve ends where its first
+                         other run ends
   --reference ENV=RANDOM:EXPERT
-                         returns that map to normalised scores 0 and 100; default: those of
-                         evaluator.ref_min_score and ref_max_score, or of the data set of a run
+                         returns that map to normalised scores 0 and 100; default:
+                         evaluator.ref_min_score and ref_max_score, or those of the run's data set
   --csv curves|scores|improvement|profile
-                         the numbers in a .csv file; default: curves
+                         content of a .csv file; default: curves
   --version, --help
 
 Examples
@@ -65,14 +65,14 @@ Examples
   border-plot my_study --out study.png
   border-plot my_sweep --stat iqm --reference cartpole=22:500 --reference acrobot=-500:-75
 """
-DRAWN = (".png", ".svg", ".pdf", ".html")  # by matplotlib
-OF_RUNS = ("by", "x", "y", "where", "failed", "reference")  # options that no study has
+DRAWN = (".png", ".svg", ".pdf", ".html")  # formats drawn by matplotlib
+OF_RUNS = ("by", "x", "y", "where", "failed", "reference")  # options that do not apply to studies
 SUFFIXES = (*DRAWN, ".md", ".csv")
-SIZE = re.compile(r"([1-9]\d?(?:\.\d+)?)x([1-9]\d?(?:\.\d+)?)")  # below 100 inches
+SIZE = re.compile(r"([1-9]\d?(?:\.\d+)?)x([1-9]\d?(?:\.\d+)?)")  # sides below 100 inches
 
 
 def read_request(typed: Sequence[str]) -> argparse.Namespace:
-    """Reads the arguments in any order; raises ConfigError naming what is not understood."""
+    """Parses the arguments, in any order. Raises ConfigError for an invalid one."""
     parser = Parser(NAME)
     parser.add_argument("paths", nargs="+", type=Path)
     parser.add_argument("--by", action="extend", type=_keys, default=[])
@@ -89,12 +89,14 @@ def read_request(typed: Sequence[str]) -> argparse.Namespace:
     flags = [word.partition("=")[0] for word in typed]
     for flag in ("--size", "--stat", "--x", "--y", "--where", "--csv"):
         if flags.count(flag) > 1:
-            raise ConfigError(f"{flag} is given {flags.count(flag)} times, and takes one value")
-    asked = parser.parse_intermixed_args(typed)
+            raise ConfigError(f"{flag} is given {flags.count(flag)} times, but takes one value")
+    request = parser.parse_intermixed_args(typed)
     for option, suffixes in (("csv", (".csv",)), ("size", DRAWN)):
-        if vars(asked)[option] and not any(each.suffix.lower() in suffixes for each in asked.out):
+        if vars(request)[option] and not any(
+            path.suffix.lower() in suffixes for path in request.out
+        ):
             raise ConfigError(f"--{option} needs an --out that ends in {' or '.join(suffixes)}")
-    return asked
+    return request
 
 
 def _keys(text: str) -> list[str]:
@@ -111,96 +113,96 @@ def _checked_out(text: str) -> Path:
 
 
 def _size(text: str) -> tuple[float, float]:
-    found = SIZE.fullmatch(text)
-    if found is None:
+    match = SIZE.fullmatch(text)
+    if match is None:
         raise ConfigError(f"--size must be WIDTHxHEIGHT in inches, such as 6x4, got {text!r}")
-    return float(found[1]), float(found[2])
+    return float(match[1]), float(match[2])
 
 
 def _reference(text: str) -> tuple[str, Reference]:
     env, _, scores = text.rpartition("=")
     low, _, high = scores.partition(":")
     try:
-        found = float(low), float(high)
+        returns = float(low), float(high)
     except ValueError:
-        found = math.nan, math.nan
-    if not env or not -math.inf < found[0] < found[1] < math.inf:
+        returns = math.nan, math.nan
+    if not env or not -math.inf < returns[0] < returns[1] < math.inf:
         raise ConfigError(
             "--reference must be ENV=RANDOM:EXPERT with two returns, the lower one first, "
             f"got {text!r}"
         )
-    return env, found
+    return env, returns
 
 
 def _run(typed: Sequence[str], _: EarlySignals) -> None:
-    asked = read_request(typed)
-    if (asked.paths[0] / STUDY_JSON).is_file():
-        _plot_studies(asked)
+    request = read_request(typed)
+    if (request.paths[0] / STUDY_JSON).is_file():
+        _plot_studies(request)
         return
-    # imported late, as all below: numpy, which --help and refusals do not need
+    # imported late, as all below: numpy, which --help and invalid arguments do not need
     from border_cli.analysis.curves import report
     from border_cli.analysis.grouping import grouped
 
-    references = dict(asked.reference)
-    runs, left_out = _runs(asked)
-    found = grouped(runs, by=asked.by, x=asked.x, y=asked.y, references=references)
-    plotted = report(
-        found.curves,
-        by=found.by,
-        x=found.x,
-        y=asked.y,
-        stat=asked.stat,
-        hold=asked.hold,
-        notes=[*left_out, *found.warnings],
+    references = dict(request.reference)
+    runs, left_out = _runs(request)
+    groups = grouped(runs, by=request.by, x=request.x, y=request.y, references=references)
+    plot = report(
+        groups.curves,
+        by=groups.by,
+        x=groups.x,
+        y=request.y,
+        stat=request.stat,
+        hold=request.hold,
+        notes=[*left_out, *groups.warnings],
     )
-    _show(asked, plotted)
+    _show(request, plot)
 
 
-def _show(asked: argparse.Namespace, plotted: Report) -> None:
-    """Writes the files that are asked for, and prints the rest."""
+def _show(request: argparse.Namespace, plot: Report) -> None:
+    """Writes the requested files and prints the report."""
     from border_cli.cli.plotted import show, write
 
-    for path in asked.out:
-        write(path, plotted, asked.csv, asked.size)
-    show(plotted, asked.out)
-    for each in plotted.warnings:
-        complain(NAME, f"warning: {each}")
+    for path in request.out:
+        write(path, plot, request.csv, request.size)
+    show(plot, request.out)
+    for warning in plot.warnings:
+        complain(NAME, f"warning: {warning}")
 
 
-def _plot_studies(asked: argparse.Namespace) -> None:
-    """Plots studies of `border-tune`, refusing what is meant for runs."""
-    usual = vars(read_request(["-"]))
-    if given := [each for each in OF_RUNS if vars(asked)[each] != usual[each]]:
-        raise ConfigError(f"{asked.paths[0]} is a study of border-tune, without --{given[0]}")
+def _plot_studies(request: argparse.Namespace) -> None:
+    """Plots studies of `border-tune`. Raises ConfigError for options that apply only to runs."""
+    defaults = vars(read_request(["-"]))
+    if options := [key for key in OF_RUNS if vars(request)[key] != defaults[key]]:
+        raise ConfigError(f"{request.paths[0]} is a study of border-tune: leave out --{options[0]}")
     from border_cli.analysis.curves import report
     from border_cli.tune.report import importance, progress
     from border_cli.tune.table import print_best
     from border_cli.tune.trials import read_study, read_trials
 
-    studies = {path: (read_study(path), read_trials(path)) for path in asked.paths}
-    units = {study.unit for study, _ in studies.values()}
+    studies = {path: (read_study(path), read_trials(path)) for path in request.paths}
+    units = {settings.unit for settings, _ in studies.values()}
     if len(units) > 1:
-        raise ConfigError("studies in env steps and studies in updates are plotted apart")
-    if curves := [each for path, found in studies.items() for each in progress(path, *found)]:
+        raise ConfigError("studies in env steps and studies in updates need separate plots")
+    if curves := [curve for path, study in studies.items() for curve in progress(path, *study)]:
         x, y = units.pop().removeprefix("max_"), "score of the best trial"
-        _show(asked, report(curves, by=["study"], x=x, y=y, stat=asked.stat, hold=asked.hold))
-    elif asked.out:
-        raise ConfigError(f"{asked.paths[0]}: no trial has a score to draw yet")
-    for found in studies.values():
-        shares = [f"{share:4.0%}  {name}" for name, share in importance(*found).items()]
-        print_best(*found, ("importance", "\n".join(shares) or "too few trials"))
+        _show(request, report(curves, by=["study"], x=x, y=y, stat=request.stat, hold=request.hold))
+    elif request.out:
+        raise ConfigError(f"{request.paths[0]}: no trial has a score to draw yet")
+    for study in studies.values():
+        lines = [f"{share:4.0%}  {name}" for name, share in importance(*study).items()]
+        print_best(*study, ("importance", "\n".join(lines) or "too few trials"))
 
 
-def _runs(asked: argparse.Namespace) -> tuple[list[SavedRun], list[str]]:
-    """The runs that are drawn, and a line about failed ones that are not."""
+def _runs(request: argparse.Namespace) -> tuple[list[SavedRun], list[str]]:
+    """Returns the runs to draw and a note about failed runs that are left out."""
     from border_cli.analysis.listing import row_of, where
     from border_cli.analysis.load import load_runs
 
-    rows = where([row_of(run, time.time()) for run in load_runs(*asked.paths)], asked.where)
+    rows = where([row_of(run, time.time()) for run in load_runs(*request.paths)], request.where)
     if not rows:
-        meeting = f" that meet {asked.where}" if asked.where else ""
-        raise CheckpointError(f"no runs in {', '.join(map(str, asked.paths))}{meeting}")
-    drawn = [row.run for row in rows if asked.failed or row.run.status != "failed"]
+        condition = f" that meet {request.where}" if request.where else ""
+        raise CheckpointError(f"no runs in {', '.join(map(str, request.paths))}{condition}")
+    drawn = [row.run for row in rows if request.failed or row.run.status != "failed"]
     if not drawn:
         raise CheckpointError(f"{counted(len(rows), 'run')}, all failed; --failed shows them")
     failed = counted(len(rows) - len(drawn), "failed run")

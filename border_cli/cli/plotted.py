@@ -1,4 +1,4 @@
-"""A report as `border-plot` shows it: in files and in the terminal."""
+"""Output of a `border-plot` report: files and the terminal."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from border_cli.recorder.terminal import make_console, make_table
 from border_cli.run.status import now
 from border_cli.system.files import write_bytes
 
-NAME_CHARACTERS = 20  # of a name in a narrow terminal
+NAME_CHARACTERS = 20  # minimum width of a name in a narrow terminal
 BETWEEN = 3  # characters between two columns
 
 
 def write(path: Path, report: Report, table: str | None, size: tuple[float, float] | None) -> None:
-    """Writes a file of the kind that its suffix names, and the directory that it is in; `table` is
-    that of a .csv file, `size` that of a picture in inches. Raises `RunFailed`."""
+    """Writes a file in the format of its suffix and creates its directory. `table` selects the
+    content of a .csv file, `size` is that of a picture in inches. Raises `RunFailed`."""
     suffix = path.suffix.lower()
     if suffix == ".html":
         # imported late: matplotlib, which an extra installs
         from border_cli.analysis.page import page
 
-        made = [shlex.join(["border-plot", *sys.argv[1:]]), f"border_cli {__version__}, {now()}"]
-        content = page(report, size, origin=made).encode()
+        origin = [shlex.join(["border-plot", *sys.argv[1:]]), f"border_cli {__version__}, {now()}"]
+        content = page(report, size, origin=origin).encode()
     elif suffix == ".md":
         content = tables.markdown(report).encode()
     elif suffix == ".csv":
@@ -48,7 +48,7 @@ def write(path: Path, report: Report, table: str | None, size: tuple[float, floa
 
 
 def show(report: Report, files: Sequence[Path]) -> None:
-    """The curves where no file has them, the tables, and the files that were written."""
+    """Prints the curves if `files` is empty, the tables, and the files written."""
     console = make_console()
     if not files:
         _show_curves(console, report)
@@ -59,19 +59,19 @@ def show(report: Report, files: Sequence[Path]) -> None:
 
 
 def _show_table(console: Console, section: tables.Section) -> None:
-    """Names break where the terminal is narrow; figures never do."""
+    """Prints a table. In a narrow terminal names wrap; figures never do."""
     table, rows = make_table(), section.rows[: section.most]
     for number, (title, *cells) in enumerate(zip(section.head, *rows, strict=True)):
         longest = max(map(len, [title, *cells]))
-        breaks = number < section.names and console.is_terminal
-        width = min(longest, NAME_CHARACTERS) if breaks else longest
+        wraps = number < section.names and console.is_terminal
+        width = min(longest, NAME_CHARACTERS) if wraps else longest
         table.add_column(title, overflow="fold", min_width=width)
     for row in rows:
         table.add_row(*row)
-    left = len(section.rows) - len(rows)
-    more = f"; {left} more in .md, .html and .csv files" if left else ""
-    least = sum(column.min_width or 0 for column in table.columns)
-    console.width = max(console.width, least + BETWEEN * (len(table.columns) + 1))
+    num_hidden = len(section.rows) - len(rows)
+    more = f"; {num_hidden} more in .md, .html and .csv files" if num_hidden else ""
+    min_width = sum(column.min_width or 0 for column in table.columns)
+    console.width = max(console.width, min_width + BETWEEN * (len(table.columns) + 1))
     console.print(table)
     console.print(f"{section.title}: {section.note}{more}\n", style="dim", soft_wrap=True)
 

@@ -1,4 +1,4 @@
-"""`border-record`: plays the models of a run and keeps the episodes as a Minari data set."""
+"""`border-record`: stores episodes of saved models as a Minari data set."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ episodes as a Minari data set.
   dataset=ID                       id of the new data set, [namespace/]name-v0; it is stored in
                                    $MINARI_DATASETS_PATH, by default ~/.minari/datasets
   episodes=N                       number of episodes; default: 100
-  steps=N                          instead of episodes=N: whole episodes until they have N env steps
+  steps=N                          instead of episodes=N: whole episodes with at least N env steps
   policy=best|latest|STEP|random   the policy; default: best, or latest if there is no best model
                                    yet. A list splits episodes or steps evenly, [best,random], or by
                                    weight, [best:0.3,random:0.7]
   explore=true                     explores as in training; default: greedy actions
   seed=N                           seed of the episodes; default: the seed of the run
   env=NAME, env.kwargs.obstacles=5, …
-                                   another environment than that of the run, as border-train takes
-                                   it, with the same spaces
+                                   records in another environment with the same spaces; same syntax
+                                   as in border-train
   overwrite=true                   replaces an existing data set of the same id
   trust=true                       also imports modules from the directories that the run recorded,
                                    and from RUN_DIR itself; only for runs whose code you trust
@@ -64,35 +64,35 @@ Examples
 """
 
 
-OFFLINE_AGENT = "iql"  # learns from any data; what to try first
-Policies = Mapping[str, float]  # their weights by their names
+OFFLINE_AGENT = "iql"  # learns from any data, so a good first choice
+Policies = Mapping[str, float]  # policy name -> weight
 
 
 def _run(typed: Sequence[str], signals: EarlySignals) -> None:
-    chosen, rest = split_env(typed)
-    (place,), values = read_pairs(rest, READERS)
-    run_dir, checkpoint = located(place)
+    env_overrides, rest = split_env(typed)
+    (path,), values = read_pairs(rest, READERS)
+    run_dir, checkpoint = located(path)
     if checkpoint is not None:
         if "policy" in values:
-            raise ConfigError(f"{place} is a checkpoint: leave out policy, or give {run_dir}")
+            raise ConfigError(f"{path} is a checkpoint: leave out policy, or give {run_dir}")
         values["policy"] = {checkpoint: 1.0}
     try:
-        found = _record(run_dir, signals, chosen, **values)
-    except OSError as error:  # a full disk, a folder that cannot be written
+        document = _record(run_dir, signals, env_overrides, **values)
+    except OSError as error:  # disk full or folder not writable
         raise RunFailed(f"the data set could not be written: {error}") from error
     if "--json" in typed:
-        say(json.dumps(found))
+        say(json.dumps(document))
     else:
-        _print(run_dir, found, chosen)
+        _print(run_dir, document, env_overrides)
 
 
 def _policies(_: str, value: str) -> Policies:
-    """`best`, `[best,random]` or `[best:0.3,random:0.7]` as names and weights."""
-    parts = [each.strip().partition(":") for each in value.strip("[]").split(",")]
-    found: dict[str, float] = {}
+    """Parses `best`, `[best,random]` or `[best:0.3,random:0.7]` into weights by name."""
+    parts = [part.strip().partition(":") for part in value.strip("[]").split(",")]
+    weights: dict[str, float] = {}
     for name, colon, weight in parts:
-        found[name] = found.get(name, 0.0) + _weight(weight if colon else "1")
-    return found
+        weights[name] = weights.get(name, 0.0) + _weight(weight if colon else "1")
+    return weights
 
 
 def _weight(text: str) -> float:
@@ -120,7 +120,7 @@ READERS: Mapping[str, Reader] = {
 def _record(
     run_dir: Path,
     signals: EarlySignals,
-    chosen: Sequence[str],
+    env_overrides: Sequence[str],
     *,
     dataset: str | None = None,
     episodes: int | None = None,
@@ -131,7 +131,8 @@ def _record(
     overwrite: bool = False,
     trust: bool = False,
 ) -> dict[str, Any]:
-    """The object that `--json` prints. `chosen`: overrides of the environment."""
+    """Records the data set and returns the object that `--json` prints. `env_overrides`: overrides
+    of the environment."""
     # imported late: torch and rich, which --help and most refusals do not need
     from border_cli.api import read_config
     from border_cli.config.saved import opened_run
@@ -148,10 +149,10 @@ def _record(
         dataset = refuse_name(dataset, overwrite=overwrite)
         policy = policy or {best_or_latest("border-record", run_dir): 1.0}
         with signals.polled() as stop:
-            config = settings_in_env(run_dir, chosen, trust=trust) if chosen else None
+            config = settings_in_env(run_dir, env_overrides, trust=trust) if env_overrides else None
             effective = effective_settings(config or read_config(run_dir, trust=trust))
             expect(effective.config.trainer.stall_timeout_s)
-            changes = env_changes(run_dir, effective) if chosen else []
+            changes = env_changes(run_dir, effective) if env_overrides else []
             best = None if changes else best_score(run_dir)
             recorded = record(
                 effective,
@@ -167,29 +168,29 @@ def _record(
 
 
 def _document(dataset: str, effective: EffectiveSettings, recorded: Recorded) -> dict[str, Any]:
-    """The object that `--json` prints."""
+    """Returns the object that `--json` prints."""
     low, high = recorded.references or (None, None)
     return {
         "dataset": dataset,
         "env": effective.evaluation_env.id,
         "evaluator_env": effective.config.evaluator.env,
-        "episodes": sum(len(each.returns) for each in recorded.played),
-        "steps": sum(int(each.lengths.sum()) for each in recorded.played),
+        "episodes": sum(len(played.returns) for played in recorded.played),
+        "steps": sum(int(played.lengths.sum()) for played in recorded.played),
         "ref_min_score": low,
         "ref_max_score": high,
         "policies": [
             {
-                "policy": each.name,
-                "opt_steps": each.opt_steps,
-                "returns": each.returns.tolist(),
-                "lengths": each.lengths.tolist(),
+                "policy": played.name,
+                "opt_steps": played.opt_steps,
+                "returns": played.returns.tolist(),
+                "lengths": played.lengths.tolist(),
             }
-            for each in recorded.played
+            for played in recorded.played
         ],
     }
 
 
-def _print(run_dir: Path, found: Mapping[str, Any], chosen: Sequence[str]) -> None:
+def _print(run_dir: Path, document: Mapping[str, Any], env_overrides: Sequence[str]) -> None:
     """Prints the episodes of each policy, the reference scores, and the next command."""
     import numpy as np
 
@@ -198,38 +199,40 @@ def _print(run_dir: Path, found: Mapping[str, Any], chosen: Sequence[str]) -> No
 
     console = terminal.make_console()
     table = terminal.make_table("policy", "updates", "episodes", "steps", "mean return", "std")
-    for each in found["policies"]:
-        returns = each["returns"]
+    for policy in document["policies"]:
+        returns = policy["returns"]
         table.add_row(
-            each["policy"],
-            figures.count(each["opt_steps"]),
+            policy["policy"],
+            figures.count(policy["opt_steps"]),
             f"{len(returns):,}",
-            f"{sum(each['lengths']):,}",
+            f"{sum(policy['lengths']):,}",
             f"{np.mean(returns):,.2f}",
             f"{np.std(returns):,.2f}",
         )
     console.print(table)
     references = "none: the run is no better than random actions"
-    if found["ref_min_score"] is not None:
-        references = "{ref_min_score:.2f} of random actions, {ref_max_score:.2f} of the best policy"
+    if document["ref_min_score"] is not None:
+        references = (
+            "{ref_min_score:.2f} for random actions, {ref_max_score:.2f} for the best policy"
+        )
     lines = [
         (
             "environment",
-            f"{found['env']} of evaluations, evaluator.env={shown(found['evaluator_env'])}",
+            f"{document['env']} of evaluations, evaluator.env={shown(document['evaluator_env'])}",
         ),
-        *([("changed", "\n".join(found["env_changes"]))] if found["env_changes"] else []),
-        ("data set", "{dataset}, {episodes:,} episodes, {steps:,} steps".format(**found)),
-        ("references", references.format(**found)),
-        ("next", _next_command(run_dir, found["dataset"], chosen)),
+        *([("changed", "\n".join(document["env_changes"]))] if document["env_changes"] else []),
+        ("data set", "{dataset}, {episodes:,} episodes, {steps:,} steps".format(**document)),
+        ("references", references.format(**document)),
+        ("next", _next_command(run_dir, document["dataset"], env_overrides)),
     ]
     terminal.header(console, lines)
 
 
-def _next_command(run_dir: Path, dataset: str, chosen: Sequence[str]) -> str:
-    """Returns a command that learns from the data set, with the settings of the run and `chosen`
-    ones of the environment."""
+def _next_command(run_dir: Path, dataset: str, env_overrides: Sequence[str]) -> str:
+    """Returns a command that learns from the data set, with the settings of the run and the
+    overrides of the environment."""
     words = ["--from", str(run_dir), f"agent={OFFLINE_AGENT}", "trainer=offline"]
-    words += [setting("replay_buffer.dataset", dataset), *chosen]
+    words += [setting("replay_buffer.dataset", dataset), *env_overrides]
     return f"{shell_command('border-train')} {shlex.join(words)}"
 
 

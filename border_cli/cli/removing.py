@@ -1,4 +1,4 @@
-"""`border-runs rm` and `prune`: what would be removed is listed with its size, then asked about."""
+"""`border-runs rm` and `prune`: list what to remove with its size, ask, and remove it."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from border_cli.words import counted, size
 
 
 def remove_runs(folders: Sequence[Path], paths: Sequence[Path], *, agreed: bool) -> None:
-    """Removes runs, and of `paths` the directories of sweeps in which no run is left."""
+    """Removes runs, and the sweep directories among `paths` that have no run left."""
 
     def remove(folder: Path) -> None:
         if not remove_run(folder):
-            complain("border-runs", f"{folder} stays, with files that no run has written")
+            complain("border-runs", f"{folder} stays: it has files that border_cli did not write")
 
     _carry_out(folders, lambda folder: (nbytes_of(folder), ""), remove, agreed=agreed)
     for root in paths:
@@ -37,52 +37,52 @@ def remove_runs(folders: Sequence[Path], paths: Sequence[Path], *, agreed: bool)
 
 
 def prune_runs(folders: Sequence[Path], *, keep: int, agreed: bool) -> None:
-    """Removes checkpoints beyond the newest `keep`."""
+    """Removes all but the newest `keep` checkpoints of each run."""
 
     def interval(folder: Path) -> Any:
         return SavedRun(folder).settings.get("checkpoint.milestone_interval", 0)
 
-    def measured(folder: Path) -> tuple[int, str]:
-        found = surplus_of(folder, keep=keep, milestone_interval=interval(folder))
-        return found.nbytes, f"{counted(found.checkpoints, 'checkpoint')}, "
+    def measure(folder: Path) -> tuple[int, str]:
+        surplus = surplus_of(folder, keep=keep, milestone_interval=interval(folder))
+        return surplus.nbytes, f"{counted(surplus.checkpoints, 'checkpoint')}, "
 
     def remove(folder: Path) -> None:
         prune(folder, keep=keep, milestone_interval=interval(folder))
 
-    _carry_out(folders, measured, remove, agreed=agreed)
+    _carry_out(folders, measure, remove, agreed=agreed)
 
 
 def _carry_out(
     folders: Sequence[Path],
-    measured: Callable[[Path], tuple[int, str]],
+    measure: Callable[[Path], tuple[int, str]],
     remove: Callable[[Path], None],
     *,
     agreed: bool,
 ) -> None:
-    """Lists, asks and removes; a run that is refused or fails is reported, and the status is 1.
+    """Lists the runs, asks and removes. Reports errors and then exits with status 1.
 
-    `measured` says how many bytes there are to remove in a directory, and of what.
+    `measure` returns the number of bytes to remove from a directory and a description of them.
     """
     failures: list[Exception] = []
-    found: dict[Path, int] = {}  # the bytes of each directory
+    sizes: dict[Path, int] = {}  # bytes to remove by run directory
     lines = []
     for folder in folders:
-        with _reported(failures):
+        with _reporting(failures):
             refuse_removal(folder)
-            nbytes, what = measured(folder)
+            nbytes, what = measure(folder)
             if nbytes:
-                found[folder] = nbytes
+                sizes[folder] = nbytes
                 lines.append(f"{folder}  {what}{size(nbytes)}")
     for line in shortened(lines):
         say(line)
-    if not found:
+    if not sizes:
         say("nothing to remove")
-    elif not agreed and not _agrees(found):
+    elif not agreed and not _agrees(sizes):
         say("nothing was removed")
     else:
         freed = 0
-        for folder, nbytes in found.items():
-            with _reported(failures):
+        for folder, nbytes in sizes.items():
+            with _reporting(failures):
                 remove(folder)
                 freed += nbytes
         say(f"freed {size(freed)}")
@@ -91,8 +91,8 @@ def _carry_out(
 
 
 @contextmanager
-def _reported(failures: list[Exception]) -> Iterator[None]:
-    """Within the block what is refused or fails is told on standard error, and noted."""
+def _reporting(failures: list[Exception]) -> Iterator[None]:
+    """Within the block, errors are reported on standard error and appended to `failures`."""
     try:
         yield
     except (BorderError, OSError) as error:
@@ -100,9 +100,9 @@ def _reported(failures: list[Exception]) -> Iterator[None]:
         failures.append(error)
 
 
-def _agrees(found: Mapping[Path, int]) -> bool:
-    """Raises `ConfigError` where nobody can answer."""
+def _agrees(sizes: Mapping[Path, int]) -> bool:
+    """Returns whether the user confirms; raises `ConfigError` if there is no terminal."""
     if not sys.stdin.isatty():
-        raise ConfigError("nobody can be asked here: add --yes to remove without a question")
-    say(f"remove this from {counted(len(found), 'run')}, {size(sum(found.values()))}? [y/N]")
+        raise ConfigError("standard input is not a terminal: add --yes to remove without asking")
+    say(f"remove this from {counted(len(sizes), 'run')}, {size(sum(sizes.values()))}? [y/N]")
     return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -1,4 +1,4 @@
-"""`border-train`: parses the command line; shows settings, or checks and runs jobs."""
+"""`border-train`: parses the command line, then shows settings or checks and runs jobs."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the command; leaves with status 2 when its settings are refused.
+    """Runs the command. Exits with status 2 if the settings are refused.
 
-    Hydra and the groups' settings are imported only where an answer needs them, torch and gymnasium
-    by the job alone.
+    Hydra and the settings of groups are imported only when needed, torch and gymnasium only by
+    jobs.
     """
     typed = list(sys.argv[1:] if argv is None else argv)
     with framed("border-train", ConfigError), not_collecting():
-        _answer(read_arguments(typed), ("border-train", *typed))
+        _dispatch(read_arguments(typed), ("border-train", *typed))
 
 
-def _answer(arguments: Arguments, command: Sequence[str]) -> None:
+def _dispatch(arguments: Arguments, command: Sequence[str]) -> None:
     if arguments.version:
         sys.stdout.write(f"border_cli {__version__}\n")
     elif arguments.help and not arguments.overrides:
-        # imported late, as all below: each command loads what it needs, --help no Hydra
+        # imported late, as all below: each command loads only what it needs, --help without Hydra
         from border_cli.cli.overview import overview
 
         sys.stdout.write(overview(arguments.config_dirs))
@@ -57,7 +57,7 @@ def _answer(arguments: Arguments, command: Sequence[str]) -> None:
 
 
 def _show_settings(arguments: Arguments, composer: Composer, overrides: list[str]) -> None:
-    arguments.config_name = composer.config_name  # that of another run, with --from and resume
+    arguments.config_name = composer.config_name  # that of the other run with --from and resume
     if arguments.help:
         from border_cli.config.describe import settings_help
 
@@ -77,23 +77,23 @@ def _show_settings(arguments: Arguments, composer: Composer, overrides: list[str
 def _run_one(composer: Composer, job: Job) -> None:
     from border_cli.checks.check import check_jobs
 
-    earlier = check_jobs([job], composer)[job.folder]
-    if not earlier.finished:
+    earlier_run = check_jobs([job], composer)[job.folder]
+    if not earlier_run.finished:
         run_one(job)
     elif job.config.quiet:
         from border_cli.launch.closing import result_line
 
         say(result_line(job.folder))
     else:
-        say(earlier.message)
+        say(earlier_run.message)
 
 
 def run_one(job: Job) -> None:
-    """Runs a job that was checked, or shows what it would do and need."""
+    """Runs a checked job, or shows its dry run."""
     from border_cli.checks.dry_build import dry_built
     from border_cli.launch.job import train_job
 
-    # After the import of torch, which may hold the interpreter lock for longer.
+    # Called after the import of torch, which may hold the interpreter lock for longer than this.
     expect(job.config.trainer.stall_timeout_s)
     if job.config.dry_run:
         from border_cli.cli.dry_run import show
@@ -107,15 +107,15 @@ def run_one(job: Job) -> None:
 
 
 def run_several(plan: Plan) -> None:
-    """Runs the jobs of a sweep, or shows what they would do and need."""
+    """Runs the jobs of a sweep, or shows their dry runs."""
     if plan.config.dry_run:
         from border_cli.cli.dry_run import show
 
         expect(plan.stall_timeout_s)
         if plan.terms.skip_invalid:
             plan, _ = plan.dry_built()
-        for each in plan.skipped:
-            say(f"job {each.number} ({' '.join(each.overrides)}) is skipped: {each.reason}")
+        for job in plan.skipped:
+            say(f"job {job.number} ({' '.join(job.overrides)}) is skipped: {job.reason}")
         show(plan.jobs)
         return
     from border_cli.sweep.plan import OUR_LAUNCHER

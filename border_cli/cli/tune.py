@@ -1,4 +1,4 @@
-"""`border-tune`: a search for the hyperparameters of an agent on an environment."""
+"""`border-tune`: a search for the hyperparameters of an agent in an environment."""
 
 from __future__ import annotations
 
@@ -23,38 +23,38 @@ from border_cli.tune.config import TuneConfig
 from border_cli.words import nearest, unknown
 
 NAME = "border-tune"
-OWN = {each.name: each.metadata["meaning"] for each in fields(TuneConfig)}
+OWN = {key.name: key.metadata["meaning"] for key in fields(TuneConfig)}
 KEYS = "".join(f"  {name:<11}  {meaning}\n" for name, meaning in OWN.items())
 HELP = f"""\
-border-tune: searches the hyperparameters of an agent, and resumes a search that was stopped.
+border-tune: searches for hyperparameters of an agent and resumes interrupted searches.
 
   border-tune study=DIR [KEY=VALUE …] [SETTING=VALUE …] [-cd DIR] [-cn NAME]
 
   border-tune agent=dqn env=acrobot study=my_study trials=50 jobs=2 seeds=3
 
-A trial is a set of values that the space of the agent allows (conf/search/dqn.yaml). Its runs, one
-for each seed, are in my_study/trial-0012/seed-0 and so on. Trials wait at budgets, where those are
-pruned that cannot be the best any more; the others resume from their checkpoints. The same command
-continues a study, also from other machines that share its directory and storage.
+A trial is a set of values from the search space of the agent (conf/search/dqn.yaml). It has one run
+per seed, in my_study/trial-0012/seed-0, seed-1, … Trials pause at budgets: those that can no longer
+become the best are pruned, the others resume from their checkpoints. The same command resumes a
+study, also on other machines that share its directory and storage.
 
-KEYS of border-tune; all other settings are those of every run (border-train --help)
+KEYS of border-tune, in addition to the settings of every run (border-train --help)
 
 {KEYS}"""
-OF_RUNS = (*GROUPS, *(each.name for each in fields(RunConfig) if each.name != "dry_run"))
+OF_RUNS = (*GROUPS, *(key.name for key in fields(RunConfig) if key.name != "dry_run"))
 REFUSED = {
     "seed": "seeds=N trains each trial with the seeds 0 to N - 1",
-    "run_dir": "study=DIR is the directory",
+    "run_dir": "study=DIR sets the directory",
     "resume": "the same command resumes a study",
-    "quiet": "it is for border-train",
+    "quiet": "only border-train has it",
 }
 
 
 def _run(typed: Sequence[str], _: EarlySignals) -> None:
-    asked = settings_parser(NAME).parse_intermixed_args(typed)
-    config, rest = split(normalized(asked.overrides))
-    kept = [each for each in typed if not each.startswith("storage=")]  # has passwords
-    composed = composing(rest, config_dirs=asked.config_dirs, config_name=asked.config_name)
-    with not_collecting(), composed as (composer, overrides):
+    options = settings_parser(NAME).parse_intermixed_args(typed)
+    config, rest = split(normalized(options.overrides))
+    words = [word for word in typed if not word.startswith("storage=")]  # may hold a password
+    composition = composing(rest, config_dirs=options.config_dirs, config_name=options.config_name)
+    with not_collecting(), composition as (composer, overrides):
         # imported late: Optuna and torch, which --help and refusals do not need
         from border_cli.tune.store import imported_optuna
 
@@ -64,29 +64,29 @@ def _run(typed: Sequence[str], _: EarlySignals) -> None:
         server()
         from border_cli.tune.command import tune
 
-        tune(composer, overrides, config, (NAME, *kept))
+        tune(composer, overrides, config, (NAME, *words))
 
 
 def split(typed: Sequence[str]) -> tuple[TuneConfig, list[str]]:
-    """The settings of the command itself, checked, and those of every run."""
-    own, rest = [], []
+    """Splits the overrides into the checked settings of border-tune and those of every run."""
+    tune_overrides, run_overrides = [], []
     for text, override in zip(typed, parsed(typed), strict=True):
         key = override.key_or_group
         if key in REFUSED:
             raise ConfigError(f"{text}: not in border-tune: {REFUSED[key]}")
         if is_sweep(text):
-            raise ConfigError(f"{text} has several values: border-tune takes those of its space")
+            raise ConfigError(f"{text} has several values: border-tune chooses values itself")
         if key not in OF_RUNS and nearest(key, OWN, cutoff=0.8) not in (None, key):
             raise ConfigError(unknown("setting", key, OWN))
         if key in OWN:
-            own.append(override)
+            tune_overrides.append(override)
         else:
-            rest.append(text)
-    config = settings_of(TuneConfig, own)
+            run_overrides.append(text)
+    config = settings_of(TuneConfig, tune_overrides)
     if not config.study:
         raise ConfigError(f"study=DIR is missing: the directory of the study ({NAME} --help)")
     config.study = str(full_path(Path(config.study)))
-    return config, rest
+    return config, run_overrides
 
 
 main = partial(plain_command, NAME, HELP, _run)

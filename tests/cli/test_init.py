@@ -91,7 +91,7 @@ def test_a_name_that_cannot_be_a_package_is_refused_with_another(
     said = refused(name)
     package = name.replace("-", "_")
     assert f"{package!r} cannot be the name of a new package" in said
-    assert f"such as border-init {name} name=my_experiments" in said
+    assert f"Example: border-init {name} name=my_experiments" in said
     assert f"{name!r} cannot be the name" in refused("robots", f"name={name}")
 
 

@@ -122,7 +122,7 @@ def test_what_is_not_understood_is_refused_before_anything_is_read(
 
 @pytest.mark.parametrize("again", [["--y", "train/loss"], ["--y=train/loss"]])
 def test_an_option_of_one_value_that_is_given_twice_is_refused(again: list[str]) -> None:
-    with pytest.raises(ConfigError, match="--y is given 2 times, and takes one value"):
+    with pytest.raises(ConfigError, match="--y is given 2 times, but takes one value"):
         read_request(["runs", "--y", "eval/return", *again])
 
 

@@ -80,7 +80,7 @@ def without(key: str) -> tuple[str, ...]:
         ((*STUDY, "trails=3"), "unknown setting 'trails', did you mean trials?"),
         ((*STUDY, "agent.gama=0.9"), "unknown setting 'agent.gama', did you mean agent.gamma?"),
         ((*STUDY, "seed=1"), "seed=1: not in border-tune: seeds=N trains each trial"),
-        ((*STUDY, "run_dir=R"), "run_dir=R: not in border-tune: study=DIR is the directory"),
+        ((*STUDY, "run_dir=R"), "run_dir=R: not in border-tune: study=DIR sets the directory"),
         ((*STUDY, "resume=auto"), "the same command resumes a study"),
         ((*STUDY, "agent.gamma=0.9,0.99"), "agent.gamma=0.9,0.99 has several values"),
         ((*STUDY, "trials=3,4"), "trials=3,4 has several values"),

@@ -102,7 +102,7 @@ def test_what_is_meant_for_runs_is_refused(
     with pytest.raises(SystemExit, match="2"):
         main([str(folder), more])
     refused = more[2:].partition("=")[0]
-    assert f"is a study of border-tune, without --{refused}" in capsys.readouterr().err
+    assert f"is a study of border-tune: leave out --{refused}" in capsys.readouterr().err
 
 
 def test_before_any_score_there_is_no_chart(
