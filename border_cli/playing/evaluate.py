@@ -25,23 +25,23 @@ def play(
     render: str | None = None,
     video: Path | None = None,
 ) -> Evaluation:
-    """The episodes: rounds of `num_episodes` in parallel, or one after another in a window, or in a
-    film at `video`, which is there at the end or not at all."""
+    """Plays rounds of `num_episodes` in parallel; with a window or a film, plays one after another.
+    The film appears at `video` only when it is complete."""
     if render is None and video is None:
         return _evaluate(effective, policy, stop, seed, rounds)
-    one = effective.with_episodes(1)
-    inner: EnvFactory = ENVS.build(one.evaluation_env)
-    found = []
+    one_episode = effective.with_episodes(1)
+    env_factory: EnvFactory = ENVS.build(one_episode.evaluation_env)
+    evaluations = []
     with ExitStack() as stack:
         writer = stack.enter_context(closing(film_writer(video))) if video is not None else None
         episodes = rounds * effective.config.evaluator.num_episodes
         for episode in range(episodes):
             report(f"{episode} of {episodes} episodes played")
-            shown = ShownFactory(inner, episode=episode, writer=writer)
-            found.append(_evaluate(one, policy, stop, seed, 1, shown))
+            shown_factory = ShownFactory(env_factory, episode=episode, writer=writer)
+            evaluations.append(_evaluate(one_episode, policy, stop, seed, 1, shown_factory))
         if writer is not None:
             writer.save()
-    return joined(one.evaluator, inner.spec, found)
+    return joined(one_episode.evaluator, env_factory.spec, evaluations)
 
 
 def _evaluate(
@@ -52,10 +52,10 @@ def _evaluate(
     rounds: int,
     factory: EnvFactory | None = None,
 ) -> Evaluation:
-    made = build_evaluator(
+    new_evaluator = build_evaluator(
         effective, seed=seed, stop=stop, heartbeat=Heartbeat("evaluation"), factory=factory
     )
-    with closing(made) as evaluator:
+    with closing(new_evaluator) as evaluator:
         evaluation = evaluator.evaluate(policy)
         for _ in range(rounds - 1):
             evaluation = evaluator.extended(policy, evaluation)

@@ -1,4 +1,4 @@
-"""The agents that play in a recording: models of a run, and random actions."""
+"""The agents that play in a recording: models of a run and random actions."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ RANDOM = "random"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Player:
-    """An agent that plays, and how much."""
+    """An agent that plays a given number of episodes or steps."""
 
-    name: str  # best, latest, an optimisation step, or random
+    name: str  # best, latest, number of an update, or random
     amount: int
     unit: str  # "episodes" or "steps"
     agent: Agent
@@ -40,31 +40,31 @@ def players(
     trust: bool,
     config: RunConfig | None,
 ) -> list[Player]:
-    """The policies, weights by names, with their episodes or steps; refuses those that the run does
-    not have. `config` stands for the saved settings."""
+    """Builds a player per policy and splits `amount` by weight. Raises ConfigError for a policy
+    that would get nothing. `config` replaces the saved settings."""
     parts = dict(zip(policies, split_amount(amount, [*policies.values()]), strict=True))
-    none = [name for name, part in parts.items() if not part]
-    if none:
-        raise ConfigError(f"{unit}={amount} leave none for {', '.join(none)}")
-    found = []
+    empty = [name for name, part in parts.items() if not part]
+    if empty:
+        raise ConfigError(f"{unit}={amount} leaves none for {', '.join(empty)}")
+    result = []
     for name, part in parts.items():
         if name == RANDOM:
             agent, env_steps = random_agent(effective), 0
         else:
             _, agent, counters = load_agent(run_dir, name, config=config, trust=trust)
             settings = effective.config
-            explored = settings.init_from is not None or settings.trainer.offline
-            env_steps = PAST_SCHEDULES if explored else int(counters["env_steps"])
-        found.append(
+            past_schedules = settings.init_from is not None or settings.trainer.offline
+            env_steps = PAST_SCHEDULES if past_schedules else int(counters["env_steps"])
+        result.append(
             Player(
                 name=name,
                 amount=part,
                 unit=unit,
                 agent=agent,
-                snapshot=agent.snapshot(env_steps=env_steps),  # explores as when it was saved
+                snapshot=agent.snapshot(env_steps=env_steps),  # env_steps sets exploration
             )
         )
-    return found
+    return result
 
 
 def random_agent(effective: EffectiveSettings) -> Agent:
@@ -77,7 +77,7 @@ def random_agent(effective: EffectiveSettings) -> Agent:
 
 
 def split_amount(amount: int, weights: Sequence[float]) -> list[int]:
-    """Splits episodes or steps by weight; the first parts get the remainder."""
+    """Splits `amount` by weight. The first parts get the remainder."""
     parts = [int(amount * weight / math.fsum(weights)) for weight in weights]
-    left = amount - sum(parts)
-    return [part + (i < left) for i, part in enumerate(parts)]
+    remainder = amount - sum(parts)
+    return [part + (i < remainder) for i, part in enumerate(parts)]

@@ -1,10 +1,9 @@
-"""Episodes of saved models as a Minari data set.
+"""Recording of saved models as a Minari data set.
 
-They are played in the environment of evaluations, greedily or with exploration; the reference
-scores are of that environment, too. Each episode has a seed that is recorded with it. The data set
-is written under a hidden name, and renamed at the end. The reference scores are the mean return of
-100 random episodes, played as in the run's evaluations, and the recorded best score of the run;
-they are the same for all data sets of a run.
+The episodes are played greedily or with exploration, in the environment of evaluations. Each is
+recorded with its seed. The data set is written under a hidden name and renamed at the end. The
+reference scores are the mean return of 100 episodes of random actions and the best recorded score
+of the run. They are the same for all data sets of a run.
 """
 
 from __future__ import annotations
@@ -37,10 +36,10 @@ from border_cli.playing.players import RANDOM, Player, random_agent, split_amoun
 from border_cli.registry import AGENTS, ENVS
 from border_cli.settings.run import EnvConfig
 
-RECORDING, REFERENCE, EXPLORING = 2, 3, 4  # paths below Branch.EVALUATION: seeds of their own
+RECORDING, REFERENCE, EXPLORING = 2, 3, 4  # seed paths below Branch.EVALUATION
 PARALLEL_EPISODES = 16
-PARALLEL_NBYTES = 512 * 2**20  # of observations that are kept until the longest of them is over
-REFERENCE_EPISODES = 100  # of random actions, whose mean return counts as 0
+PARALLEL_NBYTES = 512 * 2**20  # limit on stored observations of parallel episodes
+REFERENCE_EPISODES = 100  # episodes of random actions; their mean return is score 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,14 +47,14 @@ class Played:
     """Returns and lengths of the episodes of one player."""
 
     name: str
-    opt_steps: int | None  # of its weights; None for random
+    opt_steps: int | None  # age of the weights in updates; None for random actions
     returns: NDArray[np.float64]  # [E]
     lengths: NDArray[np.int64]  # [E]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """A data set that was written; without references where the run is no better than chance."""
+    """A finished data set. `references` is None if the run is no better than random actions."""
 
     played: Sequence[Played]
     references: tuple[float, float] | None
@@ -72,9 +71,9 @@ def record(
     explore: bool,
     overwrite: bool,
 ) -> Recorded:
-    """Plays all episodes and writes the data set, which is there at the end or not at all.
+    """Plays all episodes and writes the data set, which appears only when it is complete.
 
-    `best` is the recorded score of the best model, None without one in this environment.
+    `best` is the recorded score of the best model, or None if there is none in this environment.
     Raises the reason of `stop` between two env steps.
     """
     env = _env_parts(effective.evaluation_env)
@@ -104,13 +103,13 @@ def _write(
     player: Player,
     rounds: Iterable[list[PlayedEpisode]],
 ) -> Played:
-    """Adds what one player plays, as it is played."""
+    """Writes the episodes of one player while they are played."""
     returns: list[float] = []
     lengths: list[int] = []
     for episodes in rounds:
-        writer.add([_raw(each, env) for each in episodes], policy=player.name)
-        returns += [each.score for each in episodes]
-        lengths += [len(each) for each in episodes]
+        writer.add([_raw_episode(episode, env) for episode in episodes], policy=player.name)
+        returns += [episode.score for episode in episodes]
+        lengths += [len(episode) for episode in episodes]
     return Played(
         name=player.name,
         opt_steps=None if player.name == RANDOM else player.agent.opt_steps,
@@ -128,8 +127,8 @@ def _play_all(
     number: int,
     explore: bool,
 ) -> Iterator[list[PlayedEpisode]]:
-    """All episodes of the player of this number; those that explore are split over the actors
-    of the run, each of which may explore in its own way."""
+    """Yields all episodes of player `number`. With exploration they are split over the actors of
+    the run, which may explore differently."""
     config = effective.config
     actors = config.actor_manager.most_actors if explore else 1
     for actor_id, amount in enumerate(split_amount(player.amount, [1.0] * actors)):
@@ -156,28 +155,28 @@ def _rounds(
     in_steps: bool,
     explore: bool,
 ) -> Iterator[list[PlayedEpisode]]:
-    """This many episodes, or whole episodes with at least this many steps; several in parallel."""
+    """Yields `amount` episodes, or enough for `amount` steps. Plays several in parallel."""
     factory: EnvFactory = ENVS.build(effective.evaluation_env)
     spec = factory.spec
-    known = spec.max_episode_steps or effective.config.evaluator.max_episode_steps
-    limit = known or DEFAULT_LIMIT
-    most = max(1, min(PARALLEL_EPISODES, PARALLEL_NBYTES // (limit * row_nbytes(spec.observation))))
-    parallel = math.ceil(amount / math.ceil(amount / most))
+    step_limit = spec.max_episode_steps or effective.config.evaluator.max_episode_steps
+    limit = step_limit or DEFAULT_LIMIT
+    cap = max(1, min(PARALLEL_EPISODES, PARALLEL_NBYTES // (limit * row_nbytes(spec.observation))))
+    parallel = math.ceil(amount / math.ceil(amount / cap))
     factory = ENVS.build(replace(effective.evaluation_env, num_envs=parallel))
     with closing(factory.make(training=False)) as env:
         for number in count():
-            place = derived_seed(seed, number)
-            played = play_round(env, policy, place, stop, limit=limit, explore=explore)
-            for last, episode in enumerate(played, 1):
+            round_seed = derived_seed(seed, number)
+            episodes = play_round(env, policy, round_seed, stop, limit=limit, explore=explore)
+            for last, episode in enumerate(episodes, 1):
                 amount -= len(episode) if in_steps else 1
                 if amount <= 0:
-                    yield played[:last]  # a few may be too many
+                    yield episodes[:last]  # parallel episodes can exceed the amount
                     return
-            yield played
+            yield episodes
 
 
-def _raw(episode: PlayedEpisode, env: EnvParts) -> RawEpisode:
-    """As a data set holds it."""
+def _raw_episode(episode: PlayedEpisode, env: EnvParts) -> RawEpisode:
+    """Converts an episode to the form that a data set stores."""
     return RawEpisode(
         seed=episode.seed,
         observations=recorded_rows(env.observation_space, episode.obs),
@@ -191,10 +190,10 @@ def _raw(episode: PlayedEpisode, env: EnvParts) -> RawEpisode:
 def _references(
     effective: EffectiveSettings, played: Sequence[Played], stop: StopFlag, best: float | None
 ) -> tuple[float, float] | None:
-    """Mean return of random actions, evaluated as the run evaluated its models, and `best`, or else
-    the best of the means that were just measured.
+    """Returns the mean return of random actions, evaluated like the models of the run, and `best`.
+    If `best` is None, the best mean return of the players replaces it.
 
-    The same for every data set of a run in its own environment, whatever seed and players.
+    In the run's own environment, the result does not depend on the seed and the players.
     """
     seed = effective.config.seed
     evaluator = build_evaluator(
@@ -208,7 +207,7 @@ def _references(
     policy.load_snapshot(agent.snapshot())
     with closing(evaluator):
         low = evaluator.evaluate(policy).score
-    high = max(float(each.returns.mean()) for each in played) if best is None else best
+    high = max(float(player.returns.mean()) for player in played) if best is None else best
     return (low, high) if high > low else None
 
 
@@ -217,27 +216,27 @@ def _metadata(
     played: Sequence[Played],
     references: tuple[float, float] | None,
 ) -> dict[str, Any]:
-    """Metadata by Minari's conventions, and who played."""
+    """Returns metadata by Minari's conventions, with the names of the players."""
     config, env_id = effective.config, effective.evaluation_env.id
-    who = ", ".join(f"{len(each.returns)} by {each.name}" for each in played)
-    found = {
+    counts = ", ".join(f"{len(player.returns)} by {player.name}" for player in played)
+    metadata = {
         "algorithm_name": AGENTS.entry_of(config.agent).name,
         "code_permalink": f"border-cli=={__version__}",
-        "description": f"Episodes of {env_id} from the run {config.name}: {who}",
+        "description": f"Episodes of {env_id} from the run {config.name}: {counts}",
         "run_name": config.name,
     }
     if references is None:
-        return found
+        return metadata
     low, high = references
     count = {"num_episodes_average_score": REFERENCE_EPISODES}
-    return found | {"ref_min_score": low, "ref_max_score": high, **count}
+    return metadata | {"ref_min_score": low, "ref_max_score": high, **count}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlayedEpisode(RecordedEpisode):
-    """One that a policy has just played."""
+    """An episode that a policy has just played."""
 
-    seed: int  # that its environment was reset with
+    seed: int  # reset seed of its environment
 
     @property
     def score(self) -> float:
@@ -248,16 +247,16 @@ class PlayedEpisode(RecordedEpisode):
 def play_round(
     env: Env, policy: Policy, seed: int, stop: StopFlag, *, limit: int, explore: bool
 ) -> list[PlayedEpisode]:
-    """One episode in each environment of an evaluation, to its end or to `limit` env steps.
+    """Plays one episode in each parallel environment, for at most `limit` env steps.
 
-    Raises the reason of `stop` between two of them.
+    Raises the reason of `stop` between two steps.
     """
-    first = env.reset(seed)
+    first_obs = env.reset(seed)
     policy.forget(range(env.num_envs))
     steps: list[Step] = []
     running = np.ones(env.num_envs, np.bool_)  # [N]
     lengths = np.zeros(env.num_envs, np.int64)  # [N]
-    obs = first
+    obs = first_obs
     while running.any() and len(steps) < limit:
         stop.check()
         step = env.step(policy.act(obs, explore=explore))
@@ -265,27 +264,31 @@ def play_round(
         lengths += running
         running &= ~(step.terminated | step.truncated)
         obs = step.act_obs
-    return [_of(first, steps[:length], i, seed) for i, length in enumerate(lengths.tolist())]
+    return [
+        _build_episode(first_obs, steps[:length], i, seed)
+        for i, length in enumerate(lengths.tolist())
+    ]
 
 
-def _of(first: Array, steps: Sequence[Step], i: int, seed: int) -> PlayedEpisode:
-    """The episode of environment i. Without its end it was cut off: by the environment or by us."""
-    terminated = np.array([each.terminated[i] for each in steps])  # [T]
+def _build_episode(first_obs: Array, steps: Sequence[Step], i: int, seed: int) -> PlayedEpisode:
+    """Builds the episode of environment `i`. If it did not terminate, it was truncated, by the
+    environment or by `limit`."""
+    terminated = np.array([step.terminated[i] for step in steps])  # [T]
     truncated = np.zeros(len(steps), np.bool_)  # [T]
     truncated[-1] = not terminated[-1]
     return PlayedEpisode(
-        obs=_column([first, *(each.next_obs for each in steps)], i),
-        action=np.stack([each.action[i] for each in steps]),
-        reward=np.array([each.reward[i] for each in steps]),
+        obs=_select_env([first_obs, *(step.next_obs for step in steps)], i),
+        action=np.stack([step.action[i] for step in steps]),
+        reward=np.array([step.reward[i] for step in steps]),
         terminated=terminated,
         truncated=truncated,
-        seed=derived_seed(seed, i, 0),  # see `Env.reset`: its first episode
+        seed=derived_seed(seed, i, 0),  # seed of the first episode, see `Env.reset`
     )
 
 
-def _column(observations: Sequence[Array], i: int) -> Array:
-    """T + 1 times [N, …] -> [T + 1, …]"""
-    named = [each for each in observations if isinstance(each, dict)]
-    if named:
-        return {key: np.stack([each[key][i] for each in named]) for key in named[0]}
-    return np.stack([each[i] for each in observations if not isinstance(each, dict)])
+def _select_env(observations: Sequence[Array], i: int) -> Array:
+    """Selects environment `i`: T + 1 arrays [N, …] -> [T + 1, …]."""
+    dicts = [obs for obs in observations if isinstance(obs, dict)]
+    if dicts:
+        return {key: np.stack([obs[key][i] for obs in dicts]) for key in dicts[0]}
+    return np.stack([obs[i] for obs in observations if not isinstance(obs, dict)])

@@ -1,1 +1,1 @@
-"""Many runs of one command: its jobs, who runs each of them in its folder, and how they ended."""
+"""Sweeps: many runs of one command, from the plan of the jobs to the table of results."""

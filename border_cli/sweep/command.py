@@ -1,8 +1,8 @@
 """A sweep, from its command line to the exit status of the command.
 
-The jobs of a grid are one batch, or as many as `hydra.sweeper.max_batch_size` says; other sweepers
-propose a batch after another. A batch is composed and checked, its jobs are written into their
-folders, and a launcher runs them there. How they ended is read from the folders.
+The jobs of a grid form one batch, or several if `hydra.sweeper.max_batch_size` is set. Other
+sweepers propose one batch after another. Each batch is composed and checked, its jobs are written
+into their folders, and a launcher runs them. Their results are read from the folders.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from border_cli.system.machine import free_memory, usable_cores
 
 ONE_BY_ONE = "basic"
 
-# Of a process that trains, besides what is counted: CartPole with two actors takes 270 MB.
+# Base memory of a training process, not counted in `Needs`: 270 MB for CartPole with two actors.
 PROCESS_NBYTES = 256 * 2**20
 
 
@@ -58,32 +58,32 @@ class Launcher(Protocol):
     """Runs jobs in their folders."""
 
     def launch(self, jobs: Sequence[Job]) -> None:
-        """Returns when each of them has ended, or none begins any more."""
+        """Returns when all jobs have ended, or when the sweep is stopped."""
 
 
 def run_sweep(plan: Plan) -> None:
-    """Runs the jobs and leaves with the status of the sweep."""
+    """Runs the jobs and exits with the status of the sweep."""
     launcher, settings = plan.terms.launcher, plan.terms.launcher_settings
     ours = launcher == OUR_LAUNCHER or launcher in JOB_LAUNCHERS.names()
     if ours and (jobs := settings.get("jobs")) is not None and jobs < 1:
         raise ConfigError(f"hydra.launcher.jobs must be null or at least 1, got {jobs}")
-    elsewhere: JobLauncher | None = None
+    remote: JobLauncher | None = None
     if launcher in JOB_LAUNCHERS.names():
-        elsewhere = JOB_LAUNCHERS.load(launcher)(settings)
-        elsewhere.refuse_missing()
+        remote = JOB_LAUNCHERS.load(launcher)(settings)
+        remote.refuse_missing()
     plan, needs = plan.dry_built()
-    at_once = elsewhere.at_once(len(plan.jobs)) if elsewhere else _at_once(plan, needs)
+    at_once = remote.at_once(len(plan.jobs)) if remote else _count_parallel(plan, needs)
     sweep = Sweep(plan)
-    with _launcher(plan, sweep, at_once, elsewhere) as runs:
+    with _launcher(plan, sweep, at_once, remote) as job_launcher:
         collect_from_here()
         sweep.begin()
         try:
             if plan.jobs:
                 for batch in _batches(plan):
-                    runs.launch(sweep.numbered(batch))
+                    job_launcher.launch(sweep.numbered(batch))
             else:
-                _search(plan, sweep, runs)
-        except BaseException:  # whatever it is, the table is made from the folders
+                _search(plan, sweep, job_launcher)
+        except BaseException:  # in any case, build the table from the folders
             sweep.finish()
             raise
     sys.exit(sweep.finish())
@@ -91,128 +91,128 @@ def run_sweep(plan: Plan) -> None:
 
 @contextmanager
 def _launcher(
-    plan: Plan, sweep: Sweep, at_once: int, elsewhere: JobLauncher | None
+    plan: Plan, sweep: Sweep, at_once: int, remote: JobLauncher | None
 ) -> Iterator[Launcher]:
-    """Who runs the jobs."""
+    """Yields the launcher that runs the jobs."""
     launcher = plan.terms.launcher
     terms = Terms(
         root=str(plan.terms.root),
-        at_once=1 if elsewhere else at_once,
-        cores=elsewhere.cores if elsewhere else None,
+        at_once=1 if remote else at_once,
+        cores=remote.cores if remote else None,
         scheduled=launcher.startswith("submitit"),
     )
     if launcher == ONE_BY_ONE:
         yield InThisProcess(sweep, terms)
     elif launcher == OUR_LAUNCHER:
         yield InProcesses(LocalProcess, sweep, terms, at_once=at_once, earlier=plan.earlier)
-    elif elsewhere:
-        with elsewhere.starts(sweep.root) as start:
+    elif remote:
+        with remote.starts(sweep.root) as start:
             yield InProcesses(start, sweep, terms, at_once=at_once, earlier=plan.earlier)
     else:
         yield OfHydra(launcher, plan.terms.config, sweep, terms)
 
 
 def _batches(plan: Plan) -> list[list[Job]]:
-    asked = plan.terms.config.hydra.sweeper.get("max_batch_size")
-    most = asked if asked and asked > 0 else len(plan.jobs)
-    return [plan.jobs[first : first + most] for first in range(0, len(plan.jobs), most)]
+    batch_size = plan.terms.config.hydra.sweeper.get("max_batch_size")
+    size = batch_size if batch_size and batch_size > 0 else len(plan.jobs)
+    return [plan.jobs[start : start + size] for start in range(0, len(plan.jobs), size)]
 
 
-def _at_once(plan: Plan, needs: Sequence[Needs]) -> int:
-    """How many jobs share this machine at a time."""
+def _count_parallel(plan: Plan, needs: Sequence[Needs]) -> int:
+    """Returns how many jobs run in parallel on this machine."""
     launcher, settings = plan.terms.launcher, plan.terms.launcher_settings
-    most = len(plan.jobs) or usable_cores()
+    limit = len(plan.jobs) or usable_cores()
     if launcher == OUR_LAUNCHER:
-        return min(most, settings.get("jobs") or _fitting(needs, plan.config))
+        return min(limit, settings.get("jobs") or _count_fitting(needs, plan.config))
     if launcher == "joblib":
-        asked = settings.get("n_jobs", -1)
-        return min(most, asked if asked > 0 else usable_cores())
-    return most if launcher == "submitit_local" else 1
+        n_jobs = settings.get("n_jobs", -1)
+        return min(limit, n_jobs if n_jobs > 0 else usable_cores())
+    return limit if launcher == "submitit_local" else 1
 
 
-def _fitting(needs: Sequence[Needs], config: RunConfig) -> int:
-    """How many jobs cores and memory allow at a time."""
-    each = PROCESS_NBYTES + max((need.nbytes for need in needs), default=0)
+def _count_fitting(needs: Sequence[Needs], config: RunConfig) -> int:
+    """Returns how many parallel jobs the cores and the memory allow."""
+    job_nbytes = PROCESS_NBYTES + max((need.nbytes for need in needs), default=0)
     cores = 1 if computes_on_cuda(config) else usable_cores()
-    return max(1, min(cores, int(free_memory() // each)))
+    return max(1, min(cores, int(free_memory() // job_nbytes)))
 
 
-def _search(plan: Plan, sweep: Sweep, runs: Launcher) -> None:
-    """Has a sweeper of Hydra's propose the jobs."""
-    proposed: Any = Proposed(plan, sweep, runs)
+def _search(plan: Plan, sweep: Sweep, job_launcher: Launcher) -> None:
+    """Runs the jobs that a Hydra sweeper proposes."""
+    task: Any = Proposed(plan, sweep, job_launcher)
     config = for_plugins(plan.terms.config, sweep.root)
     with open_dict(config):
         config.hydra.launcher = {"_target_": SWEEP_LAUNCHER}
-        stops = plan.config.sweep.on_error == OnError.stop
-        if not stops and config.hydra.sweeper.get("max_failure_rate") == 0:  # Optuna's
+        stops_on_error = plan.config.sweep.on_error == OnError.stop
+        if not stops_on_error and config.hydra.sweeper.get("max_failure_rate") == 0:  # of Optuna
             config.hydra.sweeper.max_failure_rate = 1.0
     sweeper = Plugins.instance().instantiate_sweeper(
         hydra_context=context_of(FolderLoader({})),
-        task_function=proposed,
+        task_function=task,
         config=config,
     )
-    arguments = [str(each) for each in config.hydra.overrides.task]
+    arguments = [str(override) for override in config.hydra.overrides.task]
     log_as_hydra(plan.terms.config, quiet=sweep.quiet)
     try:
         sweeper.sweep(arguments=arguments)
-    except ValueError:  # by Optuna, which looks for its best trial where every job has failed
+    except ValueError:  # Optuna finds no best trial if all jobs have failed
         if any(row.status == DONE for row in sweep.rows()):
             raise
 
 
 class Proposed:
-    """The task of a sweeper of Hydra's, called with each batch of jobs that it proposes."""
+    """The task function of a Hydra sweeper, called with each batch of proposed jobs."""
 
-    def __init__(self, plan: Plan, sweep: Sweep, runs: Launcher) -> None:
+    def __init__(self, plan: Plan, sweep: Sweep, job_launcher: Launcher) -> None:
         self._plan = plan
         self._sweep = sweep
-        self._runs = runs
+        self._job_launcher = job_launcher
         self._tried: Tried = []
         self._places = Places(sweep.root, plan.terms.fixed, named=plan.named)
-        self._next = 1 + max((each.number for each in sweep.plan.jobs), default=-1)
+        self._next = 1 + max((job.number for job in sweep.plan.jobs), default=-1)
 
     def launch(self, batch: Sequence[Sequence[str]], first: int) -> list[JobReturn]:
-        """Runs a batch and tells how each job ended; one that is refused has failed."""
+        """Runs a batch and returns the result of each job. A refused job counts as failed."""
         folders, jobs = [], []
-        for new, overrides in enumerate(batch, self._next + first):
-            folder = self._places.folder_of(overrides, new)
-            number = self._sweep.add(new, overrides, folder)
+        for new_number, overrides in enumerate(batch, self._next + first):
+            folder = self._places.folder_of(overrides, new_number)
+            number = self._sweep.add(new_number, overrides, folder)
             folders.append(folder)
             try:
-                job = self._checked(overrides, number, folder)
+                job = self._compose_and_check(overrides, number, folder)
             except ConfigError as error:
-                self._refused(Skipped(number, tuple(overrides), folder, reason_of(error)))
+                self._record_refusal(Skipped(number, tuple(overrides), folder, reason_of(error)))
                 continue
-            with suppress(ConfigError):  # a run is there: the sweeper is told how that one ended
+            with suppress(ConfigError):  # a run exists: return its result to the sweeper
                 look(job)
                 jobs.append(job)
         if jobs:
-            self._runs.launch(jobs)
+            self._job_launcher.launch(jobs)
         return [
-            self._returned(overrides, self._sweep.row_of(folder))
+            self._job_return(overrides, self._sweep.row_of(folder))
             for overrides, folder in zip(batch, folders, strict=True)
         ]
 
-    def _checked(self, overrides: Sequence[str], number: int, folder: Path) -> Job:
+    def _compose_and_check(self, overrides: Sequence[str], number: int, folder: Path) -> Job:
         terms = self._plan.terms
         (job,) = jobs_of(self._plan.composer, [overrides], terms, number)
         job = replace(job, folder=folder, command=self._plan.command)
         return dry_built([job], known=self._tried).jobs[0]
 
-    def _refused(self, job: Skipped) -> None:
-        """Says so in the folder of the job."""
+    def _record_refusal(self, job: Skipped) -> None:
+        """Records the refusal in the folder of the job."""
         if self._plan.terms.skip_invalid:
             self._sweep.skip(job)
             return
         with suppress(RunInUse):
             record_not_begun(job.folder, command=self._plan.command, reason=job.reason)
 
-    def _returned(self, overrides: Sequence[str], row: JobRow) -> JobReturn:
-        """The end of a job in the sweeper's terms: its score, or a failure."""
-        returned = JobReturn(overrides=overrides, status=JobStatus.COMPLETED)
+    def _job_return(self, overrides: Sequence[str], row: JobRow) -> JobReturn:
+        """Returns the result of a job to the sweeper: its score, or a failure."""
+        result = JobReturn(overrides=overrides, status=JobStatus.COMPLETED)
         if row.status == DONE:
-            returned.return_value = math.nan if row.score is None else row.score
+            result.return_value = math.nan if row.score is None else row.score
         else:
-            returned.status = JobStatus.FAILED
-            returned.return_value = RunFailed(row.reason or row.status)
-        return returned
+            result.status = JobStatus.FAILED
+            result.return_value = RunFailed(row.reason or row.status)
+        return result

@@ -1,5 +1,5 @@
-"""Who runs the jobs of a sweep that are no processes of ours: this process, and the launchers of
-Hydra that a user chose (joblib, submitit, others)."""
+"""Launchers that do not start processes of ours: this process itself, and Hydra's launchers
+(joblib, submitit, others)."""
 
 from __future__ import annotations
 
@@ -27,22 +27,26 @@ from border_cli.sweep.listing import Sweep
 from border_cli.sweep.request import Terms, read_request, write_request
 from border_cli.sweep.worker import run, run_for_a_launcher
 
-SILENT = {"version": 1, "root": None, "disable_existing_loggers": False}  # a job has its own log
+SILENT = {
+    "version": 1,
+    "root": None,
+    "disable_existing_loggers": False,
+}  # each job writes its own log
 
 
 @dataclass
 class InThisProcess:
-    """`hydra/launcher=basic`: the jobs one after another, with the panel of a single run."""
+    """`hydra/launcher=basic`: runs jobs one after another with the panel of a single run."""
 
     sweep: Sweep
     terms: Terms
 
     def launch(self, jobs: Sequence[Job]) -> None:
-        """An interruption ends the sweep after its job."""
-        for place, job in enumerate(jobs, 1):
+        """Runs the jobs. An interruption ends the sweep after the current job."""
+        for position, job in enumerate(jobs, 1):
             if not self.sweep.quiet:
                 name = f"job {job.number} ({self.sweep.label(job.overrides)})"
-                terminal.say(terminal.make_console(), f"{name}, {place} of {len(jobs)}")
+                terminal.say(terminal.make_console(), f"{name}, {position} of {len(jobs)}")
             write_request(job, self.terms)
             outcome = run(read_request(job.folder), before_leaving=self.sweep.finish)
             if outcome.status == "interrupted":
@@ -51,17 +55,17 @@ class InThisProcess:
 
 @dataclass
 class OfHydra:
-    """A launcher of Hydra's; its workers run the jobs of the folders."""
+    """Runs the jobs through a launcher of Hydra, whose workers read them from their folders."""
 
     name: str
-    config: DictConfig  # of the sweep, whose `hydra.launcher` is the launcher's
+    config: DictConfig  # config of the sweep; `hydra.launcher` configures the launcher
     sweep: Sweep
     terms: Terms
 
     def launch(self, jobs: Sequence[Job]) -> None:
-        """The jobs are asked to save on the first Ctrl-C, and the launcher returns when they have.
+        """Runs the jobs. On the first Ctrl-C local jobs save and end; jobs of a scheduler continue.
 
-        A scheduler's go on. Raises RunFailed where a worker is lost, or the launcher fails.
+        Raises RunFailed if a worker is lost or the launcher fails.
         """
         for job in jobs:
             write_request(job, self.terms)
@@ -73,13 +77,13 @@ class OfHydra:
         )
         local = self.name in ("joblib", "submitit_local")
         stop = StopFlag()
-        # The jobs run elsewhere, and the launcher waits until they have saved.
+        # The jobs run in other processes. The launcher waits until they have saved.
         with stopping_on_signals(stop, and_then=self.sweep.stop) if local else nullcontext():
             try:
                 launcher.launch(
                     [list(job.overrides) for job in jobs], initial_job_idx=jobs[0].number or 0
                 )
-            except Exception as error:  # of joblib's or submitit's own
+            except Exception as error:  # any exception of joblib or submitit
                 reason = str(error).strip().partition("\n")[0]
                 raise RunFailed(f"hydra/launcher={self.name}: {reason}") from error
         if isinstance(stop.reason, Interrupted):
@@ -88,18 +92,17 @@ class OfHydra:
 
 @dataclass
 class FolderLoader:
-    """A config loader for launchers and sweepers of Hydra's: it loads the configuration of a job,
-    which here is its folder."""
+    """A config loader for Hydra's launchers and sweepers. The config of a job holds its folder."""
 
-    folders: Mapping[tuple[str, ...], Path]  # by the overrides of the job
+    folders: Mapping[tuple[str, ...], Path]  # job overrides -> folder
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """In another process nobody has told Hydra of our launchers yet."""
+        """Registers our launchers with Hydra, because this may be a new process."""
         register()
         self.__dict__ = state
 
     def load_sweep_config(self, master: DictConfig, overrides: list[str]) -> DictConfig:
-        """Hydra's entry for a job."""
+        """Returns Hydra's config of a job."""
         folder = self.folders[tuple(overrides)]
         config = deepcopy(master)
         with open_dict(config):
@@ -111,25 +114,24 @@ class FolderLoader:
 
 
 def context_of(loader: FolderLoader) -> HydraContext:
-    """The context with which Hydra's plug-ins are set up; the runs have recorders, no callbacks."""
+    """Returns the context for Hydra's plug-ins; without callbacks, because runs have recorders."""
     return HydraContext(loader, Callbacks())  # type: ignore[arg-type]
 
 
 def for_plugins(config: DictConfig, root: Path) -> DictConfig:
-    """Hydra's own part of the configuration of a sweep below `root`, for its plug-ins, without
-    logs."""
-    found: DictConfig = OmegaConf.create({"hydra": config.hydra})
-    with open_dict(found):
-        for part in ("launcher", "sweeper"):  # which may refer to settings of the runs
-            found.hydra[part] = OmegaConf.to_container(config.hydra[part], resolve=True)
-        found.hydra.sweep.dir = found.hydra.run.dir = str(root)
-        found.hydra.job_logging = found.hydra.hydra_logging = SILENT
-        found.hydra.output_subdir = None
-    return found
+    """Returns Hydra's part of the config of a sweep in `root`, for plug-ins, without logging."""
+    plugin_config: DictConfig = OmegaConf.create({"hydra": config.hydra})
+    with open_dict(plugin_config):
+        for part in ("launcher", "sweeper"):  # these may refer to settings of the runs
+            plugin_config.hydra[part] = OmegaConf.to_container(config.hydra[part], resolve=True)
+        plugin_config.hydra.sweep.dir = plugin_config.hydra.run.dir = str(root)
+        plugin_config.hydra.job_logging = plugin_config.hydra.hydra_logging = SILENT
+        plugin_config.hydra.output_subdir = None
+    return plugin_config
 
 
 def log_as_hydra(config: DictConfig, *, quiet: bool) -> None:
-    """Hydra's sweepers log as its configuration says; warnings and errors only if `quiet`."""
+    """Configures logging by Hydra's config. With `quiet`, only warnings and errors are logged."""
     configure_log(config.hydra.hydra_logging, config.hydra.verbose)
     if quiet:
         for name in ("hydra", "hydra_plugins"):

@@ -92,7 +92,7 @@ def test_studies_of_other_units_are_refused(
     write_trials(other, rows_of(3))
     with pytest.raises(SystemExit, match="2"):
         main([str(folder), str(other)])
-    assert "studies in env steps and studies in updates are plotted" in capsys.readouterr().err
+    assert "studies in env steps and studies in updates need separate" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("more", ["--by=gamma", "--failed", "--x=opt_steps"])
