@@ -1,5 +1,4 @@
-"""A sweep as its command sees it: its list of jobs, then how each ended, as a table and in
-`sweep.csv`, and what to type next. All of it is read from the folders."""
+"""The jobs of a sweep, and the table of their results, which is read from their folders."""
 
 from __future__ import annotations
 
@@ -39,114 +38,114 @@ from border_cli.sweep.plan import Plan, Skipped
 from border_cli.system.files import SWEEP_JSON
 from border_cli.words import counted, shell_command, shortest
 
-REASON_WIDTH = 120  # characters of the table; sweep.csv has all of it
+REASON_WIDTH = 120  # characters in the table; sweep.csv has the full reason
 
 
 class Sweep:
-    """The sweep of this command: the list of its jobs, which all files of its directory go by."""
+    """The sweep of one command: its jobs, and their results as recorded in the sweep directory."""
 
-    plan: SweepPlan  # of all jobs of the directory
+    plan: SweepPlan  # plan of all jobs in the directory
 
-    def __init__(self, planned: Plan) -> None:
-        self.root, self.quiet = planned.terms.root, planned.config.quiet
-        self._planned = planned
-        entries = [self._entry(each, each.config.objective.value) for each in planned.jobs]
-        entries += [self._entry(each) for each in planned.skipped]
-        self._jobs = sorted(entries, key=lambda each: each.number)
-        self._known: dict[Path, SweepJob] = {}  # by its folder, each job that was or is begun
-        self._common = in_common([each.overrides for each in self._jobs]) or planned.terms.fixed
+    def __init__(self, plan: Plan) -> None:
+        self.root, self.quiet = plan.terms.root, plan.config.quiet
+        self._command_plan = plan
+        entries = [self._make_entry(job, job.config.objective.value) for job in plan.jobs]
+        entries += [self._make_entry(job) for job in plan.skipped]
+        self._jobs = sorted(entries, key=lambda job: job.number)
+        self._jobs_by_folder: dict[Path, SweepJob] = {}  # folder -> job in the plan
+        self._common = in_common([job.overrides for job in self._jobs]) or plan.terms.fixed
 
-    def _entry(self, job: Job | Skipped, objective: str = "best") -> SweepJob:
+    def _make_entry(self, job: Job | Skipped, objective: str = "best") -> SweepJob:
         folder = str(job.folder.relative_to(self.root))
         return sweep_job(job.number or 0, job.overrides, folder, objective=objective)
 
     def begin(self) -> None:
-        """Writes `sweep.json`, before any job starts, and says which jobs are left out."""
+        """Writes `sweep.json` before any job starts, and reports the jobs that are skipped."""
         self.root.mkdir(parents=True, exist_ok=True)
         clear_stop(self.root)
-        with alone(self.root):  # another command may begin in it
+        with alone(self.root):  # another command may use the same directory
             self.plan = sweep_plan(
                 self._jobs,
                 read_sweep(self.root),
-                command=self._planned.command,
-                launcher=self._planned.terms.launcher,
+                command=self._command_plan.command,
+                launcher=self._command_plan.terms.launcher,
                 common=self._common,
             )
             write_sweep(self.root, self.plan)
-        self._known = {self.root / each.folder: each for each in self.plan.jobs}
-        for job in self._planned.skipped:
+        self._jobs_by_folder = {self.root / entry.folder: entry for entry in self.plan.jobs}
+        for job in self._command_plan.skipped:
             self.skip(job)
 
     def skip(self, job: Skipped) -> None:
-        """Records and says that a job is left out."""
-        name = f"job {self._known[job.folder].number} ({self.label(job.overrides)})"
+        """Records and reports that a job is skipped."""
+        name = f"job {self._jobs_by_folder[job.folder].number} ({self.label(job.overrides)})"
         with suppress(RunInUse):
             command, reason = self.plan.command, job.reason
             record_not_begun(job.folder, command=command, reason=reason, status=SKIPPED)
             terminal.say(terminal.make_console(stderr=self.quiet), f"{name} is skipped: {reason}")
 
     def add(self, number: int, overrides: Sequence[str], folder: Path) -> int:
-        """Adds a job that a sweeper has invented; the number of one that was there stays."""
+        """Adds a job proposed by a sweeper; returns its number, or that of the existing job."""
         job = sweep_job(number, overrides, str(folder.relative_to(self.root)))
         add_job(self.root, job)
-        return self._known.setdefault(folder, job).number
+        return self._jobs_by_folder.setdefault(folder, job).number
 
     def numbered(self, jobs: Sequence[Job]) -> list[Job]:
-        """Jobs with their numbers in the table."""
-        return [replace(job, number=self._known[job.folder].number) for job in jobs]
+        """Returns the jobs with their numbers in the table."""
+        return [replace(job, number=self._jobs_by_folder[job.folder].number) for job in jobs]
 
     def label(self, overrides: Sequence[str]) -> str:
-        """The overrides that tell a job from the others, as key=value."""
+        """Returns the overrides that distinguish a job from the others, as key=value."""
         shared = set(map(key_and_value, self._common))
         pairs = (pair for pair in map(key_and_value, overrides) if pair not in shared)
         return " ".join(f"{key}={value}" for key, value in pairs if key not in ONE_PER_COMMAND)
 
     def rows(self) -> list[JobRow]:
-        """All jobs of the directory as they are now."""
+        """Returns the current state of all jobs in the directory."""
         return job_rows(self.root, read_sweep(self.root) or self.plan)
 
     def row_of(self, folder: Path) -> JobRow:
-        """A job as it is now."""
-        return job_row(self.root, self._known[folder])
+        """Returns the current state of a job."""
+        return job_row(self.root, self._jobs_by_folder[folder])
 
     def finish(self) -> int:
-        """Writes `sweep.csv`, prints the table unless the sweep is quiet; returns the exit status
-        of the command."""
-        found = read_sweep(self.root)
-        plan = found or self.plan  # as it was, with all that was there by then
+        """Writes `sweep.csv`, prints the table unless the sweep is quiet, and returns the exit
+        status of the command."""
+        saved_plan = read_sweep(self.root)
+        plan = saved_plan or self.plan  # the last plan that was read or written
         rows = job_rows(self.root, plan)
         console = terminal.make_console()
-        if found is None:
+        if saved_plan is None:
             terminal.say(
                 console, f"{self.root / SWEEP_JSON} was deleted or damaged while the sweep ran"
             )
-        folders = {each.folder for each in self._jobs}
-        ours = {each.status for each in rows if not folders or each.job.folder in folders}
-        done, undone = DONE in ours, ours - {DONE, SKIPPED}
+        folders = {job.folder for job in self._jobs}
+        statuses = {row.status for row in rows if not folders or row.job.folder in folders}
+        done, unfinished = DONE in statuses, statuses - {DONE, SKIPPED}
         if not self.quiet and rows:
             _print_table(plan, rows)
-            counts = Counter(each.status for each in rows)
-            left_out = f", {counts[SKIPPED]} skipped" if counts[SKIPPED] else ""
-            terminal.say(console, f"{counts[DONE]} of {counted(len(rows), 'job')} done{left_out}")
+            counts = Counter(row.status for row in rows)
+            skipped = f", {counts[SKIPPED]} skipped" if counts[SKIPPED] else ""
+            terminal.say(console, f"{counts[DONE]} of {counted(len(rows), 'job')} done{skipped}")
             terminal.say(console, f"sweep directory  {self.root}")
-            if undone and folders:
+            if unfinished and folders:
                 terminal.say(console, f"next             {resume_sweep(plan.command, self.root)}")
             elif done:
-                place = shlex.quote(str(shortest(self.root)))
-                terminal.say(console, f"next             {shell_command('border-plot')} {place}")
+                path = shlex.quote(str(shortest(self.root)))
+                terminal.say(console, f"next             {shell_command('border-plot')} {path}")
         write_csv(self.root, plan, rows)
         clear_stop(self.root)
-        return 0 if done and not undone and found is not None else 1
+        return 0 if done and not unfinished and saved_plan is not None else 1
 
     def stop(self, reason: str) -> None:
-        """No job begins any more; those that run on this machine are asked to save and to end."""
+        """Stops the sweep: no more jobs start, and those running on this machine save and end."""
         write_stop(self.root, reason)
         for row in self.rows():
             _ask_to_end(row)
 
 
 def _ask_to_end(row: JobRow) -> None:
-    """Sends SIGTERM to the process that runs a job, if that is one of this machine."""
+    """Sends SIGTERM to the process of a running job if it is on this machine."""
     if row.status != "running" or row.facts.get("host") != platform.node():
         return
     with running(row.folder) as runs, suppress(OSError):
@@ -155,7 +154,7 @@ def _ask_to_end(row: JobRow) -> None:
 
 
 def _print_table(plan: SweepPlan, rows: Sequence[JobRow]) -> None:
-    """One line for each job: its number, what was swept, how it went."""
+    """Prints a line per job: its number, the swept values and the result."""
     console = terminal.make_console()
     table = terminal.make_table("job")
     for name in (*plan.swept, "status", "score", "reason"):

@@ -1,7 +1,7 @@
-"""The names of a sweep's jobs: the keys that differ between them, and their folders.
+"""Names of the jobs of a sweep: the keys that differ between jobs, and the folders.
 
-With `run_dir=…` a folder is named by the overrides that are not common to all jobs of the first
-sweep there, so that the same command, or one with more values, finds its jobs again.
+With `run_dir=…` a folder is named by the overrides that not all jobs of the first sweep there
+share. The same command, or one with more values, then finds its jobs again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MAX_FOLDER_NAME = 120  # characters; file systems allow 255 bytes
 
 
 def key_and_value(text: str) -> tuple[str, str]:
-    """`env.id` and `a b` of `env.id='a b'`: the value as it is meant, without quotes."""
+    """Splits an override into key and unquoted value: `env.id='a b'` -> `env.id`, `a b`."""
     (override,) = parsed([text])
     key = override.key_or_group
     if override.is_delete():
@@ -34,55 +34,55 @@ def key_and_value(text: str) -> tuple[str, str]:
 
 
 def in_common(jobs: Sequence[Sequence[str]]) -> list[str]:
-    """The overrides that all jobs have; none where there is only one job to compare."""
+    """Returns the overrides shared by all jobs; empty if there are fewer than two jobs."""
     if len(jobs) < 2:
         return []
     shared = set.intersection(*map(set, jobs))
-    return [each for each in jobs[0] if each in shared]
+    return [override for override in jobs[0] if override in shared]
 
 
 class Places:
-    """The folders of jobs: where they were before, or named by their numbers or, in a directory of
-    the user's choice, by the overrides that tell them from the others.
+    """The folders of jobs. A job that was in the directory before keeps its folder. Others are
+    named by number or, in a directory that the user chose, by the overrides that distinguish them.
 
-    An override that all jobs of the first sweep share is no part of a name; nor is a setting of
-    theirs that may change when a run is resumed, whatever its value is now.
+    Overrides shared by all jobs of the first sweep are not part of a name. Nor are those among them
+    that may change on resume, whatever their value is now.
     """
 
     def __init__(self, root: Path, common: Sequence[str], *, named: bool) -> None:
-        """`common`: overrides of all jobs, where none were here before."""
+        """`common`: overrides shared by all jobs, used if the directory has no sweep yet."""
         before = read_sweep(root)
         self._root, self._named = root, named
-        self._common = {key_and_value(each) for each in (before.common if before else common)}
+        self._common = {key_and_value(text) for text in (before.common if before else common)}
         self._free = {key for key, _ in self._common if may_change(key)}
-        self._known = {
+        self._folders = {
             self._identity(job.overrides): job.folder for job in (before.jobs if before else ())
         }
 
     def _identity(self, overrides: Iterable[str]) -> frozenset[str]:
-        """The overrides that tell a job from the others there."""
+        """Returns the overrides that distinguish a job from the others in the directory."""
         return frozenset(
-            each
-            for each in overrides
-            if (pair := key_and_value(each)) not in self._common
+            override
+            for override in overrides
+            if (pair := key_and_value(override)) not in self._common
             and pair[0] not in self._free
             and pair[0] not in ONE_PER_COMMAND
         )
 
     def folder_of(self, overrides: Sequence[str], number: int) -> Path:
-        """The folder of a job."""
+        """Returns the folder of a job."""
         if not self._named:
             return self._root / str(number)
         identity = self._identity(overrides)
-        name = self._known.get(identity) or _named(",".join(sorted(identity)))
+        name = self._folders.get(identity) or _make_folder_name(",".join(sorted(identity)))
         return self._root / name
 
 
-def _named(overrides: str) -> str:
-    """`agent=dqn,seed=0` becomes `agent-dqn__seed-0`; a digest keeps apart what becomes equal."""
-    plain = overrides.replace("=", "-").replace(",", "__")
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", plain)[:MAX_FOLDER_NAME].strip(".-") or "defaults"
-    if not overrides or (name == plain and "__" not in overrides):
+def _make_folder_name(overrides: str) -> str:
+    """Turns `agent=dqn,seed=0` into `agent-dqn__seed-0`. A digest distinguishes equal results."""
+    readable = overrides.replace("=", "-").replace(",", "__")
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", readable)[:MAX_FOLDER_NAME].strip(".-") or "defaults"
+    if not overrides or (name == readable and "__" not in overrides):
         return name
     return f"{name}-{hashlib.sha256(overrides.encode()).hexdigest()[:8]}"
 
@@ -90,7 +90,7 @@ def _named(overrides: str) -> str:
 def sweep_job(
     number: int, overrides: Sequence[str], folder: str, *, objective: str = "best"
 ) -> SweepJob:
-    """The entry of `sweep.json`; what holds for a whole command is no value of a job."""
+    """Returns the entry in `sweep.json`. Its values omit settings that apply to a whole command."""
     values = dict(map(key_and_value, overrides))
     return SweepJob(
         number=number,
@@ -109,17 +109,17 @@ def sweep_plan(
     launcher: str,
     common: Sequence[str],
 ) -> SweepPlan:
-    """The plan of these jobs and of those of earlier sweeps in the same directory, which keep their
-    numbers. `common`: overrides of all of these."""
-    every = {each.folder: each for each in before.jobs} if before else {}
-    new = count(1 + max((each.number for each in every.values()), default=-1))
+    """Merges these jobs with those of earlier sweeps in the directory, which keep their numbers.
+    `common`: overrides shared by all these jobs."""
+    jobs_by_folder = {entry.folder: entry for entry in before.jobs} if before else {}
+    numbers = count(1 + max((entry.number for entry in jobs_by_folder.values()), default=-1))
     for job in jobs:
-        known = every.get(job.folder)
-        every[job.folder] = replace(job, number=known.number if known else next(new))
+        old = jobs_by_folder.get(job.folder)
+        jobs_by_folder[job.folder] = replace(job, number=old.number if old else next(numbers))
     return SweepPlan(
         command=list(command),
         launcher=launcher,
-        swept=swept_keys(list(every.values())),
+        swept=swept_keys(list(jobs_by_folder.values())),
         common=before.common if before else list(common),
-        jobs=list(every.values()),
+        jobs=list(jobs_by_folder.values()),
     )

@@ -1,4 +1,4 @@
-"""A sweep while it runs in processes: a live table on a terminal, a line for each end elsewhere."""
+"""Progress of a sweep: a live table on a terminal, otherwise a line per ended job."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from border_cli.recorder.panel_line import panel_line
 from border_cli.run.status import read_run
 
 DRAW_EVERY_S = 0.5
-SAY_EVERY_S = 30.0  # where there is no terminal
+SAY_EVERY_S = 30.0  # interval without a terminal
 FIGURES = ("updates", "done", "score", "best", "updates/s", "left")
-NARROW, FEW = 80, ("done", "best", "left")  # columns of a terminal that has no room for more
-OF_LINE, MOST_LINES = ("updates", "done", "score", "left"), 8  # where there is no terminal
+NARROW, FEW = 80, ("done", "best", "left")  # width and columns of a narrow terminal
+OF_LINE, MOST_LINES = ("updates", "done", "score", "left"), 8  # for output without a terminal
 STYLES = {"done": "green", "interrupted": "yellow", "in use": "yellow"}
 
 
 @dataclass(slots=True)
 class JobView:
-    """A job that runs."""
+    """A running job, as shown in the panel."""
 
     number: int
-    label: str  # what is swept, as typed
+    label: str  # swept overrides, as typed
     folder: Path
-    waits: bool = False  # for a machine
+    waits: bool = False  # whether it waits for a machine
 
 
 class LivePanel:
-    """Within the block keeps jobs and a summary on the terminal, prints above; has no thread."""
+    """Within the block, shows jobs and a summary at the bottom of a terminal. Has no thread."""
 
     kind, hint = "job", "Ctrl-C saves all running jobs"
-    other_lines = 6  # than those of the jobs
+    other_lines = 6  # lines besides those of the jobs
 
     def __init__(self, *, quiet: bool = False) -> None:
         self._quiet = quiet
@@ -59,12 +59,12 @@ class LivePanel:
             self._live.close()
 
     def event(self, *text: str | tuple[str, str]) -> None:
-        """Says what happened, at once; a part of it may have a style."""
+        """Prints an event immediately. Parts of the text may have a style."""
         stamp = f"[{time.strftime('%H:%M:%S')}] "
         terminal.say(self._console, Text.assemble((stamp, "dim"), *text))
 
     def draw(self, running: Sequence[JobView], summary: str, *others: RenderableType) -> None:
-        """The jobs that run now, what else there is, and a summary, where it is time to draw."""
+        """Draws the running jobs, `others` and a summary, unless the last drawing is too recent."""
         now_s = time.monotonic()
         every_s = SAY_EVERY_S if self._live is None else DRAW_EVERY_S
         if self._quiet or now_s < self._shown_s + every_s:
@@ -77,10 +77,10 @@ class LivePanel:
                 lines.append(f"  and {len(running) - MOST_LINES} more running")
             terminal.say(self._console, "\n".join(lines))
             return
-        below = panel_line.text
+        message = panel_line.text
         last = Text(
-            below or f"{summary}   {self.hint}",
-            style="bold" if below else "dim",
+            message or f"{summary}   {self.hint}",
+            style="bold" if message else "dim",
             no_wrap=True,
             overflow="ellipsis",
         )
@@ -89,7 +89,7 @@ class LivePanel:
     def _table(self, running: Sequence[JobView]) -> Iterator[RenderableType]:
         table = terminal.make_table(self.kind)
         table.columns[0].no_wrap = True
-        table.add_column("", ratio=1)  # the one that becomes narrower
+        table.add_column("", ratio=1)  # this column shrinks first
         table.add_column("status", no_wrap=True)
         shown = FEW if self._console.width < NARROW else FIGURES
         for name in shown:
@@ -109,7 +109,7 @@ class LivePanel:
 
 
 class SweepPanel(LivePanel):
-    """The jobs of a sweep that run, and how the others ended."""
+    """The running jobs of a sweep, and a count of the ended ones."""
 
     def __init__(self, num_jobs: int, *, quiet: bool) -> None:
         super().__init__(quiet=quiet)
@@ -117,26 +117,26 @@ class SweepPanel(LivePanel):
         self._counts: Counter[str] = Counter()
 
     def ended(self, view: JobView, status: str, score: float | None, reason: str) -> None:
-        """Says how a job ended, at once."""
+        """Reports the end of a job immediately."""
         self._counts[status] += 1
         if self._quiet and status == "done":
             terminal.say(self._console, result_line(view.folder))
             return
-        ended = sum(self._counts.values())
+        num_ended = sum(self._counts.values())
         if status == "done":
-            more = "" if score is None else f", score {figures.score(score)}"
+            details = "" if score is None else f", score {figures.score(score)}"
         else:
-            more = f": {reason}"
+            details = f": {reason}"
         self.event(
             f"job {view.number}",
             f" ({view.label}): " if view.label else ": ",
             (status, STYLES.get(status, "bold red")),
-            more,
-            (f"  ({ended} of {self._num_jobs} ended)", "dim"),
+            details,
+            (f"  ({num_ended} of {self._num_jobs} ended)", "dim"),
         )
 
     def show(self, running: Sequence[JobView], num_waiting: int) -> None:
-        """The jobs that run now; draws where it is time to."""
+        """Draws the running jobs, unless the last drawing is too recent."""
         failed = sum(n for status, n in self._counts.items() if status not in STYLES)
         counts = [
             f"{self._counts['done']} of {self._num_jobs} jobs done",
@@ -148,24 +148,24 @@ class SweepPanel(LivePanel):
 
 
 def _line(job: JobView) -> str:
-    """A job that runs, in one line: `  job 1 (seed=1): learning  updates 3,000  done 30 %`."""
+    """Describes a running job in one line: `job 1 (seed=1): learning  updates 3,000  done 30 %`."""
     status, cells = _row(job)
-    figures_of_job = (f"{name} {cells[name]}" for name in OF_LINE if cells.get(name))
+    figure_texts = (f"{name} {cells[name]}" for name in OF_LINE if cells.get(name))
     label = f" ({job.label})" if job.label else ""
-    return "  ".join([f"  job {job.number}{label}: {status}", *figures_of_job])
+    return "  ".join([f"  job {job.number}{label}: {status}", *figure_texts])
 
 
 def _row(job: JobView) -> tuple[str, dict[str, str]]:
-    """The status of a job, and its figures, none of which are there while it is starting."""
-    found = read_run(job.folder).get("progress")
-    if not found:
+    """Returns the status of a job and its figures, which are empty until it has started."""
+    progress = read_run(job.folder).get("progress")
+    if not progress:
         return "waiting for a node" if job.waits else "starting", {}
-    fraction = found["fraction"]
-    return found["phase"], {
-        "updates": figures.count(found["opt_steps"]),
+    fraction = progress["fraction"]
+    return progress["phase"], {
+        "updates": figures.count(progress["opt_steps"]),
         "done": "" if fraction is None else figures.percent(fraction),
-        "score": figures.score(found["score"]),
-        "best": figures.score(found["best"]),
-        "updates/s": figures.rate(found["updates_per_sec"]),
-        "left": figures.duration(found["left_s"]),
+        "score": figures.score(progress["score"]),
+        "best": figures.score(progress["best"]),
+        "updates/s": figures.rate(progress["updates_per_sec"]),
+        "left": figures.duration(progress["left_s"]),
     }

@@ -1,4 +1,4 @@
-"""A sweep before it runs: its jobs, composed and checked."""
+"""The plan of a sweep: its jobs, composed and checked."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from border_cli.system.machine import usable_cores
 if TYPE_CHECKING:
     from border_cli.checks.needs import Needs
 
-OUR_LAUNCHER = "processes"  # the default of a sweep on two cores or more
+OUR_LAUNCHER = "processes"  # default for sweeps on two or more cores
 
 
 class Skipped(NamedTuple):
-    """A job that is left out, because it is refused (`sweep.skip_invalid`)."""
+    """A job that is skipped because its settings are refused (`sweep.skip_invalid`)."""
 
     number: int
     overrides: tuple[str, ...]
@@ -37,33 +37,32 @@ class Skipped(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A sweep that was composed and checked."""
+    """A sweep whose jobs are composed and checked."""
 
     composer: Composer
     terms: SweepTerms
-    config: RunConfig  # of its first job, or of all that a sweeper will invent
-    jobs: list[Job]  # none where a sweeper invents them
-    skipped: list[Skipped]  # jobs of the same grid
-    earlier: dict[Path, EarlierRun]  # in the folder of each job
+    config: RunConfig  # config of the first job, or of all jobs that a sweeper proposes
+    jobs: list[Job]  # empty if a sweeper proposes them
+    skipped: list[Skipped]  # other jobs of the grid
+    earlier: dict[Path, EarlierRun]  # folder of a job -> run found in it
     command: tuple[str, ...]  # as typed
 
     @property
     def named(self) -> bool:
-        """Whether folders are named by what differs between the jobs, and not by their numbers."""
+        """Whether folders are named by the overrides of their jobs instead of by number."""
         return self.config.run_dir is not None and self.terms.own_names
 
     @property
     def stall_timeout_s(self) -> float:
-        """The longest of its jobs."""
+        """The longest stall timeout of all jobs."""
         timeouts = (job.config.trainer.stall_timeout_s for job in self.jobs)
         return max(timeouts, default=STALL_TIMEOUT_S)
 
     def dry_built(self) -> tuple[Plan, Sequence[Needs]]:
-        """The plan without jobs that only a dry build refuses, as `sweep.skip_invalid` asks for,
-        and the memory that the others need.
+        """Builds the jobs dry. Returns the plan and the memory needs of its jobs; with
+        `sweep.skip_invalid`, without the jobs that the dry build refuses.
 
-        Raises ConfigError for the first job that is refused where none is left out, or no other is
-        there.
+        Raises ConfigError for the first refused job if jobs may not be skipped or no job is left.
         """
         # imported late: torch, which a refusal does not need
         from border_cli.checks.dry_build import dry_built
@@ -81,7 +80,7 @@ class Plan:
 
 
 def planned(composer: Composer, overrides: list[str], command: Sequence[str]) -> Plan:
-    """The sweep of a command line; raises ConfigError for its first job that is refused."""
+    """Plans the sweep of a command line. Raises ConfigError for the first job that is refused."""
     terms = sweep_terms(composer, overrides, OUR_LAUNCHER if usable_cores() > 1 else None)
     refuse_foreign(terms.root)
     if terms.jobs is None:
@@ -89,11 +88,11 @@ def planned(composer: Composer, overrides: list[str], command: Sequence[str]) ->
         config = composer.job(terms.fixed).config
         if config.dry_run:
             raise ConfigError(
-                "dry_run=true cannot show the jobs of this sweeper, because it chooses each from "
-                "earlier scores: leave out -m and the swept values"
+                "dry_run=true cannot show the jobs of this sweeper, because it chooses "
+                "them by earlier scores: leave out -m and the swept values"
             )
     else:
-        jobs, skipped = _jobs(composer, terms, terms.jobs, command)
+        jobs, skipped = _compose_grid(composer, terms, terms.jobs, command)
         config = jobs[0].config
     return Plan(
         composer=composer,
@@ -106,10 +105,10 @@ def planned(composer: Composer, overrides: list[str], command: Sequence[str]) ->
     )
 
 
-def _jobs(
+def _compose_grid(
     composer: Composer, terms: SweepTerms, grid: list[list[str]], command: Sequence[str]
 ) -> tuple[list[Job], list[Skipped]]:
-    """The jobs of a grid, in their folders, and those that are left out."""
+    """Returns the jobs of a grid with their folders, and the skipped jobs."""
     refused: dict[int, ConfigError] = {}
     jobs = jobs_of(composer, grid, terms, refused=refused if terms.skip_invalid else None)
     if not jobs:
@@ -132,6 +131,6 @@ def _jobs(
         for job in jobs
     ]
     return jobs, [
-        Skipped(each, tuple(grid[each]), places.folder_of(grid[each], each), reason_of(error))
-        for each, error in refused.items()
+        Skipped(i, tuple(grid[i]), places.folder_of(grid[i], i), reason_of(error))
+        for i, error in refused.items()
     ]

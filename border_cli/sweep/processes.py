@@ -1,9 +1,9 @@
-"""A process for each job of a sweep: what `hydra/launcher=processes` and `ray` have in common, and
-the processes of the former.
+"""One process per job of a sweep: the common part of `hydra/launcher=processes` and `ray`, and the
+processes of the former.
 
-Those are forks of a fork server that has imported what training needs, so that a job begins in a
-tenth of a second and with clean memory. They end with the command, whatever ends that. Each runs
-the job that is written in its folder; how far it is and how it ended is read from its `run.json`.
+These are forks of a fork server that has imported the modules for training, so that a job starts in
+a tenth of a second and with clean memory. They always end with the command. Each runs the job that
+is written in its folder. Progress and result are read from its `run.json`.
 """
 
 from __future__ import annotations
@@ -38,33 +38,33 @@ LOOK_S = 0.25
 
 
 class JobProcess(Protocol):
-    """The process of a job, which may be elsewhere."""
+    """The process of a job, possibly on another machine."""
 
     host: str | None  # None while it waits for a machine
 
     @property
     def pid(self) -> int:
-        """Its process id; 0 while it has none."""
+        """Its process id; 0 if it has none yet."""
 
     @property
     def waitables(self) -> list[Any]:
-        """Descriptors, readable when there is news of it; the last one, when it has ended."""
+        """Descriptors that become readable when it sends messages. The last one signals its end."""
 
     @property
     def alive(self) -> bool:
-        """Whether it has not ended, as far as is known."""
+        """Whether it still runs, as far as is known."""
 
     def listen(self) -> None:
-        """Takes in the news of it."""
+        """Receives its messages."""
 
     def signal(self, signum: int) -> None:
         """Sends it a signal."""
 
     def kill(self) -> None:
-        """Ends it whatever it does."""
+        """Kills it."""
 
     def reap(self) -> str | None:
-        """Makes sure that it is gone; returns why it ended, None where it was meant to."""
+        """Ensures that it has ended. Returns the cause, or None for a normal end."""
 
 
 Start = Callable[[int, Path], JobProcess]  # number and folder of a job
@@ -83,26 +83,27 @@ class LocalProcess(ChildProcess):
 
 
 class JobLauncher(Protocol):
-    """Runs the jobs of a sweep elsewhere (`JOB_LAUNCHERS`); made with its launcher's settings."""
+    """Runs the jobs of a sweep elsewhere (`JOB_LAUNCHERS`). Built from the settings of its
+    launcher."""
 
-    cores: int  # that a job takes of its machine
+    cores: int  # cores that a job uses on its machine
 
     def refuse_missing(self) -> None:
-        """Raises where a package that it needs is not installed, before anything is composed."""
+        """Raises if a package that it needs is not installed, before jobs are composed."""
 
     def at_once(self, jobs: int) -> int:
-        """How many jobs there may be at a time; `jobs`: of a sweep, 0 where nobody knows."""
+        """Returns how many of the sweep's `jobs` may run in parallel; `jobs` is 0 if unknown."""
 
     def starts(self, root: Path) -> AbstractContextManager[Start]:
-        """Within the block it starts the processes of jobs, whose folders are below `root`."""
+        """Yields a function that starts the processes of jobs with folders below `root`."""
 
 
 @dataclass
 class Processes:
-    """Jobs that run in processes of their own; owned by the thread that runs the command.
+    """Jobs that run in their own processes. Owned by the thread that runs the command.
 
-    Within the block signals ask them to save, and to end if they are to stop; whatever ends the
-    block ends them.
+    Within the block, signals are passed on to the jobs, which save and, if requested, end. Leaving
+    the block ends all jobs.
     """
 
     start_process: Start  # starts the process of a job
@@ -114,7 +115,7 @@ class Processes:
 
     def __enter__(self) -> Processes:
         self._signals = stopping_on_signals(self.stop, self._save)
-        # After a second signal the processes end with this one, with their last checkpoints.
+        # A second signal ends this process and its children, leaving their last checkpoints.
         self._signals.__enter__()
         return self
 
@@ -126,7 +127,7 @@ class Processes:
 
     @property
     def running(self) -> list[JobView]:
-        """The jobs that run."""
+        """The running jobs."""
         return [view for view, _ in self._running]
 
     def start(self, job: Job, view: JobView) -> None:
@@ -135,17 +136,17 @@ class Processes:
         self._running.append((view, self.start_process(view.number, job.folder)))
 
     def withdraw(self) -> None:
-        """Takes the jobs back that still wait for a machine."""
+        """Cancels the jobs that still wait for a machine."""
         for view, process in list(self._running):
             if process.host is None:
                 self._running.remove((view, process))
                 process.kill()
 
     def look(self) -> list[tuple[JobView, str]]:
-        """Waits for news or an end, and passes signals on; the jobs that have ended, each with
-        what ended its process if the job did not."""
-        wait_for([*{each for _, process in self._running for each in process.waitables}], LOOK_S)
-        if self.stop.requested:  # again and again: one that has just started hears none yet
+        """Waits briefly for messages or an end, and passes signals on. Returns the ended jobs with
+        the cause of the end of their processes."""
+        wait_for([*{item for _, process in self._running for item in process.waitables}], LOOK_S)
+        if self.stop.requested:  # repeatedly: a process that is starting may miss signals
             reason = self.stop.reason
             self.signal(reason.signum if isinstance(reason, Interrupted) else signal.SIGTERM)
         if self._save.requested:
@@ -153,7 +154,7 @@ class Processes:
             self.signal(SAVE)
         ended = []
         for view, process in list(self._running):
-            alive = process.alive  # its end first: what it said before is all there then
+            alive = process.alive  # read before its messages, so that none are missed
             process.listen()
             view.waits = process.host is None
             if not alive:
@@ -167,10 +168,11 @@ class Processes:
             process.signal(signum)
 
     def _reap(self, view: JobView, process: JobProcess) -> str:
-        """The end of a process, whatever ended it."""
+        """Reaps a process, records an end that it could not record itself, and returns the
+        reason."""
         pid, host, cause = process.pid, process.host, process.reap()
         reason = (cause or KILLED).strip().rpartition("\n")[2]
-        with suppress(OSError, BorderError):  # where it could not write its end itself
+        with suppress(OSError, BorderError):  # if it could not record its end itself
             if not end_from_outside(view.folder, pid, "killed", reason, host=host):
                 record_not_begun(view.folder, command=self.command, reason=reason)
         return reason
@@ -178,7 +180,7 @@ class Processes:
 
 @dataclass
 class InProcesses:
-    """Runs the jobs of a sweep, `at_once` of them at a time; owned by the command's thread."""
+    """Runs the jobs of a sweep, `at_once` in parallel. Owned by the command's thread."""
 
     start_process: Start  # starts the process of a job
     sweep: Sweep
@@ -187,7 +189,8 @@ class InProcesses:
     earlier: Mapping[Path, EarlierRun]  # see `Plan`
 
     def launch(self, jobs: Sequence[Job]) -> None:
-        """Returns when all have ended; raises SystemExit once an interrupted sweep has saved."""
+        """Returns when all jobs have ended. Raises SystemExit once an interrupted sweep has
+        saved."""
         self._panel = SweepPanel(len(jobs), quiet=self.sweep.quiet)
         processes = Processes(self.start_process, self.terms, self.sweep.plan.command)
         with processes, self._panel:
@@ -219,7 +222,7 @@ class InProcesses:
 
     def _ended(self, view: JobView, reason: str) -> None:
         row = self.sweep.row_of(view.folder)
-        if row.status == "running":  # by another process
+        if row.status == "running":  # in another process
             self._panel.ended(view, "in use", None, str(RunInUse(view.folder)))
             return
         self._panel.ended(view, row.status, row.score, row.reason or reason)

@@ -1,8 +1,8 @@
-"""The request for a job in its folder: `job.yaml`, its settings, and `job.json`, the rest.
+"""The request for a job in its folder: `job.yaml` holds its settings, `job.json` the rest.
 
-Written by the command before the job starts and read by whichever process runs it, on whichever
-machine: the job has the settings that were checked. `job.yaml` is a complete config, as
-`.hydra/resolved.yaml` is.
+The command writes it before the job starts, and the process that runs the job reads it, possibly on
+another machine. The job thus has exactly the settings that were checked. `job.yaml` is a complete
+config, like `.hydra/resolved.yaml`.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ JOB_YAML, JOB_JSON = "job.yaml", "job.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """On which terms the jobs of a sweep run."""
+    """The conditions under which the jobs of a sweep run."""
 
     root: str  # the directory of the sweep, absolute
     at_once: int  # jobs that share the cores of one machine
-    cores: int | None = None  # that each has of them; None: all
-    scheduled: bool = False  # by a scheduler: the jobs may outlive the command
-    pid: int = field(default_factory=os.getpid)  # of the command
-    host: str = field(default_factory=platform.node)  # where that is
+    cores: int | None = None  # cores granted to each job; None means all
+    scheduled: bool = False  # run by a scheduler, so that jobs may outlive the command
+    pid: int = field(default_factory=os.getpid)  # process of the command
+    host: str = field(default_factory=platform.node)  # machine of the command
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request(Terms):
-    """A job as it was written into its folder."""
+    """A job as written into its folder."""
 
     job: Job
 
 
 def write_request(job: Job, terms: Terms) -> None:
     """Writes the two files of a job. Raises OSError."""
-    asked = {
+    request = {
         "number": job.number,
         "overrides": job.overrides,
         "command": job.command,
@@ -57,38 +57,38 @@ def write_request(job: Job, terms: Terms) -> None:
         "run_dir": job.config.run_dir,
         "resume": job.config.resume,
         "imports": job.config.imports,
-        "path": [each for each in sys.path if Path(each).is_absolute()],
+        "path": [entry for entry in sys.path if Path(entry).is_absolute()],
         "cwd": str(Path.cwd()),
         "terms": asdict(terms),
     }
     job.folder.mkdir(parents=True, exist_ok=True)
     (job.folder / JOB_YAML).write_text(resolved_yaml(job.config), encoding="utf-8")
-    (job.folder / JOB_JSON).write_text(json.dumps(asked, indent=1) + "\n", encoding="utf-8")
+    (job.folder / JOB_JSON).write_text(json.dumps(request, indent=1) + "\n", encoding="utf-8")
 
 
 def read_request(folder: Path) -> Request:
-    """The job of a folder. What the command had found of the user's (`sys.path`, the current
-    directory, plug-ins, modules) this process finds, too."""
-    asked = json.loads((folder / JOB_JSON).read_text(encoding="utf-8"))
-    add_to_path(asked["path"])
+    """Reads the job of a folder. Restores `sys.path`, the current directory, plug-ins and modules
+    as they were in the command."""
+    request = json.loads((folder / JOB_JSON).read_text(encoding="utf-8"))
+    add_to_path(request["path"])
     with suppress(OSError):  # a worker on another machine may lack it
-        os.chdir(asked["cwd"])
+        os.chdir(request["cwd"])
     register_builtin()
     user_folders()  # calls the plug-ins, which register components
-    import_modules(asked["imports"])
+    import_modules(request["imports"])
     config = read_config(folder / JOB_YAML)
-    resume, run_dir = asked["resume"], asked["run_dir"]
-    if (folder / SETTINGS).is_file():  # else a scheduler has started it once more: it goes on
+    resume, run_dir = request["resume"], request["run_dir"]
+    if (folder / SETTINGS).is_file():  # a scheduler has restarted the job: resume it
         resume, run_dir = AUTO, run_dir or str(folder)
     job = Job(
         folder=folder,
         config=replace(config, resume=resume, run_dir=run_dir),
-        overrides=tuple(asked["overrides"]),
-        number=asked["number"],
-        sources=tuple(Source(*each) for each in asked["sources"]),
-        record=asked["record"],
-        command=tuple(asked["command"]),
-        import_paths=tuple(asked["import_paths"]),
-        trust=asked["trust"],
+        overrides=tuple(request["overrides"]),
+        number=request["number"],
+        sources=tuple(Source(*source) for source in request["sources"]),
+        record=request["record"],
+        command=tuple(request["command"]),
+        import_paths=tuple(request["import_paths"]),
+        trust=request["trust"],
     )
-    return Request(job=job, **asked["terms"])
+    return Request(job=job, **request["terms"])

@@ -1,4 +1,4 @@
-"""The fork server of the jobs of a sweep. It imports torch while the command does so itself."""
+"""The fork server for the jobs of a sweep. It imports torch in parallel with the command."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ PRELOAD = ("border_cli.sweep.worker", "border_cli.checks.dry_build")
 
 
 def server() -> BaseContext:
-    """Starts it where it does not run yet, and does not wait for it."""
+    """Starts the fork server if needed, without waiting for it, and returns its context."""
     return start_context(StartMethod.auto, PRELOAD)

@@ -1,4 +1,4 @@
-"""A job of a sweep in the process that runs it, whichever launcher calls it."""
+"""The execution of a job of a sweep, for all launchers."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from border_cli.system.machine import share_cores
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
-OUTPUT = "output.log"  # what a job prints whose process is not the command's
+OUTPUT = "output.log"  # output of a job that has its own process
 
 
 def run(request: Request, options: RunOptions | None = None, **how: Any) -> Outcome:
-    """Runs a job to its end, see `train_job`. No job begins once its sweep is stopped."""
+    """Runs a job to its end, see `train_job`. Starts nothing if the sweep is stopped."""
     job, root = request.job, Path(request.root)
-    stopped = read_stop(root)
-    if stopped is not None:
-        return Outcome(status="not started", reason=f"not started: {stopped}")
+    stop_reason = read_stop(root)
+    if stop_reason is not None:
+        return Outcome(status="not started", reason=f"not started: {stop_reason}")
     outcome = train_job(job, options, **how)
     if outcome.status == "failed" and job.config.sweep.on_error == OnError.stop:
         write_stop(root, f"job {job.number} failed (sweep.on_error=stop)")
@@ -45,10 +45,10 @@ def run(request: Request, options: RunOptions | None = None, **how: Any) -> Outc
 
 
 def run_in_a_child(folder: str, _: Pipe) -> None:
-    """A process of ours, here or on a node of a cluster: one job, then it ends."""
+    """Runs one job in a process of ours, here or on a node of a cluster."""
     _print_into(Path(folder))
     options = RunOptions()
-    # Signals that come before the run listens to them count, too.
+    # Signals that arrive before the run handles them are not lost.
     with monitored("border-train"), stopping_on_signals(options.stop, SaveFlag(), leaves=False):
         set_up_threads()
         request = read_request(Path(folder))
@@ -57,7 +57,7 @@ def run_in_a_child(folder: str, _: Pipe) -> None:
 
 
 def run_for_a_launcher(composed: DictConfig) -> None:
-    """The task of Hydra's launchers, in a worker that may run several jobs one after another."""
+    """Runs a job for a launcher of Hydra, whose worker may run several jobs in sequence."""
     set_up_threads()
     folder = Path(composed.folder)
     request = read_request(folder)
@@ -74,22 +74,22 @@ def run_for_a_launcher(composed: DictConfig) -> None:
 
 
 def _print_into(folder: Path) -> None:
-    """Sends all that this process prints to a file of the job from now on."""
+    """Redirects the output of this process to a file of the job."""
     with (folder / OUTPUT).open("ab") as file:
         _print_to(file.fileno(), file.fileno())
 
 
 @contextmanager
 def _printing_into(folder: Path) -> Iterator[None]:
-    """Within the block what this process prints goes to a file, for workers share a terminal."""
-    before = [os.dup(1), os.dup(2)]
+    """Within the block, redirects output to a file, because workers share a terminal."""
+    saved = [os.dup(1), os.dup(2)]
     try:
         _print_into(folder)
         yield
     finally:
-        _print_to(*before)
-        for each in before:
-            os.close(each)
+        _print_to(*saved)
+        for descriptor in saved:
+            os.close(descriptor)
 
 
 def _print_to(out: int, error: int) -> None:
