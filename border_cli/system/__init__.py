@@ -1,1 +1,1 @@
-"""Child processes: how they start, what they share, how they end with their parent."""
+"""The operating system: child processes, shared memory, files, signals and machine resources."""

@@ -1,4 +1,4 @@
-"""The begin and end of every child process, its log and its messages to its parent."""
+"""The code that runs in every child process: start and end, log, messages to the parent."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ from border_cli.system.forks import PARENT_SIGNALS, STACK_SIGNAL, do_nothing
 from border_cli.system.shared_memory import anonymous_file
 from border_cli.system.start import OURS, SAFE_PATH
 
-# The first word of a message; a child may send others, which its parent finds in `inbox`.
+# Kinds of messages. A child may send others, which its parent stores in `inbox`.
 LOG: Final = "log"  # logger, level, text
 FAILED: Final = "failed"  # traceback
-READY: Final = "ready"  # what it needs is imported
-REFUSED: Final = "refused"  # an error that needs no traceback
+READY: Final = "ready"  # imports are complete
+REFUSED: Final = "refused"  # an error to report without traceback
 
-ASK_S = 0.5  # within which a process that runs at all has written its stacks
+ASK_S = 0.5  # time that a running process needs to write its stacks
 _LOOK_AGAIN_S = 60.0
 
 
 class Pipe:
-    """A child's end of the pipe to its parent; any thread of the child may send."""
+    """The child's end of the pipe to its parent. Any thread of the child may send."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._sending = threading.Lock()
 
     def send(self, kind: str, *values: Any) -> None:
-        """Sends a message; it is dropped where the parent is ending."""
+        """Sends a message. Drops it if the parent is ending."""
         try:
             with self._sending:
                 self._connection.send((kind, *values))
@@ -50,18 +50,18 @@ class Pipe:
             return
 
     def poll(self, timeout_s: float) -> bool:
-        """Waits for news: a message, or that the parent has closed its end."""
+        """Waits for a message or the end of the parent. Returns False after the timeout."""
         return self._connection.poll(timeout_s)
 
     def receive(self) -> Any:
-        """The parent's next message; raises EOFError once the parent has closed its end."""
+        """Returns the parent's next message. Raises EOFError once the parent has closed its end."""
         return self._connection.recv()
 
 
 class StackFile:
-    """An anonymous file for the child's stack, which survives the child.
+    """An anonymous file for the stacks of a child. It outlives the child.
 
-    Picklable on the way into a child only.
+    Can be pickled only when passed to a child process.
     """
 
     _fd = -1
@@ -70,27 +70,28 @@ class StackFile:
         self._fd = anonymous_file()
 
     def show(self) -> None:
-        """From now on `STACK_SIGNAL` makes this process write the stacks of all its threads there,
-        and so does a segmentation fault.
+        """Writes the stacks of all threads to the file on `STACK_SIGNAL` and on a segmentation
+        fault.
 
-        The handler is C and needs no interpreter lock: a call that never returns is shown, too.
+        The handler is C code and needs no interpreter lock, so it works during a call that never
+        returns.
         """
         faulthandler.register(STACK_SIGNAL, file=self._fd, all_threads=True)
         faulthandler.enable(file=self._fd)
 
     def ask(self, pid: int) -> str:
-        """The stacks of that process, which must be a child that was given this file."""
+        """Returns the stacks of a child process, which must have received this file."""
         with suppress(ProcessLookupError):
             os.kill(pid, STACK_SIGNAL)
         time.sleep(ASK_S)
         return self.written() or "(the process did not report its stack)"
 
     def written(self) -> str:
-        """All stacks so far, as that of a child that a fault has ended; empty if there is none."""
+        """Returns the stacks written so far, for example by a crashed child; may be empty."""
         return os.pread(self._fd, os.fstat(self._fd).st_size, 0).decode(errors="replace")
 
     def close(self) -> None:
-        """Gives the file up; may be called twice."""
+        """Closes the file. May be called twice."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -112,9 +113,9 @@ def begin(
     connection: Connection,
     stack: StackFile,
 ) -> None:
-    """Runs `main(*args, pipe)` and exits; reports a failure to the parent with its traceback.
+    """Runs `main(*args, pipe)` and exits. Reports a failure to the parent with its traceback.
 
-    `nice` is added to the parent's; what is logged from `log_level` on goes to the parent's log.
+    `nice` is added to the parent's niceness. Log records from `log_level` up go to the parent.
     """
     pipe = Pipe(connection)
     status = 0
@@ -131,44 +132,44 @@ def begin(
         pipe.send(FAILED, traceback.format_exc())
         status = 1
     connection.close()
-    with suppress(OSError, ValueError):  # their readers may be gone
+    with suppress(OSError, ValueError):  # nothing may read them any more
         sys.stdout.flush()
         sys.stderr.flush()
-    os._exit(status)  # an environment's own threads and exit handlers must not hold us up
+    os._exit(status)  # threads and exit handlers of an environment must not delay the exit
 
 
 def _prepare(nice: int, stack: StackFile) -> None:
-    """The parent decides when a child ends: it ignores Ctrl-C and never outlives the parent."""
+    """Prepares the child: it ignores Ctrl-C, reports its stacks and ends with its parent."""
     for signum in PARENT_SIGNALS:
         signal.signal(signum, do_nothing)
-        signal.siginterrupt(signum, False)  # system calls of a simulator go on
+        signal.siginterrupt(signum, False)  # do not interrupt system calls of a simulator
     stack.show()
     signal.pthread_sigmask(signal.SIG_UNBLOCK, PARENT_SIGNALS)  # blocked in the fork server
-    if os.environ.get(SAFE_PATH) == OURS:  # not for programs that it starts
+    if os.environ.get(SAFE_PATH) == OURS:  # do not pass it on to programs that the child starts
         del os.environ[SAFE_PATH]
     os.nice(nice)
     _end_with_parent()
 
 
 def _end_with_parent() -> None:
-    """Ends this process with its parent, whatever it is doing then."""
+    """Makes this process end with its parent, even in the middle of a call."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     assert parent.pid is not None
     ends = [parent.sentinel]  # a pipe that closes with its last writer
     if sys.platform == "linux":
-        # By the kernel, also where a simulator never releases the interpreter.
+        # The kernel kills this process even if a simulator never releases the interpreter lock.
         fcntl.fcntl(parent.sentinel, fcntl.F_SETOWN, os.getpid())
         fcntl.fcntl(parent.sentinel, fcntl.F_SETSIG, signal.SIGKILL)
         flags = fcntl.fcntl(parent.sentinel, fcntl.F_GETFL)
         fcntl.fcntl(parent.sentinel, fcntl.F_SETFL, flags | os.O_ASYNC)
-        # The process that forked the parent holds the other end, too, and may outlive it.
-        ends += _watched(parent.pid)
+        # The process that forked the parent also holds the other end and may outlive it.
+        ends += _open_pidfd(parent.pid)
     threading.Thread(target=_wait_for_end, args=(ends,), name="parent's end", daemon=True).start()
 
 
-def _watched(pid: int) -> list[int]:
-    """A descriptor that is readable once that process ends, if the kernel has such."""
+def _open_pidfd(pid: int) -> list[int]:
+    """Returns a descriptor that becomes readable when a process ends, if the kernel supports it."""
     try:
         return [os.pidfd_open(pid)]
     except ProcessLookupError:
@@ -181,14 +182,14 @@ _ends_with: set[int] = set()
 
 
 def end_with(pid: int) -> None:
-    """Ends this process with that one, which began it by way of others."""
+    """Makes this process end with process `pid`, which started it indirectly."""
     if pid in _ends_with or not hasattr(os, "pidfd_open"):
         return
     _ends_with.add(pid)
-    ends = _watched(pid)
+    ends = _open_pidfd(pid)
     if ends:
-        watch = threading.Thread(target=_wait_for_end, args=(ends,), name="command", daemon=True)
-        watch.start()
+        thread = threading.Thread(target=_wait_for_end, args=(ends,), name="command", daemon=True)
+        thread.start()
 
 
 def _wait_for_end(ends: list[int]) -> None:
@@ -198,13 +199,13 @@ def _wait_for_end(ends: list[int]) -> None:
 
 
 class _LogSender(QueueHandler):
-    """Sends what is logged in a child to the parent, as plain values."""
+    """Sends log records of a child to the parent as plain values."""
 
     def enqueue(self, record: logging.LogRecord) -> None:
         self.queue.send(LOG, record.name, record.levelno, record.getMessage())  # type: ignore[attr-defined]
 
 
 def kill(pid: int) -> None:
-    """Kills a child; does nothing if it is dead already."""
+    """Kills a child. Does nothing if it is already dead."""
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""A child process as its parent sees it."""
+"""The parent's view of a child process."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from border_cli.system.start import child_environment
 
 log = logging.getLogger(__name__)
 
-GONE_S = 1.0  # a killed process needs no longer to end
-STARTS_S = 300.0  # imports from a slow disk take their time; a hang among them ends with this
-MOST_AT_ONCE = 1_000  # messages; more than can be in flight, so that no child keeps its parent busy
+GONE_S = 1.0  # time within which a killed process ends
+STARTS_S = 300.0  # allows for imports from a slow disk, but limits a hang in an import
+MOST_AT_ONCE = 1_000  # messages per `listen`, so that a child cannot keep its parent busy
 FAULTS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT)
-UNKNOWN = 255  # what multiprocessing gives as status where the fork server died
+UNKNOWN = 255  # exit status that multiprocessing reports if the fork server died
 
 
 class ChildProcess:
-    """Its process, its messages, and how it ended; one thread owns it.
+    """A child process, its messages and its end. Owned by one thread.
 
-    The child runs `main(*args, pipe)` (`child.begin`). What it logs is logged here, too.
+    The child runs `main(*args, pipe)` (`child.begin`). Its log records are logged in this process.
     """
 
     def __init__(
@@ -49,16 +49,16 @@ class ChildProcess:
     ) -> None:
         self._name = name
         self._stack = StackFile()
-        self.traceback: str | None = None  # of its failure
-        self.refusal: BadStep | ClusterRefused | None = None  # for which it ended
-        self.killed = False  # by `kill`
-        self.inbox: deque[tuple[Any, ...]] = deque()  # its main's own messages
-        self.connection, theirs = context.Pipe(duplex=True)
+        self.traceback: str | None = None  # traceback of a failed child
+        self.refusal: BadStep | ClusterRefused | None = None  # error that ended the child
+        self.killed = False  # whether `kill` was called
+        self.inbox: deque[tuple[Any, ...]] = deque()  # messages of other kinds, sent by `main`
+        self.connection, child_end = context.Pipe(duplex=True)
         log_level = logging.getLogger().getEffectiveLevel()
         process: Any = context.Process  # type: ignore[attr-defined]
         self._process = process(
             target=begin,
-            args=(main, args, nice, log_level, theirs, self._stack),
+            args=(main, args, nice, log_level, child_end, self._stack),
             name=name,
             daemon=False,
         )
@@ -70,7 +70,7 @@ class ChildProcess:
             self._stack.close()
             raise
         finally:
-            theirs.close()
+            child_end.close()
         self._listening = True
         self._ready = False
         self._started_s = time.monotonic()
@@ -81,13 +81,14 @@ class ChildProcess:
 
     @property
     def waitables(self) -> list[int | Connection]:
-        """Descriptors that become readable with its next message and, last, with its end."""
+        """Descriptors that become readable with the next message and, last, with the child's
+        end."""
         messages: list[int | Connection] = [self.connection] if self._listening else []
         return [*messages, self._process.sentinel]
 
     @property
     def starting(self) -> bool:
-        """Whether it may still be importing what it needs, so that no step is expected of it."""
+        """Whether it may still be importing modules, so that no step is expected yet."""
         return not self._ready and time.monotonic() - self._started_s < STARTS_S
 
     @property
@@ -95,21 +96,21 @@ class ChildProcess:
         return bool(self._process.is_alive())
 
     def tell(self, *words: Any) -> None:
-        """Sends it a message, which is dropped where it is gone."""
+        """Sends a message to the child. Drops it if the child is gone."""
         with suppress(OSError):
             self.connection.send(words)
 
     def listen(self) -> None:
-        """Takes in its messages so far."""
+        """Receives all messages sent so far."""
         try:
             for _ in range(MOST_AT_ONCE):
                 if not self._listening or not self.connection.poll():
                     return
-                self._take(self.connection.recv())
+                self._handle(self.connection.recv())
         except (EOFError, OSError):
             self._listening = False
 
-    def _take(self, message: tuple[Any, ...]) -> None:
+    def _handle(self, message: tuple[Any, ...]) -> None:
         if message[0] == FAILED:
             self.traceback = message[1]
         elif message[0] == READY:
@@ -123,20 +124,20 @@ class ChildProcess:
             self.inbox.append(message)
 
     def stack(self) -> str:
-        """Where it is now; for one that is stuck."""
+        """Returns the stacks of a child that is stuck."""
         return self._stack.ask(self.pid)
 
     def kill(self) -> None:
-        """Ends it whatever it does."""
+        """Kills the child."""
         self.killed = True
         kill(self.pid)
 
     def reap(self) -> str | None:
-        """Makes sure that it is gone; returns why it ended, None where it was meant to."""
+        """Ensures that the child has ended. Returns the cause, or None for a normal end."""
         self.listen()
         if self.alive or self._process.exitcode == UNKNOWN:
-            # Where the fork server was killed, its children only look dead, and two processes must
-            # never write to the same memory. Otherwise its pid may be another's by now.
+            # If the fork server was killed, its children only look dead, and two processes must
+            # never write to the same memory. In other cases the pid may have been reused.
             kill(self.pid)
         self._process.join(GONE_S)
         status = self._process.exitcode

@@ -1,4 +1,4 @@
-"""Files of a run: written, or appended to, whole or not at all."""
+"""Files of a run, written or extended atomically."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from border_cli.errors import ConfigError, RunDeleted
 
 log = logging.getLogger(__name__)
 
-SETTINGS = Path(".hydra") / "resolved.yaml"  # the settings that a run has saved
-POLICY_JSON = "policy.json"  # of an exported policy; its settings lie beside it
-METRICS = "metrics.jsonl"  # the rows that the recorder of that name writes
-SWEEP_JSON = "sweep.json"  # the list of jobs in the directory of a sweep
-STUDY_JSON = "study.json"  # what border-tune searches, in the directory of a study
-MOST_NBYTES = 2**26  # of a file that is read whole, but for metrics
+SETTINGS = Path(".hydra") / "resolved.yaml"  # settings saved by a run
+POLICY_JSON = "policy.json"  # in the folder of an exported policy, next to its settings
+METRICS = "metrics.jsonl"  # rows written by the jsonl recorder
+SWEEP_JSON = "sweep.json"  # list of jobs, in the directory of a sweep
+STUDY_JSON = "study.json"  # search of border-tune, in the directory of a study
+MOST_NBYTES = 2**26  # largest file that is read whole, except for metrics
 
 
 def is_exported(place: Path) -> bool:
-    """Whether a folder is that of an exported policy."""
+    """Returns whether a folder contains an exported policy."""
     return (place / POLICY_JSON).is_file()
 
 
 def settings_of(place: Path) -> Path:
-    """The file of the settings that a run has saved, or that were exported with a policy."""
+    """Returns the path of the settings that a run saved or that were exported with a policy."""
     return place / SETTINGS.name if is_exported(place) else place / SETTINGS
 
 
 def expanded(path: str) -> Path:
-    """The path with `~` and `~user` resolved. Raises `ConfigError` where there is no such user."""
+    """Returns the path with `~` and `~user` resolved. Raises `ConfigError` for an unknown user."""
     try:
         return Path(path).expanduser()
     except RuntimeError as error:
@@ -46,20 +46,19 @@ def expanded(path: str) -> Path:
 
 
 def read_bytes(path: Path, most_nbytes: int = MOST_NBYTES) -> bytes:
-    """The contents of a file that another program may have written.
+    """Returns the contents of a file that another program may have written.
 
-    Raises `OSError` where it is not a regular file (a pipe would be waited for), or is larger than
-    ours are.
+    Raises `OSError` if the file is not regular (a pipe would block) or larger than `most_nbytes`.
     """
-    found = path.stat()
-    if not stat.S_ISREG(found.st_mode) or found.st_size > most_nbytes:
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode) or status.st_size > most_nbytes:
         reason = f"not a regular file of at most {most_nbytes:,} bytes"
         raise OSError(errno.EINVAL, reason, str(path))
     return path.read_bytes()
 
 
 def readable_bytes(path: Path, most_nbytes: int = MOST_NBYTES) -> bytes:
-    """The contents; empty where they cannot be read."""
+    """Returns the contents; empty if they cannot be read."""
     try:
         return read_bytes(path, most_nbytes)
     except OSError:
@@ -67,7 +66,7 @@ def readable_bytes(path: Path, most_nbytes: int = MOST_NBYTES) -> bytes:
 
 
 def refuse_deleted(path: Path, descriptor: int) -> None:
-    """Raises `RunDeleted` where the open file is no longer the one of this name."""
+    """Raises `RunDeleted` if the open file is no longer the file at this path."""
     try:
         if os.path.samestat(path.lstat(), os.fstat(descriptor)):
             return
@@ -77,7 +76,7 @@ def refuse_deleted(path: Path, descriptor: int) -> None:
 
 
 def full_path(path: Path) -> Path:
-    """The path from the root, with the user's home for `~`, without `..`; links stay links."""
+    """Returns the absolute path with `~` and `..` resolved. Symbolic links are not followed."""
     return Path(os.path.abspath(path.expanduser()))  # noqa: PTH100 - resolve() follows links
 
 
@@ -88,7 +87,7 @@ def write_text(path: Path, text: str) -> None:
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Replaces the file atomically: temporary name, sync, rename."""
-    temporary = path.with_name(f".{path.name}.{token_hex(4)}.tmp")  # two threads may write it
+    temporary = path.with_name(f".{path.name}.{token_hex(4)}.tmp")  # unique per writer
     try:
         with temporary.open("xb") as file:
             file.write(content)
@@ -101,25 +100,25 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Replaces the file atomically; numbers that JSON does not know become null."""
+    """Replaces the file atomically. Numbers without a JSON form become null."""
     write_text(path, json.dumps(finite(value), indent=2, allow_nan=False) + "\n")
 
 
 def finite(value: Any) -> Any:
-    """The value in plain numbers, with every NaN and infinity replaced by None."""
-    if isinstance(value, Real) and not isinstance(value, int | float):  # numpy's, mostly
+    """Returns the value with plain numbers, and None for every NaN and infinity."""
+    if isinstance(value, Real) and not isinstance(value, int | float):  # mostly numpy numbers
         value = int(value) if isinstance(value, Integral) else float(value)
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {str(key): finite(each) for key, each in value.items()}
+        return {str(key): finite(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [finite(each) for each in value]
+        return [finite(item) for item in value]
     return value
 
 
 def sync(path: Path) -> None:
-    """Makes what a file holds, or the names inside a folder, survive a crash of the machine."""
+    """Flushes a file, or the entries of a folder, to disk to survive a crash of the machine."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -128,15 +127,15 @@ def sync(path: Path) -> None:
 
 
 def checksum(path: Path) -> str:
-    """SHA-256 of the file, in hexadecimal."""
+    """Returns the SHA-256 of the file in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 class AppendFile:
-    """Takes each record whole or not at all. Owned by one thread.
+    """A file to which records are appended atomically. Owned by one thread.
 
-    Unbuffered, so another process can read whatever `append` has returned from.
+    Unbuffered: other processes can read a record as soon as `append` returns.
     """
 
     def __init__(self, path: Path) -> None:
@@ -146,28 +145,28 @@ class AppendFile:
 
     @property
     def size(self) -> int:
-        """Where the records end, in bytes."""
+        """Size of the file in bytes."""
         return os.fstat(self._file.fileno()).st_size
 
     def append(self, record: bytes) -> None:
-        """Raises `OSError` where the disk does not take the record, and `RunDeleted` where the file
-        was deleted."""
+        """Appends a record. Raises `OSError` if it cannot be written completely, and `RunDeleted`
+        if the file was deleted."""
         refuse_deleted(self._path, self._file.fileno())
-        size, left = self.size, memoryview(record)
+        size, remaining = self.size, memoryview(record)
         try:
-            while left:  # fewer bytes than asked are written where the disk fills up
-                left = left[self._file.write(left) :]
+            while remaining:  # a write may be partial if the disk fills up
+                remaining = remaining[self._file.write(remaining) :]
         except OSError:
             self._file.truncate(size)
             raise
 
     def close(self) -> None:
-        """May be called twice."""
+        """Closes the file. May be called twice."""
         self._file.close()
 
 
 def cut(path: Path, size: int) -> None:
-    """Drops what was recorded after a checkpoint; a file that is shorter, or gone, is named."""
+    """Truncates a file to its size at a checkpoint. Warns if the file is shorter or missing."""
     missing = size - (path.stat().st_size if path.exists() else 0)
     if missing > 0:
         log.warning("%s lacks %d bytes that it had at the checkpoint", path, missing)

@@ -1,6 +1,6 @@
-"""Signal handlers that a process forked by an environment does not inherit.
+"""Signal handlers that processes forked by an environment do not inherit.
 
-A helper process that inherits a handler which only asks the run to stop would ignore SIGTERM.
+A helper process with the handler of the run, which only requests a stop, would ignore SIGTERM.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 import threading
 from types import FrameType
 
-# Signals for the process that trains, also where they are sent to its whole process group.
+# Signals for the training process, even if they are sent to its whole process group.
 PARENT_SIGNALS = (
     signal.SIGINT,
     signal.SIGTERM,
@@ -19,19 +19,20 @@ PARENT_SIGNALS = (
     signal.SIGUSR1,
     signal.SIGUSR2,
 )
-# Makes a process write the stacks of its threads. It is one that nothing else sends (SIGRTMIN + 10,
-# SIGINFO): stacks are read without the interpreter lock, which may crash a process that is not
-# stuck.
+# Makes a process write the stacks of its threads. It must be a signal that nothing else sends
+# (SIGRTMIN + 10, SIGINFO): reading stacks without the interpreter lock may crash a process that is
+# not stuck.
 STACK_SIGNAL = 44 if sys.platform == "linux" else 29
 
 
 def do_nothing(signum: int, frame: FrameType | None) -> None:
-    """A handler for processes whose parent decides when they end. Unlike SIG_IGN it does not
-    survive `exec`, so that programs that an environment starts can be terminated."""
+    """A signal handler for processes whose parent decides when they end. Unlike SIG_IGN it is reset
+    by `exec`, so that programs started by an environment can be terminated."""
 
 
 class _Forking(threading.local):
-    """Blocks the signals while a thread forks, so that none meets a handler that goes away."""
+    """Blocks the signals while a thread forks, so that none reaches a handler about to be
+    removed."""
 
     mask: set[int]
 

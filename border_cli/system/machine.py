@@ -1,4 +1,4 @@
-"""Memory and cores that a process may still take, and the messages when memory is out."""
+"""Memory and cores available to a process, and the messages when memory runs out."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from border_cli.errors import BorderError, OutOfMemory, RunFailed
 CGROUPS = Path("/sys/fs/cgroup")  # version 2
 OWN_CGROUP = Path("/proc/self/cgroup")
 
-# What numpy's and torch's libraries read as they are loaded; the first counts.
+# Read by the libraries of numpy and torch when they are loaded. The first one set wins.
 BLAS_VARIABLES = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")
 
 _at_once = 1  # jobs that share the cores
-_most: int | None = None  # cores that a scheduler has granted
+_most: int | None = None  # cores granted by a scheduler
 
-# What numpy, Python, the kernel, torch and C++ say where nothing is left, and torch where a size is
-# beyond all numbers.
+# Parts of messages of numpy, Python, the kernel, torch and C++ about a failed allocation. The last
+# two are from torch, if a size exceeds its integers.
 _ALLOCATION_FAILED = (
     *("MemoryError", "annot allocate memory", "can't allocate memory", "not enough memory"),
     *("out of memory", "bad_alloc", "bad allocation", "Unable to allocate"),
@@ -29,17 +29,17 @@ _ALLOCATION_FAILED = (
 
 
 def failed_allocation(error: BaseException) -> str | None:
-    """The line of an error about memory that could not be had; None where it is another error.
+    """Returns the line of an error about a failed allocation; None for other errors.
 
-    Only its text tells the RuntimeError of torch apart. What failed in another thread or process
-    comes as the text of its traceback, whose last line is the error.
+    Only the text distinguishes a RuntimeError of torch. Errors of other threads and processes
+    arrive as a traceback whose last line is the error.
     """
     if not isinstance(error, MemoryError | RuntimeError | OSError | ImportError | RunFailed):
         return None
     text = str(error).strip()
     if isinstance(error, RunFailed):
         text = text.rpartition("\n")[2]
-    if isinstance(error, MemoryError) or any(each in text for each in _ALLOCATION_FAILED):
+    if isinstance(error, MemoryError) or any(phrase in text for phrase in _ALLOCATION_FAILED):
         return " ".join(text.split()) or "no memory is left"
     return None
 
@@ -50,32 +50,32 @@ def out_of_memory(
     settings: Mapping[str, object],
     kind: type[BorderError] = OutOfMemory,
 ) -> BorderError | None:
-    """The failure to report where an allocation failed, else None; `what` was wanted, and with
-    smaller `settings` it takes less."""
-    said = failed_allocation(error)
-    if said is None:
+    """Returns the failure to report after a failed allocation, None for other errors. `what` is the
+    purpose of the memory, and `settings` are those that determine its size."""
+    line = failed_allocation(error)
+    if line is None:
         return None
     listed = ", ".join(f"{name}={value}" for name, value in settings.items())
-    smaller = f". Settings that use memory: {listed}" if listed else ""
-    return kind(f"{what}: {said}{smaller}")
+    hint = f". Settings that use memory: {listed}" if listed else ""
+    return kind(f"{what}: {line}{hint}")
 
 
 @contextmanager
 def memory_for(
     what: str, settings: Mapping[str, object], kind: type[BorderError] = OutOfMemory
 ) -> Iterator[None]:
-    """Raises such a failure in place of what fails within the block."""
+    """Within the block, replaces errors about failed allocations, see `out_of_memory`."""
     try:
         yield
     except Exception as error:
-        failed = out_of_memory(error, what, settings, kind)
-        if failed is None:
+        failure = out_of_memory(error, what, settings, kind)
+        if failure is None:
             raise
-        raise failed from error
+        raise failure from error
 
 
 def resident_bytes() -> int:
-    """Memory of this process that is in RAM now."""
+    """Returns the resident memory of this process."""
     # imported late, as below: a refusal does not need it
     import psutil
 
@@ -83,54 +83,56 @@ def resident_bytes() -> int:
 
 
 def machine_bytes() -> int:
-    """RAM of this machine."""
+    """Returns the size of the machine's RAM."""
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def free_memory(cgroups: Path = CGROUPS, own_cgroup: Path = OWN_CGROUP) -> int:
-    """Bytes that processes may still take together: of the machine, and of each cgroup that this
-    one is in."""
+    """Returns the bytes that processes can still allocate in total, limited by the machine and by
+    the cgroups of this process."""
     import psutil
 
     free = [int(psutil.virtual_memory().available)]
-    for each in _own_groups(cgroups, own_cgroup):
-        with suppress(OSError, ValueError):  # without a limit, which is `max`
-            most = int((each / "memory.max").read_text())
-            stat = dict(line.split() for line in (each / "memory.stat").read_text().splitlines())
-            used = int((each / "memory.current").read_text())
-            # Cached files: the kernel gives them back when memory is needed.
+    for group in _own_groups(cgroups, own_cgroup):
+        with suppress(OSError, ValueError):  # the limit is `max` if there is none
+            limit = int((group / "memory.max").read_text())
+            stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+            used = int((group / "memory.current").read_text())
+            # The kernel frees cached files when memory is needed.
             used -= sum(int(stat.get(name, 0)) for name in ("inactive_file", "active_file"))
-            free.append(max(0, most - used))
+            free.append(max(0, limit - used))
     return min(free)
 
 
 def usable_cores(cgroups: Path = CGROUPS, own_cgroup: Path = OWN_CGROUP) -> int:
-    """Cores that this process may keep busy: by its affinity and the quotas of its cgroups."""
+    """Returns the number of cores for this process, by its affinity and its cgroup quotas."""
     cores = float(machine_cores())
-    for each in _own_groups(cgroups, own_cgroup):
+    for group in _own_groups(cgroups, own_cgroup):
         with suppress(OSError, ValueError):
-            quota, period = map(int, (each / "cpu.max").read_text().split())
+            quota, period = map(int, (group / "cpu.max").read_text().split())
             cores = min(cores, quota / period)
     return max(1, int(cores))
 
 
 def _own_groups(cgroups: Path, own_cgroup: Path) -> list[Path]:
-    """The folders of this process's group and of all that it lies in; in a container its own group
-    is the mount point, and no other is visible."""
+    """Returns the folders of this process's cgroup and its parents. In a container the group is the
+    mount point, and no other group is visible."""
     with suppress(OSError):
         for line in own_cgroup.read_text().splitlines():
             if line.startswith("0::/"):
                 folder = cgroups / line.removeprefix("0::/")
-                return [each for each in (folder, *folder.parents) if each.is_relative_to(cgroups)]
+                return [
+                    group for group in (folder, *folder.parents) if group.is_relative_to(cgroups)
+                ]
     return []
 
 
 def unwritable(folder: Path) -> str | None:
-    """Why nothing can be written into a folder that is there or shall be made; None where it can.
+    """Returns why nothing can be written into an existing or future folder; None if it is writable.
 
-    A full disk is no reason: what is free is another question.
+    A full disk is not a reason. Free space is checked elsewhere.
     """
-    existing = next(each for each in (folder, *folder.parents) if os.path.lexists(each))
+    existing = next(path for path in (folder, *folder.parents) if os.path.lexists(path))
     if existing.is_dir() and os.access(existing, os.W_OK | os.X_OK):
         return None
     reason = "Permission denied" if existing.is_dir() else "Not a directory"
@@ -138,20 +140,21 @@ def unwritable(folder: Path) -> str | None:
 
 
 def share_cores(at_once: int, most: int | None = None) -> None:
-    """From now on this process leaves room for others: `at_once` of them do the same, or it has
-    been granted `most` cores."""
+    """Limits the cores of this process: `at_once` processes share the machine, or `most` cores were
+    granted to this one."""
     global _at_once, _most
     _at_once, _most = max(1, at_once), most
 
 
 def available_cores() -> int:
-    """Cores that this process may use; its share where several jobs of a sweep run at once."""
+    """Returns the number of cores for this process; its share if several jobs of a sweep run at
+    once."""
     share = max(1, machine_cores() // _at_once)
     return share if _most is None else max(1, min(share, _most))
 
 
 def machine_cores() -> int:
-    """Cores that the system lets this process have."""
+    """Returns the number of cores that the system allows this process."""
     if sys.platform == "linux":
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -1,4 +1,4 @@
-"""Redirection of everything that this process and its children print."""
+"""Redirection of the output of this process and its children."""
 
 from __future__ import annotations
 

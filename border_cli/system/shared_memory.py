@@ -1,6 +1,6 @@
-"""Memory that several processes see, and a pipe to wake one that waits.
+"""Memory shared by several processes, and a pipe to wake a waiting process.
 
-Nothing of either has a name, so nothing remains once the processes that hold it have ended.
+Neither has a name in the file system, so nothing remains after the processes have ended.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer as Buffer
 
 
-CACHE_LINE = 64  # bytes; arrays of different writers never share one
+CACHE_LINE = 64  # bytes; arrays of different writers never share a line
 
 _any_lock = threading.Lock()
 
@@ -31,19 +31,18 @@ _any_lock = threading.Lock()
 def fence() -> None:
     """A memory barrier: other processes see this thread's earlier writes before its later ones.
 
-    Numpy and memoryview alone promise no order between processors. Taking a lock is a full barrier
-    on x86; on processors where it is less, a wake-up may be missed, which costs the second after
-    which every wait looks again.
+    Numpy and memoryview do not guarantee an order between processors. Taking a lock is a full
+    barrier on x86. On weaker processors a wake-up may be missed; every wait checks again after a
+    second.
     """
     with _any_lock:
         pass
 
 
 class SharedArrays:
-    """Arrays of zeros in one anonymous segment; picklable on the way into a child process only.
+    """Arrays in one anonymous segment, initially zero. Can be pickled only when passed to a child.
 
-    The segment has no name, so it lives exactly as long as a process that has it open or mapped,
-    however these processes end.
+    The segment is freed when no process has it open or mapped, however the processes end.
     """
 
     _fd = -1
@@ -62,13 +61,13 @@ class SharedArrays:
         ]
 
     def close(self) -> None:
-        """Gives the segment up; it is unmapped once the last array of it is dropped."""
+        """Closes the segment. It is unmapped once the last of its arrays is dropped."""
         self.arrays = []
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
 
-    __del__ = close  # of a segment that was never used
+    __del__ = close  # for a segment that was never used
 
     def __getstate__(self) -> dict[str, Any]:
         return {"forms": self._forms, "fd": reduction.DupFd(self._fd)}
@@ -80,20 +79,21 @@ class SharedArrays:
 
 
 def integers(array: NDArray[Any]) -> memoryview[int]:
-    """A view of int64 numbers that reads or writes one in a third of the time of an array."""
+    """Returns a view of int64 numbers that accesses single ones three times as fast as an array."""
     return cast("memoryview[int]", memoryview(cast("Buffer", array)))
 
 
 def floats(array: NDArray[Any]) -> memoryview[float]:
-    """A view of float64 numbers that is as fast for single ones."""
+    """Returns a view of float64 numbers with the same advantage."""
     return cast("memoryview[float]", memoryview(cast("Buffer", array)))
 
 
 def anonymous_file() -> int:
-    """A file without a name, open for reading and writing; the caller closes it."""
+    """Returns the descriptor of a file without a name, open for reading and writing. The caller
+    closes it."""
     if hasattr(os, "memfd_create"):
         return os.memfd_create("border_cli")
-    with tempfile.TemporaryFile() as file:  # has no name any more either
+    with tempfile.TemporaryFile() as file:  # it has no name either
         return os.dup(file.fileno())
 
 
@@ -111,10 +111,10 @@ def _end(forms: Sequence[Form]) -> int:
 
 
 class WakePipe:
-    """One process waits, others wake it; wake-ups that came before the wait end it at once.
+    """A pipe with which processes wake a waiting process. Earlier wake-ups end the wait at once.
 
-    A pipe: it works between any two processes and needs no name, and a process that is killed while
-    it uses it leaves it intact. Picklable on the way into a child process only.
+    It needs no name and stays intact if a process is killed while using it. Can be pickled only
+    when passed to a child.
     """
 
     _read_end = _write_end = -1
@@ -130,38 +130,39 @@ class WakePipe:
         self._poll.register(self._read_end, select.POLLIN)
 
     def wake(self) -> None:
-        """Ends the current wait, or the next one; does nothing once it is closed."""
+        """Ends the current wait, or the next one. Does nothing after `close`."""
         if self._write_end < 0:
             return
         try:
             os.write(self._write_end, b"!")
         except BlockingIOError:
-            return  # so many wake-ups are unread that one more changes nothing
+            return  # the pipe is full of unread wake-ups
 
     def wait(self, timeout_s: float) -> None:
-        """Returns once it was woken since the last wait, or after `timeout_s`."""
+        """Waits for a wake-up, at most `timeout_s`. Returns at once if one is unread."""
         if self._poll.poll(max(0.0, timeout_s) * 1000):
             self.drain()
 
     def drain(self) -> None:
-        """Forgets the wake-ups so far."""
+        """Discards the wake-ups so far."""
         try:
             os.read(self._read_end, 65536)
         except BlockingIOError:
             return
 
     def fileno(self) -> int:
-        """Readable while a wake-up is unread: for waits on several things."""
+        """Returns a descriptor that is readable while a wake-up is unread, to wait for several
+        events."""
         return self._read_end
 
     def close(self) -> None:
-        """Closes both ends; may be called twice."""
+        """Closes both ends. May be called twice."""
         ends, self._read_end, self._write_end = (self._read_end, self._write_end), -1, -1
         for fd in ends:
             if fd >= 0:
                 os.close(fd)
 
-    __del__ = close  # of one that was never used
+    __del__ = close  # for a pipe that was never used
 
     def __getstate__(self) -> dict[str, Any]:
         return {"read": reduction.DupFd(self._read_end), "write": reduction.DupFd(self._write_end)}

@@ -1,4 +1,4 @@
-"""How child processes are started, and what they are made of."""
+"""How child processes are started and how their parts are pickled."""
 
 from __future__ import annotations
 
@@ -22,42 +22,44 @@ from border_cli.settings.run import StartMethod
 from border_cli.system.forks import PARENT_SIGNALS
 from border_cli.system.machine import BLAS_VARIABLES
 
-# A child that is started with `-c` would look for modules in the current directory before all
-# others, whatever the parent's sys.path says, which it is sent later. `child` takes it away again.
+# A child started with `-c` would search for modules in the current directory first, because it
+# receives the parent's sys.path only later. `child` removes the variable again.
 SAFE_PATH, OURS = "PYTHONSAFEPATH", "border_cli"
 
 _environment = threading.Lock()
 
 
 def start_context(method: StartMethod, preload: Sequence[str]) -> BaseContext:
-    """Where to start processes; `auto` is forkserver where there is one, else spawn.
+    """Returns the multiprocessing context of a start method; `auto` is forkserver if available,
+    else spawn.
 
     The fork server imports `preload` once and every child is a fork of it, so that only the first
-    waits for imports. It is one per process, as Python has it: the first caller's `preload` counts,
-    and it ends with this process. Never a fork of this process, whose threads and locks a child
-    would inherit in any state.
+    child waits for imports. Python has one fork server per process: the `preload` of the first call
+    is used, and the server ends with this process. This process itself is never forked, because a
+    child would inherit its threads and locks in an arbitrary state.
     """
     if method == StartMethod.auto:
-        known = multiprocessing.get_all_start_methods()
-        method = StartMethod.forkserver if "forkserver" in known else StartMethod.spawn
+        methods = multiprocessing.get_all_start_methods()
+        method = StartMethod.forkserver if "forkserver" in methods else StartMethod.spawn
     context = multiprocessing.get_context(method.value)
     if method == StartMethod.forkserver:
         context.set_forkserver_preload(list(preload))
         with child_environment():
             for start in (resource_tracker.ensure_running, forkserver.ensure_running):
-                with _signals_blocked():  # for each, because the first unblocks SIGTERM
+                with _signals_blocked():  # block again, because the first one unblocks SIGTERM
                     start()
     return context
 
 
 @contextmanager
 def _signals_blocked() -> Iterator[None]:
-    """Within the block `PARENT_SIGNALS` are blocked in this thread and in what it starts.
+    """Within the block, `PARENT_SIGNALS` are blocked in this thread and in processes that it
+    starts.
 
-    They may come to the whole process group. The fork server ignores SIGINT itself, but only once
-    it has imported what it preloads. The end of the fork server, which nothing else would
-    protect, looks like the end of all that it has forked; `child.begin` unblocks them there.
-    Nothing is lost here: a signal that comes meanwhile is delivered after the block.
+    The signals may be sent to the whole process group. The fork server ignores SIGINT, but only
+    after its imports, and nothing else protects it. Its end would look like the end of all its
+    children. `child.begin` unblocks the signals in the children. A signal that arrives within the
+    block is delivered after it.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, PARENT_SIGNALS)
     try:
@@ -67,9 +69,9 @@ def _signals_blocked() -> Iterator[None]:
 
 
 def refuse_while_imported_by_a_child() -> None:
-    """Raises where this is called as a child imports the script that its parent runs.
+    """Raises if a child process is importing the script that its parent runs.
 
-    Without its guard such a script would begin all over again in every child.
+    Without the usual guard, such a script would start again in every child.
     """
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         raise RunFailed(
@@ -80,17 +82,17 @@ def refuse_while_imported_by_a_child() -> None:
 
 @contextmanager
 def child_environment() -> Iterator[None]:
-    """Within the block this process has the environment variables that children inherit.
+    """Within the block, this process has the environment variables that its children inherit.
 
-    One BLAS thread each: it reads these variables once, when numpy is loaded. Modules are found
-    where this process finds them.
+    Children use one BLAS thread each (numpy reads the variables once, when it is loaded) and search
+    for modules only where this process does.
     """
     with _environment:
-        wanted = dict.fromkeys(BLAS_VARIABLES, "1")
+        variables = dict.fromkeys(BLAS_VARIABLES, "1")
         if not os.environ.get(SAFE_PATH):
-            wanted[SAFE_PATH] = OURS
-        before = {name: os.environ.get(name) for name in wanted}
-        os.environ.update(wanted)
+            variables[SAFE_PATH] = OURS
+        before = {name: os.environ.get(name) for name in variables}
+        os.environ.update(variables)
         try:
             yield
         finally:
@@ -107,10 +109,10 @@ def wait_for(waitables: Sequence[Any], timeout_s: float) -> None:
 
 
 def pack(setting: str, imports: Sequence[str], parts: Any) -> bytes:
-    """`parts`, for a child that must import these modules first: they register what parts name.
+    """Pickles `parts` for a child, together with modules that it must import first because they
+    register components of the parts.
 
-    Raises RunFailed, which names the setting that asks for a child, where the parts cannot be
-    pickled.
+    Raises RunFailed, naming the setting that requires a child, if the parts cannot be pickled.
     """
     try:
         return pickle.dumps((list(imports), pickle.dumps(parts)))
@@ -122,20 +124,20 @@ def pack(setting: str, imports: Sequence[str], parts: Any) -> bytes:
 
 
 def modules_of_recipe(parts: Any) -> set[str]:
-    """The modules whose classes and functions these parts refer to when they are pickled."""
-    found: set[str] = set()
+    """Returns the modules whose classes and functions these parts refer to when pickled."""
+    modules: set[str] = set()
 
     class Finder(pickle.Pickler):
         def persistent_id(self, each: Any) -> None:
             if isinstance(each, type | types.FunctionType):
-                found.add(each.__module__)
+                modules.add(each.__module__)
 
     Finder(io.BytesIO()).dump(parts)
-    return found
+    return modules
 
 
 def unpack(packed: bytes) -> Any:
-    """The parts that were given to `pack`, in the child."""
+    """Returns the parts passed to `pack`, in the child."""
     imports, parts = pickle.loads(packed)
     for module in imports:
         import_module(module)

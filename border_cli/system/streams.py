@@ -1,5 +1,5 @@
-"""Standard streams of a command: closed ones, as of cron jobs and daemons, and those of terminals
-that cannot write every character."""
+"""Standard streams of a command, if they are closed (cron jobs, daemons) or cannot encode every
+character."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ STREAMS = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
 
 
 def prepare_streams() -> None:
-    """Opens the null device as each standard stream that is closed, and has `?` written for what
-    the encoding of stdout lacks.
+    """Opens the null device for each closed standard stream. Makes stdout write `?` for characters
+    that its encoding lacks.
 
-    Comes before any file is opened. That file would get the descriptor of the closed stream, and
-    what C code prints would be written into it.
+    Must be called before any file is opened. That file would get the descriptor of the closed
+    stream, and output of C code would be written into it.
     """
     for descriptor, (name, mode) in enumerate(STREAMS):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 - open until the end
             os.set_inheritable(descriptor, True)
-    with suppress(AttributeError):  # it may be a plain object
+    with suppress(AttributeError):  # stdout may be a plain object
         sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
