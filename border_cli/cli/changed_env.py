@@ -1,5 +1,5 @@
-"""The settings of a saved run in another environment. `border-eval` and `border-record` accept it
-as overrides: `env=NAME`, `env.id=ID`, `env.kwargs.obstacles=5`."""
+"""Environment overrides of `border-eval` and `border-record`, such as `env=NAME`, `env.id=ID` or
+`env.kwargs.obstacles=5`, applied to the settings of a saved run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def split_env(typed: Sequence[str]) -> tuple[list[str], list[str]]:
 def settings_in_env(run_dir: Path, env_overrides: Sequence[str], *, trust: bool) -> RunConfig:
     """Returns the settings of a run with `env` overridden, composed as by `border-train --from`.
     The overrides apply to the environment of evaluations as well."""
-    # imported late: Hydra
+    # imported late: Hydra is slow to import
     from border_cli.config.beginning import composing
     from border_cli.config.overrides import parsed
     from border_cli.config.saved import ADDRESSES

@@ -24,8 +24,8 @@ OF_RUNS = ("resume", "init_from", "run_dir")  # settings whose values are run di
 OTHERS = ("border-eval", "border-export", "border-plot", "border-record", "border-runs")
 TUNE = "border-tune"
 ALL = " ".join(("border-train", TUNE, *OTHERS))
-# The border-train next to the completed command computes the candidates. bash replaces only the
-# text after the last `=`; zsh must quote the brackets of a list.
+# The border-train in the directory of the completed command computes the candidates. bash replaces
+# only the text after the last `=`; zsh must quote the brackets of a list.
 SCRIPTS = {
     "bash": f"""\
 _border_train() {{
@@ -58,7 +58,7 @@ def complete(overrides: Sequence[str]) -> None:
     """Prints the script for `-sc install=SHELL` or the candidates for `-sc query=SHELL`."""
     command, _, shell = " ".join(overrides).partition("=")
     if command == "query":
-        # imported late, as all below: every Tab waits for the imports at the top
+        # imported late, like all imports below, to keep completion fast
         from border_cli.config.search_path import uses_plugins_here
 
         (name, *before), word = _split_line(os.environ.get("COMP_LINE", ""))
@@ -81,9 +81,9 @@ def complete(overrides: Sequence[str]) -> None:
 def _split_line(line: str) -> tuple[list[str], str]:
     """Splits a line into the unquoted words before the cursor and the word under it."""
     for closing in ("", "'", '"'):
-        try:  # the x makes a word out of an empty one
+        try:  # with an x, an empty last word is not lost
             *before, word = shlex.split(f"{line}x{closing}")
-        except ValueError:  # a quote is open
+        except ValueError:  # unbalanced quote
             continue
         return before or [""], word[:-1]
     return [""], ""

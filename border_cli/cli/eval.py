@@ -66,11 +66,11 @@ RETURNS = {
     "min": "eval/return_min",
     "max": "eval/return_max",
 }
-SCALED = {  # present if the environment or the settings define the scale
+SCALED = {  # shown if the environment or the settings define the scale
     "normalized_score": " normalized {normalized_score:.2f}",
     "human_normalized": " human-normalized {human_normalized:.1f}",
 }
-EXPORTED = "exported"  # the checkpoint name of the only model in an exported folder
+EXPORTED = "exported"  # checkpoint name of an exported policy
 DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
 
 
@@ -153,7 +153,9 @@ def _evaluate(
             effective = effective.with_episodes(episodes)
         elif checkpoint == "best":
             scored = read_json(find_checkpoint(run_dir, checkpoint) / "score.json")["returns"]
-            rounds = max(1, len(scored) // effective.evaluator.num_episodes)  # above 1: confirmed
+            rounds = max(
+                1, len(scored) // effective.evaluator.num_episodes
+            )  # more than 1 if confirmed
         policy = evaluation_policy(effective, agent)
         with signals.polled() as stop:
             evaluation = play(
@@ -179,7 +181,7 @@ def _evaluate(
 
 
 def figures_of(evaluation: Evaluation) -> dict[str, float]:
-    """Returns the figures of the last line. The standard deviation is the population's."""
+    """Returns the summary statistics of the last line, with the population standard deviation."""
     metrics = evaluation.metrics
     figures = {name: metrics[key] for name, key in RETURNS.items()}
     figures["episodes"] = len(evaluation.returns)

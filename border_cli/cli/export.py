@@ -35,12 +35,12 @@ border-export: writes a saved model as a folder that needs neither the run nor i
 
   RUN_DIR                          a run directory of border-train, or one of its checkpoints:
                                    RUN_DIR/best, RUN_DIR/checkpoints/5000
-  DIR                              the new folder: policy.npz (needs only numpy to act),
+  DIR                              the new folder: policy.npz (requires only numpy),
                                    policy.onnx, model.safetensors, policy.json, README.md (a model
                                    card), resolved.yaml and verification.npz
-  checkpoint=best|latest|STEP      the model; default: best, or latest if there is no best one yet
+  checkpoint=best|latest|STEP      the model to export; default: best, or latest if there is no best
   episodes=N                       fresh episodes for the score in the model card; default: 20
-  seed=N                           their seed; default: 1000000
+  seed=N                           seed of these episodes; default: 1000000
   onnx=false                       leaves out policy.onnx
   film=true                        also films one more episode: film.mp4
   trust=true                       also imports modules from the directories that the run recorded,
@@ -49,15 +49,15 @@ border-export: writes a saved model as a folder that needs neither the run nor i
   --json                           prints one JSON object instead of the lines
   --version, --help
 
-All formats are compared with the policy of border-eval before the folder appears. The command needs
-pip install "border-cli[export]"; acting with policy.npz needs only numpy.
+The folder appears only after all formats agree with the policy of border-eval. The command requires
+pip install "border-cli[export]"; acting with policy.npz requires only numpy.
 
 Examples
   border-export outputs/dqn_cartpole/2026-01-31_12-00-00-123456 cartpole_policy
   border-eval cartpole_policy episodes=100
   border-train --from cartpole_policy init_from=cartpole_policy
 """
-FRESH_SEED = 1_000_000  # far from the seeds of runs
+FRESH_SEED = 1_000_000  # unlike any usual seed of a run
 VERIFY = "--verify"
 
 

@@ -21,8 +21,8 @@ FLAGS = """\
                            override them
   -cn, --config-name NAME  uses a primary config other than config.yaml, such as a saved one
   -c, --cfg job|hydra|all  prints the configuration instead of running
-      --resolve            with --cfg job: resolved and complete, so that the file runs on its own
-  -p, --package KEY        with --cfg: prints this part only
+      --resolve            with --cfg job: prints a complete configuration that runs on its own
+  -p, --package KEY        with --cfg: prints only this part
   -i, --info [WHAT]        shows what Hydra searched and composed: all, defaults, searchpath, …
   -sc, --shell-completion  eval "$(border-train -sc install=bash)" enables Tab completion; zsh:
                            install=zsh; fish: border-train -sc install=fish | source
@@ -34,8 +34,7 @@ INFOS = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser that reports errors as refused settings, with status 2. `hint` ends the
-    message."""
+    """An argument parser that raises ConfigError for invalid arguments. `hint` ends the message."""
 
     def __init__(self, prog: str, hint: str = "") -> None:
         super().__init__(prog, add_help=False, allow_abbrev=False)
@@ -82,8 +81,7 @@ class Arguments(argparse.Namespace):
         )
 
     def for_hydra(self, overrides: Sequence[str]) -> list[str]:
-        """Returns the arguments for Hydra's own parser, flags first. Config directories are passed
-        separately."""
+        """Returns arguments for Hydra's own parser, flags first, without config directories."""
         valued = {"cfg": self.cfg, "package": self.package, "info": self.info}
         flags = ["--config-name", self.config_name]
         flags += [f"--{flag}={value}" for flag, value in valued.items() if value]
@@ -118,10 +116,10 @@ def read_arguments(argv: Sequence[str]) -> Arguments:
     ):
         parser.add_argument(*flags, action="store_true")
     if {"-cp", "--config-path"} & {*argv}:
-        raise ConfigError("-cp is -cd here: border-train -cd DIR searches your directory first")
+        raise ConfigError("-cp does not exist: border-train -cd DIR searches your directory first")
     arguments = parser.parse_intermixed_args(argv, Arguments())
     if arguments.multirun and (arguments.cfg or arguments.info):
         raise ConfigError("--multirun runs jobs, --cfg and --info show settings: give one of them")
     if arguments.resolve and arguments.cfg != "job":
-        raise ConfigError("--resolve belongs to --cfg job: Hydra's own settings refer to jobs")
+        raise ConfigError("--resolve requires --cfg job: Hydra's own settings refer to jobs")
     return arguments

@@ -35,7 +35,7 @@ border-init: writes a small repository for experiments of your own.
 Files written
   conf/                            an agent, an environment, a recorder and an experiment, in YAML
   PACKAGE/                         the code: settings, agent, network, environment, recorder
-  tests/                           tests of this code; one of them trains for a moment
+  tests/                           tests of this code; one of them runs a short training
   README.md, pyproject.toml, .gitignore
 
 Examples
@@ -56,8 +56,7 @@ def _run(typed: Sequence[str], _: EarlySignals) -> None:
 
 
 def _refuse_name(name: str, folder: Path) -> None:
-    """Raises ConfigError if the name is not valid for a new package next to the repository's
-    folders."""
+    """Raises ConfigError if the name is not valid for a new package in the repository."""
     is_valid = re.fullmatch(r"[a-z][a-z0-9_]*", name) and not keyword.iskeyword(name)
     if not is_valid or name in TAKEN or importlib.util.find_spec(name):
         raise ConfigError(
@@ -89,8 +88,7 @@ def write_repository(folder: Path, name: str) -> int:
 
 
 def files_of(folder: Path) -> list[Path]:
-    """Returns the relative paths of all files in a folder, without leftovers of tools such as
-    `.ruff_cache`."""
+    """Returns the relative paths of all files in a folder, except caches such as `.ruff_cache`."""
     files = [path.relative_to(folder) for path in sorted(folder.rglob("*")) if path.is_file()]
     return [file for file in files if not re.search(r"(^|/)(\.|__pycache__)", file.as_posix())]
 

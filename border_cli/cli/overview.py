@@ -22,13 +22,13 @@ A run directory holds checkpoints, the best model, the settings, a log and Tenso
 GROUPS and their options (* marks the default)
 {groups}
 
-SETTINGS of every run (for those of one option: border-train agent=dqn --help)
+SETTINGS of every run (settings of an option: border-train agent=dqn --help)
 {settings}
 
 WITH resume=RUN_DIR or --from RUN_DIR, for this command only
   trust=true  also imports modules from the directories that the run recorded, and from the run
-              directory itself. Only for runs whose code you trust; never saved, never read from a
-              file
+              directory itself. Use it only for runs whose code you trust. It is never saved, nor read
+              from a file
 
 FLAGS, in any position
 {flags}
@@ -53,7 +53,7 @@ EXAMPLES
       starts a new run with the settings of another and a new seed
 """
 LINE_WIDTH = 120
-# Setting of every run -> its description.
+# Descriptions of the settings of every run, by name.
 MEANINGS = {
     key.name: key.metadata["meaning"] for key in fields(RunConfig) if "meaning" in key.metadata
 }

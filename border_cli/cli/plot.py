@@ -72,7 +72,7 @@ SIZE = re.compile(r"([1-9]\d?(?:\.\d+)?)x([1-9]\d?(?:\.\d+)?)")  # sides below 1
 
 
 def read_request(typed: Sequence[str]) -> argparse.Namespace:
-    """Parses the arguments, in any order. Raises ConfigError for an invalid one."""
+    """Parses the arguments, in any order. Raises ConfigError if they are invalid."""
     parser = Parser(NAME)
     parser.add_argument("paths", nargs="+", type=Path)
     parser.add_argument("--by", action="extend", type=_keys, default=[])

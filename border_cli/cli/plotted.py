@@ -1,4 +1,4 @@
-"""Output of a `border-plot` report: files and the terminal."""
+"""Output of a `border-plot` report to files and to the terminal."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ BETWEEN = 3  # characters between two columns
 
 
 def write(path: Path, report: Report, table: str | None, size: tuple[float, float] | None) -> None:
-    """Writes a file in the format of its suffix and creates its directory. `table` selects the
-    content of a .csv file, `size` is that of a picture in inches. Raises `RunFailed`."""
+    """Writes a file in the format of its suffix and creates its directory. `table` is the content
+    of a .csv file, `size` the picture size in inches. Raises `RunFailed`."""
     suffix = path.suffix.lower()
     if suffix == ".html":
-        # imported late: matplotlib, which an extra installs
+        # imported late: matplotlib is an optional dependency
         from border_cli.analysis.page import page
 
         origin = [shlex.join(["border-plot", *sys.argv[1:]]), f"border_cli {__version__}, {now()}"]
@@ -48,7 +48,7 @@ def write(path: Path, report: Report, table: str | None, size: tuple[float, floa
 
 
 def show(report: Report, files: Sequence[Path]) -> None:
-    """Prints the curves if `files` is empty, the tables, and the files written."""
+    """Prints the tables and the names of the files. If there are none, prints the curves first."""
     console = make_console()
     if not files:
         _show_curves(console, report)

@@ -218,7 +218,7 @@ def _print(run_dir: Path, document: Mapping[str, Any], env_overrides: Sequence[s
     lines = [
         (
             "environment",
-            f"{document['env']} of evaluations, evaluator.env={shown(document['evaluator_env'])}",
+            f"{document['env']} for evaluation, evaluator.env={shown(document['evaluator_env'])}",
         ),
         *([("changed", "\n".join(document["env_changes"]))] if document["env_changes"] else []),
         ("data set", "{dataset}, {episodes:,} episodes, {steps:,} steps".format(**document)),

@@ -31,7 +31,7 @@ from border_cli.run.sweep_folder import read_sweep
 from border_cli.system.files import SETTINGS
 from border_cli.words import counted, visible
 
-OUTPUTS = Path("outputs")  # where runs are written by default
+OUTPUTS = Path("outputs")  # default directory of runs
 HELP = """\
 border-runs: lists runs, compares two, and removes what is no longer needed.
 
@@ -40,8 +40,8 @@ border-runs: lists runs, compares two, and removes what is no longer needed.
   border-runs rm PATH … [--where CONDITIONS] [--yes]
   border-runs prune PATH … [--where CONDITIONS] [--keep N] [--yes]
 
-  PATH                a run directory, or a directory that contains runs; default: outputs. For
-                      the directory of a sweep, jobs that have not started are listed, too
+  PATH                a run directory, or a directory that contains runs; default: outputs. In
+                      a sweep directory, jobs that have not started are listed as well
   --where CONDITIONS  only runs that meet all conditions: 'agent=sac best>200 age<7d'. Keys are
                       those of the list (status, agent, env, seed, best, last, opt_steps, env_steps,
                       duration, age, host, started, reason, folder) and all settings, such as
@@ -95,7 +95,7 @@ def _run(typed: Sequence[str], _: EarlySignals) -> None:
 
 
 def _remove(command: str, arguments: argparse.Namespace) -> None:
-    # imported late: numpy, which a list does not need
+    # imported late: numpy, which the list does not need
     from border_cli.cli.removing import prune_runs, remove_runs
 
     if not arguments.paths:

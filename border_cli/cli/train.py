@@ -36,7 +36,7 @@ def _dispatch(arguments: Arguments, command: Sequence[str]) -> None:
     if arguments.version:
         sys.stdout.write(f"border_cli {__version__}\n")
     elif arguments.help and not arguments.overrides:
-        # imported late, as all below: each command loads only what it needs, --help without Hydra
+        # imported late, like all imports below: each command loads only what it needs
         from border_cli.cli.overview import overview
 
         sys.stdout.write(overview(arguments.config_dirs))
@@ -57,7 +57,7 @@ def _dispatch(arguments: Arguments, command: Sequence[str]) -> None:
 
 
 def _show_settings(arguments: Arguments, composer: Composer, overrides: list[str]) -> None:
-    arguments.config_name = composer.config_name  # that of the other run with --from and resume
+    arguments.config_name = composer.config_name  # name from the other run, with --from and resume
     if arguments.help:
         from border_cli.config.describe import settings_help
 
@@ -93,7 +93,7 @@ def run_one(job: Job) -> None:
     from border_cli.checks.dry_build import dry_built
     from border_cli.launch.job import train_job
 
-    # Called after the import of torch, which may hold the interpreter lock for longer than this.
+    # Call this after the import of torch, which may hold the interpreter lock beyond the timeout.
     expect(job.config.trainer.stall_timeout_s)
     if job.config.dry_run:
         from border_cli.cli.dry_run import show

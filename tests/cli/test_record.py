@@ -190,7 +190,7 @@ def test_a_recording_and_its_references_are_of_the_environment_of_evaluations(
     own = ("env=cartpole", "~tuned", halved, "recorder=none", "run_dir=own", "quiet=true")
     assert train_status(*own, *QUICK) == 0
     assert record_status("own", "dataset=x-v0", "episodes=2") == 0
-    assert "CartPole-v1 of evaluations, evaluator.env={wrappers: " in capsys.readouterr().out
+    assert "CartPole-v1 for evaluation, evaluator.env={wrappers: " in capsys.readouterr().out
     dataset = minari.load_dataset("x-v0")
     assert {reward for episode in dataset for reward in episode.rewards.tolist()} == {0.5}
     env = dataset.recover_environment()

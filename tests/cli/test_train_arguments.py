@@ -36,8 +36,8 @@ def test_flags_and_overrides_come_in_any_order(argv: list[str]) -> None:
         (["--agent=dqn"], "unrecognized arguments: --agent=dqn .*settings have no dash"),
         (["--cfg", "jobs"], "invalid choice: 'jobs'"),
         (["--cfg", "job", "-m"], "give one of them"),
-        (["--resolve"], "--resolve belongs to --cfg job"),
-        (["--cfg", "hydra", "--resolve"], "--resolve belongs to --cfg job"),
+        (["--resolve"], "--resolve requires --cfg job"),
+        (["--cfg", "hydra", "--resolve"], "--resolve requires --cfg job"),
     ],
 )
 def test_a_flag_that_does_not_exist_is_refused(argv: list[str], said: str) -> None:
