@@ -27,7 +27,7 @@ SETTINGS of every run (settings of an option: border-train agent=dqn --help)
 
 WITH resume=RUN_DIR or --from RUN_DIR, for this command only
   trust=true  also imports modules from the directories that the run recorded, and from the run
-              directory itself. Use it only for runs whose code you trust. It is never saved, nor read
+              directory itself. Use it only for runs whose code you trust; it is never saved or read
               from a file
 
 FLAGS, in any position

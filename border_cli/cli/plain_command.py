@@ -67,7 +67,7 @@ def shortened(lines: list[str]) -> list[str]:
 def read_pairs(
     typed: Sequence[str],
     readers: Mapping[str, Reader],
-    places: Sequence[str] = ("run directory",),
+    path_names: Sequence[str] = ("run directory",),
     *,
     flags: Sequence[str] = ("--json",),
 ) -> tuple[list[Path], dict[str, Any]]:
@@ -88,9 +88,9 @@ def read_pairs(
             raise ConfigError(unknown("option", key, list(readers)))
         else:
             values[key] = readers[key](key, value)
-    if len(folders) != len(places):
+    if len(folders) != len(path_names):
         raise ConfigError(
-            f"give one {' and one '.join(places)}, got {len(folders)}: {' '.join(folders)}"
+            f"give one {' and one '.join(path_names)}, got {len(folders)}: {' '.join(folders)}"
         )
     return [expanded(word) for word in folders], values
 
@@ -119,13 +119,13 @@ def whole(low: int) -> Reader:
     return read
 
 
-def located(place: Path, checkpoint: str | None = None) -> tuple[Path, str | None]:
+def located(path: Path, checkpoint: str | None = None) -> tuple[Path, str | None]:
     """Returns the run directory and the checkpoint that a path names, see `find_run`."""
     # imported late: --help does not need it
     from border_cli.run.finding import find_run
 
-    run_dir, checkpoint_name = find_run(place, checkpoint)
-    return (run_dir if run_dir == place else shortest(run_dir)), checkpoint_name
+    run_dir, checkpoint_name = find_run(path, checkpoint)
+    return (run_dir if run_dir == path else shortest(run_dir)), checkpoint_name
 
 
 def best_or_latest(command: str, run_dir: Path) -> str:

@@ -1,1 +1,1 @@
-"""Saved models play episodes: for a score, in a window, as a film, for a Minari data set."""
+"""Episodes of saved models: for a score, in a window, as a film, or for a Minari data set."""

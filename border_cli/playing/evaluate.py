@@ -25,8 +25,8 @@ def play(
     render: str | None = None,
     video: Path | None = None,
 ) -> Evaluation:
-    """Plays rounds of `num_episodes` in parallel; with a window or a film, plays one after another.
-    The film appears at `video` only when it is complete."""
+    """Plays `rounds` times `num_episodes` episodes: in parallel, or one at a time in a window or
+    for a film. The film appears at `video` only when it is complete."""
     if render is None and video is None:
         return _evaluate(effective, policy, stop, seed, rounds)
     one_episode = effective.with_episodes(1)

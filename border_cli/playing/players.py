@@ -23,7 +23,7 @@ RANDOM = "random"
 class Player:
     """An agent that plays a given number of episodes or steps."""
 
-    name: str  # best, latest, number of an update, or random
+    name: str  # best, latest, an update number, or random
     amount: int
     unit: str  # "episodes" or "steps"
     agent: Agent
@@ -40,8 +40,8 @@ def players(
     trust: bool,
     config: RunConfig | None,
 ) -> list[Player]:
-    """Builds a player per policy and splits `amount` by weight. Raises ConfigError for a policy
-    that would get nothing. `config` replaces the saved settings."""
+    """Builds a player per policy and splits `amount` by weight. Raises ConfigError if a policy
+    would get no episodes or steps. `config` replaces the saved settings."""
     parts = dict(zip(policies, split_amount(amount, [*policies.values()]), strict=True))
     empty = [name for name, part in parts.items() if not part]
     if empty:
@@ -61,7 +61,7 @@ def players(
                 amount=part,
                 unit=unit,
                 agent=agent,
-                snapshot=agent.snapshot(env_steps=env_steps),  # env_steps sets exploration
+                snapshot=agent.snapshot(env_steps=env_steps),  # env_steps determines exploration
             )
         )
     return result

@@ -1,4 +1,4 @@
-"""Recording of saved models as a Minari data set.
+"""Recording of episodes of saved models as a Minari data set.
 
 The episodes are played greedily or with exploration, in the environment of evaluations. Each is
 recorded with its seed. The data set is written under a hidden name and renamed at the end. The
@@ -155,7 +155,8 @@ def _rounds(
     in_steps: bool,
     explore: bool,
 ) -> Iterator[list[PlayedEpisode]]:
-    """Yields `amount` episodes, or enough for `amount` steps. Plays several in parallel."""
+    """Yields rounds of parallel episodes: `amount` episodes in all, or enough for `amount`
+    steps."""
     factory: EnvFactory = ENVS.build(effective.evaluation_env)
     spec = factory.spec
     step_limit = spec.max_episode_steps or effective.config.evaluator.max_episode_steps
@@ -170,7 +171,7 @@ def _rounds(
             for last, episode in enumerate(episodes, 1):
                 amount -= len(episode) if in_steps else 1
                 if amount <= 0:
-                    yield episodes[:last]  # parallel episodes can exceed the amount
+                    yield episodes[:last]  # the last round may play more than needed
                     return
             yield episodes
 

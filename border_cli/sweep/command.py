@@ -83,7 +83,7 @@ def run_sweep(plan: Plan) -> None:
                     job_launcher.launch(sweep.numbered(batch))
             else:
                 _search(plan, sweep, job_launcher)
-        except BaseException:  # in any case, build the table from the folders
+        except BaseException:  # the table of results is always printed
             sweep.finish()
             raise
     sys.exit(sweep.finish())
@@ -144,7 +144,7 @@ def _search(plan: Plan, sweep: Sweep, job_launcher: Launcher) -> None:
     with open_dict(config):
         config.hydra.launcher = {"_target_": SWEEP_LAUNCHER}
         stops_on_error = plan.config.sweep.on_error == OnError.stop
-        if not stops_on_error and config.hydra.sweeper.get("max_failure_rate") == 0:  # of Optuna
+        if not stops_on_error and config.hydra.sweeper.get("max_failure_rate") == 0:  # Optuna only
             config.hydra.sweeper.max_failure_rate = 1.0
     sweeper = Plugins.instance().instantiate_sweeper(
         hydra_context=context_of(FolderLoader({})),
@@ -155,7 +155,7 @@ def _search(plan: Plan, sweep: Sweep, job_launcher: Launcher) -> None:
     log_as_hydra(plan.terms.config, quiet=sweep.quiet)
     try:
         sweeper.sweep(arguments=arguments)
-    except ValueError:  # Optuna finds no best trial if all jobs have failed
+    except ValueError:  # Optuna raises it without a best trial, if all jobs have failed
         if any(row.status == DONE for row in sweep.rows()):
             raise
 

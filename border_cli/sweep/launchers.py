@@ -1,5 +1,5 @@
-"""Launchers that do not start processes of ours: this process itself, and Hydra's launchers
-(joblib, submitit, others)."""
+"""Launchers other than `processes` and `ray`: this process itself, and Hydra's launchers (joblib,
+submitit, others)."""
 
 from __future__ import annotations
 
@@ -88,7 +88,8 @@ class OfHydra:
 
 @dataclass
 class FolderLoader:
-    """A config loader for Hydra's launchers and sweepers. The config of a job holds its folder."""
+    """A config loader for Hydra's launchers and sweepers that adds the folder of a job to its
+    config."""
 
     folders: Mapping[tuple[str, ...], Path]  # job overrides -> folder
 
@@ -98,7 +99,7 @@ class FolderLoader:
         self.__dict__ = state
 
     def load_sweep_config(self, master: DictConfig, overrides: list[str]) -> DictConfig:
-        """Returns Hydra's config of a job."""
+        """Returns the config of a job. Called by Hydra's launchers."""
         folder = self.folders[tuple(overrides)]
         config = deepcopy(master)
         with open_dict(config):
@@ -110,7 +111,7 @@ class FolderLoader:
 
 
 def context_of(loader: FolderLoader) -> HydraContext:
-    """Returns the context for Hydra's plug-ins; without callbacks, because runs have recorders."""
+    """Returns the Hydra context for plug-ins. It has no callbacks because runs use recorders."""
     return HydraContext(loader, Callbacks())  # type: ignore[arg-type]
 
 

@@ -1,4 +1,4 @@
-"""The jobs of a sweep, and the table of their results, which is read from their folders."""
+"""The jobs of a sweep and the table of their results. All results are read from run folders."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class Sweep:
         """Writes `sweep.csv`, prints the table unless the sweep is quiet, and returns the exit
         status of the command."""
         saved_plan = read_sweep(self.root)
-        plan = saved_plan or self.plan  # the last plan that was read or written
+        plan = saved_plan or self.plan  # else the plan in memory
         rows = job_rows(self.root, plan)
         console = terminal.make_console()
         if saved_plan is None:

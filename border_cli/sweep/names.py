@@ -1,7 +1,7 @@
-"""Names of the jobs of a sweep: the keys that differ between jobs, and the folders.
+"""Labels and folders of the jobs of a sweep.
 
-With `run_dir=…` a folder is named by the overrides that not all jobs of the first sweep there
-share. The same command, or one with more values, then finds its jobs again.
+With `run_dir=…`, a folder is named by the overrides of its job, except those that all jobs of the
+first sweep there share. The same command, or one with more values, then finds its jobs again.
 """
 
 from __future__ import annotations

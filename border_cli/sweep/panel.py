@@ -37,7 +37,7 @@ class JobView:
 
 
 class LivePanel:
-    """Within the block, shows jobs and a summary at the bottom of a terminal. Has no thread."""
+    """Within the block, shows jobs and a summary at the bottom of a terminal. Uses no thread."""
 
     kind, hint = "job", "Ctrl-C saves all running jobs"
     other_lines = 6  # lines besides those of the jobs
@@ -64,7 +64,7 @@ class LivePanel:
         terminal.say(self._console, Text.assemble((stamp, "dim"), *text))
 
     def draw(self, running: Sequence[JobView], summary: str, *others: RenderableType) -> None:
-        """Draws the running jobs, `others` and a summary, unless the last drawing is too recent."""
+        """Draws the running jobs, `others` and a summary, unless they were drawn recently."""
         now_s = time.monotonic()
         every_s = SAY_EVERY_S if self._live is None else DRAW_EVERY_S
         if self._quiet or now_s < self._shown_s + every_s:
@@ -109,7 +109,7 @@ class LivePanel:
 
 
 class SweepPanel(LivePanel):
-    """The running jobs of a sweep, and a count of the ended ones."""
+    """The running jobs of a sweep and the number of jobs that have ended."""
 
     def __init__(self, num_jobs: int, *, quiet: bool) -> None:
         super().__init__(quiet=quiet)
@@ -136,7 +136,7 @@ class SweepPanel(LivePanel):
         )
 
     def show(self, running: Sequence[JobView], num_waiting: int) -> None:
-        """Draws the running jobs, unless the last drawing is too recent."""
+        """Draws the running jobs, unless they were drawn recently."""
         failed = sum(n for status, n in self._counts.items() if status not in STYLES)
         counts = [
             f"{self._counts['done']} of {self._num_jobs} jobs done",

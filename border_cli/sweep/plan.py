@@ -43,7 +43,7 @@ class Plan:
     terms: SweepTerms
     config: RunConfig  # config of the first job, or of all jobs that a sweeper proposes
     jobs: list[Job]  # empty if a sweeper proposes them
-    skipped: list[Skipped]  # other jobs of the grid
+    skipped: list[Skipped]  # refused jobs of the same grid
     earlier: dict[Path, EarlierRun]  # folder of a job -> run found in it
     command: tuple[str, ...]  # as typed
 
@@ -59,8 +59,8 @@ class Plan:
         return max(timeouts, default=STALL_TIMEOUT_S)
 
     def dry_built(self) -> tuple[Plan, Sequence[Needs]]:
-        """Builds the jobs dry. Returns the plan and the memory needs of its jobs; with
-        `sweep.skip_invalid`, without the jobs that the dry build refuses.
+        """Runs the dry build of all jobs. Returns the plan and the memory needs of its jobs. With
+        `sweep.skip_invalid`, jobs that the dry build refuses move to `skipped`.
 
         Raises ConfigError for the first refused job if jobs may not be skipped or no job is left.
         """

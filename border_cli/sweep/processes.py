@@ -1,9 +1,8 @@
-"""One process per job of a sweep: the common part of `hydra/launcher=processes` and `ray`, and the
-processes of the former.
+"""One process per job of a sweep, for `hydra/launcher=processes` and `ray`.
 
-These are forks of a fork server that has imported the modules for training, so that a job starts in
-a tenth of a second and with clean memory. They always end with the command. Each runs the job that
-is written in its folder. Progress and result are read from its `run.json`.
+Local processes are forks of a fork server that has imported the modules for training, so that a job
+starts in a tenth of a second and with clean memory. They always end with the command. A process
+runs the job that is written in its folder. Progress and result are read from its `run.json`.
 """
 
 from __future__ import annotations
@@ -168,8 +167,7 @@ class Processes:
             process.signal(signum)
 
     def _reap(self, view: JobView, process: JobProcess) -> str:
-        """Reaps a process, records an end that it could not record itself, and returns the
-        reason."""
+        """Reaps a process and returns why it ended. Records the end if the process could not."""
         pid, host, cause = process.pid, process.host, process.reap()
         reason = (cause or KILLED).strip().rpartition("\n")[2]
         with suppress(OSError, BorderError):  # if it could not record its end itself

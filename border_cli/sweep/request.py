@@ -33,8 +33,8 @@ class Terms:
     at_once: int  # jobs that share the cores of one machine
     cores: int | None = None  # cores granted to each job; None means all
     scheduled: bool = False  # run by a scheduler, so that jobs may outlive the command
-    pid: int = field(default_factory=os.getpid)  # process of the command
-    host: str = field(default_factory=platform.node)  # machine of the command
+    pid: int = field(default_factory=os.getpid)  # process id of the command
+    host: str = field(default_factory=platform.node)  # host name of the command
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""The execution of a job of a sweep, for all launchers."""
+"""Execution of one job of a sweep, whichever launcher starts it."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ def begin(
         pipe.send(FAILED, traceback.format_exc())
         status = 1
     connection.close()
-    with suppress(OSError, ValueError):  # nothing may read them any more
+    with suppress(OSError, ValueError):  # their readers may have exited
         sys.stdout.flush()
         sys.stderr.flush()
     os._exit(status)  # threads and exit handlers of an environment must not delay the exit
@@ -156,7 +156,7 @@ def _end_with_parent() -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None
     assert parent.pid is not None
-    ends = [parent.sentinel]  # a pipe that closes with its last writer
+    ends = [parent.sentinel]  # readable once the last writer has closed it
     if sys.platform == "linux":
         # The kernel kills this process even if a simulator never releases the interpreter lock.
         fcntl.fcntl(parent.sentinel, fcntl.F_SETOWN, os.getpid())

@@ -23,18 +23,18 @@ SETTINGS = Path(".hydra") / "resolved.yaml"  # settings saved by a run
 POLICY_JSON = "policy.json"  # in the folder of an exported policy, next to its settings
 METRICS = "metrics.jsonl"  # rows written by the jsonl recorder
 SWEEP_JSON = "sweep.json"  # list of jobs, in the directory of a sweep
-STUDY_JSON = "study.json"  # search of border-tune, in the directory of a study
+STUDY_JSON = "study.json"  # description of the search, in the directory of a study
 MOST_NBYTES = 2**26  # largest file that is read whole, except for metrics
 
 
-def is_exported(place: Path) -> bool:
+def is_exported(folder: Path) -> bool:
     """Returns whether a folder contains an exported policy."""
-    return (place / POLICY_JSON).is_file()
+    return (folder / POLICY_JSON).is_file()
 
 
-def settings_of(place: Path) -> Path:
+def settings_of(folder: Path) -> Path:
     """Returns the path of the settings that a run saved or that were exported with a policy."""
-    return place / SETTINGS.name if is_exported(place) else place / SETTINGS
+    return folder / SETTINGS.name if is_exported(folder) else folder / SETTINGS
 
 
 def expanded(path: str) -> Path:
@@ -100,12 +100,12 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Replaces the file atomically. Numbers without a JSON form become null."""
+    """Replaces the file atomically. Numbers that are not finite become null."""
     write_text(path, json.dumps(finite(value), indent=2, allow_nan=False) + "\n")
 
 
 def finite(value: Any) -> Any:
-    """Returns the value with plain numbers, and None for every NaN and infinity."""
+    """Converts numbers to plain Python types. NaN and infinity become None."""
     if isinstance(value, Real) and not isinstance(value, int | float):  # mostly numpy numbers
         value = int(value) if isinstance(value, Integral) else float(value)
     if isinstance(value, float):

@@ -18,7 +18,7 @@ from border_cli.system.files import POLICY_JSON, SETTINGS, STUDY_JSON, SWEEP_JSO
 
 MARKS: Final = (str(SETTINGS), SWEEP_JSON, STUDY_JSON, POLICY_JSON)
 MOST_ABOVE: Final = 3  # levels above a folder in which a mark counts
-POLICY: Final = b"border_cli policy"  # format name in every policy.json of ours
+POLICY: Final = b"border_cli policy"  # format name in all our policy.json files
 PLUGINS: Final = "border_cli.plugins"  # entry point group
 
 _OURS, _STANDARD = Path(__file__).parents[1], Path(os.__file__).parent
@@ -27,10 +27,10 @@ _WITH_ENVIRONMENTS = {"gymnasium", "border_cli", "ale_py"}  # ale_py requires it
 _REQUIREMENT = re.compile(r"(?i)(gymnasium|border[-_.]cli)(?![\w.-])[^;]*(;(?!.*\bextra\b).*)?")
 
 
-def mark_of(place: Path) -> Path | None:
+def mark_of(location: Path) -> Path | None:
     """Returns the file that marks a folder as written by border_cli, in the folder or up to three
     levels above; None if there is none."""
-    resolved = place.resolve()
+    resolved = location.resolve()
     for folder in (resolved, *resolved.parents)[: 1 + MOST_ABOVE]:
         for path in [folder / mark for mark in MARKS]:
             ours = path.name != POLICY_JSON or POLICY in readable_bytes(path)
@@ -51,18 +51,18 @@ def keep_written_folders_off_path() -> Path | None:
     return mark_of(Path.cwd())
 
 
-def is_installed(place: Path) -> bool:
+def is_installed(location: Path) -> bool:
     """Returns whether a path belongs to an installed package, to border_cli or to Python."""
     return any(  # a package manager may use symbolic links
         _INSTALLED & set(path.parts) or path.is_relative_to(_OURS) or path.is_relative_to(_STANDARD)
-        for path in (place.absolute(), place.resolve())
+        for path in (location.absolute(), location.resolve())
     )
 
 
-def is_own(place: Path) -> bool:
+def is_own(path: Path) -> bool:
     """Returns whether a path is the user's own: not installed, and not in a folder that border_cli
     wrote."""
-    return place.is_absolute() and place.exists() and not (is_installed(place) or mark_of(place))
+    return path.is_absolute() and path.exists() and not (is_installed(path) or mark_of(path))
 
 
 def refuse_standard(module: str, setting: str) -> None:
@@ -79,17 +79,17 @@ def may_import(module: str, run_dir: Path) -> bool:
     for name in accumulate(module.split("."), "{}.{}".format):
         if name in sys.modules and "__main__" not in name:
             continue  # importing it again runs no code
-        places = _places_of(name)
-        real = [place.resolve() for place in places]
+        locations = _find_locations(name)
+        paths = [location.resolve() for location in locations]
         # A package that contains the run, or lies in it, came with the run.
-        near = any(run_dir.is_relative_to(path) or path.is_relative_to(run_dir) for path in real)
-        allowed = all(map(is_own, places)) or _has_environments(module.partition(".")[0])
-        if near or not (places and allowed):
+        near = any(run_dir.is_relative_to(path) or path.is_relative_to(run_dir) for path in paths)
+        allowed = all(map(is_own, locations)) or _has_environments(module.partition(".")[0])
+        if near or not (locations and allowed):
             return False
     return True
 
 
-def _places_of(name: str) -> list[Path]:
+def _find_locations(name: str) -> list[Path]:
     """Returns the paths from which an import would load a module; empty for a `__main__`."""
     if "__main__" in name.split("."):
         return []
@@ -97,8 +97,8 @@ def _places_of(name: str) -> list[Path]:
         spec = importlib.util.find_spec(name)
     except (ImportError, ValueError):  # its parent is not a package
         return []
-    places = [spec.origin, *(spec.submodule_search_locations or ())] if spec else []
-    return [Path(place) for place in places if place]
+    locations = [spec.origin, *(spec.submodule_search_locations or ())] if spec else []
+    return [Path(location) for location in locations if location]
 
 
 def _has_environments(package: str) -> bool:

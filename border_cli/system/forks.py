@@ -11,7 +11,7 @@ import sys
 import threading
 from types import FrameType
 
-# Signals for the training process, even if they are sent to its whole process group.
+# Signals that only the training process handles, even if its whole process group receives them.
 PARENT_SIGNALS = (
     signal.SIGINT,
     signal.SIGTERM,

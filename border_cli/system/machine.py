@@ -13,14 +13,14 @@ from border_cli.errors import BorderError, OutOfMemory, RunFailed
 CGROUPS = Path("/sys/fs/cgroup")  # version 2
 OWN_CGROUP = Path("/proc/self/cgroup")
 
-# Read by the libraries of numpy and torch when they are loaded. The first one set wins.
+# Environment variables that numpy's and torch's libraries read at load time; the first one wins.
 BLAS_VARIABLES = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")
 
 _at_once = 1  # jobs that share the cores
 _most: int | None = None  # cores granted by a scheduler
 
 # Parts of messages of numpy, Python, the kernel, torch and C++ about a failed allocation. The last
-# two are from torch, if a size exceeds its integers.
+# two are from torch, for sizes that overflow its integers.
 _ALLOCATION_FAILED = (
     *("MemoryError", "annot allocate memory", "can't allocate memory", "not enough memory"),
     *("out of memory", "bad_alloc", "bad allocation", "Unable to allocate"),
@@ -29,9 +29,9 @@ _ALLOCATION_FAILED = (
 
 
 def failed_allocation(error: BaseException) -> str | None:
-    """Returns the line of an error about a failed allocation; None for other errors.
+    """Returns the message of an error on one line if an allocation failed; None for other errors.
 
-    Only the text distinguishes a RuntimeError of torch. Errors of other threads and processes
+    A RuntimeError of torch is recognized only by its text. Errors of other threads and processes
     arrive as a traceback whose last line is the error.
     """
     if not isinstance(error, MemoryError | RuntimeError | OSError | ImportError | RunFailed):
@@ -50,8 +50,8 @@ def out_of_memory(
     settings: Mapping[str, object],
     kind: type[BorderError] = OutOfMemory,
 ) -> BorderError | None:
-    """Returns the failure to report after a failed allocation, None for other errors. `what` is the
-    purpose of the memory, and `settings` are those that determine its size."""
+    """Returns the failure to report after a failed allocation, None for other errors. `what`
+    describes the use of the memory. Smaller values of `settings` reduce it."""
     line = failed_allocation(error)
     if line is None:
         return None
@@ -76,7 +76,7 @@ def memory_for(
 
 def resident_bytes() -> int:
     """Returns the resident memory of this process."""
-    # imported late, as below: a refusal does not need it
+    # imported late, as below: not needed if settings are refused
     import psutil
 
     return int(psutil.Process().memory_info().rss)
@@ -105,7 +105,8 @@ def free_memory(cgroups: Path = CGROUPS, own_cgroup: Path = OWN_CGROUP) -> int:
 
 
 def usable_cores(cgroups: Path = CGROUPS, own_cgroup: Path = OWN_CGROUP) -> int:
-    """Returns the number of cores for this process, by its affinity and its cgroup quotas."""
+    """Returns the number of cores that this process can use by its affinity and its cgroup
+    quotas."""
     cores = float(machine_cores())
     for group in _own_groups(cgroups, own_cgroup):
         with suppress(OSError, ValueError):

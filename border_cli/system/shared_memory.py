@@ -67,7 +67,7 @@ class SharedArrays:
             os.close(self._fd)
             self._fd = -1
 
-    __del__ = close  # for a segment that was never used
+    __del__ = close  # if it was never closed
 
     def __getstate__(self) -> dict[str, Any]:
         return {"forms": self._forms, "fd": reduction.DupFd(self._fd)}
@@ -79,7 +79,7 @@ class SharedArrays:
 
 
 def integers(array: NDArray[Any]) -> memoryview[int]:
-    """Returns a view of int64 numbers that accesses single ones three times as fast as an array."""
+    """Returns a view of int64 numbers with three times faster access to single elements."""
     return cast("memoryview[int]", memoryview(cast("Buffer", array)))
 
 
@@ -93,7 +93,7 @@ def anonymous_file() -> int:
     closes it."""
     if hasattr(os, "memfd_create"):
         return os.memfd_create("border_cli")
-    with tempfile.TemporaryFile() as file:  # it has no name either
+    with tempfile.TemporaryFile() as file:  # already unlinked, so it has no name
         return os.dup(file.fileno())
 
 
@@ -111,7 +111,7 @@ def _end(forms: Sequence[Form]) -> int:
 
 
 class WakePipe:
-    """A pipe with which processes wake a waiting process. Earlier wake-ups end the wait at once.
+    """A pipe to wake a waiting process. A wake-up that arrives before the wait ends it at once.
 
     It needs no name and stays intact if a process is killed while using it. Can be pickled only
     when passed to a child.
@@ -162,7 +162,7 @@ class WakePipe:
             if fd >= 0:
                 os.close(fd)
 
-    __del__ = close  # for a pipe that was never used
+    __del__ = close  # if it was never closed
 
     def __getstate__(self) -> dict[str, Any]:
         return {"read": reduction.DupFd(self._read_end), "write": reduction.DupFd(self._write_end)}

@@ -53,13 +53,12 @@ def start_context(method: StartMethod, preload: Sequence[str]) -> BaseContext:
 
 @contextmanager
 def _signals_blocked() -> Iterator[None]:
-    """Within the block, `PARENT_SIGNALS` are blocked in this thread and in processes that it
-    starts.
+    """Within the block, blocks `PARENT_SIGNALS` in this thread and in processes that it starts.
 
-    The signals may be sent to the whole process group. The fork server ignores SIGINT, but only
-    after its imports, and nothing else protects it. Its end would look like the end of all its
-    children. `child.begin` unblocks the signals in the children. A signal that arrives within the
-    block is delivered after it.
+    The signals may be sent to the whole process group. The fork server ignores only SIGINT, and
+    only after its imports. If it ended, all its children would appear to have ended, too.
+    `child.begin` unblocks the signals in the children. A signal that arrives within the block is
+    delivered after it.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, PARENT_SIGNALS)
     try:
@@ -71,7 +70,7 @@ def _signals_blocked() -> Iterator[None]:
 def refuse_while_imported_by_a_child() -> None:
     """Raises if a child process is importing the script that its parent runs.
 
-    Without the usual guard, such a script would start again in every child.
+    Without the `__main__` guard, such a script would start again in every child.
     """
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         raise RunFailed(
@@ -128,9 +127,9 @@ def modules_of_recipe(parts: Any) -> set[str]:
     modules: set[str] = set()
 
     class Finder(pickle.Pickler):
-        def persistent_id(self, each: Any) -> None:
-            if isinstance(each, type | types.FunctionType):
-                modules.add(each.__module__)
+        def persistent_id(self, obj: Any) -> None:
+            if isinstance(obj, type | types.FunctionType):
+                modules.add(obj.__module__)
 
     Finder(io.BytesIO()).dump(parts)
     return modules

@@ -1,4 +1,4 @@
-"""Standard streams of a command, if they are closed (cron jobs, daemons) or cannot encode every
+"""Handling of standard streams that are closed (cron jobs, daemons) or cannot encode every
 character."""
 
 from __future__ import annotations
