@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from border_cli.launch.effective import EffectiveSettings
     from border_cli.settings.run import RunConfig
 
-OF_ENV = re.compile(r"(\+\+|[+~])?env(\.[\w.]+)?=")
+ENV_OVERRIDE = re.compile(r"(\+\+|[+~])?env(\.[\w.]+)?=")
 NOT_COMPARED = ("env.option", "env.num_envs", "env.action_mask", "env.own_generators")
 
 
 def split_env(typed: Sequence[str]) -> tuple[list[str], list[str]]:
     """Splits the typed words into overrides of the environment and all others."""
-    env_overrides = [word for word in typed if OF_ENV.match(word) and not Path(word).is_dir()]
+    env_overrides = [word for word in typed if ENV_OVERRIDE.match(word) and not Path(word).is_dir()]
     return env_overrides, [word for word in typed if word not in env_overrides]
 
 

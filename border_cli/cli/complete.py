@@ -93,12 +93,12 @@ def offered(before: Sequence[str], word: str) -> list[str]:
     """Returns the continuations of `word`, each up to the next dot, equals sign or slash. In a list
     or a sweep, completes the last entry. Errors yield no continuations."""
     if before[-1:] == ["--from"]:
-        return runs_from(word)
+        return complete_run_dirs(word)
     if word.startswith("-"):
         return _flags(FLAGS, word)
     key, equals, value = word.partition("=")
     if equals and key in OF_RUNS:
-        return [f"{key}={run_dir}" for run_dir in runs_from(value)]
+        return [f"{key}={run_dir}" for run_dir in complete_run_dirs(value)]
     prefix = f"{key}{equals}{re.split(r'[,[]', value)[-1]}"
     try:
         names = list(_candidates(read_arguments(before), prefix))
@@ -165,10 +165,10 @@ def of_another(command: str, before: Sequence[str], word: str) -> list[str]:
     if before and before[-1].startswith("-"):  # its value may be a file
         return []
     keys = re.findall(r"^  ([a-z]+(?:=|(?=  )))", help_text, re.MULTILINE)
-    return [*(key for key in keys if key.startswith(word)), *runs_from(word)]
+    return [*(key for key in keys if key.startswith(word)), *complete_run_dirs(word)]
 
 
-def runs_from(word: str) -> list[str]:
+def complete_run_dirs(word: str) -> list[str]:
     """Returns the run directories that start with `word`, each up to the next slash. If `word` has
     no slash, searches only outputs, runs and sweeps in the current directory."""
     from border_cli.analysis.load import runs_below

@@ -14,11 +14,11 @@ from border_cli.cli.changed_env import env_changes, settings_in_env, split_env
 from border_cli.cli.plain_command import (
     Reader,
     best_or_latest,
-    located,
+    locate_run,
     plain_command,
+    read_bool,
     read_pairs,
     text,
-    truth,
     whole,
 )
 from border_cli.errors import ConfigError, RunFailed
@@ -79,7 +79,7 @@ def _run(typed: Sequence[str], signals: EarlySignals) -> None:
     (path,), values = read_pairs(rest, READERS)
     if "render" in values and "video" in values:
         raise ConfigError("video and render=human cannot be combined: give one of them")
-    run_dir, checkpoint = located(path, values.pop("checkpoint", None))
+    run_dir, checkpoint = locate_run(path, values.pop("checkpoint", None))
     document, not_finite = _evaluate(run_dir, checkpoint, signals, env_overrides, **values)
     if "--json" in typed:
         say(json.dumps(document))
@@ -109,7 +109,7 @@ READERS: Mapping[str, Reader] = {
     "seed": whole(0),
     "render": _read_render,
     "video": lambda _, value: expanded(value),
-    "trust": truth,
+    "trust": read_bool,
 }
 
 

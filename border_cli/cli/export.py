@@ -14,11 +14,11 @@ from border_cli.cli.eval import figures_of
 from border_cli.cli.plain_command import (
     Reader,
     best_or_latest,
-    located,
+    locate_run,
     plain_command,
+    read_bool,
     read_pairs,
     text,
-    truth,
     whole,
 )
 from border_cli.errors import ConfigError, RunFailed, reachable
@@ -65,9 +65,9 @@ READERS: Mapping[str, Reader] = {
     "checkpoint": text,
     "episodes": whole(1),
     "seed": whole(0),
-    "onnx": truth,
-    "film": truth,
-    "trust": truth,
+    "onnx": read_bool,
+    "film": read_bool,
+    "trust": read_bool,
 }
 
 
@@ -105,7 +105,7 @@ def _export(
     trust: bool = False,
 ) -> dict[str, Any]:
     """Writes the folder and returns the object that `--json` prints."""
-    run_dir, checkpoint = located(run, checkpoint)
+    run_dir, checkpoint = locate_run(run, checkpoint)
     if folder.exists():
         raise ConfigError(f"{folder} already exists: name a new folder")
     from border_cli.api import load_agent, read_config

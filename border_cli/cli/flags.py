@@ -62,7 +62,7 @@ class Arguments(argparse.Namespace):
     version: bool
 
     @property
-    def asks(self) -> bool:
+    def shows_settings(self) -> bool:
         """Whether the command shows settings instead of running a job."""
         return bool(self.help or self.cfg or self.info or self.hydra_help)
 

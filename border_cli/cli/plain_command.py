@@ -58,7 +58,7 @@ def until_nobody_reads() -> Iterator[None]:
             os.dup2(devnull.fileno(), sys.stdout.fileno())
 
 
-def shortened(lines: list[str]) -> list[str]:
+def shorten_lines(lines: list[str]) -> list[str]:
     """Returns the first lines, followed by the number of lines left out."""
     left_out = len(lines) - MOST_LISTED
     return lines if left_out <= 0 else [*lines[:MOST_LISTED], f"… and {left_out:,} more"]
@@ -99,7 +99,7 @@ def text(_: str, value: str) -> str:
     return value
 
 
-def truth(key: str, value: str) -> bool:
+def read_bool(key: str, value: str) -> bool:
     if value not in ("true", "false"):
         raise ConfigError(f"{key} must be true or false, got {value!r}")
     return value == "true"
@@ -119,7 +119,7 @@ def whole(low: int) -> Reader:
     return read
 
 
-def located(path: Path, checkpoint: str | None = None) -> tuple[Path, str | None]:
+def locate_run(path: Path, checkpoint: str | None = None) -> tuple[Path, str | None]:
     """Returns the run directory and the checkpoint that a path names, see `find_run`."""
     # imported late: --help does not need it
     from border_cli.run.finding import find_run

@@ -14,11 +14,11 @@ from border_cli.cli.changed_env import env_changes, settings_in_env, split_env
 from border_cli.cli.plain_command import (
     Reader,
     best_or_latest,
-    located,
+    locate_run,
     plain_command,
+    read_bool,
     read_pairs,
     text,
-    truth,
     whole,
 )
 from border_cli.errors import ConfigError, RunFailed
@@ -29,7 +29,7 @@ from border_cli.words import setting, shell_command
 
 if TYPE_CHECKING:
     from border_cli.launch.effective import EffectiveSettings
-    from border_cli.playing.record import Recorded
+    from border_cli.playing.record import Recording
 
 HELP = """\
 border-record: plays a saved model of a run in the environment of its evaluations and stores the
@@ -71,7 +71,7 @@ Policies = Mapping[str, float]  # policy name -> weight
 def _run(typed: Sequence[str], signals: EarlySignals) -> None:
     env_overrides, rest = split_env(typed)
     (path,), values = read_pairs(rest, READERS)
-    run_dir, checkpoint = located(path)
+    run_dir, checkpoint = locate_run(path)
     if checkpoint is not None:
         if "policy" in values:
             raise ConfigError(f"{path} is a checkpoint: leave out policy, or give {run_dir}")
@@ -110,10 +110,10 @@ READERS: Mapping[str, Reader] = {
     "episodes": whole(1),
     "steps": whole(1),
     "policy": _policies,
-    "explore": truth,
+    "explore": read_bool,
     "seed": whole(0),
-    "overwrite": truth,
-    "trust": truth,
+    "overwrite": read_bool,
+    "trust": read_bool,
 }
 
 
@@ -138,7 +138,7 @@ def _record(
     from border_cli.config.saved import opened_run
     from border_cli.dataset.minari_files import refuse_name
     from border_cli.launch.effective import effective_settings
-    from border_cli.playing.players import players
+    from border_cli.playing.players import build_players
     from border_cli.playing.record import record
     from border_cli.run.finding import best_score
 
@@ -156,7 +156,7 @@ def _record(
             best = None if changes else best_score(run_dir)
             recorded = record(
                 effective,
-                players(run_dir, effective, policy, amount, unit, trust=trust, config=config),
+                build_players(run_dir, effective, policy, amount, unit, trust=trust, config=config),
                 stop,
                 best=best and best[0],
                 dataset=dataset,
@@ -167,7 +167,7 @@ def _record(
     return {**_document(dataset, effective, recorded), "env_changes": changes}
 
 
-def _document(dataset: str, effective: EffectiveSettings, recorded: Recorded) -> dict[str, Any]:
+def _document(dataset: str, effective: EffectiveSettings, recorded: Recording) -> dict[str, Any]:
     """Returns the object that `--json` prints."""
     low, high = recorded.references or (None, None)
     return {

@@ -21,7 +21,7 @@ from border_cli.analysis.difference import differences
 from border_cli.analysis.listing import SPANS, Row, ordered, row_of, where
 from border_cli.analysis.load import SavedRun, find_runs
 from border_cli.cli.flags import Parser
-from border_cli.cli.plain_command import plain_command, shortened, until_nobody_reads, whole
+from border_cli.cli.plain_command import plain_command, shorten_lines, until_nobody_reads, whole
 from border_cli.errors import ConfigError
 from border_cli.messages import say
 from border_cli.process.signals import EarlySignals
@@ -238,7 +238,7 @@ def _failure_reasons(rows: Sequence[Row]) -> list[str]:
         for row in rows
         if "job" in row.values and row.value("status") not in UNREMARKABLE
     ]
-    return shortened(lines)
+    return shorten_lines(lines)
 
 
 def _summary(rows: Sequence[Row]) -> str:

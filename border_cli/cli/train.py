@@ -46,7 +46,7 @@ def _dispatch(arguments: Arguments, command: Sequence[str]) -> None:
         complete(arguments.overrides)
     else:
         with arguments.composing() as (composer, overrides):
-            if arguments.asks:
+            if arguments.shows_settings:
                 _show_settings(arguments, composer, overrides)
             elif arguments.multirun:
                 from border_cli.sweep.plan import planned
@@ -121,9 +121,9 @@ def run_several(plan: Plan) -> None:
     from border_cli.sweep.plan import OUR_LAUNCHER
 
     if plan.terms.launcher == OUR_LAUNCHER:
-        from border_cli.sweep.server import server
+        from border_cli.sweep.server import start_server
 
-        server()
+        start_server()
     from border_cli.sweep.command import run_sweep
 
     expect(plan.stall_timeout_s)

@@ -59,9 +59,9 @@ def _run(typed: Sequence[str], _: EarlySignals) -> None:
         from border_cli.tune.store import imported_optuna
 
         imported_optuna()
-        from border_cli.sweep.server import server
+        from border_cli.sweep.server import start_server
 
-        server()
+        start_server()
         from border_cli.tune.command import tune
 
         tune(composer, overrides, config, (NAME, *words))

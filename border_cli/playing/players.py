@@ -30,7 +30,7 @@ class Player:
     snapshot: Snapshot  # the weights to act with
 
 
-def players(
+def build_players(
     run_dir: Path,
     effective: EffectiveSettings,
     policies: Mapping[str, float],

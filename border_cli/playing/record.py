@@ -43,7 +43,7 @@ REFERENCE_EPISODES = 100  # episodes of random actions; their mean return is sco
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Played:
+class PlayerResult:
     """Returns and lengths of the episodes of one player."""
 
     name: str
@@ -53,10 +53,10 @@ class Played:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recorded:
+class Recording:
     """A finished data set. `references` is None if the run is no better than random actions."""
 
-    played: Sequence[Played]
+    played: Sequence[PlayerResult]
     references: tuple[float, float] | None
 
 
@@ -70,7 +70,7 @@ def record(
     seed: int,
     explore: bool,
     overwrite: bool,
-) -> Recorded:
+) -> Recording:
     """Plays all episodes and writes the data set, which appears only when it is complete.
 
     `best` is the recorded score of the best model, or None if there is none in this environment.
@@ -84,7 +84,7 @@ def record(
             played.append(_write(writer, env, player, rounds))
         references = _references(effective, played, stop, best)
         writer.finish(_metadata(effective, played, references))
-    return Recorded(played=played, references=references)
+    return Recording(played=played, references=references)
 
 
 def _env_parts(env: EnvConfig) -> EnvParts:
@@ -102,7 +102,7 @@ def _write(
     env: EnvParts,
     player: Player,
     rounds: Iterable[list[PlayedEpisode]],
-) -> Played:
+) -> PlayerResult:
     """Writes the episodes of one player while they are played."""
     returns: list[float] = []
     lengths: list[int] = []
@@ -110,7 +110,7 @@ def _write(
         writer.add([_raw_episode(episode, env) for episode in episodes], policy=player.name)
         returns += [episode.score for episode in episodes]
         lengths += [len(episode) for episode in episodes]
-    return Played(
+    return PlayerResult(
         name=player.name,
         opt_steps=None if player.name == RANDOM else player.agent.opt_steps,
         returns=np.array(returns),
@@ -189,7 +189,7 @@ def _raw_episode(episode: PlayedEpisode, env: EnvParts) -> RawEpisode:
 
 
 def _references(
-    effective: EffectiveSettings, played: Sequence[Played], stop: StopFlag, best: float | None
+    effective: EffectiveSettings, played: Sequence[PlayerResult], stop: StopFlag, best: float | None
 ) -> tuple[float, float] | None:
     """Returns the mean return of random actions, evaluated like the models of the run, and `best`.
     If `best` is None, the best mean return of the players replaces it.
@@ -214,7 +214,7 @@ def _references(
 
 def _metadata(
     effective: EffectiveSettings,
-    played: Sequence[Played],
+    played: Sequence[PlayerResult],
     references: tuple[float, float] | None,
 ) -> dict[str, Any]:
     """Returns metadata by Minari's conventions, with the names of the players."""

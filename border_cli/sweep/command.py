@@ -35,16 +35,16 @@ from border_cli.run.sweep_folder import JobRow
 from border_cli.settings.run import OnError, RunConfig
 from border_cli.sweep.launchers import (
     FolderLoader,
-    InThisProcess,
-    OfHydra,
-    context_of,
-    for_plugins,
-    log_as_hydra,
+    HydraLauncher,
+    SerialLauncher,
+    configure_hydra_logging,
+    make_context,
+    make_plugin_config,
 )
 from border_cli.sweep.listing import Sweep
 from border_cli.sweep.names import Places
 from border_cli.sweep.plan import OUR_LAUNCHER, Plan, Skipped
-from border_cli.sweep.processes import InProcesses, JobLauncher, LocalProcess
+from border_cli.sweep.processes import JobLauncher, LocalProcess, ProcessLauncher
 from border_cli.sweep.request import Terms
 from border_cli.system.machine import free_memory, usable_cores
 
@@ -80,7 +80,7 @@ def run_sweep(plan: Plan) -> None:
         try:
             if plan.jobs:
                 for batch in _batches(plan):
-                    job_launcher.launch(sweep.numbered(batch))
+                    job_launcher.launch(sweep.with_numbers(batch))
             else:
                 _search(plan, sweep, job_launcher)
         except BaseException:  # the table of results is always printed
@@ -102,14 +102,14 @@ def _launcher(
         scheduled=launcher.startswith("submitit"),
     )
     if launcher == ONE_BY_ONE:
-        yield InThisProcess(sweep, terms)
+        yield SerialLauncher(sweep, terms)
     elif launcher == OUR_LAUNCHER:
-        yield InProcesses(LocalProcess, sweep, terms, at_once=at_once, earlier=plan.earlier)
+        yield ProcessLauncher(LocalProcess, sweep, terms, at_once=at_once, earlier=plan.earlier)
     elif remote:
         with remote.starts(sweep.root) as start:
-            yield InProcesses(start, sweep, terms, at_once=at_once, earlier=plan.earlier)
+            yield ProcessLauncher(start, sweep, terms, at_once=at_once, earlier=plan.earlier)
     else:
-        yield OfHydra(launcher, plan.terms.config, sweep, terms)
+        yield HydraLauncher(launcher, plan.terms.config, sweep, terms)
 
 
 def _batches(plan: Plan) -> list[list[Job]]:
@@ -139,20 +139,20 @@ def _count_fitting(needs: Sequence[Needs], config: RunConfig) -> int:
 
 def _search(plan: Plan, sweep: Sweep, job_launcher: Launcher) -> None:
     """Runs the jobs that a Hydra sweeper proposes."""
-    task: Any = Proposed(plan, sweep, job_launcher)
-    config = for_plugins(plan.terms.config, sweep.root)
+    task: Any = SweeperTask(plan, sweep, job_launcher)
+    config = make_plugin_config(plan.terms.config, sweep.root)
     with open_dict(config):
         config.hydra.launcher = {"_target_": SWEEP_LAUNCHER}
         stops_on_error = plan.config.sweep.on_error == OnError.stop
         if not stops_on_error and config.hydra.sweeper.get("max_failure_rate") == 0:  # Optuna only
             config.hydra.sweeper.max_failure_rate = 1.0
     sweeper = Plugins.instance().instantiate_sweeper(
-        hydra_context=context_of(FolderLoader({})),
+        hydra_context=make_context(FolderLoader({})),
         task_function=task,
         config=config,
     )
     arguments = [str(override) for override in config.hydra.overrides.task]
-    log_as_hydra(plan.terms.config, quiet=sweep.quiet)
+    configure_hydra_logging(plan.terms.config, quiet=sweep.quiet)
     try:
         sweeper.sweep(arguments=arguments)
     except ValueError:  # Optuna raises it without a best trial, if all jobs have failed
@@ -160,7 +160,7 @@ def _search(plan: Plan, sweep: Sweep, job_launcher: Launcher) -> None:
             raise
 
 
-class Proposed:
+class SweeperTask:
     """The task function of a Hydra sweeper, called with each batch of proposed jobs."""
 
     def __init__(self, plan: Plan, sweep: Sweep, job_launcher: Launcher) -> None:

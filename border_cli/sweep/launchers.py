@@ -31,7 +31,7 @@ SILENT = {"version": 1, "root": None, "disable_existing_loggers": False}  # a jo
 
 
 @dataclass
-class InThisProcess:
+class SerialLauncher:
     """`hydra/launcher=basic`: runs jobs one after another with the panel of a single run."""
 
     sweep: Sweep
@@ -50,7 +50,7 @@ class InThisProcess:
 
 
 @dataclass
-class OfHydra:
+class HydraLauncher:
     """Runs the jobs through a launcher of Hydra, whose workers read them from their folders."""
 
     name: str
@@ -65,9 +65,9 @@ class OfHydra:
         """
         for job in jobs:
             write_request(job, self.terms)
-        config = for_plugins(self.config, self.sweep.root)
+        config = make_plugin_config(self.config, self.sweep.root)
         launcher = Plugins.instance().instantiate_launcher(
-            hydra_context=context_of(FolderLoader({job.overrides: job.folder for job in jobs})),
+            hydra_context=make_context(FolderLoader({job.overrides: job.folder for job in jobs})),
             task_function=run_for_a_launcher,
             config=config,
         )
@@ -110,12 +110,12 @@ class FolderLoader:
         return config
 
 
-def context_of(loader: FolderLoader) -> HydraContext:
+def make_context(loader: FolderLoader) -> HydraContext:
     """Returns the Hydra context for plug-ins. It has no callbacks because runs use recorders."""
     return HydraContext(loader, Callbacks())  # type: ignore[arg-type]
 
 
-def for_plugins(config: DictConfig, root: Path) -> DictConfig:
+def make_plugin_config(config: DictConfig, root: Path) -> DictConfig:
     """Returns Hydra's part of the config of a sweep in `root`, for plug-ins, without logging."""
     plugin_config: DictConfig = OmegaConf.create({"hydra": config.hydra})
     with open_dict(plugin_config):
@@ -127,7 +127,7 @@ def for_plugins(config: DictConfig, root: Path) -> DictConfig:
     return plugin_config
 
 
-def log_as_hydra(config: DictConfig, *, quiet: bool) -> None:
+def configure_hydra_logging(config: DictConfig, *, quiet: bool) -> None:
     """Configures logging by Hydra's config. With `quiet`, only warnings and errors are logged."""
     configure_log(config.hydra.hydra_logging, config.hydra.verbose)
     if quiet:

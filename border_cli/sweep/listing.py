@@ -90,7 +90,7 @@ class Sweep:
         add_job(self.root, job)
         return self._jobs_by_folder.setdefault(folder, job).number
 
-    def numbered(self, jobs: Sequence[Job]) -> list[Job]:
+    def with_numbers(self, jobs: Sequence[Job]) -> list[Job]:
         """Returns the jobs with their numbers in the table."""
         return [replace(job, number=self._jobs_by_folder[job.folder].number) for job in jobs]
 

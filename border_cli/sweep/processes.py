@@ -28,7 +28,7 @@ from border_cli.run.sweep_folder import read_stop
 from border_cli.sweep.listing import Sweep
 from border_cli.sweep.panel import JobView, SweepPanel
 from border_cli.sweep.request import Terms, write_request
-from border_cli.sweep.server import server
+from border_cli.sweep.server import start_server
 from border_cli.sweep.worker import run_in_a_child
 from border_cli.system.child_process import ChildProcess
 from border_cli.system.start import wait_for
@@ -73,7 +73,7 @@ class LocalProcess(ChildProcess):
     """The process of a job on this machine."""
 
     def __init__(self, number: int, folder: Path) -> None:
-        super().__init__(server(), f"job {number}", run_in_a_child, str(folder), nice=0)
+        super().__init__(start_server(), f"job {number}", run_in_a_child, str(folder), nice=0)
         self.host: str | None = platform.node()
 
     def signal(self, signum: int) -> None:
@@ -134,7 +134,7 @@ class Processes:
         write_request(job, self.terms)
         self._running.append((view, self.start_process(view.number, job.folder)))
 
-    def withdraw(self) -> None:
+    def cancel_waiting(self) -> None:
         """Cancels the jobs that still wait for a machine."""
         for view, process in list(self._running):
             if process.host is None:
@@ -177,7 +177,7 @@ class Processes:
 
 
 @dataclass
-class InProcesses:
+class ProcessLauncher:
     """Runs the jobs of a sweep, `at_once` in parallel. Owned by the command's thread."""
 
     start_process: Start  # starts the process of a job
@@ -201,7 +201,7 @@ class InProcesses:
         while waiting or processes.running:
             if processes.stop.requested or read_stop(self.sweep.root) is not None:
                 waiting.clear()
-                processes.withdraw()
+                processes.cancel_waiting()
             while waiting and len(processes.running) < self.at_once:
                 self._start(processes, waiting.popleft())
             if processes.running:

@@ -10,6 +10,6 @@ from border_cli.system.start import start_context
 PRELOAD = ("border_cli.sweep.worker", "border_cli.checks.dry_build")
 
 
-def server() -> BaseContext:
+def start_server() -> BaseContext:
     """Starts the fork server if needed, without waiting for it, and returns its context."""
     return start_context(StartMethod.auto, PRELOAD)

@@ -69,7 +69,7 @@ class StackFile:
     def __init__(self) -> None:
         self._fd = anonymous_file()
 
-    def show(self) -> None:
+    def enable(self) -> None:
         """Writes the stacks of all threads to the file on `STACK_SIGNAL` and on a segmentation
         fault.
 
@@ -79,14 +79,14 @@ class StackFile:
         faulthandler.register(STACK_SIGNAL, file=self._fd, all_threads=True)
         faulthandler.enable(file=self._fd)
 
-    def ask(self, pid: int) -> str:
+    def request(self, pid: int) -> str:
         """Returns the stacks of a child process, which must have received this file."""
         with suppress(ProcessLookupError):
             os.kill(pid, STACK_SIGNAL)
         time.sleep(ASK_S)
-        return self.written() or "(the process did not report its stack)"
+        return self.read() or "(the process did not report its stack)"
 
-    def written(self) -> str:
+    def read(self) -> str:
         """Returns the stacks written so far, for example by a crashed child; may be empty."""
         return os.pread(self._fd, os.fstat(self._fd).st_size, 0).decode(errors="replace")
 
@@ -143,7 +143,7 @@ def _prepare(nice: int, stack: StackFile) -> None:
     for signum in PARENT_SIGNALS:
         signal.signal(signum, do_nothing)
         signal.siginterrupt(signum, False)  # do not interrupt system calls of a simulator
-    stack.show()
+    stack.enable()
     signal.pthread_sigmask(signal.SIG_UNBLOCK, PARENT_SIGNALS)  # blocked in the fork server
     if os.environ.get(SAFE_PATH) == OURS:  # do not pass it on to programs that the child starts
         del os.environ[SAFE_PATH]

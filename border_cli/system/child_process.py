@@ -125,7 +125,7 @@ class ChildProcess:
 
     def stack(self) -> str:
         """Returns the stacks of a child that is stuck."""
-        return self._stack.ask(self.pid)
+        return self._stack.request(self.pid)
 
     def kill(self) -> None:
         """Kills the child."""
@@ -141,7 +141,7 @@ class ChildProcess:
             kill(self.pid)
         self._process.join(GONE_S)
         status = self._process.exitcode
-        crash = self._stack.written() if status is not None and -status in FAULTS else ""
+        crash = self._stack.read() if status is not None and -status in FAULTS else ""
         self.connection.close()
         self._stack.close()
         if status is None:

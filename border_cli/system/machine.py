@@ -105,8 +105,7 @@ def free_memory(cgroups: Path = CGROUPS, own_cgroup: Path = OWN_CGROUP) -> int:
 
 
 def usable_cores(cgroups: Path = CGROUPS, own_cgroup: Path = OWN_CGROUP) -> int:
-    """Returns the number of cores that this process can use by its affinity and its cgroup
-    quotas."""
+    """Returns the number of usable cores, limited by the affinity and the cgroup quotas."""
     cores = float(machine_cores())
     for group in _own_groups(cgroups, own_cgroup):
         with suppress(OSError, ValueError):
@@ -122,9 +121,7 @@ def _own_groups(cgroups: Path, own_cgroup: Path) -> list[Path]:
         for line in own_cgroup.read_text().splitlines():
             if line.startswith("0::/"):
                 folder = cgroups / line.removeprefix("0::/")
-                return [
-                    group for group in (folder, *folder.parents) if group.is_relative_to(cgroups)
-                ]
+                return [path for path in (folder, *folder.parents) if path.is_relative_to(cgroups)]
     return []
 
 
@@ -141,15 +138,14 @@ def unwritable(folder: Path) -> str | None:
 
 
 def share_cores(at_once: int, most: int | None = None) -> None:
-    """Limits the cores of this process: `at_once` processes share the machine, or `most` cores were
-    granted to this one."""
+    """Limits the cores of this process: `at_once` processes share the machine, or a scheduler has
+    granted `most` cores."""
     global _at_once, _most
     _at_once, _most = max(1, at_once), most
 
 
 def available_cores() -> int:
-    """Returns the number of cores for this process; its share if several jobs of a sweep run at
-    once."""
+    """Returns the number of cores for this process, or its share in a sweep."""
     share = max(1, machine_cores() // _at_once)
     return share if _most is None else max(1, min(share, _most))
 
