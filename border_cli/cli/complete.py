@@ -81,7 +81,7 @@ def complete(overrides: Sequence[str]) -> None:
 def _split_line(line: str) -> tuple[list[str], str]:
     """Splits a line into the unquoted words before the cursor and the word under it."""
     for closing in ("", "'", '"'):
-        try:  # with an x, an empty last word is not lost
+        try:  # the x keeps an empty last word
             *before, word = shlex.split(f"{line}x{closing}")
         except ValueError:  # unbalanced quote
             continue
@@ -142,7 +142,7 @@ def _setting_names(arguments: Arguments) -> Iterator[str]:
     from border_cli.config.overrides import is_sweep
     from border_cli.settings.base import flat
 
-    find_plugins()  # before the current directory is searched
+    find_plugins()  # registers groups before the current directory is searched
     with arguments.composing() as (composer, overrides):
         config = composer.job([override for override in overrides if not is_sweep(override)]).config
     yield from (f"{name}=" for name in flat(config) if not name.endswith(".option"))

@@ -155,7 +155,7 @@ def _evaluate(
             scored = read_json(find_checkpoint(run_dir, checkpoint) / "score.json")["returns"]
             rounds = max(
                 1, len(scored) // effective.evaluator.num_episodes
-            )  # more than 1 if confirmed
+            )  # above 1 for a confirmed score
         policy = evaluation_policy(effective, agent)
         with signals.polled() as stop:
             evaluation = play(
@@ -181,7 +181,7 @@ def _evaluate(
 
 
 def figures_of(evaluation: Evaluation) -> dict[str, float]:
-    """Returns the summary statistics of the last line, with the population standard deviation."""
+    """Returns the summary statistics of an evaluation, with the population standard deviation."""
     metrics = evaluation.metrics
     figures = {name: metrics[key] for name, key in RETURNS.items()}
     figures["episodes"] = len(evaluation.returns)
@@ -221,7 +221,7 @@ def _print_table(run_dir: Path, document: Mapping[str, Any]) -> None:
 
 
 main = partial(plain_command, "border-eval", HELP, _run)
-command = monitored("border-eval")(main)  # the console script
+command = monitored("border-eval")(main)  # entry point of the console script
 
 
 if __name__ == "__main__":

@@ -57,7 +57,7 @@ Examples
   border-eval cartpole_policy episodes=100
   border-train --from cartpole_policy init_from=cartpole_policy
 """
-FRESH_SEED = 1_000_000  # unlike any usual seed of a run
+FRESH_SEED = 1_000_000  # far from the usual seeds of runs
 VERIFY = "--verify"
 
 
@@ -156,7 +156,7 @@ def _export(
 
 
 main = partial(plain_command, "border-export", HELP, _run)
-command = monitored("border-export")(main)  # the console script
+command = monitored("border-export")(main)  # entry point of the console script
 
 
 if __name__ == "__main__":

@@ -107,4 +107,4 @@ def _report(folder: Path, num_files: int) -> str:
 
 
 main = partial(plain_command, "border-init", HELP, _run)
-command = main  # the console script
+command = main  # entry point of the console script

@@ -210,4 +210,4 @@ def _runs(request: argparse.Namespace) -> tuple[list[SavedRun], list[str]]:
 
 
 main = partial(plain_command, NAME, HELP, _run)
-command = main  # the console script
+command = main  # entry point of the console script

@@ -38,7 +38,7 @@ def write(path: Path, report: Report, table: str | None, size: tuple[float, floa
     elif suffix == ".csv":
         content = tables.csv_text(report, table or "curves").encode()
     else:
-        # imported late: matplotlib
+        # imported late, as above
         from border_cli.analysis.drawing import drawn
 
         content = drawn(report, suffix[1:], size)
@@ -48,7 +48,7 @@ def write(path: Path, report: Report, table: str | None, size: tuple[float, floa
 
 
 def show(report: Report, files: Sequence[Path]) -> None:
-    """Prints the tables and the names of the files. If there are none, prints the curves first."""
+    """Prints the tables and the files written. Without files, prints the curves first."""
     console = make_console()
     if not files:
         _show_curves(console, report)

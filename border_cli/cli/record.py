@@ -237,7 +237,7 @@ def _next_command(run_dir: Path, dataset: str, env_overrides: Sequence[str]) -> 
 
 
 main = partial(plain_command, "border-record", HELP, _run)
-command = monitored("border-record")(main)  # the console script
+command = monitored("border-record")(main)  # entry point of the console script
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""`border-runs rm` and `prune`: list what to remove with its size, ask, and remove it."""
+"""`border-runs rm` and `prune`: list files with their size, ask for confirmation, and remove
+them."""
 
 from __future__ import annotations
 

@@ -130,4 +130,4 @@ def run_several(plan: Plan) -> None:
     run_sweep(plan)
 
 
-command = monitored("border-train")(main)  # the console script
+command = monitored("border-train")(main)  # entry point of the console script

@@ -90,7 +90,7 @@ def split(typed: Sequence[str]) -> tuple[TuneConfig, list[str]]:
 
 
 main = partial(plain_command, NAME, HELP, _run)
-command = monitored(NAME)(main)  # the console script
+command = monitored(NAME)(main)  # entry point of the console script
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ class Player:
     amount: int
     unit: str  # "episodes" or "steps"
     agent: Agent
-    snapshot: Snapshot  # the weights to act with
+    snapshot: Snapshot  # weights used for acting
 
 
 def build_players(

@@ -73,8 +73,8 @@ def record(
 ) -> Recording:
     """Plays all episodes and writes the data set, which appears only when it is complete.
 
-    `best` is the recorded score of the best model, or None if there is none in this environment.
-    Raises the reason of `stop` between two env steps.
+    `best` is the recorded score of the best model, or None if there is none in this environment. If
+    `stop` is requested, raises its reason between two env steps.
     """
     env = _env_parts(effective.evaluation_env)
     with DatasetWriter(dataset, env, overwrite=overwrite) as writer:
@@ -237,7 +237,7 @@ def _metadata(
 class PlayedEpisode(RecordedEpisode):
     """An episode that a policy has just played."""
 
-    seed: int  # reset seed of its environment
+    seed: int  # seed with which its environment was reset
 
     @property
     def score(self) -> float:
@@ -250,7 +250,7 @@ def play_round(
 ) -> list[PlayedEpisode]:
     """Plays one episode in each parallel environment, for at most `limit` env steps.
 
-    Raises the reason of `stop` between two steps.
+    If `stop` is requested, raises its reason between two steps.
     """
     first_obs = env.reset(seed)
     policy.forget(range(env.num_envs))

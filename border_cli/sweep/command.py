@@ -155,7 +155,7 @@ def _search(plan: Plan, sweep: Sweep, job_launcher: Launcher) -> None:
     configure_hydra_logging(plan.terms.config, quiet=sweep.quiet)
     try:
         sweeper.sweep(arguments=arguments)
-    except ValueError:  # Optuna raises it without a best trial, if all jobs have failed
+    except ValueError:  # raised by Optuna if all jobs failed and no trial is the best
         if any(row.status == DONE for row in sweep.rows()):
             raise
 

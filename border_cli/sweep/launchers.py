@@ -27,7 +27,7 @@ from border_cli.sweep.listing import Sweep
 from border_cli.sweep.request import Terms, read_request, write_request
 from border_cli.sweep.worker import run, run_for_a_launcher
 
-SILENT = {"version": 1, "root": None, "disable_existing_loggers": False}  # a job has its own log
+SILENT = {"version": 1, "root": None, "disable_existing_loggers": False}  # jobs write their logs
 
 
 @dataclass

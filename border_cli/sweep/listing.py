@@ -112,7 +112,7 @@ class Sweep:
         """Writes `sweep.csv`, prints the table unless the sweep is quiet, and returns the exit
         status of the command."""
         saved_plan = read_sweep(self.root)
-        plan = saved_plan or self.plan  # else the plan in memory
+        plan = saved_plan or self.plan  # falls back to the plan in memory
         rows = job_rows(self.root, plan)
         console = terminal.make_console()
         if saved_plan is None:

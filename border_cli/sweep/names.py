@@ -1,7 +1,8 @@
 """Labels and folders of the jobs of a sweep.
 
-With `run_dir=…`, a folder is named by the overrides of its job, except those that all jobs of the
-first sweep there share. The same command, or one with more values, then finds its jobs again.
+With `run_dir=…`, a folder is named by the overrides of its job, except those shared by all jobs of
+the first sweep in that directory. The same command, or one with more values, then finds its jobs
+again.
 """
 
 from __future__ import annotations

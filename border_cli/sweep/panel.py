@@ -1,4 +1,4 @@
-"""Progress of a sweep: a live table on a terminal, otherwise a line per ended job."""
+"""Progress of a sweep: a live table on a terminal, otherwise one line per finished job."""
 
 from __future__ import annotations
 

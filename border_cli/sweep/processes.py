@@ -43,27 +43,28 @@ class JobProcess(Protocol):
 
     @property
     def pid(self) -> int:
-        """Its process id; 0 if it has none yet."""
+        """The process id; 0 if there is none yet."""
 
     @property
     def waitables(self) -> list[Any]:
-        """Descriptors that become readable when it sends messages. The last one signals its end."""
+        """Descriptors that become readable when the process sends messages or, the last one,
+        ends."""
 
     @property
     def alive(self) -> bool:
-        """Whether it still runs, as far as is known."""
+        """Whether the process still runs, as far as is known."""
 
     def listen(self) -> None:
-        """Receives its messages."""
+        """Receives all pending messages from the process."""
 
     def signal(self, signum: int) -> None:
-        """Sends it a signal."""
+        """Sends a signal to the process."""
 
     def kill(self) -> None:
-        """Kills it."""
+        """Kills the process."""
 
     def reap(self) -> str | None:
-        """Ensures that it has ended. Returns the cause, or None for a normal end."""
+        """Ensures that the process has ended. Returns the cause, or None for a normal end."""
 
 
 Start = Callable[[int, Path], JobProcess]  # number and folder of a job
@@ -88,7 +89,7 @@ class JobLauncher(Protocol):
     cores: int  # cores that a job uses on its machine
 
     def refuse_missing(self) -> None:
-        """Raises if a package that it needs is not installed, before jobs are composed."""
+        """Raises if a required package is not installed. Called before jobs are composed."""
 
     def at_once(self, jobs: int) -> int:
         """Returns how many of the sweep's `jobs` may run in parallel; `jobs` is 0 if unknown."""
@@ -142,8 +143,8 @@ class Processes:
                 process.kill()
 
     def look(self) -> list[tuple[JobView, str]]:
-        """Waits briefly for messages or an end, and passes signals on. Returns the ended jobs with
-        the cause of the end of their processes."""
+        """Waits briefly for messages and passes signals on. Returns the ended jobs, each with the
+        reason why its process ended."""
         wait_for([*{item for _, process in self._running for item in process.waitables}], LOOK_S)
         if self.stop.requested:  # repeatedly: a process that is starting may miss signals
             reason = self.stop.reason
@@ -153,7 +154,7 @@ class Processes:
             self.signal(SAVE)
         ended = []
         for view, process in list(self._running):
-            alive = process.alive  # read before its messages, so that none are missed
+            alive = process.alive  # read before the messages, so that none are missed
             process.listen()
             view.waits = process.host is None
             if not alive:
@@ -170,7 +171,7 @@ class Processes:
         """Reaps a process and returns why it ended. Records the end if the process could not."""
         pid, host, cause = process.pid, process.host, process.reap()
         reason = (cause or KILLED).strip().rpartition("\n")[2]
-        with suppress(OSError, BorderError):  # if it could not record its end itself
+        with suppress(OSError, BorderError):  # if the process could not record its own end
             if not end_from_outside(view.folder, pid, "killed", reason, host=host):
                 record_not_begun(view.folder, command=self.command, reason=reason)
         return reason
@@ -220,7 +221,7 @@ class ProcessLauncher:
 
     def _ended(self, view: JobView, reason: str) -> None:
         row = self.sweep.row_of(view.folder)
-        if row.status == "running":  # in another process
+        if row.status == "running":  # another process runs it
             self._panel.ended(view, "in use", None, str(RunInUse(view.folder)))
             return
         self._panel.ended(view, row.status, row.score, row.reason or reason)

@@ -71,7 +71,7 @@ def read_request(folder: Path) -> Request:
     as they were in the command."""
     request = json.loads((folder / JOB_JSON).read_text(encoding="utf-8"))
     add_to_path(request["path"])
-    with suppress(OSError):  # a worker on another machine may lack it
+    with suppress(OSError):  # it may not exist on another machine
         os.chdir(request["cwd"])
     register_builtin()
     user_folders()  # calls the plug-ins, which register components

@@ -132,7 +132,7 @@ def begin(
         pipe.send(FAILED, traceback.format_exc())
         status = 1
     connection.close()
-    with suppress(OSError, ValueError):  # their readers may have exited
+    with suppress(OSError, ValueError):  # a reader of the streams may have exited
         sys.stdout.flush()
         sys.stderr.flush()
     os._exit(status)  # threads and exit handlers of an environment must not delay the exit
@@ -144,7 +144,9 @@ def _prepare(nice: int, stack: StackFile) -> None:
         signal.signal(signum, do_nothing)
         signal.siginterrupt(signum, False)  # do not interrupt system calls of a simulator
     stack.enable()
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, PARENT_SIGNALS)  # blocked in the fork server
+    signal.pthread_sigmask(
+        signal.SIG_UNBLOCK, PARENT_SIGNALS
+    )  # they are blocked in the fork server
     if os.environ.get(SAFE_PATH) == OURS:  # do not pass it on to programs that the child starts
         del os.environ[SAFE_PATH]
     os.nice(nice)

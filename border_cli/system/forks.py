@@ -1,4 +1,4 @@
-"""Signal handlers that processes forked by an environment do not inherit.
+"""Removal of signal handlers in processes that an environment forks.
 
 A helper process with the handler of the run, which only requests a stop, would ignore SIGTERM.
 """

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from border_cli.errors import BorderError, OutOfMemory, RunFailed
 
-CGROUPS = Path("/sys/fs/cgroup")  # version 2
+CGROUPS = Path("/sys/fs/cgroup")  # cgroup v2
 OWN_CGROUP = Path("/proc/self/cgroup")
 
 # Environment variables that numpy's and torch's libraries read at load time; the first one wins.

@@ -22,5 +22,5 @@ def prepare_streams() -> None:
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 - open until the end
             os.set_inheritable(descriptor, True)
-    with suppress(AttributeError):  # stdout may be a plain object
+    with suppress(AttributeError):  # a replaced stdout may lack `reconfigure`
         sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
