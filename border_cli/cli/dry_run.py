@@ -26,13 +26,13 @@ def show(jobs: Sequence[Job]) -> None:
     tried: Tried = []
     needs = [_show_job(console, job, tried) for job in jobs]
     largest = max(needs, key=lambda need: need.nbytes)
-    terminal.say(console, f"\nmemory of {largest.name}, at most")
+    terminal.say(console, f"\nmaximum memory of {largest.name}")
     parts = [(part.what, f"{size(part.nbytes)}   {part.because}") for part in largest.parts]
     terminal.header(
         console, [*parts, ("needed", size(largest.nbytes)), ("available", size(free_memory()))]
     )
     refuse_unmet(needs)
-    terminal.say(console, "\ndry run: nothing was run and nothing was written")
+    terminal.say(console, "\ndry run: no job was started and no file was written")
 
 
 def _show_job(console: Console, job: Job, tried: Tried) -> Needs:

@@ -47,7 +47,7 @@ def test_a_dry_run_tells_what_would_be_done_and_makes_no_folder(
         "parameters=30, agent.batch_size=256",
         f"run directory {folder}/mine",
         "replay buffer 5 MiB replay_buffer.capacity=100000 transitions of 48 B",
-        "dry run: nothing was run and nothing was written",
+        "dry run: no job was started and no file was written",
     ):
         assert line in said
 
