@@ -1,1 +1,1 @@
-"""Algorithms; torch lives here and in `nn`."""
+"""The algorithms. Apart from `nn`, this is the only package that imports torch."""

@@ -1,7 +1,4 @@
-"""The action spaces that agents take, and the refusal of others.
-
-The registry is imported by the function that lists agents in a refusal.
-"""
+"""Action spaces supported by agents, and the errors raised for unsupported ones."""
 
 from __future__ import annotations
 
@@ -22,11 +19,11 @@ from border_cli.core.spaces import (
 )
 from border_cli.errors import ConfigError
 
-ANY_CHOICE = "a Discrete, MultiDiscrete, MultiBinary or "  # what some agents take beside a Box
+ANY_CHOICE = "a Discrete, MultiDiscrete, MultiBinary or "  # spaces some agents accept besides Box
 
 
 def name_of(space: LeafSpace) -> str:
-    """`Box(-1, 1, (3,), float32)`, `Discrete(2)` or `MultiDiscrete([2, 3])`."""
+    """Formats a space as `Box(-1, 1, (3,), float32)`, `Discrete(2)` or `MultiDiscrete([2, 3])`."""
     match space:
         case BoxSpace(shape=shape, dtype=dtype, low=low, high=high):
             bounds = f"{low.min():g}, {high.max():g}, " if low.size else ""
@@ -38,9 +35,9 @@ def name_of(space: LeafSpace) -> str:
 
 
 def components_of(space: LeafSpace) -> tuple[int, ...] | None:
-    """The number of choices of each component of an action; of a Discrete space one component.
+    """Returns the number of choices per component of an action, or None for a Box.
 
-    None of a Box.
+    A Discrete space has a single component.
     """
     match space:
         case DiscreteSpace(n=n):
@@ -52,53 +49,53 @@ def components_of(space: LeafSpace) -> tuple[int, ...] | None:
 
 
 def discrete_components(spec: EnvSpec, agent: str) -> tuple[int, ...]:
-    """The number of choices of each component; refuses an environment with other actions."""
+    """Returns the number of choices per component; raises ConfigError for continuous actions."""
     nvec = components_of(spec.action)
     if nvec is None:
         raise ConfigError(
             f"agent={agent} needs a Discrete, MultiDiscrete or MultiBinary action space; "
-            f"env.id={spec.id} has {name_of(spec.action)}{_remedy(spec.action)}"
+            f"env.id={spec.id} has {name_of(spec.action)}{_suggest_remedy(spec.action)}"
         )
     return nvec
 
 
 class DiscreteActions:
-    """The actions of a Discrete space; or all joint ones of a MultiDiscrete space, numbered.
+    """The actions of a Discrete space, or the numbered joint actions of a MultiDiscrete space.
 
-    The last component counts fastest, as in numpy's order of axes. Never written to.
+    Numbers follow C order: the last component varies fastest. Immutable.
     """
 
     def __init__(self, space: LeafSpace, constant: Callable[..., Any] = np.asarray) -> None:
-        """`constant` makes an array of numpy, or of torch, out of one of numpy."""
+        """`constant` converts a numpy array to a constant of the library in use."""
         nvec = components_of(space)
-        assert nvec is not None, "discrete_actions() refuses others"
+        assert nvec is not None, "discrete_actions() rejects continuous spaces"
         self.space, self.nvec = space, nvec
         self.n = prod(nvec)
-        self.joint: Any = None  # [n, K] the choices of each joint action
+        self.joint: Any = None  # [n, K] choices of each joint action; None for a Discrete space
         if isinstance(space, MultiDiscreteSpace):
             joint = np.stack(np.unravel_index(np.arange(self.n), nvec), axis=1)
             self.joint = constant(joint)
-            self._columns = constant(joint + np.cumsum((0, *nvec[:-1])))  # … in a mask
+            self._columns = constant(joint + np.cumsum((0, *nvec[:-1])))  # [n, K] columns in a mask
 
     def to_env(self, index: Any) -> Any:
-        """The environment's actions of these numbers. [N] -> [N] or [N, K]"""
+        """Converts action numbers to actions of the environment. [N] -> [N] or [N, K]"""
         return index if self.joint is None else self.joint[index]
 
     @property
     def strides(self) -> list[int]:
-        """By which the choices of an action add up to its number. [K]"""
+        """Factors that turn the choices of an action into its number. [K]"""
         return [prod(self.nvec[k + 1 :]) for k in range(len(self.nvec))]
 
     def joint_mask(self, mask: Any) -> Any:
-        """The joint actions of which each choice is allowed; of numpy or torch. [N, S] -> [N, n]
+        """Marks the joint actions whose choices are all valid. [N, S] -> [N, n]
 
-        S = sum(nvec): the masks of the components side by side.
+        The input concatenates the masks of the components, S = sum(nvec).
         """
         return mask if self.joint is None else mask[:, self._columns].all(2)
 
 
 def discrete_actions(spec: EnvSpec, agent: str, max_joint_actions: int) -> DiscreteActions:
-    """The actions as an agent numbers them; refuses an environment that has too many or others."""
+    """Returns the numbered actions; raises ConfigError if they are continuous or too many."""
     nvec = discrete_components(spec, agent)
     n = prod(nvec)
     if isinstance(spec.action, MultiDiscreteSpace) and n > max_joint_actions:
@@ -106,30 +103,30 @@ def discrete_actions(spec: EnvSpec, agent: str, max_joint_actions: int) -> Discr
             f"agent={agent} learns a value for each joint action, and {name_of(spec.action)} of "
             f"env.id={spec.id} has {n:,} of them, more than agent.max_joint_actions="
             f"{max_joint_actions}. Raise it, or use agent=discrete_sac, bc, awac or iql, which "
-            "choose each component by itself"
+            "choose each component independently"
         )
     return DiscreteActions(spec.action)
 
 
 @dataclass(frozen=True, slots=True)
 class ActionBounds:
-    """Between the environment's own actions and numbers from -1 to 1, with which agents compute.
+    """Scales actions between the environment's bounds and the interval [-1, 1] used by agents.
 
-    Densities, entropies and noise are those of the numbers: what the environment's units would add
-    to a log-density is constant.
+    Densities, entropies and noise refer to the scaled actions. In the environment's units a
+    log-density would only differ by a constant.
     """
 
     space: BoxSpace
-    middle: NDArray[np.float32]  # [A]
-    half: NDArray[np.float32]  # [A]
+    middle: NDArray[np.float32]  # [A] centre of the bounds
+    half: NDArray[np.float32]  # [A] half the distance between the bounds
 
     @property
     def size(self) -> int:
-        """A: numbers per action."""
+        """Number of dimensions of an action, A."""
         return len(self.middle)
 
     def to_env(self, action: NDArray[np.float32]) -> NDArray[Any]:
-        """From -1 … 1 to the environment's units, never beyond its bounds. [N, A] -> [N, …]"""
+        """Rescales actions from [-1, 1] to the environment's bounds and clips. [N, A] -> [N, …]"""
         shape = (len(action), *self.space.shape)
         scaled: NDArray[np.float32] = (self.middle + self.half * action).reshape(shape)
         np.clip(scaled, self.space.low, self.space.high, out=scaled)
@@ -137,7 +134,7 @@ class ActionBounds:
 
 
 def action_bounds(space: LeafSpace) -> ActionBounds | None:
-    """The bounds of a Box of real numbers, if they are finite; None of all else."""
+    """Returns the bounds of a float32 Box if they are finite, and None for any other space."""
     if not isinstance(space, BoxSpace) or space.dtype != "float32":
         return None
     low = space.low.reshape(prod(space.shape)).astype(np.float64)
@@ -152,45 +149,45 @@ def action_bounds(space: LeafSpace) -> ActionBounds | None:
 
 
 def bounded_actions(spec: EnvSpec, agent: str, *, also: str = "") -> ActionBounds:
-    """The bounds of continuous actions; refuses an environment that has none.
+    """Returns the bounds of continuous actions; raises ConfigError if there are none.
 
-    `also` names in the refusal what else the agent takes, such as "a Discrete or ".
+    `also` lists further supported spaces for the error message, e.g. "a Discrete or ".
     """
     bounds = action_bounds(spec.action)
     if bounds is None:
         raise ConfigError(
             f"agent={agent} needs {also}a Box action space of real numbers with finite bounds; "
-            f"env.id={spec.id} has {name_of(spec.action)}{_remedy(spec.action)}"
+            f"env.id={spec.id} has {name_of(spec.action)}{_suggest_remedy(spec.action)}"
         )
     return bounds
 
 
 def action_outputs(spec: EnvSpec, agent: str) -> int:
-    """One number per choice of each component, or per dimension of a Box; refuses all else."""
+    """Returns the number of policy outputs: one per choice of each component or Box dimension."""
     nvec = components_of(spec.action)
     return bounded_actions(spec, agent, also=ANY_CHOICE).size if nvec is None else sum(nvec)
 
 
-def _remedy(space: LeafSpace) -> str:
-    """The advice where an agent does not take an action space."""
+def _suggest_remedy(space: LeafSpace) -> str:
+    """Returns advice for the error about an unsupported action space."""
     if not isinstance(space, BoxSpace) or action_bounds(space) is not None:
         kind = name_of(space).partition("(")[0]
-        return f". Agents for {kind} actions: {_agents_for(kind)}"
+        return f". Agents for {kind} actions: {_list_agents(kind)}"
     if not np.issubdtype(space.dtype, np.floating):
         return (
-            ". For integers, 'env.wrappers=[{DiscretizeAction: {bins: N}}]' makes the actions "
-            f"Discrete, for {_agents_for('Discrete')}"
+            ". 'env.wrappers=[{DiscretizeAction: {bins: N}}]' turns integers into Discrete "
+            f"actions, for {_list_agents('Discrete')}"
         )
     return (
-        ". Give each action finite bounds, low below high: in the environment, or by "
-        "'env.wrappers=[{my_wrappers\\:Bounded: {low: -1, high: 1}}]' with the class of "
-        "docs/components.md, a TransformAction. RescaleAction cannot rescale infinite "
-        "bounds, and ClipAction removes bounds: leave it out, agents never exceed them"
+        ". Give each action finite bounds, low below high, either in the environment or with "
+        "'env.wrappers=[{my_wrappers\\:Bounded: {low: -1, high: 1}}]', using the TransformAction "
+        "in docs/components.md. RescaleAction cannot rescale infinite bounds. ClipAction removes "
+        "the bounds: leave it out, because agents never exceed them"
     )
 
 
-def _agents_for(actions: str) -> str:
-    from border_cli.registry import AGENTS
+def _list_agents(actions: str) -> str:
+    from border_cli.registry import AGENTS  # imported late: only errors need it
 
-    found = [each for each in AGENTS if actions in each.config_type.actions]
-    return ", ".join(sorted(name for each in found for name in (each.name, *each.presets)))
+    agents = [agent for agent in AGENTS if actions in agent.config_type.actions]
+    return ", ".join(sorted(name for agent in agents for name in (agent.name, *agent.presets)))

@@ -1,4 +1,4 @@
-"""Settings of the agents with an actor and critics. Never imports torch."""
+"""Settings of actor-critic agents. Never imports torch."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 class ActorCritics(StrEnum):
-    """The value that the actor maximises, of several critics."""
+    """How the critics' values are combined for the actor to maximise."""
 
     min = "min"
     mean = "mean"
 
 
 class Noise(StrEnum):
-    """How the noise of successive steps is correlated."""
+    """Exploration noise, uncorrelated or correlated over successive steps."""
 
     gaussian = "gaussian"
     ornstein_uhlenbeck = "ornstein_uhlenbeck"
@@ -31,7 +31,7 @@ class Noise(StrEnum):
 
 @dataclass(kw_only=True)
 class ActorCriticConfig(LearnerConfig):
-    """Settings that every agent with an actor and an ensemble of critics has."""
+    """Settings common to all agents with an actor and an ensemble of critics."""
 
     batch_size: int = setting(256, "transitions per update", low=1)
     learning_rate: Scheduled = setting(
@@ -39,21 +39,21 @@ class ActorCriticConfig(LearnerConfig):
     )
     critic_learning_rate: Scheduled = setting(
         None,
-        "learning rate of the critics; null: learning_rate",
+        "learning rate of the critics; null means learning_rate",
         above=0,
         counter=UPDATES,
         nullable=True,
         may_change=True,
     )
     max_grad_norm: float | None = setting(
-        None, "clips the norm of each gradient to this value; null: no clipping", above=0
+        None, "clips the norm of each gradient to this value; null disables clipping", above=0
     )
     actor_hidden: list[int] | None = setting(
-        None, "units of each hidden layer of the actor; null: hidden", low=1, takes_memory=True
+        None, "units per hidden layer of the actor; null means hidden", low=1, takes_memory=True
     )
     critic_hidden: list[int] | None = setting(
         None,
-        "units of each hidden layer of the critics, and of V in iql; null: hidden",
+        "units per hidden layer of the critics, and of V in iql; null means hidden",
         low=1,
         takes_memory=True,
     )
@@ -62,12 +62,12 @@ class ActorCriticConfig(LearnerConfig):
     )
     tau: float = setting(
         0.005,
-        "Polyak averaging: target = tau * online + (1 - tau) * target; 1: hard copy",
+        "Polyak averaging: target = tau * online + (1 - tau) * target; 1 copies the weights",
         above=0,
         high=1,
     )
     critic_layer_norm: bool = setting(
-        False, "applies layer normalisation in the critics only; layer_norm does so in all networks"
+        False, "applies layer normalisation to the critics only; layer_norm is for all networks"
     )
 
     def __post_init__(self) -> None:
@@ -76,29 +76,32 @@ class ActorCriticConfig(LearnerConfig):
             self.refuse("critic_layer_norm", True, "has no effect with agent.layer_norm=true")
 
     def architecture(self, observation: Space) -> Architecture:
-        """The form of the actor; that of critics has `critic_sizes` and `critic_layer_norm`."""
-        made = super().architecture(observation)
-        return made if self.actor_hidden is None else replace(made, hidden=tuple(self.actor_hidden))
+        """Returns the architecture of the actor.
+
+        `LearnedCritics` replaces the sizes and layer normalisation for the critics.
+        """
+        base = super().architecture(observation)
+        return base if self.actor_hidden is None else replace(base, hidden=tuple(self.actor_hidden))
 
     @property
     def critic_sizes(self) -> tuple[int, ...]:
-        """Units of each hidden layer of the critics."""
+        """Units per hidden layer of the critics."""
         return tuple(self.hidden if self.critic_hidden is None else self.critic_hidden)
 
 
 @dataclass(kw_only=True)
 class SoftConfig(ActorCriticConfig):
-    """Settings that every agent that maximises entropy as well as reward has."""
+    """Settings common to all agents that maximise entropy as well as reward."""
 
     actions: ClassVar[tuple[str, ...]] = ("Box",)
 
     ent_coef: float | None = setting(
-        None, "entropy coefficient, in units of reward; null: learned", low=0
+        None, "entropy coefficient, in units of reward; null means learned", low=0
     )
     ent_coef_init: float = setting(1.0, "initial value of a learned ent_coef", above=0)
     ent_coef_learning_rate: Scheduled = setting(
         None,
-        "Adam's learning rate of a learned ent_coef; null: learning_rate",
+        "Adam learning rate of a learned ent_coef; null means learning_rate",
         above=0,
         counter=UPDATES,
         nullable=True,
@@ -106,8 +109,8 @@ class SoftConfig(ActorCriticConfig):
     )
     target_entropy: float | None = setting(
         None,
-        "target entropy of a learned ent_coef, in nats, for actions scaled to -1 to 1; null: "
-        "minus the number of action dimensions",
+        "target entropy of a learned ent_coef, in nats, for actions scaled to [-1, 1]; null "
+        "means minus the number of action dimensions",
     )
     reward_scale: float = setting(1.0, "factor applied to rewards", above=0)
     policy_delay: int = setting(1, "critic updates per update of the actor and ent_coef", low=1)
@@ -121,15 +124,15 @@ class SoftConfig(ActorCriticConfig):
 
 @dataclass(kw_only=True)
 class SacConfig(SoftConfig):
-    """Soft actor-critic; conf/agent/redq.yaml and droq.yaml are variants of it."""
+    """Soft actor-critic (SAC); conf/agent/redq.yaml and conf/agent/droq.yaml are variants."""
 
     subset: int | None = setting(
         None,
-        "critics drawn at random for each target, which uses their minimum; null: all",
+        "number of critics drawn at random, whose minimum is the target; null means all",
         low=1,
     )
     actor_critics: ActorCritics = setting(
-        ActorCritics.min, "what the actor maximises: the minimum or the mean of all critics"
+        ActorCritics.min, "whether the actor maximises the minimum or the mean of all critics"
     )
     dropout: float = setting(
         0.0, "dropout probability in the hidden layers of the critics", low=0, high=0.9
@@ -150,13 +153,13 @@ class DiscreteSacConfig(SoftConfig):
 
     target_entropy: float | None = setting(
         None,
-        "target entropy of a learned ent_coef, in nats; null: target_entropy_scale times the "
-        "largest entropy",
+        "target entropy of a learned ent_coef, in nats; null means target_entropy_scale times "
+        "the maximum entropy",
     )
     target_entropy_scale: float = setting(
         0.3,
-        "target entropy of a learned ent_coef as a share of the largest, that of equally likely "
-        "actions; 0.98 in the paper, close to uniform",
+        "target entropy of a learned ent_coef as a fraction of the maximum, the entropy of a "
+        "uniform policy; 0.98 in the paper, which is close to uniform",
         low=0,
         high=1,
     )
@@ -172,14 +175,12 @@ class DiscreteSacConfig(SoftConfig):
 
 @dataclass(kw_only=True)
 class TqcConfig(SoftConfig):
-    """Truncated quantile critics."""
+    """Truncated quantile critics (TQC)."""
 
-    num_critics: int = setting(
-        5, "number of critics, whose quantiles are pooled in the target", low=1
-    )
+    num_critics: int = setting(5, "number of critics; the target pools their quantiles", low=1)
     num_quantiles: int = setting(25, "quantiles of the return per critic", low=1, takes_memory=True)
     dropped_quantiles: int = setting(
-        2, "largest quantiles per critic that the target drops, against overestimation", low=0
+        2, "largest quantiles per critic dropped from the target, against overestimation", low=0
     )
 
     def __post_init__(self) -> None:
@@ -191,35 +192,38 @@ class TqcConfig(SoftConfig):
 
 @dataclass(kw_only=True)
 class CqlConfig(SoftConfig):
-    """Conservative Q-learning for continuous actions; learning rates of the authors' code."""
+    """Conservative Q-learning (CQL) for continuous actions.
+
+    The learning rates are those of the authors' code.
+    """
 
     learning_rate: Scheduled = setting(1e-4, "learning rate of the actor", above=0, counter=UPDATES)
     critic_learning_rate: Scheduled = setting(
         3e-4,
-        "learning rate of the critics; null: learning_rate",
+        "learning rate of the critics; null means learning_rate",
         above=0,
         counter=UPDATES,
         nullable=True,
     )
     conservative_weight: float = setting(
         5.0,
-        "weight of the conservative gap, by which values of any action exceed those of the "
-        "data, relative to half the squared TD error (2.5 equals 5 in the authors' code, which "
-        "does not halve it); with conservative_gap, the initial value of a learned weight",
+        "weight of the conservative gap (soft maximum of Q over all actions minus Q of the data) "
+        "relative to half the squared TD error; 2.5 corresponds to 5 in the authors' code, which "
+        "does not halve the error; the initial value of the weight if conservative_gap is set",
         low=0,
     )
     conservative_gap: float | None = setting(
         None,
-        "target for that gap, in units of reward: the weight is learned, and grows above the "
-        "target and shrinks below it; null: the weight is fixed",
+        "target of the gap, in units of reward; the weight is learned, and grows while the gap "
+        "is above the target; null means a fixed weight",
     )
     sampled_actions: int = setting(
         10,
-        "actions per transition drawn uniformly, from the actor in s and from the actor in s', "
-        "this many of each",
+        "actions sampled per transition from each of three sources: uniform, the actor in s and "
+        "the actor in s'",
         low=1,
     )
-    backup_entropy: bool = setting(False, "includes the entropy in s' in the targets, as sac does")
+    backup_entropy: bool = setting(False, "adds the entropy in s' to the targets, as in SAC")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -229,9 +233,9 @@ class CqlConfig(SoftConfig):
 
 @dataclass(kw_only=True)
 class Td3Config(ActorCriticConfig):
-    """Twin delayed deep deterministic policy gradient (TD3); conf/agent/ddpg.yaml makes it DDPG.
+    """Twin delayed deep deterministic policy gradient (TD3), or DDPG with conf/agent/ddpg.yaml.
 
-    Defaults are those of the authors' own code, which differ from the paper's in sizes and rates.
+    The defaults are those of the authors' code, whose layer sizes and rates differ from the paper.
     """
 
     actions: ClassVar[tuple[str, ...]] = ("Box",)
@@ -240,7 +244,7 @@ class Td3Config(ActorCriticConfig):
     policy_delay: int = setting(2, "critic updates per update of the actor and all targets", low=1)
     target_noise: float = setting(
         0.2,
-        "standard deviation of the noise on target actions, which are scaled to -1 to 1; 0: none",
+        "standard deviation of the noise on target actions scaled to [-1, 1]; 0 disables it",
         low=0,
     )
     target_noise_clip: float = setting(
@@ -253,14 +257,14 @@ class Td3Config(ActorCriticConfig):
     )
     noise_std: Scheduled = setting(
         0.1,
-        "standard deviation of the noise drawn at each step, for actions scaled to -1 to 1",
+        "standard deviation of the noise drawn at each step, for actions scaled to [-1, 1]",
         low=0,
         counter=ENV_STEPS,
     )
     final_bound: float | None = setting(
         None,
-        "initialises the last layers uniformly within plus or minus this value; null: like the "
-        "other layers",
+        "initialises the last layers uniformly within plus or minus this value; null means the "
+        "initialisation of the other layers",
         above=0,
     )
 
@@ -269,7 +273,7 @@ class Td3Config(ActorCriticConfig):
         if self.target_noise == 0:
             self.refuse_beside(["target_noise_clip"], "needs agent.target_noise above 0")
         if self.noise_std == 0:
-            self.refuse_beside(["noise"], "needs agent.noise_std above 0 (otherwise: gaussian)")
+            self.refuse_beside(["noise"], "needs agent.noise_std above 0 (or leave it gaussian)")
 
 
 @dataclass(kw_only=True)
@@ -291,13 +295,13 @@ class AwacConfig(ActorCriticConfig):
 
     inv_lambda: float = setting(
         3.0,
-        "weights a transition by exp(inv_lambda * advantage): 1 / lambda in AWAC, the inverse "
-        "temperature beta in IQL; 0: plain cloning",
+        "weights a transition by exp(inv_lambda * advantage); 1 / lambda in AWAC, the inverse "
+        "temperature beta in IQL; 0 is plain behaviour cloning",
         low=0,
     )
     exp_adv_max: float = setting(100.0, "maximum weight of a transition", above=0)
     adv_softmax: bool = setting(
-        False, "uses a softmax over the batch as weights instead of clipping them at exp_adv_max"
+        False, "weights by a softmax over the batch instead of clipping weights at exp_adv_max"
     )
 
     def __post_init__(self) -> None:
@@ -314,13 +318,13 @@ class IqlConfig(AwacConfig):
 
     expectile: float = setting(
         0.7,
-        "expectile of Q(s, a) over the actions in the data: 0.5 is the mean, close to 1 the "
-        "maximum",
+        "expectile of Q(s, a) over the actions in the data; 0.5 is the mean, values close to 1 "
+        "approach the maximum",
         above=0,
     )
     value_learning_rate: Scheduled = setting(
         None,
-        "learning rate of V(s); null: learning_rate",
+        "learning rate of V(s); null means learning_rate",
         above=0,
         counter=UPDATES,
         nullable=True,

@@ -1,5 +1,5 @@
 """Generalised advantage estimation (Schulman et al. 2016, "High-dimensional continuous control
-using generalized advantage estimation", equation 16) over rows that are no rectangle."""
+using generalized advantage estimation", equation 16) for interleaved episodes."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from numpy.typing import NDArray
 
 
 class Segments:
-    """The rows of each episode within a rollout, in the order of time.
+    """The rows of each episode in a rollout, in chronological order.
 
-    Rows of several environments take turns; an episode may begin or end anywhere.
+    Rows of several environments are interleaved; episodes may start and end at any row.
     """
 
     def __init__(self, episode: NDArray[np.int64]) -> None:
-        """`episode`: which one each row belongs to, rows of one episode in their order. [M]"""
-        order = np.argsort(episode, kind="stable")  # [M]  episode by episode
+        """`episode` holds the episode number of each row; rows of an episode are in order. [M]"""
+        order = np.argsort(episode, kind="stable")  # [M]  rows grouped by episode
         same = episode[order][1:] == episode[order][:-1]
-        self.next = np.full(len(episode), -1)  # [M]  the row that follows; -1: none in the rollout
+        self.next = np.full(len(episode), -1)  # [M]  next row of the episode, or -1 for the last
         self.next[order[:-1][same]] = order[1:][same]
-        ends = np.flatnonzero(np.append(~same, True))  # in `order`
+        ends = np.flatnonzero(np.append(~same, True))  # positions in `order`
         length = np.diff(ends, prepend=-1)
-        left = np.repeat(ends, length) - np.arange(len(episode))  # rows that follow, by `order`
+        left = np.repeat(ends, length) - np.arange(len(episode))  # rows left in the episode
         by_left = np.argsort(left, kind="stable")
         cuts = np.cumsum(np.bincount(left))[:-1]
-        self.backwards = np.split(order[by_left], cuts)  # rows with 0, 1, 2, … behind them
+        self.backwards = np.split(order[by_left], cuts)  # rows with 0, 1, 2, … rows left
 
     @property
     def last(self) -> NDArray[np.int64]:
@@ -43,11 +43,11 @@ def advantages(
     last_value: NDArray[Any],
     gae_lambda: float,
 ) -> NDArray[np.float64]:
-    """Sums of (discount * lambda)^k delta over the rest of each episode. [M]
+    """Returns the sums of (discount * lambda)^k delta over the rest of each episode. [M]
 
-    delta = reward + discount V(next_obs) - V(obs). `last_value` is V(next_obs) of `segments.last`,
-    from which an episode that goes on or was truncated bootstraps; the discount of a termination
-    is 0. All other V(next_obs) are the values of the rows that follow.
+    delta = reward + discount V(next_obs) - V(obs). `last_value` is V(next_obs) of the rows in
+    `segments.last`, for bootstrapping unfinished and truncated episodes; terminated episodes have
+    a discount of 0. For all other rows, V(next_obs) is the value of the next row.
     """
     value = value.astype(np.float64)
     next_value = np.where(segments.next >= 0, value[segments.next], 0.0)

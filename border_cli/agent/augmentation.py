@@ -1,9 +1,8 @@
-"""Random shifts of sampled images.
+"""Random shifts of image observations.
 
 Kostrikov, Yarats and Fergus 2021, "Image augmentation is all you need: regularizing deep
-reinforcement learning from pixels" (DrQ), with one shift of each observation and next observation
-(K = M = 1): four pixels are added on every side that repeat the edge, and an area of the old size
-is cut out.
+reinforcement learning from pixels" (DrQ), with one shift per observation and next observation
+(K = M = 1): pads each side with four pixels that repeat the edge, then crops at a random offset.
 """
 
 from __future__ import annotations
@@ -21,15 +20,15 @@ PADDING = 4  # pixels
 def shifted_batch(
     batch: TensorBatch, images: Iterable[str], generator: torch.Generator
 ) -> TensorBatch:
-    """Both observations of every transition shifted, each on its own; these `images` of them.
+    """Shifts the `images` of obs and next_obs by independent random offsets.
 
-    Of several images in one observation all have the same shift.
+    All images of one observation are shifted by the same offset.
     """
     offsets = torch.randint(2 * PADDING + 1, (2, len(batch.reward), 2), generator=generator)
     keys = list(images)
     obs, next_obs = (
-        {key: shifted(part, by) for key, part in _parts(each).items() if key in keys}
-        for each, by in zip((batch.obs, batch.next_obs), offsets, strict=True)
+        {key: shifted(part, offset) for key, part in _as_dict(observation).items() if key in keys}
+        for observation, offset in zip((batch.obs, batch.next_obs), offsets, strict=True)
     )
     if isinstance(batch.obs, Tensor):
         return batch._replace(obs=obs[""], next_obs=next_obs[""])
@@ -37,25 +36,25 @@ def shifted_batch(
     return batch._replace(obs={**batch.obs, **obs}, next_obs={**batch.next_obs, **next_obs})
 
 
-def _parts(obs: Tensor | dict[str, Tensor]) -> dict[str, Tensor]:
+def _as_dict(obs: Tensor | dict[str, Tensor]) -> dict[str, Tensor]:
     return obs if isinstance(obs, dict) else {"": obs}
 
 
 def shifted(images: Tensor, offsets: Tensor, padding: int = PADDING) -> Tensor:
-    """Areas of the padded images that begin at these rows and columns.
+    """Pads images and crops each at its offset (row and column) to the original size.
 
     [B, C, H, W], [B, 2] int64 between 0 and 2 * padding -> [B, C, H, W]
     """
-    padded = _padded(images, padding)
+    padded = _pad(images, padding)
     height, width = images.shape[2:]
-    cut = torch.empty_like(images, memory_format=torch.contiguous_format)
+    crops = torch.empty_like(images, memory_format=torch.contiguous_format)
     for i, (row, column) in enumerate(offsets.tolist()):
-        cut[i] = padded[i, :, row : row + height, column : column + width]
-    return cut
+        crops[i] = padded[i, :, row : row + height, column : column + width]
+    return crops
 
 
-def _padded(images: Tensor, padding: int) -> Tensor:
-    """[B, C, H, W] -> [B, C, H + 2 padding, W + 2 padding], edges repeated; also of bytes."""
+def _pad(images: Tensor, padding: int) -> Tensor:
+    """Repeats the edges of images of any dtype. [B, C, H, W] -> [B, C, H + 2 p, W + 2 p]"""
     height, width = images.shape[2:]
     padded = images.new_empty((*images.shape[:2], height + 2 * padding, width + 2 * padding))
     inner = padded[:, :, padding : padding + height]

@@ -1,17 +1,19 @@
-"""Advantage weighted actor-critic.
+"""Advantage-weighted actor-critic.
 
 Nair, Dalal, Gupta and Levine 2020, "AWAC: accelerating online reinforcement learning with offline
-datasets", Algorithm 1: critics by the actor's own actions (equation 4), and an actor that clones
-the actions of the data, weighted by exp(A / lambda) (equation 13).
-As in the authors' code, values are the smallest of the critics', V(s) is Q of one sampled action,
-and all losses of an update see the same weights.
-Deviations: weights are cut at `exp_adv_max` instead of normalised by Z(s), which the paper found to
-do harm; the authors' code divides them by their sum over the batch (`adv_softmax`). `inv_lambda` is
-3, a lambda of 1/3, where that code has a lambda of 1, and of 2 for MuJoCo's Ant, HalfCheetah and
-Walker2d. Batches have 256 rows instead of 1,024, the actor no weight decay (1e-4) and two layers of
-256 (four for MuJoCo). Its deviations, one per action dimension in both, begin at 1 and stay between
-exp(-5) and exp(2), there they begin at exp(-3) and stay between exp(-6) and 1. Sampled actions are
-cut to the bounds before critics value them.
+datasets", Algorithm 1. The critics evaluate the actor's policy (equation 4). The actor clones the
+actions in the data, weighted by exp(A / lambda) (equation 13).
+As in the authors' code, values are the minimum over the critics, V(s) is Q of one sampled action,
+and all losses of an update are computed before any weights change.
+Deviations from the authors' code:
+- Weights are clipped at `exp_adv_max`; the code divides them by their sum over the batch
+  (`adv_softmax`). Normalisation by Z(s) did harm in the paper.
+- `inv_lambda` is 3. The code has 1, and 0.5 for MuJoCo's Ant, HalfCheetah and Walker2d.
+- Batches have 256 transitions instead of 1,024. The actor has two layers of 256 (four for MuJoCo in
+  the code) and no weight decay (1e-4 in the code).
+- The actor's standard deviations start at 1 and stay between exp(-5) and exp(2); in the code they
+  start at exp(-3) and stay between exp(-6) and 1. Both have one per action dimension.
+- Sampled actions are clipped to the bounds before the critics evaluate them.
 """
 
 from __future__ import annotations
@@ -44,9 +46,9 @@ from border_cli.nn.tensor_batch import TensorBatch, masked
 def advantage_weights(
     advantage: Tensor, *, inv_lambda: float, exp_adv_max: float, softmax: bool
 ) -> Tensor:
-    """exp(A / lambda), at most `exp_adv_max`; or B times its share of the batch. [B, 1] -> [B, 1]
+    """Returns exp(A / lambda), clipped at `exp_adv_max`, or a softmax times B. [B, 1] -> [B, 1]
 
-    The shares of a batch add up to 1, so the mean of B times them is what they weigh.
+    The factor B makes the mean of the softmax weights 1.
     """
     scaled = inv_lambda * advantage
     if softmax:
@@ -55,7 +57,7 @@ def advantage_weights(
 
 
 def cloning_loss(log_prob: Tensor, advantage_weight: Tensor, weight: Tensor) -> Tensor:
-    """-E[w log pi(a|s)], with the importance weights of sampling. [B, 1] each -> []"""
+    """Returns -E[w log pi(a|s)], with importance sampling weights. [B, 1] each -> []"""
     return -(weight * advantage_weight * log_prob).mean()
 
 
@@ -66,7 +68,7 @@ def weighted_cloning(
     advantage: Tensor,
     config: AwacConfig,
 ) -> Tensor:
-    """The loss of the actor, given its outputs for the batch. [B, outputs], [B, 1] -> []"""
+    """Returns the loss of the actor from its outputs for the batch. [B, outputs], [B, 1] -> []"""
     weights = advantage_weights(
         advantage,
         inv_lambda=config.inv_lambda,
@@ -77,8 +79,9 @@ def weighted_cloning(
 
 
 class CloningAgent(TorchAgent):
-    """An actor that clones the better actions in the data, and critics. The learner's thread calls
-    it."""
+    """Base of agents whose actor clones the better actions in the data, guided by critics.
+
+    Called by the learner thread only."""
 
     targets: ClassVar[Mapping[str, str]] = CRITIC_TARGETS
     config: AwacConfig
@@ -88,7 +91,7 @@ class CloningAgent(TorchAgent):
         self._action_size = size = action_outputs(spec, self.name)
         super().__init__(config, spec=spec, device=device, seed=seed)
         nvec, form = components_of(spec.action), (self.architecture, size, self.init_generator)
-        self.choices = None if nvec is None else Choices(nvec, self.device)  # None of a Box
+        self.choices = None if nvec is None else Choices(nvec, self.device)  # None for a Box
         if self.choices is None:
             self.actor = GaussianNetwork(*form)
         else:
@@ -104,13 +107,13 @@ class CloningAgent(TorchAgent):
         self.acting_modules["network"] = self.actor
 
     def update_actor(self, loss: Tensor) -> dict[str, Tensor]:
-        """One gradient step of the actor; returns its metrics."""
+        """Performs one gradient step of the actor and returns its metrics."""
         metrics = gradient_step(self.actor_optimizer, loss, "loss_actor", "grad_norm_actor")
         self.actor.clamp_parameters()
         return metrics
 
     def critic_action(self, batch: TensorBatch) -> Tensor:
-        """The actions of a batch as critics take them: one-hot, or of a Box. [B, action_size]"""
+        """Returns the actions as critic inputs, one-hot if discrete. [B, action_size]"""
         return batch.action if self.choices is None else self.choices.one_hot(batch.action)
 
     @property
@@ -119,7 +122,7 @@ class CloningAgent(TorchAgent):
 
 
 class Awac(CloningAgent):
-    """Off-policy critics of the actor's policy; the actor never leaves the data's actions far."""
+    """Advantage-weighted actor-critic. The policy stays close to the data."""
 
     name: ClassVar[str] = "awac"
 
@@ -129,7 +132,7 @@ class Awac(CloningAgent):
         self._actor_loss = self.compiled(self.actor_loss)
 
     def learn(self, batch: TensorBatch) -> Update:
-        """Algorithm 1: critics and actor, both on the weights from before the update."""
+        """Updates critics and actor (Algorithm 1) with losses computed before either changes."""
         critic = self._critic_loss(batch, self.draw_action_noise(len(batch.reward)))
         q = critic.q.amin(dim=0)  # [B, 1]
         noise = self.draw_action_noise(len(batch.reward))
@@ -141,7 +144,7 @@ class Awac(CloningAgent):
         return Update(metrics=metrics, td_error=mean_abs_error(critic.q, critic.target))
 
     def critic_loss(self, batch: TensorBatch, noise: Tensor) -> CriticLoss:
-        """The squared TD errors of all critics: y = r + d min_i Q_target_i(s', a'), a' ~ pi."""
+        """Returns the squared TD errors for y = r + d min_i Q_target_i(s', a'), a' ~ pi."""
         with torch.no_grad():
             outputs = masked(self.actor(batch.next_obs), batch.next_mask)
             next_action = self.actor.sample(outputs, noise)  # [B, A]
@@ -151,7 +154,7 @@ class Awac(CloningAgent):
         return CriticLoss(squared_loss(q - y, batch.weight), q.detach(), y, {})
 
     def actor_loss(self, batch: TensorBatch, q: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """Weighted cloning by A(s, a) = Q(s, a) - Q(s, a'), a' ~ pi, and A. [B, 1] -> [], [B, 1]"""
+        """Returns the actor loss and A(s, a) = Q(s, a) - Q(s, a'), a' ~ pi. [B, 1] -> [], [B, 1]"""
         outputs = masked(self.actor(batch.obs), batch.mask)
         with torch.no_grad():
             sampled = self.actor.sample(outputs, noise)  # [B, A]
@@ -159,6 +162,6 @@ class Awac(CloningAgent):
         return weighted_cloning(self.actor, outputs, batch, advantage, self.config), advantage
 
     def draw_action_noise(self, rows: int) -> Tensor:
-        """Draws the random numbers of one `actor.sample`. [B, A]"""
+        """Draws the random numbers for one call of `actor.sample`. [B, A]"""
         draw = self.normal if self.choices is None else self.uniform
         return draw(rows, self._action_size)

@@ -1,8 +1,8 @@
-"""Behaviour cloning: imitates the data, by classification or regression.
+"""Behaviour cloning, by classification or regression.
 
-Pomerleau 1989, "ALVINN: an autonomous land vehicle in a neural network"; the losses are those of
-maximum likelihood: cross entropy of Discrete actions, and of continuous ones the squared error
-(a Gaussian of constant deviation), or with `stochastic` that of a Gaussian squashed by tanh.
+Pomerleau 1989, "ALVINN: an autonomous land vehicle in a neural network". All losses are maximum
+likelihood: cross entropy for discrete actions, squared error for continuous actions (a Gaussian
+with constant deviation), or the likelihood of a tanh-squashed Gaussian if `stochastic` is set.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import partial
 from typing import ClassVar, TypeAlias
 
 import torch
-import torch.nn.functional as F  # noqa: N812 - as all of torch's users call it
+import torch.nn.functional as F  # noqa: N812 - the usual alias
 from torch import Tensor
 
 from border_cli.agent.action_space import (
@@ -34,31 +34,31 @@ from border_cli.nn.choices import Choices
 from border_cli.nn.network import Network
 from border_cli.nn.tensor_batch import TensorBatch, masked
 
-Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]  # of outputs and actions, both [B, …]
+Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]  # takes outputs and actions, both [B, …]
 
 
 def choice_loss(outputs: Tensor, action: Tensor) -> Tensor:
-    """-log softmax(logits)[a]. [B, num_actions], [B, 1] -> []"""
+    """Returns the mean of -log softmax(logits)[a]. [B, num_actions], [B, 1] -> []"""
     return F.cross_entropy(outputs, action.squeeze(1))
 
 
 def choices_loss(outputs: Tensor, action: Tensor, choices: Choices) -> Tensor:
-    """The sum of the losses above over the components of an action. [B, S], [B, K] -> []"""
+    """Returns `choice_loss` summed over the components of an action. [B, S], [B, K] -> []"""
     return -choices.log_prob(outputs, action).mean()
 
 
 def square_loss(outputs: Tensor, action: Tensor) -> Tensor:
-    """(tanh(x) - a)^2, over rows and dimensions. [B, A], [B, A] -> []"""
+    """Returns the mean of (tanh(x) - a)^2 over rows and dimensions. [B, A], [B, A] -> []"""
     return F.mse_loss(torch.tanh(outputs), action)
 
 
 def likelihood_loss(outputs: Tensor, action: Tensor) -> Tensor:
-    """-log pi(a|s) of a squashed Gaussian. [B, 2 A], [B, A] -> []"""
+    """Returns the mean of -log pi(a|s) for a squashed Gaussian. [B, 2 A], [B, A] -> []"""
     return -distributions.log_prob(*distributions.split(outputs), action).mean()
 
 
 class Bc(TorchAgent):
-    """Owns a network of actions and its optimizer; the learner's thread calls it."""
+    """Behaviour cloning. Owns the policy network and its optimizer; used by the learner thread."""
 
     name: ClassVar[str] = "bc"
     config: BcConfig
@@ -67,8 +67,8 @@ class Bc(TorchAgent):
         nvec = components_of(spec.action)
         if nvec is not None and config.stochastic:
             raise ConfigError(
-                "agent.stochastic must be false for discrete actions, whose probabilities are "
-                f"always learned (env.id={spec.id} has {name_of(spec.action)})"
+                "agent.stochastic must be false for discrete actions, where the policy is always "
+                f"stochastic (env.id={spec.id} has {name_of(spec.action)})"
             )
         outputs = action_outputs(spec, self.name) * (2 if config.stochastic else 1)
         super().__init__(config, spec=spec, device=device, seed=seed)
@@ -96,7 +96,7 @@ class Bc(TorchAgent):
         return partial(DeterministicPolicy, network=network, bounds=bounds)
 
     def loss(self, batch: TensorBatch) -> Tensor:
-        """The loss of the network on the actions of the data. []"""
+        """Returns the imitation loss on the actions in the batch. []"""
         return self._loss_of(masked(self.actor(batch.obs), batch.mask), batch.action)
 
     def learn(self, batch: TensorBatch) -> Update:
