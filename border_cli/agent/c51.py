@@ -1,8 +1,8 @@
-"""Categorical Q-learning (C51): a distribution of the return on fixed atoms.
+"""Categorical Q-learning (C51), which learns a distribution of the return on fixed atoms.
 
 Bellemare, Dabney and Munos 2017, "A distributional perspective on reinforcement learning",
-Algorithm 1. Double as in Hessel et al. 2018, "Rainbow: combining improvements in deep reinforcement
-learning".
+Algorithm 1. Double Q-learning as in Hessel et al. 2018, "Rainbow: combining improvements in deep
+reinforcement learning".
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from border_cli.nn.tensor_batch import (
 
 
 def project(positions: Tensor, probabilities: Tensor, atoms: Tensor) -> Tensor:
-    """The projection of a distribution onto evenly spaced atoms. [B, N]
+    """Projects distributions onto evenly spaced atoms. [B, N], [B, N], [N] -> [B, N]
 
-    Mass that stands between two atoms is shared by both in proportion to its nearness, which keeps
-    the mean; mass beyond the outer ones is theirs. positions, probabilities [B, N], atoms [N].
+    Mass between two atoms is split in proportion to its proximity to each, which preserves the
+    mean. Mass beyond the outermost atoms is moved to them.
     """
     last = len(atoms) - 1
     spacing = (atoms[-1] - atoms[0]) / last
     index = ((positions - atoms[0]) / spacing).clamp(0, last)  # [B, N]
     below = index.floor()
-    upper = probabilities * (index - below)  # what the atom above gets
+    upper = probabilities * (index - below)  # mass for the atom above
     lower = below.long()
     projected = torch.zeros_like(probabilities).scatter_add_(1, lower, probabilities - upper)
-    # Where nothing is left for an atom above, there need not be one.
+    # At the last atom there is no atom above. `upper` is 0 there, so clamping is harmless.
     return projected.scatter_add_(1, (lower + 1).clamp_(max=last), upper)
 
 
 def target_distribution(
     batch: TensorBatch, next_logits: Tensor, next_logits_online: Tensor | None, atoms: Tensor
 ) -> TargetDistribution:
-    """The target distribution of the return of (s, a), on no atoms yet. [B, N]
+    """Returns the target distribution of the return of (s, a) before projection. [B, N]
 
     next_logits, next_logits_online: [B, num_actions, N]
     """
@@ -60,10 +60,10 @@ def td_loss(
     *,
     atoms: Tensor,
 ) -> TDResult:
-    """The loss of logits for s, given those of s'; all [B, num_actions * N].
+    """Returns the cross-entropy loss from logits for s and s', [B, num_actions * N] each.
 
-    The loss is the cross-entropy, whose derivative by logits is p - m; the error is the divergence
-    KL(m || p), by which Rainbow prioritises rows.
+    Its gradient with respect to the logits is p - m. The TD error is KL(m || p), the priority
+    used by Rainbow.
     """
     shape = len(outputs), -1, len(atoms)
     logits = outputs.view(shape)

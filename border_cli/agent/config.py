@@ -1,4 +1,4 @@
-"""The agents by name. Never imports torch."""
+"""The registry of agents and their settings. Never imports torch."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ __all__ = [
 
 @dataclass(kw_only=True)
 class RandomConfig(AgentConfig):
-    """Uniformly random actions, no learning: a baseline, and a quick test of an environment."""
+    """Uniformly random actions without learning, as a baseline or to try out an environment."""
 
     gives_priorities: ClassVar[bool] = False
     actions: ClassVar[tuple[str, ...]] = ("Discrete", "MultiDiscrete", "Box")
@@ -71,7 +71,7 @@ class RandomConfig(AgentConfig):
 
 @dataclass(kw_only=True)
 class BcConfig(LearnerConfig):
-    """Behaviour cloning: imitates the actions in the data."""
+    """Behaviour cloning, which imitates the actions in the data."""
 
     gives_priorities: ClassVar[bool] = False
     actions: ClassVar[tuple[str, ...]] = ("Discrete", "MultiDiscrete", "Box")
@@ -81,12 +81,12 @@ class BcConfig(LearnerConfig):
         3e-4, "learning rate", above=0, counter=UPDATES, may_change=True
     )
     max_grad_norm: float | None = setting(
-        None, "clips the gradient norm to this value; null: no clipping", above=0
+        None, "clips the gradient norm to this value; null disables clipping", above=0
     )
     stochastic: bool = setting(
         False,
-        "continuous actions only: learns a Gaussian by maximum likelihood instead of a single "
-        "action by squared error",
+        "learns a Gaussian by maximum likelihood instead of a single action by squared error; "
+        "for continuous actions only",
     )
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""How actors choose continuous actions, in numpy."""
+"""Policies for continuous actions, in numpy."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from border_cli.nn.numpy_network import MakeActing
 from border_cli.settings.run import ActorExploration
 from border_cli.settings.schedule import Schedule, schedule_of, value_at
 
-REVERSION = np.float32(0.15)  # share of Ornstein-Uhlenbeck noise that every step takes away
+REVERSION = np.float32(0.15)  # mean reversion rate of Ornstein-Uhlenbeck noise, per step
 
 
 class BoundedPolicy(NetworkPolicy):
-    """Actions between -1 and 1, which become those between the bounds of the environment."""
+    """Base of policies that compute actions in [-1, 1] and rescale them to the environment."""
 
     greedy_form = GreedyForm("tanh")
 
@@ -39,31 +39,31 @@ class BoundedPolicy(NetworkPolicy):
     ) -> None:
         super().__init__(rng, network=network, actions=bounds.space)
         self._bounds = bounds
-        self._factor = np.float32(1 if exploration is None else exploration)  # on deviations
+        self._factor = np.float32(1 if exploration is None else exploration)  # scales the noise
 
 
 class GaussianPolicy(BoundedPolicy):
-    """Explores with samples of its distribution, and evaluates with tanh(mean).
+    """Samples from a squashed Gaussian to explore, and otherwise returns tanh(mean).
 
-    The network puts out mean and log_std side by side, as `nn.distributions.split` takes them.
+    The network outputs mean and log_std concatenated, as expected by `nn.distributions.split`.
     """
 
     def choose(self, outputs: NDArray[np.float32], *, explore: bool) -> NDArray[Any]:
         size = self._bounds.size
-        before: NDArray[Any] = outputs[:, :size]  # [N, A]
+        pre_tanh: NDArray[Any] = outputs[:, :size]  # [N, A]
         if explore:
-            # Half of what np.clip takes for one row.
+            # Takes half the time of np.clip for a single row.
             log_std = np.maximum(outputs[:, size:], SQUASHED_LOG_STD_MIN)
             log_std = np.minimum(log_std, SQUASHED_LOG_STD_MAX)
             std = self._factor * np.exp(log_std)
-            before = before + std * self.rng.standard_normal(before.shape, np.float32)
-        return self._bounds.to_env(np.tanh(before))
+            pre_tanh = pre_tanh + std * self.rng.standard_normal(pre_tanh.shape, np.float32)
+        return self._bounds.to_env(np.tanh(pre_tanh))
 
 
 class ClippedGaussianPolicy(BoundedPolicy):
-    """Explores with samples of N(tanh(x), std), and evaluates with tanh(x).
+    """Samples from N(tanh(x), std) to explore, and otherwise returns tanh(x).
 
-    The network puts out x; the deviations are weights of their own, the same in every state.
+    The network outputs x. The standard deviations are weights that do not depend on the state.
     """
 
     _std: NDArray[np.float32]  # [A]
@@ -76,12 +76,12 @@ class ClippedGaussianPolicy(BoundedPolicy):
         action = np.tanh(outputs)  # [N, A]
         if explore:
             action += self._std * self.rng.standard_normal(action.shape, np.float32)
-        # In -1 … 1 as learned, then in the environment's units.
+        # Clip to [-1, 1] before rescaling, as in training.
         return self._bounds.to_env(np.clip(action, -1, 1, out=action))
 
 
 def stochastic_policy(spec: EnvSpec, network: MakeActing) -> PolicyFactory:
-    """Samples of a learned distribution over the choices of an action, or over those of a Box."""
+    """Returns the factory of a policy that samples discrete actions or actions of a Box."""
     bounds = action_bounds(spec.action)
     if bounds is None:
         return categorical_policy(spec, network)
@@ -89,11 +89,11 @@ def stochastic_policy(spec: EnvSpec, network: MakeActing) -> PolicyFactory:
 
 
 class DeterministicPolicy(BoundedPolicy):
-    """tanh of what the network puts out, and noise on top of it where it explores.
+    """Returns tanh of the network's outputs, with added noise to explore.
 
-    A number as `exploration` is a deviation of the noise in place of `noise_std`, both in units of
-    actions between -1 and 1. Ornstein-Uhlenbeck noise begins at 0 with every episode, as in
-    Algorithm 1 of Lillicrap et al. 2016, "Continuous control with deep reinforcement learning".
+    A number as `exploration` replaces `noise_std`; both refer to actions in [-1, 1].
+    Ornstein-Uhlenbeck noise is reset to 0 at the start of each episode, as in Algorithm 1 of
+    Lillicrap et al. 2016, "Continuous control with deep reinforcement learning".
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class DeterministicPolicy(BoundedPolicy):
         self._schedule = noise_std
         self._std = np.float32(value_at(self._schedule, 0))
         self._ornstein_uhlenbeck = noise == Noise.ornstein_uhlenbeck
-        self._last = np.zeros((0, bounds.size), np.float32)  # [N, A] noise; no rows: none yet
+        self._last = np.zeros((0, bounds.size), np.float32)  # [N, A] noise; empty before the first
 
     def load_snapshot(self, snapshot: Snapshot) -> None:
         super().load_snapshot(snapshot)
@@ -124,22 +124,22 @@ class DeterministicPolicy(BoundedPolicy):
         action: NDArray[np.float32] = np.tanh(outputs)  # [N, A]
         if explore and self._std > 0:
             action += self._noise(action.shape)
-        return self._bounds.to_env(action)  # which cuts it to the bounds
+        return self._bounds.to_env(action)  # clips to the bounds
 
     def _noise(self, shape: tuple[int, ...]) -> NDArray[np.float32]:
-        drawn = self._std * self.rng.standard_normal(shape, dtype=np.float32)
+        noise = self._std * self.rng.standard_normal(shape, dtype=np.float32)
         if not self._ornstein_uhlenbeck:
-            return drawn
+            return noise
         # Uhlenbeck and Ornstein 1930, "On the theory of Brownian motion".
         last = self._last if self._last.shape == shape else np.zeros(shape, np.float32)
-        self._last = last - REVERSION * last + drawn
+        self._last = last - REVERSION * last + noise
         return self._last
 
     def forget(self, envs: Sequence[int]) -> None:
         if self._ornstein_uhlenbeck:
-            anew = np.isin(np.arange(len(self._last)), envs)  # [N]
-            # A new array: the one before may be part of a saved state.
-            self._last = np.where(anew[:, None], np.float32(0), self._last)
+            is_reset = np.isin(np.arange(len(self._last)), envs)  # [N]
+            # Not in place, because a saved state may refer to the old array.
+            self._last = np.where(is_reset[:, None], np.float32(0), self._last)
 
     def state_dict(self) -> State:
         return {**super().state_dict(), "noise": self._last}

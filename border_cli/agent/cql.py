@@ -1,18 +1,18 @@
-"""Conservative Q-learning for continuous actions; Discrete ones have its term in DQN.
+"""Conservative Q-learning for continuous actions; see `discrete_cql.py` for discrete actions.
 
 Kumar, Zhou, Tucker and Levine 2020, "Conservative Q-learning for offline reinforcement learning",
-CQL(H), equation 4, on soft actor-critic; Appendix F: the integral over actions by importance
-sampling, and a learned weight (`conservative_gap`, Lagrange). As in the authors' code, a third of
-the actions is the actor's in s', valued in s, and targets leave out the entropy of s'.
-Deviations from the authors' code: the square of the TD error is halved, as in equation 4 and not in
-the code, so that a `conservative_weight` counts twice as much as there. 2.5 is their 5: then the
-whole loss is half of theirs, which leaves Adam's steps as they are. Networks have two layers of 256
-instead of three. The estimate is a mean over actions, so that it is the integral and not 3 N times
-it (N is `sampled_actions`): the gap is smaller by log(3 N), 3.4 for 10, and by so much a
-`conservative_gap` is below their threshold. A learned weight begins at `conservative_weight`,
-theirs at 1, and its gradient is that of its logarithm without the factor of the weight
-(`sac.Coefficient`). The actor does not begin with cloning, and is updated after the critics, there
-before them.
+CQL(H), equation 4, on top of soft actor-critic. The integral over actions is estimated by
+importance sampling, and the weight can be learned (`conservative_gap`, Appendix F). As in the
+authors' code, a third of the actions are sampled in s' and evaluated in s, and the targets omit the
+entropy in s'. Deviations from the authors' code:
+- The squared TD error is halved, as in equation 4, so a `conservative_weight` of 2.5 corresponds to
+  5 in the code. The whole loss is then half of theirs, which does not affect Adam's steps.
+- Networks have two layers of 256 instead of three.
+- The integral is estimated by a mean over the 3 N sampled actions, not by their sum (N is
+  `sampled_actions`). The gap is smaller by log(3 N), 3.4 for N = 10, and so is `conservative_gap`.
+- A learned weight starts at `conservative_weight` instead of 1, and its gradient omits the factor
+  of the weight (`sac.Coefficient`).
+- The actor does not start with behaviour cloning, and is updated after the critics, not before.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ from border_cli.core.types import Update
 from border_cli.nn.features import FeatureTensors
 from border_cli.nn.tensor_batch import TensorBatch
 
-LARGEST_LOG_WEIGHT = math.log(1e6)  # of a learned weight, as in the authors' code
+LARGEST_LOG_WEIGHT = math.log(1e6)  # limit of a learned weight, as in the authors' code
 
 
 class ConservativeNoise(NamedTuple):
-    """The random numbers of one `Cql.critic_loss`; N actions of each kind for each row."""
+    """The random numbers for one call of `Cql.critic_loss`, with N actions per source and row."""
 
-    next_action: Tensor  # [B, A] normal, of the target
-    uniform: Tensor  # [N, B, A] between 0 and 1
-    here: Tensor  # [N B, A] normal, of the actor in s
-    there: Tensor  # [N B, A] normal, of the actor in s'
+    next_action: Tensor  # [B, A] standard normal, for the action in the target
+    uniform: Tensor  # [N, B, A] uniform in [0, 1), for the uniform actions
+    here: Tensor  # [N B, A] standard normal, for the actor's actions in s
+    there: Tensor  # [N B, A] standard normal, for the actor's actions in s'
 
 
 def soft_maximum(q: Tensor, log_density: Tensor) -> Tensor:
-    """log of the integral of exp Q(s, a) over a, from actions of these densities.
+    """Estimates log of the integral of exp Q(s, a) over a, from actions and their densities.
 
     q: [E, N, B, 1], log_density: [N, B, 1] -> [E, B, 1]
     """
@@ -59,7 +59,7 @@ def soft_maximum(q: Tensor, log_density: Tensor) -> Tensor:
 
 
 def conservative_gaps(soft_maxima: Tensor, q: Tensor, weight: Tensor) -> Tensor:
-    """How far any action stands above those of the data, for each critic.
+    """Returns the mean gap between the soft maximum of Q and Q of the data, for each critic.
 
     [E, B, 1], [E, B, 1], [B, 1] -> [E]
     """
@@ -67,7 +67,7 @@ def conservative_gaps(soft_maxima: Tensor, q: Tensor, weight: Tensor) -> Tensor:
 
 
 class ConservativeWeight(Coefficient):
-    """The weight of the gaps, fixed or learned so that they keep to their target."""
+    """The weight of the gaps, either fixed or learned to keep the gap at its target."""
 
     setting: ClassVar[str] = "agent.conservative_gap"
 
@@ -81,14 +81,14 @@ class ConservativeWeight(Coefficient):
         self._gap = config.conservative_gap
 
     def step(self, gap: Tensor) -> None:
-        """One gradient step: the weight grows where the gap exceeds its target. []"""
+        """Performs one gradient step; the weight grows if the gap exceeds its target. []"""
         if self._gap is not None:
             self.optimizer.step((self._gap - gap,))
             self.log.clamp_(max=LARGEST_LOG_WEIGHT)
 
 
 class Cql(SoftActorCritic):
-    """Soft actor-critic whose critics value actions outside of the data lower."""
+    """Soft actor-critic with lower Q-values for actions that are not in the data."""
 
     name: ClassVar[str] = "cql"
     config: CqlConfig
@@ -103,7 +103,7 @@ class Cql(SoftActorCritic):
         self._actor_loss = self.compiled(self.actor_loss)
 
     def learn(self, batch: TensorBatch) -> Update:
-        """Soft actor-critic with conservative critics, and a step of the learned weight."""
+        """Updates critics, conservative weight, actor and entropy coefficient, then the targets."""
         batch = scale_rewards(batch, self.config.reward_scale)
         ent_coef = self.ent_coef()
         critic = self._critic_loss(batch, self.draw_critic_noise(batch), ent_coef)
@@ -119,17 +119,17 @@ class Cql(SoftActorCritic):
     def critic_loss(
         self, batch: TensorBatch, noise: ConservativeNoise, ent_coef: Tensor
     ) -> CriticLoss:
-        """The squared TD errors of all critics, and their weighted gaps."""
+        """Returns the squared TD errors plus the weighted conservative gaps of all critics."""
         with torch.no_grad():
             action, log_prob = self.sample_action(batch.next_obs, noise.next_action)
-            counts = ent_coef if self.config.backup_entropy else torch.zeros_like(ent_coef)
+            alpha = ent_coef if self.config.backup_entropy else torch.zeros_like(ent_coef)
             y = soft_target(
-                batch, self.critics.target(batch.next_obs, action), log_prob, counts
+                batch, self.critics.target(batch.next_obs, action), log_prob, alpha
             )  # [B, 1]
             weight = self.conservative()
         q = self.critics.online(batch.obs, batch.action)  # [E, B, 1]
         gaps = conservative_gaps(self.soft_maxima(batch, noise), q, batch.weight)  # [E]
-        # Half the square and whole gaps, as in equation 4: in the authors' code both are whole.
+        # Squared errors are halved and gaps are not, as in equation 4. The code halves neither.
         loss = squared_loss(q - y, batch.weight) + weight * gaps.sum()
         metrics = {
             "q_mean": q.detach().mean(),
@@ -139,25 +139,25 @@ class Cql(SoftActorCritic):
         return CriticLoss(loss, q.detach(), y, metrics)
 
     def soft_maxima(self, batch: TensorBatch, noise: ConservativeNoise) -> Tensor:
-        """log of the integral of exp Q_i(s, a) over all actions. [E, B, 1]"""
+        """Estimates log of the integral of exp Q_i(s, a) over a, for each critic. [E, B, 1]"""
         count, rows, size = noise.uniform.shape
         with torch.no_grad():
-            here, log_here = self.sample_action(repeated(batch.obs, count), noise.here)
-            there, log_there = self.sample_action(repeated(batch.next_obs, count), noise.there)
-            action = torch.cat((2 * noise.uniform.flatten(0, 1) - 1, here, there))
-            anywhere = torch.full_like(log_here, -size * math.log(2))  # from -1 to 1
-            log_density = torch.cat((anywhere, log_here, log_there)).view(3 * count, rows, 1)
-        q = self.critics.online(repeated(batch.obs, 3 * count), action)  # [E, 3 N B, 1]
+            action_here, log_here = self.sample_action(tile(batch.obs, count), noise.here)
+            action_next, log_next = self.sample_action(tile(batch.next_obs, count), noise.there)
+            action = torch.cat((2 * noise.uniform.flatten(0, 1) - 1, action_here, action_next))
+            log_uniform = torch.full_like(log_here, -size * math.log(2))  # on [-1, 1]
+            log_density = torch.cat((log_uniform, log_here, log_next)).view(3 * count, rows, 1)
+        q = self.critics.online(tile(batch.obs, 3 * count), action)  # [E, 3 N B, 1]
         return soft_maximum(q.view(len(q), 3 * count, rows, 1), log_density)
 
     def actor_loss(self, batch: TensorBatch, noise: Tensor, ent_coef: Tensor) -> ActorLoss:
-        """The loss of the actor, by the minimum of all critics. noise: [B, A]"""
+        """Returns the actor loss for the minimum over all critics. noise: [B, A]"""
         action, log_prob = self.sample_action(batch.obs, noise)
         q = self.critics.frozen(batch.obs, action)  # [E, B, 1]
         return policy_loss(q.amin(dim=0), log_prob, ent_coef, batch.weight)
 
     def draw_critic_noise(self, batch: TensorBatch) -> ConservativeNoise:
-        """Draws the noise of the next actions, and that of `sampled_actions` of each kind."""
+        """Draws the noise of the next actions and of `sampled_actions` actions per source."""
         rows, size = batch.action.shape
         count = self.config.sampled_actions
         return ConservativeNoise(
@@ -168,12 +168,12 @@ class Cql(SoftActorCritic):
         )
 
 
-def repeated(features: FeatureTensors, times: int) -> FeatureTensors:
-    """All rows once, and once more, so many times. [B, …] -> [times * B, …]"""
+def tile(features: FeatureTensors, times: int) -> FeatureTensors:
+    """Repeats the whole batch. [B, …] -> [times * B, …]"""
     if isinstance(features, dict):
-        return {key: _repeated(each, times) for key, each in features.items()}
-    return _repeated(features, times)
+        return {key: _tile(part, times) for key, part in features.items()}
+    return _tile(features, times)
 
 
-def _repeated(rows: Tensor, times: int) -> Tensor:
+def _tile(rows: Tensor, times: int) -> Tensor:
     return rows.expand(times, *rows.shape).flatten(0, 1)

@@ -1,4 +1,4 @@
-"""Critics with their targets and their optimizer, and the losses that agents with critics share."""
+"""Critics with target networks and an optimizer, and losses shared by actor-critic agents."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from border_cli.agent.torch_agent import TorchAgent, gradient_step
 from border_cli.nn.ensemble import Critics
 from border_cli.nn.network import polyak_update, target_of, without_gradient
 
-CRITIC_TARGETS = {"critic_target": "critic"}  # `TorchAgent.targets` of an agent with critics
+CRITIC_TARGETS = {"critic_target": "critic"}  # `TorchAgent.targets` for agents with critics
 
 
 class CriticLoss(NamedTuple):
     """The loss of the critics on one batch."""
 
     loss: Tensor  # []
-    q: Tensor  # [E, B, M]  Q_i(s, a), or M quantiles of it; without a gradient
-    target: Tensor  # [B, K]  y, or K quantiles of it
+    q: Tensor  # [E, B, M]  Q_i(s, a) or M quantiles of the return, detached
+    target: Tensor  # [B, K]  y or K target quantiles
     metrics: dict[str, Tensor]
 
 
 class LearnedCritics:
-    """The critics of an agent, their targets and their optimizer; the learner's thread owns it.
+    """The critics of an agent, their targets and optimizer. Owned by the learner thread.
 
-    `frozen` is the critics in the same memory, through which gradients reach actions only.
+    `frozen` shares the memory of the critics; gradients flow through it to the actions only.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class LearnedCritics:
         dropout: float = 0.0,
         final_bound: float | None = None,
     ) -> None:
-        """The critics take `action_size` numbers per action and return `outputs` numbers."""
+        """The critics receive `action_size` numbers per action and return `outputs` numbers."""
         layer_norm = config.layer_norm or config.critic_layer_norm
         self.online = Critics(
             replace(agent.architecture, hidden=config.critic_sizes, layer_norm=layer_norm),
@@ -64,7 +64,7 @@ class LearnedCritics:
 
     @property
     def parts(self) -> dict[str, Part]:
-        """The parts of the agent's saved state."""
+        """The critics' parts of the agent's saved state."""
         return {
             "critic": self.online,
             "critic_target": self.target,
@@ -72,19 +72,19 @@ class LearnedCritics:
         }
 
     def update(self, loss: Tensor) -> dict[str, Tensor]:
-        """One gradient step of the critics; returns its metrics."""
+        """Performs one gradient step of the critics and returns its metrics."""
         return gradient_step(self.optimizer, loss, "loss_critic", "grad_norm_critic")
 
     def update_target(self) -> None:
-        """Moves the target critics by `tau`."""
+        """Moves the target critics towards the critics by the fraction `tau`."""
         polyak_update(*self._polyak_pair, self._tau)
 
 
 def squared_loss(error: Tensor, weight: Tensor) -> Tensor:
-    """Sum over critics of the mean of weight * error^2 / 2. [E, B, 1], [B, 1] -> []"""
+    """Returns the sum over critics of the mean of weight * error^2 / 2. [E, B, 1], [B, 1] -> []"""
     return 0.5 * (weight * error.square()).mean(dim=(1, 2)).sum()
 
 
 def mean_abs_error(q: Tensor, target: Tensor) -> Callable[[], NDArray[Any]]:
-    """The priority of each row: the mean over critics of |Q - y|. [E, B, 1], [B, 1] -> () -> [B]"""
+    """Returns a function that computes priorities: the mean over critics of |Q - y|. [B]"""
     return lambda: (q - target).abs().mean(dim=(0, 2)).cpu().numpy()

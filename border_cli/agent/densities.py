@@ -1,7 +1,7 @@
-"""Log-probabilities and entropies of a policy's actions, and their derivatives, written out.
+"""Log-probabilities and entropies of a policy's actions, with explicit gradients.
 
-Autograd's bookkeeping would cost more than they do, and its first call with a derivative imports
-sympy (0.3 s).
+Autograd's overhead would exceed the computation, and its first backward pass imports sympy
+(0.3 s).
 """
 
 from __future__ import annotations
@@ -16,61 +16,61 @@ from border_cli.nn.choices import Choices
 from border_cli.nn.distributions import normal_log_density
 from border_cli.nn.tensor_batch import masked
 
-LOWEST = -1e4  # in place of the logarithm of 0, which times 0 is no number
+LOWEST = -1e4  # replaces log 0, because 0 * log 0 is NaN
 LOG_ROOT_2_PI_E = 0.5 * math.log(2 * math.pi * math.e)
 
 
 class Density(ABC):
-    """A policy's distribution in each row, and one action of each."""
+    """A policy's action distributions for a batch, evaluated at one action per row."""
 
     log_prob: Tensor  # [B]
 
     @property
     @abstractmethod
     def entropy(self) -> Tensor:
-        """[B]"""
+        """Entropy of each row's distribution. [B]"""
 
     @abstractmethod
     def derivative(self, by_log_prob: Tensor, by_entropy: float) -> tuple[Tensor, ...]:
-        """The derivative of a loss by the policy's outputs, and by `log_std` of a Gaussian, from
-        those by the log-probabilities and by each row's entropy. [B] -> [B, outputs], [A]"""
+        """Returns the gradients of a loss with respect to the policy's outputs, and `log_std` of a
+        Gaussian, from those with respect to log_prob and entropy. [B] -> [B, outputs], [A]"""
 
 
 class ChoiceDensity(Density):
-    """A softmax for each component of an action; a mask makes choices impossible."""
+    """A categorical distribution for each component of an action, with optional masks."""
 
     def __init__(
         self, choices: Choices, logits: Tensor, mask: Tensor | None, action: Tensor
     ) -> None:
-        """[B, S], [B, S], [B, K]"""
+        """Shapes: logits and mask [B, S], action [B, K]."""
         self._choices = choices
         self._columns = choices.columns(action)
         log = choices.log_softmax(masked(logits, mask))
         self.log_prob = log.gather(1, self._columns).sum(1)
         self._log = log if mask is None else log.clamp(min=LOWEST)
-        self._chance = self._log.exp()
+        self._probability = self._log.exp()
 
     @property
     def entropy(self) -> Tensor:
-        return -(self._chance * self._log).sum(1)
+        return -(self._probability * self._log).sum(1)
 
     def derivative(self, by_log_prob: Tensor, by_entropy: float) -> tuple[Tensor, ...]:
         by_row = by_log_prob[:, None]
-        result = self._chance * -by_row
-        result.scatter_add_(1, self._columns, by_row.expand(self._columns.shape))
+        gradient = self._probability * -by_row
+        gradient.scatter_add_(1, self._columns, by_row.expand(self._columns.shape))
         if by_entropy:
-            of_choices = self._chance * self._log
-            parts = of_choices.split_with_sizes(self._choices.nvec, 1)
-            minus = torch.cat([part.sum(1, keepdim=True).expand_as(part) for part in parts], 1)
-            result += by_entropy * (self._chance * minus - of_choices)
-        return (result,)
+            p_log_p = self._probability * self._log
+            parts = p_log_p.split_with_sizes(self._choices.nvec, 1)
+            entropy = torch.cat([part.sum(1, keepdim=True).expand_as(part) for part in parts], 1)
+            gradient += by_entropy * (self._probability * entropy - p_log_p)
+        return (gradient,)
 
 
 class GaussianDensity(Density):
-    """A Gaussian whose deviations are the same in every row."""
+    """A Gaussian whose standard deviations are the same in every row."""
 
     def __init__(self, mean: Tensor, log_std: Tensor, action: Tensor) -> None:
-        """[B, A], [A], [B, A]"""
+        """Shapes: mean and action [B, A], log_std [A]."""
         self._log_std = log_std
         self._precision = torch.exp(-log_std)
         self._standardised = (action - mean) * self._precision

@@ -1,10 +1,9 @@
-"""Conservative Q-learning for Discrete actions: a term beside the TD loss of DQN.
+"""Conservative Q-learning for discrete actions, as an additional term in the loss of DQN.
 
 Kumar, Zhou, Tucker and Levine 2020, "Conservative Q-learning for offline reinforcement learning",
-CQL(H), equation 4: actions in general shall be worth less than those of the data. `cql.py` has it
-for continuous actions. The equation has half the square of the TD error, as `loss=huber` up to an
-error of 1; `loss=mse` has the whole square, so that a `conservative_weight` counts half as much
-beside it.
+CQL(H), equation 4, which lowers Q-values of actions that are not in the data. See `cql.py` for
+continuous actions. The equation halves the squared TD error, as `loss=huber` does for errors up to
+1. `loss=mse` does not halve it, so the same `conservative_weight` has half the relative effect.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from border_cli.nn.tensor_batch import TDLoss, TDResult, TensorBatch, masked
 def conservative_gap(
     q: Tensor, action: Tensor, weight: Tensor, mask: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Mean of weight * (logsumexp Q(s, ·) - Q(s, a)) over valid actions, its derivative by Q.
+    """Returns the mean of weight * (logsumexp Q(s, ·) - Q(s, a)) and its gradient w.r.t. Q.
 
-    [B, num_actions] -> [], [B, num_actions]
+    The logsumexp covers valid actions only. [B, num_actions] -> [], [B, num_actions]
     """
     q = masked(q, mask)
     row_weight = weight / len(q)  # [B, 1]
@@ -38,11 +37,11 @@ def td_loss(
     weight: float,
     atoms: Tensor | None,
 ) -> TDResult:
-    """A TD loss and `weight` times the gap: of Q, or of the means of distributions on `atoms`.
+    """Adds `weight` times the gap to a TD loss. With `atoms`, Q is the mean of a distribution.
 
-    The metric `loss` is the TD loss alone, the gradient that of both.
+    The metric `loss` is the TD loss only; the gradient includes both terms.
     """
-    found = td_loss(outputs, next_outputs, next_outputs_online, batch)
+    result = td_loss(outputs, next_outputs, next_outputs_online, batch)
     if atoms is None:
         gap, grad = conservative_gap(outputs, batch.action, batch.weight, batch.mask)
     else:
@@ -50,7 +49,7 @@ def td_loss(
         q = p @ atoms  # [B, num_actions]
         gap, grad_q = conservative_gap(q, batch.action, batch.weight, batch.mask)
         grad = (grad_q[:, :, None] * p * (atoms - q[:, :, None])).flatten(1)
-    return found._replace(
-        grad_output=torch.add(found.grad_output, grad, alpha=weight),
-        metrics=found.metrics | {"conservative_gap": gap},
+    return result._replace(
+        grad_output=torch.add(result.grad_output, grad, alpha=weight),
+        metrics=result.metrics | {"conservative_gap": gap},
     )

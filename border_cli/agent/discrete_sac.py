@@ -1,22 +1,21 @@
 """Soft actor-critic for Discrete and MultiDiscrete actions.
 
-Christodoulou 2019, "Soft actor-critic for discrete action settings", Algorithm 1: critics put out
-the values of all actions, and expectations over the actor's actions are exact, where `sac.py`
-samples. Of twin critics the smaller value counts, as there.
-MultiDiscrete actions are factored: a softmax for each component, and critics that are sums over
-components, Q(s, a) = sum_k Q_k(s, a_k) (Tavakoli, Pardo and Kormushev 2018, "Action branching
-architectures for deep reinforcement learning"; Tang et al. 2022, "Leveraging factored action spaces
-for efficient offline reinforcement learning in healthcare"). Expectations of such a sum are
-exact, too, and the entropies add up. How a critic shares a value out among components is arbitrary,
-so no minimum is taken choice by choice: in each state the critic with the smaller expectation
-counts, with all of its values.
-Deviations: the target entropy is `target_entropy_scale` = 0.3 of the largest, log |A|. The paper's
-0.98 keeps the policy nearly uniform: the better of two actions would have a probability of 58 %,
-and values would be those of such a policy. 0.3 gives it 95 %; CleanRL takes 0.89 for Atari. That
-any fixed target suits some tasks badly is known (Xu et al. 2021, "Target entropy annealing for
-discrete soft actor-critic"). Adam's epsilon is torch's 1e-8, where CleanRL has 1e-4
-(`optimizer=Adam optimizer_kwargs.eps=1e-4`). Targets are Polyak averages. The squared error is
-halved, as in `sac.py`, and the weights of prioritized rows scale all three losses.
+Christodoulou 2019, "Soft actor-critic for discrete action settings", Algorithm 1. The critics
+output the values of all actions, so expectations over the policy are exact instead of sampled as
+in `sac.py`. Targets use the minimum of the critics, as in `sac.py`.
+MultiDiscrete actions are factored, with a softmax per component and Q(s, a) = sum_k Q_k(s, a_k)
+(Tavakoli, Pardo and Kormushev 2018, "Action branching architectures for deep reinforcement
+learning"; Tang et al. 2022, "Leveraging factored action spaces for efficient offline reinforcement
+learning in healthcare"). Expectations of such sums are also exact, and the entropies add up. How a
+critic divides a value among the components is arbitrary, so taking the minimum for each choice
+would be meaningless. Instead, each state uses all values of the critic with the smallest
+expectation.
+Deviations: the target entropy is `target_entropy_scale` = 0.3 of its maximum, log |A|. The paper's
+0.98 keeps the policy nearly uniform: the better of two actions would have a probability of 58 %.
+With 0.3 it has 95 %. CleanRL uses 0.89 for Atari. Any fixed target suits some tasks badly (Xu et
+al. 2021, "Target entropy annealing for discrete soft actor-critic"). Adam's epsilon is torch's
+1e-8, while CleanRL uses 1e-4 (`optimizer=Adam optimizer_kwargs.eps=1e-4`). Targets are Polyak
+averages. The squared error is halved, as in `sac.py`, and importance weights scale all losses.
 """
 
 from __future__ import annotations
@@ -51,26 +50,26 @@ from border_cli.nn.tensor_batch import TensorBatch, masked
 
 
 class Chances(NamedTuple):
-    """How likely an actor is to take each choice."""
+    """The probabilities of an actor's choices."""
 
     probability: Tensor  # [B, S]
-    log: Tensor  # [B, S]  of the probability, never below `LOWEST`
+    log: Tensor  # [B, S]  log-probability, clamped at `LOWEST`
 
     @property
     def entropy(self) -> Tensor:
-        """In nats, of all components. [B, 1]"""
+        """Entropy in nats, summed over the components. [B, 1]"""
         return -(self.probability * self.log).sum(dim=1, keepdim=True)
 
     def mean(self, values: Tensor) -> Tensor:
-        """The expectation of a sum of one value for each component. [..., B, S] -> [..., B, 1]"""
+        """Returns the expected sum of one value per component. [..., B, S] -> [..., B, 1]"""
         return (self.probability * values).sum(dim=-1, keepdim=True)
 
 
 def smallest(q: Tensor, chances: Chances, *, is_single: bool) -> Tensor:
-    """The values that count, of several critics'. [E, B, S] -> [B, S]
+    """Reduces the values of several critics to pessimistic ones. [E, B, S] -> [B, S]
 
-    Of one component the smallest value of each choice, equation 3 of Christodoulou 2019 with twin
-    critics; else all values of the critic whose expectation is the smallest.
+    With a single component, returns the minimum for each choice (Christodoulou 2019, equation 3).
+    Otherwise returns, for each row, all values of the critic with the smallest expectation.
     """
     if is_single:
         return q.amin(dim=0)
@@ -79,17 +78,17 @@ def smallest(q: Tensor, chances: Chances, *, is_single: bool) -> Tensor:
 
 
 def soft_value(q: Tensor, chances: Chances, ent_coef: Tensor) -> Tensor:
-    """V(s) = pi(s)^T (Q(s) - alpha log pi(s)), equation 10. [B, S] -> [B, 1]"""
+    """Returns V(s) = pi(s)^T (Q(s) - alpha log pi(s)), equation 10. [B, S] -> [B, 1]"""
     return chances.mean(q - ent_coef * chances.log)
 
 
 def no_action(batch: TensorBatch) -> Tensor:
-    """An action as critics take it that put out the values of all. [B, 0]"""
+    """Returns an empty action input, for critics that output the values of all actions. [B, 0]"""
     return batch.reward[:, :0]
 
 
 class DiscreteSac(TorchAgent):
-    """A categorical actor, critics and the entropy coefficient; the learner's thread calls it."""
+    """Soft actor-critic with a categorical policy. Used by the learner thread only."""
 
     name: ClassVar[str] = "discrete_sac"
     targets: ClassVar[Mapping[str, str]] = CRITIC_TARGETS
@@ -119,7 +118,7 @@ class DiscreteSac(TorchAgent):
         self._actor_loss = self.compiled(self.actor_loss)
 
     def learn(self, batch: TensorBatch) -> Update:
-        """Algorithm 1: critics, actor and coefficient (every `policy_delay` updates), targets."""
+        """Updates the critics, every `policy_delay` updates actor and coefficient, and targets."""
         batch = scale_rewards(batch, self.config.reward_scale)
         ent_coef = self.ent_coef()
         critic = self._critic_loss(batch, ent_coef)
@@ -136,7 +135,7 @@ class DiscreteSac(TorchAgent):
         return Update(metrics=metrics, td_error=mean_abs_error(critic.q, critic.target))
 
     def critic_loss(self, batch: TensorBatch, ent_coef: Tensor) -> CriticLoss:
-        """The squared TD errors of all critics: y = r + d V(s'), where d is 0 if s' is terminal."""
+        """Returns the squared TD errors for y = r + d V(s'), where d is 0 if s' is terminal."""
         with torch.no_grad():
             chances = self.chances(batch.next_obs, batch.next_mask)
             q_next = self.critics.target(batch.next_obs, no_action(batch))  # [E, B, S]
@@ -152,7 +151,7 @@ class DiscreteSac(TorchAgent):
         return CriticLoss(loss, q.detach(), y, {"q_mean": q.detach().mean()})
 
     def actor_loss(self, batch: TensorBatch, ent_coef: Tensor) -> ActorLoss:
-        """E[pi(s)^T (alpha log pi(s) - Q(s))], equation 12."""
+        """Returns E[pi(s)^T (alpha log pi(s) - Q(s))], equation 12."""
         chances = self.chances(batch.obs, batch.mask)
         with torch.no_grad():
             q = self.critics.frozen(batch.obs, no_action(batch))  # [E, B, S]
@@ -161,13 +160,13 @@ class DiscreteSac(TorchAgent):
         return ActorLoss(loss, -chances.entropy.detach())
 
     def target_entropy(self, mask: Tensor | None) -> float | Tensor:
-        """The share of the largest entropy, which is that of the valid choices. [B, S] -> [B, 1]"""
+        """Returns the target for the number of valid choices in each row. [B, S] -> [B, 1]"""
         if mask is None or self.config.target_entropy is not None:
             return self.ent_coef.target
         return self.config.target_entropy_scale * self.choices.largest_entropy(mask)
 
     def chances(self, features: FeatureTensors, mask: Tensor | None) -> Chances:
-        """The distribution of the actor over valid choices. [B, …], [B, S] -> [B, S]"""
+        """Returns the actor's probabilities of the valid choices. [B, …], [B, S] -> [B, S]"""
         log = self.choices.log_softmax(masked(self.actor(features), mask)).clamp(min=LOWEST)
         return Chances(log.exp(), log)
 
