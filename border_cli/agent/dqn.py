@@ -1,22 +1,22 @@
-"""Deep Q-network, in all forms that Rainbow combines.
+"""Deep Q-network (DQN) with the extensions combined in Rainbow.
 
 Mnih et al. 2015, "Human-level control through deep reinforcement learning", Algorithm 1.
 `double`: van Hasselt, Guez and Silver 2016, "Deep reinforcement learning with double Q-learning".
 `dueling`: Wang et al. 2016, "Dueling network architectures for deep reinforcement learning".
 `num_atoms`: Bellemare et al. 2017, "A distributional perspective on reinforcement learning" (C51).
 `noisy`: Fortunato et al. 2018, "Noisy networks for exploration".
-All of them: Hessel et al. 2018, "Rainbow: combining improvements in deep reinforcement learning".
+Combination: Hessel et al. 2018, "Rainbow: combining improvements in deep reinforcement learning".
 `conservative_weight`: Kumar et al. 2020, "Conservative Q-learning for offline reinforcement
 learning".
-Deviations: Adam instead of RMSProp, with an epsilon of 1e-8 where C51 has 0.01 / 32, and Rainbow
-and conf/agent/rainbow.yaml 1.5e-4 (`adam_epsilon`). The gradient's norm is clipped at 10 in all
-forms (`max_grad_norm`), which of the papers Wang et al. do for dueling. Rewards are not clipped
-here, but by env=atari. The target network is a Polyak average (Lillicrap et al. 2016, "Continuous
-control with deep reinforcement learning") and the online network chooses the next action; Mnih et
-al. copy the target every 10,000 updates and let it choose (`tau=1 target_interval=10000
-double=false`). There is no factor 2**-0.5 on the gradient that dueling streams send into the layers
-they share. CQL's authors add its term to QR-DQN, here it is added to DQN. Learning rate, batch and
-exploration are for small problems: docs/agents.md.
+Deviations: Adam replaces RMSProp, with an epsilon of 1e-8 (`adam_epsilon`); C51 uses 0.01 / 32, and
+Rainbow and conf/agent/rainbow.yaml use 1.5e-4. The gradient norm is always clipped at 10
+(`max_grad_norm`), as Wang et al. do for dueling networks. Rewards are clipped by env=atari only.
+The target network is a Polyak average (Lillicrap et al. 2016, "Continuous control with deep
+reinforcement learning"), and the online network chooses the next action. Mnih et al. copy the
+weights every 10,000 updates, and their target network chooses (`tau=1 target_interval=10000
+double=false`). Gradients from the dueling streams into the shared layers are not scaled by
+2**-0.5. The CQL term is added to DQN; its authors add it to QR-DQN. The defaults of learning rate,
+batch size and exploration suit small problems (docs/agents.md).
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ from border_cli.nn.value_network import ValueNetwork
 
 DIAGNOSTICS_INTERVAL = 100  # updates
 
-Noises: TypeAlias = tuple[tuple[Tensor, ...], ...]  # what each forward pass has beside features
+Noises: TypeAlias = tuple[tuple[Tensor, ...], ...]  # extra inputs of each forward pass
 
 
 def td_target(batch: TensorBatch, q_next: Tensor, q_next_online: Tensor | None) -> Tensor:
-    """The target y of Q(s, a), for every row. [B, 1]
+    """Returns the targets y of Q(s, a). [B, 1]
 
-    y = r + d max_a' Q_target(s', a'), where d is 0 if s' is terminal. Double: the online network
-    chooses the next action, y = r + d Q_target(s', argmax_a' Q(s', a')).
+    y = r + d max_a' Q_target(s', a'), where d is 0 if s' is terminal. In double Q-learning the
+    online network chooses the next action: y = r + d Q_target(s', argmax_a' Q(s', a')).
     """
     if q_next_online is None:
         value = masked(q_next, batch.next_mask).amax(dim=1, keepdim=True)  # [B, 1]
@@ -62,9 +62,10 @@ def td_target(batch: TensorBatch, q_next: Tensor, q_next_online: Tensor | None) 
 
 
 def weighted_loss(error: Tensor, weight: Tensor, kind: Loss) -> tuple[Tensor, Tensor]:
-    """Mean of weight * loss(error), and its derivative by each error. [], [B, 1]
+    """Returns the mean of weight * loss(error), and its gradient w.r.t. the errors. [], [B, 1]
 
-    mse: e²; huber: ½ e² up to |e| = 1, |e| - ½ beyond. The weight stands outside, not squared.
+    The loss is e² for mse; for huber it is ½ e² up to |e| = 1 and |e| - ½ beyond. The weight
+    multiplies the loss, not the error.
     """
     row_weight = weight / len(error)  # [B, 1]
     if kind == Loss.mse:
@@ -78,7 +79,7 @@ def weighted_loss(error: Tensor, weight: Tensor, kind: Loss) -> tuple[Tensor, Te
 def td_loss(
     q: Tensor, q_next: Tensor, q_next_online: Tensor | None, batch: TensorBatch, *, loss: Loss
 ) -> TDResult:
-    """The loss of Q(s, a) - y. q = Q(s, ·), q_next and q_next_online of s' [B, num_actions]"""
+    """Returns the loss of Q(s, a) - y, from q = Q(s, ·) and Q(s', ·). [B, num_actions] each"""
     q_sa = q.gather(1, batch.action)  # [B, 1]
     error = q_sa - td_target(batch, q_next, q_next_online)  # [B, 1]
     mean_loss, grad_error = weighted_loss(error, batch.weight, loss)
@@ -87,11 +88,11 @@ def td_loss(
 
 
 class ValueAgent(TorchAgent):
-    """Owns Q, Q_target and the optimizer; learns Q by gradient steps on a TD loss.
+    """Base of agents that learn Q by gradient steps on a TD loss.
 
-    A loss comes with its derivative by the outputs; `Network.backward` carries it to the weights.
-    A subclass makes the `network`, and sets `td_loss` or has a `td` of its own. The learner's
-    thread calls everything.
+    Owns Q, Q_target and the optimizer. A TD loss returns its gradient with respect to the outputs,
+    and `Network.backward` propagates it to the weights. Subclasses implement `network`, and either
+    set `td_loss` or override `td`. Called by the learner thread only.
     """
 
     targets = {"target": "online"}  # noqa: RUF012 - read-only, and a ClassVar in the base
@@ -115,52 +116,52 @@ class ValueAgent(TorchAgent):
 
     @abstractmethod
     def network(self) -> LearnedNetwork:
-        """Q, with weights of the agent's generator."""
+        """Builds the Q-network, with weights drawn from `init_generator`."""
 
     def learn(self, batch: TensorBatch) -> Update:
-        """Algorithm 1: a gradient step on the TD loss, then the target network."""
+        """Performs a gradient step on the TD loss and updates the target network (Algorithm 1)."""
         if self.actions.joint is not None:
             batch = self.numbered(batch)
-        kept, found = self._td(batch, self.noises(batch))
-        grad_norm = self.optimizer.step(self.online.backward(kept, found.grad_output))
+        cache, result = self._td(batch, self.noises(batch))
+        grad_norm = self.optimizer.step(self.online.backward(cache, result.grad_output))
         if self.opt_steps % self.config.target_interval == 0:
             polyak_update(*self._polyak_pair, self.config.tau)
-        metrics = found.metrics | norm_metric(grad_norm, "grad_norm")
+        metrics = result.metrics | norm_metric(grad_norm, "grad_norm")
         if self.opt_steps % DIAGNOSTICS_INTERVAL == 0:
-            metrics |= self.diagnostics(found, batch)
-        td_error = found.td_error  # the rest of the result need not live as long
+            metrics |= self.diagnostics(result, batch)
+        td_error = result.td_error  # the lambda must not keep the whole result alive
         return Update(metrics=metrics, td_error=lambda: td_error.squeeze(1).cpu().numpy())
 
     def numbered(self, batch: TensorBatch) -> TensorBatch:
-        """Joint actions by their numbers, and the masks of all of them."""
+        """Converts the batch to joint actions: one number per action, masks over all of them."""
         masks = (batch.mask, batch.next_mask)
         mask, next_mask = (
-            None if each is None else self.actions.joint_mask(each) for each in masks
+            None if part is None else self.actions.joint_mask(part) for part in masks
         )
         action = (batch.action * self._strides).sum(dim=1, keepdim=True)  # [B, 1]
         return batch._replace(action=action, mask=mask, next_mask=next_mask)
 
     def td(self, batch: TensorBatch, noises: Noises) -> tuple[Kept, TDResult]:
-        """The TD loss of the batch, and what the backward pass needs; draws nothing itself."""
-        outputs, kept = self.online.keeping(batch.obs, *noises[0])
+        """Returns the cache for the backward pass and the TD loss. Draws no random numbers."""
+        outputs, cache = self.online.keeping(batch.obs, *noises[0])
         with torch.no_grad():
             next_outputs, _ = self.target.keeping(batch.next_obs, *noises[1])
             next_outputs_online = None
             if self.config.double:
                 next_outputs_online, _ = self.online.keeping(batch.next_obs, *noises[2])
-            return kept, self.td_loss(outputs, next_outputs, next_outputs_online, batch)
+            return cache, self.td_loss(outputs, next_outputs, next_outputs_online, batch)
 
     def noises(self, batch: TensorBatch) -> Noises:  # noqa: ARG002
-        """The random numbers of the three forward passes of one `td`."""
+        """Draws the random numbers for the forward passes of `td`."""
         return ((), (), ())
 
-    def diagnostics(self, found: TDResult, batch: TensorBatch) -> dict[str, Tensor]:  # noqa: ARG002
-        """Metrics that only every hundredth update has, because they take time."""
+    def diagnostics(self, result: TDResult, batch: TensorBatch) -> dict[str, Tensor]:  # noqa: ARG002
+        """Returns metrics that are recorded every `DIAGNOSTICS_INTERVAL` updates to save time."""
         return {}
 
 
 class Dqn(ValueAgent):
-    """Q-learning with a target network; plain, or dueling, noisy and distributional."""
+    """Q-learning with a target network; optionally dueling, noisy and distributional."""
 
     name: ClassVar[str] = "dqn"
     config: DqnConfig
@@ -215,7 +216,7 @@ class Dqn(ValueAgent):
         if not self.config.noisy:
             return super().noises(batch)
         assert isinstance(self.online, ValueNetwork)
-        return tuple((each,) for each in self.normal(3, self.online.draws))
+        return tuple((noise,) for noise in self.normal(3, self.online.draws))
 
-    def diagnostics(self, found: TDResult, batch: TensorBatch) -> dict[str, Tensor]:
-        return {} if found.target is None else self._support.check(found.target, batch.discount)
+    def diagnostics(self, result: TDResult, batch: TensorBatch) -> dict[str, Tensor]:
+        return {} if result.target is None else self._support.check(result.target, batch.discount)

@@ -1,15 +1,14 @@
 """Implicit Q-learning.
 
 Kostrikov, Nair and Levine 2022, "Offline reinforcement learning with implicit Q-learning",
-Algorithm 1 and equations 5 to 7: V is an expectile of Q over the actions of the data, so no value
-of an action outside of them is ever asked for. Critics and their targets number `num_critics`, the
-smallest of which counts.
-Deviations from the authors' code: rewards stay as they are, where it multiplies those of MuJoCo's
-data sets by 1,000 / (best - worst return of an episode) and subtracts 1 from those of AntMaze's.
-`inv_lambda` times that factor weighs rows as there. The actor weighs rows by V before its step, and
-there after it; critics have V after it in both. Its learning rate is constant, not a cosine over
-the length of the run. Weights begin as those of torch.nn.Linear, theirs are orthogonal. Critics
-descend half the squared error, which leaves Adam's steps as they are.
+Algorithm 1 and equations 5 to 7. V is an expectile of Q over the actions in the data, so actions
+outside the data are never evaluated. There are `num_critics` critics; targets use their minimum.
+Deviations from the authors' code: rewards are not transformed. The code multiplies MuJoCo rewards
+by 1,000 / (best - worst return of an episode) and subtracts 1 from AntMaze rewards; multiplying
+`inv_lambda` by that factor gives the same weights. The actor's weights use V from before its
+update, not after it; the critics use V from after it in both. The actor's learning rate is constant
+instead of a cosine schedule over the run. Weights are initialised as in torch.nn.Linear instead of
+orthogonally. The squared error of the critics is halved, which does not affect Adam's steps.
 """
 
 from __future__ import annotations
@@ -38,12 +37,12 @@ class ValueLoss(NamedTuple):
 
 
 def expectile_loss(error: Tensor, expectile: float) -> Tensor:
-    """|tau - 1(u < 0)| u^2 of each row, equation 4. [B, 1] -> [B, 1]"""
+    """Returns |tau - 1(u < 0)| u^2 for each row, equation 4. [B, 1] -> [B, 1]"""
     return (expectile - (error < 0).to(error.dtype)).abs() * error.square()
 
 
 class Iql(CloningAgent):
-    """An actor, critics and V, with their optimizers; the learner's thread calls it."""
+    """Implicit Q-learning. Owns V in addition to actor and critics."""
 
     name: ClassVar[str] = "iql"
     config: IqlConfig
@@ -61,7 +60,7 @@ class Iql(CloningAgent):
         self._critic_loss = self.compiled(self.critic_loss)
 
     def learn(self, batch: TensorBatch) -> Update:
-        """Algorithm 1: V, then the actor, then the critics and their targets."""
+        """Updates V, then the actor, then the critics and their targets (Algorithm 1)."""
         action = self.critic_action(batch)
         value = self._value_loss(batch, action)
         metrics = gradient_step(self.value_optimizer, value.loss, "loss_value", "grad_norm_value")
@@ -73,7 +72,7 @@ class Iql(CloningAgent):
         return Update(metrics=metrics, td_error=mean_abs_error(critic.q, critic.target))
 
     def value_loss(self, batch: TensorBatch, action: Tensor) -> ValueLoss:
-        """Equation 5: V(s) becomes an expectile of Q_target(s, a)."""
+        """Returns the loss that makes V(s) an expectile of Q_target(s, a), equation 5."""
         with torch.no_grad():
             q = self.critics.target(batch.obs, action).amin(dim=0)  # [B, 1]
         error = q - self.value(batch.obs)
@@ -81,12 +80,12 @@ class Iql(CloningAgent):
         return ValueLoss(loss, error.detach())
 
     def actor_loss(self, batch: TensorBatch, advantage: Tensor) -> Tensor:
-        """Equation 7: clones what did better than V(s). [B, 1] -> []"""
+        """Returns the loss of advantage-weighted cloning, equation 7. [B, 1] -> []"""
         outputs = masked(self.actor(batch.obs), batch.mask)
         return weighted_cloning(self.actor, outputs, batch, advantage, self.config)
 
     def critic_loss(self, batch: TensorBatch, action: Tensor) -> CriticLoss:
-        """Equation 6: y = r + d V(s'), where d is 0 if s' is terminal."""
+        """Returns the TD loss for y = r + d V(s'), where d is 0 if s' is terminal, equation 6."""
         with torch.no_grad():
             y = torch.addcmul(batch.reward, batch.discount, self.value(batch.next_obs))  # [B, 1]
         q = self.critics.online(batch.obs, action)  # [E, B, 1]

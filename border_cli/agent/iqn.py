@@ -1,15 +1,15 @@
-"""Implicit quantile networks.
+"""Implicit quantile networks (IQN).
 
 Dabney, Ostrovski, Silver and Munos 2018, "Implicit quantile networks for distributional
 reinforcement learning", Algorithm 1, with the risk measures of Section 3.1 that average over a
 range of fractions (CVaR). `double`: van Hasselt, Guez and Silver 2016, "Deep reinforcement learning
 with double Q-learning".
-Deviations: Adam's epsilon is 1e-8 instead of 0.01 / 32 (`adam_epsilon`), the gradient's norm is
-clipped at 10 (`max_grad_norm`), and N and N' are 8 instead of 64. The fractions whose mean chooses
-an action, here and when acting, are spread evenly over the range and not drawn. The target network
-is a Polyak average and the online network chooses the next action; in the paper the target is a
-copy and chooses (`tau=1 target_interval=10000 double=false`). Learning rate and batch are for small
-problems: docs/agents.md.
+Deviations: Adam's epsilon is 1e-8 instead of 0.01 / 32 (`adam_epsilon`), the gradient norm is
+clipped at 10 (`max_grad_norm`), and N and N' are 8 instead of 64. Actions are ranked by the mean
+over evenly spaced fractions instead of sampled ones, in targets as well as when acting. The target
+network is a Polyak average and the online network chooses the next action; in the paper the target
+network is a periodic copy and chooses (`tau=1 target_interval=10000 double=false`). The defaults of
+learning rate and batch size suit small problems (docs/agents.md).
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ def target_quantiles(
     *,
     double: bool,
 ) -> Tensor:
-    """Quantiles of r + d Z_target(s', a') at `fractions` [B, N']. [B, N']
+    """Returns the quantiles of r + d Z_target(s', a') at `fractions` [B, N']. [B, N']
 
-    a' has the highest mean over the fractions `acting` [1, K] of Z_target(s', ·), or with `double`
-    of Z(s', ·).
+    a' maximises the mean of Z_target(s', ·), or of Z(s', ·) if `double`, over the fractions
+    `acting` [1, K].
     """
     rows = target.embedded(batch.next_obs)  # [B, size]
     if double:
@@ -67,20 +67,20 @@ def iqn_td(
     double: bool,
     kappa: float,
 ) -> tuple[Kept, TDResult]:
-    """The loss of quantiles of Z(s, a) at `fractions` [B, N], and what the backward pass needs."""
-    quantiles, kept = online.keeping(batch.obs, fractions)  # [B, N, num_actions]
+    """Returns the cache for the backward pass, and the loss of Z(s, a) at `fractions` [B, N]."""
+    quantiles, cache = online.keeping(batch.obs, fractions)  # [B, N, num_actions]
     by_fraction = quantiles.mT  # [B, num_actions, N]
     of_a = of_action(by_fraction, batch.action)  # [B, N]
     with torch.no_grad():
         y = target_quantiles(online, target, batch, target_fractions, acting, double=double)
-        found = quantile_regression(of_a, fractions, y, batch.weight, kappa)
-        grad = by_outputs(found.grad_output, by_fraction, batch.action).mT
-        metrics = {"loss": found.loss, "q_mean": of_a.mean()}
-        return kept, TDResult(grad, distance(of_a, y)[:, None], metrics)
+        regression = quantile_regression(of_a, fractions, y, batch.weight, kappa)
+        grad = by_outputs(regression.grad_output, by_fraction, batch.action).mT
+        metrics = {"loss": regression.loss, "q_mean": of_a.mean()}
+        return cache, TDResult(grad, distance(of_a, y)[:, None], metrics)
 
 
 class Iqn(ValueAgent):
-    """Learns quantiles of the return at fractions that are drawn anew for every row."""
+    """Learns quantiles of the return at fractions sampled for each row of a batch."""
 
     name: ClassVar[str] = "iqn"
     config: IqnConfig

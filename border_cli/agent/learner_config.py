@@ -1,7 +1,4 @@
-"""Settings that every agent that learns with torch has. Never imports torch.
-
-The form of the networks, which takes numpy along, is imported by the method that makes it.
-"""
+"""Settings common to all agents that learn with torch. Never imports torch."""
 
 from __future__ import annotations
 
@@ -20,14 +17,14 @@ if TYPE_CHECKING:
 
 
 class Loss(StrEnum):
-    """The loss of a TD error."""
+    """Loss functions for TD errors."""
 
     huber = "huber"
     mse = "mse"
 
 
 class Augmentation(StrEnum):
-    """The augmentation of sampled images."""
+    """Augmentations for image observations."""
 
     none = "none"
     shift = "shift"
@@ -35,76 +32,76 @@ class Augmentation(StrEnum):
 
 @dataclass(kw_only=True)
 class LearnerConfig(AgentConfig):
-    """Settings that every agent that learns with torch has."""
+    """Settings common to all agents that learn with torch."""
 
     num_threads: int | None = setting(
         None,
-        "torch threads for updates, whatever OMP_NUM_THREADS says; null: one. More pay only if "
-        "updates take milliseconds and nothing else needs the cores",
+        "torch threads for updates, overriding OMP_NUM_THREADS; null means one. More threads help "
+        "only if an update takes milliseconds and the cores are idle otherwise",
         low=1,
         high=1_024,
         may_change=True,
     )
     matmul_precision: MatmulPrecision = setting(
         MatmulPrecision.highest,
-        "precision of float32 matrix products; high may use TF32 and medium bfloat16, if the "
-        "hardware supports it. medium also rounds the operands of nature_cnn's convolutions, on "
-        "CPUs that multiply bfloat16",
+        "precision of float32 matrix products; high may use TF32 and medium may use bfloat16, if "
+        "the hardware supports it. On CPUs with bfloat16 arithmetic, medium also rounds the "
+        "operands of nature_cnn's convolutions",
     )
     matmul: Matmul = setting(
         Matmul.auto,
-        "library of the matrix products of dense layers on a CPU: mkl (torch's own) or onednn; "
-        "auto: onednn on AMD processors with AVX-512, else mkl; always mkl with "
+        "matmul backend of dense layers on a CPU: mkl (torch's default) or onednn. auto chooses "
+        "onednn on AMD processors with AVX-512, and mkl otherwise or with "
         "matmul_precision=medium",
         may_change=True,
     )
     compile: bool = setting(
         False,
-        "compiles the update with torch.compile, using CUDA graphs on a GPU; startup takes "
-        "seconds longer",
+        "compiles the update with torch.compile, using CUDA graphs on a GPU; adds seconds to "
+        "startup",
         may_change=True,
     )
     normalize_obs: bool = setting(
         False,
         "standardises float observations with running statistics, which are saved with the "
-        "model; integers and pixels are scaled by the bounds of their space in any case",
+        "model; integers and pixels are always scaled by the bounds of their space",
     )
     normalize_reward: bool = setting(
         False,
-        "divides rewards by the standard deviation of the running discounted returns, which is "
+        "divides rewards by the standard deviation of the running discounted return, which is "
         "saved with the model",
     )
     network: str = setting(
         "auto",
         "encoder of images (uint8 or bool): minatar_cnn (at least 6 x 6), nature_cnn (at least "
-        "36 x 36), der_cnn (at least 25 x 25) or impala_resnet (at least 6 x 6); mlp: none, "
-        "pixels are plain numbers; auto: nature_cnn, or minatar_cnn for smaller images; or a "
-        "torch.nn.Module of your own, registered under a name, for all of the observation",
+        "36 x 36), der_cnn (at least 25 x 25) or impala_resnet (at least 6 x 6). mlp feeds pixels "
+        "to the dense layers. auto chooses nature_cnn, or minatar_cnn for smaller images. A "
+        "registered torch.nn.Module of your own encodes the whole observation",
         choices=NETWORKS.names,
     )
-    hidden: list[int] = setting([256, 256], "units of each hidden layer", low=1, takes_memory=True)
+    hidden: list[int] = setting([256, 256], "units per hidden layer", low=1, takes_memory=True)
     activation: Activation = setting(Activation.relu, "activation function of the hidden layers")
     layer_norm: bool = setting(False, "applies layer normalisation before each activation")
     network_kwargs: dict[str, Any] = setting(
-        {}, "arguments of a network of your own, after the observation space"
+        {}, "keyword arguments of your own network, besides the observation space"
     )
     augment: Augmentation = setting(
         Augmentation.none,
-        "shift: sampled images are shifted at random by up to 4 pixels, edges repeated (DrQ)",
+        "shift moves sampled images at random by up to 4 pixels and repeats their edges (DrQ)",
     )
     optimizer: str = setting(
         "adam",
         "optimizer of the networks: adam, or the name of a class in torch.optim, such as AdamW, "
-        "RMSprop or SGD; learned coefficients always have adam",
+        "RMSprop or SGD; learned coefficients always use adam",
     )
     optimizer_kwargs: dict[str, Any] = setting(
-        {}, "arguments of an optimizer of torch.optim, without lr"
+        {}, "keyword arguments of an optimizer of torch.optim, except lr"
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.network_kwargs and NETWORKS.target(self.network) is None:
-            allowed = f"must be empty with agent.network={self.network}: only your own take them"
+            allowed = f"must be empty with agent.network={self.network}, which takes no arguments"
             self.refuse("network_kwargs", self.network_kwargs, allowed)
         if self.optimizer_kwargs and self.optimizer == "adam":
             allowed = "must be empty with agent.optimizer=adam; torch's own is agent.optimizer=Adam"
@@ -119,14 +116,14 @@ class LearnerConfig(AgentConfig):
 
     @property
     def semantic_settings(self) -> dict[str, str | float]:
-        """Settings by which weights of the same shapes mean something else."""
-        own = NETWORKS.target(self.network) is not None
-        named = {"network": self.network} if own else {}
-        return {"activation": str(self.activation), **named}
+        """Settings that change the meaning of weights without changing their shapes."""
+        is_custom = NETWORKS.target(self.network) is not None
+        network = {"network": self.network} if is_custom else {}
+        return {"activation": str(self.activation), **network}
 
     def architecture(self, observation: Space) -> Architecture:
-        """The form of the networks for these observations."""
-        from border_cli.core.spaces import without_mask
+        """Returns the architecture of the networks for this observation space."""
+        from border_cli.core.spaces import without_mask  # imported late: imports numpy
         from border_cli.nn.architecture import Architecture
 
         return Architecture(

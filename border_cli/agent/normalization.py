@@ -1,15 +1,15 @@
-"""Normalised observations and rewards, and the running statistics that they go by.
+"""Normalisation of observations and rewards by running statistics.
 
-Observation statistics cover all received transitions and reach actors in the snapshot.
-`normalize_reward` divides by the standard deviation of the running discounted returns, like
-Gymnasium's `NormalizeReward`: G = r + gamma G in each environment of each actor, 0 at the start of
-an episode. N-step transitions do not contain the rewards of single steps, so actors compute G
-(`core/returns.py`) and send count, mean and squared deviations with each message. A data set is
-processed completely before the first update. The divisor is at least a tenth of the root mean
-square of G, so that constant rewards are not blown up, and 1 while all G are 0; nothing is clipped.
-Unlike in Gymnasium, a truncation also ends an episode, because the next one starts elsewhere, and
-the reward of a termination is added to the return before it. All this is skipped if the agent does
-not need it (`AgentConfig.needs_returns`).
+Observation statistics cover all transitions received, and reach the actors in snapshots.
+`normalize_reward` divides by the standard deviation of the running discounted return, like
+Gymnasium's `NormalizeReward`: G = r + gamma G in each environment of each actor, starting at 0 in
+each episode. N-step transitions do not contain single-step rewards, so actors compute G
+(`core/returns.py`) and send its count, mean and squared deviations with each message. The returns
+of a data set are processed before the first update. The divisor is at least a tenth of the root
+mean square of G, so that constant rewards do not explode, and 1 while all G are 0. Nothing is
+clipped. Unlike in Gymnasium, truncations also reset G, because the next episode is unrelated, and
+the reward of a termination is added to the preceding return. Agents without
+`AgentConfig.needs_returns` skip all of this.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from border_cli.nn.encoding import encode, measured_columns
 from border_cli.nn.features import Features
 from border_cli.nn.tensor_batch import TensorBatch
 
-EPSILON = 1e-8  # of a variance: a column that never changes is divided by 1e-4
-LEAST_SHARE = 0.1  # of the root mean square of returns that rewards are divided by at least
+EPSILON = 1e-8  # added to variances, so that a constant column is divided by 1e-4
+LEAST_SHARE = 0.1  # smallest reward divisor, as a fraction of the root mean square of returns
 
 
 class RunningStatistics(nn.Module):
-    """Mean and deviation of all rows seen so far, in float64 on the CPU.
+    """Running mean and standard deviation of the columns, in float64 on the CPU.
 
     Chan, Golub and LeVeque 1983, "Algorithms for computing the sample variance", formula 1.5.
     """
 
-    count: Tensor  # []  rows seen
+    count: Tensor  # []  number of rows
     mean: Tensor  # [columns]
     squares: Tensor  # [columns]  sum of squared deviations from the mean
 
@@ -51,7 +51,7 @@ class RunningStatistics(nn.Module):
         self.register_buffer("squares", torch.zeros(columns, dtype=torch.float64))
 
     def see(self, rows: Tensor) -> None:
-        """Takes in rows. [M, columns]"""
+        """Updates the statistics with rows. [M, columns]"""
         if not len(rows):
             return
         rows = rows.double()
@@ -59,28 +59,28 @@ class RunningStatistics(nn.Module):
         self.merge(len(rows), mean, ((rows - mean) ** 2).sum(0))
 
     def merge(self, count: int, mean: Tensor, squares: Tensor) -> None:
-        """Takes in the statistics of so many rows, at least one. [columns] float64"""
+        """Merges the statistics of `count` (at least one) further rows. [columns] float64"""
         total = self.count + count
-        off = mean - self.mean
-        self.squares += squares + off**2 * self.count * count / total
-        self.mean += off * count / total
+        delta = mean - self.mean
+        self.squares += squares + delta**2 * self.count * count / total
+        self.mean += delta * count / total
         self.count.copy_(total)
 
     @property
     def std(self) -> Tensor:
-        """Population deviation; 1 before there are two rows. [columns]"""
+        """Population standard deviation; 1 if there are fewer than two rows. [columns]"""
         if self.count < 2:
             return torch.ones_like(self.mean)
         return (self.squares / self.count + EPSILON).sqrt()
 
 
 def reward_divisor(returns: RunningStatistics) -> float:
-    """The standard deviation of the running discounted returns, as in Gymnasium's NormalizeReward.
+    """Returns the standard deviation of the running discounted returns, with a lower bound.
 
-    The deviation alone fails where returns hardly vary. With a reward of 1 at every step it is 0
-    for gamma=0 or episodes of one step, and it falls to 0 in an episode that never ends. So the
-    divisor is at least a tenth of the root mean square: a constant return becomes 10 at most.
-    It is 1 before there are two returns and while all of them are 0, where only epsilon is left.
+    Gymnasium's NormalizeReward has no such bound, and fails if returns hardly vary. With a reward
+    of 1 at every step, the deviation is 0 for gamma=0 or one-step episodes, and approaches 0 in an
+    endless episode. The bound is a tenth of the root mean square, so that constant returns become
+    10 at most. The result is 1 if there are fewer than two returns or if all returns are 0.
     """
     count, mean, squares = map(float, (returns.count, returns.mean, returns.squares))
     if count < 2:
@@ -93,66 +93,66 @@ def reward_divisor(returns: RunningStatistics) -> float:
 
 
 class Normalization:
-    """Owns how observations become features, and the statistics of all that was sampled; the
-    learner's thread calls it.
+    """Encodes observations as features and scales rewards. Owns the running statistics.
 
-    Rewards are divided and never shifted: to shift them would change what is best where episodes
-    end. A row of n steps is divided as each of its rewards would be.
+    Rewards are divided but never shifted, because a shift changes the optimal policy if episodes
+    can end. An n-step reward is divided like each of its single-step rewards. Called by the learner
+    thread only.
     """
 
     def __init__(
         self, config: LearnerConfig, architecture: Architecture, device: torch.device, *, env: str
     ) -> None:
-        """`env` is the environment's name, for the refusal of what cannot be normalised."""
-        self.statistics: dict[str, RunningStatistics] = {}  # on the CPU, whatever the device
+        """`env` is the id of the environment, for error messages."""
+        self.statistics: dict[str, RunningStatistics] = {}  # always on the CPU
         self._architecture = architecture
-        self._divides = config.normalize_reward
+        self._scales_rewards = config.normalize_reward
         self._divisor = 1.0
         if config.normalize_obs:
             if architecture.rows is None or not measured_columns(architecture.rows).any():
                 raise ConfigError(
-                    "agent.normalize_obs must be false if no part of the observation is a float: "
-                    f"integers and pixels are scaled by their bounds, and env.id={env} has nothing "
-                    "else; got True"
+                    "agent.normalize_obs must be false if no part of the observation is a float. "
+                    f"env.id={env} has only integers or pixels, which are scaled by their bounds; "
+                    "got True"
                 )
             self.statistics["obs"] = RunningStatistics(architecture.row_size)
         if config.normalize_reward:
             self.statistics["returns"] = RunningStatistics(1)
         self.features = Features(architecture, normalize=config.normalize_obs).to(device)
-        self.changes_batches = self._divides or not self.features.changes_nothing
+        self.changes_batches = self._scales_rewards or not self.features.changes_nothing
 
-    def see(self, transitions: Transitions) -> None:
-        """Takes in rows. [M]"""
+    def update_obs(self, transitions: Transitions) -> None:
+        """Updates the observation statistics. [M]"""
         if "obs" in self.statistics:
             assert self._architecture.rows is not None
             rows = encode(self._architecture.rows, transitions.obs)  # [M, row_size]
             self.statistics["obs"].see(torch.from_numpy(rows))
             self.refresh()
 
-    def see_returns(self, returns: Moments) -> None:
-        """Takes in running discounted returns."""
+    def update_returns(self, returns: Moments) -> None:
+        """Updates the statistics of the running discounted returns."""
         if "returns" in self.statistics:
             mean, squares = torch.tensor([[returns.mean], [returns.squares]], dtype=torch.float64)
             self.statistics["returns"].merge(returns.count, mean, squares)
             self._divisor = reward_divisor(self.statistics["returns"])
 
     def refresh(self) -> None:
-        """Normalises by the statistics as they are now."""
+        """Applies the current statistics to the features and the reward divisor."""
         if "obs" in self.statistics:
             self.features.refresh(self.statistics["obs"].mean, self.statistics["obs"].std)
         if "returns" in self.statistics:
             self._divisor = reward_divisor(self.statistics["returns"])
 
     def divided(self, reward: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Rewards divided, if that is configured. [M]"""
-        return reward / np.float32(self._divisor) if self._divides else reward
+        """Divides rewards if `normalize_reward` is set. [M]"""
+        return reward / np.float32(self._divisor) if self._scales_rewards else reward
 
     def __call__(self, batch: TensorBatch) -> TensorBatch:
-        """The batch with features for observations, and rewards divided if configured."""
+        """Returns the batch with features as observations, and with scaled rewards."""
         if not self.features.changes_nothing:
             obs, next_obs = self.features(batch.obs), self.features(batch.next_obs)
             batch = batch._replace(obs=obs, next_obs=next_obs)
-        if self._divides:
+        if self._scales_rewards:
             reward: Tensor = batch.reward / self._divisor
             batch = batch._replace(reward=reward)
         return batch

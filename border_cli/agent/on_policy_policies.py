@@ -1,4 +1,4 @@
-"""How actors draw the actions that an on-policy agent learns from, in numpy."""
+"""Policies of on-policy agents, which return log-probabilities with actions, in numpy."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from border_cli.nn.numpy_network import MakeActing
 from border_cli.settings.run import ActorExploration
 
 Extras = Mapping[str, NDArray[Any]]
-LOG_PROB: Final = "log_prob"  # column [M]: of the action, by the policy that took it
-UNCLIPPED: Final = "unclipped_action"  # column [M, A]: of a Box, before it was clipped
+LOG_PROB: Final = "log_prob"  # column [M]: log-probability of the action when it was sampled
+UNCLIPPED: Final = "unclipped_action"  # column [M, A]: action of a Box before clipping
 LOG_ROOT_2_PI = 0.5 * math.log(2 * math.pi)
 
 
 def log_softmax(logits: NDArray[np.float32]) -> NDArray[np.float32]:
-    """[N, n] -> [N, n]"""
+    """Computes a numerically stable log-softmax. [N, n] -> [N, n]"""
     shifted = logits - logits.max(1, keepdims=True)
     return shifted - np.log(np.exp(shifted).sum(1, keepdims=True))  # type: ignore[no-any-return]
 
 
 class SamplingPolicy(CategoricalPolicy):
-    """Gives the log-probability of each action that it draws, summed over the components."""
+    """Samples actions with their log-probabilities, which are summed over the components."""
 
-    _log_prob: NDArray[np.float32]  # [N]  of the actions that are being drawn
+    _log_prob: NDArray[np.float32]  # [N]  log-probabilities, accumulated during `act`
 
     def pick(self, values: NDArray[np.float32]) -> NDArray[np.int64]:
         choice = super().pick(values)
@@ -50,19 +50,19 @@ class SamplingPolicy(CategoricalPolicy):
 
 
 class MaskedSamplingPolicy(MaskedPolicy, SamplingPolicy):
-    """Valid actions only, by the mask in the observation."""
+    """A `SamplingPolicy` restricted to valid actions by the mask in the observation."""
 
 
 class BoxPolicy(NetworkPolicy):
-    """Draws from a Gaussian in the environment's units, or takes its mean; the environment gets
-    what is clipped to its bounds. The deviations are weights, the same in every state."""
+    """Samples from a Gaussian in the environment's units to explore, and otherwise returns its
+    mean, clipped to the bounds. The standard deviations are weights independent of the state."""
 
     greedy_form = GreedyForm("clip")
 
     def __init__(
         self,
         rng: np.random.Generator,
-        exploration: ActorExploration = None,  # noqa: ARG002 - refused with rollouts
+        exploration: ActorExploration = None,  # noqa: ARG002 - rejected for on-policy agents
         *,
         network: MakeActing,
         space: BoxSpace,
@@ -78,24 +78,24 @@ class BoxPolicy(NetworkPolicy):
 
     def choose(self, outputs: NDArray[np.float32], *, explore: bool) -> NDArray[Any]:
         mean = outputs[:, : self._size]
-        return self._clipped(self._drawn(mean)[0] if explore else mean)
+        return self._clip(self._sample(mean)[0] if explore else mean)
 
-    def _drawn(self, mean: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    def _sample(self, mean: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         noise = self.rng.standard_normal(mean.shape, np.float32)
         log_prob = -(0.5 * noise**2 + self._log_std + np.float32(LOG_ROOT_2_PI)).sum(1)
         return mean + self._std * noise, log_prob
 
-    def _clipped(self, actions: NDArray[np.float32]) -> NDArray[Any]:
+    def _clip(self, actions: NDArray[np.float32]) -> NDArray[Any]:
         shaped = actions.reshape(-1, *self._space.shape)
         return np.clip(shaped, self._space.low, self._space.high)
 
     def explore(self, obs: Array) -> tuple[NDArray[Any], Extras]:
-        actions, log_prob = self._drawn(self.network(obs)[:, : self._size])
-        return self._clipped(actions), {LOG_PROB: log_prob, UNCLIPPED: actions}
+        actions, log_prob = self._sample(self.network(obs)[:, : self._size])
+        return self._clip(actions), {LOG_PROB: log_prob, UNCLIPPED: actions}
 
 
 def columns_of_policy(spec: EnvSpec) -> list[Column]:
-    """The columns that the policy in this environment gives with its actions."""
+    """Returns the columns that the policy in this environment adds to the transitions."""
     single = np.dtype(np.float32)
     columns: list[Column] = [(LOG_PROB, single, ())]
     if isinstance(spec.action, BoxSpace):
@@ -104,7 +104,7 @@ def columns_of_policy(spec: EnvSpec) -> list[Column]:
 
 
 def sampling_policy(spec: EnvSpec, network: MakeActing) -> PolicyFactory:
-    """The policy of an on-policy agent in this environment."""
+    """Returns the factory of an on-policy agent's policy in this environment."""
     if isinstance(spec.action, BoxSpace):
         return partial(BoxPolicy, network=network, space=spec.action)
     kind = MaskedSamplingPolicy if has_masks(spec.observation) else SamplingPolicy

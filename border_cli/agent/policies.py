@@ -1,7 +1,7 @@
-"""How actors choose actions, in numpy; those of continuous actions: `continuous_policies.py`.
+"""Base classes of policies, and policies for discrete actions, in numpy.
 
-Functions of Q(s, ·) take q [N, num_actions], return [N] int64, and draw anew for each of the N
-rows.
+Functions of Q(s, ·) receive q [N, num_actions], return actions [N] int64, and sample each row
+independently. See `continuous_policies.py` for continuous actions.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from border_cli.nn.numpy_network import MakeActing
 from border_cli.settings.run import ActorExploration
 from border_cli.settings.schedule import value_at
 
-BLOCK = 1024  # random numbers drawn at once
+BLOCK = 1024  # number of random numbers drawn at once
 
 
 def random_valid(
     space: LeafSpace, mask: NDArray[np.bool_], rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Any valid actions of the space, equally often. [N, n] -> [N] or [N, A]"""
+    """Samples valid actions uniformly. [N, n] -> [N] or [N, A]"""
     draws = np.where(mask, rng.random(mask.shape), -1.0)
     if not isinstance(space, MultiDiscreteSpace):
         return greedy(draws)
@@ -50,14 +50,15 @@ def random_valid(
 
 
 class EpsilonGreedy:
-    """The best action, or with probability `epsilon` any of them, the best included.
+    """Returns the best action, or with probability `epsilon` any action, including the best.
 
-    Draws its random numbers in blocks: one alone costs as much as a hundred. Owned by one policy.
+    Random numbers are drawn in blocks, because a single one costs as much as a hundred. Owned by
+    one policy.
     """
 
     def __init__(self, rng: np.random.Generator) -> None:
         self._rng = rng
-        self._draws: list[float] = []  # between 0 and 1, not used yet
+        self._draws: list[float] = []  # unused random numbers in [0, 1)
 
     def __call__(self, q: NDArray[np.float32], epsilon: float) -> NDArray[np.int64]:
         action = greedy(q)
@@ -67,54 +68,54 @@ class EpsilonGreedy:
             draws += self._rng.random(max(rows, BLOCK)).tolist()
         for i in range(rows):
             draw = draws.pop()
-            # Below epsilon, draw / epsilon is uniform again and says which action. It is below 1
-            # by at least 2**-53, so its product with a whole number rounds to below that number.
+            # Given draw < epsilon, draw / epsilon is uniform in [0, 1) and selects the action. It
+            # is at most 1 - 2**-53, so its product with an integer rounds to below that integer.
             if draw < epsilon:
-                action[i] = self._any(q[i], draw / epsilon)
+                action[i] = self._sample_uniform(q[i], draw / epsilon)
         return action
 
-    def _any(self, q: NDArray[np.float32], share: float) -> int:
-        """The action at this share, below 1, of all of them."""
-        return int(share * len(q))
+    def _sample_uniform(self, q: NDArray[np.float32], u: float) -> int:
+        """Returns the action at a fraction in [0, 1) of all actions."""
+        return int(u * len(q))
 
     def state_dict(self) -> State:
-        """The numbers drawn and not used; the generator is its owner's."""
+        """Returns the unused random numbers. The policy saves the generator."""
         return {"draws": np.array(self._draws, np.float64)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave."""
+        """Restores the state returned by `state_dict`."""
         self._draws = state["draws"].tolist()
 
 
 class MaskedEpsilonGreedy(EpsilonGreedy):
-    """Any valid action in place of any: those of a value above -inf."""
+    """Epsilon-greedy over valid actions, which are those with a value above -inf."""
 
-    def _any(self, q: NDArray[np.float32], share: float) -> int:
+    def _sample_uniform(self, q: NDArray[np.float32], u: float) -> int:
         valid = np.flatnonzero(q > -np.inf)
-        return int(valid[int(share * len(valid))])
+        return int(valid[int(u * len(valid))])
 
 
 def softmax(
     q: NDArray[np.float32], temperature: float, rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """An action with P(a) ~ exp(Q(a) / temperature); the best one at temperature 0.
+    """Samples actions with P(a) ~ exp(Q(a) / temperature); greedy at temperature 0.
 
-    The highest of q + temperature * Gumbel noise has this distribution (Gumbel-max trick).
+    The argmax of q + temperature * Gumbel noise has this distribution (Gumbel-max trick).
     """
     return greedy(q + temperature * rng.gumbel(size=q.shape))
 
 
 def draw_from_box(space: BoxSpace, rows: int, rng: np.random.Generator) -> NDArray[np.float32]:
-    """Uniform between two bounds, standard normal without any, and with one bound as far inside
-    of it as the absolute value of a standard normal.  [rows, …]"""
+    """Samples each number uniformly between two bounds, from a standard normal if unbounded, and
+    at a half-normal distance from a single bound. [rows, …]"""
     low, high = space.low.astype(np.float64), space.high.astype(np.float64)
-    from_low, from_high = np.isfinite(low), np.isfinite(high)
-    bottom, top = np.where(from_low, low, 0.0), np.where(from_high, high, 0.0)
+    has_low, has_high = np.isfinite(low), np.isfinite(high)
+    bottom, top = np.where(has_low, low, 0.0), np.where(has_high, high, 0.0)
 
     shape = (rows, *space.shape)
     normal = rng.standard_normal(shape)
     draws = np.select(
-        [from_low & from_high, from_low, from_high],
+        [has_low & has_high, has_low, has_high],
         [
             bottom + (top - bottom) * rng.random(shape),
             bottom + np.abs(normal),
@@ -126,7 +127,7 @@ def draw_from_box(space: BoxSpace, rows: int, rng: np.random.Generator) -> NDArr
 
 
 def random_actions(space: LeafSpace, rows: int, rng: np.random.Generator) -> NDArray[Any]:
-    """Any actions of the space, equally often.  [rows] or [rows, …]"""
+    """Samples random actions of the space. [rows] or [rows, …]"""
     match space:
         case DiscreteSpace(n=n):
             return rng.integers(n, size=rows)
@@ -137,13 +138,13 @@ def random_actions(space: LeafSpace, rows: int, rng: np.random.Generator) -> NDA
 
 
 class RandomPolicy(Policy):
-    """Draws from the action space, exploring or not."""
+    """Samples from the action space, whether exploring or not."""
 
     def __init__(
         self,
         space: LeafSpace,
         rng: np.random.Generator,
-        exploration: float | None = None,  # noqa: ARG002 - cannot act more randomly than it does
+        exploration: float | None = None,  # noqa: ARG002 - always uniformly random
         *,
         masked: bool = False,
     ) -> None:
@@ -152,7 +153,7 @@ class RandomPolicy(Policy):
         self._masked = masked
 
     def load_snapshot(self, snapshot: Snapshot) -> None:
-        """Nothing of a snapshot matters here."""
+        """Does nothing, because there are no weights."""
 
     def act(self, obs: Array, *, explore: bool) -> NDArray[Any]:  # noqa: ARG002 - never greedy
         if self._masked:
@@ -167,13 +168,13 @@ class RandomPolicy(Policy):
 
 
 class NetworkPolicy(Policy):
-    """Random actions in the warm-up, then those of a network, which owns copies of the weights.
+    """Acts randomly during warm-up, then with a network that has its own copy of the weights.
 
-    The acting thread owns it and its generator.
+    The acting thread owns the policy and its random number generator.
     """
 
-    greedy_form: GreedyForm | None = None  # None: its greedy actions are none of these
-    _mask: NDArray[np.bool_] | None = None  # [N, n]  valid choices of what is acted on, if told
+    greedy_form: GreedyForm | None = None  # None if greedy actions follow no `GreedyForm`
+    _mask: NDArray[np.bool_] | None = None  # [N, n]  valid choices, if observations have masks
 
     def __init__(
         self, rng: np.random.Generator, *, network: MakeActing, actions: LeafSpace
@@ -185,7 +186,7 @@ class NetworkPolicy(Policy):
 
     @abstractmethod
     def choose(self, outputs: NDArray[np.float32], *, explore: bool) -> NDArray[Any]:
-        """Actions for the outputs of the network. [N, outputs] -> [N] or [N, A]"""
+        """Converts the outputs of the network to actions. [N, outputs] -> [N] or [N, A]"""
 
     def load_snapshot(self, snapshot: Snapshot) -> None:
         self.network.load(snapshot.arrays)
@@ -207,17 +208,17 @@ class NetworkPolicy(Policy):
 
 
 class MaskedPolicy(NetworkPolicy):
-    """Takes the mask out of the observations that its network sees; a base beside another."""
+    """A mixin that separates the action mask from the observation of the network."""
 
     def act(self, obs: Array, *, explore: bool) -> NDArray[Any]:
-        seen, self._mask = split_mask(obs)
+        unmasked, self._mask = split_mask(obs)
         if explore and self._warm_up:
             return random_valid(self._actions, self._mask, self.rng)
-        return super().act(seen, explore=explore)
+        return super().act(unmasked, explore=explore)
 
 
 class DiscretePolicy(NetworkPolicy):
-    """Chooses among finitely many actions, by values or logits."""
+    """Base of policies for discrete actions, chosen by values or logits."""
 
     def __init__(
         self, rng: np.random.Generator, form: GreedyForm, *, network: MakeActing, space: LeafSpace
@@ -228,7 +229,7 @@ class DiscretePolicy(NetworkPolicy):
 
     @abstractmethod
     def pick(self, values: NDArray[np.float32]) -> NDArray[np.int64]:
-        """A choice as it explores. [N, n] -> [N]"""
+        """Selects a choice in each row, with exploration. [N, n] -> [N]"""
 
     def choose(self, outputs: NDArray[np.float32], *, explore: bool) -> NDArray[Any]:
         pick, values = self.pick if explore else greedy, self.choice.values(outputs)
@@ -237,11 +238,11 @@ class DiscretePolicy(NetworkPolicy):
 
 
 class QPolicy(DiscretePolicy):
-    """Greedy in Q(s, ·), or exploring as the agent's settings say.
+    """Greedy with respect to Q(s, ·), with the exploration of the agent's settings.
 
-    A number as `exploration` is a constant epsilon or temperature. With `atoms`, v_min, v_max and
-    their number, the network puts out logits of distributions, whose means are the values. If
-    `noisy`, the weights are so while it explores.
+    A number as `exploration` is a constant epsilon or temperature. With `atoms` (v_min, v_max and
+    the number of atoms), the network outputs logits of distributions, whose means are the values.
+    If `noisy` is set, the weights are noisy while exploring.
     """
 
     epsilon_greedy: ClassVar[type[EpsilonGreedy]] = EpsilonGreedy
@@ -301,21 +302,21 @@ class QPolicy(DiscretePolicy):
 
 
 class MaskedQPolicy(MaskedPolicy, QPolicy):
-    """Valid actions only, by the mask in the observation."""
+    """A `QPolicy` restricted to valid actions by the mask in the observation."""
 
     epsilon_greedy = MaskedEpsilonGreedy
 
 
 def q_policy(spec: EnvSpec) -> type[QPolicy]:
-    """The policy of a Q-function in this environment."""
+    """Returns the policy class of Q-learning agents in this environment."""
     return MaskedQPolicy if has_masks(spec.observation) else QPolicy
 
 
 class CategoricalPolicy(DiscretePolicy):
-    """Draws from the softmax of the logits to explore; else takes the most likely action.
+    """Samples from the softmax of the logits to explore, and otherwise takes the most likely one.
 
-    Of a MultiDiscrete space, whose components' logits lie side by side, each component by itself.
-    `exploration` is the temperature.
+    In a MultiDiscrete space the network outputs the concatenated logits of the components, which
+    are sampled independently. `exploration` is the temperature.
     """
 
     def __init__(
@@ -334,10 +335,10 @@ class CategoricalPolicy(DiscretePolicy):
 
 
 class MaskedCategoricalPolicy(MaskedPolicy, CategoricalPolicy):
-    """Valid actions only, by the mask in the observation."""
+    """A `CategoricalPolicy` restricted to valid actions by the mask in the observation."""
 
 
 def categorical_policy(spec: EnvSpec, network: MakeActing) -> PolicyFactory:
-    """The policy of logits in this environment."""
+    """Returns the factory of a categorical policy in this environment."""
     kind = MaskedCategoricalPolicy if has_masks(spec.observation) else CategoricalPolicy
     return partial(kind, network=network, space=spec.action)

@@ -202,10 +202,10 @@ class TorchAgent(Agent):
     def observe(self, transitions: Transitions) -> None:
         if self._has_masks:
             transitions = replace(transitions, obs=split_mask(transitions.obs)[0])
-        self._normalization.see(transitions)
+        self._normalization.update_obs(transitions)
 
     def observe_returns(self, returns: Moments) -> None:
-        self._normalization.see_returns(returns)
+        self._normalization.update_returns(returns)
 
     @property
     def opt_steps(self) -> int:
