@@ -1,15 +1,15 @@
-"""Proximal policy optimization.
+"""Proximal policy optimization (PPO).
 
-Schulman et al. 2017, "Proximal policy optimization algorithms", equations 7 and 9, with the details
-of Huang et al. 2022, "The 37 implementation details of proximal policy optimization": advantages
-are normalised in each minibatch, weights begin orthogonal, one norm clips the gradient of all
-networks. Advantages are those of `advantages.py`; a truncated episode bootstraps from its true last
-observation. The learner computes values and log-probabilities of a whole rollout in one pass before
-its first epoch, and compares the latter with those of the actors (`log_prob_gap`).
+Schulman et al. 2017, "Proximal policy optimization algorithms", equations 7 and 9, with details of
+Huang et al. 2022, "The 37 implementation details of proximal policy optimization": advantages are
+normalised per minibatch, initial weights are orthogonal, and the gradient of all networks is
+clipped by its global norm. Advantages come from `advantages.py`; truncated episodes bootstrap from
+their final observation. Before the first epoch, the learner computes the values and
+log-probabilities of a whole rollout and compares the latter with the actors' (`log_prob_gap`).
 
-A Box has a Gaussian in the environment's units, whose deviations are the same in every state;
-actors clip only what they send to the environment. Statistics of observations and returns take in a
-rollout after its epochs, so that nothing changes within one.
+The policy of a Box is a Gaussian in the environment's units with state-independent standard
+deviations. Only actions sent to the environment are clipped. Running statistics are updated after
+the epochs of a rollout, so that they are constant within it.
 """
 
 from __future__ import annotations
@@ -49,62 +49,64 @@ from border_cli.nn.tensor_batch import TensorBatch, map_tensors, tensor_obs
 from border_cli.settings.run import AgentConfig
 from border_cli.settings.schedule import schedule_of, value_at
 
-ROWS_AT_ONCE = 1024  # of a rollout, in the pass before its epochs
-KL_FACTOR = 1.5  # times target_kl: beyond it a rollout is dropped; of OpenAI's spinningup
+ROWS_AT_ONCE = 1024  # rows per forward pass in `Ppo.prepare`
+KL_FACTOR = 1.5  # limit of the KL divergence as a multiple of target_kl, as in Spinning Up
 
-# Columns that the agent computes for the minibatches of a rollout. [M] each
+# Columns that the agent adds to a rollout for its minibatches. [M] each
 PREPARED = ADVANTAGE, TARGET, VALUE, OLD_LOG_PROB = "advantage", "target", "value", "old_log_prob"
 
 
 class PolicyLoss(NamedTuple):
-    """The clipped surrogate of a minibatch, by its derivative by the log-probabilities."""
+    """The clipped surrogate loss of a minibatch."""
 
     loss: Tensor  # []
-    grad: Tensor  # [B]
+    grad: Tensor  # [B]  gradient with respect to the log-probabilities
     approx_kl: Tensor  # []  mean of (ratio - 1) - log ratio (Schulman 2020)
-    clip_fraction: Tensor  # []  share of ratios beyond the range
+    clip_fraction: Tensor  # []  fraction of ratios that are clipped
 
 
 def policy_loss(
     log_prob: Tensor, old_log_prob: Tensor, advantage: Tensor, low: Tensor, high: Tensor
 ) -> PolicyLoss:
-    """-E[min(ratio A, clip(ratio, low, high) A)], equation 7. [B], [B], [B], [], []"""
+    """Returns -E[min(ratio A, clip(ratio, low, high) A)], equation 7. [B], [B], [B], [], []"""
     log_ratio = log_prob - old_log_prob
     ratio = log_ratio.exp()
     clipped = ratio.clamp(low, high)
-    gain, least = ratio * advantage, clipped * advantage
+    gain, clipped_gain = ratio * advantage, clipped * advantage
     return PolicyLoss(
-        loss=-torch.minimum(gain, least).mean(),
-        grad=gain * (gain <= least) / -len(gain),  # the derivative of a ratio is the ratio
+        loss=-torch.minimum(gain, clipped_gain).mean(),
+        grad=gain * (gain <= clipped_gain) / -len(gain),  # because d ratio / d log_prob = ratio
         approx_kl=(ratio - log_ratio).mean() - 1,
         clip_fraction=(ratio != clipped).float().mean(),
     )
 
 
 class SquaredErrors(NamedTuple):
-    """The squared error of a minibatch, by its derivative by the values."""
+    """The value loss of a minibatch."""
 
     loss: Tensor  # []
-    grad: Tensor  # [B]
+    grad: Tensor  # [B]  gradient with respect to the values
 
 
 def value_loss(
     value: Tensor, old_value: Tensor, target: Tensor, clip_range: float | None
 ) -> SquaredErrors:
-    """E[(V - target)^2]; with a range, of the larger error, of V or of V clipped around the old
-    one. [B] each"""
+    """Returns E[(V - target)^2], or with `clip_range` the maximum of this squared error and that of
+    V clipped around the old values. [B] each"""
     error = value - target
     if clip_range is None:
         return SquaredErrors(error.square().mean(), error * (2 / len(error)))
-    moved = value - old_value
-    near = old_value + moved.clamp(-clip_range, clip_range) - target
-    larger = near.abs() > error.abs()
-    slope = torch.where(larger, near * (moved.abs() <= clip_range), error)
-    return SquaredErrors(torch.where(larger, near, error).square().mean(), slope * (2 / len(error)))
+    change = value - old_value
+    capped = old_value + change.clamp(-clip_range, clip_range) - target
+    larger = capped.abs() > error.abs()
+    grad = torch.where(larger, capped * (change.abs() <= clip_range), error)
+    return SquaredErrors(
+        torch.where(larger, capped, error).square().mean(), grad * (2 / len(error))
+    )
 
 
 def normalised(advantage: Tensor) -> Tensor:
-    """With mean 0 and deviation 1; of a single row as it is. [B]"""
+    """Normalises to mean 0 and standard deviation 1, except a single row. [B]"""
     if len(advantage) == 1:
         return advantage
     std, mean = torch.std_mean(advantage)
@@ -112,18 +114,18 @@ def normalised(advantage: Tensor) -> Tensor:
 
 
 class Ppo(TorchAgent, OnPolicyAgent):
-    """Owns policy, value function and their optimizer; the learner's thread calls it."""
+    """Proximal policy optimization. Owned and called by the learner thread."""
 
     name: ClassVar[str] = "ppo"
     config: PpoConfig
 
     def __init__(self, config: PpoConfig, *, spec: EnvSpec, device: str, seed: int) -> None:
         super().__init__(config, spec=spec, device=device, seed=seed)
-        self.observes = False  # statistics take in whole rollouts, in `finish`
-        self._prepares = False  # actions stay in the environment's units, rewards are done with
-        self._choices, self._size = self._form_of_actions()
+        self.observes = False  # `finish` updates the statistics with whole rollouts
+        self._prepares = False  # `prepare` scales rewards; actions keep the environment's units
+        self._choices, self._size = self._resolve_actions()
         shared = config.share_network
-        self._shares = self.architecture.has_encoder if shared is None else shared
+        self._is_shared = self.architecture.has_encoder if shared is None else shared
         self._make_networks()
         self._learning_rate = value_at(schedule_of(config.learning_rate), 0, 0.0)
         self.optimizer = self.make_optimizer(
@@ -133,27 +135,27 @@ class Ppo(TorchAgent, OnPolicyAgent):
             epsilon=config.adam_epsilon,
         )
         self.register_state(learned=self.learned, optimizer=self.optimizer)
-        self._waiting: list[Moments] = []  # running returns of the rollout that is collected
+        self._pending: list[Moments] = []  # returns of the rollout, for `finish`
         self._set_clip_range(0.0)
         self._losses = self.compiled(self.losses)
-        self._of_rollout: dict[str, float] = {}  # metrics
+        self._rollout_metrics: dict[str, float] = {}  # metrics of the rollout
 
     def _make_networks(self) -> None:
         config, generator = self.config, self.init_generator
-        outputs = self._size + self._shares  # the value is the last one
+        outputs = self._size + self._is_shared  # the last output of a shared network is the value
         self.policy = Network(self.architecture, outputs, generator)
         self.learned = nn.ModuleList([self.policy])
-        if not self._shares:
+        if not self._is_shared:
             self.value = Network(self.architecture, 1, generator)
             self.learned.append(self.value)
         if config.orthogonal_init:
-            of_user = self.architecture.target is not None  # who chooses its first weights
-            first = partial(make_orthogonal, generator=generator, dense_only=of_user)
-            first(self.policy, gain=0.01, outputs=self._size)
-            if not self._shares:
-                first(self.value, gain=1.0)
+            is_custom = self.architecture.target is not None  # initialises its own encoder
+            initialise = partial(make_orthogonal, generator=generator, dense_only=is_custom)
+            initialise(self.policy, gain=0.01, outputs=self._size)
+            if not self._is_shared:
+                initialise(self.value, gain=1.0)
         self.acting_modules["network"] = self.policy
-        if self._choices is None:  # the deviations of a Box
+        if self._choices is None:  # a Box
             log_std = nn.Parameter(torch.full((self._size,), config.log_std_init))
             self.noise = nn.ParameterDict({"log_std": log_std})
             self.learned.append(self.noise)
@@ -162,12 +164,12 @@ class Ppo(TorchAgent, OnPolicyAgent):
 
     @classmethod
     def extras(cls, config: AgentConfig, spec: EnvSpec) -> Sequence[Column]:
-        """The log-probability of each action; of a Box also the action before it was clipped."""
+        """Returns the log-probability column and, for a Box, that of the unclipped actions."""
         del config
         return columns_of_policy(spec)
 
-    def _form_of_actions(self) -> tuple[Choices | None, int]:
-        """The choices of an action, None for a Box; and the outputs of a policy."""
+    def _resolve_actions(self) -> tuple[Choices | None, int]:
+        """Returns the choices of an action (None for a Box) and the number of policy outputs."""
         nvec = components_of(self.spec.action)
         if nvec is not None:
             choices = Choices(nvec, self.device)
@@ -176,7 +178,7 @@ class Ppo(TorchAgent, OnPolicyAgent):
         assert isinstance(space, BoxSpace)
         if not np.issubdtype(np.dtype(space.dtype), np.floating):
             raise ConfigError(
-                f"agent=ppo needs a Box of real numbers or discrete actions; env.id={self.spec.id} "
+                f"agent=ppo needs discrete actions or a Box of real numbers; env.id={self.spec.id} "
                 f"has {name_of(space)}"
             )
         return None, math.prod(space.shape)
@@ -186,16 +188,16 @@ class Ppo(TorchAgent, OnPolicyAgent):
         return sampling_policy(self.spec, self.acting_network())
 
     def density(self, outputs: Tensor, mask: Tensor | None, action: Tensor) -> Density:
-        """What the outputs of the policy say of actions. [B, outputs], [B, S], [B, K] or [B, A]"""
+        """Evaluates actions under the policy. [B, outputs], [B, S], [B, K] or [B, A]"""
         outputs = outputs[:, : self._size]
         if self._choices is None:
             return GaussianDensity(outputs, self.noise["log_std"].detach(), action)
         return ChoiceDensity(self._choices, outputs, mask, action)
 
-    def _outputs(self, features: FeatureTensors) -> tuple[Tensor, Tensor]:
-        """Of policy and values, as constants. [B, outputs], [B, 1]"""
+    def _forward(self, features: FeatureTensors) -> tuple[Tensor, Tensor]:
+        """Returns policy outputs and values without gradients. [B, outputs], [B, 1]"""
         outputs, _ = self.policy.keeping(features)
-        if self._shares:
+        if self._is_shared:
             return outputs, outputs[:, -1:]
         return outputs, self.value.keeping(features)[0]
 
@@ -203,7 +205,7 @@ class Ppo(TorchAgent, OnPolicyAgent):
         return obs if self.features.changes_nothing else self.features(obs)
 
     def _seen(self, obs: Array) -> tuple[FeatureTensors, Tensor | None]:
-        """Observations as networks take them, and the mask apart."""
+        """Separates observations into network inputs and action mask."""
         mask = None
         if self._has_masks:
             obs, valid = split_mask(obs)
@@ -212,9 +214,9 @@ class Ppo(TorchAgent, OnPolicyAgent):
         return self._features(moved), mask
 
     def _drawn(self, rows: Transitions) -> Tensor:
-        """The actions that were drawn. [M, K] int64 or [M, A] float32"""
-        drawn = rows.action if self._choices is not None else rows.extras[UNCLIPPED]
-        return torch.from_numpy(drawn.reshape(len(drawn), -1)).to(self.device)
+        """Returns the sampled actions before clipping. [M, K] int64 or [M, A] float32"""
+        actions = rows.action if self._choices is not None else rows.extras[UNCLIPPED]
+        return torch.from_numpy(actions.reshape(len(actions), -1)).to(self.device)
 
     @torch.no_grad()
     def prepare(
@@ -224,9 +226,9 @@ class Ppo(TorchAgent, OnPolicyAgent):
         self._set_learning_rate(value_at(schedule_of(config.learning_rate), env_steps, done))
         self._set_clip_range(value_at(schedule_of(config.clip_range), env_steps, done))
         segments = Segments(rollout.extras[EPISODE])
-        looks = [self._look_at(rollout, part) for part in _slices(len(rollout))]
-        value, log_prob = (np.concatenate(each) for each in zip(*looks, strict=True))
-        last_value = self._values(
+        results = [self._evaluate(rollout, part) for part in _split_rows(len(rollout))]
+        value, log_prob = (np.concatenate(parts) for parts in zip(*results, strict=True))
+        last_value = self._compute_values(
             map_array(lambda array: array[segments.last], rollout.next_obs), len(segments.last)
         )
         reward = self._normalization.divided(rollout.reward)
@@ -241,30 +243,30 @@ class Ppo(TorchAgent, OnPolicyAgent):
             gae_lambda=config.gae_lambda,
         )
         target = advantage + value
-        gap = np.abs(log_prob - rollout.extras[LOG_PROB]).max()
-        spread = float(np.var(target))
-        self._of_rollout = {
-            "log_prob_gap": float(gap),
-            "explained_variance": 1 - float(np.var(advantage)) / spread if spread else 0.0,
+        log_prob_gap = np.abs(log_prob - rollout.extras[LOG_PROB]).max()
+        variance = float(np.var(target))
+        self._rollout_metrics = {
+            "log_prob_gap": float(log_prob_gap),
+            "explained_variance": 1 - float(np.var(advantage)) / variance if variance else 0.0,
             "learning_rate": self._learning_rate,
             "clip_range": self._clip_range,
         }
         columns = {ADVANTAGE: advantage, TARGET: target, VALUE: value, OLD_LOG_PROB: log_prob}
         return {name: column.astype(np.float32) for name, column in columns.items()}
 
-    def _look_at(
+    def _evaluate(
         self, rollout: Transitions, part: slice
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Values and log-probabilities of some rows of a rollout."""
-        features, mask = self._seen(_part(rollout.obs, part))
-        outputs, value = self._outputs(features)
+        """Returns values and log-probabilities for a slice of the rollout."""
+        features, mask = self._seen(_slice_obs(rollout.obs, part))
+        outputs, value = self._forward(features)
         density = self.density(outputs, mask, self._drawn(rollout)[part])
         return value.squeeze(1).cpu().numpy(), density.log_prob.cpu().numpy()
 
-    def _values(self, obs: Array, rows: int) -> NDArray[np.float32]:
-        """V of observations. [M, …] -> [M]"""
-        features = (self._seen(_part(obs, part))[0] for part in _slices(rows))
-        values = [self._outputs(each)[1].squeeze(1) for each in features]
+    def _compute_values(self, obs: Array, rows: int) -> NDArray[np.float32]:
+        """Returns the values of observations. [M, …] -> [M]"""
+        inputs = (self._seen(_slice_obs(obs, part))[0] for part in _split_rows(rows))
+        values = [self._forward(features)[1].squeeze(1) for features in inputs]
         return torch.cat(values).cpu().numpy()
 
     @torch.no_grad()
@@ -272,34 +274,34 @@ class Ppo(TorchAgent, OnPolicyAgent):
         config, columns = self.config, batch.extras
         assert columns is not None
         features = self._features(batch.obs)
-        with torch.enable_grad():  # for networks whose backward passes are autograd's
-            outputs, kept = self.policy.keeping(features)
-            value, kept_of_value = outputs[:, -1:], kept
-            if not self._shares:
-                value, kept_of_value = self.value.keeping(features)
+        with torch.enable_grad():  # for networks that rely on autograd
+            outputs, cache = self.policy.keeping(features)
+            value, value_cache = outputs[:, -1:], cache
+            if not self._is_shared:
+                value, value_cache = self.value.keeping(features)
         action = batch.action if self._choices is not None else columns[UNCLIPPED]
         density = self.density(outputs, batch.mask, action)
-        of_policy, of_value = self._losses(density.log_prob, value, columns, self._range)
-        if config.target_kl is not None and of_policy.approx_kl > KL_FACTOR * config.target_kl:
+        surrogate, squared_errors = self._losses(density.log_prob, value, columns, self._range)
+        if config.target_kl is not None and surrogate.approx_kl > KL_FACTOR * config.target_kl:
             return None
-        by_outputs, *by_log_std = density.derivative(of_policy.grad, -config.ent_coef / len(action))
-        by_value = config.value_coef * of_value.grad[:, None]
-        if self._shares:
-            gradient = self.policy.backward(kept, torch.cat([by_outputs, by_value], 1))
+        grad_output, *grad_std = density.derivative(surrogate.grad, -config.ent_coef / len(action))
+        grad_value = config.value_coef * squared_errors.grad[:, None]
+        if self._is_shared:
+            gradient = self.policy.backward(cache, torch.cat([grad_output, grad_value], 1))
         else:
             gradient = (
-                *self.policy.backward(kept, by_outputs),
-                *self.value.backward(kept_of_value, by_value),
+                *self.policy.backward(cache, grad_output),
+                *self.value.backward(value_cache, grad_value),
             )
-        norm = self.optimizer.step((*gradient, *by_log_std))
+        norm = self.optimizer.step((*gradient, *grad_std))
         metrics: dict[str, SupportsFloat] = {
-            "loss_policy": of_policy.loss,
-            "loss_value": of_value.loss,
+            "loss_policy": surrogate.loss,
+            "loss_value": squared_errors.loss,
             "entropy": density.entropy.mean(),
-            "approx_kl": of_policy.approx_kl,
-            "clip_fraction": of_policy.clip_fraction,
+            "approx_kl": surrogate.approx_kl,
+            "clip_fraction": surrogate.clip_fraction,
             **norm_metric(norm, "grad_norm"),
-            **self._of_rollout,
+            **self._rollout_metrics,
         }
         return Update(metrics=metrics)
 
@@ -310,13 +312,13 @@ class Ppo(TorchAgent, OnPolicyAgent):
         columns: Mapping[str, Tensor],
         bounds: tuple[Tensor, Tensor],
     ) -> tuple[PolicyLoss, SquaredErrors]:
-        """Of the policy, with ratios clipped to these bounds, and of the values."""
+        """Returns the policy loss, with ratios clipped to `bounds`, and the value loss."""
         advantage, target, old_value, old_log_prob = (columns[name].squeeze(1) for name in PREPARED)
         if self.config.normalize_advantage:
             advantage = normalised(advantage)
-        of_policy = policy_loss(log_prob, old_log_prob, advantage, *bounds)
+        surrogate = policy_loss(log_prob, old_log_prob, advantage, *bounds)
         clip_range = self.config.value_clip_range
-        return of_policy, value_loss(value.squeeze(1), old_value, target, clip_range)
+        return surrogate, value_loss(value.squeeze(1), old_value, target, clip_range)
 
     @property
     def batch_columns(self) -> Sequence[Column]:
@@ -327,8 +329,8 @@ class Ppo(TorchAgent, OnPolicyAgent):
 
     def _set_clip_range(self, value: float) -> None:
         self._clip_range = value
-        # Tensors, because torch compiles anew for each number.
-        low, high = (torch.tensor(each, device=self.device) for each in (1 - value, 1 + value))
+        # Tensors, because torch would recompile for each new number.
+        low, high = (torch.tensor(bound, device=self.device) for bound in (1 - value, 1 + value))
         self._range = low, high
 
     def _set_learning_rate(self, value: float) -> None:
@@ -337,35 +339,35 @@ class Ppo(TorchAgent, OnPolicyAgent):
 
     def finish(self, rollout: Transitions) -> None:
         self.observe(rollout)
-        for returns in self._waiting:
+        for returns in self._pending:
             super().observe_returns(returns)
-        self._waiting = []
+        self._pending = []
 
     def observe_returns(self, returns: Moments) -> None:
-        self._waiting.append(returns)
+        self._pending.append(returns)
 
     def state_dict(self) -> dict[str, Any]:
-        waiting = [[each.count, each.mean, each.squares] for each in self._waiting]
+        waiting = [[returns.count, returns.mean, returns.squares] for returns in self._pending]
         return {
             **super().state_dict(),
             "waiting": waiting,
             "clip_range": self._clip_range,
             "learning_rate": self._learning_rate,
-            "of_rollout": dict(self._of_rollout),
+            "of_rollout": dict(self._rollout_metrics),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         super().load_state_dict(state)
-        self._waiting = [Moments(int(count), *rest) for count, *rest in state["waiting"]]
+        self._pending = [Moments(int(count), *rest) for count, *rest in state["waiting"]]
         self._set_clip_range(float(state["clip_range"]))
         self._set_learning_rate(float(state["learning_rate"]))
-        self._of_rollout = dict(state["of_rollout"])
+        self._rollout_metrics = dict(state["of_rollout"])
 
 
-def _slices(rows: int) -> Iterator[slice]:
+def _split_rows(rows: int) -> Iterator[slice]:
     edges = [*range(0, rows, ROWS_AT_ONCE), rows]
-    return (slice(*each) for each in pairwise(edges))
+    return (slice(*pair) for pair in pairwise(edges))
 
 
-def _part(obs: Array, part: slice) -> Array:
+def _slice_obs(obs: Array, part: slice) -> Array:
     return map_array(lambda array: array[part], obs)

@@ -1,4 +1,4 @@
-"""Settings of proximal policy optimization. Never imports torch."""
+"""Settings of proximal policy optimization (PPO). Never imports torch."""
 
 from __future__ import annotations
 
@@ -13,71 +13,70 @@ from border_cli.settings.schedule import ENV_STEPS, Scheduled
 
 @dataclass(kw_only=True)
 class PpoConfig(LearnerConfig):
-    """Proximal policy optimization (Schulman et al. 2017). The defaults are those of
-    Stable-Baselines3; conf/agent/a2c.yaml is a variant of it."""
+    """Proximal policy optimization (Schulman et al. 2017), with the defaults of Stable-Baselines3.
+    conf/agent/a2c.yaml is a variant."""
 
     on_policy: ClassVar[bool] = True
     gives_priorities: ClassVar[bool] = False
     actions: ClassVar[tuple[str, ...]] = ("Discrete", "MultiDiscrete", "Box")
 
     batch_size: int = setting(64, "transitions per minibatch", low=1, takes_memory=True)
-    hidden: list[int] = setting([64, 64], "units of each hidden layer", low=1, takes_memory=True)
+    hidden: list[int] = setting([64, 64], "units per hidden layer", low=1, takes_memory=True)
     activation: Activation = setting(Activation.tanh, "activation function of the hidden layers")
     learning_rate: Scheduled = setting(
         3e-4,
-        "learning rate; a schedule without steps spans the run. It changes between rollouts",
+        "learning rate; a schedule without steps spans the run and is updated between rollouts",
         low=0,
         counter=ENV_STEPS,
         may_change=True,
     )
     adam_epsilon: float = setting(1e-5, "Adam epsilon", above=0)
     max_grad_norm: float | None = setting(
-        0.5, "clips the norm of the gradient of all networks; null: no clipping", above=0
+        0.5, "clips the global gradient norm of all networks; null disables clipping", above=0
     )
     gae_lambda: float = setting(
         0.95,
-        "lambda of generalised advantage estimation (Schulman et al. 2016): 0: one-step errors, "
-        "1: whole returns",
+        "lambda of generalised advantage estimation (Schulman et al. 2016); 0 uses one-step TD "
+        "errors, 1 uses full returns",
         low=0,
         high=1,
     )
     clip_range: Scheduled = setting(
         0.2,
-        "range around 1 beyond which the ratio of probabilities gains nothing; a schedule without "
-        "steps spans the run",
+        "clip range of the probability ratio around 1; a schedule without steps spans the run",
         above=0,
         counter=ENV_STEPS,
     )
     value_clip_range: float | None = setting(
         None,
-        "range around the old values beyond which the value loss gains nothing, in units of the "
-        "(normalised) return; null: not clipped",
+        "clip range of the values around the old ones, in units of the (normalised) return; null "
+        "disables clipping",
         above=0,
     )
     normalize_advantage: bool = setting(
-        True, "gives the advantages of each minibatch mean 0 and deviation 1"
+        True, "normalises the advantages of each minibatch to mean 0 and standard deviation 1"
     )
     ent_coef: float = setting(0.0, "weight of the entropy bonus", low=0)
     value_coef: float = setting(0.5, "weight of the value loss", low=0)
     target_kl: float | None = setting(
         None,
-        "drops the rest of a rollout once its approximate KL divergence exceeds 1.5 times this; "
-        "null: never",
+        "skips the remaining updates of a rollout once the approximate KL divergence exceeds 1.5 "
+        "times this value; null disables this",
         above=0,
     )
     share_network: bool | None = setting(
         None,
-        "one network gives logits and value; false: each has its own; null: one where there are "
-        "images or a network of your own",
+        "whether policy and value share one network; null means true for images and for your own "
+        "networks, and false otherwise",
     )
     orthogonal_init: bool = setting(
-        True, "orthogonal initial weights with small ones for the policy's last layer"
+        True, "initialises weights orthogonally, with small ones in the policy's last layer"
     )
     log_std_init: float = setting(
-        0.0, "initial logarithm of the standard deviation of each action of a Box"
+        0.0, "initial log standard deviation of each action dimension of a Box"
     )
     clip_reward: float = setting(
-        10.0, "largest absolute value of a reward normalised by normalize_reward", above=0
+        10.0, "clips rewards normalised by normalize_reward to this absolute value", above=0
     )
 
     def __post_init__(self) -> None:

@@ -1,17 +1,17 @@
-"""Quantile regression deep Q-network.
+"""Quantile regression deep Q-network (QR-DQN).
 
 Dabney, Rowland, Bellemare and Munos 2018, "Distributional reinforcement learning with quantile
 regression", Algorithm 1. `double`: van Hasselt, Guez and Silver 2016, "Deep reinforcement learning
 with double Q-learning".
-Deviations: Adam's epsilon is 1e-8 instead of 0.01 / 32 (`adam_epsilon`), the gradient's norm is
-clipped at 10 (`max_grad_norm`), and there are 50 quantiles, not 200. The loss is divided by kappa,
-as in Dabney, Ostrovski, Silver and Munos 2018, "Implicit quantile networks for distributional
-reinforcement learning", equation 3, so that it becomes the quantile regression loss where kappa
-becomes 0; at the paper's 1 that changes nothing. Actions may be chosen by the mean of a
-range of quantiles (the same, Section 3.1). The target network is a Polyak average and the
-online network chooses the next action; in the paper the target is a copy and chooses (`tau=1
-target_interval=10000 double=false`). Learning rate and batch are for small problems:
-docs/agents.md.
+Deviations: Adam's epsilon is 1e-8 instead of 0.01 / 32 (`adam_epsilon`), the gradient norm is
+clipped at 10 (`max_grad_norm`), and there are 50 quantiles instead of 200. The loss is divided by
+kappa, as in Dabney, Ostrovski, Silver and Munos 2018, "Implicit quantile networks for
+distributional reinforcement learning", equation 3, so that it becomes the quantile regression loss
+as kappa goes to 0; for the paper's kappa of 1 nothing changes. Actions can be ranked by the mean
+over a range of quantiles (Section 3.1 of the same paper). The target network is a Polyak average
+and the online network chooses the next action; in the paper the target network is a periodic copy
+and chooses (`tau=1 target_interval=10000 double=false`). The defaults of learning rate and batch
+size suit small problems (docs/agents.md).
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ from border_cli.nn.tensor_batch import TDResult, TensorBatch, by_outputs, masked
 
 
 class Regression(NamedTuple):
-    """The quantile Huber loss of one batch, and its derivative by the quantiles of Q(s, a)."""
+    """The quantile Huber loss of one batch."""
 
-    grad_output: Tensor  # [B, N]
+    grad_output: Tensor  # [B, N]  gradient with respect to the quantiles of Z(s, a)
     loss: Tensor  # []
 
 
 def quantile_target(batch: TensorBatch, next_quantiles: Tensor) -> Tensor:
-    """r + d Z(s', a'), where d is 0 if s' is terminal. [B, N'] -> [B, N']"""
+    """Returns r + d Z(s', a'), where d is 0 if s' is terminal. [B, N'] -> [B, N']"""
     return torch.addcmul(batch.reward, batch.discount, next_quantiles)
 
 
 def quantile_regression(
     quantiles: Tensor, fractions: Tensor, target: Tensor, weight: Tensor, kappa: float
 ) -> Regression:
-    """The quantile Huber loss: the sum over quantiles, the mean over targets and over rows.
+    """Returns the quantile Huber loss, summed over quantiles and averaged over targets and rows.
 
-    quantiles [B, N] at `fractions` [B, N] or [N]; target [B, N']; weight [B, 1] of each row.
+    quantiles [B, N] at `fractions` [B, N] or [N]; target [B, N']; weight [B, 1].
     """
     error = target[:, None, :] - quantiles[:, :, None]  # [B, N, N']
-    # The derivative of the Huber loss, which with kappa 0 is that of the absolute value.
+    # The derivative of the Huber loss, or of the absolute value if kappa is 0.
     bounded = (error / kappa).clamp(-1, 1) if kappa else error.sign()
     tau = fractions[..., None]  # [B, N, 1] or [N, 1]
     asymmetric = torch.where(error < 0, 1 - tau, tau) * bounded  # [B, N, N']
@@ -64,10 +64,10 @@ def quantile_regression(
 
 
 def distance(quantiles: Tensor, target: Tensor) -> Tensor:
-    """Mean distance of the targets of a row from its quantiles, over all pairs.
+    """Returns the mean distance of each row's targets from its quantiles, over all pairs.
 
-    The priority of a row: an error of the mean alone would be 0 where only the spread is wrong.
-    Of one quantile and one target it is |error|. [..., B, N], [B, N'] -> [..., B]
+    This is the priority, because the error of the mean would be 0 if only the spread were wrong.
+    With one quantile and one target it is |error|. [..., B, N], [B, N'] -> [..., B]
     """
     return (target[:, None, :] - quantiles[..., None]).abs().mean((-2, -1))
 
@@ -82,22 +82,23 @@ def td_loss(
     shares: Tensor,
     kappa: float,
 ) -> TDResult:
-    """The loss of quantiles for s, given those of s'; all [B, num_actions * N].
+    """Returns the quantile loss from outputs for s and s', [B, num_actions * N] each.
 
-    Learned are those at `fractions`; actions are chosen by their sum times `shares`. [N]
+    The outputs are quantiles at `fractions` [N]. Next actions maximise the sum weighted by
+    `shares` [N].
     """
     shape = len(outputs), -1, len(fractions)  # [B, num_actions, N]
-    chosen_by = (next_outputs if next_outputs_online is None else next_outputs_online).view(shape)
-    means = masked(chosen_by @ shares, batch.next_mask)  # [B, num_actions]
+    ranking = (next_outputs if next_outputs_online is None else next_outputs_online).view(shape)
+    means = masked(ranking @ shares, batch.next_mask)  # [B, num_actions]
     best = means.argmax(dim=1, keepdim=True)  # [B, 1]
     y = quantile_target(batch, of_action(next_outputs.view(shape), best))  # [B, N]
     quantiles = outputs.view(shape)
     of_a = of_action(quantiles, batch.action)  # [B, N]
-    found = quantile_regression(of_a, fractions, y, batch.weight, kappa)
+    regression = quantile_regression(of_a, fractions, y, batch.weight, kappa)
     return TDResult(
-        grad_output=by_outputs(found.grad_output, quantiles, batch.action).flatten(1),
+        grad_output=by_outputs(regression.grad_output, quantiles, batch.action).flatten(1),
         td_error=distance(of_a, y)[:, None],
-        metrics={"loss": found.loss, "q_mean": of_a.mean()},
+        metrics={"loss": regression.loss, "q_mean": of_a.mean()},
     )
 
 

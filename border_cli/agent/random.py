@@ -1,4 +1,4 @@
-"""The baseline that learns nothing."""
+"""A baseline agent that acts at random and learns nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from border_cli.nn.device import resolve_device
 
 
 class RandomAgent(Agent):
-    """Counts its updates and acts at random; everything around it runs as with any agent."""
+    """Acts at random and only counts updates, so that the rest of a run works as usual."""
 
     observes = False
 
@@ -25,11 +25,11 @@ class RandomAgent(Agent):
         *,
         spec: EnvSpec,
         device: str,
-        seed: int,  # noqa: ARG002 - there are no weights; a policy brings its own generator
+        seed: int,  # noqa: ARG002 - no weights to initialise; policies have their own generators
     ) -> None:
         self.config = config
         self._spec = spec
-        self._device = resolve_device(device)  # refuses a missing GPU, as every agent does
+        self._device = resolve_device(device)  # raises if a GPU is missing, as for other agents
         self._opt_steps = 0
 
     @property
@@ -38,7 +38,7 @@ class RandomAgent(Agent):
 
     @property
     def device_name(self) -> str:
-        """Where updates would run."""
+        """Device on which updates would run."""
         return str(self._device)
 
     @property

@@ -1,20 +1,19 @@
-"""Soft actor-critic, and with other settings what grew out of it.
+"""Soft actor-critic (SAC) and, by settings, its descendants REDQ and DroQ.
 
 Haarnoja et al. 2018, "Soft actor-critic: off-policy maximum entropy deep reinforcement learning
-with a stochastic actor"; with a learned weight of entropy, and without a network for V, "Soft
-actor-critic algorithms and applications", Algorithm 1. conf/agent/redq.yaml makes it Chen et al.
-2021, "Randomized ensembled double Q-learning: learning fast without a model", Algorithm 1;
-conf/agent/droq.yaml Hiraoka et al. 2022, "Dropout Q-functions for doubly efficient reinforcement
-learning", Algorithm 2.
-Deviations: of a replay buffer with priorities, the weights of the rows scale the losses of the
-actor and of the entropy coefficient as well as that of the critics. Deviations of REDQ and DroQ:
-the target entropy is minus the number of action dimensions, as in SAC, where the authors of both
-set it by environment (`target_entropy`: Hopper -1, Walker2d and HalfCheetah -3, Ant -4, Humanoid
--2). Weights begin as those of torch.nn.Linear, the authors' as Xavier's uniform ones with biases of
-0. The squared error is halved, as in SAC, which leaves Adam's steps as they are. The actor is
-updated after the critics, as in Algorithm 1 of SAC; in the authors' code of REDQ before it. DroQ's
-`dropout` is 0.01 everywhere, as in one of the authors' two codes; the other has 0.0001 for Hopper,
-0.005 for Walker2d and 0.1 for Humanoid.
+with a stochastic actor"; in the version without a V network and with a learned entropy coefficient,
+"Soft actor-critic algorithms and applications", Algorithm 1.
+REDQ (conf/agent/redq.yaml): Chen et al. 2021, "Randomized ensembled double Q-learning: learning
+fast without a model", Algorithm 1. DroQ (conf/agent/droq.yaml): Hiraoka et al. 2022, "Dropout
+Q-functions for doubly efficient reinforcement learning", Algorithm 2.
+Deviation from SAC: importance weights of prioritized replay scale all three losses.
+Deviations from REDQ and DroQ: the target entropy is minus the number of action dimensions, as in
+SAC; both papers' authors set it per environment (`target_entropy`: Hopper -1, Walker2d and
+HalfCheetah -3, Ant -4, Humanoid -2). Weights are initialised as in torch.nn.Linear; the authors use
+Xavier uniform weights and zero biases. The squared error is halved, as in SAC, which does not
+affect Adam's steps. The actor is updated after the critics, as in Algorithm 1 of SAC, and not
+before them as in the code of REDQ. DroQ's `dropout` is always 0.01, as in one implementation by its
+authors; the other uses 0.0001 for Hopper, 0.005 for Walker2d and 0.1 for Humanoid.
 """
 
 from __future__ import annotations
@@ -51,14 +50,14 @@ from border_cli.settings.schedule import schedule_of
 
 
 def scale_rewards(batch: TensorBatch, factor: float) -> TensorBatch:
-    """The batch with its rewards times `factor`."""
+    """Returns the batch with its rewards multiplied by `factor`."""
     return batch if factor == 1 else batch._replace(reward=factor * batch.reward)
 
 
 def soft_target(batch: TensorBatch, q_next: Tensor, log_prob: Tensor, ent_coef: Tensor) -> Tensor:
-    """y = r + d (min_i Q_target_i(s', a') - alpha log pi(a'|s')); d is 0 if s' is terminal.
+    """Returns y = r + d (min_i Q_target_i(s', a') - alpha log pi(a'|s')).
 
-    [E, B, 1], [B, 1], [] -> [B, 1]
+    d is 0 if s' is terminal. [E, B, 1], [B, 1], [] -> [B, 1]
     """
     value = q_next.amin(dim=0) - ent_coef * log_prob
     return torch.addcmul(batch.reward, batch.discount, value)
@@ -68,11 +67,11 @@ class ActorLoss(NamedTuple):
     """The loss of the actor on one batch."""
 
     loss: Tensor  # []
-    log_prob: Tensor  # [B, 1]  of the actions that it would take
+    log_prob: Tensor  # [B, 1]  log-probability of the actor's actions
 
 
 def policy_loss(value: Tensor, log_prob: Tensor, ent_coef: Tensor, weight: Tensor) -> ActorLoss:
-    """alpha log pi(a|s) - Q(s, a), at actions of the actor's own. [B, 1], [B, 1], [], [B, 1]
+    """Returns the mean of alpha log pi(a|s) - Q(s, a), a ~ pi. [B, 1], [B, 1], [], [B, 1]
 
     Haarnoja et al. 2018, "Soft actor-critic algorithms and applications", equation 9.
     """
@@ -81,17 +80,17 @@ def policy_loss(value: Tensor, log_prob: Tensor, ent_coef: Tensor, weight: Tenso
 
 
 class Coefficient(OptionalPart):
-    """The logarithm of a number that is not negative, fixed or learned, of the learner's thread.
+    """A non-negative coefficient, fixed or learned, stored as its logarithm.
 
-    The gradient of a learned one is that of its logarithm times an excess, and not that of the
-    number times it, so that a small one is no slower to grow. A checkpoint holds a learned one.
+    A learned coefficient c descends the loss log c * excess instead of c * excess, so that small
+    coefficients grow as fast as large ones. Only a learned coefficient is saved in checkpoints.
     """
 
     log: Tensor  # []
 
     def __init__(
         self,
-        first: float,
+        initial: float,
         *,
         learned: bool,
         learning_rate: float | Mapping[str, Any],
@@ -99,28 +98,28 @@ class Coefficient(OptionalPart):
     ) -> None:
         super().__init__()
         self.learned = learned
-        log = math.log(first) if first > 0 else -math.inf
+        log = math.log(initial) if initial > 0 else -math.inf
         self.register_buffer("log", torch.tensor(log), persistent=learned)
         self.to(device)
         self.optimizer = Adam([self.log], learning_rate=schedule_of(learning_rate))
 
     def forward(self) -> Tensor:
-        """Above 0, or 0 where the settings say so. []"""
+        """Returns the coefficient, which is 0 only if the settings fix it at 0. []"""
         return self.log.exp()
 
 
 class EntropyCoefficient(Coefficient):
-    """The coefficient alpha, learned so that the entropy keeps its target.
+    """The entropy coefficient alpha, fixed or learned to keep the entropy at its target.
 
     Haarnoja et al. 2018, "Soft actor-critic algorithms and applications", Section 5. Deviation:
-    the gradient is that of log alpha times the shortfall, as in the authors' code, and not of alpha
-    times it, so that a small alpha is no slower to grow.
+    the loss has log alpha instead of alpha as a factor, as in the authors' code (see
+    `Coefficient`).
     """
 
     setting: ClassVar[str] = "agent.ent_coef"
 
     def __init__(self, config: SoftConfig, target_entropy: float, device: torch.device) -> None:
-        """`target_entropy` in nats; `config.target_entropy` replaces it."""
+        """`target_entropy` is in nats, and overridden by `config.target_entropy`."""
         super().__init__(
             config.ent_coef_init if config.ent_coef is None else config.ent_coef,
             learned=config.ent_coef is None,
@@ -131,17 +130,17 @@ class EntropyCoefficient(Coefficient):
         self.target = target_entropy if target is None else target
 
     def step(self, log_prob: Tensor, weight: Tensor, target: float | Tensor) -> None:
-        """One gradient step: alpha grows where entropy falls short of the target. [B, 1] each"""
+        """Performs a gradient step; alpha grows if the entropy is below the target. [B, 1] each"""
         if self.learned:
             shortfall = (weight * (log_prob + target)).mean()
             self.optimizer.step((-shortfall,))
 
 
 class SoftActorCritic(TorchAgent):
-    """A Gaussian actor, critics and the entropy coefficient; the learner's thread calls it.
+    """Base of agents with a Gaussian actor, critics and an entropy coefficient.
 
-    A subclass defines the losses and `learn`. Losses take their random numbers as arguments, so
-    that torch can compile them.
+    Subclasses define the losses and `learn`. Losses receive random numbers as arguments, so that
+    torch can compile them. Called by the learner thread only.
     """
 
     targets: ClassVar[Mapping[str, str]] = CRITIC_TARGETS
@@ -157,7 +156,7 @@ class SoftActorCritic(TorchAgent):
         critic_outputs: int = 1,
         dropout: float = 0.0,
     ) -> None:
-        """Each critic has `critic_outputs` per action, and `dropout` in its hidden layers."""
+        """Each critic returns `critic_outputs` numbers and has `dropout` in its hidden layers."""
         self._action_bounds = bounded_actions(spec, self.name)
         super().__init__(config, spec=spec, device=device, seed=seed)
         size = self._action_bounds.size
@@ -179,14 +178,14 @@ class SoftActorCritic(TorchAgent):
         self.acting_modules["network"] = self.actor
 
     def update_actor(self, actor: ActorLoss, weight: Tensor) -> dict[str, Tensor]:
-        """One gradient step of the actor, and one of the entropy coefficient; their metrics."""
+        """Performs one gradient step of the actor and the coefficient, and returns the metrics."""
         metrics = {"entropy": -actor.log_prob.mean()}
         metrics |= gradient_step(self.actor_optimizer, actor.loss, "loss_actor", "grad_norm_actor")
         self.ent_coef.step(actor.log_prob, weight, self.ent_coef.target)
         return metrics
 
     def sample_action(self, features: FeatureTensors, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """Samples actions between -1 and 1, with their log-density. [B, A], [B, 1]"""
+        """Samples actions in [-1, 1] and returns them with their log-densities. [B, A], [B, 1]"""
         return sample(*split(self.actor(features)), noise)
 
     @property
@@ -199,23 +198,23 @@ class SoftActorCritic(TorchAgent):
 
 
 class CriticNoise(NamedTuple):
-    """The random numbers of one `Sac.critic_loss`."""
+    """The random numbers for one call of `Sac.critic_loss`."""
 
-    normal: Tensor  # [B, A] of the next actions
-    members: Tensor | None  # [K] the critics whose minimum is the target; None: all
-    target_dropout: list[Tensor] | None  # masks of the target critics
-    dropout: list[Tensor] | None  # … of the critics
+    normal: Tensor  # [B, A] standard normal noise of the next actions
+    members: Tensor | None  # [K] indices of the critics used in the target; None means all
+    target_dropout: list[Tensor] | None  # dropout masks of the target critics
+    dropout: list[Tensor] | None  # dropout masks of the critics
 
 
 class ActorNoise(NamedTuple):
-    """The random numbers of one `Sac.actor_loss`."""
+    """The random numbers for one call of `Sac.actor_loss`."""
 
-    normal: Tensor  # [B, A]
-    dropout: list[Tensor] | None  # masks of the critics
+    normal: Tensor  # [B, A] standard normal noise of the actions
+    dropout: list[Tensor] | None  # dropout masks of the critics
 
 
 class Sac(SoftActorCritic):
-    """Soft actor-critic with any number of critics; the learner's thread calls it."""
+    """Soft actor-critic with any number of critics. Called by the learner thread only."""
 
     name: ClassVar[str] = "sac"
     config: SacConfig
@@ -226,7 +225,7 @@ class Sac(SoftActorCritic):
         self._actor_loss = self.compiled(self.actor_loss)
 
     def learn(self, batch: TensorBatch) -> Update:
-        """Algorithm 1: critics, actor and coefficient (every `policy_delay` updates), targets."""
+        """Updates the critics, every `policy_delay` updates actor and coefficient, and targets."""
         batch = scale_rewards(batch, self.config.reward_scale)
         ent_coef = self.ent_coef()
         critic = self._critic_loss(batch, self.draw_critic_noise(batch), ent_coef)
@@ -239,7 +238,7 @@ class Sac(SoftActorCritic):
         return Update(metrics=metrics, td_error=mean_abs_error(critic.q, critic.target))
 
     def critic_loss(self, batch: TensorBatch, noise: CriticNoise, ent_coef: Tensor) -> CriticLoss:
-        """The squared TD errors of all critics."""
+        """Returns the squared TD errors of all critics."""
         with torch.no_grad():
             action, log_prob = self.sample_action(batch.next_obs, noise.normal)
             q_next = self.critics.target(
@@ -251,24 +250,24 @@ class Sac(SoftActorCritic):
         return CriticLoss(loss, q.detach(), y, {"q_mean": q.detach().mean()})
 
     def actor_loss(self, batch: TensorBatch, noise: ActorNoise, ent_coef: Tensor) -> ActorLoss:
-        """The loss of the actor, by the minimum or the mean of all critics."""
+        """Returns the actor loss for the minimum or the mean over all critics."""
         action, log_prob = self.sample_action(batch.obs, noise.normal)
         q = self.critics.frozen(batch.obs, action, noise.dropout)  # [E, B, 1]
-        smallest = self.config.actor_critics == ActorCritics.min
-        value = q.amin(dim=0) if smallest else q.mean(dim=0)
+        use_min = self.config.actor_critics == ActorCritics.min
+        value = q.amin(dim=0) if use_min else q.mean(dim=0)
         return policy_loss(value, log_prob, ent_coef, batch.weight)
 
     def draw_critic_noise(self, batch: TensorBatch) -> CriticNoise:
-        """Draws the noise of the next actions, the critics of the target, and dropout masks."""
+        """Draws action noise, the critics used in the target, and dropout masks."""
         dropout = self._draw_dropout(batch), self._draw_dropout(batch)
         return CriticNoise(self.normal(*batch.action.shape), self._draw_subset(), *dropout)
 
     def draw_actor_noise(self, batch: TensorBatch) -> ActorNoise:
-        """Draws the noise of the actions, and dropout masks."""
+        """Draws action noise and dropout masks."""
         return ActorNoise(self.normal(*batch.action.shape), self._draw_dropout(batch))
 
     def _draw_subset(self) -> Tensor | None:
-        """Draws `subset` different critics; None: all. [K]"""
+        """Draws `subset` distinct critics, or returns None for all of them. [K]"""
         if self.config.subset in (None, self.config.num_critics):
             return None
         order = torch.randperm(self.config.num_critics, generator=self.noise_generator)
