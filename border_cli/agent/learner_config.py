@@ -104,7 +104,7 @@ class LearnerConfig(AgentConfig):
             allowed = f"must be empty with agent.network={self.network}, which takes no arguments"
             self.refuse("network_kwargs", self.network_kwargs, allowed)
         if self.optimizer_kwargs and self.optimizer == "adam":
-            allowed = "must be empty with agent.optimizer=adam; torch's own is agent.optimizer=Adam"
+            allowed = "must be empty with agent.optimizer=adam; use agent.optimizer=Adam instead"
             self.refuse("optimizer_kwargs", self.optimizer_kwargs, allowed)
         if "lr" in self.optimizer_kwargs:
             allowed = "must not have lr, which is agent.learning_rate"

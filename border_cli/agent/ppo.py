@@ -122,7 +122,9 @@ class Ppo(TorchAgent, OnPolicyAgent):
     def __init__(self, config: PpoConfig, *, spec: EnvSpec, device: str, seed: int) -> None:
         super().__init__(config, spec=spec, device=device, seed=seed)
         self.observes = False  # `finish` updates the statistics with whole rollouts
-        self._prepares = False  # `prepare` scales rewards; actions keep the environment's units
+        self._needs_preparation = (
+            False  # `prepare` scales rewards; actions keep the environment's units
+        )
         self._choices, self._size = self._resolve_actions()
         shared = config.share_network
         self._is_shared = self.architecture.has_encoder if shared is None else shared

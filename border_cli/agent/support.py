@@ -1,4 +1,4 @@
-"""Whether the targets of C51 fit between its outer atoms."""
+"""A check that the outermost atoms of C51 enclose the targets."""
 
 from __future__ import annotations
 
@@ -12,41 +12,42 @@ from border_cli.nn.tensor_batch import TargetDistribution
 
 log = logging.getLogger(__name__)
 
-CHECKS = 5  # of which a warning is the mean: what an untrained network guesses passes sooner
-WARNING_SHARE = 0.25  # of the targets' mass beyond an outer atom
-MARGIN = 0.05  # of the range of the atoms: what comes to rest nearer to it counts as within
+CHECKS = 5  # number of checks averaged for a warning, to ignore guesses of an untrained network
+WARNING_SHARE = 0.25  # smallest fraction of the targets' mass beyond an atom that warns
+MARGIN = 0.05  # distance beyond an atom that is tolerated, as a fraction of the range of the atoms
 
 
 def mass_beyond(target: TargetDistribution, discount: Tensor, last: float, margin: float) -> Tensor:
-    """Of the targets' mass: the share above `last`; the same times how far row by row the last atom
-    moves; and times 1 - d. [3], means over rows
+    """Returns means over rows of the mass above `last`, mass * excess, and mass * (1 - d). [3]
 
-    Only rows count which, were all steps like theirs, would move the last atom on and on until it
-    rests more than `margin` above: at last + (r + d last - last) / (1 - d).
+    A row moves the last atom by excess = r + d last - last. If all steps were like this row, the
+    atom would converge to last + excess / (1 - d). Only limits more than `margin` above count.
     """
-    way = target.positions.amax(dim=1, keepdim=True) - last  # [B, 1]
-    left = 1 - discount  # [B, 1]
-    above = torch.where(target.positions > last, target.probabilities, 0).sum(1, keepdim=True)
-    counted = above * (way > margin * left)  # [B, 1]
-    return torch.stack([counted.mean(), (counted * way).mean(), (counted * left).mean()])
+    excess = target.positions.amax(dim=1, keepdim=True) - last  # [B, 1]
+    decay = 1 - discount  # [B, 1]
+    mass = torch.where(target.positions > last, target.probabilities, 0).sum(1, keepdim=True)
+    counted_mass = mass * (excess > margin * decay)  # [B, 1]
+    return torch.stack(
+        [counted_mass.mean(), (counted_mass * excess).mean(), (counted_mass * decay).mean()]
+    )
 
 
 class SupportCheck:
-    """Checks whether the targets fit between the outer atoms, and warns once about each atom that
-    is too near. The learner's thread owns it.
+    """Checks whether the targets lie between the outermost atoms, and warns once per atom if they
+    do not. Owned by the learner thread.
 
-    C51 moves what lies beyond an outer atom to it. Where that is much, values pile up there,
-    and those of good and of better actions become the same.
+    C51 moves mass beyond the outermost atoms to them. If there is much of it, the values of good
+    actions and of better ones can no longer be distinguished.
     """
 
     def __init__(self, v_min: float, v_max: float) -> None:
         self._ends = {"v_min": v_min, "v_max": v_max}
         self._range = v_max - v_min
-        # Of the ends without a warning so far.
+        # Recent results for the ends that have not caused a warning.
         self._checks: dict[str, deque[Tensor]] = {end: deque(maxlen=CHECKS) for end in self._ends}
 
     def check(self, target: TargetDistribution, discount: Tensor) -> dict[str, Tensor]:
-        """The shares of the targets' mass that lie beyond."""
+        """Returns the fractions of the targets' mass beyond the outermost atoms."""
         margin = MARGIN * self._range
         mirrored = target._replace(positions=-target.positions)
         below = mass_beyond(mirrored, discount, -self._ends["v_min"], margin)  # [3]
@@ -60,16 +61,16 @@ class SupportCheck:
         if checks is None:
             return
         checks.append(beyond)
-        share, way, left = torch.stack(list(checks)).mean(0).tolist()
+        share, excess, decay = torch.stack(list(checks)).mean(0).tolist()
         if len(checks) < CHECKS or share < WARNING_SHARE:
             return
         del self._checks[end]
-        # Two digits: it is an estimate by the rewards so far. Without a discount there is none.
-        more = float(f"{way / left:.2g}") if left > 0 else self._range
+        # An estimate from recent rewards, hence two digits. With d = 1 there is no estimate.
+        extension = float(f"{excess / decay:.2g}") if decay > 0 else self._range
         value = self._ends[end]
         high, side, sign = ("high", "below", -1) if end == "v_min" else ("low", "above", 1)
         log.warning(
             "agent.%s=%g is too %s: %.0f %% of the target probability was %s it and was clipped "
             "to it, so those values cannot be distinguished. In a new run, try agent.%s=%g",
-            *(end, value, high, 100 * share, side, end, value + sign * more),
+            *(end, value, high, 100 * share, side, end, value + sign * extension),
         )

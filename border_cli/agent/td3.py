@@ -1,12 +1,12 @@
-"""Twin delayed deep deterministic policy gradient.
+"""Twin delayed deep deterministic policy gradient (TD3) and, by settings, DDPG.
 
 Fujimoto, van Hoof and Meger 2018, "Addressing function approximation error in actor-critic
-methods", Algorithm 1. conf/agent/ddpg.yaml makes it Lillicrap et al. 2016, "Continuous control
-with deep reinforcement learning", Algorithm 1: one critic, no delay, no noise on target actions.
-Deviations: half the squared error, which leaves Adam's steps as they are; of TD3 sizes and rates,
-which are those of the authors' later code (the paper: `hidden` [400, 300], `learning_rate` 1e-3,
-`batch_size` 100); of DDPG that the critic has the action from its first layer on, and neither batch
-norm nor weight decay.
+methods", Algorithm 1. DDPG (conf/agent/ddpg.yaml): Lillicrap et al. 2016, "Continuous control with
+deep reinforcement learning", Algorithm 1, with one critic, no delay and no noise on target actions.
+Deviations: the squared error is halved, which does not affect Adam's steps. The defaults are those
+of the authors' later code; the TD3 paper has `hidden` [400, 300], `learning_rate` 1e-3 and
+`batch_size` 100. Unlike in the DDPG paper, the action enters the critic at its first layer, and
+there is no batch normalisation and no weight decay.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ from border_cli.settings.schedule import schedule_of
 
 
 def smoothed(action: Tensor, noise: Tensor, *, std: float, clip: float) -> Tensor:
-    """clip(a + clip(std * noise, -c, c), -1, 1): smooths Q over similar actions. [B, A]"""
+    """Returns clip(a + clip(std * noise, -c, c), -1, 1), to smooth Q over nearby actions. [B, A]"""
     return (action + (std * noise).clamp(-clip, clip)).clamp(-1, 1)
 
 
 def td_target(batch: TensorBatch, q_next: Tensor) -> Tensor:
-    """y = r + d min_i Q_target_i(s', a'), where d is 0 if s' is terminal. [E, B, 1] -> [B, 1]"""
+    """Returns y = r + d min_i Q_target_i(s', a'); d is 0 if s' is terminal. [E, B, 1] -> [B, 1]"""
     return torch.addcmul(batch.reward, batch.discount, q_next.amin(dim=0))
 
 
 def chosen(actor: Network, features: FeatureTensors) -> Tensor:
-    """pi(s) = tanh of what the network puts out. [B, A]"""
+    """Returns pi(s), which is tanh of the actor's outputs. [B, A]"""
     return torch.tanh(actor(features))
 
 
 class Td3(TorchAgent):
-    """An actor of one action, critics, and targets of both; the learner's thread calls it."""
+    """A deterministic actor and critics, with targets for both. Called by the learner thread."""
 
     name: ClassVar[str] = "td3"
     targets: ClassVar[Mapping[str, str]] = {**CRITIC_TARGETS, "actor_target": "actor"}
@@ -84,7 +84,7 @@ class Td3(TorchAgent):
         self._actor_loss = self.compiled(self.actor_loss)
 
     def learn(self, batch: TensorBatch) -> Update:
-        """Algorithm 1: the critics, and every `policy_delay` updates the actor and all targets."""
+        """Updates the critics, and every `policy_delay` updates the actor and all targets."""
         noise = self.normal(*batch.action.shape) if self.config.target_noise else None
         critic = self._critic_loss(batch, noise)
         metrics = critic.metrics | self.critics.update(critic.loss)
@@ -96,7 +96,7 @@ class Td3(TorchAgent):
         return Update(metrics=metrics, td_error=mean_abs_error(critic.q, critic.target))
 
     def critic_loss(self, batch: TensorBatch, noise: Tensor | None) -> CriticLoss:
-        """The squared TD errors of all critics; `noise` is standard normal. [B, A]"""
+        """Returns the squared TD errors of all critics. `noise` is standard normal. [B, A]"""
         with torch.no_grad():
             next_action = chosen(self.actor_target, batch.next_obs)
             if noise is not None:
@@ -110,7 +110,7 @@ class Td3(TorchAgent):
         return CriticLoss(loss, q.detach(), y, {"q_mean": q.detach().mean()})
 
     def actor_loss(self, batch: TensorBatch) -> Tensor:
-        """-Q_1(s, pi(s)), whose gradient is the deterministic policy gradient. []"""
+        """Returns -E[Q_1(s, pi(s))], whose gradient is the deterministic policy gradient. []"""
         q: Tensor = self.first_critic(batch.obs, chosen(self.actor, batch.obs))  # [1, B, 1]
         return -(batch.weight * q).mean()
 

@@ -1,13 +1,12 @@
-"""TD3 with behaviour cloning, for data that was collected before.
+"""TD3 with behaviour cloning (TD3+BC), for offline data.
 
 Fujimoto and Gu 2021, "A minimalist approach to offline reinforcement learning", equations 4 and 5.
-Observations are normalised by conf/agent/td3_bc.yaml, as in the paper.
-Deviations: as in the authors' own code, the size of Q by which it is divided is that of the actor's
-actions, not of those in the data. The paper adds 1e-3 to the deviation by which observations are
-divided, whereas here 1e-8 is added to its square: of a deviation of 1 that makes a difference of
-0.1 %, and what never changes is divided by 1e-4 instead of 1e-3. Normalised observations are cut at
-10 deviations, the paper's are not. Critics descend half the squared error, which leaves Adam's
-steps as they are.
+conf/agent/td3_bc.yaml enables the normalisation of observations, as in the paper.
+Deviations from the paper: Q is divided by its mean absolute value at the actor's actions instead of
+those in the data, as in the authors' code. When observations are normalised, 1e-8 is added to the
+variance instead of 1e-3 to the standard deviation; a standard deviation of 1 changes by 0.1 %, and
+constant columns are divided by 1e-4 instead of 1e-3. Normalised observations are clipped at 10
+standard deviations. The squared error of the critics is halved, which does not affect Adam's steps.
 """
 
 from __future__ import annotations
@@ -21,21 +20,21 @@ from border_cli.agent.config import Td3BcConfig
 from border_cli.agent.td3 import Td3, chosen
 from border_cli.nn.tensor_batch import TensorBatch
 
-SMALLEST_SIZE = 1e-8  # of Q, where it is 0 everywhere
+SMALLEST_SIZE = 1e-8  # lower bound on mean |Q|, to avoid division by zero
 
 
 def imitating_loss(q: Tensor, action: Tensor, batch: TensorBatch, alpha: float) -> Tensor:
-    """Mean of (pi(s) - a)^2 - lambda Q(s, pi(s)), where lambda = alpha / mean |Q|.
+    """Returns the mean of (pi(s) - a)^2 - lambda Q(s, pi(s)), where lambda = alpha / mean |Q|.
 
-    q is Q(s, pi(s)) [B, 1], and action pi(s) [B, A].
+    `q` is Q(s, pi(s)) [B, 1], and `action` is pi(s) [B, A].
     """
-    size = q.detach().abs().mean().clamp(min=SMALLEST_SIZE)
-    off = torch.square(action - batch.action).mean(dim=1, keepdim=True)  # [B, 1]
-    return (batch.weight * (off - alpha / size * q)).mean()
+    mean_abs_q = q.detach().abs().mean().clamp(min=SMALLEST_SIZE)
+    squared_error = torch.square(action - batch.action).mean(dim=1, keepdim=True)  # [B, 1]
+    return (batch.weight * (squared_error - alpha / mean_abs_q * q)).mean()
 
 
 class Td3Bc(Td3):
-    """TD3 whose actor also imitates the data."""
+    """TD3 with an actor that also imitates the data."""
 
     name: ClassVar[str] = "td3_bc"
     config: Td3BcConfig

@@ -1,8 +1,8 @@
-"""The base of agents that learn with torch: state, snapshots, statistics, generators.
+"""Base class of agents that learn with torch: state, snapshots, statistics, generators.
 
-An agent's own file has its losses and the order of its steps. Formulas are pure functions on
-tensors of any precision, which tests compare with other implementations in float64.
-Encoders of actors in torch, and torch's compiler, are imported by the methods that use them.
+The file of each agent contains its losses and the order of its gradient steps. Formulas are pure
+functions on tensors of any precision, so that tests can compare them with other implementations in
+float64.
 """
 
 from __future__ import annotations
@@ -41,25 +41,26 @@ R = TypeVar("R")
 def gradient_step(
     optimizer: Optimizer, loss: Tensor, loss_name: str, norm_name: str
 ) -> dict[str, Tensor]:
-    """One step; the loss and, if it is clipped, the norm of the gradient, under these names."""
+    """Performs a gradient step. Returns the loss, and the gradient norm if it is clipped."""
     norm = optimizer.minimize(loss)
     return {loss_name: loss.detach(), **norm_metric(norm, norm_name)}
 
 
 def norm_metric(norm: Tensor | None, name: str) -> dict[str, Tensor]:
-    """The norm of the gradient, which is known only if it is clipped."""
+    """Returns the gradient norm as a metric; empty if it was not computed, without clipping."""
     return {} if norm is None else {name: norm}
 
 
 class TorchAgent(Agent):
-    """Owns the weights, the optimizers, the statistics, and the generators that draw for them.
+    """Owns the weights, optimizers, statistics and random number generators of an agent.
 
-    A subclass names in its constructor what a checkpoint holds (`register_state`) and the network
-    that acts (`acting_modules`), and learns in `learn`. The learner's thread calls everything.
+    In its constructor, a subclass registers the contents of its checkpoints (`register_state`) and
+    the network used for acting (`acting_modules`). It implements `learn`. Called by the learner
+    thread only.
     """
 
-    name: ClassVar[str]  # as `agent=…` has it
-    targets: ClassVar[Mapping[str, str]] = {}  # target part: the part that it is a copy of
+    name: ClassVar[str]  # name of the agent, as passed to `agent=…`
+    targets: ClassVar[Mapping[str, str]] = {}  # from target parts to the parts they copy
     config: LearnerConfig
 
     def __init__(self, config: LearnerConfig, *, spec: EnvSpec, device: str, seed: int) -> None:
@@ -70,21 +71,20 @@ class TorchAgent(Agent):
         self.architecture = config.architecture(spec.observation)
         self._normalization = Normalization(config, self.architecture, self._device, env=spec.id)
         self.features = self._normalization.features
-        # Both draw on the CPU, so that a seed means the same on every device.
+        # Both generators are on the CPU, so that a seed gives the same numbers on every device.
         self.init_generator = torch.Generator().manual_seed(seed)
         self.noise_generator = torch.Generator().manual_seed(derived_seed(seed, 1))
         bounds = action_bounds(spec.action)
         self._bounds: list[Tensor] | None = None  # middle and half
         if bounds is not None:
             ranges = bounds.middle, bounds.half
-            self._bounds = [torch.from_numpy(each).to(self._device) for each in ranges]
-        self._augmented = tuple(self.architecture.images) if config.augment != "none" else ()
-        if config.augment != "none" and not self._augmented:
+            self._bounds = [torch.from_numpy(array).to(self._device) for array in ranges]
+        self._augmented_images = tuple(self.architecture.images) if config.augment != "none" else ()
+        if config.augment != "none" and not self._augmented_images:
             config.refuse(
                 "augment",
                 str(config.augment),
-                "must be none: the observation has no image (uint8 or bool) that a network of ours "
-                "takes",
+                "must be none: the observation has no image (uint8 or bool) for a built-in network",
             )
         self._opt_steps = 0
         self._scheduled: list[tuple[Optimizer, Schedule]] = []
@@ -93,8 +93,8 @@ class TorchAgent(Agent):
         if statistics:
             self._parts["statistics"] = nn.ModuleDict(statistics)
         self.observes = "obs" in statistics
-        self._prepares = self._bounds is not None or self._normalization.changes_batches
-        # What snapshots hold: `features`, then the `network` of the agent.
+        self._needs_preparation = self._bounds is not None or self._normalization.changes_batches
+        # Contents of snapshots; subclasses add the `network`.
         self.acting_modules = nn.ModuleDict({"features": self.features})
         self._has_masks = has_masks(spec.observation)
         self._batches = TensorBatches(
@@ -102,14 +102,14 @@ class TorchAgent(Agent):
         )
 
     def register_state(self, **parts: Part) -> None:
-        """Names what a checkpoint holds: modules and optimizers."""
+        """Registers modules and optimizers that are saved in checkpoints."""
         self._parts |= parts
         for part in parts.values():
             if isinstance(part, Optimizer) and isinstance(part.learning_rate, Schedule):
                 self._scheduled.append((part, part.learning_rate))
 
     def learned_modules(self) -> dict[str, nn.Module]:
-        """All that `load_weights` takes of another agent, by the names of its state."""
+        """Returns the modules that `load_weights` restores, by their names in the saved state."""
         return {
             name: part
             for name, part in self._parts.items()
@@ -124,7 +124,7 @@ class TorchAgent(Agent):
         *,
         epsilon: float = EPSILON,
     ) -> Optimizer:
-        """An optimizer of all weights of a network, which clips the norm of its gradient."""
+        """Builds an optimizer for all weights of a network, with optional gradient clipping."""
         return make_optimizer(
             self.config.optimizer,
             self.config.optimizer_kwargs,
@@ -135,48 +135,48 @@ class TorchAgent(Agent):
         )
 
     def acting_network(self, twin: type[ActingNetwork] = NumpyNetwork, **form: Any) -> MakeActing:
-        """How actors compute a network: its dense layers by a twin in numpy, of this `form`."""
+        """Returns a factory of the actors' network; its class `twin` runs dense layers in numpy."""
         encoder: MakeEncoder | None = None
         if self.architecture.acts_in_torch:
-            from border_cli.nn.torch_encoder import TorchEncoder
+            from border_cli.nn.torch_encoder import TorchEncoder  # imported late: rarely used
 
             normalize = self.config.normalize_obs
             encoder = partial(TorchEncoder, self.architecture, normalize=normalize)
         return partial(twin, self.architecture, encoder, **form)
 
     def compiled(self, function: Callable[P, R]) -> Callable[P, R]:
-        """The function, compiled by torch if `agent.compile` is set."""
+        """Compiles the function if `agent.compile` is set, and otherwise returns it unchanged."""
         if not self.config.compile:
             return function
-        from border_cli.nn.compile import Compiled
+        from border_cli.nn.compile import Compiled  # imported late: rarely used
 
         return Compiled(function, self._device)
 
     @property
     def batch_columns(self) -> Sequence[Column]:
-        """The columns of a batch beside those of all runs."""
+        """Additional columns of a batch."""
         return self.extras(self.config, self.spec)
 
     @property
     def update_period(self) -> int:
-        """After how many updates all that an update may do was done once."""
+        """Number of updates that together execute every step of the algorithm at least once."""
         return 1
 
     def normal(self, *shape: int) -> Tensor:
-        """Standard normal noise, from the generator that a checkpoint holds."""
+        """Draws standard normal noise from the saved generator."""
         return torch.randn(shape, generator=self.noise_generator).to(self._device)
 
     def uniform(self, *shape: int) -> Tensor:
-        """Uniform noise between 0 and 1, from the generator that a checkpoint holds."""
+        """Draws uniform noise in [0, 1) from the saved generator."""
         return torch.rand(shape, generator=self.noise_generator).to(self._device)
 
     @abstractmethod
     def learn(self, batch: TensorBatch) -> Update | None:
-        """One optimisation step; `opt_steps` counts it already. None: none was made.
+        """Performs one update, already counted in `opt_steps`. Returns None if it is skipped.
 
-        Observations are features, rewards normalised if configured, and actions of
-        a bounded Box lie between -1 and 1: densities, entropies and noise are those of the unit
-        box, and policies scale back.
+        Observations are features, and rewards are normalised if configured. Actions of a bounded
+        Box are scaled to [-1, 1], as are densities, entropies and noise; policies scale actions
+        back.
         """
 
     def update(self, batch: Batch) -> Update | None:
@@ -184,16 +184,16 @@ class TorchAgent(Agent):
             optimizer.set_learning_rate(learning_rate.at(self._opt_steps))
         self._opt_steps += 1
         tensors = self._batches.of(batch)
-        update = self.learn(self._prepared(tensors) if self._prepares else tensors)
+        update = self.learn(self._prepare(tensors) if self._needs_preparation else tensors)
         if update is None:
             self._opt_steps -= 1
         return update
 
-    def _prepared(self, batch: TensorBatch) -> TensorBatch:
+    def _prepare(self, batch: TensorBatch) -> TensorBatch:
         if self._normalization.changes_batches:
             batch = self._normalization(batch)
-        if self._augmented:
-            batch = shifted_batch(batch, self._augmented, self.noise_generator)
+        if self._augmented_images:
+            batch = shifted_batch(batch, self._augmented_images, self.noise_generator)
         if self._bounds is not None:
             middle, half = self._bounds
             batch = batch._replace(action=(batch.action.flatten(1) - middle) / half)
@@ -213,18 +213,18 @@ class TorchAgent(Agent):
 
     @property
     def device(self) -> torch.device:
-        """Where the updates run."""
+        """Device on which updates run."""
         return self._device
 
     @property
     def device_name(self) -> str:
-        """Where the updates run: cpu, cuda or cuda:1."""
+        """Name of the device on which updates run: cpu, cuda or cuda:1."""
         return str(self._device)
 
     @contextmanager
     def learner_thread(self) -> Iterator[None]:
         with learner_thread(self.config.num_threads or 1, self.config.matmul_precision):
-            if self.config.compile:  # now, not within the first update
+            if self.config.compile:  # compile now instead of during the first updates
                 before = self.state_dict()
                 for _ in range(self.update_period):
                     size = self.config.batch_size
@@ -240,20 +240,20 @@ class TorchAgent(Agent):
             arrays=copied_arrays(self.acting_modules),
         )
 
-    def _tensors(self) -> dict[str, Any]:
-        """All that updates change, itself and not copies."""
+    def _collect_state(self) -> dict[str, Any]:
+        """Returns the state that updates change, without copying it."""
         return {name: part.state_dict() for name, part in self._parts.items()}
 
     def first_not_finite(self) -> str | None:
-        return first_not_finite(self._tensors())
+        return first_not_finite(self._collect_state())
 
     def state_dict(self) -> dict[str, Any]:
-        state: dict[str, Any] = copied_state(self._tensors())
+        state: dict[str, Any] = copied_state(self._collect_state())
         state |= {"noise": self.noise_generator.get_state(), "opt_steps": self._opt_steps}
         return {**state, **self.config.semantic_settings}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        saved = self._saved(state, "the saved state")
+        saved = self._wrap_state(state, "the saved state")
         for name, part in self._parts.items():
             saved.load(part, name)
         self.noise_generator.set_state(state["noise"])
@@ -261,15 +261,15 @@ class TorchAgent(Agent):
         self._normalization.refresh()
 
     def load_weights(self, state: Mapping[str, Any]) -> None:
-        saved = self._saved(state, "the saved agent")
+        saved = self._wrap_state(state, "the saved agent")
         for name, part in self._parts.items():
             if isinstance(part, nn.Module):
-                # As in the constructor, targets begin as copies: a saved target lags behind, and
-                # the new run counts its intervals from 0.
+                # Targets start as copies, as in the constructor, because a saved target lags behind
+                # and the new run counts its target intervals from 0.
                 saved.load_weights(part, self.targets.get(name, name))
         self._normalization.refresh()
 
-    def _saved(self, state: Mapping[str, Any], title: str) -> SavedState:
+    def _wrap_state(self, state: Mapping[str, Any], title: str) -> SavedState:
         saved = SavedState(state, title, self.name, self.config)
         saved.refuse_other_form(self._normalization.statistics.keys())
         return saved

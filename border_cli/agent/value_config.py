@@ -1,4 +1,4 @@
-"""Settings of the agents that learn action values. Never imports torch."""
+"""Settings of agents that learn action values. Never imports torch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from border_cli.settings.schedule import ENV_STEPS, UPDATES, Schedule, Scheduled
 
 
 class Exploration(StrEnum):
-    """How a value-based agent explores."""
+    """Exploration strategies of value-based agents."""
 
     epsilon_greedy = "epsilon_greedy"
     softmax = "softmax"
@@ -23,7 +23,7 @@ class Exploration(StrEnum):
 
 @dataclass(kw_only=True)
 class ValueConfig(LearnerConfig):
-    """Settings that every agent with action values has."""
+    """Settings common to all agents that learn action values."""
 
     actions: ClassVar[tuple[str, ...]] = ("Discrete", "MultiDiscrete")
     exploration_settings: ClassVar[tuple[str, ...]] = (
@@ -38,18 +38,19 @@ class ValueConfig(LearnerConfig):
     )
     adam_epsilon: float = setting(1e-8, "Adam epsilon; up to 0.01 / 32 in the papers", above=0)
     max_grad_norm: float | None = setting(
-        10.0, "clips the gradient norm to this value; null: no clipping", above=0
+        10.0, "clips the gradient norm to this value; null disables clipping", above=0
     )
     target_interval: int = setting(1, "updates between target network updates", low=1)
     tau: float = setting(
         0.005,
-        "Polyak averaging: target = tau * online + (1 - tau) * target; 1: hard copy",
+        "Polyak averaging: target = tau * online + (1 - tau) * target; 1 copies the weights",
         above=0,
         high=1,
     )
     exploration: Exploration = setting(
         Exploration.epsilon_greedy,
-        "epsilon_greedy; softmax over the Q-values; or greedy, for noisy networks",
+        "exploration strategy: epsilon_greedy, softmax over the Q-values, or greedy (for noisy "
+        "networks)",
     )
     epsilon: Scheduled = setting(
         {"initial": 1.0, "final": 0.05, "kind": "linear", "steps": 10_000},
@@ -67,8 +68,8 @@ class ValueConfig(LearnerConfig):
 
     max_joint_actions: int = setting(
         1024,
-        "joint actions of a MultiDiscrete or MultiBinary space, the product of their choices, up "
-        "to which the agent learns a value for each of them; more are rejected",
+        "maximum number of joint actions (the product of the choices) of a MultiDiscrete or "
+        "MultiBinary space, for each of which the agent learns a value",
         low=1,
     )
 
@@ -76,7 +77,7 @@ class ValueConfig(LearnerConfig):
         super().__post_init__()
         if self.exploration != Exploration.softmax:
             self.refuse_beside(["temperature"], "needs agent.exploration=softmax")
-        # A schedule may come from a tuned file.
+        # Schedules are allowed, because they may come from a file of tuned settings.
         is_constant = not isinstance(self.epsilon, Mapping)
         if self.exploration != Exploration.epsilon_greedy and is_constant:
             self.refuse("epsilon", self.epsilon, "needs agent.exploration=epsilon_greedy")
@@ -90,13 +91,13 @@ class ValueConfig(LearnerConfig):
 
     @property
     def exploration_schedule(self) -> float | Schedule:
-        """Epsilon, or the temperature of softmax."""
+        """Schedule of epsilon, or of the temperature with softmax exploration."""
         softmax = self.exploration == Exploration.softmax
         return schedule_of(self.temperature if softmax else self.epsilon)
 
     @property
     def schedules(self) -> dict[str, tuple[str, Mapping[str, Any]]]:
-        """Without epsilon, whose default is a schedule, where the agent explores otherwise."""
+        """Schedules in use; epsilon, which is one by default, only with epsilon-greedy."""
         schedules = super().schedules
         if self.exploration != Exploration.epsilon_greedy:
             schedules.pop("epsilon", None)
@@ -104,40 +105,39 @@ class ValueConfig(LearnerConfig):
 
     @property
     def explores_by_weights(self) -> bool:
-        """Whether noise in the weights explores, so that nothing else need do so."""
+        """Whether noise in the weights provides exploration."""
         return False
 
 
 @dataclass(kw_only=True)
 class DqnConfig(ValueConfig):
-    """Deep Q-network; conf/tuned/dqn_<env>.yaml has tuned settings per environment."""
+    """Deep Q-network (DQN); see conf/tuned/dqn_<env>.yaml for tuned settings."""
 
     loss: Loss = setting(
         Loss.huber,
-        "loss of the TD error: huber (threshold 1) or mse; scalar Q only, unused when num_atoms "
-        "> 1",
+        "loss of the TD error: huber (threshold 1) or mse; unused if num_atoms > 1",
     )
     dueling: bool = setting(
         False,
-        "dueling network: separate streams for value and advantages, each with its own last "
-        "hidden layer",
+        "uses a dueling network with separate streams for value and advantages, each with its own "
+        "last hidden layer",
     )
     noisy: bool = setting(
         False,
-        "noisy network: learned noise in the weights of all dense layers; use "
-        "agent.exploration=greedy with it",
+        "uses a noisy network with learned noise in the weights of all dense layers; combine with "
+        "agent.exploration=greedy",
     )
     noisy_std: float = setting(
         0.5, "initial noise of a noisy network (sigma_0), as a multiple of inputs ** -0.5", above=0
     )
     num_atoms: int = setting(
         1,
-        "atoms of the return distribution; 1: learns only the mean, 51: C51",
+        "atoms of the return distribution; 1 learns only the mean, 51 is C51",
         low=1,
         takes_memory=True,
     )
-    v_min: float = setting(-10.0, "return of the lowest atom, when num_atoms > 1")
-    v_max: float = setting(10.0, "return of the highest atom, when num_atoms > 1")
+    v_min: float = setting(-10.0, "return of the lowest atom, if num_atoms > 1")
+    v_max: float = setting(10.0, "return of the highest atom, if num_atoms > 1")
     conservative_weight: float = setting(
         0.0, "weight of logsumexp Q(s, ·) - Q(s, a) in the loss (conservative Q-learning)", low=0
     )
@@ -157,12 +157,12 @@ class DqnConfig(ValueConfig):
 
     @property
     def plain(self) -> bool:
-        """Whether the network is one stream of layers without noise."""
+        """Whether the network is neither dueling nor noisy."""
         return not self.dueling and not self.noisy
 
     @property
     def categorical(self) -> bool:
-        """Whether a distribution of the return is learned, and not its mean alone."""
+        """Whether a distribution of the return is learned instead of its mean."""
         return self.num_atoms > 1
 
     @property
@@ -172,11 +172,11 @@ class DqnConfig(ValueConfig):
 
 @dataclass(kw_only=True)
 class QuantileConfig(ValueConfig):
-    """Settings that every agent with quantiles of the return has."""
+    """Settings common to all agents that learn quantiles of the return."""
 
     kappa: float = setting(
         1.0,
-        "threshold of the quantile Huber loss, in units of reward; 0: plain quantile regression "
+        "threshold of the quantile Huber loss, in units of reward; 0 is the quantile regression "
         "loss, which learns exact quantiles",
         low=0,
     )
@@ -185,7 +185,7 @@ class QuantileConfig(ValueConfig):
     )
     risk_high: float = setting(
         1.0,
-        "upper end of these fractions: 0 to 1 is risk-neutral, 0 to 0.25 risk-averse (CVaR), "
+        "upper end of these fractions; 0 to 1 is risk-neutral, 0 to 0.25 risk-averse (CVaR), "
         "0.75 to 1 risk-seeking",
         low=0,
         high=1,
@@ -200,7 +200,7 @@ class QuantileConfig(ValueConfig):
 
 @dataclass(kw_only=True)
 class QrdqnConfig(QuantileConfig):
-    """QR-DQN; conf/tuned/qrdqn_<env>.yaml has tuned settings per environment."""
+    """QR-DQN; see conf/tuned/qrdqn_<env>.yaml for tuned settings."""
 
     num_quantiles: int = setting(
         50, "quantiles per action; 200 in the paper", low=1, takes_memory=True
@@ -208,26 +208,26 @@ class QrdqnConfig(QuantileConfig):
 
     @property
     def fractions(self) -> list[float]:
-        """Which quantiles are learned: the middles of equal parts of 0 … 1. [num_quantiles]"""
+        """Quantile fractions, the midpoints of equal parts of [0, 1]. [num_quantiles]"""
         return midpoints(self.num_quantiles)
 
     @property
     def shares(self) -> list[float]:
-        """The share of each quantile in the mean that is acted on; 1 in all. [num_quantiles]
+        """Weights of the quantiles in the mean that ranks actions; they sum to 1. [num_quantiles]
 
-        Each stands for its whole part of 0 … 1, so that any range is met exactly.
+        Each quantile represents its whole part of [0, 1], so the risk range is matched exactly.
         """
         edges = [i / self.num_quantiles for i in range(self.num_quantiles + 1)]
-        within = [
+        overlaps = [
             max(0.0, min(high, self.risk_high) - max(low, self.risk_low))
             for low, high in pairwise(edges)
         ]
-        return [each / sum(within) for each in within]
+        return [overlap / sum(overlaps) for overlap in overlaps]
 
 
 @dataclass(kw_only=True)
 class IqnConfig(QuantileConfig):
-    """Implicit quantile networks; conf/tuned/iqn_<env>.yaml has tuned settings per environment."""
+    """Implicit quantile networks (IQN); see conf/tuned/iqn_<env>.yaml for tuned settings."""
 
     embedding_size: int = setting(
         64, "cosine features of a quantile fraction", low=1, takes_memory=True
@@ -246,17 +246,17 @@ class IqnConfig(QuantileConfig):
     )
     num_quantiles_acting: int = setting(
         32,
-        "quantile fractions averaged to choose an action (K)",
+        "quantile fractions averaged to rank the actions (K)",
         low=1,
         takes_memory=True,
     )
 
     @property
     def fractions(self) -> list[float]:
-        """Whose mean is acted on. [num_quantiles_acting]"""
+        """Quantile fractions whose mean ranks the actions. [num_quantiles_acting]"""
         return midpoints(self.num_quantiles_acting, self.risk_low, self.risk_high)
 
 
 def midpoints(count: int, low: float = 0.0, high: float = 1.0) -> list[float]:
-    """The middles of so many equal parts of a range."""
+    """Returns the midpoints of `count` equal parts of a range."""
     return [low + (high - low) * (i + 0.5) / count for i in range(count)]
