@@ -1,4 +1,4 @@
-"""A network for boards: which features of an observation an agent learns from."""
+"""A network that extracts features from boards."""
 
 from typing import cast
 
@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 
 class BoardNetwork(nn.Module):
-    """A convolution and a dense layer: boards [B, rows, columns] become features [B, width]."""
+    """A convolution and a dense layer, from boards [B, rows, columns] to features [B, width]."""
 
     def __init__(self, space: BoxSpace, channels: int = 8, width: int = 64) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
-"""Catch: a ball falls down a board, and a paddle on the last row moves to be below it.
+"""Catch: a ball falls down a board, and a paddle on the last row must catch it.
 
-Mnih et al. 2014, "Recurrent models of visual attention", section 4.2, in the form of Osband et al.
-2020, "Behaviour suite for reinforcement learning".
+Mnih et al. 2014, "Recurrent models of visual attention", section 4.2, in the variant of Osband et
+al. 2020, "Behaviour suite for reinforcement learning".
 """
 
 from typing import Any
@@ -10,11 +10,11 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-Board = NDArray[np.float32]  # [rows, columns], 1 where the ball and the paddle are
+Board = NDArray[np.float32]  # [rows, columns], 1 at the ball and at the paddle, else 0
 
 
 class Catch(gym.Env[Board, np.int64]):
-    """The reward is 1 for a ball that is caught and -1 for one that is missed, at the end."""
+    """An episode ends when the ball lands, with a reward of 1 if it is caught and -1 if not."""
 
     def __init__(self, rows: int = 10, columns: int = 5) -> None:
         if rows < 2 or columns < 2:
@@ -26,7 +26,7 @@ class Catch(gym.Env[Board, np.int64]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Board, dict[str, Any]]:
-        super().reset(seed=seed, options=options)  # which seeds self.np_random
+        super().reset(seed=seed, options=options)  # seeds self.np_random
         self._ball = [0, int(self.np_random.integers(self._columns))]  # row, column
         self._paddle = self._columns // 2
         return self._board(), {}

@@ -1,4 +1,4 @@
-"""The settings of our components, with their meaning and range. Never imports torch."""
+"""The settings of our components, with descriptions and ranges. Must not import torch."""
 
 from dataclasses import dataclass
 
@@ -9,15 +9,15 @@ from border_cli.settings.run import RecorderConfig
 
 @dataclass(kw_only=True)
 class MellowDqnConfig(DqnConfig):
-    """DQN with the mellowmax of the next action values in its targets, not their maximum."""
+    """DQN with a mellowmax over the next action values in its targets, instead of the maximum."""
 
     omega: float = setting(
         3.0,
-        "sharpness of the mellowmax: for small values it is near the mean, for large ones near "
-        "the maximum",
+        "sharpness of the mellowmax, which is close to the mean for small values and to the "
+        "maximum for large ones",
         above=0,
     )
-    double: bool = setting(False, "must be false: a mellowmax chooses no single next action")
+    double: bool = setting(False, "must be false, because a mellowmax selects no next action")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -26,6 +26,6 @@ class MellowDqnConfig(DqnConfig):
 
 @dataclass(kw_only=True)
 class ScoreFileConfig(RecorderConfig, path="recorder.scores"):
-    """A table of evaluations for spreadsheets, in <run>/scores.csv."""
+    """Writes the evaluation scores to <run>/scores.csv, for spreadsheets."""
 
-    digits: int = setting(3, "digits of a score after the point", low=0)
+    digits: int = setting(3, "decimal places of the scores", low=0)

@@ -1,8 +1,8 @@
-"""DQN with a mellowmax in place of the maximum, which overestimates what is noisy.
+"""DQN with a mellowmax instead of the maximum, which overestimates noisy values.
 
 Asadi and Littman 2017, "An alternative softmax operator for reinforcement learning".
-Deviation: Kim et al. 2019, "DeepMellow", leave out the target network, which is kept here
-(`agent.tau=1` leaves it out).
+Deviation: Kim et al. 2019, "DeepMellow", have no target network; this agent has one unless
+`agent.tau=1`.
 """
 
 import math
@@ -18,7 +18,7 @@ from my_experiments.config import MellowDqnConfig
 
 
 def mellowmax(values: Tensor, omega: float) -> Tensor:
-    """log(mean(exp(omega x))) / omega over the actions. [B, num_actions] -> [B, 1]"""
+    """Returns log(mean(exp(omega x))) / omega over the actions. [B, num_actions] -> [B, 1]"""
     total = (omega * values).logsumexp(dim=1, keepdim=True)  # [B, 1]
     return (total - math.log(values.shape[1])) / omega
 
@@ -32,12 +32,12 @@ def mellow_td_loss(
     omega: float,
     td_loss: TDLoss,
 ) -> TDResult:
-    """DQN's loss; the maximum over the one value that is left of each row is the mellowmax."""
+    """Computes the loss of DQN with one next value per row, so its maximum is the mellowmax."""
     return td_loss(q, mellowmax(q_next, omega), q_next_online, batch)
 
 
 class MellowDqn(Dqn):
-    """Owns what a DQN owns, and learns with a loss of its own."""
+    """DQN with the loss above."""
 
     name: ClassVar[str] = "mellow_dqn"
     config: MellowDqnConfig

@@ -1,4 +1,4 @@
-"""A recorder: the scores of a run as a table for spreadsheets."""
+"""A recorder that writes the scores of a run as a table for spreadsheets."""
 
 import csv
 from collections.abc import Mapping
@@ -13,14 +13,14 @@ COUNTERS = ["opt_steps", "env_steps", "time_s"]
 
 
 class ScoreFile(Recorder):
-    """Writes <run>/scores.csv, a line per evaluation; only the learner's thread calls it."""
+    """Writes one line per evaluation to <run>/scores.csv. Called by the learner thread only."""
 
     def __init__(self, config: ScoreFileConfig, *, info: RunInfo, console: Any = None) -> None:
-        del console  # the terminal, for recorders that show something
+        del console  # the terminal, for recorders that print
         self._digits = config.digits
         self._path = info.run_dir / "scores.csv"
         self._file: IO[str] | None = None
-        # Bytes of the file that belong to the run, and its columns; none before an evaluation.
+        # Size of the file in bytes and its columns. The first evaluation determines the columns.
         self._size, self._columns = 0, list[str]()
 
     def write(self, step: RecordStep, metrics: Metrics, *, final: bool = False) -> None:
@@ -30,14 +30,14 @@ class ScoreFile(Recorder):
             return
         file = self._file or self._open(scores)
         counters = [step.opt_steps, step.env_steps, f"{step.time_s:.3f}"]
-        known = (scores.get(name) for name in self._columns)
-        rounded = ["" if each is None else f"{each:.{self._digits}f}" for each in known]
+        values = (scores.get(name) for name in self._columns)
+        rounded = ["" if score is None else f"{score:.{self._digits}f}" for score in values]
         csv.writer(file).writerow([*counters, *rounded])
         file.flush()
         self._size = file.tell()
 
     def position(self) -> State:
-        """The length of the file, for a checkpoint: a resumed run repeats no line."""
+        """Returns the size of the file for a checkpoint, so that a resume duplicates no line."""
         return {"size": self._size, "columns": self._columns}
 
     def rewind(self, position: Mapping[str, Any]) -> None:
@@ -49,7 +49,7 @@ class ScoreFile(Recorder):
             self._file = None
 
     def _open(self, scores: Metrics) -> IO[str]:
-        """The file without the lines that a resumed run writes again."""
+        """Opens the file and removes lines that a resumed run will write again."""
         self._file = self._path.open("a", encoding="utf-8", newline="")
         self._file.truncate(self._size)
         if not self._columns:

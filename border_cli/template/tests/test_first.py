@@ -1,4 +1,4 @@
-"""Tests of our components, and of the first experiment from its YAML file to its scores."""
+"""Tests of our components, and an end-to-end test of the first experiment."""
 
 import csv
 from pathlib import Path
@@ -12,7 +12,7 @@ from border_cli.core.output import RecordStep, RunInfo
 from border_cli.errors import ConfigError
 from gymnasium.utils.env_checker import check_env
 
-import my_experiments.catch  # which registers the environment with Gymnasium
+import my_experiments.catch  # registers the environment with Gymnasium
 from my_experiments.config import ScoreFileConfig
 from my_experiments.mellow_dqn import mellowmax
 from my_experiments.score_file import ScoreFile
@@ -22,11 +22,11 @@ CONF = str(Path(__file__).parents[1] / "conf")
 
 def test_a_mellowmax_lies_between_the_mean_and_the_maximum() -> None:
     values = torch.tensor([[0.0, 1.0], [3.0, 3.0]])
-    # Of 0 and 1 with omega 1 it is log((1 + e) / 2).
+    # The mellowmax of 0 and 1 with omega 1 is log((1 + e) / 2).
     torch.testing.assert_close(mellowmax(values, 1.0), torch.tensor([[0.62011], [3.0]]))
-    for omega, near in ((1e-3, 0.5), (1e4, 1.0)):
+    for omega, expected in ((1e-3, 0.5), (1e4, 1.0)):
         torch.testing.assert_close(
-            mellowmax(values, omega), torch.tensor([[near], [3.0]]), atol=1e-3, rtol=0
+            mellowmax(values, omega), torch.tensor([[expected], [3.0]]), atol=1e-3, rtol=0
         )
 
 
@@ -42,11 +42,11 @@ def test_the_paddle_below_the_ball_catches_it() -> None:
     assert rewards == [0.0, 0.0, 1.0]
 
 
-def test_the_environment_keeps_the_rules_of_gymnasium() -> None:
+def test_the_environment_follows_the_gymnasium_api() -> None:
     check_env(gym.make("Catch-v0").unwrapped, skip_render_check=True)
 
 
-def test_the_first_experiment_learns_and_leaves_a_table_of_its_scores(tmp_path: Path) -> None:
+def test_the_first_experiment_learns_and_writes_its_scores(tmp_path: Path) -> None:
     config = compose(
         "experiment=first", "trainer=sync", f"run_dir={tmp_path / 'run'}", "recorder=[scores]",
         config_dir=CONF,
@@ -58,7 +58,7 @@ def test_the_first_experiment_learns_and_leaves_a_table_of_its_scores(tmp_path: 
     assert float(rows[-1]["eval/return"]) == 1.0
 
 
-def test_a_resumed_run_repeats_no_line_of_the_table(tmp_path: Path) -> None:
+def test_a_resumed_run_duplicates_no_line_of_the_table(tmp_path: Path) -> None:
     info = RunInfo(
         name="run", run_dir=tmp_path, max_opt_steps=9, max_env_steps=None, max_time_s=None
     )
@@ -78,6 +78,6 @@ def test_a_resumed_run_repeats_no_line_of_the_table(tmp_path: Path) -> None:
     assert lines == ["opt_steps,env_steps,time_s,eval/return", "1,2,0.500,-1.0", "2,4,1.500,0.0"]
 
 
-def test_a_double_mellowmax_is_refused() -> None:
+def test_a_double_mellowmax_is_rejected() -> None:
     with pytest.raises(ConfigError, match=r"agent\.double cannot be combined with a mellowmax"):
         compose("experiment=first", "agent.double=true", config_dir=CONF)
