@@ -1,1 +1,1 @@
-"""The algorithms. Apart from `nn`, this is the only package that imports torch."""
+"""Reinforcement learning algorithms, implemented with torch and `nn`."""

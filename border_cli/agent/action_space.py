@@ -83,7 +83,7 @@ class DiscreteActions:
 
     @property
     def strides(self) -> list[int]:
-        """Factors that turn the choices of an action into its number. [K]"""
+        """Strides of the components. Their dot product with an action is its number. [K]"""
         return [prod(self.nvec[k + 1 :]) for k in range(len(self.nvec))]
 
     def joint_mask(self, mask: Any) -> Any:
@@ -169,7 +169,7 @@ def action_outputs(spec: EnvSpec, agent: str) -> int:
 
 
 def _suggest_remedy(space: LeafSpace) -> str:
-    """Returns advice for the error about an unsupported action space."""
+    """Returns the part of an error message that suggests what to do about an action space."""
     if not isinstance(space, BoxSpace) or action_bounds(space) is not None:
         kind = name_of(space).partition("(")[0]
         return f". Agents for {kind} actions: {_list_agents(kind)}"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class ActorCritics(StrEnum):
-    """How the critics' values are combined for the actor to maximise."""
+    """Reduction of the critics' values in the actor's objective."""
 
     min = "min"
     mean = "mean"
@@ -67,7 +67,7 @@ class ActorCriticConfig(LearnerConfig):
         high=1,
     )
     critic_layer_norm: bool = setting(
-        False, "applies layer normalisation to the critics only; layer_norm is for all networks"
+        False, "applies layer normalisation to the critics; layer_norm applies it to all networks"
     )
 
     def __post_init__(self) -> None:
@@ -178,9 +178,11 @@ class TqcConfig(SoftConfig):
     """Truncated quantile critics (TQC)."""
 
     num_critics: int = setting(5, "number of critics; the target pools their quantiles", low=1)
-    num_quantiles: int = setting(25, "quantiles of the return per critic", low=1, takes_memory=True)
+    num_quantiles: int = setting(25, "number of quantiles per critic", low=1, takes_memory=True)
     dropped_quantiles: int = setting(
-        2, "largest quantiles per critic dropped from the target, against overestimation", low=0
+        2,
+        "quantiles per critic dropped from the target, largest first, to avoid overestimation",
+        low=0,
     )
 
     def __post_init__(self) -> None:
@@ -208,8 +210,8 @@ class CqlConfig(SoftConfig):
     conservative_weight: float = setting(
         5.0,
         "weight of the conservative gap (soft maximum of Q over all actions minus Q of the data) "
-        "relative to half the squared TD error; 2.5 corresponds to 5 in the authors' code, which "
-        "does not halve the error; the initial value of the weight if conservative_gap is set",
+        "relative to half the squared TD error (2.5 corresponds to 5 in the authors' code, which "
+        "does not halve it); with conservative_gap, the initial value of the learned weight",
         low=0,
     )
     conservative_gap: float | None = setting(

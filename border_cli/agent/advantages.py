@@ -26,7 +26,7 @@ class Segments:
         left = np.repeat(ends, length) - np.arange(len(episode))  # rows left in the episode
         by_left = np.argsort(left, kind="stable")
         cuts = np.cumsum(np.bincount(left))[:-1]
-        self.backwards = np.split(order[by_left], cuts)  # rows with 0, 1, 2, … rows left
+        self.backwards = np.split(order[by_left], cuts)  # rows grouped by 0, 1, 2, … rows left
 
     @property
     def last(self) -> NDArray[np.int64]:

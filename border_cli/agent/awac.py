@@ -7,7 +7,7 @@ As in the authors' code, values are the minimum over the critics, V(s) is Q of o
 and all losses of an update are computed before any weights change.
 Deviations from the authors' code:
 - Weights are clipped at `exp_adv_max`; the code divides them by their sum over the batch
-  (`adv_softmax`). Normalisation by Z(s) did harm in the paper.
+  (`adv_softmax`). Neither normalises by Z(s), which was harmful in the paper's experiments.
 - `inv_lambda` is 3. The code has 1, and 0.5 for MuJoCo's Ant, HalfCheetah and Walker2d.
 - Batches have 256 transitions instead of 1,024. The actor has two layers of 256 (four for MuJoCo in
   the code) and no weight decay (1e-4 in the code).
@@ -46,9 +46,9 @@ from border_cli.nn.tensor_batch import TensorBatch, masked
 def advantage_weights(
     advantage: Tensor, *, inv_lambda: float, exp_adv_max: float, softmax: bool
 ) -> Tensor:
-    """Returns exp(A / lambda), clipped at `exp_adv_max`, or a softmax times B. [B, 1] -> [B, 1]
+    """Returns exp(A / lambda), clipped at `exp_adv_max`, or B softmax(A / lambda) over the batch.
 
-    The factor B makes the mean of the softmax weights 1.
+    The factor B makes the mean of the softmax weights 1. [B, 1] -> [B, 1]
     """
     scaled = inv_lambda * advantage
     if softmax:

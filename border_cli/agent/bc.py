@@ -1,8 +1,8 @@
 """Behaviour cloning, by classification or regression.
 
-Pomerleau 1989, "ALVINN: an autonomous land vehicle in a neural network". All losses are maximum
-likelihood: cross entropy for discrete actions, squared error for continuous actions (a Gaussian
-with constant deviation), or the likelihood of a tanh-squashed Gaussian if `stochastic` is set.
+Pomerleau 1989, "ALVINN: an autonomous land vehicle in a neural network". The losses are negative
+log-likelihoods: cross entropy for discrete actions, squared error (a Gaussian with constant
+variance) for continuous actions, or that of a tanh-squashed Gaussian if `stochastic` is set.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def likelihood_loss(outputs: Tensor, action: Tensor) -> Tensor:
 
 
 class Bc(TorchAgent):
-    """Behaviour cloning. Owns the policy network and its optimizer; used by the learner thread."""
+    """Owns the policy network and its optimizer. Called by the learner thread only."""
 
     name: ClassVar[str] = "bc"
     config: BcConfig

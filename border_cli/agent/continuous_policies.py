@@ -43,7 +43,7 @@ class BoundedPolicy(NetworkPolicy):
 
 
 class GaussianPolicy(BoundedPolicy):
-    """Samples from a squashed Gaussian to explore, and otherwise returns tanh(mean).
+    """A squashed Gaussian policy. Samples when exploring, and otherwise returns tanh(mean).
 
     The network outputs mean and log_std concatenated, as expected by `nn.distributions.split`.
     """
@@ -61,7 +61,7 @@ class GaussianPolicy(BoundedPolicy):
 
 
 class ClippedGaussianPolicy(BoundedPolicy):
-    """Samples from N(tanh(x), std) to explore, and otherwise returns tanh(x).
+    """A clipped Gaussian policy. Samples N(tanh(x), std) when exploring, else returns tanh(x).
 
     The network outputs x. The standard deviations are weights that do not depend on the state.
     """
@@ -81,7 +81,7 @@ class ClippedGaussianPolicy(BoundedPolicy):
 
 
 def stochastic_policy(spec: EnvSpec, network: MakeActing) -> PolicyFactory:
-    """Returns the factory of a policy that samples discrete actions or actions of a Box."""
+    """Returns a factory of policies that sample discrete or continuous actions."""
     bounds = action_bounds(spec.action)
     if bounds is None:
         return categorical_policy(spec, network)
@@ -89,7 +89,7 @@ def stochastic_policy(spec: EnvSpec, network: MakeActing) -> PolicyFactory:
 
 
 class DeterministicPolicy(BoundedPolicy):
-    """Returns tanh of the network's outputs, with added noise to explore.
+    """A deterministic policy, tanh of the network's outputs, with added noise when exploring.
 
     A number as `exploration` replaces `noise_std`; both refer to actions in [-1, 1].
     Ornstein-Uhlenbeck noise is reset to 0 at the start of each episode, as in Algorithm 1 of
@@ -114,7 +114,7 @@ class DeterministicPolicy(BoundedPolicy):
         self._schedule = noise_std
         self._std = np.float32(value_at(self._schedule, 0))
         self._ornstein_uhlenbeck = noise == Noise.ornstein_uhlenbeck
-        self._last = np.zeros((0, bounds.size), np.float32)  # [N, A] noise; empty before the first
+        self._last = np.zeros((0, bounds.size), np.float32)  # [N, A] last noise, empty at first
 
     def load_snapshot(self, snapshot: Snapshot) -> None:
         super().load_snapshot(snapshot)

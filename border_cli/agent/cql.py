@@ -59,7 +59,7 @@ def soft_maximum(q: Tensor, log_density: Tensor) -> Tensor:
 
 
 def conservative_gaps(soft_maxima: Tensor, q: Tensor, weight: Tensor) -> Tensor:
-    """Returns the mean gap between the soft maximum of Q and Q of the data, for each critic.
+    """Returns the mean gap between the soft maximum of Q and Q(s, a) of the data, per critic.
 
     [E, B, 1], [E, B, 1], [B, 1] -> [E]
     """
@@ -103,7 +103,7 @@ class Cql(SoftActorCritic):
         self._actor_loss = self.compiled(self.actor_loss)
 
     def learn(self, batch: TensorBatch) -> Update:
-        """Updates critics, conservative weight, actor and entropy coefficient, then the targets."""
+        """Updates critics and weight, actor and coefficient (`policy_delay`), then the targets."""
         batch = scale_rewards(batch, self.config.reward_scale)
         ent_coef = self.ent_coef()
         critic = self._critic_loss(batch, self.draw_critic_noise(batch), ent_coef)
@@ -129,7 +129,7 @@ class Cql(SoftActorCritic):
             weight = self.conservative()
         q = self.critics.online(batch.obs, batch.action)  # [E, B, 1]
         gaps = conservative_gaps(self.soft_maxima(batch, noise), q, batch.weight)  # [E]
-        # Squared errors are halved and gaps are not, as in equation 4. The code halves neither.
+        # As in equation 4, only squared errors are halved. The authors' code halves neither term.
         loss = squared_loss(q - y, batch.weight) + weight * gaps.sum()
         metrics = {
             "q_mean": q.detach().mean(),

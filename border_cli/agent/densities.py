@@ -1,7 +1,7 @@
 """Log-probabilities and entropies of a policy's actions, with explicit gradients.
 
-Autograd's overhead would exceed the computation, and its first backward pass imports sympy
-(0.3 s).
+Autograd's overhead would exceed the computation, and its first call with `grad_outputs` imports
+sympy (0.3 s).
 """
 
 from __future__ import annotations

@@ -7,9 +7,8 @@ MultiDiscrete actions are factored, with a softmax per component and Q(s, a) = s
 (Tavakoli, Pardo and Kormushev 2018, "Action branching architectures for deep reinforcement
 learning"; Tang et al. 2022, "Leveraging factored action spaces for efficient offline reinforcement
 learning in healthcare"). Expectations of such sums are also exact, and the entropies add up. How a
-critic divides a value among the components is arbitrary, so taking the minimum for each choice
-would be meaningless. Instead, each state uses all values of the critic with the smallest
-expectation.
+critic divides a value among the components is arbitrary, so a minimum for each choice would be
+meaningless. Instead, all values of a state come from the critic with the smallest expectation.
 Deviations: the target entropy is `target_entropy_scale` = 0.3 of its maximum, log |A|. The paper's
 0.98 keeps the policy nearly uniform: the better of two actions would have a probability of 58 %.
 With 0.3 it has 95 %. CleanRL uses 0.89 for Atari. Any fixed target suits some tasks badly (Xu et
@@ -88,7 +87,7 @@ def no_action(batch: TensorBatch) -> Tensor:
 
 
 class DiscreteSac(TorchAgent):
-    """Soft actor-critic with a categorical policy. Used by the learner thread only."""
+    """Soft actor-critic with a categorical policy. Called by the learner thread only."""
 
     name: ClassVar[str] = "discrete_sac"
     targets: ClassVar[Mapping[str, str]] = CRITIC_TARGETS
@@ -118,7 +117,7 @@ class DiscreteSac(TorchAgent):
         self._actor_loss = self.compiled(self.actor_loss)
 
     def learn(self, batch: TensorBatch) -> Update:
-        """Updates the critics, every `policy_delay` updates actor and coefficient, and targets."""
+        """Updates critics, actor and coefficient (every `policy_delay` calls), then the targets."""
         batch = scale_rewards(batch, self.config.reward_scale)
         ent_coef = self.ent_coef()
         critic = self._critic_loss(batch, ent_coef)
@@ -160,7 +159,7 @@ class DiscreteSac(TorchAgent):
         return ActorLoss(loss, -chances.entropy.detach())
 
     def target_entropy(self, mask: Tensor | None) -> float | Tensor:
-        """Returns the target for the number of valid choices in each row. [B, S] -> [B, 1]"""
+        """Returns the target entropy, scaled to each row's valid choices. [B, S] -> [B, 1]"""
         if mask is None or self.config.target_entropy is not None:
             return self.ent_coef.target
         return self.config.target_entropy_scale * self.choices.largest_entropy(mask)

@@ -13,7 +13,7 @@ Rainbow and conf/agent/rainbow.yaml use 1.5e-4. The gradient norm is always clip
 (`max_grad_norm`), as Wang et al. do for dueling networks. Rewards are clipped by env=atari only.
 The target network is a Polyak average (Lillicrap et al. 2016, "Continuous control with deep
 reinforcement learning"), and the online network chooses the next action. Mnih et al. copy the
-weights every 10,000 updates, and their target network chooses (`tau=1 target_interval=10000
+weights every 10,000 updates and choose with the target network (`tau=1 target_interval=10000
 double=false`). Gradients from the dueling streams into the shared layers are not scaled by
 2**-0.5. The CQL term is added to DQN; its authors add it to QR-DQN. The defaults of learning rate,
 batch size and exploration suit small problems (docs/agents.md).
@@ -79,7 +79,7 @@ def weighted_loss(error: Tensor, weight: Tensor, kind: Loss) -> tuple[Tensor, Te
 def td_loss(
     q: Tensor, q_next: Tensor, q_next_online: Tensor | None, batch: TensorBatch, *, loss: Loss
 ) -> TDResult:
-    """Returns the loss of Q(s, a) - y, from q = Q(s, ·) and Q(s', ·). [B, num_actions] each"""
+    """Returns the loss of Q(s, a) - y, given Q(s, ·) and Q(s', ·). [B, num_actions] each"""
     q_sa = q.gather(1, batch.action)  # [B, 1]
     error = q_sa - td_target(batch, q_next, q_next_online)  # [B, 1]
     mean_loss, grad_error = weighted_loss(error, batch.weight, loss)
@@ -133,7 +133,7 @@ class ValueAgent(TorchAgent):
         return Update(metrics=metrics, td_error=lambda: td_error.squeeze(1).cpu().numpy())
 
     def numbered(self, batch: TensorBatch) -> TensorBatch:
-        """Converts the batch to joint actions: one number per action, masks over all of them."""
+        """Replaces actions by joint action numbers, and masks by masks of joint actions."""
         masks = (batch.mask, batch.next_mask)
         mask, next_mask = (
             None if part is None else self.actions.joint_mask(part) for part in masks
@@ -156,7 +156,7 @@ class ValueAgent(TorchAgent):
         return ((), (), ())
 
     def diagnostics(self, result: TDResult, batch: TensorBatch) -> dict[str, Tensor]:  # noqa: ARG002
-        """Returns metrics that are recorded every `DIAGNOSTICS_INTERVAL` updates to save time."""
+        """Returns metrics that take too long to compute in every update."""
         return {}
 
 

@@ -20,9 +20,9 @@ from border_cli.core.spaces import BoxSpace, LeafSpace, MultiDiscreteSpace
 
 @dataclass(frozen=True, slots=True)
 class GreedyForm:
-    """How greedy actions follow from outputs. `values`: the action with the highest value, or with
-    `atoms` the highest mean. `logits`: the most likely choice of each component. `tanh`: tanh of
-    the first A outputs, rescaled to the bounds. `clip`: the first A outputs, clipped to the bounds.
+    """A rule for greedy actions. `values`: the action with the highest value, or with `atoms` the
+    highest mean. `logits`: the most likely choice of each component. `tanh`: tanh of the first A
+    outputs, rescaled to the bounds. `clip`: the first A outputs, clipped to the bounds.
     """
 
     kind: str
@@ -30,7 +30,7 @@ class GreedyForm:
 
 
 def greedy(values: NDArray[np.floating[Any]]) -> NDArray[np.int64]:
-    """Returns the index of the highest value in each row, the first of equal ones. [N, n] -> [N]"""
+    """Returns the index of the first maximum in each row. [N, n] -> [N]"""
     best: NDArray[np.int64] = values.argmax(1)
     return best
 
@@ -70,7 +70,7 @@ class Choice:
             self._width = ends[-1]
 
     def values(self, outputs: Any) -> Any:
-        """Returns what `actions` selects from: Q(s, ·), logits, or actions in [-1, 1]. [N, n]"""
+        """Returns the input of `actions`: Q(s, ·), logits, or actions in [-1, 1]. [N, n]"""
         if self._bounds is not None:
             return self._library.tanh(outputs[:, : self._bounds.size])
         if self._support is None:

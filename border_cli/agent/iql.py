@@ -4,9 +4,9 @@ Kostrikov, Nair and Levine 2022, "Offline reinforcement learning with implicit Q
 Algorithm 1 and equations 5 to 7. V is an expectile of Q over the actions in the data, so actions
 outside the data are never evaluated. There are `num_critics` critics; targets use their minimum.
 Deviations from the authors' code: rewards are not transformed. The code multiplies MuJoCo rewards
-by 1,000 / (best - worst return of an episode) and subtracts 1 from AntMaze rewards; multiplying
-`inv_lambda` by that factor gives the same weights. The actor's weights use V from before its
-update, not after it; the critics use V from after it in both. The actor's learning rate is constant
+by 1,000 / (best - worst return of an episode), which is equivalent to multiplying `inv_lambda`, and
+subtracts 1 from AntMaze rewards. The actor's weights use V before its update, and in the code after
+it; the critics use V after its update in both. The actor's learning rate is constant
 instead of a cosine schedule over the run. Weights are initialised as in torch.nn.Linear instead of
 orthogonally. The squared error of the critics is halved, which does not affect Adam's steps.
 """

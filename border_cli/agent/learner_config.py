@@ -36,8 +36,8 @@ class LearnerConfig(AgentConfig):
 
     num_threads: int | None = setting(
         None,
-        "torch threads for updates, overriding OMP_NUM_THREADS; null means one. More threads help "
-        "only if an update takes milliseconds and the cores are idle otherwise",
+        "number of torch threads for updates, overriding OMP_NUM_THREADS; null means one. More "
+        "threads help only if an update takes milliseconds and the cores are otherwise idle",
         low=1,
         high=1_024,
         may_change=True,
@@ -75,19 +75,19 @@ class LearnerConfig(AgentConfig):
         "auto",
         "encoder of images (uint8 or bool): minatar_cnn (at least 6 x 6), nature_cnn (at least "
         "36 x 36), der_cnn (at least 25 x 25) or impala_resnet (at least 6 x 6). mlp feeds pixels "
-        "to the dense layers. auto chooses nature_cnn, or minatar_cnn for smaller images. A "
-        "registered torch.nn.Module of your own encodes the whole observation",
+        "to the dense layers. auto chooses nature_cnn, or minatar_cnn for smaller images. The name "
+        "of a registered custom torch.nn.Module selects it for the whole observation",
         choices=NETWORKS.names,
     )
     hidden: list[int] = setting([256, 256], "units per hidden layer", low=1, takes_memory=True)
     activation: Activation = setting(Activation.relu, "activation function of the hidden layers")
     layer_norm: bool = setting(False, "applies layer normalisation before each activation")
     network_kwargs: dict[str, Any] = setting(
-        {}, "keyword arguments of your own network, besides the observation space"
+        {}, "keyword arguments of a custom network, in addition to the observation space"
     )
     augment: Augmentation = setting(
         Augmentation.none,
-        "shift moves sampled images at random by up to 4 pixels and repeats their edges (DrQ)",
+        "shift moves sampled images by up to 4 pixels at random, repeating the edges (DrQ)",
     )
     optimizer: str = setting(
         "adam",
@@ -107,7 +107,7 @@ class LearnerConfig(AgentConfig):
             allowed = "must be empty with agent.optimizer=adam; use agent.optimizer=Adam instead"
             self.refuse("optimizer_kwargs", self.optimizer_kwargs, allowed)
         if "lr" in self.optimizer_kwargs:
-            allowed = "must not have lr, which is agent.learning_rate"
+            allowed = "must not contain lr (use agent.learning_rate)"
             self.refuse("optimizer_kwargs", self.optimizer_kwargs, allowed)
 
     @property

@@ -59,7 +59,7 @@ class RunningStatistics(nn.Module):
         self.merge(len(rows), mean, ((rows - mean) ** 2).sum(0))
 
     def merge(self, count: int, mean: Tensor, squares: Tensor) -> None:
-        """Merges the statistics of `count` (at least one) further rows. [columns] float64"""
+        """Merges the statistics of at least one additional row. [columns] float64"""
         total = self.count + count
         delta = mean - self.mean
         self.squares += squares + delta**2 * self.count * count / total

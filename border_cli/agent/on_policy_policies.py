@@ -1,4 +1,4 @@
-"""Policies of on-policy agents, which return log-probabilities with actions, in numpy."""
+"""Policies of on-policy agents, in numpy. They return log-probabilities with the actions."""
 
 from __future__ import annotations
 

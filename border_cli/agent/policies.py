@@ -50,7 +50,7 @@ def random_valid(
 
 
 class EpsilonGreedy:
-    """Returns the best action, or with probability `epsilon` any action, including the best.
+    """Epsilon-greedy action selection. Random actions include the best one.
 
     Random numbers are drawn in blocks, because a single one costs as much as a hundred. Owned by
     one policy.
@@ -75,7 +75,7 @@ class EpsilonGreedy:
         return action
 
     def _sample_uniform(self, q: NDArray[np.float32], u: float) -> int:
-        """Returns the action at a fraction in [0, 1) of all actions."""
+        """Maps a uniform number u in [0, 1) to an action."""
         return int(u * len(q))
 
     def state_dict(self) -> State:
@@ -106,8 +106,8 @@ def softmax(
 
 
 def draw_from_box(space: BoxSpace, rows: int, rng: np.random.Generator) -> NDArray[np.float32]:
-    """Samples each number uniformly between two bounds, from a standard normal if unbounded, and
-    at a half-normal distance from a single bound. [rows, …]"""
+    """Samples uniformly between two bounds, from a standard normal without bounds, and at a
+    half-normal distance from a single bound. [rows, …]"""
     low, high = space.low.astype(np.float64), space.high.astype(np.float64)
     has_low, has_high = np.isfinite(low), np.isfinite(high)
     bottom, top = np.where(has_low, low, 0.0), np.where(has_high, high, 0.0)
@@ -127,7 +127,7 @@ def draw_from_box(space: BoxSpace, rows: int, rng: np.random.Generator) -> NDArr
 
 
 def random_actions(space: LeafSpace, rows: int, rng: np.random.Generator) -> NDArray[Any]:
-    """Samples random actions of the space. [rows] or [rows, …]"""
+    """Samples random actions from the space. [rows] or [rows, …]"""
     match space:
         case DiscreteSpace(n=n):
             return rng.integers(n, size=rows)
@@ -208,7 +208,7 @@ class NetworkPolicy(Policy):
 
 
 class MaskedPolicy(NetworkPolicy):
-    """A mixin that separates the action mask from the observation of the network."""
+    """A mixin that splits action masks from observations before they reach the network."""
 
     def act(self, obs: Array, *, explore: bool) -> NDArray[Any]:
         unmasked, self._mask = split_mask(obs)
@@ -313,7 +313,7 @@ def q_policy(spec: EnvSpec) -> type[QPolicy]:
 
 
 class CategoricalPolicy(DiscretePolicy):
-    """Samples from the softmax of the logits to explore, and otherwise takes the most likely one.
+    """Samples from the softmax of the logits when exploring, else takes the most likely action.
 
     In a MultiDiscrete space the network outputs the concatenated logits of the components, which
     are sampled independently. `exploration` is the temperature.

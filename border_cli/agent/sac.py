@@ -225,7 +225,7 @@ class Sac(SoftActorCritic):
         self._actor_loss = self.compiled(self.actor_loss)
 
     def learn(self, batch: TensorBatch) -> Update:
-        """Updates the critics, every `policy_delay` updates actor and coefficient, and targets."""
+        """Updates critics, actor and coefficient (every `policy_delay` calls), then the targets."""
         batch = scale_rewards(batch, self.config.reward_scale)
         ent_coef = self.ent_coef()
         critic = self._critic_loss(batch, self.draw_critic_noise(batch), ent_coef)

@@ -88,7 +88,7 @@ class Tqc(SoftActorCritic):
         self._actor_loss = self.compiled(self.actor_loss)
 
     def learn(self, batch: TensorBatch) -> Update:
-        """Updates the critics, every `policy_delay` updates actor and coefficient, and targets."""
+        """Updates critics, actor and coefficient (every `policy_delay` calls), then the targets."""
         batch = scale_rewards(batch, self.config.reward_scale)
         ent_coef = self.ent_coef()
         critic = self._critic_loss(batch, self.normal(*batch.action.shape), ent_coef)
