@@ -151,7 +151,7 @@ class Cql(SoftActorCritic):
         return soft_maximum(q.view(len(q), 3 * count, rows, 1), log_density)
 
     def actor_loss(self, batch: TensorBatch, noise: Tensor, ent_coef: Tensor) -> ActorLoss:
-        """Returns the actor loss for the minimum over all critics. noise: [B, A]"""
+        """Returns the actor loss, with the minimum over all critics as Q. noise: [B, A]"""
         action, log_prob = self.sample_action(batch.obs, noise)
         q = self.critics.frozen(batch.obs, action)  # [E, B, 1]
         return policy_loss(q.amin(dim=0), log_prob, ent_coef, batch.weight)

@@ -165,7 +165,7 @@ class DiscreteSac(TorchAgent):
         return self.config.target_entropy_scale * self.choices.largest_entropy(mask)
 
     def chances(self, features: FeatureTensors, mask: Tensor | None) -> Chances:
-        """Returns the actor's probabilities of the valid choices. [B, …], [B, S] -> [B, S]"""
+        """Returns the actor's probabilities, 0 for invalid choices. [B, …], [B, S] -> [B, S]"""
         log = self.choices.log_softmax(masked(self.actor(features), mask)).clamp(min=LOWEST)
         return Chances(log.exp(), log)
 

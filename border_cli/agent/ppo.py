@@ -106,7 +106,7 @@ def value_loss(
 
 
 def normalised(advantage: Tensor) -> Tensor:
-    """Normalises to mean 0 and standard deviation 1, except a single row. [B]"""
+    """Normalises to mean 0 and standard deviation 1; returns a single row unchanged. [B]"""
     if len(advantage) == 1:
         return advantage
     std, mean = torch.std_mean(advantage)
@@ -137,7 +137,7 @@ class Ppo(TorchAgent, OnPolicyAgent):
             epsilon=config.adam_epsilon,
         )
         self.register_state(learned=self.learned, optimizer=self.optimizer)
-        self._pending: list[Moments] = []  # returns of the rollout, for `finish`
+        self._pending: list[Moments] = []  # returns of the current rollout, merged in `finish`
         self._set_clip_range(0.0)
         self._losses = self.compiled(self.losses)
         self._rollout_metrics: dict[str, float] = {}  # metrics of the rollout
@@ -151,13 +151,13 @@ class Ppo(TorchAgent, OnPolicyAgent):
             self.value = Network(self.architecture, 1, generator)
             self.learned.append(self.value)
         if config.orthogonal_init:
-            is_custom = self.architecture.target is not None  # initialises its own encoder
+            is_custom = self.architecture.target is not None  # its encoder keeps its weights
             initialise = partial(make_orthogonal, generator=generator, dense_only=is_custom)
             initialise(self.policy, gain=0.01, outputs=self._size)
             if not self._is_shared:
                 initialise(self.value, gain=1.0)
         self.acting_modules["network"] = self.policy
-        if self._choices is None:  # a Box
+        if self._choices is None:  # continuous actions
             log_std = nn.Parameter(torch.full((self._size,), config.log_std_init))
             self.noise = nn.ParameterDict({"log_std": log_std})
             self.learned.append(self.noise)

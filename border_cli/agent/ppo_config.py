@@ -49,8 +49,8 @@ class PpoConfig(LearnerConfig):
     )
     value_clip_range: float | None = setting(
         None,
-        "clip range of the values around the old ones, in units of the (normalised) return; null "
-        "disables clipping",
+        "clip range of values around those of the rollout, in units of the (normalised) return; "
+        "null disables clipping",
         above=0,
     )
     normalize_advantage: bool = setting(
@@ -66,7 +66,7 @@ class PpoConfig(LearnerConfig):
     )
     share_network: bool | None = setting(
         None,
-        "whether policy and value share one network; null means true for images and for your own "
+        "whether policy and value share one network; null means true for images and custom "
         "networks, and false otherwise",
     )
     orthogonal_init: bool = setting(

@@ -1,4 +1,4 @@
-"""Soft actor-critic (SAC) and, by settings, its descendants REDQ and DroQ.
+"""Soft actor-critic (SAC), with REDQ and DroQ as presets.
 
 Haarnoja et al. 2018, "Soft actor-critic: off-policy maximum entropy deep reinforcement learning
 with a stochastic actor"; in the version without a V network and with a learned entropy coefficient,
@@ -250,7 +250,7 @@ class Sac(SoftActorCritic):
         return CriticLoss(loss, q.detach(), y, {"q_mean": q.detach().mean()})
 
     def actor_loss(self, batch: TensorBatch, noise: ActorNoise, ent_coef: Tensor) -> ActorLoss:
-        """Returns the actor loss for the minimum or the mean over all critics."""
+        """Returns the actor loss, with the minimum or the mean over all critics as Q."""
         action, log_prob = self.sample_action(batch.obs, noise.normal)
         q = self.critics.frozen(batch.obs, action, noise.dropout)  # [E, B, 1]
         use_min = self.config.actor_critics == ActorCritics.min

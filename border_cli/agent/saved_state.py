@@ -12,7 +12,7 @@ from torch import nn
 from border_cli.agent.learner_config import LearnerConfig
 from border_cli.errors import CheckpointError
 
-STATISTICS = {"obs": "normalize_obs", "returns": "normalize_reward"}  # names and their settings
+STATISTICS = {"obs": "normalize_obs", "returns": "normalize_reward"}  # setting of each name
 
 
 class Part(Protocol):
@@ -89,8 +89,8 @@ class SavedState:
             reason = " ".join(str(error).split())
             raise CheckpointError(
                 f"{self._misfit}: {what}: {reason} (agent.hidden, agent.layer_norm, "
-                "agent.num_critics, agent.dueling and the like must be those of the saved agent, "
-                "and so must the spaces of the environment)"
+                "agent.num_critics, agent.dueling and similar settings must match the saved "
+                "agent, and so must the spaces of the environment)"
             ) from error
 
     @property

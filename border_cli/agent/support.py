@@ -12,16 +12,16 @@ from border_cli.nn.tensor_batch import TargetDistribution
 
 log = logging.getLogger(__name__)
 
-CHECKS = 5  # number of checks averaged for a warning, to ignore guesses of an untrained network
-WARNING_SHARE = 0.25  # smallest fraction of the targets' mass beyond an atom that warns
-MARGIN = 0.05  # distance beyond an atom that is tolerated, as a fraction of the range of the atoms
+CHECKS = 5  # number of checks averaged, because the guesses of an untrained network pass quickly
+WARNING_SHARE = 0.25  # fraction of the targets' mass beyond an atom that triggers a warning
+MARGIN = 0.05  # tolerated distance beyond an atom, as a fraction of the range of the atoms
 
 
 def mass_beyond(target: TargetDistribution, discount: Tensor, last: float, margin: float) -> Tensor:
     """Returns means over rows of the mass above `last`, mass * excess, and mass * (1 - d). [3]
 
     A row moves the last atom by excess = r + d last - last. If all steps were like this row, the
-    atom would converge to last + excess / (1 - d). Only limits more than `margin` above count.
+    atom would converge to last + excess / (1 - d). Only rows that exceed last + margin then count.
     """
     excess = target.positions.amax(dim=1, keepdim=True) - last  # [B, 1]
     decay = 1 - discount  # [B, 1]

@@ -1,4 +1,4 @@
-"""Twin delayed deep deterministic policy gradient (TD3) and, by settings, DDPG.
+"""Twin delayed deep deterministic policy gradient (TD3), with DDPG as a preset.
 
 Fujimoto, van Hoof and Meger 2018, "Addressing function approximation error in actor-critic
 methods", Algorithm 1. DDPG (conf/agent/ddpg.yaml): Lillicrap et al. 2016, "Continuous control with

@@ -47,7 +47,7 @@ def gradient_step(
 
 
 def norm_metric(norm: Tensor | None, name: str) -> dict[str, Tensor]:
-    """Returns the gradient norm as a metric; empty if it was not computed, without clipping."""
+    """Returns the gradient norm as a metric, or no metric if `norm` is None (no clipping)."""
     return {} if norm is None else {name: norm}
 
 
@@ -60,7 +60,7 @@ class TorchAgent(Agent):
     """
 
     name: ClassVar[str]  # name of the agent, as passed to `agent=…`
-    targets: ClassVar[Mapping[str, str]] = {}  # from target parts to the parts they copy
+    targets: ClassVar[Mapping[str, str]] = {}  # maps target parts to the parts they copy
     config: LearnerConfig
 
     def __init__(self, config: LearnerConfig, *, spec: EnvSpec, device: str, seed: int) -> None:
@@ -159,7 +159,7 @@ class TorchAgent(Agent):
 
     @property
     def update_period(self) -> int:
-        """Number of updates that together execute every step of the algorithm at least once."""
+        """Number of consecutive updates that cover all steps of the algorithm."""
         return 1
 
     def normal(self, *shape: int) -> Tensor:
@@ -175,8 +175,8 @@ class TorchAgent(Agent):
         """Performs one update, already counted in `opt_steps`. Returns None if it is skipped.
 
         Observations are features, and rewards are normalised if configured. Actions of a bounded
-        Box are scaled to [-1, 1], as are densities, entropies and noise; policies scale actions
-        back.
+        Box are scaled to [-1, 1], to which densities, entropies and noise refer; policies scale
+        actions back.
         """
 
     def update(self, batch: Batch) -> Update | None:

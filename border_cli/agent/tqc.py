@@ -67,7 +67,7 @@ def quantile_loss(quantiles: Tensor, target: Tensor, weight: Tensor) -> Tensor:
 
 
 def mean_distance(quantiles: Tensor, target: Tensor) -> Callable[[], NDArray[Any]]:
-    """Returns a function that computes priorities: mean distances from the target over critics.
+    """Returns a function that computes priorities: the mean of `distance` over critics.
 
     [E, B, M], [B, K] -> () -> [B]
     """
@@ -112,7 +112,7 @@ class Tqc(SoftActorCritic):
         return CriticLoss(loss, q.detach(), y, {"q_mean": q.detach().mean()})
 
     def actor_loss(self, batch: TensorBatch, noise: Tensor, ent_coef: Tensor) -> ActorLoss:
-        """Returns the actor loss for the mean over all quantiles of all critics, equation 14."""
+        """Returns the actor loss, with the mean over all quantiles and critics as Q (equation 14)."""
         action, log_prob = self.sample_action(batch.obs, noise)
         q = self.critics.frozen(batch.obs, action)  # [E, B, M]
         value = q.mean(dim=(0, 2)).unsqueeze(1)  # [B, 1]

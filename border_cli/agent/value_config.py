@@ -69,7 +69,7 @@ class ValueConfig(LearnerConfig):
     max_joint_actions: int = setting(
         1024,
         "maximum number of joint actions (the product of the choices) of a MultiDiscrete or "
-        "MultiBinary space, for each of which the agent learns a value",
+        "MultiBinary space; the agent learns a value for each of them",
         low=1,
     )
 
@@ -97,7 +97,7 @@ class ValueConfig(LearnerConfig):
 
     @property
     def schedules(self) -> dict[str, tuple[str, Mapping[str, Any]]]:
-        """Schedules in use; epsilon, which is one by default, only with epsilon-greedy."""
+        """Schedules in use, without that of epsilon if exploration is not epsilon-greedy."""
         schedules = super().schedules
         if self.exploration != Exploration.epsilon_greedy:
             schedules.pop("epsilon", None)

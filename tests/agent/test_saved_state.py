@@ -84,7 +84,7 @@ def test_weights_that_do_not_fit_are_refused(spec, change: Any, match: str):
 def test_weights_of_another_form_are_refused_with_the_settings_that_make_it(
     spec, other: dict[str, Any]
 ):
-    match = r"agent=dqn: online: .*Network: .*agent\.hidden, .* must be those of the saved agent"
+    match = r"agent=dqn: online: .*Network: .*agent\.hidden, .* must match the saved agent"
     with pytest.raises(CheckpointError, match=match):
         dqn(spec, 2).load_weights(dqn(spec, 1, **other).state_dict())
 

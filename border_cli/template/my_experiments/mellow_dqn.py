@@ -32,12 +32,12 @@ def mellow_td_loss(
     omega: float,
     td_loss: TDLoss,
 ) -> TDResult:
-    """Computes the loss of DQN with one next value per row, so its maximum is the mellowmax."""
+    """Returns DQN's loss. The only next value of a row is the mellowmax, hence the maximum, too."""
     return td_loss(q, mellowmax(q_next, omega), q_next_online, batch)
 
 
 class MellowDqn(Dqn):
-    """DQN with the loss above."""
+    """DQN with `mellow_td_loss`."""
 
     name: ClassVar[str] = "mellow_dqn"
     config: MellowDqnConfig
