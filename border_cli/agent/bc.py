@@ -77,10 +77,10 @@ class Bc(TorchAgent):
         self.optimizer = self.make_optimizer(self.actor, config.learning_rate, config.max_grad_norm)
         self.register_state(actor=self.actor, optimizer=self.optimizer)
         self.acting_modules["network"] = self.actor
-        self._loss_of: Loss = likelihood_loss if config.stochastic else square_loss
+        self._action_loss: Loss = likelihood_loss if config.stochastic else square_loss
         if nvec is not None:
             choices = Choices(nvec, self.device)
-            self._loss_of = (
+            self._action_loss = (
                 choice_loss if choices.is_single else partial(choices_loss, choices=choices)
             )
         self._loss = self.compiled(self.loss)
@@ -97,7 +97,7 @@ class Bc(TorchAgent):
 
     def loss(self, batch: TensorBatch) -> Tensor:
         """Returns the imitation loss on the actions in the batch. []"""
-        return self._loss_of(masked(self.actor(batch.obs), batch.mask), batch.action)
+        return self._action_loss(masked(self.actor(batch.obs), batch.mask), batch.action)
 
     def learn(self, batch: TensorBatch) -> Update:
         loss = self._loss(batch)

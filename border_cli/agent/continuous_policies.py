@@ -114,7 +114,9 @@ class DeterministicPolicy(BoundedPolicy):
         self._schedule = noise_std
         self._std = np.float32(value_at(self._schedule, 0))
         self._ornstein_uhlenbeck = noise == Noise.ornstein_uhlenbeck
-        self._last = np.zeros((0, bounds.size), np.float32)  # [N, A] last noise, empty at first
+        self._last_noise = np.zeros(
+            (0, bounds.size), np.float32
+        )  # [N, A] last noise, empty at first
 
     def load_snapshot(self, snapshot: Snapshot) -> None:
         super().load_snapshot(snapshot)
@@ -131,19 +133,19 @@ class DeterministicPolicy(BoundedPolicy):
         if not self._ornstein_uhlenbeck:
             return noise
         # Uhlenbeck and Ornstein 1930, "On the theory of Brownian motion".
-        last = self._last if self._last.shape == shape else np.zeros(shape, np.float32)
-        self._last = last - REVERSION * last + noise
-        return self._last
+        last = self._last_noise if self._last_noise.shape == shape else np.zeros(shape, np.float32)
+        self._last_noise = last - REVERSION * last + noise
+        return self._last_noise
 
     def forget(self, envs: Sequence[int]) -> None:
         if self._ornstein_uhlenbeck:
-            is_reset = np.isin(np.arange(len(self._last)), envs)  # [N]
+            is_reset = np.isin(np.arange(len(self._last_noise)), envs)  # [N]
             # Not in place, because a saved state may refer to the old array.
-            self._last = np.where(is_reset[:, None], np.float32(0), self._last)
+            self._last_noise = np.where(is_reset[:, None], np.float32(0), self._last_noise)
 
     def state_dict(self) -> State:
-        return {**super().state_dict(), "noise": self._last}
+        return {**super().state_dict(), "noise": self._last_noise}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         super().load_state_dict(state)
-        self._last = state["noise"]
+        self._last_noise = state["noise"]

@@ -55,15 +55,15 @@ class ChoiceDensity(Density):
         return -(self._probability * self._log).sum(1)
 
     def derivative(self, by_log_prob: Tensor, by_entropy: float) -> tuple[Tensor, ...]:
-        by_row = by_log_prob[:, None]
-        gradient = self._probability * -by_row
-        gradient.scatter_add_(1, self._columns, by_row.expand(self._columns.shape))
+        grad = by_log_prob[:, None]
+        grad_logits = self._probability * -grad
+        grad_logits.scatter_add_(1, self._columns, grad.expand(self._columns.shape))
         if by_entropy:
             p_log_p = self._probability * self._log
             parts = p_log_p.split_with_sizes(self._choices.nvec, 1)
-            entropy = torch.cat([part.sum(1, keepdim=True).expand_as(part) for part in parts], 1)
-            gradient += by_entropy * (self._probability * entropy - p_log_p)
-        return (gradient,)
+            sums = torch.cat([part.sum(1, keepdim=True).expand_as(part) for part in parts], 1)
+            grad_logits += by_entropy * (self._probability * sums - p_log_p)
+        return (grad_logits,)
 
 
 class GaussianDensity(Density):
@@ -81,7 +81,7 @@ class GaussianDensity(Density):
         return (self._log_std + LOG_ROOT_2_PI_E).sum().expand(len(self.log_prob))
 
     def derivative(self, by_log_prob: Tensor, by_entropy: float) -> tuple[Tensor, ...]:
-        by_row = by_log_prob[:, None]
-        by_log_std = (by_row * (self._standardised.square() - 1)).sum(0)
-        by_log_std += by_entropy * len(by_log_prob)
-        return by_row * self._standardised * self._precision, by_log_std
+        grad = by_log_prob[:, None]
+        grad_log_std = (grad * (self._standardised.square() - 1)).sum(0)
+        grad_log_std += by_entropy * len(by_log_prob)
+        return grad * self._standardised * self._precision, grad_log_std

@@ -69,14 +69,14 @@ def iqn_td(
 ) -> tuple[Kept, TDResult]:
     """Returns the cache for the backward pass, and the loss of Z(s, a) at `fractions` [B, N]."""
     quantiles, cache = online.keeping(batch.obs, fractions)  # [B, N, num_actions]
-    by_fraction = quantiles.mT  # [B, num_actions, N]
-    of_a = of_action(by_fraction, batch.action)  # [B, N]
+    per_action = quantiles.mT  # [B, num_actions, N]
+    selected = of_action(per_action, batch.action)  # [B, N]
     with torch.no_grad():
         y = target_quantiles(online, target, batch, target_fractions, acting, double=double)
-        regression = quantile_regression(of_a, fractions, y, batch.weight, kappa)
-        grad = by_outputs(regression.grad_output, by_fraction, batch.action).mT
-        metrics = {"loss": regression.loss, "q_mean": of_a.mean()}
-        return cache, TDResult(grad, distance(of_a, y)[:, None], metrics)
+        regression = quantile_regression(selected, fractions, y, batch.weight, kappa)
+        grad = by_outputs(regression.grad_output, per_action, batch.action).mT
+        metrics = {"loss": regression.loss, "q_mean": selected.mean()}
+        return cache, TDResult(grad, distance(selected, y)[:, None], metrics)
 
 
 class Iqn(ValueAgent):

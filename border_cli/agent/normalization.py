@@ -143,7 +143,7 @@ class Normalization:
         if "returns" in self.statistics:
             self._divisor = reward_divisor(self.statistics["returns"])
 
-    def divided(self, reward: NDArray[np.float32]) -> NDArray[np.float32]:
+    def scale_rewards(self, reward: NDArray[np.float32]) -> NDArray[np.float32]:
         """Divides rewards if `normalize_reward` is set. [M]"""
         return reward / np.float32(self._divisor) if self._scales_rewards else reward
 

@@ -94,7 +94,7 @@ class BoxPolicy(NetworkPolicy):
         return self._clip(actions), {LOG_PROB: log_prob, UNCLIPPED: actions}
 
 
-def columns_of_policy(spec: EnvSpec) -> list[Column]:
+def policy_columns(spec: EnvSpec) -> list[Column]:
     """Returns the columns that the policy in this environment adds to the transitions."""
     single = np.dtype(np.float32)
     columns: list[Column] = [(LOG_PROB, single, ())]
@@ -107,5 +107,5 @@ def sampling_policy(spec: EnvSpec, network: MakeActing) -> PolicyFactory:
     """Returns the factory of an on-policy agent's policy in this environment."""
     if isinstance(spec.action, BoxSpace):
         return partial(BoxPolicy, network=network, space=spec.action)
-    kind = MaskedSamplingPolicy if has_masks(spec.observation) else SamplingPolicy
-    return partial(kind, network=network, space=spec.action)
+    policy_class = MaskedSamplingPolicy if has_masks(spec.observation) else SamplingPolicy
+    return partial(policy_class, network=network, space=spec.action)

@@ -340,5 +340,5 @@ class MaskedCategoricalPolicy(MaskedPolicy, CategoricalPolicy):
 
 def categorical_policy(spec: EnvSpec, network: MakeActing) -> PolicyFactory:
     """Returns the factory of a categorical policy in this environment."""
-    kind = MaskedCategoricalPolicy if has_masks(spec.observation) else CategoricalPolicy
-    return partial(kind, network=network, space=spec.action)
+    policy_class = MaskedCategoricalPolicy if has_masks(spec.observation) else CategoricalPolicy
+    return partial(policy_class, network=network, space=spec.action)

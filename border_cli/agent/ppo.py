@@ -31,7 +31,7 @@ from border_cli.agent.densities import ChoiceDensity, Density, GaussianDensity
 from border_cli.agent.on_policy_policies import (
     LOG_PROB,
     UNCLIPPED,
-    columns_of_policy,
+    policy_columns,
     sampling_policy,
 )
 from border_cli.agent.ppo_config import PpoConfig
@@ -168,7 +168,7 @@ class Ppo(TorchAgent, OnPolicyAgent):
     def extras(cls, config: AgentConfig, spec: EnvSpec) -> Sequence[Column]:
         """Returns the log-probability column and, for a Box, that of the unclipped actions."""
         del config
-        return columns_of_policy(spec)
+        return policy_columns(spec)
 
     def _resolve_actions(self) -> tuple[Choices | None, int]:
         """Returns the choices of an action (None for a Box) and the number of policy outputs."""
@@ -212,8 +212,8 @@ class Ppo(TorchAgent, OnPolicyAgent):
         if self._has_masks:
             obs, valid = split_mask(obs)
             mask = torch.from_numpy(valid).to(self.device)
-        moved = map_tensors(lambda part: part.to(self.device), tensor_obs(obs))
-        return self._features(moved), mask
+        tensors = map_tensors(lambda part: part.to(self.device), tensor_obs(obs))
+        return self._features(tensors), mask
 
     def _drawn(self, rows: Transitions) -> Tensor:
         """Returns the sampled actions before clipping. [M, K] int64 or [M, A] float32"""
@@ -233,7 +233,7 @@ class Ppo(TorchAgent, OnPolicyAgent):
         last_value = self._compute_values(
             map_array(lambda array: array[segments.last], rollout.next_obs), len(segments.last)
         )
-        reward = self._normalization.divided(rollout.reward)
+        reward = self._normalization.scale_rewards(rollout.reward)
         if config.normalize_reward:
             reward = reward.clip(-config.clip_reward, config.clip_reward)
         advantage = advantages(

@@ -93,12 +93,12 @@ def td_loss(
     best = means.argmax(dim=1, keepdim=True)  # [B, 1]
     y = quantile_target(batch, of_action(next_outputs.view(shape), best))  # [B, N]
     quantiles = outputs.view(shape)
-    of_a = of_action(quantiles, batch.action)  # [B, N]
-    regression = quantile_regression(of_a, fractions, y, batch.weight, kappa)
+    selected = of_action(quantiles, batch.action)  # [B, N]
+    regression = quantile_regression(selected, fractions, y, batch.weight, kappa)
     return TDResult(
         grad_output=by_outputs(regression.grad_output, quantiles, batch.action).flatten(1),
-        td_error=distance(of_a, y)[:, None],
-        metrics={"loss": regression.loss, "q_mean": of_a.mean()},
+        td_error=distance(selected, y)[:, None],
+        metrics={"loss": regression.loss, "q_mean": selected.mean()},
     )
 
 

@@ -41,22 +41,22 @@ class SavedState:
     agent: str  # name of the loading agent, as passed to `agent=…`
     settings: LearnerConfig  # settings of the loading agent
 
-    def refuse_other_form(self, normalised: Set[str]) -> None:
+    def check_compatible(self, normalised: Set[str]) -> None:
         """Rejects states whose shapes fit but whose meaning differs. `normalised` contains the
         names of the loading agent's statistics."""
-        for name, mine in self.settings.semantic_settings.items():
-            if self.content.get(name, mine) != mine:
-                self._refuse_setting(name, mine, self.content[name])
-        own = {STATISTICS[name] for name in normalised}
+        for name, value in self.settings.semantic_settings.items():
+            if self.content.get(name, value) != value:
+                self._refuse_setting(name, value, self.content[name])
+        required = {STATISTICS[name] for name in normalised}
         with self.fitting("statistics"):
             entries = self.content.get("statistics", ())
             saved = {STATISTICS[entry.partition(".")[0]] for entry in entries}
-        for setting in sorted(own ^ saved):
-            pair = (str(setting in group).lower() for group in (own, saved))
+        for setting in sorted(required ^ saved):
+            pair = (str(setting in group).lower() for group in (required, saved))
             self._refuse_setting(setting, *pair)
 
-    def _refuse_setting(self, name: str, mine: object, saved: object) -> None:
-        raise CheckpointError(f"{self.title} does not fit agent.{name}={mine}: it has {saved}")
+    def _refuse_setting(self, name: str, value: object, saved: object) -> None:
+        raise CheckpointError(f"{self.title} does not fit agent.{name}={value}: it has {saved}")
 
     def entry(self, name: str) -> Any:
         """Returns an entry of the state."""

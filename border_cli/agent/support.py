@@ -61,8 +61,8 @@ class SupportCheck:
         if checks is None:
             return
         checks.append(beyond)
-        share, excess, decay = torch.stack(list(checks)).mean(0).tolist()
-        if len(checks) < CHECKS or share < WARNING_SHARE:
+        fraction, excess, decay = torch.stack(list(checks)).mean(0).tolist()
+        if len(checks) < CHECKS or fraction < WARNING_SHARE:
             return
         del self._checks[end]
         # An estimate from recent rewards, hence two digits. With d = 1 there is no estimate.
@@ -72,5 +72,5 @@ class SupportCheck:
         log.warning(
             "agent.%s=%g is too %s: %.0f %% of the target probability was %s it and was clipped "
             "to it, so those values cannot be distinguished. In a new run, try agent.%s=%g",
-            *(end, value, high, 100 * share, side, end, value + sign * extension),
+            *(end, value, high, 100 * fraction, side, end, value + sign * extension),
         )

@@ -48,7 +48,7 @@ def td_target(batch: TensorBatch, q_next: Tensor) -> Tensor:
     return torch.addcmul(batch.reward, batch.discount, q_next.amin(dim=0))
 
 
-def chosen(actor: Network, features: FeatureTensors) -> Tensor:
+def select_action(actor: Network, features: FeatureTensors) -> Tensor:
     """Returns pi(s), which is tanh of the actor's outputs. [B, A]"""
     return torch.tanh(actor(features))
 
@@ -98,11 +98,11 @@ class Td3(TorchAgent):
     def critic_loss(self, batch: TensorBatch, noise: Tensor | None) -> CriticLoss:
         """Returns the squared TD errors of all critics. `noise` is standard normal. [B, A]"""
         with torch.no_grad():
-            next_action = chosen(self.actor_target, batch.next_obs)
+            next_action = select_action(self.actor_target, batch.next_obs)
             if noise is not None:
-                settings = self.config
+                config = self.config
                 next_action = smoothed(
-                    next_action, noise, std=settings.target_noise, clip=settings.target_noise_clip
+                    next_action, noise, std=config.target_noise, clip=config.target_noise_clip
                 )
             y = td_target(batch, self.critics.target(batch.next_obs, next_action))  # [B, 1]
         q = self.critics.online(batch.obs, batch.action)  # [E, B, 1]
@@ -111,7 +111,7 @@ class Td3(TorchAgent):
 
     def actor_loss(self, batch: TensorBatch) -> Tensor:
         """Returns -E[Q_1(s, pi(s))], whose gradient is the deterministic policy gradient. []"""
-        q: Tensor = self.first_critic(batch.obs, chosen(self.actor, batch.obs))  # [1, B, 1]
+        q: Tensor = self.first_critic(batch.obs, select_action(self.actor, batch.obs))  # [1, B, 1]
         return -(batch.weight * q).mean()
 
     @property

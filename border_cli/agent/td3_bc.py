@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from border_cli.agent.config import Td3BcConfig
-from border_cli.agent.td3 import Td3, chosen
+from border_cli.agent.td3 import Td3, select_action
 from border_cli.nn.tensor_batch import TensorBatch
 
 SMALLEST_SIZE = 1e-8  # lower bound on mean |Q|, to avoid division by zero
@@ -40,6 +40,6 @@ class Td3Bc(Td3):
     config: Td3BcConfig
 
     def actor_loss(self, batch: TensorBatch) -> Tensor:
-        action = chosen(self.actor, batch.obs)
+        action = select_action(self.actor, batch.obs)
         q = self.first_critic(batch.obs, action).squeeze(0)  # [B, 1]
         return imitating_loss(q, action, batch, self.config.alpha)

@@ -225,11 +225,11 @@ class TorchAgent(Agent):
     def learner_thread(self) -> Iterator[None]:
         with learner_thread(self.config.num_threads or 1, self.config.matmul_precision):
             if self.config.compile:  # compile now instead of during the first updates
-                before = self.state_dict()
+                state = self.state_dict()
                 for _ in range(self.update_period):
                     size = self.config.batch_size
                     self.update(empty_batch(self.spec, size, self.batch_columns))
-                self.load_state_dict(before)
+                self.load_state_dict(state)
             yield
 
     def snapshot(self, *, env_steps: int = 0, warm_up: bool = False) -> Snapshot:
@@ -271,5 +271,5 @@ class TorchAgent(Agent):
 
     def _wrap_state(self, state: Mapping[str, Any], title: str) -> SavedState:
         saved = SavedState(state, title, self.name, self.config)
-        saved.refuse_other_form(self._normalization.statistics.keys())
+        saved.check_compatible(self._normalization.statistics.keys())
         return saved

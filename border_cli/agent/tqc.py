@@ -57,12 +57,12 @@ def quantile_loss(quantiles: Tensor, target: Tensor, weight: Tensor) -> Tensor:
     count = quantiles.shape[2]
     fractions = (torch.arange(count, device=quantiles.device, dtype=quantiles.dtype) + 0.5) / count
     with torch.no_grad():  # explicit gradient: autograd would store several [B, M, K] per critic
-        losses = [
+        results = [
             quantile_regression(member, fractions, target, weight, kappa=1.0)
             for member in quantiles
         ]
-        grad_output = torch.stack([member.grad_output for member in losses])  # [E, B, M]
-        loss = torch.stack([member.loss for member in losses]).sum()
+        grad_output = torch.stack([result.grad_output for result in results])  # [E, B, M]
+        loss = torch.stack([result.loss for result in results]).sum()
     return (loss + (grad_output * (quantiles - quantiles.detach())).sum()) / count
 
 
@@ -112,7 +112,7 @@ class Tqc(SoftActorCritic):
         return CriticLoss(loss, q.detach(), y, {"q_mean": q.detach().mean()})
 
     def actor_loss(self, batch: TensorBatch, noise: Tensor, ent_coef: Tensor) -> ActorLoss:
-        """Returns the actor loss, with the mean over all quantiles and critics as Q (equation 14)."""
+        """Returns the actor loss, with the mean of all critics' quantiles as Q (equation 14)."""
         action, log_prob = self.sample_action(batch.obs, noise)
         q = self.critics.frozen(batch.obs, action)  # [E, B, M]
         value = q.mean(dim=(0, 2)).unsqueeze(1)  # [B, 1]
