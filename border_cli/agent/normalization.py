@@ -112,7 +112,7 @@ class Normalization:
             if architecture.rows is None or not measured_columns(architecture.rows).any():
                 raise ConfigError(
                     "agent.normalize_obs must be false if no part of the observation is a float. "
-                    f"env.id={env} has only integers or pixels, which are scaled by their bounds; "
+                    f"env.id={env} has only integers and pixels, which are scaled by their bounds; "
                     "got True"
                 )
             self.statistics["obs"] = RunningStatistics(architecture.row_size)
