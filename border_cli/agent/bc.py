@@ -67,7 +67,7 @@ class Bc(TorchAgent):
         nvec = components_of(spec.action)
         if nvec is not None and config.stochastic:
             raise ConfigError(
-                "agent.stochastic must be false for discrete actions, where the policy is always "
+                "agent.stochastic must be false for discrete actions, whose policy is always "
                 f"stochastic (env.id={spec.id} has {name_of(spec.action)})"
             )
         outputs = action_outputs(spec, self.name) * (2 if config.stochastic else 1)

@@ -151,7 +151,7 @@ class Ppo(TorchAgent, OnPolicyAgent):
             self.value = Network(self.architecture, 1, generator)
             self.learned.append(self.value)
         if config.orthogonal_init:
-            is_custom = self.architecture.target is not None  # its encoder keeps its weights
+            is_custom = self.architecture.target is not None  # custom encoders keep their weights
             initialise = partial(make_orthogonal, generator=generator, dense_only=is_custom)
             initialise(self.policy, gain=0.01, outputs=self._size)
             if not self._is_shared:

@@ -12,7 +12,7 @@ from border_cli.nn.tensor_batch import TargetDistribution
 
 log = logging.getLogger(__name__)
 
-CHECKS = 5  # number of checks averaged, because the guesses of an untrained network pass quickly
+CHECKS = 5  # number of checks averaged, to ignore the first guesses of an untrained network
 WARNING_SHARE = 0.25  # fraction of the targets' mass beyond an atom that triggers a warning
 MARGIN = 0.05  # tolerated distance beyond an atom, as a fraction of the range of the atoms
 
@@ -21,7 +21,7 @@ def mass_beyond(target: TargetDistribution, discount: Tensor, last: float, margi
     """Returns means over rows of the mass above `last`, mass * excess, and mass * (1 - d). [3]
 
     A row moves the last atom by excess = r + d last - last. If all steps were like this row, the
-    atom would converge to last + excess / (1 - d). Only rows that exceed last + margin then count.
+    atom would converge to last + excess / (1 - d). Only rows with a limit > last + margin count.
     """
     excess = target.positions.amax(dim=1, keepdim=True) - last  # [B, 1]
     decay = 1 - discount  # [B, 1]
@@ -43,7 +43,7 @@ class SupportCheck:
     def __init__(self, v_min: float, v_max: float) -> None:
         self._ends = {"v_min": v_min, "v_max": v_max}
         self._range = v_max - v_min
-        # Recent results for the ends that have not caused a warning.
+        # Recent results for the ends that have not caused a warning yet.
         self._checks: dict[str, deque[Tensor]] = {end: deque(maxlen=CHECKS) for end in self._ends}
 
     def check(self, target: TargetDistribution, discount: Tensor) -> dict[str, Tensor]:
