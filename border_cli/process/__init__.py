@@ -1,1 +1,1 @@
-"""The process of a command: its signals, the monitor that watches it, and how it starts."""
+"""The process of a command: signal handling, the monitor process, and startup."""

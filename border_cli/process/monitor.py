@@ -1,19 +1,19 @@
-"""A monitor process that ends a command where nothing inside the command can.
+"""A monitor process that kills a command that is stuck.
 
-A call that never releases the interpreter lock (GIL) stops signal handlers, the watchdog and every
-other thread. So a fork of the command, made before anything large is imported, watches it from
-outside. It
+A call that never releases the interpreter lock (GIL) blocks signal handlers, the watchdog and every
+other thread. The command is therefore watched from outside, by a fork that it creates before any
+large import. The monitor
 
-- passes a Ctrl-C on, which a terminal sends to both,
-- ends a command that gave no sign of life for `trainer.stall_timeout_s`, and has it show its
-  stacks,
-- ends one that still runs 3 s after a second Ctrl-C,
+- forwards a Ctrl-C to the command,
+- kills a command that has sent no heartbeat for `trainer.stall_timeout_s`, after making it print
+  its stacks,
+- kills a command that is still running 3 s after a second Ctrl-C,
 
-and writes that into the `run.json` of the current run. A command that is stopped (Ctrl-Z, SIGSTOP,
-a sleeping laptop) gives no signs either, and is left alone.
+and records the reason in the `run.json` of the current run. A command that is stopped (Ctrl-Z,
+SIGSTOP, a sleeping laptop) sends no heartbeats either, but is not killed.
 
-The monitor is a child and not a parent, so that process ids, exit statuses, job control and signals
-are those of the command itself.
+The monitor is a child of the command and not its parent, so that process ids, exit statuses, job
+control and signals remain those of the command.
 """
 
 from __future__ import annotations
@@ -38,31 +38,32 @@ from border_cli.messages import complain
 from border_cli.system.forks import STACK_SIGNAL
 from border_cli.system.streams import prepare_streams
 
-STALL_TIMEOUT_S = 60.0  # until a run has sent its own
-LEAST_S = 1.0  # of silence, however short the timeout
-STOP_GRACE_S = 3.0  # from the second Ctrl-C on, and from the end of a command's work
-APART_S = 0.5  # between two signals that count as two
-TICK_S = 0.25  # between two signs of life
+STALL_TIMEOUT_S = 60.0  # default, until a run sends its own timeout
+LEAST_S = 1.0  # lower bound on the timeout
+STOP_GRACE_S = 3.0  # time to exit after a second Ctrl-C, or after the command's work has ended
+APART_S = 0.5  # minimum time between two signals that are counted separately
+TICK_S = 0.25  # interval between heartbeats
 
-STACKS_S = 0.5  # within which a process that runs at all has shown its stacks
-CTRL_C = signal.SIGURG  # passes a Ctrl-C on; ignored where there is no handler
-SHOW_CURSOR = "\x1b[?25h"  # a live panel hides it
+STACKS_S = 0.5  # time for the command to print its stacks
+CTRL_C = signal.SIGURG  # forwards a Ctrl-C; ignored by processes without a handler
+SHOW_CURSOR = "\x1b[?25h"  # a live panel hides the cursor
 
 
 class SignalCount:
-    """Signals that count: none does within `APART_S` of the last one that did.
+    """Counts signals, but none within `APART_S` of the last counted one.
 
-    `timeout` sends its signal to the command and to the process group, and a terminal or a
-    scheduler may send one of its own with it.
+    `timeout` signals both the command and its process group, and a terminal or a scheduler may send
+    another signal at the same time.
     """
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         self._now_s = now_s
-        self.times_s: list[float] = []  # when those that count came
+        self.times_s: list[float] = []  # times of the counted signals
         self._counting = False
 
     def counts(self) -> bool:
-        """Whether a signal that arrives now counts; one within the handler of another does not."""
+        """Counts a signal that arrives now, and returns whether it counts. A signal that interrupts
+        the handler of another one does not."""
         if self._counting:
             return False
         self._counting = True
@@ -74,19 +75,20 @@ class SignalCount:
         return apart
 
 
-# In the command
+# Called in the command
 
-_pipe: int | None = None  # to the monitor of this process
+_pipe: int | None = None  # write end of the pipe to the monitor; None without a monitor
 
 
 @contextmanager
 def monitored(command: str) -> Iterator[None]:
-    """Runs the block, the whole command, under a monitor. The main thread calls this first."""
+    """Runs the block, which is the whole command, under a monitor. Call this first, in the main
+    thread."""
     global _pipe
     prepare_streams()
-    faulthandler.enable()  # a segmentation fault shows where it was
-    _pipe = _start(command)
-    threading.Thread(target=_give_signs, name="signs of life", daemon=True).start()
+    faulthandler.enable()  # prints a traceback on a segmentation fault
+    _pipe = _start_monitor(command)
+    threading.Thread(target=_send_heartbeats, name="heartbeats", daemon=True).start()
     status = 1
     try:
         yield
@@ -96,19 +98,20 @@ def monitored(command: str) -> Iterator[None]:
         raise
     finally:
         expect(math.inf)
-        if left := _left_behind():
-            timer = threading.Timer(STOP_GRACE_S, _leave_behind, [command, left, status])
+        if leftovers := _find_leftovers():
+            timer = threading.Timer(STOP_GRACE_S, _exit_despite, [command, leftovers, status])
             timer.daemon = True
             timer.start()
 
 
 @contextmanager
 def watching(run_dir: Path, timeout_s: float) -> Iterator[None]:
-    """Within the block the monitor knows the run, and its `trainer.stall_timeout_s`.
+    """Within the block, the monitor watches this run with its `trainer.stall_timeout_s`.
 
-    Here and below nothing happens where there is no monitor, as for callers of `border_cli.train`.
+    Without a monitor, as for callers of `border_cli.train`, this function and those below do
+    nothing.
     """
-    _tell(f"{timeout_s} {run_dir.absolute()}")
+    _send(f"{timeout_s} {run_dir.absolute()}")
     try:
         yield
     finally:
@@ -116,23 +119,23 @@ def watching(run_dir: Path, timeout_s: float) -> Iterator[None]:
 
 
 def expect(timeout_s: float) -> None:
-    """From now on a command that gives no sign of life for `timeout_s` is ended; infinite before
-    an intended end, whatever follows."""
-    _tell(f"{timeout_s} ")
+    """Sets the time after which a command without heartbeats is killed, and ends the current run.
+    An infinite timeout is set before an intended exit, which may take any time."""
+    _send(f"{timeout_s} ")
 
 
 def is_monitored() -> bool:
-    """Whether this process is a command, which may end itself."""
+    """Returns whether this process is a monitored command, which may exit on its own."""
     return _pipe is not None
 
 
 def leave(status: int) -> NoReturn:
-    """Ends this process immediately, whatever its threads do."""
+    """Exits immediately, without waiting for threads."""
     os._exit(status)
 
 
 def leave_now(status: int) -> NoReturn:
-    """Ends this process although a thread of it hangs, once its log and output are written."""
+    """Flushes the log and the output, then exits although a thread of the process hangs."""
     logging.shutdown()
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):
@@ -140,99 +143,102 @@ def leave_now(status: int) -> NoReturn:
     leave(status)
 
 
-def _left_behind() -> list[str]:
-    """Threads and processes that an environment has left, and that Python waits for at its end."""
-    processes = sys.modules.get("multiprocessing")  # not imported for this alone
+def _find_leftovers() -> list[str]:
+    """Returns the names of threads and processes that an environment left running, and that Python
+    would wait for at exit."""
+    processes = sys.modules.get("multiprocessing")  # None if nothing has imported it
     parts = [*threading.enumerate(), *(processes.active_children() if processes else ())]
-    return [each.name for each in parts if not each.daemon and each is not threading.main_thread()]
+    return [part.name for part in parts if not part.daemon and part is not threading.main_thread()]
 
 
-def _leave_behind(command: str, left: list[str], status: int) -> None:
-    """Ends a command that has ended but for what an environment has left."""
-    complain(command, f"ends without waiting any longer for {', '.join(left)}")
+def _exit_despite(command: str, leftovers: list[str], status: int) -> None:
+    """Exits a finished command although an environment left threads or processes running."""
+    complain(command, f"ends without waiting any longer for {', '.join(leftovers)}")
     leave_now(status)
 
 
-def _give_signs() -> None:
+def _send_heartbeats() -> None:
     while True:
         time.sleep(TICK_S)
-        _tell("")
+        _send("")
 
 
-def _tell(message: str) -> None:
+def _send(message: str) -> None:
     if _pipe is not None:
-        with suppress(OSError):  # the monitor is gone, or is stopped and its pipe full
+        with suppress(OSError):  # the monitor has exited, or is stopped and its pipe is full
             os.write(_pipe, os.fsencode(f"{message}\0"))
 
 
-def _start(command: str) -> int:
-    signs, pipe = os.pipe()
-    faulthandler.register(STACK_SIGNAL)  # in C, without the interpreter lock
-    watched = os.getpid()
+def _start_monitor(command: str) -> int:
+    read_end, write_end = os.pipe()
+    faulthandler.register(STACK_SIGNAL)  # implemented in C: needs no interpreter lock
+    command_pid = os.getpid()
     if os.fork() == 0:
-        os.close(pipe)
-        Monitor(command, watched, signs).run()
+        os.close(write_end)
+        Monitor(command, command_pid, read_end).run()
         os._exit(0)
-    os.close(signs)
-    os.set_blocking(pipe, False)
-    return pipe
+    os.close(read_end)
+    os.set_blocking(write_end, False)
+    return write_end
 
 
-# In the monitor
+# Runs in the monitor
 
 
 class Monitor:
-    """The monitor process: hears the command, and ends it where it must.
+    """The monitor process, which receives messages from the command and kills it if it is stuck.
 
-    An empty message is a sign of life; any other is a timeout and the directory of the current run.
+    An empty message is a heartbeat. Any other message contains a timeout and the directory of the
+    current run.
     """
 
-    def __init__(self, command: str, pid: int, signs: int) -> None:
+    def __init__(self, command: str, pid: int, read_end: int) -> None:
         self._command = command
         self._pid = pid
-        self._signs = signs
+        self._read_end = read_end
         self._timeout_s = STALL_TIMEOUT_S
-        self._run_dir = ""  # empty while no run is running
+        self._run_dir = ""  # empty if no run is active
         self._silent_s = 0.0
         self._interrupts = SignalCount()
 
     def run(self) -> None:
-        """Until the command has ended."""
-        # What terminals, shells and schedulers send to a whole process group is for the command.
+        """Watches the command until it ends or is killed."""
+        # Terminals, shells and schedulers signal the whole process group, but mean the command.
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - {signal.SIGINT})
-        signal.signal(signal.SIGINT, self._pass_on)
+        signal.signal(signal.SIGINT, self._forward)
         while not self._is_gone:
             if self.is_stuck:
-                what = (
+                problem = (
                     f"no Python code ran for {self._timeout_s:g} s (trainer.stall_timeout_s): a "
                     "call holds the interpreter lock (GIL)"
                 )
-                return self._end("failed", what, what)
+                return self._kill("failed", problem, problem)
             if any(
-                each + STOP_GRACE_S <= time.monotonic() for each in self._interrupts.times_s[1:]
+                time_s + STOP_GRACE_S <= time.monotonic() for time_s in self._interrupts.times_s[1:]
             ):
-                what = f"a second Ctrl-C was not answered within {STOP_GRACE_S:g} s"
-                return self._end("interrupted", f"killed: {what}", what)
+                problem = f"a second Ctrl-C was not answered within {STOP_GRACE_S:g} s"
+                return self._kill("interrupted", f"killed: {problem}", problem)
             self._listen()
         return None
 
-    def _pass_on(self, signum: int, frame: FrameType | None) -> None:  # noqa: ARG002 - Python's own
-        """Tells the command of a Ctrl-C: a solver in C may have replaced its handler of SIGINT."""
+    def _forward(self, signum: int, frame: FrameType | None) -> None:  # noqa: ARG002 - Python's own
+        """Forwards a Ctrl-C, because a solver in C may have replaced the command's handler of
+        SIGINT."""
         if self._interrupts.counts():
             with suppress(ProcessLookupError):
                 os.kill(self._pid, CTRL_C)
 
     def hear(self, message: str) -> None:
-        """Takes in a message."""
+        """Processes a message."""
         self._silent_s = 0.0
         if message:
             timeout, _, self._run_dir = message.partition(" ")
             self._timeout_s = float(timeout)
 
     def miss(self, *, stopped: bool) -> None:
-        """Counts a tick without a message; a command that is `stopped` owes none.
+        """Counts a tick without a message, unless the command is stopped.
 
-        Ticks and not time, because both processes sleep on a suspended machine.
+        Counts ticks instead of time, because both processes sleep on a suspended machine.
         """
         self._silent_s = 0.0 if stopped else self._silent_s + TICK_S
 
@@ -245,23 +251,24 @@ class Monitor:
         return os.getppid() != self._pid
 
     def _listen(self) -> None:
-        """Waits a tick for messages. All fit into the pipe, and into one read."""
-        if not select.select([self._signs], [], [], TICK_S)[0]:
+        """Waits up to one tick for messages. All pending messages fit into the pipe and into one
+        read."""
+        if not select.select([self._read_end], [], [], TICK_S)[0]:
             self.miss(stopped=is_stopped(self._pid))
             return
-        arrived = os.read(self._signs, 65536)
-        if not arrived:  # closed by the end of the command, or by an environment
+        data = os.read(self._read_end, 65536)
+        if not data:  # the command has ended, or an environment has closed the pipe
             time.sleep(TICK_S / 50)
-        for message in arrived.split(b"\0")[:-1]:
+        for message in data.split(b"\0")[:-1]:
             self.hear(os.fsdecode(message))
 
-    def _end(self, status: str, reason: str, what: str) -> None:
-        """Has the command show its stacks, writes its end into the `run.json` of its run, and kills
-        it; in this order, because who started it writes an end, too. A failure to write is
-        ignored."""
+    def _kill(self, status: str, reason: str, problem: str) -> None:
+        """Makes the command print its stacks, records its end in the `run.json` of its run, and
+        kills it. The end is recorded before the kill, because the parent of a killed command
+        records an end as well. Errors of writing are ignored."""
         cursor = SHOW_CURSOR if os.isatty(2) else ""
         with suppress(OSError):
-            os.write(2, f"{cursor}\n{self._command}: {what}; killing it\n".encode())
+            os.write(2, f"{cursor}\n{self._command}: {problem}; killing it\n".encode())
         with suppress(ProcessLookupError):
             os.kill(self._pid, STACK_SIGNAL)
             time.sleep(STACKS_S)
@@ -276,9 +283,9 @@ class Monitor:
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether a process is stopped, by a signal or a debugger."""
+    """Returns whether a process is stopped, by a signal or a debugger."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:  # it is gone, or there is no /proc
+    except OSError:  # the process has exited, or there is no /proc
         return False
     return stat.rpartition(")")[2].split()[0] in "Tt"

@@ -1,8 +1,8 @@
-"""Ctrl-C and similar signals: the first one stops and saves, a second one quits immediately. Those
-within half a second of each other count once.
+"""Handlers of Ctrl-C and similar signals. The first signal saves and stops, a second one quits
+immediately. Signals within half a second of each other count as one.
 
-Inside loops (a run, border-eval, border-record) a handler only sets a `StopFlag`, because Python
-drops exceptions raised by a handler inside a weak reference callback. Outside of loops it raises
+Inside loops (a run, border-eval, border-record), a handler only sets a `StopFlag`, because Python
+drops exceptions that a handler raises during a weak reference callback. Outside of loops, it raises
 KeyboardInterrupt.
 """
 
@@ -29,23 +29,23 @@ log = logging.getLogger(__name__)
 
 CLEAR_LINE = "\x1b[2K"
 AGAIN = "; press Ctrl-C again to quit immediately"
-INSTALL_S = 0.001  # between two installations of the handler, which take 3 us
-NOTICE_S = 5.0  # that the panel shows a message of no lasting interest
+INSTALL_S = 0.001  # minimum time between two installations of the handler, which take 3 us each
+NOTICE_S = 5.0  # how long the panel shows a message that soon becomes irrelevant
 
 Handler = Callable[[int, FrameType | None], object]
 
-# Of this process, as handlers are: of two signals the second may reach an earlier handler, which a
-# run that has saved in between has restored. Each block below counts its first signal.
+# One count per process: if a run saves and ends between two signals, the second one reaches the
+# handler that was installed before the run. Each block below resets the count when it begins.
 _signals = SignalCount()
 
 
 class EarlySignals:
-    """Handles signals while no job listens. Owned by the main thread, which runs the handlers."""
+    """Handles signals outside of jobs. Owned by the main thread, which runs the handlers."""
 
     def __init__(self) -> None:
         self.stop = StopFlag()
         self.signum: int = signal.SIGINT
-        self._polled = False  # the command polls the flag
+        self._polled = False  # whether the command polls `stop`
         _signals.times_s.clear()
 
     @property
@@ -53,10 +53,11 @@ class EarlySignals:
         return 128 + self.signum
 
     def leave(self, signum: int, frame: FrameType | None) -> None:  # noqa: ARG002 - Python's own
-        """Leaves by way of all `finally`s; the second time immediately."""
+        """Requests a stop and raises KeyboardInterrupt, unless the flag is polled. A second signal
+        exits immediately."""
         if not _signals.counts():
             return
-        self.signum = _counted(signum)
+        self.signum = _map_hangup(signum)
         if self.stop.requested:
             leave(self.exit_status)
         self.stop.request(Interrupted(self.signum))
@@ -65,10 +66,11 @@ class EarlySignals:
 
     @contextmanager
     def polled(self) -> Iterator[StopFlag]:
-        """Within the block signals set the flag and raise nothing: for loops that poll it.
+        """Within the block, signals set the flag and raise nothing, for loops that poll the flag.
 
-        Python drops what a handler raises while a `__del__` or the callback of a weak reference
-        runs. h5py has one for every object: they swallowed 13 of 100 Ctrl-Cs to `border-record`.
+        Python drops exceptions that a handler raises during a `__del__` or a weak reference
+        callback. h5py has such a callback for every object, so 13 of 100 Ctrl-Cs to `border-record`
+        were lost.
         """
         self._polled = True
         try:
@@ -79,13 +81,13 @@ class EarlySignals:
 
 @contextmanager
 def early_signals() -> Iterator[EarlySignals]:
-    """Within the block, SIGINT, SIGTERM and SIGHUP raise KeyboardInterrupt: SIGTERM otherwise runs
-    no `finally`.
+    """Within the block, SIGINT, SIGTERM and SIGHUP raise KeyboardInterrupt. By default, SIGTERM
+    would run no `finally`.
 
-    For the whole command, from before the first slow import. SIGINT is heard even where it was
-    ignored, as it is by a command that a script starts with `&`; SIGHUP is not, because that is
-    what `nohup` asks for. The previous handlers come back. SIGUSR1, which otherwise kills, stays
-    ignored after the block: a run that has ended must not look killed.
+    The block is the whole command, from before the first slow import. SIGINT is handled even if it
+    was ignored, as in a command that a script starts with `&`. An ignored SIGHUP stays ignored, as
+    `nohup` intends. The previous handlers are restored. SIGUSR1, which kills by default, stays
+    ignored after the block, because a run that has ended must not appear to be killed.
     """
     if signal.getsignal(SAVE) == signal.SIG_DFL:
         signal.signal(SAVE, signal.SIG_IGN)
@@ -102,36 +104,36 @@ def stopping_on_signals(
     leaves: bool = True,
     and_then: Callable[[str], object] = lambda _: None,
 ) -> Iterator[None]:
-    """Within the block a first signal sets `stop` and calls `and_then` with the reason, and a
-    second one leaves; with `leaves` false it changes nothing, because the process belongs to a
-    command that decides.
+    """Within the block, a first signal sets `stop` and calls `and_then` with the reason, and a
+    second one exits. If `leaves` is false, a second signal has no effect, because the process
+    belongs to a command that decides.
 
-    The handlers are installed whatever was inherited: a command that a script starts with `&`
-    ignores SIGINT otherwise. SIGHUP counts as SIGTERM, but stays ignored where it was: with
-    `nohup` a run survives the end of its session. SIGUSR1 sets `save` and interrupts nothing. The
-    previous handlers come back.
+    The handlers are installed regardless of inherited ones: otherwise a command that a script
+    starts with `&` would ignore SIGINT. SIGHUP is treated as SIGTERM, but stays ignored if it was:
+    with `nohup`, a run survives the end of its session. SIGUSR1 sets `save` and interrupts nothing.
+    The previous handlers are restored.
 
-    Solvers in C (OSQP, SCS) replace the handler of SIGINT while they solve and restore the one
-    before; of two that overlap in threads, the second one restores the handler of the first. So
-    checks of `stop` install the handler again now and then, and a first Ctrl-C that a solver takes
-    comes from the monitor.
+    Solvers in C (OSQP, SCS) replace the handler of SIGINT while they solve, and restore the
+    previous one. If two of them overlap in threads, the second one restores the handler of the
+    first. Checks of `stop` therefore reinstall the handler from time to time, and the monitor
+    forwards a first Ctrl-C that a solver intercepts.
     """
 
     def handler(signum: int, frame: FrameType | None) -> None:  # noqa: ARG001 - Python's signature
         if not _signals.counts():
             return
         if len(_signals.times_s) == 1:
-            reason = Interrupted(_counted(signum))
+            reason = Interrupted(_map_hangup(signum))
             stop.request(reason)
             _announce(f"{signal.Signals(signum).name}: saving{AGAIN if leaves else ''}")
             and_then(str(reason))
         elif leaves:
             if os.isatty(1):
-                _say(SHOW_CURSOR, 1)
-            _say("\nquit immediately without saving; earlier checkpoints, if any, are intact\n")
-            leave(128 + _counted(signum))
+                _write(SHOW_CURSOR, 1)
+            _write("\nquit immediately without saving; earlier checkpoints, if any, are intact\n")
+            leave(128 + _map_hangup(signum))
 
-    def ask(signum: int, frame: FrameType | None) -> None:  # noqa: ARG001 - Python's signature
+    def request_save(signum: int, frame: FrameType | None) -> None:  # noqa: ARG001 - Python's signature
         assert save is not None
         save.request()
         _announce("SIGUSR1: saving a checkpoint; the run continues", NOTICE_S)
@@ -139,11 +141,11 @@ def stopping_on_signals(
     _signals.times_s.clear()
     installed_s = 0.0
 
-    def take_over(signum: int, frame: FrameType | None) -> None:  # noqa: ARG001 - Python's own
+    def handle_forwarded(signum: int, frame: FrameType | None) -> None:  # noqa: ARG001 - Python's own
         if not _signals.times_s:
             handler(signal.SIGINT, frame)
 
-    def install_again() -> None:
+    def reinstall() -> None:
         nonlocal installed_s
         is_main = threading.current_thread() is threading.main_thread()
         if is_main and time.monotonic() - installed_s >= INSTALL_S:
@@ -152,10 +154,10 @@ def stopping_on_signals(
 
     with (
         _handling(STOPPING, handler),
-        _handling([CTRL_C], take_over),
-        _handling([SAVE] if save else [], ask),
+        _handling([CTRL_C], handle_forwarded),
+        _handling([SAVE] if save else [], request_save),
     ):
-        stop.listen = install_again
+        stop.listen = reinstall
         try:
             yield
         finally:
@@ -164,15 +166,15 @@ def stopping_on_signals(
 
 @contextmanager
 def leaving_to_the_command() -> Iterator[None]:
-    """In a worker of a command: signals between its jobs are the command's to answer."""
+    """Ignores signals in a worker between jobs, because the command handles them."""
     with _handling(STOPPING, lambda *_: None):
         yield
 
 
 @contextmanager
 def saving_before_a_requeue(stop: StopFlag) -> Iterator[None]:
-    """submitit requeues a job on SIGUSR2 and leaves in the middle of it. Within the block the
-    signal only sets `stop`; submitit's own handler is called after it, when the job has saved."""
+    """Within the block, SIGUSR2 only sets `stop`, so that the job can save. submitit's own handler,
+    which requeues the job and exits in the middle of it, is called after the block."""
     before = signal.getsignal(REQUEUE)
     if not callable(before):
         yield
@@ -190,9 +192,10 @@ def saving_before_a_requeue(stop: StopFlag) -> Iterator[None]:
 
 
 def interrupt(thread_id: int | None) -> None:
-    """A KeyboardInterrupt for the main thread, which hangs.
+    """Interrupts the main thread, which hangs, with a KeyboardInterrupt.
 
-    A real signal, because nothing less ends a wait. Other threads cannot be interrupted.
+    Sends a real signal, because nothing else ends a blocking wait. Other threads cannot be
+    interrupted.
     """
     if thread_id is not None and thread_id == threading.main_thread().ident:
         signal.pthread_kill(thread_id, signal.SIGINT)
@@ -202,7 +205,7 @@ def interrupt(thread_id: int | None) -> None:
 
 @contextmanager
 def _handling(signums: Iterable[signal.Signals], handler: Handler) -> Iterator[None]:
-    """Installs the handler, but not where `nohup` has SIGHUP ignored."""
+    """Installs the handler within the block, except for SIGHUP if `nohup` has it ignored."""
     before = {
         signum: signal.signal(signum, handler)
         for signum in signums
@@ -211,33 +214,35 @@ def _handling(signums: Iterable[signal.Signals], handler: Handler) -> Iterator[N
     try:
         yield
     finally:
-        for signum, earlier in before.items():
-            if earlier is not None:  # else it was not installed by Python, which cannot restore it
-                signal.signal(signum, earlier)
+        for signum, previous in before.items():
+            if previous is not None:  # None if C code installed it; Python cannot restore that
+                signal.signal(signum, previous)
 
 
-def _counted(signum: int) -> int:
+def _map_hangup(signum: int) -> int:
     return signal.SIGTERM if signum == signal.SIGHUP else signum
 
 
 def _announce(message: str, seconds: float | None = None) -> None:
-    """Shows a message below the live panel, for so long, or else on a line of its own.
+    """Shows a message below the live panel, for `seconds` or permanently; without a panel, prints
+    it on a line of its own.
 
-    A newline would move the panel, which then leaves lines of itself behind when it is redrawn.
+    A newline would move the panel, which then leaves parts of itself behind when it is redrawn.
     """
     if not panel_line.live:
-        _say(f"\n{message}\n")
+        _write(f"\n{message}\n")
         return
     panel_line.show(message, seconds)
     if panel_line.drawing:  # the next frame shows the message
         return
     with suppress(OSError):
         columns = os.get_terminal_size(1).columns
-        _say(f"\r{CLEAR_LINE}{message[: columns - 1]}", 1)
+        _write(f"\r{CLEAR_LINE}{message[: columns - 1]}", 1)
 
 
-def _say(text: str, descriptor: int = 2) -> None:
-    """Straight to the terminal: a handler must not wait for a lock that its own thread holds."""
+def _write(text: str, descriptor: int = 2) -> None:
+    """Writes directly to the terminal, because a handler must not wait for a lock that its own
+    thread holds."""
     try:
         os.write(descriptor, text.encode())
     except OSError:

@@ -1,5 +1,5 @@
-"""The frame of a command, set up before anything large is imported: signals and exit statuses, the
-threads of libraries, and Python's garbage collector, which is kept out of its start and its end."""
+"""Setup of a command before large imports: signal handling, exit statuses, thread counts of
+libraries, and a pause of garbage collection at startup and exit."""
 
 from __future__ import annotations
 
@@ -17,17 +17,19 @@ from border_cli.process.signals import EarlySignals, early_signals
 from border_cli.system.foreign import keep_written_folders_off_path
 from border_cli.system.machine import BLAS_VARIABLES
 
-# How many times an idle torch thread spins before it sleeps. Two threads make 181 updates of SAC a
-# second with it, 195 if they always spin, 105 if they sleep immediately (one thread: 155). Where
-# other programs need the cores, threads that always spin make 6.
+# How many times an idle torch thread spins before it sleeps. With this value, two threads run 181
+# SAC updates per second; 195 if they always spin, 105 if they sleep immediately (one thread: 155).
+# If other programs need the cores, threads that always spin run only 6.
 SPINS = "10000"
-LENT = (".py", "pyproject.toml", "hydra_plugins")  # ends of names of modules and plug-ins
+IMPORTABLE = (".py", "pyproject.toml", "hydra_plugins")  # name endings of modules and plug-ins
 
 
 def set_up_threads() -> None:
-    """Must come before numpy and torch are loaded. What the user has set stays.
+    """Limits BLAS threads and the spinning of torch threads. Must be called before numpy and torch
+    are loaded. Variables that the user has set are unchanged.
 
-    BLAS gets one thread per process, because those of actors and learner fight for the cores.
+    BLAS gets one thread per process, because those of actors and learner would compete for the
+    cores.
     """
     for variable in BLAS_VARIABLES:
         os.environ.setdefault(variable, "1")
@@ -37,10 +39,9 @@ def set_up_threads() -> None:
 
 @contextmanager
 def framed(command: str, denied: type[BorderError]) -> Iterator[EarlySignals]:
-    """Within the block, a whole command, what is refused or fails ends it with a message and its
-    exit status: 2 for what was refused, 1 for what failed, 130 for Ctrl-C and 143 for SIGTERM and
-    SIGHUP. What the system denies is a `denied`.
-    """
+    """Within the block, which is a whole command, errors end the command with a message and an exit
+    status: 2 if it was refused, 1 if it failed, 130 for Ctrl-C, and 143 for SIGTERM and SIGHUP.
+    Files that the system denies raise `denied`."""
     set_up_threads()
     path = list(sys.path)
     with early_signals() as signals:
@@ -59,9 +60,10 @@ def framed(command: str, denied: type[BorderError]) -> Iterator[EarlySignals]:
 
 
 def _keep_written_folders_off_path(command: str) -> None:
-    """Prints why, if the current directory contains modules or plug-ins that are not used."""
+    """Prints a message if modules or plug-ins of the current directory are not used, because
+    border_cli wrote that directory."""
     mark = keep_written_folders_off_path()
-    if mark and any(path.name.endswith(LENT) for path in Path.cwd().iterdir()):
+    if mark and any(path.name.endswith(IMPORTABLE) for path in Path.cwd().iterdir()):
         complain(
             command,
             f"plug-ins and modules of the current directory are not used: {mark} shows that "
@@ -71,11 +73,11 @@ def _keep_written_folders_off_path(command: str) -> None:
 
 @contextmanager
 def not_collecting() -> Iterator[None]:
-    """Nothing is collected within the block until `collect_from_here`.
+    """Disables garbage collection within the block, until `collect_from_here` is called.
 
-    What a start imports lasts as long as the process. Going through it, over and over while it is
-    imported and once more at the interpreter's end, takes a fifth of the shortest run and finds
-    nothing. At the end only cycles stay unfreed: files, threads and atexit are as always.
+    What a command imports lives as long as the process. Scanning these objects repeatedly during
+    imports and once more at exit takes a fifth of the shortest run and frees nothing. At exit only
+    cycles stay unfreed; files, threads and atexit handlers are cleaned up as usual.
     """
     gc.disable()
     atexit.register(gc.freeze)
@@ -87,6 +89,6 @@ def not_collecting() -> Iterator[None]:
 
 
 def collect_from_here() -> None:
-    """Everything is imported: collects from now on, and passes over what is there already."""
+    """Enables garbage collection after the imports, and exempts existing objects from it."""
     gc.freeze()
     gc.enable()
