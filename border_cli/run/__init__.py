@@ -1,1 +1,1 @@
-"""The run directory: what is written, and how it is read again."""
+"""The run directory: writing its files and reading them again."""

@@ -1,7 +1,7 @@
-"""Takes checkpoints from the learner's thread; a thread of its own writes them.
+"""Writes the learner's checkpoints in a thread of its own.
 
-A save that fails, as on a full disk, is reported and tried again; training continues. Where files
-that it relies on were deleted, `check` ends the run.
+A save that fails, for example on a full disk, is reported and retried; training continues. If files
+that the save relies on were deleted, `check` ends the run.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from border_cli.run.manifest import Chunk
 
 log = logging.getLogger(__name__)
 
-CLOSE_TIMEOUT_S = 600.0  # then a disk counts as hung
+CLOSE_TIMEOUT_S = 600.0  # after which a disk is considered hung
 Work = Callable[[], None]
 
 
 class CheckpointStore:
-    """Takes checkpoints from the learner's thread and has a thread of its own write them.
+    """Receives checkpoints from the learner's thread and writes them in a thread of its own.
 
-    The learner only freezes its transitions and hands the state over. Transitions are written
-    once: each checkpoint adds those pushed since the last one that succeeded.
+    The learner only takes a snapshot of the transitions and passes the state on. Transitions are
+    written once: each checkpoint adds those pushed since the last successful one.
     """
 
     def __init__(
@@ -43,21 +43,22 @@ class CheckpointStore:
         replay_buffer: bool,
         clock: Clock,
     ) -> None:
-        """`replay_buffer`: whether its transitions are saved."""
+        """`replay_buffer`: whether to save the transitions of the replay buffer."""
         self._folders = folders
         self._saves_rows = replay_buffer
         self._clock = clock
         self._queue: Queue[Work | None] = Queue()  # None ends the thread
-        # A daemon, so that a disk that hangs does not keep the process.
+        # A daemon thread, so that a hung disk does not keep the process alive.
         self._thread = threading.Thread(target=self._run, name="checkpoints", daemon=True)
-        self._busy = False  # a checkpoint waits or is being written
-        self._chunks: tuple[Chunk, ...] = ()  # of the newest; the learner reads it while not busy
-        self._late_best: Callable[[], None] | None = None  # not on the disk yet
-        self._deleted: RunDeleted | None = None  # what ends the run
+        self._busy = False  # a checkpoint is queued or being written
+        self._chunks: tuple[Chunk, ...] = ()  # newest; read by the learner while not busy
+        self._late_best: Callable[[], None] | None = None  # a failed write to be retried
+        self._deleted: RunDeleted | None = None  # error that ends the run
         self._report = SaveReport()
 
     def resumed(self, saved: Saved) -> None:
-        """The run resumes from this checkpoint; its transitions are in the replay buffer again."""
+        """Registers the checkpoint that the run resumes from. Its transitions are in the replay
+        buffer again and are not rewritten."""
         self._chunks = saved.chunks
 
     @property
@@ -69,7 +70,8 @@ class CheckpointStore:
         return self._busy
 
     def save(self, state: RunState) -> bool:
-        """Hands a checkpoint named by `counters["opt_steps"]` over; False while one is written."""
+        """Queues a checkpoint named by `counters["opt_steps"]`; returns False if another one is
+        still being written."""
         if self._busy:
             return False
         rows = self._freeze(state.replay_buffer) if self._saves_rows else None
@@ -83,7 +85,8 @@ class CheckpointStore:
     def _freeze(self, buffer: ReplayBuffer) -> PendingRows:
         frozen = buffer.freeze(self._chunks[-1].end if self._chunks else 0)
         return PendingRows(
-            frozen=frozen, before=tuple(each for each in self._chunks if each.end > frozen.oldest)
+            frozen=frozen,
+            before=tuple(chunk for chunk in self._chunks if chunk.end > frozen.oldest),
         )
 
     def check(self) -> None:
@@ -93,7 +96,7 @@ class CheckpointStore:
     def save_best(
         self, agent: Mapping[str, Any], counters: Mapping[str, float], evaluation: Evaluation
     ) -> None:
-        """Replaces the best model; a write that fails is repeated before the next checkpoint."""
+        """Replaces the best model; a failed write is retried before the next checkpoint."""
 
         def write() -> None:
             self._late_best = None
@@ -110,7 +113,7 @@ class CheckpointStore:
     def _run(self) -> None:
         for work in iter(self._queue.get, None):
             work()
-            del work  # so that nothing refers to what it wrote
+            del work  # frees the state that was written
             self._queue.task_done()
 
     def _write_checkpoint(self, state: RunState, rows: PendingRows | None) -> None:
@@ -132,8 +135,8 @@ class CheckpointStore:
             self._busy = False
 
     def _attempt(self, write: Callable[[], None]) -> bool:
-        """Whether it could be written; a disk that fails does not end a run."""
-        began_s = self._clock.now_s()
+        """Returns whether the write succeeded; a failing disk does not end the run."""
+        started_s = self._clock.now_s()
         problem: str | None = None
         try:
             write()
@@ -152,19 +155,19 @@ class CheckpointStore:
                 "could not write a checkpoint (%s); training continues, the previous one is kept, "
                 "%d failures so far", problem, failures, exc_info=None if expected else error,
             )  # fmt: skip
-        seconds = self._report.seconds + self._clock.now_s() - began_s
+        seconds = self._report.seconds + self._clock.now_s() - started_s
         self._report = replace(self._report, problem=problem, seconds=seconds)
         return problem is None
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Waits until all that was handed over is written or has failed; False: not in time."""
+        """Waits until all queued writes have succeeded or failed; returns False on a timeout."""
         with self._queue.all_tasks_done:
             return self._queue.all_tasks_done.wait_for(
                 lambda: not self._queue.unfinished_tasks, timeout_s
             )
 
     def close(self) -> None:
-        """Waits and ends the thread; may be called twice."""
+        """Waits for queued writes and ends the thread; may be called twice."""
         if self._thread.ident is None:
             return
         self._queue.put(None)

@@ -1,19 +1,19 @@
-"""The files of one checkpoint: written, verified, read; a resume takes the newest whole one.
+"""The files of one checkpoint: written, verified and read. A resume loads the newest valid one.
 
 checkpoints/0000010000/        agent.pt  state.json  arrays.npz  manifest.json
 checkpoints/best-0000007000/   agent.pt  state.json  score.json  manifest.json
-checkpoints/replay/            rows-<first>-<end>-<token>.npy, shared by the numbered ones: each
+checkpoints/replay/            rows-<first>-<end>-<token>.npy, shared by the numbered checkpoints: each
                                transition is written once
-checkpoints/latest, best       relative links to the newest and to the best
+checkpoints/latest, best       relative links to the newest and to the best checkpoint
 
-agent.pt        the state of the agent, tensors and numbers
-state.json      the counters, and under "run" the tree of everything else. There
-                `{"__array__": name}` stands for an array of arrays.npz, which cannot hold code
+agent.pt        the state of the agent: tensors and numbers
+state.json      the counters, and under "run" the tree of all other state. In it,
+                `{"__array__": name}` stands for an array of arrays.npz, which cannot contain code
 arrays.npz      the arrays of that tree
-manifest.json   written last, so a folder without one is not complete: format, sequence, versions,
-                a SHA-256 of every file and chunk, and a checksum of its own entries
-rows-….npy      a chunk, which never changes and can be read alone: the `.npy` arrays that the
-                buffer gives for these rows, one behind another
+manifest.json   written last, so a folder without it is incomplete: format, sequence, versions, a
+                SHA-256 of every file and chunk, and a checksum of its own entries
+rows-….npy      a chunk, which never changes and can be read on its own: the buffer's arrays for
+                these rows, one after another in `.npy` format
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ log = logging.getLogger(__name__)
 
 ARRAY = "__array__"
 
-MAX_HEADER = 2**20  # bytes of an array before its rows; a field takes about 20
+MAX_HEADER = 2**20  # maximum bytes of the header of an array; a field takes about 20
 OVERWRITTEN = "the disk is too slow: transitions were overwritten before they were saved"
 
 SaveState = Callable[[Mapping[str, Any], Path], None]
@@ -60,7 +60,7 @@ SaveState = Callable[[Mapping[str, Any], Path], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingRows:
-    """Transitions to write, and the chunks of those before them."""
+    """Transitions to write, and the chunks of all earlier transitions."""
 
     frozen: FrozenRows
     before: tuple[Chunk, ...]
@@ -68,7 +68,7 @@ class PendingRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saved:
-    """A checkpoint whose files are verified; its transitions are verified while they load."""
+    """A checkpoint whose files are verified; its transitions are verified when they are loaded."""
 
     folder: Path
     manifest: Manifest
@@ -81,29 +81,27 @@ class Saved:
 
     @property
     def has_rows(self) -> bool:
-        """Whether the transitions were saved with it."""
+        """Whether the transitions were saved in this checkpoint."""
         return self.manifest.replay is not None
 
     @property
     def chunks(self) -> tuple[Chunk, ...]:
-        """The files of its transitions."""
+        """The files of the transitions."""
         return () if self.manifest.replay is None else self.manifest.replay.chunks
 
     def load_rows(self, replay_buffer: ReplayBuffer) -> None:
-        """Fills a buffer that has loaded its state; raises `CheckpointError` for damaged files.
-
-        The buffer is empty then, until it loads another state.
-        """
+        """Loads the transitions into a buffer that has loaded its state; raises `CheckpointError`
+        if a file is damaged. The buffer is then empty until it loads another state."""
         load_chunks(self.folder.parent / FOLDER, self.chunks, replay_buffer)
 
 
 def write_state(folder: Path, state: RunState, save_state: SaveState) -> None:
-    """Writes all files of a checkpoint but the manifest and the transitions."""
+    """Writes all files of a checkpoint except the manifest and the transitions."""
     save_state(state.agent, folder / "agent.pt")
     arrays: dict[str, Any] = {}
     text = dumped({**state.counters, "run": state.run}, arrays)
     (folder / "state.json").write_text(text, encoding="utf-8")
-    buffer = io.BytesIO()  # in memory: a full disk then fails in one plain write
+    buffer = io.BytesIO()  # in memory, so that a full disk fails in one plain write
     np.savez(buffer, **arrays)
     (folder / "arrays.npz").write_bytes(buffer.getvalue())
 
@@ -115,21 +113,25 @@ def write_best(
     evaluation: Evaluation,
     save_state: SaveState,
 ) -> None:
-    """Writes all files of a best model but the manifest."""
+    """Writes all files of a best model except the manifest."""
     save_state(agent, folder / "agent.pt")
     write_json(folder / "state.json", counters)
-    found = asdict(replace(evaluation, film=None))
-    # What no environment reported, and a film, which has a file of its own, are left out.
+    values = asdict(replace(evaluation, film=None))
+    # Leaves out values that no environment reported, and the film, which has its own file.
     write_json(
         folder / "score.json",
-        {"score": evaluation.score, **counters, **{k: v for k, v in found.items() if v}},
+        {
+            "score": evaluation.score,
+            **counters,
+            **{key: value for key, value in values.items() if value},
+        },
     )
 
 
 def read_checkpoint(folder: Path) -> Saved:
-    """Verifies a checkpoint and reads all but its tensors and transitions.
+    """Verifies a checkpoint and reads everything except its tensors and transitions.
 
-    Raises `CheckpointError` naming the file and what is wrong.
+    Raises `CheckpointError` naming the file and the problem.
     """
     manifest = verify(folder)
     with np.load(folder / "arrays.npz", allow_pickle=False) as arrays:
@@ -138,14 +140,14 @@ def read_checkpoint(folder: Path) -> Saved:
 
 
 class Resumable:
-    """The checkpoints of a run directory, the newest first, each read when it is its turn.
+    """The checkpoints of a run directory, newest first; each is read only when it is needed.
 
-    `rows`: with the transitions, where they were saved. A damaged checkpoint is skipped and later
-    named. Raises CheckpointError where none is left.
+    `rows`: whether to load saved transitions. Damaged checkpoints are skipped and reported later.
+    Raises CheckpointError if none is left.
     """
 
-    newest: Saved  # verified but for its transitions
-    agent: dict[str, Any]  # the state of its agent
+    newest: Saved  # verified except for its transitions
+    agent: dict[str, Any]  # agent state of `newest`
 
     def __init__(
         self, folder: RunFolder, *, rows: bool, load_state: Callable[[Path], dict[str, Any]]
@@ -153,12 +155,12 @@ class Resumable:
         self.run_dir = folder.path
         self._rows = rows
         self._load_state = load_state  # reads `agent.pt`
-        self._left = iter(folder.checkpoints)
+        self._remaining = iter(folder.checkpoints)
         self._damaged: list[CheckpointError] = []
         self._read_next()
 
     def _read_next(self) -> None:
-        for folder in self._left:
+        for folder in self._remaining:
             try:
                 self.newest = read_checkpoint(folder)
                 self.agent = self._load_state(folder / "agent.pt")
@@ -166,10 +168,10 @@ class Resumable:
                 self._damaged.append(error)
             else:
                 return
-        raise _nothing(self.run_dir, self._damaged)
+        raise _no_checkpoint(self.run_dir, self._damaged)
 
     def into(self, resume: Callable[[Resumption], None]) -> Saved:
-        """Has the newest whole checkpoint loaded by `resume`; names the damaged ones."""
+        """Passes the newest valid checkpoint to `resume` and returns it; logs the damaged ones."""
         while True:
             saved = self.newest
             load_rows = saved.load_rows if self._rows and saved.has_rows else None
@@ -186,15 +188,15 @@ class Resumable:
                 self._damaged.append(error)
                 self._read_next()
                 continue
-            for each in self._damaged:
-                log.error("%s; resuming from the previous checkpoint", each)
+            for damage in self._damaged:
+                log.error("%s; resuming from the previous checkpoint", damage)
             return saved
 
 
-def _nothing(run_dir: Path, damaged: list[CheckpointError]) -> CheckpointError:
+def _no_checkpoint(run_dir: Path, damaged: list[CheckpointError]) -> CheckpointError:
     if not damaged:
         return CheckpointError(f"{run_dir} has no checkpoint to resume from")
-    listed = "".join(f"\n  {each}" for each in dict.fromkeys(map(str, damaged)))
+    listed = "".join(f"\n  {line}" for line in dict.fromkeys(map(str, damaged)))
     return CheckpointError(
         f"{run_dir} has no complete checkpoint to resume from:{listed}\n"
         "If only files in checkpoints/replay are damaged, checkpoint.replay_buffer=false resumes "
@@ -203,13 +205,13 @@ def _nothing(run_dir: Path, damaged: list[CheckpointError]) -> CheckpointError:
 
 
 def dumped(tree: State, arrays: dict[str, NDArray[Any]]) -> str:
-    """The tree as JSON; its arrays are added to `arrays` under names of their own.
+    """Returns the tree as JSON, and adds its arrays to `arrays` under unique names.
 
-    Raises `TypeError` for what a checkpoint cannot hold.
+    Raises `TypeError` for values that a checkpoint cannot store.
     """
 
-    def stored(value: object) -> object:
-        """Stands for a value that JSON does not know."""
+    def encode(value: object) -> object:
+        """Encodes a value that JSON does not support."""
         if isinstance(value, np.generic):
             return value.item()
         if isinstance(value, np.ndarray) and not value.dtype.hasobject:
@@ -218,20 +220,20 @@ def dumped(tree: State, arrays: dict[str, NDArray[Any]]) -> str:
             return {ARRAY: name}
         raise TypeError(f"a checkpoint cannot store a {type(value).__name__}: {value!r:.80}")
 
-    return json.dumps(tree, default=stored)
+    return json.dumps(tree, default=encode)
 
 
-def with_arrays(arrays: Mapping[str, NDArray[Any]], found: dict[str, Any]) -> Any:
-    """An object of `dumped`, or the array that it stands for."""
-    return arrays[found[ARRAY]] if ARRAY in found else found
+def with_arrays(arrays: Mapping[str, NDArray[Any]], document: dict[str, Any]) -> Any:
+    """Returns the array that an object in the JSON of `dumped` stands for, or the object itself."""
+    return arrays[document[ARRAY]] if ARRAY in document else document
 
 
 def write_chunks(folder: Path, rows: FrozenRows, written: Callable[[int], None]) -> list[Chunk]:
-    """Writes all these rows and makes them survive a crash; reports the bytes to `written`."""
+    """Writes all rows and syncs them to disk; calls `written` with the bytes of each chunk."""
     folder.mkdir(exist_ok=True)
     chunks, first = [], rows.first
     while (arrays := rows.take()) is not None:
-        content, end = _content(arrays), first + len(arrays[-1])
+        content, end = _serialize(arrays), first + len(arrays[-1])
         name = f"rows-{first:010d}-{end:010d}-{token_hex(4)}.npy"
         write_bytes(folder / name, content)
         written(len(content))
@@ -246,27 +248,27 @@ def write_chunks(folder: Path, rows: FrozenRows, written: Callable[[int], None])
     return chunks
 
 
-def _content(arrays: Sequence[NDArray[Any]]) -> bytes:
+def _serialize(arrays: Sequence[NDArray[Any]]) -> bytes:
     content = io.BytesIO()
-    for each in arrays:
-        np.lib.format.write_array(content, each, version=(3, 0), allow_pickle=False)
+    for array in arrays:
+        np.lib.format.write_array(content, array, version=(3, 0), allow_pickle=False)
     return content.getvalue()
 
 
 def load_chunks(folder: Path, chunks: Sequence[Chunk], buffer: ReplayBuffer) -> None:
-    """Puts all rows back and verifies every chunk before.
+    """Verifies every chunk before loading its rows into the buffer.
 
-    Raises `CheckpointError` naming the file and what is wrong; the buffer is an empty one then.
+    Raises `CheckpointError` naming the file and the problem; the buffer is then empty.
     """
     for chunk in chunks:
         path = folder / chunk.name
         verify_file(path, chunk.sha256)
         with readable(path):
-            arrays = _read(path)
+            arrays = _read_arrays(path)
         buffer.load_rows(chunk.first, arrays)
 
 
-def _read(path: Path) -> list[NDArray[Any]]:
+def _read_arrays(path: Path) -> list[NDArray[Any]]:
     arrays: list[NDArray[Any]] = []
     with path.open("rb") as file:
         while file.peek(1):

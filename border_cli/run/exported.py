@@ -1,6 +1,6 @@
-"""The folder of an exported policy as it is read: nothing in it can run code, whoever wrote it.
+"""Reads the folder of an exported policy. Nothing in it can run code, whoever wrote it.
 
-Links, pickles, files that are not as they were written, and other versions are refused by name.
+Links, pickles, files with a wrong checksum and other versions are rejected with a message.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ MOST_NBYTES = 2**32
 
 @dataclass(frozen=True, slots=True)
 class ExportedFolder:
-    """What its `policy.json` says, and the way to the files that it names."""
+    """The content of `policy.json`, and access to the files that it lists."""
 
     place: Path
-    content: Mapping[str, Any]  # of policy.json
+    content: Mapping[str, Any]  # content of policy.json
 
     def read(self, name: str) -> bytes:
-        """A file, which is as it was written; raises CheckpointError."""
+        """Reads a file; raises CheckpointError if it is not exactly as exported."""
         path = self.place / name
         with reachable(CheckpointError):
             content = read_bytes(path, MOST_NBYTES)
@@ -47,31 +47,32 @@ class ExportedFolder:
         return content
 
     def arrays(self, name: str = POLICY_NPZ) -> dict[str, NDArray[Any]]:
-        """The arrays of a .npz file."""
-        return self._made_of(name, lambda file: dict(np.load(io.BytesIO(file), allow_pickle=False)))
+        """Returns the arrays of a .npz file."""
+        return self._parse(name, lambda file: dict(np.load(io.BytesIO(file), allow_pickle=False)))
 
     def weights(self) -> dict[str, Any]:
-        """All that `Agent.load_weights` takes; needs safetensors."""
+        """Returns the state that `Agent.load_weights` loads; requires safetensors."""
         try:
             from safetensors.torch import load
         except ImportError as error:
             raise MissingPackage(str(self.place / MODEL), EXTRA) from error
-        found = dict(self.content["semantics"])
-        for name, tensor in self._made_of(MODEL, load).items():
+        state = dict(self.content["semantics"])
+        for name, tensor in self._parse(MODEL, load).items():
             part, _, rest = name.partition(".")
-            found.setdefault(part, {})[rest] = tensor
-        return found
+            state.setdefault(part, {})[rest] = tensor
+        return state
 
-    def _made_of(self, name: str, load: Callable[[bytes], dict[str, Any]]) -> dict[str, Any]:
+    def _parse(self, name: str, load: Callable[[bytes], dict[str, Any]]) -> dict[str, Any]:
         content = self.read(name)
         try:
             return load(content)
-        except Exception as error:  # each package has its own
+        except Exception as error:  # each package raises its own errors
             raise CheckpointError(f"{self.place / name} cannot be read: {error}") from error
 
 
 def opened_folder(place: Path) -> ExportedFolder:
-    """An exported policy; raises CheckpointError where it is none, or is not to be trusted."""
+    """Opens an exported policy; raises CheckpointError if the folder is not one, or is not safe to
+    read."""
     with reachable(CheckpointError):
         entries = sorted(place.iterdir())
     for entry in entries:
@@ -87,10 +88,10 @@ def opened_folder(place: Path) -> ExportedFolder:
             )
     path = place / POLICY_JSON
     content = read_json(path)
-    known = [content.get(each) for each in ("format", "version")]
-    if known != [FORMAT, VERSION] or not {"files", "semantics"} <= content.keys():
+    actual = [content.get(key) for key in ("format", "version")]
+    if actual != [FORMAT, VERSION] or not {"files", "semantics"} <= content.keys():
         raise CheckpointError(
-            f"{path} has format {known[0]!r}, version {known[1]!r}; this version of border_cli "
+            f"{path} has format {actual[0]!r}, version {actual[1]!r}; this version of border_cli "
             f"reads {FORMAT!r}, version {VERSION}, with its files and semantics"
         )
     return ExportedFolder(place, content)

@@ -1,4 +1,4 @@
-"""Which checkpoints a run directory has, and which one a name means."""
+"""Finds the checkpoints of a run directory, and the checkpoint that a name refers to."""
 
 from __future__ import annotations
 
@@ -17,30 +17,33 @@ T = TypeVar("T")
 
 
 def folder_name(opt_steps: int) -> str:
-    """The name of the checkpoint of so many optimisation steps."""
+    """Returns the name of the checkpoint folder at this update."""
     return f"{opt_steps:010d}"
 
 
 def is_complete(folder: Path) -> bool:
-    return (folder / MANIFEST).is_file()  # it is written last
+    return (folder / MANIFEST).is_file()  # the manifest is written last
 
 
 def complete(folder: Path) -> dict[int, Path]:
-    """The complete checkpoints of a folder by their steps, in rising order; no best models.
+    """Returns the complete checkpoints of a folder by their update, in ascending order, without
+    best models.
 
-    One that was to replace another when the process was killed stands in the place of that.
+    If the process was killed while it replaced a checkpoint, returns the replacement.
     """
-    found = {}
-    for each in sorted(folder.glob("*"), reverse=True):  # hidden names come last
-        named = re.fullmatch(r"\.?([0-9]{10,})(\.partial)?", each.name)
-        if named and is_complete(each):
-            found[int(named[1])] = each
-    return dict(sorted(found.items()))
+    checkpoints = {}
+    for path in sorted(
+        folder.glob("*"), reverse=True
+    ):  # hidden names come last and take precedence
+        match = re.fullmatch(r"\.?([0-9]{10,})(\.partial)?", path.name)
+        if match and is_complete(path):
+            checkpoints[int(match[1])] = path
+    return dict(sorted(checkpoints.items()))
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """One complete checkpoint; without a manifest where that is damaged."""
+    """A complete checkpoint; `manifest` is None if it is damaged."""
 
     folder: Path
     opt_steps: int
@@ -48,11 +51,11 @@ class Kept:
 
     @property
     def age(self) -> tuple[int, int]:
-        """Rises from the oldest to the newest."""
+        """A sort key that increases from the oldest to the newest checkpoint."""
         return (self.manifest.sequence if self.manifest else -1, self.opt_steps)
 
 
-def _kept(folder: Path, opt_steps: int) -> Kept:
+def _load(folder: Path, opt_steps: int) -> Kept:
     try:
         return Kept(folder, opt_steps, read_manifest(folder))
     except CheckpointError:
@@ -60,42 +63,45 @@ def _kept(folder: Path, opt_steps: int) -> Kept:
 
 
 def by_age(folder: Path) -> list[Kept]:
-    """The complete checkpoints, the oldest first."""
-    kept = [_kept(each, opt_steps) for opt_steps, each in complete(folder).items()]
-    return sorted(kept, key=lambda each: each.age)
+    """Returns the complete checkpoints, oldest first."""
+    checkpoints = [_load(path, opt_steps) for opt_steps, path in complete(folder).items()]
+    return sorted(checkpoints, key=lambda checkpoint: checkpoint.age)
 
 
 def resumable(run_dir: Path) -> list[Path]:
-    """The complete checkpoints that a run may resume from, the newest first; not verified yet.
+    """Returns the complete checkpoints that a run may resume from, newest first, not yet verified.
 
-    Those whose manifest is damaged come before them, so that they are named in the log.
+    Checkpoints with a damaged manifest come first, so that the log names them.
     """
     newest_first = by_age(run_dir / "checkpoints")[::-1]
     return [
-        each.folder for each in sorted(newest_first, key=lambda each: each.manifest is not None)
+        checkpoint.folder
+        for checkpoint in sorted(
+            newest_first, key=lambda checkpoint: checkpoint.manifest is not None
+        )
     ]
 
 
 def steps_saved(run_dir: Path) -> list[int]:
-    """The optimisation steps of the complete checkpoints, in rising order."""
+    """Returns the updates of the complete checkpoints, in ascending order."""
     return [*complete(run_dir / "checkpoints")]
 
 
 @reachable(CheckpointError)
 def find_run(place: Path, checkpoint: str | None = None) -> tuple[Path, str | None]:
-    """The run directory, and which of its checkpoints, that `place` and `checkpoint` name.
+    """Returns the run directory and the checkpoint that `place` and `checkpoint` refer to.
 
     `place` is a run directory, or a checkpoint in one: `RUN/best`, `RUN/checkpoints/5000`. The
-    checkpoint is None where neither names one. Raises `CheckpointError` for any other path, and
-    `ConfigError` for two checkpoints.
+    returned checkpoint is None if neither argument names one. Raises `CheckpointError` for any
+    other path, and `ConfigError` if the arguments name two checkpoints.
     """
-    named = _checkpoint_named_by(place)
-    if named is not None:
-        if checkpoint not in (None, named[1]):
+    target = _parse_checkpoint(place)
+    if target is not None:
+        if checkpoint not in (None, target[1]):
             raise ConfigError(
-                f"{place} is a checkpoint: remove checkpoint={checkpoint}, or use {named[0]}"
+                f"{place} is a checkpoint: remove checkpoint={checkpoint}, or use {target[0]}"
             )
-        return named
+        return target
     if settings_of(place).is_file():
         return place, checkpoint
     if not place.exists():
@@ -104,10 +110,11 @@ def find_run(place: Path, checkpoint: str | None = None) -> tuple[Path, str | No
     raise CheckpointError(f"{place} is not a run directory: it has no {SETTINGS}{hint}")
 
 
-def _checkpoint_named_by(place: Path) -> tuple[Path, str] | None:
-    """The run directory, and the checkpoint of it that a path leads to; need not exist."""
-    whole = place.absolute()
-    folder, name = whole.parent, whole.name
+def _parse_checkpoint(place: Path) -> tuple[Path, str] | None:
+    """Returns the run directory and the checkpoint name that a path stands for. The checkpoint need
+    not exist."""
+    path = place.absolute()
+    folder, name = path.parent, path.name
     if name == "best" and (folder / SETTINGS).is_file():
         return folder, name
     if folder.name != "checkpoints" or not (folder.parent / SETTINGS).is_file():
@@ -116,45 +123,51 @@ def _checkpoint_named_by(place: Path) -> tuple[Path, str] | None:
         return folder.parent, str(int(name))
     if name == "latest":
         return folder.parent, name
-    return (folder.parent, "best") if whole == (folder.parent / "best").resolve() else None
+    return (folder.parent, "best") if path == (folder.parent / "best").resolve() else None
 
 
 def run_around(place: Path) -> str:
-    """The run that a checkpoint or a file of it belongs to."""
-    around = next((each for each in place.absolute().parents if (each / SETTINGS).is_file()), None)
-    return f"; the run is {around}" if around else ""
+    """Returns a hint that names the run containing this path; empty if there is none."""
+    run_dir = next(
+        (parent for parent in place.absolute().parents if (parent / SETTINGS).is_file()), None
+    )
+    return f"; the run is {run_dir}" if run_dir else ""
 
 
 @reachable(CheckpointError)
 def find_checkpoint(run_dir: Path, which: str) -> Path:
-    """The folder of `best`, `latest` or a number of optimisation steps; raises with what there is.
+    """Returns the folder of `best`, `latest` or an update; raises an error that lists the existing
+    ones.
 
-    The answer is the real folder, so that a link which moves on does not change what is read.
+    Links are resolved, so that a later change of a link does not change what is read.
     """
     saved = complete(run_dir / "checkpoints")
     newest = next(reversed(saved.values()), None)
-    places = {
-        "best": _whole(run_dir / "best"),
+    folders = {
+        "best": _resolve_complete(run_dir / "best"),
         **{str(opt_steps): folder for opt_steps, folder in saved.items()},
-        "latest": _whole(run_dir / "checkpoints" / "latest") or newest,
+        "latest": _resolve_complete(run_dir / "checkpoints" / "latest") or newest,
     }
-    place = places.get(str(int(which)) if which.isdecimal() else which)
-    if place is None:
-        names = ", ".join(name for name, folder in places.items() if folder) or "none"
+    match = folders.get(str(int(which)) if which.isdecimal() else which)
+    if match is None:
+        names = ", ".join(name for name, folder in folders.items() if folder) or "none"
         raise CheckpointError(f"{run_dir} has no checkpoint {which} (choose from {names})")
-    return place.resolve()
+    return match.resolve()
 
 
-def _whole(place: Path) -> Path | None:
-    """The complete folder behind a link, or the one that was to replace it."""
-    folder = place.resolve()
-    return next((each for each in (partial_of(folder), folder) if is_complete(each)), None)
+def _resolve_complete(link: Path) -> Path | None:
+    """Returns the complete folder behind a link. If a crash interrupted the folder's replacement,
+    returns the replacement."""
+    folder = link.resolve()
+    return next(
+        (candidate for candidate in (partial_of(folder), folder) if is_complete(candidate)), None
+    )
 
 
 @reachable(CheckpointError)
 def find_weights(place: Path) -> Path:
-    """The folder of the weights that a new run begins with: of a run directory its best model, else
-    its latest checkpoint; or a checkpoint itself, which needs no saved settings."""
+    """Returns the folder with the initial weights of a new run. In a run directory, this is the
+    best model or else the latest checkpoint. A checkpoint itself needs no saved settings."""
     folder = place.resolve()
     if is_complete(folder):
         return folder
@@ -164,10 +177,10 @@ def find_weights(place: Path) -> Path:
 
 
 def read_model(find: Callable[[], Path], read: Callable[[Path], T]) -> tuple[Path, T]:
-    """The folder that `find` finds, verified, and what `read` reads in it.
+    """Verifies the folder that `find` returns, and returns it with the result of `read`.
 
-    A run that is training removes its checkpoints: where that happens meanwhile, `find` is called
-    again. Raises `CheckpointError` where it finds none, or where one is damaged.
+    A training run removes its old checkpoints: if that happens meanwhile, `find` is called again.
+    Raises `CheckpointError` if `find` finds none, or if the checkpoint is damaged.
     """
     while True:
         folder = find()
@@ -180,7 +193,7 @@ def read_model(find: Callable[[], Path], read: Callable[[Path], T]) -> tuple[Pat
 
 
 def best_score(run_dir: Path) -> tuple[float, int] | None:
-    """Score and optimisation steps of the best model; None without a whole one."""
+    """Returns the score and the update of the best model, or None if there is no valid one."""
     try:
         folder = find_checkpoint(run_dir, "best")
         verify(folder)
