@@ -2,8 +2,8 @@
 
 checkpoints/0000010000/        agent.pt  state.json  arrays.npz  manifest.json
 checkpoints/best-0000007000/   agent.pt  state.json  score.json  manifest.json
-checkpoints/replay/            rows-<first>-<end>-<token>.npy, shared by the numbered checkpoints: each
-                               transition is written once
+checkpoints/replay/            rows-<first>-<end>-<token>.npy, shared by the numbered checkpoints
+                               so that each transition is written once
 checkpoints/latest, best       relative links to the newest and to the best checkpoint
 
 agent.pt        the state of the agent: tensors and numbers

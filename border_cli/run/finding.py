@@ -65,7 +65,7 @@ def _load(folder: Path, opt_steps: int) -> Kept:
 def by_age(folder: Path) -> list[Kept]:
     """Returns the complete checkpoints, oldest first."""
     checkpoints = [_load(path, opt_steps) for opt_steps, path in complete(folder).items()]
-    return sorted(checkpoints, key=lambda checkpoint: checkpoint.age)
+    return sorted(checkpoints, key=lambda c: c.age)
 
 
 def resumable(run_dir: Path) -> list[Path]:
@@ -74,12 +74,7 @@ def resumable(run_dir: Path) -> list[Path]:
     Checkpoints with a damaged manifest come first, so that the log names them.
     """
     newest_first = by_age(run_dir / "checkpoints")[::-1]
-    return [
-        checkpoint.folder
-        for checkpoint in sorted(
-            newest_first, key=lambda checkpoint: checkpoint.manifest is not None
-        )
-    ]
+    return [c.folder for c in sorted(newest_first, key=lambda c: c.manifest is not None)]
 
 
 def steps_saved(run_dir: Path) -> list[int]:

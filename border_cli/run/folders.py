@@ -1,4 +1,4 @@
-"""One checkpoint after another on the disk: each is complete or not there."""
+"""Writes checkpoints to disk, one after another: each is complete or absent."""
 
 from __future__ import annotations
 
@@ -31,29 +31,30 @@ Fill = Callable[[Path], None]  # writes the files of a checkpoint into a folder
 
 @dataclass
 class CheckpointFolders:
-    """Writes the folders of one run; only one thread at a time calls it.
+    """Writes the checkpoint folders of one run. Only one thread at a time may call it.
 
-    A write begins by putting in order what an earlier one, or an earlier process, left half done. A
-    call that raises leaves all checkpoints as they were.
+    Each write first repairs what an earlier write or process left incomplete. A call that raises
+    leaves all checkpoints as they were.
     """
 
     run_dir: Path
     keep: int
     milestone_interval: int
     save_state: SaveState
-    check_lock: Callable[[], None] = lambda: None  # raises `RunDeleted`: it is no longer the run's
-    nbytes: int = 0  # written so far; any thread may read it
+    check_lock: Callable[[], None] = lambda: None  # raises `RunDeleted` if the lock is lost
+    nbytes: int = 0  # bytes written so far; any thread may read it
     _versions: Mapping[str, str] = field(default_factory=versions)
-    _begun: bool = False
+    _is_ready: bool = False
 
     @property
     def _folder(self) -> Path:
         return self.run_dir / "checkpoints"
 
     def write_checkpoint(self, state: RunState, rows: PendingRows | None) -> tuple[Chunk, ...]:
-        """Keeps a checkpoint and drops the oldest; returns the chunks of its transitions."""
+        """Writes a checkpoint and removes the oldest; returns the chunks of transitions in the new
+        one."""
         self.put_in_order()
-        self._sync_records(state.run)
+        self._sync_metrics(state.run)
         name = folder_name(int(state.counters["opt_steps"]))
         replay = None if rows is None else self._write_rows(rows)
         self._write(name, lambda folder: write_state(folder, state, self.save_state), replay)
@@ -62,14 +63,15 @@ class CheckpointFolders:
         return () if replay is None else replay.chunks
 
     def folder(self, opt_steps: int) -> Path:
-        """The folder of the checkpoint after so many updates."""
+        """Returns the folder of the checkpoint at this update."""
         return self._folder / folder_name(opt_steps)
 
     def _write_rows(self, rows: PendingRows) -> SavedRows:
-        """Raises `FileNotFoundError` where one of the files before them is gone."""
+        """Writes the pending transitions; raises `FileNotFoundError` if an earlier chunk is
+        missing."""
         folder = self._folder / FOLDER
-        for each in rows.before:
-            (folder / each.name).stat()
+        for chunk in rows.before:
+            (folder / chunk.name).stat()
         new = write_chunks(folder, rows.frozen, self._count)
         return SavedRows(first=rows.frozen.oldest, end=rows.frozen.end, chunks=(*rows.before, *new))
 
@@ -79,7 +81,7 @@ class CheckpointFolders:
     def write_best(
         self, agent: Mapping[str, Any], counters: Mapping[str, float], evaluation: Evaluation
     ) -> None:
-        """Replaces the best model; who is reading the one before looks it up again."""
+        """Replaces the best model. Code that reads the previous one must look it up again."""
         self.put_in_order()
         name = f"best-{folder_name(int(counters['opt_steps']))}"
         self._write(
@@ -93,25 +95,26 @@ class CheckpointFolders:
                 remove_folder(old)
 
     def put_in_order(self) -> None:
-        """Removes, or completes, what was left half done."""
+        """Removes or completes what an interrupted write left behind."""
         self.check_lock()
-        if not self._begun:
+        if not self._is_ready:
             self._folder.mkdir(exist_ok=True)
-            self._begun = True
+            self._is_ready = True
         restore_folders(self._folder)
         collect_garbage(self._folder)
 
-    def _sync_records(self, run: State) -> None:
-        # What was recorded before the checkpoint must not be lost where that is kept.
+    def _sync_metrics(self, run: State) -> None:
+        # Metrics recorded before the checkpoint must survive whatever the checkpoint survives.
         for position in run.get("recorders", {}).values():
             path = self.run_dir / position.get("file", "")
             if path.is_file():
                 sync(path)
 
     def _write(self, name: str, fill: Fill, replay: SavedRows | None) -> None:
-        """Replaces one folder by another, which is written whole first.
+        """Writes a new folder completely, then replaces the old one with it.
 
-        For a moment the name may be missing: `restore_folders` ends what a crash then leaves.
+        The name may be missing for a moment. If the process crashes then, `restore_folders`
+        completes the replacement.
         """
         final = self._folder / name
         new = partial_of(final)
@@ -119,21 +122,22 @@ class CheckpointFolders:
         fill(new)
         newest = max([0, *(checkpoint.age[0] for checkpoint in by_age(self._folder))])
         seal(new, sequence=newest + 1, versions=self._versions, replay=replay)
-        self._count(sum(each.stat().st_size for each in new.iterdir()))
+        self._count(sum(file.stat().st_size for file in new.iterdir()))
         name_folder(new, final)
 
 
 def name_folder(new: Path, final: Path) -> None:
-    """Gives a complete folder its name, in place of the one that has it."""
+    """Gives a complete folder its final name, and removes the folder that had this name."""
     remove_folder(final)
     new.rename(final)
     sync(final.parent)
 
 
 def remove_folder(folder: Path) -> None:
-    """Removes the files of a checkpoint, the manifest first: what is half removed does not count.
+    """Removes the files of a checkpoint, starting with the manifest, without which a checkpoint is
+    incomplete.
 
-    A folder with files of others stays with these.
+    If the folder contains other files as well, the folder and these files stay.
     """
     if folder.is_dir():
         (folder / MANIFEST).unlink(missing_ok=True)
@@ -143,62 +147,64 @@ def remove_folder(folder: Path) -> None:
 
 
 def restore_folders(parent: Path) -> None:
-    """Ends what a crash left half done: a folder that is whole gets its name, another one goes."""
-    for each in sorted(parent.iterdir()):
-        if re.fullmatch(rf"\.{STEPS}\.partial", each.name):
-            if is_complete(each):
-                name_folder(each, each.with_name(each.name.split(".")[1]))
+    """Finishes what a crash interrupted: renames complete folders and removes incomplete ones."""
+    for folder in sorted(parent.iterdir()):
+        if re.fullmatch(rf"\.{STEPS}\.partial", folder.name):
+            if is_complete(folder):
+                name_folder(folder, folder.with_name(folder.name.split(".")[1]))
             else:
-                remove_folder(each)
+                remove_folder(folder)
 
 
 def point_link(link: Path, target: str) -> None:
-    """Makes `link` a relative symbolic link to `target`, atomically."""
+    """Atomically makes `link` a relative symbolic link to `target`."""
     temporary = link.with_name(f".{link.name}.{token_hex(4)}.tmp")
     temporary.symlink_to(target)
     temporary.replace(link)
 
 
 def rotate(folder: Path, *, keep: int, milestone_interval: int) -> None:
-    """Keeps the newest, and the milestones without their transitions; then drops unnamed chunks.
+    """Keeps the newest checkpoints, and milestones without their transitions; then removes unused
+    chunks.
 
-    A milestone is the first checkpoint at or after each multiple of `milestone_interval`.
+    A milestone is the first checkpoint at or after each multiple of `milestone_interval` updates.
     """
-    kept = by_age(folder)
-    milestones = _milestones(kept, milestone_interval)
-    for each in kept[: max(0, len(kept) - keep)]:
-        if each.folder not in milestones:
-            remove_folder(each.folder)
-        elif each.manifest and each.manifest.replay:
-            write_manifest(each.folder, replace(each.manifest, replay=None))
-    sync(folder)  # no manifest may come back after a crash when its chunks are gone
+    checkpoints = by_age(folder)
+    milestones = _milestones(checkpoints, milestone_interval)
+    for checkpoint in checkpoints[: max(0, len(checkpoints) - keep)]:
+        if checkpoint.folder not in milestones:
+            remove_folder(checkpoint.folder)
+        elif checkpoint.manifest and checkpoint.manifest.replay:
+            write_manifest(checkpoint.folder, replace(checkpoint.manifest, replay=None))
+    sync(folder)  # a crash must not bring back a manifest whose chunks are removed
     collect_garbage(folder)
 
 
 def surplus(kept: list[Kept], *, keep: int, milestone_interval: int) -> list[Kept]:
-    """The checkpoints that are neither new enough nor milestones; `kept` has the oldest first."""
+    """Returns the checkpoints that are neither among the newest nor milestones. `kept` is ordered
+    from the oldest to the newest."""
     milestones = _milestones(kept, milestone_interval)
-    return [each for each in kept[: max(0, len(kept) - keep)] if each.folder not in milestones]
+    return [c for c in kept[: max(0, len(kept) - keep)] if c.folder not in milestones]
 
 
-def _milestones(kept: list[Kept], interval: int) -> set[Path]:
+def _milestones(checkpoints: list[Kept], interval: int) -> set[Path]:
     first: dict[int, Kept] = {}
-    for each in sorted(kept, key=lambda each: each.opt_steps) if interval else ():
-        first.setdefault(each.opt_steps // interval, each)
-    return {each.folder for multiple, each in first.items() if multiple > 0}
+    for checkpoint in sorted(checkpoints, key=lambda c: c.opt_steps) if interval else ():
+        first.setdefault(checkpoint.opt_steps // interval, checkpoint)
+    return {checkpoint.folder for multiple, checkpoint in first.items() if multiple > 0}
 
 
 def collect_garbage(folder: Path) -> None:
-    """Removes files of transitions that no checkpoint names."""
-    kept = by_age(folder)
-    if any(each.manifest is None for each in kept):
-        return  # it may name any chunk
+    """Removes chunks of transitions that no checkpoint uses."""
+    checkpoints = by_age(folder)
+    if any(checkpoint.manifest is None for checkpoint in checkpoints):
+        return  # a damaged manifest may refer to any chunk
     replay = folder / FOLDER
     if replay.is_dir():
-        remove_files(replay, REPLAY, keep=named_chunks(kept))
+        remove_files(replay, REPLAY, keep=named_chunks(checkpoints))
 
 
-def named_chunks(kept: list[Kept]) -> set[str]:
-    """The files of transitions that these checkpoints need."""
-    replays = [each.manifest.replay for each in kept if each.manifest and each.manifest.replay]
+def named_chunks(checkpoints: list[Kept]) -> set[str]:
+    """Returns the names of the chunks that these checkpoints use."""
+    replays = [c.manifest.replay for c in checkpoints if c.manifest and c.manifest.replay]
     return {chunk.name for replay in replays for chunk in replay.chunks}

@@ -1,7 +1,7 @@
 """The names of the files, directories and links that a run or a sweep writes.
 
-Only what is written here by name is ever written to or removed; a link in its place refuses the
-command.
+Nothing else is ever written to or removed. A command refuses to start if there is a link in place
+of one of these files or directories.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ log = logging.getLogger(__name__)
 
 Kind = Literal["file", "folder", "link"]
 
-TORN = re.compile(r"\.(.+)\.[0-9a-f]{8}\.tmp")  # left by a process that is killed as it writes
+TORN = re.compile(r"\.(.+)\.[0-9a-f]{8}\.tmp")  # left by a process killed during a write
 
 
-# The names that are ours in one folder, as patterns, and what each stands for: a file, a link, or a
-# folder with such names in it. All else there is not ours.
+# Patterns of the names that border_cli writes to one folder, and what each stands for: a file, a
+# link, or a folder with a layout of its own. All other files belong to the user.
 Layout: TypeAlias = "Mapping[str, Literal['file', 'link'] | Layout]"
 
-STEPS = r"(best-)?\d{10,}"  # folders of checkpoints
+STEPS = r"(best-)?\d{10,}"  # names of checkpoint folders
 
 CHECKPOINT: Layout = {r"agent\.pt|(state|score|manifest)\.json|arrays\.npz": "file"}
 REPLAY: Layout = {r"rows-\d{10,}-\d{10,}-[0-9a-f]{8}\.npy": "file"}
@@ -56,7 +56,7 @@ RUN: Layout = {
 }
 SWEEP: Layout = {
     r"sweep\.(json|csv|stop)|study\.db(-journal|-wal|-shm)?|mlflow\.parent": "file",
-    r"\.submitit": {},  # its launcher's own
+    r"\.submitit": {},  # written by submitit itself
 }
 TRIALS: Layout = {r"trial-\d+": {r"run\.lock": "file", r"seed-\d+": RUN}}
 STUDY: Layout = {
@@ -67,7 +67,7 @@ STUDY: Layout = {
 }
 
 
-# What stays where a run starts over.
+# The files that remain when a run starts over.
 KEPT = (
     *("run.lock", "border-train.log", "output.log", "job.json", "job.yaml"),
     *("mlflow.json", "mlflow.jsonl", "wandb.json", "wandb.jsonl", "trackio.json", "trackio.jsonl"),
@@ -75,14 +75,15 @@ KEPT = (
 
 
 def meaning_of(name: str, layout: Layout) -> Literal["file", "link"] | Layout | None:
-    """What a name of ours stands for; None where the name is not ours."""
-    torn = TORN.fullmatch(name)
-    name = torn[1] if torn else name
-    return next((each for pattern, each in layout.items() if re.fullmatch(pattern, name)), None)
+    """Returns what a name stands for in the layout, or None if the layout does not contain it."""
+    temporary = TORN.fullmatch(name)
+    name = temporary[1] if temporary else name
+    return next((kind for pattern, kind in layout.items() if re.fullmatch(pattern, name)), None)
 
 
 def entries_of_ours(folder: Path, layout: Layout = RUN) -> Iterator[tuple[os.DirEntry[str], Kind]]:
-    """All that has a name of ours, and what it should be; links are not followed."""
+    """Yields all entries whose names are in the layout, recursively and without following links,
+    and the kind that each should have."""
     with os.scandir(folder) as entries:
         for entry in entries:
             meaning = meaning_of(entry.name, layout)
@@ -93,12 +94,12 @@ def entries_of_ours(folder: Path, layout: Layout = RUN) -> Iterator[tuple[os.Dir
                 continue
             yield entry, "folder"
             if entry.is_dir(follow_symlinks=False):
-                with suppress(FileNotFoundError):  # a run that goes on has renamed it since
+                with suppress(FileNotFoundError):  # an active run has just renamed it
                     yield from entries_of_ours(Path(entry.path), meaning)
 
 
 def written_files(run_dir: Path) -> set[str]:
-    """The regular files that a run has written, behind no link, by their paths in it."""
+    """Returns the relative paths of the regular files that a run has written, ignoring links."""
     return {
         os.path.relpath(entry.path, run_dir)
         for entry, kind in entries_of_ours(run_dir)
@@ -107,15 +108,16 @@ def written_files(run_dir: Path) -> set[str]:
 
 
 def partial_of(place: Path) -> Path:
-    """Where a folder is until it is complete."""
+    """Returns the path of a folder while it is incomplete."""
     return place.with_name(f".{place.name}.partial")
 
 
 def refuse_foreign(folder: Path, layout: Layout = {**RUN, **SWEEP}) -> None:  # noqa: B006
-    """Raises `ConfigError` where something else, such as a link, has the name of a file or folder
-    of ours.
+    """Raises `ConfigError` if something else, such as a link, has the name of a file or folder in
+    the layout.
 
-    To be called before a command opens or creates anything in a directory that may have been used.
+    Must be called before a command opens or creates anything in a directory that may have been
+    used.
     """
     if not folder.is_dir():
         return
@@ -129,19 +131,19 @@ def refuse_foreign(folder: Path, layout: Layout = {**RUN, **SWEEP}) -> None:  # 
                 )
             if kind == "file" and not entry.is_file():
                 raise ConfigError(
-                    f"{entry.path} is no regular file, and a run writes one there: move it away"
+                    f"{entry.path} is not a regular file, and a run writes one there: move it away"
                 )
 
 
 def remove_files(folder: Path, layout: Layout, *, keep: Collection[str] = ()) -> None:
-    """Removes the files with names of ours, but for those to `keep`."""
+    """Removes the files in the layout, except those to `keep`."""
     for entry, _ in [*entries_of_ours(folder, layout)]:
         if entry.name not in keep and entry.is_file(follow_symlinks=False):
             Path(entry.path).unlink(missing_ok=True)
 
 
 def remove_attempt(run_dir: Path) -> None:
-    """Removes what an attempt left that has no checkpoint; its logs stay."""
+    """Removes the files of an attempt that has no checkpoint, except its logs."""
     if not (run_dir / SETTINGS).is_file():
         return
     for entry, kind in [*entries_of_ours(run_dir)]:

@@ -1,4 +1,4 @@
-"""The lock of a run directory: one process at a time runs there, others see whether one does."""
+"""The lock of a run directory: only one process runs there, and others can check for it."""
 
 from __future__ import annotations
 
@@ -20,27 +20,33 @@ from border_cli.system.files import refuse_deleted
 log = logging.getLogger(__name__)
 
 RUN_LOCK = "run.lock"
-NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}  # of the file system
+NO_LOCKS = {
+    errno.ENOLCK,
+    errno.ENOSYS,
+    errno.ENOTSUP,
+    errno.EOPNOTSUPP,
+}  # file system without locks
 TRIES, PAUSE_S = 20, 0.02
 
 
 class RunInUse(NotBegun):
-    """Another process runs in the directory."""
+    """Raised if another process is running in the directory."""
 
     def __init__(self, run_dir: Path) -> None:
         who = "another process"
-        with suppress(OSError, ValueError, LookupError):  # it could not write who it is
+        with suppress(OSError, ValueError, LookupError):  # the owner could not write its process id
             owner = json.loads((run_dir / RUN_LOCK).read_bytes())
             who = f"process {owner['pid']} on {owner['host']}"
         super().__init__(f"{run_dir} is in use by {who}")
 
 
 class RunLock:
-    """Within the block no other process runs in the directory; raises `RunInUse` where one does.
+    """The lock of a run directory. Entering it raises `RunInUse` if another process is running
+    there.
 
-    The lock is the kernel's (flock) and goes with the process, whatever ends that. Children do not
-    have it. Where the file system knows no locks, a warning is all. The file stays, unlocked: to
-    remove it would let two processes lock two files of one name.
+    The kernel (flock) releases the lock when the process ends for any reason. Child processes do
+    not inherit it. On a file system without locks, only a warning is logged. The lock file is never
+    deleted: otherwise two processes could lock two different files of the same name.
     """
 
     def __init__(self, run_dir: Path) -> None:
@@ -57,31 +63,32 @@ class RunLock:
                 self.forget()
                 raise
         _held.add(self)
-        with suppress(OSError):  # a full disk: others see that a process runs, but not which
+        with suppress(OSError):  # full disk: others see only that some process is running
             os.ftruncate(self._file, 0)
             owner = {"pid": os.getpid(), "host": platform.node()}
             os.pwrite(self._file, json.dumps(owner).encode(), 0)
         return self
 
     def check(self) -> None:
-        """Raises `RunDeleted` where the directory, which another run may use by now, or the lock in
-        it was deleted or moved; by any thread."""
+        """Raises `RunDeleted` if the lock file or the directory was deleted or moved, and may now
+        be used by another run. May be called by any thread."""
         refuse_deleted(self._run_dir / RUN_LOCK, self._file)
 
     def __exit__(self, *rest: object) -> None:
-        if self._file >= 0:  # not a child that was forked within the block
+        if self._file >= 0:  # not in a child that was forked within the block
             with suppress(OSError):
                 os.ftruncate(self._file, 0)
         self.forget()
 
     def forget(self) -> None:
-        """Closes the file; in a child its copy, which leaves its parent's lock as it is."""
+        """Closes the file. In a child process this closes only a copy; the lock of the parent is
+        unaffected."""
         file, self._file = self._file, -1
         if file >= 0:
             os.close(file)
 
     def _lock(self) -> None:
-        for _ in range(TRIES):  # `running` has the lock for a moment, too
+        for _ in range(TRIES):  # `running` holds the lock for a moment as well
             try:
                 fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return
@@ -111,9 +118,10 @@ os.register_at_fork(after_in_child=_forget_all)
 
 @contextmanager
 def running(run_dir: Path) -> Iterator[bool | None]:
-    """Whether a process runs in the directory; None where that cannot be told from here.
+    """Yields whether a process is running in the directory, or None if that cannot be determined
+    from here.
 
-    Where none does, none can begin within the block, which should therefore be short.
+    If none is, none can start within the block, which should therefore be short.
     """
     try:
         file = os.open(run_dir / RUN_LOCK, os.O_RDONLY | os.O_NONBLOCK)

@@ -1,7 +1,4 @@
-"""The manifest that seals a checkpoint: every file that belongs to it, with its checksum.
-
-A command that looks for checkpoints and verifies them loads no numpy with it.
-"""
+"""The manifest that completes a checkpoint: a list of its files and their checksums."""
 
 from __future__ import annotations
 
@@ -18,22 +15,22 @@ from border_cli.system.files import checksum, read_bytes, sync, write_text
 
 MANIFEST = "manifest.json"
 FORMAT = 4
-FOLDER = "replay"  # of the transitions, beside the checkpoints
+FOLDER = "replay"  # directory of the transitions, next to the checkpoints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """The file of rows `first` … `end` of the replay buffer."""
+    """The file of rows `first` to `end` (exclusive) of the replay buffer."""
 
     first: int
     end: int
-    name: str  # in checkpoints/replay
+    name: str  # file name in checkpoints/replay
     sha256: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedRows:
-    """The transitions of a replay buffer; the first chunk may begin before them."""
+    """The saved rows of a replay buffer. The first chunk may start before `first`."""
 
     first: int
     end: int
@@ -42,11 +39,11 @@ class SavedRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """The content of one `manifest.json`."""
+    """The content of a `manifest.json`."""
 
-    sequence: int  # grows by one with every checkpoint of a run
+    sequence: int  # increases by one with every checkpoint of a run
     versions: Mapping[str, str]
-    sha256: Mapping[str, str]  # of every other file of the folder
+    sha256: Mapping[str, str]  # checksums of all other files in the folder
     replay: SavedRows | None
 
 
@@ -57,11 +54,11 @@ def seal(
     versions: Mapping[str, str],
     replay: SavedRows | None,
 ) -> None:
-    """Completes the folder: its files survive a crash, and its manifest names them all."""
+    """Syncs the files of a folder to disk and writes the manifest, which lists all of them."""
     files = sorted(folder.iterdir())
-    for each in files:
-        sync(each)
-    sums = {each.name: checksum(each) for each in files}
+    for file in files:
+        sync(file)
+    sums = {file.name: checksum(file) for file in files}
     write_manifest(
         folder, Manifest(sequence=sequence, versions=versions, sha256=sums, replay=replay)
     )
@@ -69,20 +66,20 @@ def seal(
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Completes the folder, or replaces its manifest atomically."""
+    """Atomically writes or replaces the manifest of a folder."""
     content = {"format": FORMAT, **asdict(manifest)}
-    # Without `indent`, which would be slow: there may be thousands of chunks.
+    # No `indent`, which is slow: there may be thousands of chunks.
     write_text(folder / MANIFEST, json.dumps({**content, "checksum": _checksum(content)}))
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Raises `CheckpointError` where it is missing, damaged, or of another format."""
+    """Reads a manifest; raises `CheckpointError` if it is missing, damaged or of another format."""
     path = folder / MANIFEST
     content = read_json(path)
-    found = content.get("format")
-    if found != FORMAT:
+    actual = content.get("format")
+    if actual != FORMAT:
         raise CheckpointError(
-            f"{folder} has checkpoint format {found}, of another version of border_cli; this one "
+            f"{folder} has checkpoint format {actual}, of another version of border_cli; this one "
             f"reads {FORMAT}"
         )
     if content.pop("checksum", None) != _checksum(content):
@@ -90,14 +87,14 @@ def read_manifest(folder: Path) -> Manifest:
     del content["format"]
     replay = content["replay"]
     if replay is not None:
-        chunks = tuple(Chunk(**each) for each in replay["chunks"])
+        chunks = tuple(Chunk(**chunk) for chunk in replay["chunks"])
         content["replay"] = SavedRows(**{**replay, "chunks": chunks})
     return Manifest(**content)
 
 
 @contextmanager
 def readable(path: Path) -> Iterator[None]:
-    """Within the block a file that is not there or is damaged raises `CheckpointError`."""
+    """Raises `CheckpointError` if the code in the block finds the file missing or damaged."""
     try:
         yield
     except (OSError, ValueError, TypeError, RecursionError) as error:
@@ -107,7 +104,7 @@ def readable(path: Path) -> Iterator[None]:
 def read_json(
     path: Path, object_hook: Callable[[dict[str, Any]], Any] | None = None
 ) -> dict[str, Any]:
-    """A JSON object; raises `CheckpointError` where it is damaged."""
+    """Reads a JSON object; raises `CheckpointError` if the file is missing or damaged."""
     with readable(path):
         content = json.loads(read_bytes(path), object_hook=object_hook)
     if not isinstance(content, dict):
@@ -120,7 +117,8 @@ def _checksum(content: Mapping[str, Any]) -> str:
 
 
 def verify(folder: Path) -> Manifest:
-    """The manifest; raises `CheckpointError` naming the first file that is not as it was."""
+    """Checks all files of a checkpoint and returns its manifest. Raises `CheckpointError` naming
+    the first file that is missing or damaged."""
     manifest = read_manifest(folder)
     for name, expected in manifest.sha256.items():
         verify_file(folder / name, expected)
@@ -128,10 +126,10 @@ def verify(folder: Path) -> Manifest:
 
 
 def verify_file(path: Path, expected: str) -> None:
-    """Raises `CheckpointError` where the file is not as it was written."""
+    """Raises `CheckpointError` if the file is missing or does not have the expected checksum."""
     if not path.is_file():
         raise CheckpointError(f"{path} is missing")
     with readable(path):
-        found = checksum(path)
-    if found != expected:
+        actual = checksum(path)
+    if actual != expected:
         raise CheckpointError(f"{path} is damaged: its checksum does not match the manifest")

@@ -1,4 +1,5 @@
-"""What a result depends on besides its settings: versions, the machine, the user's repository."""
+"""The facts besides settings that a result depends on: versions, the machine, the user's
+repository."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from typing import Any
 from border_cli.system.foreign import mark_of
 from border_cli.system.machine import available_cores
 
-# Programs that the settings of a repository name for files.
+# Git settings that name programs to process files.
 _FILTERS = re.compile(r"(?m)^(local|worktree)\s+(filter|lfs\.extension)\..*\.(clean|process)$")
 PACKAGES = (
     "border-cli",
@@ -28,18 +29,18 @@ PACKAGES = (
 
 
 def versions() -> dict[str, str]:
-    """The versions of Python and of the packages a result depends on."""
-    found = {"python": platform.python_version()}
+    """Returns the versions of Python and of the packages that a result depends on."""
+    found_versions = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
-            found[package] = version(package)
+            found_versions[package] = version(package)
         except PackageNotFoundError:
             continue
-    return found
+    return found_versions
 
 
 def machine() -> dict[str, Any]:
-    """Where the run happens."""
+    """Returns facts about this machine."""
     return {
         "host": platform.node(),
         "system": platform.platform(),
@@ -49,12 +50,12 @@ def machine() -> dict[str, Any]:
 
 
 def git_state(folder: Path) -> dict[str, Any] | None:
-    """Commit and dirty flag of the user's repository; None without a repository, without git, or
-    where border_cli wrote the repository's folder.
+    """Returns the commit and the dirty flag of the user's repository. Returns None without a
+    repository or git, or if border_cli wrote the folder of the repository.
 
-    `dirty` is None where the repository has filters, which `git status` would run.
+    `dirty` is None if the repository has filters, because `git status` would run them.
     """
-    top = next((each for each in (folder, *folder.parents) if (each / ".git").exists()), None)
+    top = next((parent for parent in (folder, *folder.parents) if (parent / ".git").exists()), None)
     if top is None or mark_of(top):
         return None
     try:
@@ -71,12 +72,13 @@ def git_state(folder: Path) -> dict[str, Any] | None:
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    """What git answers. It runs no hook, no monitor of files and no program that fetches objects.
+    """Returns the output of a git command, which starts no hook, file monitor or program that
+    fetches objects.
 
-    Without optional locks the user's own git commands are never in each other's way.
+    Without optional locks, it does not interfere with git commands of the user.
     """
     safe = ["-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null"]
-    done = subprocess.run(
+    process = subprocess.run(
         ["git", "--no-optional-locks", *safe, *arguments],
         cwd=folder,
         env={**os.environ, "GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1"},
@@ -85,4 +87,4 @@ def _git(folder: Path, *arguments: str) -> str:
         timeout=5,
         check=True,
     )
-    return done.stdout.strip()
+    return process.stdout.strip()

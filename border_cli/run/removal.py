@@ -1,9 +1,9 @@
-"""Removing runs, and checkpoints that are no longer needed.
+"""Removes runs, and checkpoints that are no longer needed.
 
-A directory is touched only if a file in it has what only `border_cli` writes there. Of it, files
-with names of ours are removed, and directories that are empty then; never of a run that is, or may
-be, running, nor where a link of others has a name of ours. The lock of a run is held meanwhile, so
-that no process begins there.
+A directory is changed only if one of its files has content that only `border_cli` writes. Only
+files with names in the layout are removed, and then directories that are empty. Nothing is removed
+if a run is, or may be, running, or if a link has a name in the layout. The lock of the run is held,
+so that no process starts there meanwhile.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from border_cli.run.status import RUN_JSON, read_run
 from border_cli.run.sweep_folder import read_sweep
 from border_cli.system.files import SETTINGS, readable_bytes
 
-LAST = (".hydra", RUN_JSON, RUN_LOCK)  # what a run is known by goes when all else has gone
+LAST = (".hydra", RUN_JSON, RUN_LOCK)  # removed last, because a run is recognised by them
 
 
 @contextmanager
 def idle(run_dir: Path) -> Iterator[None]:
-    """Within the block no process runs in the directory, and none can begin to.
+    """Within the block, no process is running in the directory and none can start.
 
-    Raises as `refuse_removal`.
+    Raises the errors of `refuse_removal`.
     """
     refuse_removal(run_dir)
     with RunLock(run_dir):
@@ -48,13 +48,13 @@ def idle(run_dir: Path) -> Iterator[None]:
 
 
 def refuse_removal(run_dir: Path) -> None:
-    """Raises `ConfigError` where a run is, or may be, running, where its directory is a link or
-    another program's, or where a link is in the place of a file or directory of ours."""
+    """Raises `ConfigError` if a run is, or may be, running, if the directory is a link or was
+    written by another program, or if a link has the name of a file or directory in the layout."""
     if run_dir.is_symlink():
         raise ConfigError(f"{run_dir} is a link to {run_dir.resolve()}: name that directory")
     refuse_foreign(run_dir)
     facts = read_run(run_dir)
-    recorded = any("from_opt_steps" in each for each in facts.get("attempts", []))
+    recorded = any("from_opt_steps" in attempt for attempt in facts.get("attempts", []))
     if not recorded and b"/schema/run@_here_" not in readable_bytes(run_dir / SETTINGS):
         raise ConfigError(
             f"{run_dir} is left as it is: neither {RUN_JSON} nor {SETTINGS} is from border_cli"
@@ -71,15 +71,15 @@ def refuse_removal(run_dir: Path) -> None:
 
 
 def nbytes_of(folder: Path, layout: Layout = RUN) -> int:
-    """The bytes that removing what is ours in a folder frees."""
-    files = (each for each, kind in entries_of_ours(folder, layout) if kind == "file")
-    return sum(each.stat(follow_symlinks=False).st_size for each in files)
+    """Returns how many bytes are freed by removing the files in the layout."""
+    files = (entry for entry, kind in entries_of_ours(folder, layout) if kind == "file")
+    return sum(file.stat(follow_symlinks=False).st_size for file in files)
 
 
 def remove_run(run_dir: Path) -> bool:
-    """Removes a run; False where other files were found, which stay with their directories.
+    """Removes a run. Returns False if there are other files, which stay in their directories.
 
-    Raises as `refuse_removal`, and `OSError` where something cannot be removed.
+    Raises the errors of `refuse_removal`, and `OSError` if something cannot be removed.
     """
     with idle(run_dir):
         _remove_files(run_dir, RUN)
@@ -87,8 +87,8 @@ def remove_run(run_dir: Path) -> bool:
 
 
 def remove_sweep(root: Path) -> bool:
-    """Removes what a sweep wrote beside its jobs, and the records of jobs that did not begin; False
-    where the directory is not empty then, or where `sweep.json` is not from border_cli."""
+    """Removes the files of a sweep and the records of jobs that did not start. Returns False if the
+    directory is not empty then, or if `sweep.json` is not from border_cli."""
     plan = read_sweep(root)
     if root.is_symlink() or plan is None:
         return False
@@ -100,22 +100,22 @@ def remove_sweep(root: Path) -> bool:
 
 
 def _remove_files(folder: Path, layout: Layout) -> None:
-    """Removes what is ours, and directories of ours that are empty then."""
+    """Removes the files in the layout, and then the directories in the layout that are empty."""
 
-    def turn(found: tuple[os.DirEntry[str], Kind]) -> int:
-        name = Path(found[0].path).relative_to(folder).parts[0]
+    def order(item: tuple[os.DirEntry[str], Kind]) -> int:
+        name = Path(item[0].path).relative_to(folder).parts[0]
         return LAST.index(name) if name in LAST else -1
 
     inside_out = [*entries_of_ours(folder, layout)][::-1]
-    for entry, kind in sorted(inside_out, key=turn):
+    for entry, kind in sorted(inside_out, key=order):
         if kind == "folder":
             _rmdir(Path(entry.path))
         else:
-            Path(entry.path).unlink()  # a link itself, not what it leads to
+            Path(entry.path).unlink()  # removes a link itself, not its target
 
 
 def _rmdir(folder: Path) -> bool:
-    """Removes a directory where it is empty."""
+    """Removes a directory if it is empty, and returns whether it is gone."""
     with suppress(OSError):
         folder.rmdir()
     return not folder.exists()
@@ -123,43 +123,45 @@ def _rmdir(folder: Path) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Surplus:
-    """The checkpoints and bytes that pruning would remove from a run."""
+    """How much pruning would remove from a run."""
 
     checkpoints: int
-    nbytes: int  # of them, and of transitions that no other checkpoint needs
+    nbytes: int  # including transitions that no other checkpoint needs
 
 
 def surplus_of(run_dir: Path, *, keep: int, milestone_interval: int) -> Surplus:
-    """The checkpoints beyond the newest `keep`, but for the best model and milestones.
+    """Counts the checkpoints beyond the newest `keep`, excluding the best model and milestones.
 
-    Raises `BorderError` where what would stay is damaged, or would be nothing.
+    Raises `BorderError` if a checkpoint that would remain is damaged, or if none would remain.
     """
     folder = run_dir / "checkpoints"
-    kept = by_age(folder)
-    gone = surplus(kept, keep=keep, milestone_interval=milestone_interval)
-    newest = kept[max(0, len(kept) - keep) :]
-    if gone:
-        _refuse_nothing_whole(run_dir, newest)
+    checkpoints = by_age(folder)
+    removable = surplus(checkpoints, keep=keep, milestone_interval=milestone_interval)
+    newest = checkpoints[max(0, len(checkpoints) - keep) :]
+    if removable:
+        _refuse_no_valid_checkpoint(run_dir, newest)
     needed = named_chunks(newest)
-    chunks = [each for each in (folder / FOLDER).glob("rows-*") if each.name not in needed]
-    nbytes = sum(nbytes_of(each.folder, CHECKPOINT) for each in gone)
-    return Surplus(len(gone), nbytes + sum(each.stat().st_size for each in chunks))
+    chunks = [path for path in (folder / FOLDER).glob("rows-*") if path.name not in needed]
+    nbytes = sum(nbytes_of(checkpoint.folder, CHECKPOINT) for checkpoint in removable)
+    return Surplus(len(removable), nbytes + sum(chunk.stat().st_size for chunk in chunks))
 
 
-def _refuse_nothing_whole(run_dir: Path, newest: list[Kept]) -> None:
+def _refuse_no_valid_checkpoint(run_dir: Path, newest: list[Kept]) -> None:
     best = run_dir / "best"
     if not newest and not is_complete(best):
         raise ConfigError(f"{run_dir} is left as it is: it has no best model, so none would stay")
-    for folder in [each.folder for each in newest] or [best]:
+    for folder in [checkpoint.folder for checkpoint in newest] or [best]:
         verify(folder)
 
 
 def prune(run_dir: Path, *, keep: int, milestone_interval: int) -> None:
-    """Removes what `surplus_of` counts; raises the same, and as `refuse_removal`."""
+    """Removes what `surplus_of` counts. Raises the errors of `surplus_of` and `refuse_removal`."""
     with idle(run_dir):
         folder = run_dir / "checkpoints"
-        restore_folders(folder)  # what a killed process left half done
-        surplus_of(run_dir, keep=keep, milestone_interval=milestone_interval)  # may raise by now
+        restore_folders(folder)  # finishes what a killed process left incomplete
+        surplus_of(
+            run_dir, keep=keep, milestone_interval=milestone_interval
+        )  # checks again under the lock
         rotate(folder, keep=keep, milestone_interval=milestone_interval)
         latest = folder / "latest"
         if latest.is_symlink() and not latest.exists():

@@ -1,4 +1,5 @@
-"""The spaces of a run's environment as JSON beside its models, which act without one."""
+"""The spaces of a run's environment as JSON. Stored next to the models, they let a policy act
+without the environment."""
 
 from __future__ import annotations
 
@@ -19,30 +20,30 @@ ENV_JSON = "env.json"
 
 
 def write_spec(run_dir: Path, spec: EnvSpec) -> None:
-    """Writes them, where the environment tells them."""
+    """Writes the spaces of the environment, if the spec contains them."""
     if spec.raw is not None:
         write_json(run_dir / ENV_JSON, spec_as_json(spec))
 
 
 def read_spec(place: Path) -> EnvSpec | None:
-    """Those of a run or of an exported policy; None where there are none, as in runs of earlier
-    versions. Raises `CheckpointError` where they are damaged."""
+    """Reads the spaces of a run or of an exported policy. Returns None if there are none, as in
+    runs of earlier versions; raises `CheckpointError` if the file is damaged."""
     path = place / (POLICY_JSON if is_exported(place) else ENV_JSON)
     if not path.exists():
         return None
     content = read_json(path)
     content = content.get("env", content)
-    if "masked" not in content:  # of an earlier version
+    if "masked" not in content:  # written by an earlier version
         return None
     try:
         return spec_from_json(content)
-    except Exception as error:  # of any kind: anything may stand there
+    except Exception as error:  # the file may contain anything
         raise CheckpointError(f"{path} is damaged: {type(error).__name__}: {error}") from error
 
 
 def spec_as_json(spec: EnvSpec) -> dict[str, Any]:
-    """Everything that acting in an environment needs to know of it, for `write_json`."""
-    assert spec.raw is not None, "whoever calls this asks first"
+    """Returns everything that a policy needs to know about the environment, for `write_json`."""
+    assert spec.raw is not None, "checked by the caller"
     return {
         "id": spec.id,
         "max_episode_steps": spec.max_episode_steps,
@@ -54,7 +55,8 @@ def spec_as_json(spec: EnvSpec) -> dict[str, Any]:
 
 
 def spec_from_json(content: Mapping[str, Any]) -> EnvSpec:
-    """What `spec_as_json` gave; raises errors of many kinds for anything else."""
+    """Restores a spec from the output of `spec_as_json`; raises errors of many types for other
+    content."""
     parts = {key: _from_json(part) for key, part in content["observation"].items()}
     observation = parts.get("") or RawDict(parts, content["masked"])
     raw = RawSpaces(observation, _from_json(content["action"]))
@@ -67,9 +69,9 @@ def _as_json(space: RawSpace) -> dict[str, Any]:
 
 
 def _as_list(bounds: NDArray[Any]) -> Any:
-    """One for all where they are the same."""
-    same = np.unique(bounds)
-    return (same[0] if same.size == 1 else bounds).tolist()
+    """Returns a single number if all bounds are equal, else a list."""
+    unique = np.unique(bounds)
+    return (unique[0] if unique.size == 1 else bounds).tolist()
 
 
 def _from_json(content: Mapping[str, Any]) -> RawSpace:
@@ -78,7 +80,7 @@ def _from_json(content: Mapping[str, Any]) -> RawSpace:
     shape = tuple(content["shape"])
     bounds = {}
     for name, infinity in (("low", -np.inf), ("high", np.inf)):
-        given = np.array(content[name], object)
-        given[given == np.array(None)] = infinity  # which JSON does not know
-        bounds[name] = np.broadcast_to(given.astype(content["dtype"]), shape)
+        values = np.array(content[name], object)
+        values[values == np.array(None)] = infinity  # JSON has no infinity
+        bounds[name] = np.broadcast_to(values.astype(content["dtype"]), shape)
     return RawSpace(**{**content, **bounds, "shape": shape})

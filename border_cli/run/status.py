@@ -1,4 +1,4 @@
-"""How a run goes and how it ended: `run.json`."""
+"""The progress and the outcome of a run: `run.json`."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ log = logging.getLogger(__name__)
 
 
 RUN_JSON = "run.json"
-DONE = "done"  # the status of a run that has reached a limit
-LOST, NOT_STARTED = "lost", "not started"  # has begun or not, without a record
-SKIPPED = "skipped"  # a job of a sweep that leaves out what is refused
+DONE = "done"  # status of a run that has reached a limit
+LOST, NOT_STARTED = "lost", "not started"  # without a record, started or not
+SKIPPED = "skipped"  # a refused job of a sweep that skips such jobs
 KILLED = "its process was killed, or its machine went down"
 
 
-# What a resumed run keeps from the attempts before.
-EPISODE_LIMIT = "evaluation_episode_limit"  # env steps, where the run had to decide one
+# Entries that a resumed run keeps from earlier attempts.
+EPISODE_LIMIT = "evaluation_episode_limit"  # env steps; only if the run had to choose a limit
 LASTING = (
     EPISODE_LIMIT,
     "started",
@@ -44,18 +44,18 @@ LASTING = (
 
 
 class RunRecord:
-    """The document `run.json` of one attempt of a run; rewritten whole at every change.
+    """The document `run.json` of one attempt of a run, rewritten completely at every change.
 
-    `status` is running, done, failed, interrupted or skipped, and by `read_run` also killed. Owned
-    by the thread that runs the command, within a `RunLock`. Before `begin` nothing is written: the
-    document of the attempt before is still true. A full disk is reported; `add`, `saved` and `end`
-    raise `RunDeleted`.
+    `status` is running, done, failed, interrupted or skipped; `read_run` also returns killed. Owned
+    by the thread that runs the command, within a `RunLock`. Before `begin`, nothing is written and
+    the document of the previous attempt stays valid. A full disk is logged. `add`, `saved` and
+    `end` raise `RunDeleted`.
     """
 
     def __init__(
         self, run_dir: Path, *, check_lock: Callable[[], None] = lambda: None, **facts: Any
     ) -> None:
-        """`check_lock`: of the run's lock, before each change."""
+        """`check_lock` is called before each change and raises if the run's lock is lost."""
         self._run_dir = run_dir
         self._check_lock = check_lock
         self._facts = facts
@@ -66,12 +66,13 @@ class RunRecord:
         return bool(self.content)
 
     @property
-    def _runs(self) -> bool:
+    def _is_running(self) -> bool:
         return self.content.get("status") == "running"
 
     def begin(self, from_opt_steps: int | None = None) -> None:
-        """Writes the document of a new run, or of one that is resumed from a checkpoint: then what
-        the caller's `facts` do not say is as it was."""
+        """Writes the document of a new run. With `from_opt_steps` the run resumes from a
+        checkpoint, and lasting entries that `facts` does not contain are kept from the previous
+        document."""
         # imported late: a list of runs does not need it
         import psutil
 
@@ -103,37 +104,40 @@ class RunRecord:
             "machine": machine(),
         }
         if from_opt_steps is not None:
-            before = _read(self._run_dir)
-            content |= {name: before[name] for name in LASTING if name in before}
+            previous = _read(self._run_dir)
+            content |= {name: previous[name] for name in LASTING if name in previous}
             content |= {"opt_steps": from_opt_steps, **facts}
-            content["attempts"] = [*before.get("attempts", []), attempt]
+            content["attempts"] = [*previous.get("attempts", []), attempt]
         self.content = content
         self._write()
 
     def add(self, **facts: Any) -> None:
-        """Writes what is known once a part is built; of a resumed run when it begins."""
+        """Adds facts that become known when a part is built. They are written immediately, or by
+        `begin` if the run has not begun."""
         self._facts |= facts
         if self.begun:
             self.content |= facts
             self._write_or_log()
 
     def saved(self, counters: Mapping[str, Any]) -> None:
-        """Writes how far the run is; nothing before it begins or after its end."""
-        if self._runs:
+        """Writes the counters at a checkpoint; does nothing before the run begins or after it has
+        ended."""
+        if self._is_running:
             self.content |= counters
             self._write_or_log()
 
     def progress(self, figures: Mapping[str, Any]) -> None:
-        """Writes how far the run is at this moment, for whoever watches it until it ends."""
-        if self._runs:
+        """Writes the current progress for processes that watch the run; it is removed when the run
+        ends."""
+        if self._is_running:
             self._check_lock()
             self.content["progress"] = dict(figures)
-            with suppress(OSError):  # a full disk is reported where something is lost by it
+            with suppress(OSError):  # no report: progress is not worth one
                 self._write()
 
     def end(self, status: str, reason: str, **facts: Any) -> None:
-        """Writes how the run ended; the first end stays, and is written again where that failed."""
-        if self._runs:
+        """Writes how the run ended. Further calls do not change this, but retry a failed write."""
+        if self._is_running:
             self.content |= {"status": status, "exit_reason": reason, "ended": now(), **facts}
             self.content.pop("progress", None)
         if self.begun:
@@ -156,8 +160,8 @@ class RunRecord:
 def record_not_begun(
     run_dir: Path, *, command: Sequence[str], reason: str, status: str = "failed"
 ) -> None:
-    """Writes why a run did not begin, where nothing says how one went; makes the directory. Raises
-    `RunInUse`."""
+    """Writes why a run did not start, unless there is a record already; creates the directory.
+    Raises `RunInUse`."""
     with RunLock(run_dir):
         if not read_run(run_dir):
             record = RunRecord(run_dir, command=command)
@@ -166,9 +170,10 @@ def record_not_begun(
 
 
 def read_run(run_dir: Path) -> dict[str, Any]:
-    """`run.json` with the true status: a run whose process is gone without an end was killed.
+    """Reads `run.json` and corrects its status: a run whose process exited without an end was
+    killed.
 
-    Empty where it is missing or damaged. Nothing is written.
+    Returns an empty dict if the file is missing or damaged. Writes nothing.
     """
     with running(run_dir) as runs:
         facts = _read(run_dir)
@@ -187,27 +192,28 @@ def end_from_outside(
     stuck: bool = False,
     **facts: Any,
 ) -> bool:
-    """Writes how the run of another process ended, which is gone, or still has the lock and is
-    about to be killed (`stuck`); of this machine without `host`.
+    """Records the end of a run of another process, on this machine unless `host` is given. The
+    process has exited; or it is `stuck`, still holds the lock and is about to be killed.
 
-    Writes nothing where that process has written an end, or where the run is no longer its own:
-    the lock is taken first, so no other process resumes the run meanwhile.
+    Returns False and writes nothing if the process has recorded an end itself, or if the run
+    belongs to a different process by now. Takes the lock first, so that no process resumes the run
+    meanwhile.
     """
     if not (run_dir / RUN_JSON).is_file():
         return False
     with nullcontext() if stuck else RunLock(run_dir):
-        found = _read(run_dir)
-        own = (found.get("pid"), found.get("host")) == (pid, host or platform.node())
-        if found.get("status") != "running" or not own:
+        record = _read(run_dir)
+        is_owner = (record.get("pid"), record.get("host")) == (pid, host or platform.node())
+        if record.get("status") != "running" or not is_owner:
             return False
-        found |= {"status": status, "exit_reason": reason, "ended": now(), **facts}
-        found.pop("progress", None)
-        write_json(run_dir / RUN_JSON, found)
+        record |= {"status": status, "exit_reason": reason, "ended": now(), **facts}
+        record.pop("progress", None)
+        write_json(run_dir / RUN_JSON, record)
     return True
 
 
 def import_paths(run_dir: Path) -> list[str]:
-    """The folders in which a run found its modules."""
+    """Returns the folders from which a run imported its modules."""
     return list(_read(run_dir).get("import_paths", []))
 
 
@@ -220,5 +226,5 @@ def _read(run_dir: Path) -> dict[str, Any]:
 
 
 def now() -> str:
-    """The local time with its offset from UTC."""
+    """Returns the local time with its UTC offset."""
     return time.strftime("%Y-%m-%dT%H:%M:%S%z")

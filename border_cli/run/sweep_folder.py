@@ -1,8 +1,8 @@
-"""The directory of a sweep: `sweep.json`, the list of its jobs, and what became of each of them.
+"""The directory of a sweep: `sweep.json`, the list of its jobs, and the results of the jobs.
 
-The list is written before the first job starts. How a job went is read from its own `run.json`,
-whichever process ran it; so the table, `sweep.csv` and the exit status of a sweep are the same
-whoever asks, and whenever.
+The list is written before the first job starts. The result of a job is read from its own
+`run.json`, regardless of the process that ran it. The table, `sweep.csv` and the exit status of a
+sweep are therefore the same for every reader, at any time.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from border_cli.run.status import DONE, LOST, RUN_JSON
 from border_cli.system.files import STUDY_JSON, SWEEP_JSON, readable_bytes, write_json, write_text
 
 SWEEP_CSV = "sweep.csv"
-SWEEP_STOP = "sweep.stop"  # there while no further job may begin: why
-SCORES = {"best": "best_score", "last": "final_score"}  # of run.json, by the job's objective
-FACTS = ("best_score", "final_score", "opt_steps", "env_steps")  # of run.json
+SWEEP_STOP = "sweep.stop"  # exists while no further job may start; contains the reason
+SCORES = {"best": "best_score", "last": "final_score"}  # score in run.json for each objective
+FACTS = ("best_score", "final_score", "opt_steps", "env_steps")  # entries of run.json
 COLUMNS = ("status", "score", *FACTS, "seconds", "reason", "folder")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepJob:
-    """One job of a sweep, as it was asked for."""
+    """One job of a sweep, as requested."""
 
     number: int
-    overrides: tuple[str, ...]  # as typed, those of the whole sweep included
-    folder: str  # its name in the directory of the sweep
-    values: Mapping[str, str] = field(default_factory=dict)  # of each override, unescaped
-    objective: str = "best"  # which score counts: best or last
+    overrides: tuple[str, ...]  # as typed, including those of the whole sweep
+    folder: str  # name in the directory of the sweep
+    values: Mapping[str, str] = field(default_factory=dict)  # unescaped value of each override
+    objective: str = "best"  # score that counts: best or last
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"(?!\.+$)[^/]+", self.folder):
@@ -56,20 +56,22 @@ class SweepPlan:
     command: list[str]
     launcher: str
     swept: list[str]  # the keys whose values differ between the jobs
-    common: list[str] = field(default_factory=list)  # overrides of all jobs of the first sweep here
+    common: list[str] = field(
+        default_factory=list
+    )  # overrides common to all jobs of the first sweep
     jobs: list[SweepJob] = field(default_factory=list)  # in the order of their numbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRow:
-    """How a job went, as its folder says."""
+    """The result of a job, as recorded in its folder."""
 
     job: SweepJob
     folder: Path
-    status: str  # that of run.json, or "not started", or "lost"
-    score: float | None  # the objective; None unless the job is done
+    status: str  # status in run.json, or "not started" or "lost"
+    score: float | None  # score under the objective; None unless done
     reason: str
-    facts: Mapping[str, Any]  # run.json
+    facts: Mapping[str, Any]  # content of run.json
 
 
 def write_sweep(root: Path, plan: SweepPlan) -> None:
@@ -78,28 +80,28 @@ def write_sweep(root: Path, plan: SweepPlan) -> None:
 
 
 def read_sweep(root: Path) -> SweepPlan | None:
-    """The plan of the sweep in this directory; None where there is none, or none of ours.
+    """Reads the plan of the sweep in a directory. Returns None if there is none, or if it is not
+    from border_cli.
 
-    Raises ConfigError where a job lies elsewhere.
+    Raises ConfigError if the folder of a job is not in the directory.
     """
     try:
-        found = json.loads(readable_bytes(root / SWEEP_JSON))
+        content = json.loads(readable_bytes(root / SWEEP_JSON))
         jobs = [
-            SweepJob(**{**each, "overrides": tuple(each["overrides"])})
-            for each in found.pop("jobs")
+            SweepJob(**{**job, "overrides": tuple(job["overrides"])}) for job in content.pop("jobs")
         ]
-        return SweepPlan(**found, jobs=jobs)
+        return SweepPlan(**content, jobs=jobs)
     except (ValueError, LookupError, TypeError, AttributeError):
         return None
 
 
 def job_rows(root: Path, plan: SweepPlan) -> list[JobRow]:
-    """Every job of the sweep with what its folder says, in the order of their numbers."""
+    """Returns the results of all jobs of a sweep, in the order of their numbers."""
     return [job_row(root, job) for job in plan.jobs]
 
 
 def job_row(root: Path, job: SweepJob) -> JobRow:
-    """A job of the sweep with what its folder says."""
+    """Returns the result of a job."""
     folder = root / job.folder
     run = RunFolder(folder)
     status, facts = run.status, run.facts
@@ -115,13 +117,13 @@ def job_row(root: Path, job: SweepJob) -> JobRow:
 
 
 def swept_keys(jobs: Sequence[SweepJob]) -> list[str]:
-    """The keys that do not have the same value in all jobs, in the order of the command."""
+    """Returns the keys whose values differ between jobs, in the order of the command."""
     keys = dict.fromkeys(key for job in jobs for key in job.values)
     return [key for key in keys if len({job.values.get(key) for job in jobs}) > 1]
 
 
 def csv_text(plan: SweepPlan, rows: Sequence[JobRow]) -> str:
-    """`sweep.csv`: the number, a column for each swept key, then status, scores and counters."""
+    """Returns the content of `sweep.csv`: job number, swept keys, status, scores and counters."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["job", *plan.swept, *COLUMNS])
@@ -132,7 +134,7 @@ def csv_text(plan: SweepPlan, rows: Sequence[JobRow]) -> str:
                 row.job.number,
                 *(row.job.values.get(key, "") for key in plan.swept),
                 row.status,
-                row.score,  # what is None is empty
+                row.score,  # None is written as an empty field
                 *(row.facts.get(name) for name in FACTS),
                 None if seconds is None else round(seconds, 3),
                 row.reason,
@@ -143,13 +145,13 @@ def csv_text(plan: SweepPlan, rows: Sequence[JobRow]) -> str:
 
 
 def write_csv(root: Path, plan: SweepPlan, rows: Sequence[JobRow]) -> None:
-    """Replaces `sweep.csv`. Raises `OSError` where it cannot be written."""
+    """Replaces `sweep.csv`. Raises `OSError` if it cannot be written."""
     write_text(root / SWEEP_CSV, csv_text(plan, rows))
 
 
 @contextmanager
 def alone(root: Path) -> Iterator[None]:
-    """Within the block no other process of ours changes the files of the sweep."""
+    """Within the block, no other process of border_cli changes the files of the sweep."""
     descriptor = os.open(root, os.O_RDONLY)
     try:
         with suppress(OSError):  # a file system without locks
@@ -160,24 +162,24 @@ def alone(root: Path) -> Iterator[None]:
 
 
 def add_job(root: Path, job: SweepJob) -> None:
-    """Adds a job that a sweeper has invented; does nothing for one that is known."""
+    """Adds a job that a sweeper has created; does nothing if the job is in the list."""
     with suppress(OSError), alone(root):
         plan = read_sweep(root)
-        if plan is None or any(each.folder == job.folder for each in plan.jobs):
+        if plan is None or any(known.folder == job.folder for known in plan.jobs):
             return
         jobs = [*plan.jobs, job]
         write_sweep(root, replace(plan, jobs=jobs, swept=swept_keys(jobs)))
 
 
 def write_stop(root: Path, reason: str) -> None:
-    """From now on no job of the sweep begins; the first reason stays."""
+    """Stops further jobs of the sweep from starting; the first reason is kept."""
     if read_stop(root) is None:
         with suppress(OSError):
             write_text(root / SWEEP_STOP, f"{reason}\n")
 
 
 def read_stop(root: Path) -> str | None:
-    """Why no further job of the sweep begins; None where they do."""
+    """Returns why no further job of the sweep starts, or None if the sweep is not stopped."""
     try:
         return (root / SWEEP_STOP).read_text(encoding="utf-8").strip()
     except OSError:
@@ -185,11 +187,11 @@ def read_stop(root: Path) -> str | None:
 
 
 def clear_stop(root: Path) -> None:
-    """The sweep begins, or begins again."""
+    """Allows jobs of the sweep to start again."""
     (root / SWEEP_STOP).unlink(missing_ok=True)
 
 
 def group_of(run_dir: Path) -> Path | None:
-    """The directory of the sweep, or of the study, that a run belongs to."""
-    folders = (run_dir.parent / SWEEP_JSON, run_dir.parent.parent / STUDY_JSON)
-    return next((each.parent for each in folders if each.is_file()), None)
+    """Returns the directory of the sweep or the study that a run belongs to, if any."""
+    files = (run_dir.parent / SWEEP_JSON, run_dir.parent.parent / STUDY_JSON)
+    return next((file.parent for file in files if file.is_file()), None)

@@ -333,7 +333,7 @@ def test_a_pipe_in_the_place_of_a_file_is_refused(attack: Attack, capsys: Captur
     (run_dir / "metrics.jsonl").unlink(missing_ok=True)
     os.mkfifo(run_dir / "metrics.jsonl")
     assert train_status(f"resume={run_dir}", "trainer.max_opt_steps=3") == 2
-    assert "metrics.jsonl is no regular file" in capsys.readouterr().err
+    assert "metrics.jsonl is not a regular file" in capsys.readouterr().err
 
 
 FAILING = """

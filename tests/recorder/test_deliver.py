@@ -165,7 +165,7 @@ def test_a_link_in_the_place_of_what_is_delivered_is_refused(run: Path) -> None:
     (run / "trackers").mkdir()
     (run.parent / "sweep.json").write_text("{}")
     os.mkfifo(run.parent / "mlflow.parent")
-    with pytest.raises(ConfigError, match=r"mlflow\.parent is no regular file"):
+    with pytest.raises(ConfigError, match=r"mlflow\.parent is not a regular file"):
         main(run, "trackio")
 
 

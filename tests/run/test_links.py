@@ -113,7 +113,7 @@ def test_what_is_no_file_in_the_place_of_one_is_refused_by_name(
 ) -> None:
     (tmp_path / name).parent.mkdir(exist_ok=True)
     make(tmp_path / name)
-    with pytest.raises(ConfigError, match=f"{name} is no regular file, and a run writes one there"):
+    with pytest.raises(ConfigError, match=f"{name} is not a regular file, and a run writes one"):
         refuse_foreign(tmp_path)
 
 
