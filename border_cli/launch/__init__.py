@@ -1,1 +1,1 @@
-"""From settings to a running run."""
+"""Launching a run: from its settings to its end."""

@@ -1,4 +1,4 @@
-"""One attempt of a run: its settings compared with the saved ones, its run directory locked."""
+"""One attempt of a run: compares its settings with the saved ones and locks its run directory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from border_cli.system.files import SETTINGS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """An attempt of a job, in whose run directory no other process runs."""
+    """An attempt of a job, with a lock on the run directory."""
 
     job: Job
     lock: RunLock
@@ -27,8 +27,8 @@ class Attempt:
     earlier: EarlierRun
 
     def save_settings(self) -> None:
-        """Saves the settings, and how they were asked for. Of a resumed run once nothing refuses
-        it any more."""
+        """Saves the settings and how they were requested. For a resumed run, this is called only
+        after every check has passed."""
         begin_attempt(self.job.folder, self.job.record, resolved_yaml(self.job.config))
 
 
@@ -36,9 +36,10 @@ class Attempt:
 def attempt(job: Job) -> Iterator[Attempt]:
     """Locks the run directory of a job within the block.
 
-    A new run removes what an attempt without a checkpoint left, and saves its settings. Raises
-    RunInUse where another process runs there, and as `earlier_run`: another may have run there
-    since these settings were checked. Nothing is changed then.
+    A new run removes the files of an attempt without a checkpoint, and saves its settings. Raises
+    RunInUse if another process is running there. Raises the errors of `earlier_run`, because
+    another process may have run there since the settings were checked. After an error, nothing has
+    changed.
     """
     refuse_foreign(job.folder)
     with RunLock(job.folder) as lock:
@@ -48,29 +49,29 @@ def attempt(job: Job) -> Iterator[Attempt]:
                 earlier = earlier_run(job, folder)
         except ConfigError as error:
             raise NotBegun(str(error)) from error
-        begun = Attempt(job=job, lock=lock, folder=folder, earlier=earlier)
+        locked = Attempt(job=job, lock=lock, folder=folder, earlier=earlier)
         if earlier.start is Start.OVER:
             remove_attempt(job.folder)
         if not earlier.resumes:
-            begun.save_settings()
-        yield begun
+            locked.save_settings()
+        yield locked
 
 
 def earlier_run(job: Job, folder: RunFolder) -> EarlierRun:
-    """What the directory of a job has for it, see `RunFolder.earlier`."""
-    return folder.earlier(job.config, partial(_differences, job))
+    """Checks the run in the directory of a job, see `RunFolder.earlier`."""
+    return folder.earlier(job.config, partial(_compare_settings, job))
 
 
-def _differences(job: Job, run_dir: Path) -> Differences:
+def _compare_settings(job: Job, run_dir: Path) -> Differences:
     config = job.config
     if (run_dir / SETTINGS).read_text(encoding="utf-8") == resolved_yaml(config):
         return Differences(config.trainer)
-    # imported late: for settings that differ alone
+    # imported late: needed only if the settings differ
     from border_cli.config.resuming import changes, refuse_fixed
     from border_cli.config.saved import load_resolved
 
     saved = load_resolved(run_dir, trust=job.trust, plays=False, typed=config.imports)
     changed = changes(saved, config)
     refuse_fixed(changed, run_dir, job=f"{job.name}: " if job.in_sweep else "")
-    callbacks = any(each.key.partition(".")[0] == CALLBACKS.group for each in changed)
+    callbacks = any(change.key.partition(".")[0] == CALLBACKS.group for change in changed)
     return Differences(saved.trainer, tuple(map(str, changed)), callbacks)

@@ -22,11 +22,11 @@ UNFINISHED = ("interrupted", "failed", "killed")
 
 
 def print_tables(console: Console, actor_stats: list[ActorStats], stats: TrainerStats) -> None:
-    """The final statistics of actors and trainer, and where their time went."""
+    """Prints the final statistics of actors and trainer, and where their time went."""
     samples = {"samples": stats.samples_total, "samples/s": stats.samples_per_sec}
     totals = {
         "updates": stats.opt_steps,
-        **(samples if actor_stats else {}),  # there are no actors where a data set is all
+        **(samples if actor_stats else {}),  # a run on a data set alone has no actors
         "updates/s": stats.opt_per_sec,
         "duration s": stats.duration_s,
     }
@@ -34,15 +34,15 @@ def print_tables(console: Console, actor_stats: list[ActorStats], stats: Trainer
     terminal.time_tree(
         console,
         stats.seconds,
-        summed(each.seconds for each in actor_stats),
+        summed(actor.seconds for actor in actor_stats),
         {f"writing {counted(stats.saves, 'checkpoint')}": stats.save_seconds},
     )
 
 
 def print_closing(console: Console, run_dir: Path, *, intact: bool = True) -> None:
-    """Prints what went wrong, the run directory, the best score and commands to type next.
+    """Prints warnings, the run directory, the best score and commands to type next.
 
-    `intact`: its checkpoints may serve to resume it.
+    `intact`: whether the run may be resumed from its checkpoints.
     """
     folder = RunFolder(run_dir)
     facts = folder.facts
@@ -56,8 +56,10 @@ def print_closing(console: Console, run_dir: Path, *, intact: bool = True) -> No
     if any((run_dir / name).exists() for name in ("best", "checkpoints/latest")):
         commands.append(f"{shell_command('border-eval')} {shlex.quote(str(shortest(run_dir)))}")
     if any(run_dir.glob("events.out.tfevents.*")):
-        above = shlex.quote(str(shortest(run_dir.parent)))  # HParams has no scores of one run
-        commands.append(f"{shell_command('tensorboard')} --logdir {above}")
+        parent = shlex.quote(
+            str(shortest(run_dir.parent))
+        )  # HParams shows no scores for a single run
+        commands.append(f"{shell_command('tensorboard')} --logdir {parent}")
     lines = [("bottleneck", facts["bottleneck"])] if facts.get("bottleneck") else []
     if facts.get("status") == "done":
         lines.append(("ended", facts["exit_reason"]))
@@ -72,7 +74,7 @@ def print_closing(console: Console, run_dir: Path, *, intact: bool = True) -> No
 
 
 def result_line(run_dir: Path) -> str:
-    """The only line that a quiet run prints on standard output."""
+    """Returns the only line that a quiet run prints to standard output."""
     facts = read_run(run_dir)
     best, opt_steps = facts.get("best_score"), facts.get("best_opt_steps")
     if best is None or opt_steps is None:
@@ -81,15 +83,15 @@ def result_line(run_dir: Path) -> str:
 
 
 def resume_run(run_dir: Path) -> str:
-    """The whole command that resumes a run."""
+    """Returns the complete command that resumes a run."""
     resume = setting("resume", str(shortest(run_dir)))
     return f"{shell_command('border-train')} {shlex.quote(resume)}"
 
 
 def resume_sweep(typed: Sequence[str], root: Path) -> str:
-    """The command of a sweep once more, so that it runs only what is not done."""
+    """Returns the command that repeats a sweep and skips the jobs that are done."""
     name, *words = typed
-    rest = [each for each in words if not each.startswith("resume=")]
-    if not any(each.startswith("run_dir=") for each in words):
+    rest = [word for word in words if not word.startswith("resume=")]
+    if not any(word.startswith("run_dir=") for word in words):
         rest.append(setting("run_dir", str(shortest(root))))
     return " ".join([shell_command(name), *map(shlex.quote, [*rest, "resume=auto"])])

@@ -1,6 +1,6 @@
-"""A job as a command runs it: with its log, its header, signals and monitor, to its end.
+"""Runs a job of a command to its end, with its log, its header, signal handlers and the monitor.
 
-The same for a job alone, for one of a sweep in the command's own process, and in a worker.
+Used for a single job, for a job of a sweep in the command's own process, and in a worker.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ FORMAT = "[%(asctime)s][%(name)s][%(levelname)s] - %(message)s"
 
 @dataclass(slots=True, kw_only=True)
 class Outcome:
-    """The end of one job."""
+    """How a job ended."""
 
     status: str = DONE  # done, failed, interrupted, in use
     reason: str = ""
@@ -58,11 +58,11 @@ def train_job(
     in_worker: bool = False,
     before_leaving: Callable[[], object] = lambda: None,
 ) -> Outcome:
-    """Runs one job to its end, whatever that is; never raises what a run can raise.
+    """Runs one job to its end; never raises an error of the run.
 
-    One in whose folder another process runs touches nothing. Where a thread hangs, the process ends
-    here, after `before_leaving`; that of a worker only if the learner hangs. In a worker a second
-    signal changes nothing, because the command decides.
+    If another process is running in the folder of the job, nothing is changed. If a thread hangs,
+    the process exits here after calling `before_leaving`; a worker exits only if the learner hangs.
+    In a worker a second signal has no effect, because the command decides.
     """
     outcome, hangs = Outcome(), False
     console, options = terminal.make_console(), options or RunOptions()
@@ -71,7 +71,7 @@ def train_job(
         try:
             if stalled is not None:
                 _fail(job, outcome, stalled, console)
-            console.show_cursor()  # a live panel hides it
+            console.show_cursor()  # a live panel hides the cursor
             before_leaving()
         finally:
             leave_now(outcome.exit_status or 1)
@@ -81,13 +81,13 @@ def train_job(
     with job_log(job.folder, console, quiet=job.config.quiet):
         try:
             _train(job, options, leaves=not in_worker)
-        except NotBegun as error:  # the log file is the other run's
+        except NotBegun as error:  # the log file belongs to the other run
             outcome.status = IN_USE if isinstance(error, RunInUse) else "failed"
             outcome.exit_status, outcome.reason = error.exit_status, str(error)
             if not in_worker:
                 complain("border-train", error)
             return outcome
-        except (Exception, SystemExit) as error:  # the latter is the user's own code's
+        except (Exception, SystemExit) as error:  # SystemExit comes from code of the user
             _fail(job, outcome, error, console)
             hangs = isinstance(error, ActorHung | Stalled)
     if job.config.quiet:
@@ -98,23 +98,23 @@ def train_job(
 
 
 def _train(job: Job, options: RunOptions, *, leaves: bool) -> None:
-    """Trains, unless the run is finished, perhaps since the command began."""
+    """Trains, unless the run is finished. It may have finished since the command started."""
     with (
         stopping_on_signals(options.stop, options.save, leaves=leaves),
         watching(job.folder, job.config.trainer.stall_timeout_s),
     ):
-        ended = run_job(job, options)
-    if isinstance(ended, EarlierRun):
-        log.info("%s", ended.message)
+        result = run_job(job, options)
+    if isinstance(result, EarlierRun):
+        log.info("%s", result.message)
         return
     text = io.StringIO()
     print_tables(
-        Console(file=text, width=100, color_system=None), ended.actor_stats, ended.trainer_stats
+        Console(file=text, width=100, color_system=None), result.actor_stats, result.trainer_stats
     )
     log.info("statistics\n%s", text.getvalue().rstrip(), extra=FILE_ONLY)
     if not job.config.quiet:
         if job.config.statistics:
-            print_tables(options.console, ended.actor_stats, ended.trainer_stats)
+            print_tables(options.console, result.actor_stats, result.trainer_stats)
         print_closing(options.console, job.folder)
 
 
@@ -125,7 +125,7 @@ def _fail(job: Job, outcome: Outcome, error: BaseException, console: Console) ->
     if isinstance(error, Interrupted):
         log.warning("%s", error)
     elif isinstance(error, Stalled):
-        log.error("the run ended: %s", outcome.reason)  # the watchdog has shown the stacks
+        log.error("the run ended: %s", outcome.reason)  # the watchdog has printed the stacks
     elif isinstance(error, BorderError):
         log.error("%s", error)
     else:
@@ -137,27 +137,29 @@ def _fail(job: Job, outcome: Outcome, error: BaseException, console: Console) ->
 
 @contextmanager
 def job_log(folder: Path, console: Console, *, quiet: bool) -> Iterator[None]:
-    """Within the block the log goes to `console`, above the panel, or if quiet to stderr, and to
-    the file of the job.
+    """Within the block, logs to `console` above the panel, or to stderr if quiet, and to the file
+    of the job.
 
-    All handlers and levels are restored afterwards. The file is opened by the first line, when the
-    folder is the job's own.
+    Restores all handlers and levels afterwards. The file is created with the first line, when the
+    folder belongs to the job.
     """
     root = logging.getLogger()
-    before, level = list(root.handlers), root.level
-    raising = logging.raiseExceptions
-    ours = terminal.ConsoleHandler(terminal.make_console(stderr=True) if quiet else console)
-    ours.setLevel(logging.WARNING if quiet else logging.INFO)
-    ours.addFilter(lambda record: not hasattr(record, "file_only"))
+    previous, level = list(root.handlers), root.level
+    raised = logging.raiseExceptions
+    console_handler = terminal.ConsoleHandler(
+        terminal.make_console(stderr=True) if quiet else console
+    )
+    console_handler.setLevel(logging.WARNING if quiet else logging.INFO)
+    console_handler.addFilter(lambda record: not hasattr(record, "file_only"))
     file = logging.FileHandler(folder / LOG_FILE, encoding="utf-8", delay=True)
     file.setFormatter(terminal.MaskedFormatter(FORMAT))
-    root.handlers = [ours, file]
+    root.handlers = [console_handler, file]
     root.setLevel(logging.INFO)
     logging.raiseExceptions = False  # a log on a full disk must not print a traceback per line
     try:
         yield
     finally:
-        root.handlers = before
+        root.handlers = previous
         root.setLevel(level)
-        logging.raiseExceptions = raising
+        logging.raiseExceptions = raised
         file.close()

@@ -1,12 +1,12 @@
-"""The data set of a run: checked against the environment, turned into transitions.
+"""The data set of a run: checks it against the environment and converts it into transitions.
 
-Episodes become `Step`s as if up to 64 environments had played them in parallel, and the run's own
-step processor turns these into transitions: n-step returns, gamma, and bootstrapping at truncations
-but not at terminations are handled in one place. An episode recorded without its end counts as
-truncated. The dry build compares the spaces with the environment's and checks the first episode;
-later every episode is checked for gaps, non-finite values, and invalid observations and actions.
-Where the environment flattens observations like the recorded ones, these are flattened in the same
-way (`env/flattened.py`).
+Episodes become `Step`s as if up to 64 environments had played them in parallel. The run's own step
+processor turns these into transitions, so that n-step returns, gamma, and bootstrapping at
+truncations but not at terminations are handled in one place. An episode recorded without its end
+counts as truncated. The dry build compares the spaces with those of the environment and checks the
+first episode. Later, every episode is checked for gaps, non-finite values, and invalid observations
+and actions. If the environment flattens observations of the recorded kind, the recorded ones are
+flattened in the same way (`env/flattened.py`).
 """
 
 from __future__ import annotations
@@ -38,33 +38,35 @@ from border_cli.registry import STEP_PROCESSORS
 from border_cli.replay_buffer.dataset import DatasetRows
 
 OBSERVED = 4096  # steps per call of `observe_returns`
-SeeReturns: TypeAlias = Callable[[Moments], None]
+ObserveReturns: TypeAlias = Callable[[Moments], None]
 
 
 def check_dataset(effective: EffectiveSettings, spec: EnvSpec) -> None:
-    """Raises ConfigError where the data set is missing, or not one of this environment."""
+    """Raises ConfigError if the data set is missing or does not match the environment."""
     recording = MinariDataset(refuse_unknown(DATASET, effective.config.replay_buffer.dataset))
     if extras := [name for name, _, _ in effective.extras(spec) if name != EPISODE]:
         raise ConfigError(
             f"{DATASET}={recording.id} has no column {' or '.join(extras)}, from which agent="
             f"{effective.config.agent.option} learns. Use replay_buffer=uniform"
         )
-    inner = _flattened(effective, recording)
+    inner = _inner_space(effective, recording)
     observed = recording.observation_space if inner is None else flat_space(inner)
     spaces = spaces_of(observed, recording.action_space, DATASET, recording.id)
     refuse_other_spaces(DATASET, recording.id, *spaces, spec)
-    next(_episodes(recording, spec, inner), None)  # whether there is data at all
+    next(_episodes(recording, spec, inner), None)  # checks the first episode
 
 
 def dataset_rows(
-    effective: EffectiveSettings, spec: EnvSpec, see_returns: SeeReturns | None
+    effective: EffectiveSettings, spec: EnvSpec, observe_returns: ObserveReturns | None
 ) -> DatasetRows:
-    """The transitions of the data set for the replay buffer, which reads them."""
+    """Returns the transitions of the data set, which the replay buffer reads."""
     config, checksum = effective.config, Checksum()
     dataset = refuse_unknown(DATASET, config.replay_buffer.dataset)
     return DatasetRows(
         id=dataset,
-        rows=dataset_transitions(effective, MinariDataset(dataset), spec, checksum, see_returns),
+        rows=dataset_transitions(
+            effective, MinariDataset(dataset), spec, checksum, observe_returns
+        ),
         steps=counts_of(dataset)[1],
         checksum=checksum,
         grows=not config.trainer.offline,
@@ -77,43 +79,44 @@ def dataset_transitions(
     recording: MinariDataset,
     spec: EnvSpec,
     checksum: Checksum,
-    see_returns: SeeReturns | None,
+    observe_returns: ObserveReturns | None,
 ) -> Iterator[Transitions]:
-    """All transitions of a data set, as the run's own step processor makes them."""
+    """Yields all transitions of a data set, as processed by the run's own step processor."""
     config = effective.config
-    make: type[Any] = STEP_PROCESSORS.load(config.step_processor)
-    inner = _flattened(effective, recording)
+    processor_class: type[Any] = STEP_PROCESSORS.load(config.step_processor)
+    inner = _inner_space(effective, recording)
     episodes = checksum.of_each(_episodes(recording, spec, inner))
     for group in grouped(episodes, spec):
-        processor: StepProcessor = make(
+        processor: StepProcessor = processor_class(
             config.step_processor, gamma=config.agent.gamma, num_envs=len(group)
         )
         steps = parallel_steps(group)
-        if see_returns is not None and config.agent.needs_returns:
+        if observe_returns is not None and config.agent.needs_returns:
             returns = DiscountedReturns(config.agent.gamma, len(group))
-            steps = _with_returns(steps, returns, see_returns)
+            steps = _report_returns(steps, returns, observe_returns)
         for step in steps:
             rows = processor.process(step)
             if len(rows):
                 yield rows
 
 
-def _with_returns(
-    steps: Iterator[Step], returns: DiscountedReturns, see_returns: SeeReturns
+def _report_returns(
+    steps: Iterator[Step], returns: DiscountedReturns, observe_returns: ObserveReturns
 ) -> Iterator[Step]:
-    """Passes the steps on; `see_returns` is given their running returns."""
+    """Yields the steps, and passes statistics of their running returns to `observe_returns`."""
     for count, step in enumerate(steps, 1):
         returns.see(step.reward, step.terminated | step.truncated, step.moved)
         if count % OBSERVED == 0:
             for moments in returns.take():
-                see_returns(moments)
+                observe_returns(moments)
         yield step
     for moments in returns.take():
-        see_returns(moments)
+        observe_returns(moments)
 
 
-def _flattened(effective: EffectiveSettings, recording: MinariDataset) -> Any:
-    """The space by which observations are flattened; None where they are read as they are."""
+def _inner_space(effective: EffectiveSettings, recording: MinariDataset) -> Any:
+    """Returns the space that the environment flattens, or None if observations are read as
+    recorded."""
     name = f"{DATASET}={recording.id}"
     return flattened_space(effective.env, recording.observation_space, name)
 
@@ -135,7 +138,7 @@ def _episodes(recording: MinariDataset, spec: EnvSpec, inner: Any) -> Iterator[R
             raise ConfigError(f"{where}: {error}") from None
         if isinstance(obs, dict):
             assert isinstance(spec.observation, DictSpace)
-            obs = {key: obs[key] for key in spec.observation.spaces}  # in the order of the env
+            obs = {key: obs[key] for key in spec.observation.spaces}  # the order of the environment
         episode = RecordedEpisode(
             obs=obs,
             action=action,

@@ -1,4 +1,4 @@
-"""The progress of a job of a sweep, in its `run.json`: the command of the sweep reads it there."""
+"""The progress of a sweep's job, written to `run.json`, where the command of the sweep reads it."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from border_cli.core.output import Progress, Recorder, RecordStep, RunInfo
 from border_cli.core.types import Metrics
 from border_cli.recorder.panel import RunView
 
-EVERY_S = 2.0  # of run time; each write waits for the disk
+EVERY_S = 2.0  # interval in run time; every write waits for the disk
 
 
 class ProgressRecorder(Recorder):
-    """Hands on how far the run is, every two seconds; owned by the learner's thread."""
+    """Writes the progress of the run every two seconds. Owned by the learner's thread."""
 
     def __init__(self, info: RunInfo, write: Callable[[dict[str, object]], None]) -> None:
-        """`write` puts the figures where the command finds them."""
+        """`write` stores the figures where the sweep's command reads them."""
         self._view = RunView(info)
         self._write = write
         self._written_s = -EVERY_S
@@ -35,7 +35,9 @@ class ProgressRecorder(Recorder):
             {
                 "phase": view.phase,
                 "opt_steps": view.step.opt_steps,
-                "fraction": nearest.fraction if nearest else None,  # of its nearest limit
+                "fraction": nearest.fraction
+                if nearest
+                else None,  # fraction of the nearest limit that is reached
                 "left_s": nearest.left_s if nearest else None,
                 "score": view.value("eval/return"),
                 "best": view.best[0] if view.best else None,
@@ -44,4 +46,4 @@ class ProgressRecorder(Recorder):
         )
 
     def close(self) -> None:
-        """The end of the run is written by the run itself."""
+        """Does nothing: the run records its end on its own."""

@@ -1,7 +1,7 @@
-"""The spine: a job becomes a run, which is prepared, built and trained, and ends.
+"""The life cycle of a run: a job is prepared, built and trained, and its end is recorded.
 
-`run_job` is called by `border-train`, by `border_cli.train` and by each job of a sweep, in whatever
-process and on whatever machine that is.
+`run_job` is called by `border-train`, by `border_cli.train` and by each job of a sweep, in any
+process and on any machine.
 """
 
 from __future__ import annotations
@@ -78,42 +78,43 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class RunOptions:
-    """Parts of a run that its caller may bring along; each has a default."""
+    """Optional parts of a run that its caller may provide."""
 
-    recorders: Recorders | None = None  # None: those of the config
-    callbacks: Mapping[str, Callback] | None = None  # None: those of the config
-    evaluator: Evaluator | None = None  # None: that of the config
+    recorders: Recorders | None = None  # None means those of the config
+    callbacks: Mapping[str, Callback] | None = None  # None means those of the config
+    evaluator: Evaluator | None = None  # None means that of the config
     console: Any = None  # a rich console for the panel
     stop: StopFlag = field(default_factory=StopFlag)
     save: SaveFlag = field(default_factory=SaveFlag)
-    on_prepared: Callable[[Run], object] = lambda _: None  # before large memory is allocated
+    on_prepared: Callable[[Run], object] = lambda _: None  # called before large allocations
     on_hung_learner: Callable[[Stalled], None] | None = None  # called by the watchdog's thread
-    sweep: Path | None = None  # whose stop a run in a worker must not miss
-    finished_too: bool = False  # a finished run is restored, for its agent
+    sweep: Path | None = None  # directory of the sweep, whose stop file is checked
+    finished_too: bool = False  # also restore a finished run, to use its agent
 
 
 def run_job(job: Job, options: RunOptions) -> Result | EarlierRun:
-    """Runs a job in its run directory until it ends; every run begins here.
+    """Runs a job in its run directory until it ends; every run starts here.
 
-    If the run there is finished, returns that, unless `finished_too`. Raises RunInUse if another
-    process runs there, ConfigError if its settings may not change so, and CheckpointError if no
-    checkpoint is whole; the directory is as before then.
+    If the run there is finished, returns that run, unless `finished_too`. Raises RunInUse if
+    another process is running there, ConfigError if the settings of the run must not change in this
+    way, and CheckpointError if no checkpoint is valid. After these errors, the directory is
+    unchanged.
     """
-    with attempt(job) as begun:
-        if begun.earlier.finished and not options.finished_too:
-            return begun.earlier
-        run = Run(begun, options)
-        if not begun.earlier.resumes:
+    with attempt(job) as locked:
+        if locked.earlier.finished and not options.finished_too:
+            return locked.earlier
+        run = Run(locked, options)
+        if not locked.earlier.resumes:
             run.begin()
         with run.after_end:
-            # Whatever fails, between two steps as well, closes everything; then `run.json` says so.
+            # After any failure, even between two steps, close everything and update `run.json`.
             try:
                 with run.naming_lack_of_memory(), run.cleanup:
                     run.prepare()
                     options.on_prepared(run)
                     run.build()
-                    if begun.earlier.resumes:
-                        begun.save_settings()
+                    if locked.earlier.resumes:
+                        locked.save_settings()
                     return run.train()
             except BaseException as error:
                 run.failed(error)
@@ -121,39 +122,39 @@ def run_job(job: Job, options: RunOptions) -> Result | EarlierRun:
 
 
 class Run:
-    """A job that is being run: what is built for it, and its `run.json`; owned by the learner's
-    thread. `prepare`, `build` and `train` come in this order."""
+    """A job that is running: the parts built for it, and its `run.json`. Owned by the learner's
+    thread. `prepare`, `build` and `train` are called in this order."""
 
-    spec: EnvSpec  # from here on: known once it is prepared
+    spec: EnvSpec  # this and the following attributes are set by `prepare`
     agent: Agent
     evaluator: Evaluator
 
-    def __init__(self, begun: Attempt, options: RunOptions) -> None:
-        self.job = job = begun.job
+    def __init__(self, locked: Attempt, options: RunOptions) -> None:
+        self.job = job = locked.job
         self.effective = effective_settings(job.config)
-        self.changed = begun.earlier.changed  # settings of a run that is resumed
-        self.newest: Saved | None = None  # the checkpoint that it is resumed from
-        self._resumes = begun.earlier.resumes
-        self._was_finished = begun.earlier.start is Start.CONTINUED and begun.folder.is_done
+        self.changed = locked.earlier.changed  # changed settings of a resumed run
+        self.newest: Saved | None = None  # the checkpoint that the run resumes from
+        self._resumes = locked.earlier.resumes
+        self._was_finished = locked.earlier.start is Start.CONTINUED and locked.folder.is_done
         self._options = options
         self._clock = MonotonicClock()
-        self._lock, self._folder = begun.lock, begun.folder
-        self._saved: Resumable | None = None  # with the weights that were read
+        self._lock, self._folder = locked.lock, locked.folder
+        self._saved: Resumable | None = None  # contains the weights in memory
         self._built: tuple[LearnerParts, Trainer] | None = None
         seeds = derived_seeds(job.config.seed, self.effective.num_actors)
         self._record = RunRecord(
             job.folder,
-            check_lock=begun.lock.check,
+            check_lock=locked.lock.check,
             **({} if self._resumes else {"seeds": seeds}),
             command=list(job.command),
             import_paths=list(job.import_paths),
             settings=flat_settings(job.config),
         )
-        self.cleanup = ExitStack()  # what is open, until `train` takes it over
-        self.after_end = ExitStack()  # waits that follow once `run.json` has the end
+        self.cleanup = ExitStack()  # closes open parts; `train` takes it over
+        self.after_end = ExitStack()  # waits that follow after the end is in `run.json`
 
     def begin(self, from_opt_steps: int | None = None) -> None:
-        """Writes `run.json`. Of a resumed run the earlier one stays until it trains."""
+        """Writes `run.json`. A resumed run keeps the previous document until it trains."""
         self._record.begin(from_opt_steps)
         if self._options.sweep is not None:
             # If the sweep was stopped before this run was marked as running, no signal was sent.
@@ -163,13 +164,13 @@ class Run:
                 self._options.stop.request(Interrupted(signal.SIGTERM))
 
     def prepare(self) -> None:
-        """Builds what takes little memory: recorders, evaluator, environment and agent."""
+        """Builds the parts that need little memory: recorders, evaluator, environment and agent."""
         effective, options, cleanup = self.effective, self._options, self.cleanup
         if self._resumes:
             rows = effective.config.checkpoint.replay_buffer
             self._saved = Resumable(self._folder, rows=rows, load_state=load_state)
             self.newest = self._saved.newest
-        self._recording = RecorderSet(self._recorders())
+        self._recording = RecorderSet(self._choose_recorders())
         cleanup.push(self._close_recorders)
         self.after_end.callback(self._recording.wait)
         chosen = options.callbacks
@@ -196,12 +197,13 @@ class Run:
             heartbeat=heartbeat,
         )
         cleanup.callback(self._runner.close)
-        # Modules of environments are imported as these are made.
-        found = dict.fromkeys([*self.job.import_paths, *homes(modules_of(effective.config))])
-        self._record.add(import_paths=list(found), **dict(matmul_of_agent(effective, self.agent)))
+        # Creating environments has imported their modules.
+        paths = dict.fromkeys([*self.job.import_paths, *homes(modules_of(effective.config))])
+        self._record.add(import_paths=list(paths), **dict(matmul_of_agent(effective, self.agent)))
 
-    def _recorders(self) -> Recorders:
-        """Recorders of the caller, else of the settings; a job of a sweep records its progress."""
+    def _choose_recorders(self) -> Recorders:
+        """Returns the caller's recorders, or those from the settings; a job of a sweep also records
+        its progress."""
         effective, options, folder = self.effective, self._options, self.job.folder
         recorders = options.recorders
         if recorders is None:
@@ -218,7 +220,8 @@ class Run:
         return [*recorders, ProgressRecorder(info, self._record.progress)]
 
     def _close_recorders(self, kind: object, error: BaseException | None, trace: object) -> None:
-        """Tells them, and callbacks, how the run ended, if training began; an exit callback."""
+        """Closes the recorders. If training began, first tells recorders and callbacks how the run
+        ended. Used as an exit callback."""
         del kind, trace
         try:
             if self._built is not None and not isinstance(error, RunDeleted):
@@ -239,7 +242,8 @@ class Run:
             self._recording.close()
 
     def build(self) -> None:
-        """Builds the rest, which takes large memory; a resumed run is as at its checkpoint then."""
+        """Builds the remaining parts, which need much memory. A resumed run then has the state of
+        its checkpoint."""
         effective, options, agent = self.effective, self._options, self.agent
         store = build_checkpoints(effective, self.job.folder, self._lock.check, self._clock)
         self.cleanup.callback(store.close)
@@ -268,13 +272,14 @@ class Run:
         trainer = build_trainer(effective, parts, self.spec)
         if self._saved is not None:
             self.newest = _restore(self._saved, trainer, store)
-            self._saved = None  # with the weights that were read from the checkpoint
+            self._saved = None  # frees the weights from the checkpoint
             if self._was_finished:
                 self._callbacks.go_on()
         self._built = parts, trainer
 
     def _episode_limit(self) -> EpisodeLimit:
-        """That of the attempts before, for a run that is resumed: scores stay comparable."""
+        """Returns the limit of evaluation episodes. A resumed run reuses its earlier limit, so that
+        scores stay comparable."""
         limit = build_episode_limit(
             self.effective,
             self.evaluator,
@@ -285,7 +290,7 @@ class Run:
         return limit
 
     def train(self) -> Result:
-        """Trains until a limit is reached; everything is closed then, and `run.json` says done."""
+        """Trains until a limit is reached, closes everything, and records the status done."""
         assert self._built is not None, "build() comes first"
         parts, trainer = self._built
         if self.newest is not None:
@@ -293,7 +298,7 @@ class Run:
         self._callbacks.begin(run_info(self.effective, self.job.folder))
         actor_stats = self._train(parts, trainer)
         stats, exit_reason = trainer.stats(), self._exit_reason()
-        self._end("done", exit_reason)
+        self._record_end("done", exit_reason)
         return Result(
             agent=parts.agent,
             best_score=stats.best_score,
@@ -304,7 +309,7 @@ class Run:
         )
 
     def _exit_reason(self) -> str:
-        """Why a run that is done has ended."""
+        """Returns why a finished run has ended."""
         assert self._built is not None
         ended_by = self._built[1].ended_by
         return str(ended_by) if ended_by == self._callbacks.stopped_by else f"{ended_by} reached"
@@ -313,7 +318,7 @@ class Run:
         learner, options = trainer.heartbeat, self._options
 
         def on_hung_learner(stalled: Stalled) -> None:
-            self._end(*status_of(stalled))
+            self._record_end(*status_of(stalled))
             if options.on_hung_learner is not None:
                 options.on_hung_learner(stalled)
             else:
@@ -326,45 +331,46 @@ class Run:
             on_hung_learner=on_hung_learner,
         )
         try:
-            # The learner's thread is prepared first, which takes a minute if that compiles. All is
-            # closed under the watchdog, because closing can hang as well.
+            # The learner's thread is prepared first: compiling takes a minute. Everything is closed
+            # under the watchdog, because closing can hang as well.
             with (
                 parts.agent.learner_thread(),
                 watchdog,
                 self.cleanup.pop_all(),
                 ExitStack() as actors,
             ):
-                with learner.waiting("the actors to start"):  # a cluster may take its time
+                with learner.waiting("the actors to start"):  # a cluster may take minutes
                     actors.enter_context(parts.actors)
                 parts.evaluation_runner.open(parts.actors)
                 return trainer.train()
         except KeyboardInterrupt:
-            options.stop.check()  # what the watchdog found, where it interrupted a hung learner
+            options.stop.check()  # raises the watchdog's error if it interrupted the learner
             raise
 
     @contextmanager
     def naming_lack_of_memory(self) -> Iterator[None]:
-        """Says what was being done, and what takes memory, where an allocation fails."""
+        """If an allocation fails within the block, raises an error that says when, and what needs
+        memory."""
         try:
             yield
         except Exception as error:
-            doing = "while the run was built" if self._built is None else "during training"
+            activity = "while the run was built" if self._built is None else "during training"
             if isinstance(error, ActorCrashed):
-                doing = f"in actor {error.actor_id}"
+                activity = f"in actor {error.actor_id}"
             settings = self.effective.memory_settings()
-            failed = out_of_memory(error, f"out of memory {doing}", settings)
-            if failed is None:
+            memory_error = out_of_memory(error, f"out of memory {activity}", settings)
+            if memory_error is None:
                 raise
-            raise failed from error
+            raise memory_error from error
 
     def failed(self, error: BaseException) -> None:
-        """Notes in `run.json` what ended the run."""
-        with suppress(RunDeleted):  # there may be no place for it
-            self._end(
+        """Records in `run.json` which error ended the run."""
+        with suppress(RunDeleted):  # then there is no place for `run.json`
+            self._record_end(
                 *status_of(error), traceback=masked("".join(traceback.format_exception(error)))
             )
 
-    def _end(self, status: str, reason: str, **more: Any) -> None:
+    def _record_end(self, status: str, reason: str, **more: Any) -> None:
         if not self._record.begun:
             return
         summary = dict(more)
@@ -375,19 +381,19 @@ class Run:
         self._record.end(status, reason, **summary)
 
 
-def _restore(found: Resumable, trainer: Trainer, store: CheckpointStore) -> Saved:
-    """Brings everything to where the newest whole checkpoint was taken, and returns that."""
-    saved = found.into(trainer.resume)
+def _restore(resumable: Resumable, trainer: Trainer, store: CheckpointStore) -> Saved:
+    """Restores everything from the newest valid checkpoint, and returns this checkpoint."""
+    saved = resumable.into(trainer.resume)
     store.resumed(saved)
-    best = best_score(found.run_dir)
-    if best is not None:  # it may be newer than the checkpoint
+    best = best_score(resumable.run_dir)
+    if best is not None:  # the best model may be newer than the checkpoint
         trainer.scores.know_best(*best)
     log.info("resumed from %s", saved.folder)
     return saved
 
 
 def restored_line(effective: EffectiveSettings, saved: Saved) -> str:
-    """The parts that come back with a checkpoint, in a few words."""
+    """Returns the parts that a checkpoint restores, as a short text."""
     config, trainer = effective.config, effective.config.trainer
     if not isinstance(trainer, ReplayRatioConfig):
         return "weights, optimiser, random generators; the data set is read again"
@@ -398,13 +404,13 @@ def restored_line(effective: EffectiveSettings, saved: Saved) -> str:
     if not config.checkpoint.replay_buffer or not saved.has_rows:
         samples = trainer.warmup_period
         return f"no replay buffer, so {counted(samples, 'sample')} are collected first"
-    rows = sum(each.end - each.first for each in saved.chunks)
+    rows = sum(chunk.end - chunk.first for chunk in saved.chunks)
     stored = counted(min(rows, config.replay_buffer.capacity), "transition")
     return f"weights, optimiser, replay buffer ({stored})"
 
 
 def status_of(error: BaseException) -> tuple[str, str]:
-    """Status and reason of a run that this ended."""
+    """Returns the status and the reason of a run that this error ended."""
     if isinstance(error, Interrupted | KeyboardInterrupt):
         return "interrupted", str(error) or "KeyboardInterrupt"
     return "failed", reason_of(error)

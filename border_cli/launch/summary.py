@@ -1,4 +1,4 @@
-"""The outcome of a run: the figures in `run.json`, and the result of a Python caller."""
+"""The outcome of a run: the figures in `run.json`, and the result for Python callers."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from border_cli.recorder import figures
 from border_cli.settings.run import ReplayRatioConfig
 from border_cli.trainer.trainer import LearnerParts, Trainer
 
-UPDATES_COUNT = 0.5  # of their share: they are the work itself, which cannot vanish
+UPDATES_COUNT = 0.5  # weight of their share: updates are the actual work and cannot be removed
 
-# Of each section: its name, and the setting that reduces it.
+# The description of each section, and the setting that shortens it.
 SECTIONS = {
     "wait": ("learner waiting for samples", "more actors (actor_manager.num_actors)"),
     "push": ("storing samples in the replay buffer", "a larger actor_manager.n_buffer"),
@@ -30,7 +30,12 @@ SECTIONS = {
     "sync": ("copying weights to the actors", "a longer trainer.sync_interval"),
     "other": ("startup, shutdown and the loop itself", "a longer run for a better estimate"),
 }
-STARVED = ("update", "sample", "priorities", "push")  # by actor threads without a rate limit
+STARVED = (
+    "update",
+    "sample",
+    "priorities",
+    "push",
+)  # sections slowed by actor threads without a rate limit
 
 FIGURES = (
     *("best_score", "best_opt_steps", "opt_steps", "env_steps", "samples_total"),
@@ -60,17 +65,17 @@ class Result:
 def run_summary(
     effective: EffectiveSettings, trainer: Trainer, parts: LearnerParts, *, failed: bool
 ) -> dict[str, Any]:
-    """Scores, counters, failures, times, and the bottleneck."""
+    """Returns scores, counters, failures, times and the bottleneck."""
     stats, actors, config = trainer.stats(), parts.actors.stats(), effective.config.trainer
     summary: dict[str, Any] = {name: getattr(stats, name) for name in FIGURES}
     summary["final_score"] = stats.last_score
-    summary["actors"] = [_of_actor(each) for each in actors]
-    actor_seconds = summed(each.seconds for each in actors)
+    summary["actors"] = [_summarize_actor(actor) for actor in actors]
+    actor_seconds = summed(actor.seconds for actor in actors)
     summary["seconds"] = {
         name: {section: round(spent_s, 3) for section, spent_s in seconds.items() if spent_s > 0}
         for name, seconds in (("learner", stats.seconds), ("actors", actor_seconds))
     }
-    if not failed:  # the bottleneck of a run that broke is what broke it
+    if not failed:  # a failed run has a more urgent problem
         summary["bottleneck"] = bottleneck_advice(
             stats.seconds,
             in_learner_thread=effective.actors.in_learner_thread,
@@ -82,10 +87,10 @@ def run_summary(
     return summary
 
 
-def _of_actor(stats: ActorStats) -> dict[str, Any]:
-    found = asdict(stats)
-    del found["seconds"]  # an estimate, reported for all actors together
-    return found | {"samples_per_sec": stats.samples_per_sec}
+def _summarize_actor(stats: ActorStats) -> dict[str, Any]:
+    summary = asdict(stats)
+    del summary["seconds"]  # an estimate, reported for all actors together
+    return summary | {"samples_per_sec": stats.samples_per_sec}
 
 
 def bottleneck_advice(
@@ -97,10 +102,10 @@ def bottleneck_advice(
     on_policy: bool = False,
     unlimited_episodes: bool = False,
 ) -> str | None:
-    """Names what took most of the learner's time, and a setting that would reduce it.
+    """Names the section that took most of the learner's time, and a setting that would shorten it.
 
-    `learner`: seconds per section; `unlimited_episodes`: those of evaluations, but for a limit that
-    the run decided. None where no time passed.
+    `learner`: seconds per section; `unlimited_episodes`: whether evaluation episodes have no limit
+    except one that the run chose. Returns None if no time has passed.
     """
     spent = shares(learner)
     if not spent:

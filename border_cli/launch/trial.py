@@ -1,7 +1,7 @@
 """A trial of an environment: `reset`, three `step`s, `reset` and `close`, here or on a node.
 
-A failure is one message: call, exception type and text, traceback lines outside this package and
-Gymnasium.
+A failure is reported in one message: the call, the type and text of the exception, and the lines of
+the traceback that are outside of this package and Gymnasium.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from border_cli.system.machine import failed_allocation
 STEPS = 3
 
 CONSTRUCTOR = "its constructor"
-EXPECTED = {  # for a call that fails outside of the environment's own lines
+EXPECTED = {  # shown if a call fails outside of the environment's own code
     "reset": "reset(*, seed, options) returns an observation and a dict",
     "step": "step(action) returns observation, reward, terminated, truncated and a dict",
 }
 
-MACHINERY = (  # beginnings of modules between us and an environment
+MACHINERY = (  # prefixes of modules between this package and an environment
     *("border_cli.", "contextlib", "importlib"),
     *("gymnasium.core", "gymnasium.envs.registration", "gymnasium.vector", "gymnasium.wrappers"),
 )
 
-Calls = Callable[[str], AbstractContextManager[None]]  # the block of a call, by its name
+Calls = Callable[[str], AbstractContextManager[None]]  # a context for the call with this name
 
 
 def play(env: Env, spec: EnvSpec, calls: Calls) -> None:
-    """A few steps between two resets; `env` is closed whatever comes of it, unless a call hangs:
-    then `close` mostly hangs, too."""
-    # The same for every run: what is learned from does not depend on it, nor it on that.
+    """Takes a few steps between two resets, then closes `env`, even after a failure. It is not
+    closed if a call hangs, because `close` usually hangs, too."""
+    # The same actions and seeds in every run: trial and training do not influence each other.
     masked = has_masks(spec.observation)
     policy = RandomPolicy(spec.action, generator(0, Branch.PROBE), masked=masked)
     try:
@@ -51,7 +51,7 @@ def play(env: Env, spec: EnvSpec, calls: Calls) -> None:
         with calls("reset"):
             env.reset(derived_seed(0, Branch.PROBE, 1))
     except (ProbeFailed, KeyboardInterrupt):
-        with suppress(Exception), calls("close"):  # the failure stays the one that is raised
+        with suppress(Exception), calls("close"):  # raise the original failure, not that of `close`
             env.close()
         raise
     with calls("close"):
@@ -60,16 +60,16 @@ def play(env: Env, spec: EnvSpec, calls: Calls) -> None:
 
 @contextmanager
 def called(who: str, call: str) -> Iterator[None]:
-    """The block in which an environment is called; what it raises becomes ProbeFailed."""
+    """Within the block an environment is called; what it raises becomes ProbeFailed."""
     try:
         yield
     except BorderError as error:
         if call == CONSTRUCTOR:
-            raise  # its settings are refused
+            raise  # its settings were refused
         raise ProbeFailed(str(error)) from error
     except (Exception, SystemExit) as error:
         if failed_allocation(error) is not None:
-            raise  # the settings that take memory are named with it
+            raise  # reported later with the settings that need memory
         what = "".join(traceback.format_exception_only(error)).rstrip()
         lines = lines_of(traceback.walk_tb(error.__traceback__))
         if not lines and call in EXPECTED:
@@ -78,8 +78,8 @@ def called(who: str, call: str) -> Iterator[None]:
 
 
 def tried(factory: EnvFactory, calls: Calls, *, plays: bool) -> EnvSpec:
-    """The spec of environments of each kind that training makes, once they are constructed, played
-    where `plays` says so, and closed."""
+    """Constructs and closes one environment of each kind that training creates, plays it if
+    `plays`, and returns the spec."""
     trials = factory.trials()
     while True:
         with calls(CONSTRUCTOR):
@@ -93,21 +93,22 @@ def tried(factory: EnvFactory, calls: Calls, *, plays: bool) -> EnvSpec:
 
 
 def try_environments(who: str, factory: EnvFactory, spec: EnvSpec, *, plays: bool) -> None:
-    """The environments of an actor, on any machine.
+    """Tries the environments of an actor, on any machine.
 
-    Raises ProbeFailed or ConfigError where they fail, or have other spaces than `spec`.
+    Raises ProbeFailed or ConfigError if they fail, or if their spaces differ from `spec`.
     """
-    found = tried(factory, partial(called, who), plays=plays)
-    if str(found) != str(spec):
-        raise ConfigError(f"{who} is another one there: {found}, where here it is {spec}")
+    found_spec = tried(factory, partial(called, who), plays=plays)
+    if str(found_spec) != str(spec):
+        raise ConfigError(f"{who} is different there: {found_spec}, but here it is {spec}")
 
 
 def lines_of(frames: Iterable[tuple[FrameType, int]]) -> str:
-    """Traceback lines of the user's own code, and of what that called."""
-    others = [(frame, line) for frame, line in frames if not _is_machinery(frame)]
-    return "".join(traceback.StackSummary.extract(iter(others)).format())
+    """Returns the traceback lines of the user's own code and of the code that it called."""
+    relevant = [(frame, line) for frame, line in frames if not _is_machinery(frame)]
+    return "".join(traceback.StackSummary.extract(iter(relevant)).format())
 
 
 def _is_machinery(frame: FrameType) -> bool:
-    """Ours, or the way from there through Gymnasium, whose own environments are none of it."""
+    """Returns whether a frame belongs to this package, or to Gymnasium's code between this package
+    and an environment. Gymnasium's own environments do not count."""
     return str(frame.f_globals.get("__name__")).startswith(MACHINERY)

@@ -1,4 +1,4 @@
-"""The state of a run directory, read from its files: new, foreign, in use, resumable or finished."""
+"""The state of a run directory: new, foreign, in use, resumable or finished."""
 
 from __future__ import annotations
 
