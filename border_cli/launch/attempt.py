@@ -19,7 +19,7 @@ from border_cli.system.files import SETTINGS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """An attempt of a job, with a lock on the run directory."""
+    """An attempt to run a job, with the run directory locked."""
 
     job: Job
     lock: RunLock
@@ -27,8 +27,8 @@ class Attempt:
     earlier: EarlierRun
 
     def save_settings(self) -> None:
-        """Saves the settings and how they were requested. For a resumed run, this is called only
-        after every check has passed."""
+        """Saves the settings, both resolved and as requested. For a resumed run, this is called
+        only after all checks have passed."""
         begin_attempt(self.job.folder, self.job.record, resolved_yaml(self.job.config))
 
 
@@ -37,9 +37,8 @@ def attempt(job: Job) -> Iterator[Attempt]:
     """Locks the run directory of a job within the block.
 
     A new run removes the files of an attempt without a checkpoint, and saves its settings. Raises
-    RunInUse if another process is running there. Raises the errors of `earlier_run`, because
-    another process may have run there since the settings were checked. After an error, nothing has
-    changed.
+    RunInUse if another process is running there, and the errors of `earlier_run`, because another
+    process may have run there since the settings were checked. After an error, nothing has changed.
     """
     refuse_foreign(job.folder)
     with RunLock(job.folder) as lock:
@@ -58,7 +57,7 @@ def attempt(job: Job) -> Iterator[Attempt]:
 
 
 def earlier_run(job: Job, folder: RunFolder) -> EarlierRun:
-    """Checks the run in the directory of a job, see `RunFolder.earlier`."""
+    """Checks the directory of a job for an earlier run, see `RunFolder.earlier`."""
     return folder.earlier(job.config, partial(_compare_settings, job))
 
 

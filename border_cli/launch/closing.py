@@ -1,4 +1,4 @@
-"""The last lines of a job: tables, warnings, score, and commands to type next."""
+"""The last lines of a job: tables, warnings, score, and commands to run next."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def print_tables(console: Console, actor_stats: list[ActorStats], stats: Trainer
 
 
 def print_closing(console: Console, run_dir: Path, *, intact: bool = True) -> None:
-    """Prints warnings, the run directory, the best score and commands to type next.
+    """Prints warnings, the run directory, the best score and commands to run next.
 
     `intact`: whether the run may be resumed from its checkpoints.
     """
@@ -56,9 +56,7 @@ def print_closing(console: Console, run_dir: Path, *, intact: bool = True) -> No
     if any((run_dir / name).exists() for name in ("best", "checkpoints/latest")):
         commands.append(f"{shell_command('border-eval')} {shlex.quote(str(shortest(run_dir)))}")
     if any(run_dir.glob("events.out.tfevents.*")):
-        parent = shlex.quote(
-            str(shortest(run_dir.parent))
-        )  # HParams shows no scores for a single run
+        parent = shlex.quote(str(shortest(run_dir.parent)))  # HParams omits single runs
         commands.append(f"{shell_command('tensorboard')} --logdir {parent}")
     lines = [("bottleneck", facts["bottleneck"])] if facts.get("bottleneck") else []
     if facts.get("status") == "done":

@@ -1,4 +1,4 @@
-"""Runs a job of a command to its end, with its log, its header, signal handlers and the monitor.
+"""Runs a job to its end, including its log, header, signal handlers and monitor.
 
 Used for a single job, for a job of a sweep in the command's own process, and in a worker.
 """
@@ -87,7 +87,7 @@ def train_job(
             if not in_worker:
                 complain("border-train", error)
             return outcome
-        except (Exception, SystemExit) as error:  # SystemExit comes from code of the user
+        except (Exception, SystemExit) as error:  # SystemExit comes from user code
             _fail(job, outcome, error, console)
             hangs = isinstance(error, ActorHung | Stalled)
     if job.config.quiet:
@@ -137,11 +137,11 @@ def _fail(job: Job, outcome: Outcome, error: BaseException, console: Console) ->
 
 @contextmanager
 def job_log(folder: Path, console: Console, *, quiet: bool) -> Iterator[None]:
-    """Within the block, logs to `console` above the panel, or to stderr if quiet, and to the file
-    of the job.
+    """Within the block, log records go to `console` above the panel, or to stderr if quiet, and to
+    the log file of the job.
 
-    Restores all handlers and levels afterwards. The file is created with the first line, when the
-    folder belongs to the job.
+    Restores all handlers and levels afterwards. The file is created by the first record, when the
+    folder already belongs to the job.
     """
     root = logging.getLogger()
     previous, level = list(root.handlers), root.level

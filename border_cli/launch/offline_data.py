@@ -5,8 +5,8 @@ processor turns these into transitions, so that n-step returns, gamma, and boots
 truncations but not at terminations are handled in one place. An episode recorded without its end
 counts as truncated. The dry build compares the spaces with those of the environment and checks the
 first episode. Later, every episode is checked for gaps, non-finite values, and invalid observations
-and actions. If the environment flattens observations of the recorded kind, the recorded ones are
-flattened in the same way (`env/flattened.py`).
+and actions. If the environment flattens its observations and the recorded ones are not flat, they
+are flattened in the same way (`env/flattened.py`).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def check_dataset(effective: EffectiveSettings, spec: EnvSpec) -> None:
 def dataset_rows(
     effective: EffectiveSettings, spec: EnvSpec, observe_returns: ObserveReturns | None
 ) -> DatasetRows:
-    """Returns the transitions of the data set, which the replay buffer reads."""
+    """Returns the data set for the replay buffer: its transitions and metadata."""
     config, checksum = effective.config, Checksum()
     dataset = refuse_unknown(DATASET, config.replay_buffer.dataset)
     return DatasetRows(
@@ -138,7 +138,7 @@ def _episodes(recording: MinariDataset, spec: EnvSpec, inner: Any) -> Iterator[R
             raise ConfigError(f"{where}: {error}") from None
         if isinstance(obs, dict):
             assert isinstance(spec.observation, DictSpace)
-            obs = {key: obs[key] for key in spec.observation.spaces}  # the order of the environment
+            obs = {key: obs[key] for key in spec.observation.spaces}  # in the environment's order
         episode = RecordedEpisode(
             obs=obs,
             action=action,

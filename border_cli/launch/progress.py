@@ -1,4 +1,4 @@
-"""The progress of a sweep's job, written to `run.json`, where the command of the sweep reads it."""
+"""The progress of a sweep job, written to its `run.json`, where the sweep's command reads it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from border_cli.core.output import Progress, Recorder, RecordStep, RunInfo
 from border_cli.core.types import Metrics
 from border_cli.recorder.panel import RunView
 
-EVERY_S = 2.0  # interval in run time; every write waits for the disk
+EVERY_S = 2.0  # run time between two writes, which wait for the disk
 
 
 class ProgressRecorder(Recorder):
@@ -35,9 +35,7 @@ class ProgressRecorder(Recorder):
             {
                 "phase": view.phase,
                 "opt_steps": view.step.opt_steps,
-                "fraction": nearest.fraction
-                if nearest
-                else None,  # fraction of the nearest limit that is reached
+                "fraction": nearest.fraction if nearest else None,  # of its nearest limit
                 "left_s": nearest.left_s if nearest else None,
                 "score": view.value("eval/return"),
                 "best": view.best[0] if view.best else None,
@@ -46,4 +44,4 @@ class ProgressRecorder(Recorder):
         )
 
     def close(self) -> None:
-        """Does nothing: the run records its end on its own."""
+        """Does nothing: the run itself records its end."""

@@ -89,15 +89,15 @@ class RunOptions:
     on_prepared: Callable[[Run], object] = lambda _: None  # called before large allocations
     on_hung_learner: Callable[[Stalled], None] | None = None  # called by the watchdog's thread
     sweep: Path | None = None  # directory of the sweep, whose stop file is checked
-    finished_too: bool = False  # also restore a finished run, to use its agent
+    finished_too: bool = False  # whether to restore a finished run, for its agent
 
 
 def run_job(job: Job, options: RunOptions) -> Result | EarlierRun:
     """Runs a job in its run directory until it ends; every run starts here.
 
     If the run there is finished, returns that run, unless `finished_too`. Raises RunInUse if
-    another process is running there, ConfigError if the settings of the run must not change in this
-    way, and CheckpointError if no checkpoint is valid. After these errors, the directory is
+    another process is running there, ConfigError if settings were changed that a resumed run must
+    keep, and CheckpointError if no checkpoint is valid. After these errors, the directory is
     unchanged.
     """
     with attempt(job) as locked:
@@ -122,8 +122,8 @@ def run_job(job: Job, options: RunOptions) -> Result | EarlierRun:
 
 
 class Run:
-    """A job that is running: the parts built for it, and its `run.json`. Owned by the learner's
-    thread. `prepare`, `build` and `train` are called in this order."""
+    """A running job: the parts built for it, and its `run.json`. Owned by the learner's thread.
+    `prepare`, `build` and `train` are called in this order."""
 
     spec: EnvSpec  # this and the following attributes are set by `prepare`
     agent: Agent
@@ -139,7 +139,7 @@ class Run:
         self._options = options
         self._clock = MonotonicClock()
         self._lock, self._folder = locked.lock, locked.folder
-        self._saved: Resumable | None = None  # contains the weights in memory
+        self._saved: Resumable | None = None  # holds the loaded weights
         self._built: tuple[LearnerParts, Trainer] | None = None
         seeds = derived_seeds(job.config.seed, self.effective.num_actors)
         self._record = RunRecord(
@@ -150,8 +150,8 @@ class Run:
             import_paths=list(job.import_paths),
             settings=flat_settings(job.config),
         )
-        self.cleanup = ExitStack()  # closes open parts; `train` takes it over
-        self.after_end = ExitStack()  # waits that follow after the end is in `run.json`
+        self.cleanup = ExitStack()  # closes all open parts; taken over by `train`
+        self.after_end = ExitStack()  # waits to do once `run.json` records the end
 
     def begin(self, from_opt_steps: int | None = None) -> None:
         """Writes `run.json`. A resumed run keeps the previous document until it trains."""
@@ -220,8 +220,8 @@ class Run:
         return [*recorders, ProgressRecorder(info, self._record.progress)]
 
     def _close_recorders(self, kind: object, error: BaseException | None, trace: object) -> None:
-        """Closes the recorders. If training began, first tells recorders and callbacks how the run
-        ended. Used as an exit callback."""
+        """Closes the recorders. If training began, first reports the end of the run to recorders
+        and callbacks. Used as an exit callback."""
         del kind, trace
         try:
             if self._built is not None and not isinstance(error, RunDeleted):
@@ -242,8 +242,8 @@ class Run:
             self._recording.close()
 
     def build(self) -> None:
-        """Builds the remaining parts, which need much memory. A resumed run then has the state of
-        its checkpoint."""
+        """Builds the remaining parts, which need much memory, and restores the checkpoint if there
+        is one."""
         effective, options, agent = self.effective, self._options, self.agent
         store = build_checkpoints(effective, self.job.folder, self._lock.check, self._clock)
         self.cleanup.callback(store.close)
@@ -290,7 +290,7 @@ class Run:
         return limit
 
     def train(self) -> Result:
-        """Trains until a limit is reached, closes everything, and records the status done."""
+        """Trains until a limit is reached, closes everything, and marks the run as done."""
         assert self._built is not None, "build() comes first"
         parts, trainer = self._built
         if self.newest is not None:
@@ -331,8 +331,8 @@ class Run:
             on_hung_learner=on_hung_learner,
         )
         try:
-            # The learner's thread is prepared first: compiling takes a minute. Everything is closed
-            # under the watchdog, because closing can hang as well.
+            # The learner's thread comes first, because compiling can take a minute. Everything is
+            # closed under the watchdog, because closing can hang as well.
             with (
                 parts.agent.learner_thread(),
                 watchdog,
@@ -349,8 +349,8 @@ class Run:
 
     @contextmanager
     def naming_lack_of_memory(self) -> Iterator[None]:
-        """If an allocation fails within the block, raises an error that says when, and what needs
-        memory."""
+        """If an allocation fails within the block, raises an error that names the phase and the
+        settings that need memory."""
         try:
             yield
         except Exception as error:
@@ -393,7 +393,7 @@ def _restore(resumable: Resumable, trainer: Trainer, store: CheckpointStore) -> 
 
 
 def restored_line(effective: EffectiveSettings, saved: Saved) -> str:
-    """Returns the parts that a checkpoint restores, as a short text."""
+    """Returns a short text that lists the parts restored from a checkpoint."""
     config, trainer = effective.config, effective.config.trainer
     if not isinstance(trainer, ReplayRatioConfig):
         return "weights, optimiser, random generators; the data set is read again"

@@ -15,7 +15,7 @@ from border_cli.recorder import figures
 from border_cli.settings.run import ReplayRatioConfig
 from border_cli.trainer.trainer import LearnerParts, Trainer
 
-UPDATES_COUNT = 0.5  # weight of their share: updates are the actual work and cannot be removed
+UPDATES_COUNT = 0.5  # weight of the share of updates, because they are the actual work
 
 # The description of each section, and the setting that shortens it.
 SECTIONS = {
@@ -30,12 +30,7 @@ SECTIONS = {
     "sync": ("copying weights to the actors", "a longer trainer.sync_interval"),
     "other": ("startup, shutdown and the loop itself", "a longer run for a better estimate"),
 }
-STARVED = (
-    "update",
-    "sample",
-    "priorities",
-    "push",
-)  # sections slowed by actor threads without a rate limit
+STARVED = ("update", "sample", "priorities", "push")  # slowed down by actor threads
 
 FIGURES = (
     *("best_score", "best_opt_steps", "opt_steps", "env_steps", "samples_total"),
@@ -75,7 +70,7 @@ def run_summary(
         name: {section: round(spent_s, 3) for section, spent_s in seconds.items() if spent_s > 0}
         for name, seconds in (("learner", stats.seconds), ("actors", actor_seconds))
     }
-    if not failed:  # a failed run has a more urgent problem
+    if not failed:  # of no interest if the run failed
         summary["bottleneck"] = bottleneck_advice(
             stats.seconds,
             in_learner_thread=effective.actors.in_learner_thread,

@@ -32,7 +32,7 @@ MACHINERY = (  # prefixes of modules between this package and an environment
     *("gymnasium.core", "gymnasium.envs.registration", "gymnasium.vector", "gymnasium.wrappers"),
 )
 
-Calls = Callable[[str], AbstractContextManager[None]]  # a context for the call with this name
+Calls = Callable[[str], AbstractContextManager[None]]  # from the name of a call
 
 
 def play(env: Env, spec: EnvSpec, calls: Calls) -> None:
@@ -60,7 +60,7 @@ def play(env: Env, spec: EnvSpec, calls: Calls) -> None:
 
 @contextmanager
 def called(who: str, call: str) -> Iterator[None]:
-    """Within the block an environment is called; what it raises becomes ProbeFailed."""
+    """Converts errors that an environment raises within the block to ProbeFailed."""
     try:
         yield
     except BorderError as error:
@@ -99,7 +99,7 @@ def try_environments(who: str, factory: EnvFactory, spec: EnvSpec, *, plays: boo
     """
     found_spec = tried(factory, partial(called, who), plays=plays)
     if str(found_spec) != str(spec):
-        raise ConfigError(f"{who} is different there: {found_spec}, but here it is {spec}")
+        raise ConfigError(f"{who} differs between machines: {found_spec} instead of {spec}")
 
 
 def lines_of(frames: Iterable[tuple[FrameType, int]]) -> str:
@@ -109,6 +109,6 @@ def lines_of(frames: Iterable[tuple[FrameType, int]]) -> str:
 
 
 def _is_machinery(frame: FrameType) -> bool:
-    """Returns whether a frame belongs to this package, or to Gymnasium's code between this package
-    and an environment. Gymnasium's own environments do not count."""
+    """Returns whether a frame is in this package or in Gymnasium, except in Gymnasium's
+    environments."""
     return str(frame.f_globals.get("__name__")).startswith(MACHINERY)

@@ -5,8 +5,8 @@ other thread. The command is therefore watched from outside, by a fork that it c
 large import. The monitor
 
 - forwards a Ctrl-C to the command,
-- kills a command that has sent no heartbeat for `trainer.stall_timeout_s`, after making it print
-  its stacks,
+- kills a command that has sent no heartbeat for `trainer.stall_timeout_s`, after making it dump
+  its stack traces,
 - kills a command that is still running 3 s after a second Ctrl-C,
 
 and records the reason in the `run.json` of the current run. A command that is stopped (Ctrl-Z,
@@ -38,19 +38,19 @@ from border_cli.messages import complain
 from border_cli.system.forks import STACK_SIGNAL
 from border_cli.system.streams import prepare_streams
 
-STALL_TIMEOUT_S = 60.0  # default, until a run sends its own timeout
+STALL_TIMEOUT_S = 60.0  # default until a run sends its own timeout
 LEAST_S = 1.0  # lower bound on the timeout
 STOP_GRACE_S = 3.0  # time to exit after a second Ctrl-C, or after the command's work has ended
 APART_S = 0.5  # minimum time between two signals that are counted separately
 TICK_S = 0.25  # interval between heartbeats
 
-STACKS_S = 0.5  # time for the command to print its stacks
+STACKS_S = 0.5  # time for the command to dump its stack traces
 CTRL_C = signal.SIGURG  # forwards a Ctrl-C; ignored by processes without a handler
 SHOW_CURSOR = "\x1b[?25h"  # a live panel hides the cursor
 
 
 class SignalCount:
-    """Counts signals, but none within `APART_S` of the last counted one.
+    """Counts signals, ignoring any that arrive within `APART_S` of the last counted one.
 
     `timeout` signals both the command and its process group, and a terminal or a scheduler may send
     another signal at the same time.
@@ -62,8 +62,8 @@ class SignalCount:
         self._counting = False
 
     def counts(self) -> bool:
-        """Counts a signal that arrives now, and returns whether it counts. A signal that interrupts
-        the handler of another one does not."""
+        """Returns whether a signal that arrives now counts, and if so records its time. A signal
+        that interrupts the handler of another signal does not count."""
         if self._counting:
             return False
         self._counting = True
@@ -75,15 +75,14 @@ class SignalCount:
         return apart
 
 
-# Called in the command
+# Functions that run in the command's process
 
 _pipe: int | None = None  # write end of the pipe to the monitor; None without a monitor
 
 
 @contextmanager
 def monitored(command: str) -> Iterator[None]:
-    """Runs the block, which is the whole command, under a monitor. Call this first, in the main
-    thread."""
+    """Runs the block (the whole command) under a monitor. Call this first, in the main thread."""
     global _pipe
     prepare_streams()
     faulthandler.enable()  # prints a traceback on a segmentation fault
@@ -106,10 +105,10 @@ def monitored(command: str) -> Iterator[None]:
 
 @contextmanager
 def watching(run_dir: Path, timeout_s: float) -> Iterator[None]:
-    """Within the block, the monitor watches this run with its `trainer.stall_timeout_s`.
+    """Makes the monitor watch a run within the block, with its `trainer.stall_timeout_s`.
 
-    Without a monitor, as for callers of `border_cli.train`, this function and those below do
-    nothing.
+    This function and those below do nothing without a monitor, as for callers of
+    `border_cli.train`.
     """
     _send(f"{timeout_s} {run_dir.absolute()}")
     try:
@@ -119,8 +118,8 @@ def watching(run_dir: Path, timeout_s: float) -> Iterator[None]:
 
 
 def expect(timeout_s: float) -> None:
-    """Sets the time after which a command without heartbeats is killed, and ends the current run.
-    An infinite timeout is set before an intended exit, which may take any time."""
+    """Sets how long a command may go without a heartbeat before it is killed, and clears the
+    current run. Use infinity before an intentional exit, which may take any amount of time."""
     _send(f"{timeout_s} ")
 
 
@@ -135,7 +134,7 @@ def leave(status: int) -> NoReturn:
 
 
 def leave_now(status: int) -> NoReturn:
-    """Flushes the log and the output, then exits although a thread of the process hangs."""
+    """Exits even though a thread hangs, after flushing the log and the output streams."""
     logging.shutdown()
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):
@@ -146,14 +145,14 @@ def leave_now(status: int) -> NoReturn:
 def _find_leftovers() -> list[str]:
     """Returns the names of threads and processes that an environment left running, and that Python
     would wait for at exit."""
-    processes = sys.modules.get("multiprocessing")  # None if nothing has imported it
+    processes = sys.modules.get("multiprocessing")  # None unless multiprocessing is imported
     parts = [*threading.enumerate(), *(processes.active_children() if processes else ())]
     return [part.name for part in parts if not part.daemon and part is not threading.main_thread()]
 
 
 def _exit_despite(command: str, leftovers: list[str], status: int) -> None:
     """Exits a finished command although an environment left threads or processes running."""
-    complain(command, f"ends without waiting any longer for {', '.join(leftovers)}")
+    complain(command, f"exiting without waiting any longer for {', '.join(leftovers)}")
     leave_now(status)
 
 
@@ -182,7 +181,7 @@ def _start_monitor(command: str) -> int:
     return write_end
 
 
-# Runs in the monitor
+# The monitor's process
 
 
 class Monitor:
@@ -203,7 +202,7 @@ class Monitor:
 
     def run(self) -> None:
         """Watches the command until it ends or is killed."""
-        # Terminals, shells and schedulers signal the whole process group, but mean the command.
+        # Signals to the whole process group (terminal, shell, scheduler) are for the command.
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - {signal.SIGINT})
         signal.signal(signal.SIGINT, self._forward)
         while not self._is_gone:
@@ -216,14 +215,13 @@ class Monitor:
             if any(
                 time_s + STOP_GRACE_S <= time.monotonic() for time_s in self._interrupts.times_s[1:]
             ):
-                problem = f"a second Ctrl-C was not answered within {STOP_GRACE_S:g} s"
+                problem = f"the command did not exit within {STOP_GRACE_S:g} s of a second Ctrl-C"
                 return self._kill("interrupted", f"killed: {problem}", problem)
             self._listen()
         return None
 
     def _forward(self, signum: int, frame: FrameType | None) -> None:  # noqa: ARG002 - Python's own
-        """Forwards a Ctrl-C, because a solver in C may have replaced the command's handler of
-        SIGINT."""
+        """Forwards a Ctrl-C: a solver in C may have replaced the command's handler of SIGINT."""
         if self._interrupts.counts():
             with suppress(ProcessLookupError):
                 os.kill(self._pid, CTRL_C)
@@ -263,9 +261,9 @@ class Monitor:
             self.hear(os.fsdecode(message))
 
     def _kill(self, status: str, reason: str, problem: str) -> None:
-        """Makes the command print its stacks, records its end in the `run.json` of its run, and
-        kills it. The end is recorded before the kill, because the parent of a killed command
-        records an end as well. Errors of writing are ignored."""
+        """Makes the command dump its stack traces, records its end in the `run.json` of its run,
+        and kills it. The end is recorded before the kill, because the parent of a killed command
+        records an end as well. Write errors are ignored."""
         cursor = SHOW_CURSOR if os.isatty(2) else ""
         with suppress(OSError):
             os.write(2, f"{cursor}\n{self._command}: {problem}; killing it\n".encode())

@@ -1,4 +1,4 @@
-"""Handlers of Ctrl-C and similar signals. The first signal saves and stops, a second one quits
+"""Handles Ctrl-C and similar signals: the first one saves and stops, a second one quits
 immediately. Signals within half a second of each other count as one.
 
 Inside loops (a run, border-eval, border-record), a handler only sets a `StopFlag`, because Python
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 CLEAR_LINE = "\x1b[2K"
 AGAIN = "; press Ctrl-C again to quit immediately"
 INSTALL_S = 0.001  # minimum time between two installations of the handler, which take 3 us each
-NOTICE_S = 5.0  # how long the panel shows a message that soon becomes irrelevant
+NOTICE_S = 5.0  # how long the panel shows a transient message
 
 Handler = Callable[[int, FrameType | None], object]
 
@@ -66,7 +66,7 @@ class EarlySignals:
 
     @contextmanager
     def polled(self) -> Iterator[StopFlag]:
-        """Within the block, signals set the flag and raise nothing, for loops that poll the flag.
+        """Within the block, signals only set the flag, for loops that poll it.
 
         Python drops exceptions that a handler raises during a `__del__` or a weak reference
         callback. h5py has such a callback for every object, so 13 of 100 Ctrl-Cs to `border-record`
@@ -82,12 +82,13 @@ class EarlySignals:
 @contextmanager
 def early_signals() -> Iterator[EarlySignals]:
     """Within the block, SIGINT, SIGTERM and SIGHUP raise KeyboardInterrupt. By default, SIGTERM
-    would run no `finally`.
+    would skip all `finally` clauses.
 
-    The block is the whole command, from before the first slow import. SIGINT is handled even if it
-    was ignored, as in a command that a script starts with `&`. An ignored SIGHUP stays ignored, as
-    `nohup` intends. The previous handlers are restored. SIGUSR1, which kills by default, stays
-    ignored after the block, because a run that has ended must not appear to be killed.
+    The block spans the whole command, starting before the first slow import. SIGINT is handled even
+    if it was ignored, as in a command that a script starts with `&`. An ignored SIGHUP stays
+    ignored, as `nohup` intends. The previous handlers are restored. SIGUSR1, which kills by
+    default, stays ignored after the block, so that a finished run does not appear to have been
+    killed.
     """
     if signal.getsignal(SAVE) == signal.SIG_DFL:
         signal.signal(SAVE, signal.SIG_IGN)
@@ -105,10 +106,10 @@ def stopping_on_signals(
     and_then: Callable[[str], object] = lambda _: None,
 ) -> Iterator[None]:
     """Within the block, a first signal sets `stop` and calls `and_then` with the reason, and a
-    second one exits. If `leaves` is false, a second signal has no effect, because the process
-    belongs to a command that decides.
+    second one exits. If `leaves` is false, a second signal has no effect, because the command that
+    owns the process decides.
 
-    The handlers are installed regardless of inherited ones: otherwise a command that a script
+    The handlers are installed regardless of what was inherited: otherwise a command that a script
     starts with `&` would ignore SIGINT. SIGHUP is treated as SIGTERM, but stays ignored if it was:
     with `nohup`, a run survives the end of its session. SIGUSR1 sets `save` and interrupts nothing.
     The previous handlers are restored.
@@ -174,7 +175,7 @@ def leaving_to_the_command() -> Iterator[None]:
 @contextmanager
 def saving_before_a_requeue(stop: StopFlag) -> Iterator[None]:
     """Within the block, SIGUSR2 only sets `stop`, so that the job can save. submitit's own handler,
-    which requeues the job and exits in the middle of it, is called after the block."""
+    which requeues the job and exits, is called after the block."""
     before = signal.getsignal(REQUEUE)
     if not callable(before):
         yield
@@ -192,7 +193,7 @@ def saving_before_a_requeue(stop: StopFlag) -> Iterator[None]:
 
 
 def interrupt(thread_id: int | None) -> None:
-    """Interrupts the main thread, which hangs, with a KeyboardInterrupt.
+    """Raises KeyboardInterrupt in the main thread, which hangs.
 
     Sends a real signal, because nothing else ends a blocking wait. Other threads cannot be
     interrupted.
@@ -205,7 +206,7 @@ def interrupt(thread_id: int | None) -> None:
 
 @contextmanager
 def _handling(signums: Iterable[signal.Signals], handler: Handler) -> Iterator[None]:
-    """Installs the handler within the block, except for SIGHUP if `nohup` has it ignored."""
+    """Installs the handler within the block, except for a SIGHUP that `nohup` ignores."""
     before = {
         signum: signal.signal(signum, handler)
         for signum in signums
@@ -224,10 +225,9 @@ def _map_hangup(signum: int) -> int:
 
 
 def _announce(message: str, seconds: float | None = None) -> None:
-    """Shows a message below the live panel, for `seconds` or permanently; without a panel, prints
-    it on a line of its own.
+    """Shows a message below the live panel for `seconds` or indefinitely, or else on its own line.
 
-    A newline would move the panel, which then leaves parts of itself behind when it is redrawn.
+    A newline would move the panel and leave remnants of it behind at the next redraw.
     """
     if not panel_line.live:
         _write(f"\n{message}\n")
@@ -241,8 +241,7 @@ def _announce(message: str, seconds: float | None = None) -> None:
 
 
 def _write(text: str, descriptor: int = 2) -> None:
-    """Writes directly to the terminal, because a handler must not wait for a lock that its own
-    thread holds."""
+    """Writes directly to the terminal: a handler must not wait for a lock of its own thread."""
     try:
         os.write(descriptor, text.encode())
     except OSError:

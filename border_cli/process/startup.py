@@ -1,5 +1,4 @@
-"""Setup of a command before large imports: signal handling, exit statuses, thread counts of
-libraries, and a pause of garbage collection at startup and exit."""
+"""Setup of a command before large imports: signals, exit statuses, threads, garbage collection."""
 
 from __future__ import annotations
 
@@ -19,14 +18,14 @@ from border_cli.system.machine import BLAS_VARIABLES
 
 # How many times an idle torch thread spins before it sleeps. With this value, two threads run 181
 # SAC updates per second; 195 if they always spin, 105 if they sleep immediately (one thread: 155).
-# If other programs need the cores, threads that always spin run only 6.
+# If other programs compete for the cores, threads that always spin run only 6.
 SPINS = "10000"
 IMPORTABLE = (".py", "pyproject.toml", "hydra_plugins")  # name endings of modules and plug-ins
 
 
 def set_up_threads() -> None:
     """Limits BLAS threads and the spinning of torch threads. Must be called before numpy and torch
-    are loaded. Variables that the user has set are unchanged.
+    are loaded. Environment variables set by the user take precedence.
 
     BLAS gets one thread per process, because those of actors and learner would compete for the
     cores.
@@ -39,9 +38,9 @@ def set_up_threads() -> None:
 
 @contextmanager
 def framed(command: str, denied: type[BorderError]) -> Iterator[EarlySignals]:
-    """Within the block, which is a whole command, errors end the command with a message and an exit
-    status: 2 if it was refused, 1 if it failed, 130 for Ctrl-C, and 143 for SIGTERM and SIGHUP.
-    Files that the system denies raise `denied`."""
+    """Within the block, which is a whole command, errors are printed and end the command with exit
+    status 2 if it was refused, 1 if it failed, 130 for Ctrl-C, and 143 for SIGTERM and SIGHUP. File
+    errors of the system are raised as `denied`."""
     set_up_threads()
     path = list(sys.path)
     with early_signals() as signals:

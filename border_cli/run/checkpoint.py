@@ -1,4 +1,4 @@
-"""Writes the learner's checkpoints in a thread of its own.
+"""Writes the learner's checkpoints in a dedicated thread.
 
 A save that fails, for example on a full disk, is reported and retried; training continues. If files
 that the save relies on were deleted, `check` ends the run.
@@ -30,9 +30,9 @@ Work = Callable[[], None]
 
 
 class CheckpointStore:
-    """Receives checkpoints from the learner's thread and writes them in a thread of its own.
+    """Receives checkpoints from the learner's thread and writes them in a dedicated thread.
 
-    The learner only takes a snapshot of the transitions and passes the state on. Transitions are
+    The learner only takes a snapshot of the transitions and queues the state. Transitions are
     written once: each checkpoint adds those pushed since the last successful one.
     """
 
@@ -51,8 +51,8 @@ class CheckpointStore:
         # A daemon thread, so that a hung disk does not keep the process alive.
         self._thread = threading.Thread(target=self._run, name="checkpoints", daemon=True)
         self._busy = False  # a checkpoint is queued or being written
-        self._chunks: tuple[Chunk, ...] = ()  # newest; read by the learner while not busy
-        self._late_best: Callable[[], None] | None = None  # a failed write to be retried
+        self._chunks: tuple[Chunk, ...] = ()  # of the newest checkpoint; read while not busy
+        self._late_best: Callable[[], None] | None = None  # failed write of a best model, to retry
         self._deleted: RunDeleted | None = None  # error that ends the run
         self._report = SaveReport()
 

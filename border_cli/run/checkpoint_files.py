@@ -1,4 +1,4 @@
-"""The files of one checkpoint: written, verified and read. A resume loads the newest valid one.
+"""Writes, verifies and reads the files of a checkpoint. A resume loads the newest valid one.
 
 checkpoints/0000010000/        agent.pt  state.json  arrays.npz  manifest.json
 checkpoints/best-0000007000/   agent.pt  state.json  score.json  manifest.json
@@ -52,7 +52,7 @@ log = logging.getLogger(__name__)
 
 ARRAY = "__array__"
 
-MAX_HEADER = 2**20  # maximum bytes of the header of an array; a field takes about 20
+MAX_HEADER = 2**20  # maximum size of an array header in bytes; a field takes about 20
 OVERWRITTEN = "the disk is too slow: transitions were overwritten before they were saved"
 
 SaveState = Callable[[Mapping[str, Any], Path], None]
@@ -101,7 +101,7 @@ def write_state(folder: Path, state: RunState, save_state: SaveState) -> None:
     arrays: dict[str, Any] = {}
     text = dumped({**state.counters, "run": state.run}, arrays)
     (folder / "state.json").write_text(text, encoding="utf-8")
-    buffer = io.BytesIO()  # in memory, so that a full disk fails in one plain write
+    buffer = io.BytesIO()  # in memory, so that a full disk causes a single failed write
     np.savez(buffer, **arrays)
     (folder / "arrays.npz").write_bytes(buffer.getvalue())
 
@@ -229,7 +229,7 @@ def with_arrays(arrays: Mapping[str, NDArray[Any]], document: dict[str, Any]) ->
 
 
 def write_chunks(folder: Path, rows: FrozenRows, written: Callable[[int], None]) -> list[Chunk]:
-    """Writes all rows and syncs them to disk; calls `written` with the bytes of each chunk."""
+    """Writes all rows and syncs them to disk; calls `written` with the bytes of every chunk."""
     folder.mkdir(exist_ok=True)
     chunks, first = [], rows.first
     while (arrays := rows.take()) is not None:

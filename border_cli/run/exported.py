@@ -1,6 +1,6 @@
-"""Reads the folder of an exported policy. Nothing in it can run code, whoever wrote it.
+"""Reads the folder of an exported policy, which may be untrusted: nothing in it can run code.
 
-Links, pickles, files with a wrong checksum and other versions are rejected with a message.
+Links, pickles, files with a wrong checksum and other versions are rejected.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 def folder_name(opt_steps: int) -> str:
-    """Returns the name of the checkpoint folder at this update."""
+    """Returns the name of the checkpoint folder after this number of updates."""
     return f"{opt_steps:010d}"
 
 
@@ -26,15 +26,13 @@ def is_complete(folder: Path) -> bool:
 
 
 def complete(folder: Path) -> dict[int, Path]:
-    """Returns the complete checkpoints of a folder by their update, in ascending order, without
-    best models.
+    """Returns the complete checkpoints of a folder, keyed by their number of updates in ascending
+    order.
 
-    If the process was killed while it replaced a checkpoint, returns the replacement.
+    Best models are excluded. If a crash interrupted a replacement, the new checkpoint is returned.
     """
     checkpoints = {}
-    for path in sorted(
-        folder.glob("*"), reverse=True
-    ):  # hidden names come last and take precedence
+    for path in sorted(folder.glob("*"), reverse=True):  # hidden names win
         match = re.fullmatch(r"\.?([0-9]{10,})(\.partial)?", path.name)
         if match and is_complete(path):
             checkpoints[int(match[1])] = path
@@ -78,7 +76,7 @@ def resumable(run_dir: Path) -> list[Path]:
 
 
 def steps_saved(run_dir: Path) -> list[int]:
-    """Returns the updates of the complete checkpoints, in ascending order."""
+    """Returns the numbers of updates of the complete checkpoints, in ascending order."""
     return [*complete(run_dir / "checkpoints")]
 
 
@@ -106,8 +104,7 @@ def find_run(place: Path, checkpoint: str | None = None) -> tuple[Path, str | No
 
 
 def _parse_checkpoint(place: Path) -> tuple[Path, str] | None:
-    """Returns the run directory and the checkpoint name that a path stands for. The checkpoint need
-    not exist."""
+    """Returns the run directory and the checkpoint that a path refers to. It need not exist."""
     path = place.absolute()
     folder, name = path.parent, path.name
     if name == "best" and (folder / SETTINGS).is_file():
@@ -131,10 +128,10 @@ def run_around(place: Path) -> str:
 
 @reachable(CheckpointError)
 def find_checkpoint(run_dir: Path, which: str) -> Path:
-    """Returns the folder of `best`, `latest` or an update; raises an error that lists the existing
-    ones.
+    """Returns the folder of `best`, `latest` or a number of updates.
 
-    Links are resolved, so that a later change of a link does not change what is read.
+    Raises an error that lists the available checkpoints. The path is resolved, so that a link that
+    is changed later does not affect the reader.
     """
     saved = complete(run_dir / "checkpoints")
     newest = next(reversed(saved.values()), None)
@@ -151,18 +148,15 @@ def find_checkpoint(run_dir: Path, which: str) -> Path:
 
 
 def _resolve_complete(link: Path) -> Path | None:
-    """Returns the complete folder behind a link. If a crash interrupted the folder's replacement,
-    returns the replacement."""
+    """Returns the complete folder behind a link, or the one that was about to replace it."""
     folder = link.resolve()
-    return next(
-        (candidate for candidate in (partial_of(folder), folder) if is_complete(candidate)), None
-    )
+    return next((path for path in (partial_of(folder), folder) if is_complete(path)), None)
 
 
 @reachable(CheckpointError)
 def find_weights(place: Path) -> Path:
-    """Returns the folder with the initial weights of a new run. In a run directory, this is the
-    best model or else the latest checkpoint. A checkpoint itself needs no saved settings."""
+    """Returns the folder with the initial weights of a new run: the best model or else the latest
+    checkpoint of a run directory, or `place` itself if it is a checkpoint."""
     folder = place.resolve()
     if is_complete(folder):
         return folder
@@ -172,9 +166,9 @@ def find_weights(place: Path) -> Path:
 
 
 def read_model(find: Callable[[], Path], read: Callable[[Path], T]) -> tuple[Path, T]:
-    """Verifies the folder that `find` returns, and returns it with the result of `read`.
+    """Verifies the folder that `find` returns, and returns the folder and the result of `read`.
 
-    A training run removes its old checkpoints: if that happens meanwhile, `find` is called again.
+    A training run deletes old checkpoints: if that happens meanwhile, `find` is called again.
     Raises `CheckpointError` if `find` finds none, or if the checkpoint is damaged.
     """
     while True:

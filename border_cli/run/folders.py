@@ -1,4 +1,4 @@
-"""Writes checkpoints to disk, one after another: each is complete or absent."""
+"""Writes the checkpoint folders of a run. Each is either complete or absent."""
 
 from __future__ import annotations
 
@@ -51,8 +51,7 @@ class CheckpointFolders:
         return self.run_dir / "checkpoints"
 
     def write_checkpoint(self, state: RunState, rows: PendingRows | None) -> tuple[Chunk, ...]:
-        """Writes a checkpoint and removes the oldest; returns the chunks of transitions in the new
-        one."""
+        """Writes a checkpoint and deletes the oldest; returns the chunks of its transitions."""
         self.put_in_order()
         self._sync_metrics(state.run)
         name = folder_name(int(state.counters["opt_steps"]))
@@ -63,12 +62,11 @@ class CheckpointFolders:
         return () if replay is None else replay.chunks
 
     def folder(self, opt_steps: int) -> Path:
-        """Returns the folder of the checkpoint at this update."""
+        """Returns the folder of the checkpoint after this number of updates."""
         return self._folder / folder_name(opt_steps)
 
     def _write_rows(self, rows: PendingRows) -> SavedRows:
-        """Writes the pending transitions; raises `FileNotFoundError` if an earlier chunk is
-        missing."""
+        """Writes new transitions; raises `FileNotFoundError` if an earlier chunk is missing."""
         folder = self._folder / FOLDER
         for chunk in rows.before:
             (folder / chunk.name).stat()
@@ -104,7 +102,7 @@ class CheckpointFolders:
         collect_garbage(self._folder)
 
     def _sync_metrics(self, run: State) -> None:
-        # Metrics recorded before the checkpoint must survive whatever the checkpoint survives.
+        # Metrics recorded before a checkpoint must be as durable as the checkpoint.
         for position in run.get("recorders", {}).values():
             path = self.run_dir / position.get("file", "")
             if path.is_file():
@@ -134,10 +132,10 @@ def name_folder(new: Path, final: Path) -> None:
 
 
 def remove_folder(folder: Path) -> None:
-    """Removes the files of a checkpoint, starting with the manifest, without which a checkpoint is
-    incomplete.
+    """Deletes the files of a checkpoint, the manifest first, so that it no longer counts as
+    complete.
 
-    If the folder contains other files as well, the folder and these files stay.
+    A folder that contains other files is kept with these files.
     """
     if folder.is_dir():
         (folder / MANIFEST).unlink(missing_ok=True)
@@ -147,7 +145,7 @@ def remove_folder(folder: Path) -> None:
 
 
 def restore_folders(parent: Path) -> None:
-    """Finishes what a crash interrupted: renames complete folders and removes incomplete ones."""
+    """Finishes what a crash interrupted: renames complete folders and deletes incomplete ones."""
     for folder in sorted(parent.iterdir()):
         if re.fullmatch(rf"\.{STEPS}\.partial", folder.name):
             if is_complete(folder):
@@ -164,8 +162,7 @@ def point_link(link: Path, target: str) -> None:
 
 
 def rotate(folder: Path, *, keep: int, milestone_interval: int) -> None:
-    """Keeps the newest checkpoints, and milestones without their transitions; then removes unused
-    chunks.
+    """Deletes old checkpoints and the transitions of milestones, then all chunks that are unused.
 
     A milestone is the first checkpoint at or after each multiple of `milestone_interval` updates.
     """
@@ -176,13 +173,13 @@ def rotate(folder: Path, *, keep: int, milestone_interval: int) -> None:
             remove_folder(checkpoint.folder)
         elif checkpoint.manifest and checkpoint.manifest.replay:
             write_manifest(checkpoint.folder, replace(checkpoint.manifest, replay=None))
-    sync(folder)  # a crash must not bring back a manifest whose chunks are removed
+    sync(folder)  # a crash must not restore a manifest whose chunks are deleted
     collect_garbage(folder)
 
 
 def surplus(kept: list[Kept], *, keep: int, milestone_interval: int) -> list[Kept]:
-    """Returns the checkpoints that are neither among the newest nor milestones. `kept` is ordered
-    from the oldest to the newest."""
+    """Returns the checkpoints that are neither milestones nor among the newest; expects oldest
+    first."""
     milestones = _milestones(kept, milestone_interval)
     return [c for c in kept[: max(0, len(kept) - keep)] if c.folder not in milestones]
 
@@ -195,7 +192,7 @@ def _milestones(checkpoints: list[Kept], interval: int) -> set[Path]:
 
 
 def collect_garbage(folder: Path) -> None:
-    """Removes chunks of transitions that no checkpoint uses."""
+    """Deletes chunks of transitions that no checkpoint uses."""
     checkpoints = by_age(folder)
     if any(checkpoint.manifest is None for checkpoint in checkpoints):
         return  # a damaged manifest may refer to any chunk

@@ -82,8 +82,8 @@ def meaning_of(name: str, layout: Layout) -> Literal["file", "link"] | Layout | 
 
 
 def entries_of_ours(folder: Path, layout: Layout = RUN) -> Iterator[tuple[os.DirEntry[str], Kind]]:
-    """Yields all entries whose names are in the layout, recursively and without following links,
-    and the kind that each should have."""
+    """Yields the entries whose names are in the layout, recursively, with the kind that they should
+    have. Does not follow links."""
     with os.scandir(folder) as entries:
         for entry in entries:
             meaning = meaning_of(entry.name, layout)
@@ -94,7 +94,7 @@ def entries_of_ours(folder: Path, layout: Layout = RUN) -> Iterator[tuple[os.Dir
                 continue
             yield entry, "folder"
             if entry.is_dir(follow_symlinks=False):
-                with suppress(FileNotFoundError):  # an active run has just renamed it
+                with suppress(FileNotFoundError):  # renamed meanwhile by an active run
                     yield from entries_of_ours(Path(entry.path), meaning)
 
 
@@ -113,8 +113,7 @@ def partial_of(place: Path) -> Path:
 
 
 def refuse_foreign(folder: Path, layout: Layout = {**RUN, **SWEEP}) -> None:  # noqa: B006
-    """Raises `ConfigError` if something else, such as a link, has the name of a file or folder in
-    the layout.
+    """Raises `ConfigError` if something else, such as a link, has a name that is in the layout.
 
     Must be called before a command opens or creates anything in a directory that may have been
     used.

@@ -1,4 +1,4 @@
-"""The lock of a run directory: only one process runs there, and others can check for it."""
+"""The lock of a run directory, which ensures that only one process at a time runs there."""
 
 from __future__ import annotations
 
@@ -20,12 +20,7 @@ from border_cli.system.files import refuse_deleted
 log = logging.getLogger(__name__)
 
 RUN_LOCK = "run.lock"
-NO_LOCKS = {
-    errno.ENOLCK,
-    errno.ENOSYS,
-    errno.ENOTSUP,
-    errno.EOPNOTSUPP,
-}  # file system without locks
+NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}  # no locks supported
 TRIES, PAUSE_S = 20, 0.02
 
 
@@ -41,8 +36,7 @@ class RunInUse(NotBegun):
 
 
 class RunLock:
-    """The lock of a run directory. Entering it raises `RunInUse` if another process is running
-    there.
+    """The lock of a run directory. Entering raises `RunInUse` if another process is running there.
 
     The kernel (flock) releases the lock when the process ends for any reason. Child processes do
     not inherit it. On a file system without locks, only a warning is logged. The lock file is never
@@ -63,7 +57,7 @@ class RunLock:
                 self.forget()
                 raise
         _held.add(self)
-        with suppress(OSError):  # full disk: others see only that some process is running
+        with suppress(OSError):  # full disk: others cannot see which process is running
             os.ftruncate(self._file, 0)
             owner = {"pid": os.getpid(), "host": platform.node()}
             os.pwrite(self._file, json.dumps(owner).encode(), 0)
@@ -81,8 +75,7 @@ class RunLock:
         self.forget()
 
     def forget(self) -> None:
-        """Closes the file. In a child process this closes only a copy; the lock of the parent is
-        unaffected."""
+        """Closes the file. In a child process, the lock of the parent is unaffected."""
         file, self._file = self._file, -1
         if file >= 0:
             os.close(file)
@@ -118,8 +111,7 @@ os.register_at_fork(after_in_child=_forget_all)
 
 @contextmanager
 def running(run_dir: Path) -> Iterator[bool | None]:
-    """Yields whether a process is running in the directory, or None if that cannot be determined
-    from here.
+    """Yields whether a process is running in the directory, or None if this cannot be determined.
 
     If none is, none can start within the block, which should therefore be short.
     """

@@ -79,8 +79,8 @@ def read_manifest(folder: Path) -> Manifest:
     actual = content.get("format")
     if actual != FORMAT:
         raise CheckpointError(
-            f"{folder} has checkpoint format {actual}, of another version of border_cli; this one "
-            f"reads {FORMAT}"
+            f"{folder} has checkpoint format {actual}, written by another version of border_cli; "
+            f"this one reads {FORMAT}"
         )
     if content.pop("checksum", None) != _checksum(content):
         raise CheckpointError(f"{path} is damaged: its checksum does not match its entries")
@@ -94,7 +94,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 @contextmanager
 def readable(path: Path) -> Iterator[None]:
-    """Raises `CheckpointError` if the code in the block finds the file missing or damaged."""
+    """Converts errors of reading a file within the block to `CheckpointError`."""
     try:
         yield
     except (OSError, ValueError, TypeError, RecursionError) as error:

@@ -1,5 +1,4 @@
-"""The facts besides settings that a result depends on: versions, the machine, the user's
-repository."""
+"""Versions, machine and repository: the facts besides settings that a result depends on."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from typing import Any
 from border_cli.system.foreign import mark_of
 from border_cli.system.machine import available_cores
 
-# Git settings that name programs to process files.
+# Git settings that run programs on files.
 _FILTERS = re.compile(r"(?m)^(local|worktree)\s+(filter|lfs\.extension)\..*\.(clean|process)$")
 PACKAGES = (
     "border-cli",
@@ -40,7 +39,7 @@ def versions() -> dict[str, str]:
 
 
 def machine() -> dict[str, Any]:
-    """Returns facts about this machine."""
+    """Returns a description of this machine."""
     return {
         "host": platform.node(),
         "system": platform.platform(),
@@ -50,8 +49,8 @@ def machine() -> dict[str, Any]:
 
 
 def git_state(folder: Path) -> dict[str, Any] | None:
-    """Returns the commit and the dirty flag of the user's repository. Returns None without a
-    repository or git, or if border_cli wrote the folder of the repository.
+    """Returns the commit and the dirty flag of the user's repository; None without a repository or
+    git, or if border_cli wrote the folder of the repository.
 
     `dirty` is None if the repository has filters, because `git status` would run them.
     """
@@ -72,8 +71,7 @@ def git_state(folder: Path) -> dict[str, Any] | None:
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    """Returns the output of a git command, which starts no hook, file monitor or program that
-    fetches objects.
+    """Runs a git command without hooks, file monitors and fetching, and returns its output.
 
     Without optional locks, it does not interfere with git commands of the user.
     """

@@ -1,9 +1,9 @@
 """Removes runs, and checkpoints that are no longer needed.
 
-A directory is changed only if one of its files has content that only `border_cli` writes. Only
-files with names in the layout are removed, and then directories that are empty. Nothing is removed
-if a run is, or may be, running, or if a link has a name in the layout. The lock of the run is held,
-so that no process starts there meanwhile.
+A directory is changed only if one of its files has content that only `border_cli` writes. In it,
+only files with names in the layout and directories left empty are removed. Nothing is removed if a
+run may be running, or if a link has a name in the layout. The lock of the run is held, so that no
+process starts there meanwhile.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from border_cli.run.status import RUN_JSON, read_run
 from border_cli.run.sweep_folder import read_sweep
 from border_cli.system.files import SETTINGS, readable_bytes
 
-LAST = (".hydra", RUN_JSON, RUN_LOCK)  # removed last, because a run is recognised by them
+LAST = (".hydra", RUN_JSON, RUN_LOCK)  # removed last, because they identify a run
 
 
 @contextmanager
@@ -48,8 +48,8 @@ def idle(run_dir: Path) -> Iterator[None]:
 
 
 def refuse_removal(run_dir: Path) -> None:
-    """Raises `ConfigError` if a run is, or may be, running, if the directory is a link or was
-    written by another program, or if a link has the name of a file or directory in the layout."""
+    """Raises `ConfigError` if a run may be running, if the directory is a link or was written by
+    another program, or if a link has the name of a file or directory in the layout."""
     if run_dir.is_symlink():
         raise ConfigError(f"{run_dir} is a link to {run_dir.resolve()}: name that directory")
     refuse_foreign(run_dir)
@@ -77,7 +77,7 @@ def nbytes_of(folder: Path, layout: Layout = RUN) -> int:
 
 
 def remove_run(run_dir: Path) -> bool:
-    """Removes a run. Returns False if there are other files, which stay in their directories.
+    """Removes a run; returns False if other files remain in its directories.
 
     Raises the errors of `refuse_removal`, and `OSError` if something cannot be removed.
     """
@@ -88,7 +88,7 @@ def remove_run(run_dir: Path) -> bool:
 
 def remove_sweep(root: Path) -> bool:
     """Removes the files of a sweep and the records of jobs that did not start. Returns False if the
-    directory is not empty then, or if `sweep.json` is not from border_cli."""
+    directory is not empty afterwards, or if `sweep.json` is not from border_cli."""
     plan = read_sweep(root)
     if root.is_symlink() or plan is None:
         return False
@@ -100,7 +100,7 @@ def remove_sweep(root: Path) -> bool:
 
 
 def _remove_files(folder: Path, layout: Layout) -> None:
-    """Removes the files in the layout, and then the directories in the layout that are empty."""
+    """Removes the files in the layout, and directories in the layout that are left empty."""
 
     def order(item: tuple[os.DirEntry[str], Kind]) -> int:
         name = Path(item[0].path).relative_to(folder).parts[0]
@@ -123,7 +123,7 @@ def _rmdir(folder: Path) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Surplus:
-    """How much pruning would remove from a run."""
+    """The number and size of the checkpoints that pruning would remove from a run."""
 
     checkpoints: int
     nbytes: int  # including transitions that no other checkpoint needs
@@ -149,7 +149,7 @@ def surplus_of(run_dir: Path, *, keep: int, milestone_interval: int) -> Surplus:
 def _refuse_no_valid_checkpoint(run_dir: Path, newest: list[Kept]) -> None:
     best = run_dir / "best"
     if not newest and not is_complete(best):
-        raise ConfigError(f"{run_dir} is left as it is: it has no best model, so none would stay")
+        raise ConfigError(f"{run_dir} is left as it is: it has no best model, so none would remain")
     for folder in [checkpoint.folder for checkpoint in newest] or [best]:
         verify(folder)
 
@@ -159,9 +159,7 @@ def prune(run_dir: Path, *, keep: int, milestone_interval: int) -> None:
     with idle(run_dir):
         folder = run_dir / "checkpoints"
         restore_folders(folder)  # finishes what a killed process left incomplete
-        surplus_of(
-            run_dir, keep=keep, milestone_interval=milestone_interval
-        )  # checks again under the lock
+        surplus_of(run_dir, keep=keep, milestone_interval=milestone_interval)  # repeat the checks
         rotate(folder, keep=keep, milestone_interval=milestone_interval)
         latest = folder / "latest"
         if latest.is_symlink() and not latest.exists():

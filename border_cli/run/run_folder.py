@@ -37,7 +37,7 @@ class Start(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlierRun:
-    """The run that already exists in a directory, seen from an attempt with certain settings."""
+    """The state of an earlier run in the directory, relative to the settings of a new attempt."""
 
     start: Start
     changed: tuple[str, ...] = ()  # settings, such as `trainer.max_opt_steps: 10000 -> 20000`
@@ -51,7 +51,7 @@ class EarlierRun:
 
     @property
     def resumes(self) -> bool:
-        """Whether the attempt starts from a checkpoint, even if the run is finished."""
+        """Whether the attempt starts from a checkpoint; also true for a finished run."""
         return self.finished or self.start is Start.CONTINUED
 
 
@@ -69,8 +69,7 @@ Compare = Callable[[Path], Differences]
 
 
 class RunFolder:
-    """A run directory. Caches the files that it reads: create a new object after taking the
-    `RunLock`."""
+    """A run directory. Caches what it reads: create a new object after taking the `RunLock`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -108,7 +107,7 @@ class RunFolder:
 
     @property
     def episode_limit(self) -> int | None:
-        """The limit on evaluation episodes in env steps that the run chose, or None."""
+        """The length limit of evaluation episodes that the run chose, in env steps, or None."""
         steps = self.facts.get(EPISODE_LIMIT)
         return steps if type(steps) is int and steps > 0 else None
 
@@ -126,10 +125,10 @@ class RunFolder:
             raise ConfigError(f"run_dir={folder} cannot be {action}: {reason}")
 
     def refuse_in_use(self) -> None:
-        """Raises ConfigError if something else has the name of a file of border_cli, and RunInUse
-        if a process is running in the directory.
+        """Raises ConfigError if something else has a name in the layout, and RunInUse if a process
+        is running.
 
-        If that cannot be determined here, taking the lock decides later.
+        If the latter cannot be determined here, the lock decides later.
         """
         refuse_foreign(self.path)
         with running(self.path) as runs:
@@ -154,10 +153,10 @@ class RunFolder:
             )
 
     def earlier(self, config: RunConfig, compare: Compare) -> EarlierRun:
-        """Returns what exists for an attempt with these settings; writes nothing.
+        """Returns how an attempt with these settings would start; writes nothing.
 
-        Raises ConfigError if the attempt would start in the directory of another run, or if the
-        settings of the earlier run must not change in this way.
+        Raises ConfigError if the attempt would start in the directory of another run, or if
+        settings were changed that a resumed run must keep.
         """
         if config.resume is None:
             if self.has_run:
@@ -182,8 +181,7 @@ class RunFolder:
         return EarlierRun(start=start, changed=differences.changed)
 
     def _can_continue(self, config: RunConfig, differences: Differences) -> bool:
-        """Whether the run could continue: the limit that ended it has grown, or the callbacks
-        differ."""
+        """Whether the run can continue, because the limit has grown or the callbacks differ."""
         reason = str(self.facts.get("exit_reason"))
         limit = reason.partition(" ")[0]
         if reason.startswith(BY_CALLBACK) and differences.other_callbacks:
@@ -201,7 +199,7 @@ class RunFolder:
             cause = f"{limit}={getattr(differences.saved, limit)} reached"
             advice = f"increase trainer.{limit} to continue"
             if limit == "stop_at_score":  # a better score may be impossible
-                advice = "set trainer.max_opt_steps in its place to continue"
+                advice = "set trainer.max_opt_steps instead to continue"
         elif cause.startswith(BY_CALLBACK):
             advice = "change the callback or increase a limit to continue"
         return EarlierRun(

@@ -55,8 +55,7 @@ def spec_as_json(spec: EnvSpec) -> dict[str, Any]:
 
 
 def spec_from_json(content: Mapping[str, Any]) -> EnvSpec:
-    """Restores a spec from the output of `spec_as_json`; raises errors of many types for other
-    content."""
+    """Restores a spec from the output of `spec_as_json`; raises various errors for other input."""
     parts = {key: _from_json(part) for key, part in content["observation"].items()}
     observation = parts.get("") or RawDict(parts, content["masked"])
     raw = RawSpaces(observation, _from_json(content["action"]))

@@ -22,13 +22,13 @@ log = logging.getLogger(__name__)
 
 RUN_JSON = "run.json"
 DONE = "done"  # status of a run that has reached a limit
-LOST, NOT_STARTED = "lost", "not started"  # without a record, started or not
-SKIPPED = "skipped"  # a refused job of a sweep that skips such jobs
+LOST, NOT_STARTED = "lost", "not started"  # status without a record: the run has started or not
+SKIPPED = "skipped"  # status of a refused job, in a sweep that skips such jobs
 KILLED = "its process was killed, or its machine went down"
 
 
 # Entries that a resumed run keeps from earlier attempts.
-EPISODE_LIMIT = "evaluation_episode_limit"  # env steps; only if the run had to choose a limit
+EPISODE_LIMIT = "evaluation_episode_limit"  # in env steps; present if the run chose it
 LASTING = (
     EPISODE_LIMIT,
     "started",
@@ -70,9 +70,9 @@ class RunRecord:
         return self.content.get("status") == "running"
 
     def begin(self, from_opt_steps: int | None = None) -> None:
-        """Writes the document of a new run. With `from_opt_steps` the run resumes from a
-        checkpoint, and lasting entries that `facts` does not contain are kept from the previous
-        document."""
+        """Writes the document of a new run. With `from_opt_steps`, the run resumes from a
+        checkpoint: entries in `LASTING` are kept from the previous document, unless `facts`
+        contains them."""
         # imported late: a list of runs does not need it
         import psutil
 
@@ -120,19 +120,17 @@ class RunRecord:
             self._write_or_log()
 
     def saved(self, counters: Mapping[str, Any]) -> None:
-        """Writes the counters at a checkpoint; does nothing before the run begins or after it has
-        ended."""
+        """Writes the counters at a checkpoint; does nothing unless the run is running."""
         if self._is_running:
             self.content |= counters
             self._write_or_log()
 
     def progress(self, figures: Mapping[str, Any]) -> None:
-        """Writes the current progress for processes that watch the run; it is removed when the run
-        ends."""
+        """Writes the current progress for processes that watch the run; `end` removes it."""
         if self._is_running:
             self._check_lock()
             self.content["progress"] = dict(figures)
-            with suppress(OSError):  # no report: progress is not worth one
+            with suppress(OSError):  # not reported: progress is expendable
                 self._write()
 
     def end(self, status: str, reason: str, **facts: Any) -> None:
@@ -170,8 +168,8 @@ def record_not_begun(
 
 
 def read_run(run_dir: Path) -> dict[str, Any]:
-    """Reads `run.json` and corrects its status: a run whose process exited without an end was
-    killed.
+    """Reads `run.json` and corrects its status to killed if the process ended without recording an
+    end.
 
     Returns an empty dict if the file is missing or damaged. Writes nothing.
     """
@@ -192,8 +190,8 @@ def end_from_outside(
     stuck: bool = False,
     **facts: Any,
 ) -> bool:
-    """Records the end of a run of another process, on this machine unless `host` is given. The
-    process has exited; or it is `stuck`, still holds the lock and is about to be killed.
+    """Records the end of another process's run, on this machine unless `host` is given. The process
+    has exited, or (`stuck`) still holds the lock and is about to be killed.
 
     Returns False and writes nothing if the process has recorded an end itself, or if the run
     belongs to a different process by now. Takes the lock first, so that no process resumes the run

@@ -2,7 +2,7 @@
 
 The list is written before the first job starts. The result of a job is read from its own
 `run.json`, regardless of the process that ran it. The table, `sweep.csv` and the exit status of a
-sweep are therefore the same for every reader, at any time.
+sweep are therefore the same for every reader.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from border_cli.system.files import STUDY_JSON, SWEEP_JSON, readable_bytes, writ
 
 SWEEP_CSV = "sweep.csv"
 SWEEP_STOP = "sweep.stop"  # exists while no further job may start; contains the reason
-SCORES = {"best": "best_score", "last": "final_score"}  # score in run.json for each objective
+SCORES = {"best": "best_score", "last": "final_score"}  # entry of run.json for each objective
 FACTS = ("best_score", "final_score", "opt_steps", "env_steps")  # entries of run.json
 COLUMNS = ("status", "score", *FACTS, "seconds", "reason", "folder")
 
@@ -56,9 +56,7 @@ class SweepPlan:
     command: list[str]
     launcher: str
     swept: list[str]  # the keys whose values differ between the jobs
-    common: list[str] = field(
-        default_factory=list
-    )  # overrides common to all jobs of the first sweep
+    common: list[str] = field(default_factory=list)  # overrides of all initial jobs
     jobs: list[SweepJob] = field(default_factory=list)  # in the order of their numbers
 
 
@@ -68,8 +66,8 @@ class JobRow:
 
     job: SweepJob
     folder: Path
-    status: str  # status in run.json, or "not started" or "lost"
-    score: float | None  # score under the objective; None unless done
+    status: str  # as in run.json, or "not started" or "lost"
+    score: float | None  # score by the objective; None unless done
     reason: str
     facts: Mapping[str, Any]  # content of run.json
 
@@ -80,8 +78,7 @@ def write_sweep(root: Path, plan: SweepPlan) -> None:
 
 
 def read_sweep(root: Path) -> SweepPlan | None:
-    """Reads the plan of the sweep in a directory. Returns None if there is none, or if it is not
-    from border_cli.
+    """Reads the plan of the sweep in a directory; None if there is none, or none from border_cli.
 
     Raises ConfigError if the folder of a job is not in the directory.
     """
@@ -172,7 +169,7 @@ def add_job(root: Path, job: SweepJob) -> None:
 
 
 def write_stop(root: Path, reason: str) -> None:
-    """Stops further jobs of the sweep from starting; the first reason is kept."""
+    """Prevents further jobs of the sweep from starting; keeps the first reason."""
     if read_stop(root) is None:
         with suppress(OSError):
             write_text(root / SWEEP_STOP, f"{reason}\n")

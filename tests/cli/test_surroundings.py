@@ -85,5 +85,5 @@ def test_a_finished_command_does_not_wait_for_threads_and_processes_that_were_le
         [sys.executable, "-c", LEAVES], capture_output=True, text=True, timeout=60, check=False
     )
     assert (ended.returncode, ended.stdout) == (3, "done\n")
-    said = "border-train: ends without waiting any longer for telemetry, simulator\n"
+    said = "border-train: exiting without waiting any longer for telemetry, simulator\n"
     assert ended.stderr == said

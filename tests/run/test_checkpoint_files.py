@@ -121,7 +121,7 @@ def test_a_pickle_in_signed_arrays_is_refused_and_does_not_run(run_dir: Path) ->
 def test_a_foreign_format_is_refused(run_dir: Path, found: str) -> None:
     path = path_of(run_dir, "manifest.json")
     path.write_text(f'{{"format": {found}, "sha256": {{}}}}')
-    match = "has checkpoint format .*, of another version of border_cli; this one reads 4"
+    match = "has checkpoint format .*, written by another version of border_cli; this one reads 4"
     with pytest.raises(CheckpointError, match=match):
         verify(path.parent)
 
