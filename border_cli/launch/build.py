@@ -1,4 +1,5 @@
-"""The parts of a run, each from its settings; the only file that knows every group."""
+"""Builds the parts of a run from their settings. The only module that depends on every config
+group."""
 
 from __future__ import annotations
 
@@ -84,7 +85,7 @@ OBSERVED = 4096  # transitions per call of `Agent.observe`
 
 
 def env_factory(effective: EffectiveSettings) -> EnvFactory:
-    """The recipe of the training environments."""
+    """Returns the factory of the training environments."""
     if effective.env.id is None:
         raise ConfigError("env.id must be set: choose a preset such as env=cartpole, or env.id=…")
     factory: EnvFactory = ENVS.build(effective.env)
@@ -92,13 +93,14 @@ def env_factory(effective: EffectiveSettings) -> EnvFactory:
 
 
 def normalizing_wrappers(effective: EffectiveSettings) -> dict[str, str]:
-    """Wrappers of `env.wrappers` that an agent's own setting should replace, with that setting."""
+    """Maps the normalizing wrappers in `env.wrappers` to the agent settings that should replace
+    them."""
     env = effective.env
     return normalizing(env.wrappers) if isinstance(env, GymConfig) else {}
 
 
 def build_agent(effective: EffectiveSettings, spec: EnvSpec, *, learns: bool = True) -> Agent:
-    """The agent with its first weights; one that only acts needs no compiler."""
+    """Builds the agent with its initial weights. An agent that only acts is not compiled."""
     config = effective.config
     settings = effective.agent
     if isinstance(settings, LearnerConfig) and not learns:
@@ -113,12 +115,12 @@ def build_agent(effective: EffectiveSettings, spec: EnvSpec, *, learns: bool = T
 
 
 def computes_on_cuda(config: RunConfig) -> bool:
-    """Whether the learner has a GPU of this machine."""
+    """Returns whether the learner uses a GPU of this machine."""
     return resolve_device(config.device).type == "cuda"
 
 
 def matmul_of_agent(effective: EffectiveSettings, agent: Agent) -> list[tuple[str, str]]:
-    """Whose products of matrices the updates take, titled; a GPU has its own."""
+    """Returns a header line with the matmul backend of the updates, or nothing on a GPU."""
     settings = effective.config.agent
     if not isinstance(agent, TorchAgent) or not isinstance(settings, LearnerConfig):
         return []
@@ -128,21 +130,21 @@ def matmul_of_agent(effective: EffectiveSettings, agent: Agent) -> list[tuple[st
 
 
 def encoders_of(agent: Agent) -> list[tuple[str, str]]:
-    """The convolutions before an agent's dense layers, titled: a line for each image."""
+    """Returns a header entry with one line for each image that the agent encodes, if any."""
     if not isinstance(agent, TorchAgent):
         return []
     lines = []
-    for key, each in agent.architecture.images.items():
-        channels, height, width = each.shape
-        axis = "first" if [*each.axes] == sorted(each.axes) else "last"
+    for key, image in agent.architecture.images.items():
+        channels, height, width = image.shape
+        axis = "first" if [*image.axes] == sorted(image.axes) else "last"
         name = f"{key}: " if key else ""
-        of = f"{counted(channels, 'channel')} {axis}"
-        lines.append(f"{name}{height} x {width}, {of}, network {each.network}")
+        layout = f"{counted(channels, 'channel')} {axis}"
+        lines.append(f"{name}{height} x {width}, {layout}, network {image.network}")
     return [("images", "\n".join(lines))] if lines else []
 
 
 def build_first_agent(effective: EffectiveSettings, spec: EnvSpec) -> Agent:
-    """The agent that a run begins with: with the weights that `init_from` names, if it does."""
+    """Builds the agent of a new run, with the weights from `init_from` if it is set."""
     init_from = effective.config.init_from
     if init_from is None:
         return build_agent(effective, spec)
@@ -152,7 +154,7 @@ def build_first_agent(effective: EffectiveSettings, spec: EnvSpec) -> Agent:
             state = opened_folder(folder).weights()
         else:
             folder, state = read_model(
-                partial(find_weights, folder), lambda found: load_state(found / "agent.pt")
+                partial(find_weights, folder), lambda path: load_state(path / "agent.pt")
             )
         agent = build_agent(effective, spec)
         agent.load_weights(state)
@@ -170,14 +172,15 @@ def build_evaluator(
     seed: int | None = None,
     factory: EnvFactory | None = None,
 ) -> Evaluator:
-    """The evaluator; without `seed` its episodes are those of every evaluation of the run."""
+    """Builds the evaluator. Without `seed`, it plays the same episodes as every evaluation of the
+    run."""
     return _evaluator_recipe(effective, seed, factory)(stop=stop, heartbeat=heartbeat)
 
 
 def _evaluator_recipe(
     effective: EffectiveSettings, seed: int | None = None, factory: EnvFactory | None = None
 ) -> Callable[..., Evaluator]:
-    """Makes the evaluator from `stop` and `heartbeat`, here or in another process."""
+    """Returns a factory that builds the evaluator from `stop` and `heartbeat`, in any process."""
     evaluator: Callable[..., Evaluator] = EVALUATORS.load(effective.config.evaluator)
     films = {"film_factory": film_factory(effective)} if effective.video_interval else {}
     return partial(
@@ -190,7 +193,7 @@ def _evaluator_recipe(
 
 
 def film_factory(effective: EffectiveSettings) -> EnvFactory:
-    """Makes the one environment of an evaluated episode that is filmed."""
+    """Returns the factory of the single environment in which filmed evaluation episodes are played."""
     factory: EnvFactory = ENVS.build(replace(effective.evaluation_env, num_envs=1))
     return factory
 
@@ -202,25 +205,26 @@ def build_recorders(
     best: tuple[float, int] | None = None,
     command: Sequence[str] = (),
 ) -> Recorders:
-    """The recorders in the order of the config; `best` is the score of earlier attempts."""
+    """Builds the recorders in the order of the config. `best`: the best score of earlier attempts
+    and the update at which it was reached."""
     info = replace(run_info(effective, run_dir), best=best, command=command)
     chosen = effective.config.recorder.values()
-    built: list[Recorder] = []
-    if effective.video_interval:  # before those that take the files elsewhere
-        # imported late, as below: few runs have films
+    recorders: list[Recorder] = []
+    if effective.video_interval:  # before recorders that upload these files
+        # imported late: few runs record films
         from border_cli.recorder.films import FilmFiles
 
-        built.append(FilmFiles(run_dir))
-    return [*built, *(RECORDERS.build(each, info=info, console=console) for each in chosen)]
+        recorders.append(FilmFiles(run_dir))
+    return [*recorders, *(RECORDERS.build(choice, info=info, console=console) for choice in chosen)]
 
 
 def build_callbacks(config: RunConfig) -> dict[str, Callback]:
-    """The callbacks in the order of the config, by their names there."""
-    return {name: CALLBACKS.build(each) for name, each in config.callback.items()}
+    """Builds the callbacks in the order of the config, keyed by their names there."""
+    return {name: CALLBACKS.build(settings) for name, settings in config.callback.items()}
 
 
 def run_info(effective: EffectiveSettings, run_dir: Path) -> RunInfo:
-    """Facts of the run that recorders are built with."""
+    """Returns the facts of the run that recorders receive."""
     config, trainer = effective.config, effective.config.trainer
     return RunInfo(
         name=config.name,
@@ -237,27 +241,28 @@ def run_info(effective: EffectiveSettings, run_dir: Path) -> RunInfo:
 
 
 def hyperparameters(config: RunConfig) -> dict[str, bool | float | str]:
-    """The settings by which runs are compared, under the names by which they are typed.
+    """Returns the settings by which runs are compared, under their command-line names.
 
-    Where a run is written, and what it leaves there, is not one of them.
+    Settings of where and how a run is recorded are not included.
     """
-    aside = {RECORDERS.group, CALLBACKS.group}
-    kept = {*GROUPS, "seed", "device", "init_from"} - aside
+    excluded = {RECORDERS.group, CALLBACKS.group}
+    groups = {*GROUPS, "seed", "device", "init_from"} - excluded
     return {
-        name: value if isinstance(value, bool | int | float) else _in_words(value)
+        name: value if isinstance(value, bool | int | float) else _to_text(value)
         for name, value in flat_settings(config).items()
-        if name.partition(".")[0] in kept
+        if name.partition(".")[0] in groups
     }
 
 
-def _in_words(value: object) -> str:
+def _to_text(value: object) -> str:
     return "null" if value is None else str(value)
 
 
 def build_checkpoints(
     effective: EffectiveSettings, run_dir: Path, check_lock: Callable[[], None], clock: Clock
 ) -> CheckpointStore:
-    """Writes the checkpoints; `check_lock` raises where the directory is no longer the run's."""
+    """Builds the store that writes checkpoints; `check_lock` raises if the run has lost its
+    directory."""
     settings = effective.config.checkpoint
     folders = CheckpointFolders(
         run_dir,
@@ -278,7 +283,7 @@ def build_evaluation_runner(
     stop: StopFlag,
     heartbeat: Heartbeat,
 ) -> EvaluationRunner:
-    """Runs the evaluations; `evaluator` and `heartbeat` are for those inline."""
+    """Builds the evaluation runner. Only inline evaluations use `evaluator` and `heartbeat`."""
     trainer = effective.config.trainer
     confirmation = Confirmation(trainer.stop_at_score, trainer.stop_confirmations)
     make_policy = PolicyRecipe(agent.policy_factory, effective.config.seed)
@@ -296,7 +301,7 @@ def build_evaluation_runner(
         stop=stop,
         actors=effective.backend,
         episodes=episodes,
-        modules=[each for _, each in modules_of_env(vars(effective.evaluation_env))],
+        modules=[module for _, module in modules_of_env(vars(effective.evaluation_env))],
         trial=partial(
             try_environments,
             "the environment of evaluations",
@@ -316,7 +321,8 @@ def build_evaluation_runner(
 def build_episode_limit(
     effective: EffectiveSettings, evaluator: Evaluator, on_decided: Callable[[int], None]
 ) -> EpisodeLimit:
-    """The limit of evaluated episodes, decided before the first evaluation if it is needed."""
+    """Builds the limit on evaluation episodes. If one is needed, it is chosen before the first
+    evaluation."""
     usual = 0
     dataset = effective.config.replay_buffer.dataset
     if effective.config.trainer.offline and dataset is not None:
@@ -335,7 +341,7 @@ def build_episode_limit(
 def episodes_recipe(
     effective: EffectiveSettings, evaluator: EpisodesEvaluator, make_policy: PolicyRecipe
 ) -> EpisodesRecipe:
-    """The parts of evaluated episodes, for whoever plays them elsewhere."""
+    """Returns the parts that are needed to play evaluation episodes in other processes."""
     settings, config = effective.evaluation_env, effective.config
     return EpisodesRecipe(
         run_name=config.name,
@@ -351,12 +357,13 @@ def episodes_recipe(
 def _factory_of(
     factory: Callable[[EnvConfig], EnvFactory], settings: EnvConfig, num_envs: int
 ) -> EnvFactory:
-    """The factory of so many environments; in another process too, where the registry is empty."""
+    """Returns the factory of `num_envs` environments. Also works in other processes, where the
+    registry is empty."""
     return factory(replace(settings, num_envs=num_envs))
 
 
 def evaluation_policy(effective: EffectiveSettings, agent: Agent) -> Policy:
-    """A policy that evaluates the agent as it is."""
+    """Returns a policy with the agent's current weights, for evaluation."""
     policy = PolicyRecipe(agent.policy_factory, effective.config.seed)()
     policy.load_snapshot(agent.snapshot())
     return policy
@@ -365,13 +372,13 @@ def evaluation_policy(effective: EffectiveSettings, agent: Agent) -> Policy:
 def build_actors(
     effective: EffectiveSettings, agent: Agent, factory: EnvFactory, clock: Clock
 ) -> ActorManager:
-    """The actors of the run; `NoActors` where it learns from a data set alone."""
+    """Builds the actors of the run, or `NoActors` if it learns from a data set alone."""
     config = effective.config
     if config.trainer.offline:
         from border_cli.actor_manager.none import NoActors
 
         return NoActors()
-    # The class itself and not its registry, which is empty in another process.
+    # The class itself, because the registry is empty in another process.
     step_processor: Callable[..., StepProcessor] = STEP_PROCESSORS.load(config.step_processor)
     make_actor = ActorFactory(
         seed=config.seed,
@@ -384,7 +391,7 @@ def build_actors(
             num_envs=config.env.num_envs,
         ),
         imports=config.imports,
-        modules=[*config.imports, *(each for _, each in modules_of_env(vars(config.env)))],
+        modules=[*config.imports, *(module for _, module in modules_of_env(vars(config.env)))],
         weight_forms=forms_of(agent.snapshot()),
         extras=effective.extras(factory.spec),
         returns_gamma=config.agent.gamma if config.agent.needs_returns else None,
@@ -405,8 +412,9 @@ def build_actors(
 
 
 def build_goal_rewards(effective: EffectiveSettings) -> GoalRewards | None:
-    """Computes rewards for other goals, if the replay buffer replaces goals; the caller closes it.
-    Raises ConfigError where the environment has no goals."""
+    """Builds the object that computes rewards for substituted goals, or returns None if the replay
+    buffer does not replace goals. The caller closes it. Raises ConfigError if the environment has
+    no goals."""
     if not isinstance(effective.config.replay_buffer, HindsightConfig):
         return None
     return env_factory(effective).goal_rewards()
@@ -415,34 +423,34 @@ def build_goal_rewards(effective: EffectiveSettings) -> GoalRewards | None:
 def build_replay_buffer(
     effective: EffectiveSettings,
     spec: EnvSpec,
-    see_returns: Callable[[Moments], None] | None = None,
+    observe_returns: Callable[[Moments], None] | None = None,
     goal_rewards: GoalRewards | None = None,
 ) -> ReplayBuffer:
-    """The replay buffer, with the transitions of its data set if it has one; large memory.
+    """Builds the replay buffer and fills it with its data set, if there is one. Needs much memory.
 
-    `see_returns` is given the running discounted returns of the data set, if the agent needs them;
-    `goal_rewards` is what `build_goal_rewards` gave.
+    `observe_returns` receives statistics of the data set's running discounted returns, if the agent
+    needs them; `goal_rewards` comes from `build_goal_rewards`.
     """
     config = effective.config
     settings = config.replay_buffer
     rng = generator(config.seed, Branch.REPLAY_BUFFER)
-    # A replay buffer of a user's may not know any.
+    # A user's replay buffer may not accept `extras`.
     extras = effective.extras(spec)
-    more: dict[str, Any] = {"extras": extras} if extras else {}
+    options: dict[str, Any] = {"extras": extras} if extras else {}
     if settings.dataset is not None:
         from border_cli.launch.offline_data import dataset_rows
 
-        more |= {"dataset": dataset_rows(effective, spec, see_returns)}
+        options |= {"dataset": dataset_rows(effective, spec, observe_returns)}
     if goal_rewards is not None:
-        more |= {"goal_rewards": goal_rewards, "gamma": config.agent.gamma}
+        options |= {"goal_rewards": goal_rewards, "gamma": config.agent.gamma}
     if isinstance(settings, RolloutConfig):
-        more |= {"num_envs": effective.num_envs}
-    buffer: ReplayBuffer = REPLAY_BUFFERS.build(config.replay_buffer, spec=spec, rng=rng, **more)
+        options |= {"num_envs": effective.num_envs}
+    buffer: ReplayBuffer = REPLAY_BUFFERS.build(config.replay_buffer, spec=spec, rng=rng, **options)
     return buffer
 
 
 def observe_stored(agent: Agent, replay_buffer: ReplayBuffer) -> None:
-    """Lets the agent observe the transitions that are stored already, for its statistics."""
+    """Updates the agent's statistics with the transitions that are already stored."""
     if not agent.observes:
         return
     for first in range(0, len(replay_buffer), OBSERVED):
@@ -451,7 +459,7 @@ def observe_stored(agent: Agent, replay_buffer: ReplayBuffer) -> None:
 
 
 def build_trainer(effective: EffectiveSettings, parts: LearnerParts, spec: EnvSpec) -> Trainer:
-    """The trainer with these parts, which are built and not yet started."""
+    """Builds the trainer from parts that are built but not started."""
     config = effective.config
     if config.agent.on_policy:
         from border_cli.trainer.rollouts import RolloutTrainer

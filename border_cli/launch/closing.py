@@ -56,7 +56,7 @@ def print_closing(console: Console, run_dir: Path, *, intact: bool = True) -> No
     if any((run_dir / name).exists() for name in ("best", "checkpoints/latest")):
         commands.append(f"{shell_command('border-eval')} {shlex.quote(str(shortest(run_dir)))}")
     if any(run_dir.glob("events.out.tfevents.*")):
-        parent = shlex.quote(str(shortest(run_dir.parent)))  # HParams omits single runs
+        parent = shlex.quote(str(shortest(run_dir.parent)))  # HParams shows no single-run scores
         commands.append(f"{shell_command('tensorboard')} --logdir {parent}")
     lines = [("bottleneck", facts["bottleneck"])] if facts.get("bottleneck") else []
     if facts.get("status") == "done":

@@ -1,5 +1,5 @@
-"""The settings of a run, resolved once: which actors there are and who steps them,
-where evaluations run, and torch's threads."""
+"""The resolved settings of a run: its actors and what steps them, where evaluations run, and the
+number of torch threads."""
 
 from __future__ import annotations
 
@@ -25,59 +25,59 @@ from border_cli.settings.run import (
 from border_cli.settings.schedule import ENV_STEPS, Schedule, make_schedule
 from border_cli.system.machine import available_cores
 
-DATASET = "replay_buffer.dataset"  # the setting, as messages name it
-DEFAULT = "default"  # in evaluator.env.kwargs: leaves an argument to the constructor
+DATASET = "replay_buffer.dataset"  # name of the setting in messages
+DEFAULT = "default"  # value in evaluator.env.kwargs that restores a constructor default
 
 
 @dataclass(frozen=True, kw_only=True)
 class EffectiveSettings:
-    """The settings of one run, and what follows from those of several groups together.
+    """The settings of one run, with values that follow from several groups together.
 
-    Immutable, like the `RunConfig` that it was made from; any thread may read it. It stays in this
-    process: recipes for other processes get the values that they need.
+    Immutable, like its `RunConfig`; any thread may read it. It stays in this process: other
+    processes receive only the values that they need.
     """
 
     config: RunConfig  # as the user set them
-    actors: ActorManagerConfig  # trainer=sync and offline: serial, with n_buffer 1
-    backend: str  # name of `actors`: serial, thread, process, or a user's
+    actors: ActorManagerConfig  # serial with n_buffer 1 if trainer is sync or offline
+    backend: str  # registered name of `actors`: serial, thread, process, or a user's
 
     @property
     def num_actors(self) -> int:
-        """Number of actors; 0 where the run learns from a data set alone."""
+        """Number of actors; 0 if the run learns from a data set alone."""
         return 0 if self.config.trainer.offline else self.config.actor_manager.most_actors
 
     @cached_property
     def env(self) -> EnvConfig:
-        """`env` of the actors; stepped one by one in a bit-reproducible run."""
+        """`env` of the actors; a bit-reproducible run steps its environments one by one."""
         cores_each = available_cores() // max(1, self.num_actors)
         env = self.config.env.with_threads(max(1, cores_each))
         return env.one_by_one() if self.actors.in_learner_thread else env
 
     @property
     def slack(self) -> int:
-        """Samples that actors may be ahead of the replay ratio: two full messages for each actor.
+        """How many samples actors may be ahead of the replay ratio: two full messages per actor.
 
-        One would be enough that none waits for ever. But what fills the messages of all actors is
-        ahead, too, and at 32 actors in step with each other learner and actors would wait in turn.
+        One message per actor would avoid a deadlock. But with 32 actors in lockstep, partly filled
+        messages use up the slack, and learner and actors would then alternate.
         """
         actors = self.config.actor_manager
         return 2 * max(2, actors.most_actors) * actors.n_buffer
 
     @property
     def agent(self) -> AgentConfig:
-        """The settings of the agent, with the steps of its schedules; those of an on-policy agent
-        follow the share of the run that is done."""
+        """The settings of the agent with the lengths of its schedules. The schedules of an
+        on-policy agent follow the fraction of the run that is done."""
         agent = self.config.agent
         return agent if agent.on_policy else self.config.trainer.with_steps(agent)
 
     @property
     def num_envs(self) -> int:
-        """Environments of all actors."""
+        """Number of environments of all actors together."""
         return self.num_actors * self.env.num_envs
 
     def extras(self, spec: EnvSpec) -> list[Column]:
-        """The columns of the run's rows beside those of all runs: those that its agent learns
-        from, and the episode where its replay buffer needs it."""
+        """Returns the optional columns of this run's rows: those that the agent learns from, and
+        the episode number if the replay buffer needs it."""
         agent = self.config.agent
         extras = [*AGENTS.load(agent).extras(agent, spec)]
         if self.config.replay_buffer.needs_episodes:
@@ -85,21 +85,21 @@ class EffectiveSettings:
         return extras
 
     def evaluates_in_background(self, spec: EnvSpec) -> bool:
-        """Whether evaluations run in a separate process, as set; where nothing is, if images take
-        them long and a core may be free. When a result arrives then depends on the machine, so
-        never in a bit-reproducible run."""
-        asked, agent = self.config.evaluator.background, self.config.agent
-        if self.actors.in_learner_thread or asked is not None:
-            return bool(asked) and not self.actors.in_learner_thread
+        """Returns whether evaluations run in a separate process. By default they do if images make
+        them slow and a core may be free. Never true in a bit-reproducible run, because the time at
+        which a result arrives depends on the machine."""
+        requested, agent = self.config.evaluator.background, self.config.agent
+        if self.actors.in_learner_thread or requested is not None:
+            return bool(requested) and not self.actors.in_learner_thread
         if not isinstance(agent, LearnerConfig) or available_cores() < 2:
             return False
         images = agent.architecture(spec.observation).images.values()
-        return any(each.network != "minatar_cnn" for each in images)
+        return any(image.network != "minatar_cnn" for image in images)
 
     @property
     def schedules(self) -> dict[str, tuple[str, Schedule]]:
-        """All schedules that the run follows, by their typed names, each with its counter; without
-        actors none that counts their env steps."""
+        """All schedules of the run by their command-line names, each with its counter. Without
+        actors, there are no schedules over env steps."""
         config = self.config
         return {
             f"{settings.path}.{name}": (counter, make_schedule(schedule))
@@ -110,28 +110,28 @@ class EffectiveSettings:
 
     @property
     def video_interval(self) -> int:
-        """Updates between films of evaluations; 0: none."""
+        """Updates between films of evaluations; 0 means no films."""
         evaluator = self.config.evaluator
         return evaluator.video_interval if isinstance(evaluator, EpisodesConfig) else 0
 
     @cached_property
     def evaluation_env(self) -> EnvConfig:
-        """`env` with the values that `evaluator.env` replaces, its `kwargs` key by key; one episode
-        per environment.
+        """`env` with the overrides of `evaluator.env`, whose `kwargs` are merged key by key. Has
+        one environment per episode.
 
-        Raises ConfigError for a value out of range, hence not before the first use.
+        Raises ConfigError if a value is out of range, but only at the first use.
         """
         settings, env = self.config.evaluator, self.config.env
         values = {**settings.env, "num_envs": settings.num_episodes}
         if "kwargs" in values:
             merged = {**getattr(env, "kwargs", {}), **values["kwargs"]}
-            values["kwargs"] = {key: each for key, each in merged.items() if each != DEFAULT}
+            values["kwargs"] = {key: value for key, value in merged.items() if value != DEFAULT}
         return replace(env, **values)
 
     @cached_property
     def evaluator(self) -> EvaluatorConfig:
-        """The evaluator's settings with the data set's reference scores, where it has some and the
-        settings have none."""
+        """The settings of the evaluator, with the reference scores of the data set if the settings
+        have none."""
         settings = self.config.evaluator
         dataset = self.config.replay_buffer.dataset
         if settings.ref_min_score is not None or dataset is None:
@@ -139,20 +139,20 @@ class EffectiveSettings:
         from border_cli.dataset.store import reference_scores
 
         try:
-            found = reference_scores(dataset)
-        except BorderError:  # the model can be evaluated without
-            found = None
-        if found is None:
+            scores = reference_scores(dataset)
+        except BorderError:  # evaluations do not need reference scores
+            scores = None
+        if scores is None:
             return settings
-        return replace(settings, ref_min_score=found[0], ref_max_score=found[1])
+        return replace(settings, ref_min_score=scores[0], ref_max_score=scores[1])
 
     def with_episodes(self, num_episodes: int) -> EffectiveSettings:
-        """These settings with another number of episodes per evaluation."""
+        """Returns these settings with a different number of episodes per evaluation."""
         evaluator = replace(self.config.evaluator, num_episodes=num_episodes)
         return effective_settings(replace(self.config, evaluator=evaluator))
 
     def memory_settings(self) -> dict[str, Any]:
-        """Settings with which the memory of the run grows, by their typed names."""
+        """Returns the settings that increase the memory of the run, by their command-line names."""
         config = self.config
         acting = () if config.trainer.offline else (config.env, config.actor_manager)
         stored = () if config.trainer.offline else (config.replay_buffer,)
@@ -161,16 +161,16 @@ class EffectiveSettings:
 
     @property
     def torch_threads(self) -> int:
-        """The threads of an update."""
+        """Number of threads of an update."""
         agent = self.config.agent
         return (agent.num_threads or 1) if isinstance(agent, LearnerConfig) else 1
 
 
 def effective_settings(config: RunConfig) -> EffectiveSettings:
-    """Resolves the settings of a run; nothing assigns to `config` any more.
+    """Resolves the settings of a run. `config` must not be changed afterwards.
 
-    Raises ConfigError where the settings of the actors are of no registered type, where evaluations
-    cannot be where they are asked for, and where there is nothing to learn from.
+    Raises ConfigError if the actor settings are not of a registered type, if evaluations cannot run
+    where they are requested, or if there is nothing to learn from.
     """
     actors = config.actor_manager
     if config.trainer.synchronous or config.trainer.offline:
@@ -182,8 +182,8 @@ def effective_settings(config: RunConfig) -> EffectiveSettings:
 
 
 def _refuse_dataset(config: RunConfig) -> None:
-    """Raises ConfigError where there is nothing to learn from, or where a batch would not have both
-    the transitions of a data set and those of actors that `dataset_share` asks for."""
+    """Raises ConfigError if there is nothing to learn from, or if a batch with `dataset_share`
+    would not contain both transitions of the data set and transitions of actors."""
     buffer, batch_size = config.replay_buffer, config.agent.batch_size
     if config.trainer.offline and buffer.dataset is None and not isinstance(buffer, DatasetConfig):
         chosen = REPLAY_BUFFERS.entry_of(buffer).name
@@ -208,7 +208,8 @@ def _refuse_dataset(config: RunConfig) -> None:
 
 
 def _refuse_elsewhere(config: RunConfig, actors: ActorManagerConfig) -> None:
-    """Raises ConfigError where evaluations on other machines are asked for what is done here."""
+    """Raises ConfigError if evaluations should run on other machines, but the settings require them
+    to run locally."""
     evaluator = config.evaluator
     if not isinstance(evaluator, EpisodesConfig) or evaluator.where == LOCAL:
         return
@@ -222,8 +223,8 @@ def _refuse_elsewhere(config: RunConfig, actors: ActorManagerConfig) -> None:
 
 
 def _serial(actors: ActorManagerConfig) -> ActorManagerConfig:
-    """Settings of as many actors in turn in the learner's thread."""
-    shared = {each.name: getattr(actors, each.name) for each in fields(ActorManagerConfig)}
+    """Returns settings for the same number of actors, stepped in turn in the learner's thread."""
+    shared = {field.name: getattr(actors, field.name) for field in fields(ActorManagerConfig)}
     shared |= {"num_actors": actors.most_actors, "n_buffer": 1}
     serial: ActorManagerConfig = ACTOR_MANAGERS.entry("serial").config_type(**shared)
     return serial

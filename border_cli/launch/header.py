@@ -1,4 +1,4 @@
-"""The header of a run: what is about to run, and where each choice came from."""
+"""The header of a run: what will run, and where each choice comes from."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ CONF = Path(str(files("border_cli.conf")))
 
 
 def print_header(console: Console, run: Run) -> None:
-    """Prints what is about to run, where each choice came from, and what is probably not meant; in
-    the log also if quiet."""
+    """Prints what will run, where each choice comes from, and warnings about doubtful settings.
+    Logs the same, even if quiet."""
     lines = header_lines(run.job, run.effective, run.spec, run.agent, run.evaluator)
     if run.newest is not None:
         place = f"the checkpoint at {counted(run.newest.opt_steps, 'update')}"
@@ -55,7 +55,7 @@ def print_header(console: Console, run: Run) -> None:
 def header_lines(
     job: Job, effective: EffectiveSettings, spec: EnvSpec, agent: Agent, evaluator: Evaluator
 ) -> list[tuple[str, str]]:
-    """The lines of a run with these parts, as key and value; a dry run shows no others."""
+    """Returns the lines of a run with these parts, as key and value. A dry run shows only these."""
     config = job.config
     threads = f"{counted(effective.torch_threads, 'thread')} (agent.num_threads)"
     cores = counted(available_cores(), "core")
@@ -78,26 +78,26 @@ def header_lines(
 
 
 def choice_lines(job: Job) -> list[tuple[str, str]]:
-    """Every choice; those from files of the user with their file, the others together."""
+    """Returns all choices: those from the user's files with their file, the others on one line."""
     sources = job.sources
-    chosen = [_named(each, job) for each in sources if each.group not in ("tuned", "config")]
-    theirs = [each for each in chosen if not Path(each.file).is_relative_to(CONF)]
-    ours: dict[str, list[str]] = {}
-    for each in sorted(chosen, key=lambda each: each.group not in ("agent", "env")):
-        if each not in theirs:
-            ours.setdefault(each.group, []).append(each.choice)
-    named = [f"{group}={','.join(choices)}" for group, choices in ours.items()]
-    lines = [("choices", " ".join(named))] if named else []
-    agent = next((each.choice for each in chosen if each.group == "agent"), None)
-    if agent is not None:  # saved settings choose none
-        of_pair = [each for each in sources if each.choice.startswith(f"{agent}_")]
+    chosen = [_rename_step_processor(s, job) for s in sources if s.group not in ("tuned", "config")]
+    custom = [source for source in chosen if not Path(source.file).is_relative_to(CONF)]
+    grouped: dict[str, list[str]] = {}
+    for source in sorted(chosen, key=lambda source: source.group not in ("agent", "env")):
+        if source not in custom:
+            grouped.setdefault(source.group, []).append(source.choice)
+    words = [f"{group}={','.join(choices)}" for group, choices in grouped.items()]
+    lines = [("choices", " ".join(words))] if words else []
+    agent = next((source.choice for source in chosen if source.group == "agent"), None)
+    if agent is not None:  # None for saved settings
+        of_pair = [source for source in sources if source.choice.startswith(f"{agent}_")]
         none = [] if of_pair else ["none for this agent and env"]
         lines.append(("tuned values", "\n".join([*tuned_files(sources), *none])))
-    return [*lines, *((each.group, f"{each.choice} from {each.file}") for each in theirs)]
+    return [*lines, *((source.group, f"{source.choice} from {source.file}") for source in custom)]
 
 
-def _named(source: Source, job: Job) -> Source:
-    """The step processor by what it does: its settings may turn one option into the other."""
+def _rename_step_processor(source: Source, job: Job) -> Source:
+    """Names the step processor by what it does: settings may turn one option into the other."""
     option = job.config.step_processor.option
     is_ours = source.choice in (ONE_STEP, MULTI_STEP) and source.group == STEP_PROCESSORS.group
     return source._replace(choice=option) if option and is_ours else source
@@ -110,7 +110,8 @@ def _space(space: Space) -> str:
 
 
 def _generator_lines(effective: EffectiveSettings, spec: EnvSpec) -> list[tuple[str, str]]:
-    """How the environment's draws from global generators repeat, if there are any."""
+    """Returns whether the environment's draws from global generators are reproducible, if there are
+    any."""
     if not spec.own_generators:
         return []
     draws = "reset(seed=…) is not enough: the env draws from random or np.random"
@@ -122,7 +123,7 @@ def _generator_lines(effective: EffectiveSettings, spec: EnvSpec) -> list[tuple[
 
 
 def trainer_line(effective: EffectiveSettings) -> str:
-    """The trainer, its replay ratio and its limits."""
+    """Returns the trainer, its replay ratio and its limits."""
     trainer, buffer = effective.config.trainer, effective.config.replay_buffer
     rollout = buffer.n_steps * effective.num_envs if isinstance(buffer, RolloutConfig) else 1
     env_steps = trainer.max_env_steps and math.ceil(trainer.max_env_steps / rollout) * rollout
@@ -136,18 +137,18 @@ def trainer_line(effective: EffectiveSettings) -> str:
         until.append(f"score {trainer.stop_at_score:g}")
     if trainer.patience is not None:
         until.append(f"{counted(trainer.patience, 'evaluation')} without a new best")
-    pace = "from the data set only"
+    data = "from the data set only"
     if isinstance(buffer, RolloutConfig):
         epochs = counted(buffer.n_epochs, "epoch")
-        pace = f"rollouts of {rollout:,} env steps, {epochs} each"
+        data = f"rollouts of {rollout:,} env steps, {epochs} each"
     elif isinstance(trainer, ReplayRatioConfig):
         ratio = trainer.samples_per_opt_step
-        pace = "free-running" if ratio is None else f"{counted(ratio, 'sample')} per update"
-    return f"{TRAINERS.entry_of(trainer).name}, {pace}, until {' or '.join(until)}"
+        data = "free-running" if ratio is None else f"{counted(ratio, 'sample')} per update"
+    return f"{TRAINERS.entry_of(trainer).name}, {data}, until {' or '.join(until)}"
 
 
 def schedule_lines(effective: EffectiveSettings) -> list[tuple[str, str]]:
-    """The settings that change in the course of the run, if there are any."""
+    """Returns the settings that change during the run, if there are any."""
     lines = []
     for name, (counter, schedule) in effective.schedules.items():
         steps = "the run" if schedule.steps is None else f"{schedule.steps:,} {counter}"
@@ -156,34 +157,35 @@ def schedule_lines(effective: EffectiveSettings) -> list[tuple[str, str]]:
 
 
 def actors_line(effective: EffectiveSettings) -> str:
-    """The number and kind of actors, and whether the run is bit-reproducible."""
+    """Returns the number and kind of actors, and whether the run is bit-reproducible."""
     if effective.config.trainer.offline:
         return "none; bit-reproducible on a CPU"
-    asked, count = effective.config.actor_manager.num_actors, effective.num_actors
-    most = "" if asked == count else "at most "
-    text = f"{most}{count} x {effective.env.num_envs} env, {effective.backend}"
+    num_actors, most_actors = effective.config.actor_manager.num_actors, effective.num_actors
+    prefix = "" if num_actors == most_actors else "at most "
+    text = f"{prefix}{most_actors} x {effective.env.num_envs} env, {effective.backend}"
     if effective.actors.in_learner_thread:
         return f"{text}, in turn in the learner's thread; bit-reproducible on a CPU"
     return f"{text}, n_buffer {effective.actors.n_buffer}; not bit-reproducible"
 
 
 def _data_lines(effective: EffectiveSettings) -> list[tuple[str, str]]:
-    """The data set, if there is one."""
+    """Returns a description of the data set, if there is one."""
     buffer, batch_size = effective.config.replay_buffer, effective.config.agent.batch_size
     if buffer.dataset is None:
         return []
     from border_cli.dataset.store import counts_of
 
     episodes, steps = counts_of(buffer.dataset)
-    told = f"{counted(episodes, 'episode')}, {counted(steps, 'step')}"
+    text = f"{counted(episodes, 'episode')}, {counted(steps, 'step')}"
     if buffer.dataset_share is not None:
         rows = rows_of_share(buffer.dataset_share, batch_size)
-        told += f", {rows} of the {batch_size} transitions of each batch"
-    return [("data set", f"{buffer.dataset}, {told}")]
+        text += f", {rows} of the {batch_size} transitions of each batch"
+    return [("data set", f"{buffer.dataset}, {text}")]
 
 
 def _other_env_lines(effective: EffectiveSettings) -> list[tuple[str, str]]:
-    """The settings in which the evaluation environment differs from the training environment."""
+    """Returns the settings in which the evaluation environment differs from the training
+    environment."""
     trains, evaluates = effective.config.env, effective.evaluation_env
     lines = [
         f"env.{name}={shown(getattr(evaluates, name))}, in training {shown(getattr(trains, name))}"
@@ -203,16 +205,16 @@ def _where(effective: EffectiveSettings, spec: EnvSpec) -> str:
 
 
 def doubts(effective: EffectiveSettings, overrides: Sequence[str] = ()) -> list[str]:
-    """Warnings of settings that are allowed and probably not meant."""
-    typed = {each.lstrip("+").partition("=")[0] for each in overrides}
+    """Returns warnings about settings that are allowed but probably not intended."""
+    typed = {override.lstrip("+").partition("=")[0] for override in overrides}
     is_synchronous = effective.config.trainer.synchronous
-    vain = [
-        f"{name} means nothing with trainer=sync, whose actors always have the newest weights and "
+    ignored = [
+        f"{name} has no effect with trainer=sync, whose actors always have the newest weights and "
         "send every step"
         for name in ("trainer.sync_interval", "actor_manager.n_buffer")
         if is_synchronous and name in typed
     ]
-    return vain + [
+    return ignored + [
         f"the statistics of env.wrappers={name} differ between actors and evaluation and are not "
         f"saved with the model; use {setting}=true instead"
         for name, setting in normalizing_wrappers(effective).items()

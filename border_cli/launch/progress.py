@@ -35,7 +35,7 @@ class ProgressRecorder(Recorder):
             {
                 "phase": view.phase,
                 "opt_steps": view.step.opt_steps,
-                "fraction": nearest.fraction if nearest else None,  # of its nearest limit
+                "fraction": nearest.fraction if nearest else None,  # fraction of the nearest limit
                 "left_s": nearest.left_s if nearest else None,
                 "score": view.value("eval/return"),
                 "best": view.best[0] if view.best else None,

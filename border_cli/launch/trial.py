@@ -32,7 +32,7 @@ MACHINERY = (  # prefixes of modules between this package and an environment
     *("gymnasium.core", "gymnasium.envs.registration", "gymnasium.vector", "gymnasium.wrappers"),
 )
 
-Calls = Callable[[str], AbstractContextManager[None]]  # from the name of a call
+Calls = Callable[[str], AbstractContextManager[None]]  # context manager for the named call
 
 
 def play(env: Env, spec: EnvSpec, calls: Calls) -> None:

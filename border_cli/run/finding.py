@@ -32,7 +32,7 @@ def complete(folder: Path) -> dict[int, Path]:
     Best models are excluded. If a crash interrupted a replacement, the new checkpoint is returned.
     """
     checkpoints = {}
-    for path in sorted(folder.glob("*"), reverse=True):  # hidden names win
+    for path in sorted(folder.glob("*"), reverse=True):  # hidden names come last and override
         match = re.fullmatch(r"\.?([0-9]{10,})(\.partial)?", path.name)
         if match and is_complete(path):
             checkpoints[int(match[1])] = path

@@ -20,7 +20,8 @@ from border_cli.system.files import refuse_deleted
 log = logging.getLogger(__name__)
 
 RUN_LOCK = "run.lock"
-NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}  # no locks supported
+# Errors of file systems that do not support locks.
+NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 TRIES, PAUSE_S = 20, 0.02
 
 

@@ -56,7 +56,7 @@ class SweepPlan:
     command: list[str]
     launcher: str
     swept: list[str]  # the keys whose values differ between the jobs
-    common: list[str] = field(default_factory=list)  # overrides of all initial jobs
+    common: list[str] = field(default_factory=list)  # overrides shared by jobs of the first sweep
     jobs: list[SweepJob] = field(default_factory=list)  # in the order of their numbers
 
 
