@@ -193,7 +193,7 @@ def _evaluator_recipe(
 
 
 def film_factory(effective: EffectiveSettings) -> EnvFactory:
-    """Returns the factory of the single environment in which filmed evaluation episodes are played."""
+    """Returns the factory of the single environment in which filmed episodes are played."""
     factory: EnvFactory = ENVS.build(replace(effective.evaluation_env, num_envs=1))
     return factory
 
@@ -289,9 +289,9 @@ def build_evaluation_runner(
     make_policy = PolicyRecipe(agent.policy_factory, effective.config.seed)
     if not effective.evaluates_in_background(spec):
         return InlineEvaluationRunner(evaluator, make_policy, heartbeat, confirmation)
-    config, where, episodes = effective.config, LOCAL, None
+    config, location, episodes = effective.config, LOCAL, None
     if isinstance(evaluator, EpisodesEvaluator):
-        where, spec = evaluator.config.where, evaluator.spec
+        location, spec = evaluator.config.where, evaluator.spec
         episodes = episodes_recipe(effective, evaluator, make_policy)
     parts = EvaluationParts(
         make_evaluator=_evaluator_recipe(effective),
@@ -310,11 +310,11 @@ def build_evaluation_runner(
             plays=config.env.probe,
         ),
     )
-    if where == LOCAL:
+    if location == LOCAL:
         from border_cli.evaluator.background_runner import BackgroundEvaluationRunner
 
         return BackgroundEvaluationRunner.of(parts)
-    runner: EvaluationRunner = EVALUATION_RUNNERS.load(where).of(parts)
+    runner: EvaluationRunner = EVALUATION_RUNNERS.load(location).of(parts)
     return runner
 
 
@@ -357,8 +357,7 @@ def episodes_recipe(
 def _factory_of(
     factory: Callable[[EnvConfig], EnvFactory], settings: EnvConfig, num_envs: int
 ) -> EnvFactory:
-    """Returns the factory of `num_envs` environments. Also works in other processes, where the
-    registry is empty."""
+    """Returns the factory of `num_envs` environments, even in processes with an empty registry."""
     return factory(replace(settings, num_envs=num_envs))
 
 

@@ -40,8 +40,8 @@ def print_header(console: Console, run: Run) -> None:
     Logs the same, even if quiet."""
     lines = header_lines(run.job, run.effective, run.spec, run.agent, run.evaluator)
     if run.newest is not None:
-        place = f"the checkpoint at {counted(run.newest.opt_steps, 'update')}"
-        lines.append(("resumed from", f"{place}; {restored_line(run.effective, run.newest)}"))
+        checkpoint = f"the checkpoint at {counted(run.newest.opt_steps, 'update')}"
+        lines.append(("resumed from", f"{checkpoint}; {restored_line(run.effective, run.newest)}"))
     if run.changed:
         lines.append(("changed", "\n".join(run.changed)))
     if not run.job.config.quiet:
