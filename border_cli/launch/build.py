@@ -283,7 +283,7 @@ def build_evaluation_runner(
     stop: StopFlag,
     heartbeat: Heartbeat,
 ) -> EvaluationRunner:
-    """Builds the evaluation runner. Only inline evaluations use `evaluator` and `heartbeat`."""
+    """Builds the evaluation runner. Only inline evaluations run `evaluator` and use `heartbeat`."""
     trainer = effective.config.trainer
     confirmation = Confirmation(trainer.stop_at_score, trainer.stop_confirmations)
     make_policy = PolicyRecipe(agent.policy_factory, effective.config.seed)

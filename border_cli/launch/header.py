@@ -36,8 +36,8 @@ CONF = Path(str(files("border_cli.conf")))
 
 
 def print_header(console: Console, run: Run) -> None:
-    """Prints what will run, where each choice comes from, and warnings about doubtful settings.
-    Logs the same, even if quiet."""
+    """Prints and logs what will run, where each choice comes from, and warnings about doubtful
+    settings; only logs it if quiet."""
     lines = header_lines(run.job, run.effective, run.spec, run.agent, run.evaluator)
     if run.newest is not None:
         checkpoint = f"the checkpoint at {counted(run.newest.opt_steps, 'update')}"
@@ -78,7 +78,7 @@ def header_lines(
 
 
 def choice_lines(job: Job) -> list[tuple[str, str]]:
-    """Returns all choices: those from the user's files with their file, the others on one line."""
+    """Returns the config choices: those from files of the user with their file, others on one line."""
     sources = job.sources
     chosen = [_rename_step_processor(s, job) for s in sources if s.group not in ("tuned", "config")]
     custom = [source for source in chosen if not Path(source.file).is_relative_to(CONF)]
@@ -110,8 +110,7 @@ def _space(space: Space) -> str:
 
 
 def _generator_lines(effective: EffectiveSettings, spec: EnvSpec) -> list[tuple[str, str]]:
-    """Returns whether the environment's draws from global generators are reproducible, if there are
-    any."""
+    """Returns a line about the reproducibility of the env's draws from global generators, if any."""
     if not spec.own_generators:
         return []
     draws = "reset(seed=…) is not enough: the env draws from random or np.random"
@@ -137,14 +136,14 @@ def trainer_line(effective: EffectiveSettings) -> str:
         until.append(f"score {trainer.stop_at_score:g}")
     if trainer.patience is not None:
         until.append(f"{counted(trainer.patience, 'evaluation')} without a new best")
-    data = "from the data set only"
+    sampling = "from the data set only"
     if isinstance(buffer, RolloutConfig):
         epochs = counted(buffer.n_epochs, "epoch")
-        data = f"rollouts of {rollout:,} env steps, {epochs} each"
+        sampling = f"rollouts of {rollout:,} env steps, {epochs} each"
     elif isinstance(trainer, ReplayRatioConfig):
         ratio = trainer.samples_per_opt_step
-        data = "free-running" if ratio is None else f"{counted(ratio, 'sample')} per update"
-    return f"{TRAINERS.entry_of(trainer).name}, {data}, until {' or '.join(until)}"
+        sampling = "free-running" if ratio is None else f"{counted(ratio, 'sample')} per update"
+    return f"{TRAINERS.entry_of(trainer).name}, {sampling}, until {' or '.join(until)}"
 
 
 def schedule_lines(effective: EffectiveSettings) -> list[tuple[str, str]]:

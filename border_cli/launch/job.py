@@ -125,7 +125,7 @@ def _fail(job: Job, outcome: Outcome, error: BaseException, console: Console) ->
     if isinstance(error, Interrupted):
         log.warning("%s", error)
     elif isinstance(error, Stalled):
-        log.error("the run ended: %s", outcome.reason)  # the watchdog has printed the stacks
+        log.error("the run ended: %s", outcome.reason)  # the watchdog has printed stack traces
     elif isinstance(error, BorderError):
         log.error("%s", error)
     else:

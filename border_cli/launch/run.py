@@ -151,7 +151,7 @@ class Run:
             settings=flat_settings(job.config),
         )
         self.cleanup = ExitStack()  # closes all open parts; taken over by `train`
-        self.after_end = ExitStack()  # waits to do once `run.json` records the end
+        self.after_end = ExitStack()  # callbacks that wait, after `run.json` is final
 
     def begin(self, from_opt_steps: int | None = None) -> None:
         """Writes `run.json`. A resumed run keeps the previous document until it trains."""
