@@ -152,7 +152,7 @@ class EffectiveSettings:
         return effective_settings(replace(self.config, evaluator=evaluator))
 
     def memory_settings(self) -> dict[str, Any]:
-        """Returns the settings that increase the run's memory usage, by their command-line names."""
+        """Returns the settings that increase the run's memory use, by their command-line names."""
         config = self.config
         acting = () if config.trainer.offline else (config.env, config.actor_manager)
         stored = () if config.trainer.offline else (config.replay_buffer,)

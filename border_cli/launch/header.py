@@ -78,7 +78,7 @@ def header_lines(
 
 
 def choice_lines(job: Job) -> list[tuple[str, str]]:
-    """Returns the config choices: those from files of the user with their file, others on one line."""
+    """Returns the config choices: those from a user's files with the file, others on one line."""
     sources = job.sources
     chosen = [_rename_step_processor(s, job) for s in sources if s.group not in ("tuned", "config")]
     custom = [source for source in chosen if not Path(source.file).is_relative_to(CONF)]
@@ -110,7 +110,7 @@ def _space(space: Space) -> str:
 
 
 def _generator_lines(effective: EffectiveSettings, spec: EnvSpec) -> list[tuple[str, str]]:
-    """Returns a line about the reproducibility of the env's draws from global generators, if any."""
+    """Returns a line on the reproducibility of the env's global random draws, if there are any."""
     if not spec.own_generators:
         return []
     draws = "reset(seed=…) is not enough: the env draws from random or np.random"

@@ -234,7 +234,7 @@ class Monitor:
             self._timeout_s = float(timeout)
 
     def miss(self, *, stopped: bool) -> None:
-        """Counts a tick without a message, unless the command is stopped.
+        """Counts a tick without a message; if the command is stopped, resets the count.
 
         Counts ticks instead of time, because both processes sleep on a suspended machine.
         """
