@@ -1,1 +1,1 @@
-"""Actors, and the ways to run them side by side."""
+"""Actors, and the managers that run them: serially, in threads or in processes."""

@@ -1,4 +1,4 @@
-"""An actor: a policy in its environments, and the messages in which it sends its samples."""
+"""The actor, which steps a policy in its environments, and the messages it sends."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from border_cli.settings.run import ActorManagerConfig
 
 ACT, ENV_STEP, PROCESS, SEND, BLOCKED = range(len(ACTOR_SECTIONS))
 
-# One step in so many is timed and represents all: the clock would cost some per cent of a short
-# step. A prime, so that it falls in with no other rhythm of the actor.
+# Only one step in `TIMED_EVERY` is timed and extrapolated, because reading the clock would add
+# several percent to a short step. A prime number avoids aliasing with other periodic work.
 TIMED_EVERY: Final = 17
 
 _NO_ROWS = Transitions(
@@ -44,7 +44,7 @@ _NO_ROWS = Transitions(
 
 
 class StepTimer:
-    """Seconds per section of one actor; owned by the thread that steps it."""
+    """Seconds that one actor spends per section; owned by the thread that steps the actor."""
 
     def __init__(self, clock: Clock) -> None:
         self.seconds = [0.0] * len(ACTOR_SECTIONS)
@@ -53,7 +53,7 @@ class StepTimer:
         self._since_s = 0.0
 
     def start(self) -> bool:
-        """Starts a step; returns whether it is one of those that are timed."""
+        """Starts a step and returns whether the step is timed."""
         self._countdown -= 1
         if self._countdown:
             return False
@@ -62,7 +62,7 @@ class StepTimer:
         return True
 
     def record(self, section: int, *, less_s: float = 0.0) -> None:
-        """Adds the time since the last call, without `less_s`, to this section."""
+        """Adds the time since the last call, minus `less_s`, to this section."""
         now_s = self._clock.now_s()
         self.seconds[section] += TIMED_EVERY * max(0.0, now_s - self._since_s - less_s)
         self._since_s = now_s
@@ -70,13 +70,13 @@ class StepTimer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """A message of an actor, its transitions still in the parts in which they came.
+    """A message from an actor, with its transitions in one part per step.
 
-    They are joined where the learner will read them, so that each is written once.
+    The parts are concatenated directly into the memory that the learner reads, to copy them once.
     """
 
     actor_id: int
-    opt_steps: int  # of the weights that acted last
+    opt_steps: int  # update count of the weights used in the last step
     env_steps: int
     parts: list[Transitions]
     rows: int  # in all parts
@@ -84,7 +84,7 @@ class Message:
     returns: tuple[Moments, ...] = ()
 
     def experience(self) -> Experience:
-        """The message with all transitions in one block."""
+        """Returns the message with its parts concatenated."""
         return Experience(
             actor_id=self.actor_id,
             opt_steps=self.opt_steps,
@@ -96,17 +96,17 @@ class Message:
 
 
 def copied(message: Experience) -> Experience:
-    """The message with its transitions in memory of their own."""
+    """Returns the message with a copy of its transitions."""
     return replace(message, transitions=copied_rows(message.transitions))
 
 
-Send: TypeAlias = Callable[[Message], float]  # returns the seconds that it waited for space
+Send: TypeAlias = Callable[[Message], float]  # returns the seconds spent waiting for space
 
 
 class ReplayBufferProxy:
-    """Gathers at least `n_buffer` transitions, then sends them; owned by one actor.
+    """Buffers transitions and sends them once there are at least `n_buffer`; owned by one actor.
 
-    Where the agent needs them, the running `returns` of the same env steps go with each message.
+    If the agent needs running `returns`, each message includes those of the same env steps.
     """
 
     def __init__(
@@ -125,9 +125,9 @@ class ReplayBufferProxy:
         self._parts: list[Transitions] = []
         self._episodes: list[Episode] = []
         self._env_steps = 0
-        self.rows = 0  # gathered and not sent
-        self.sent_s = 0.0  # seconds it took to send
-        self.blocked_s = 0.0  # seconds that it waited for space
+        self.rows = 0  # transitions not yet sent
+        self.sent_s = 0.0  # seconds spent sending
+        self.blocked_s = 0.0  # seconds spent waiting for space
 
     def push(
         self,
@@ -137,7 +137,7 @@ class ReplayBufferProxy:
         episodes: tuple[Episode, ...],
         opt_steps: int,
     ) -> None:
-        """Adds the result of one step; `opt_steps` are those of the weights that acted."""
+        """Adds the result of one step; `opt_steps` is the update count of the weights used."""
         self._env_steps += env_steps
         if episodes:
             self._episodes.extend(episodes)
@@ -149,7 +149,7 @@ class ReplayBufferProxy:
                 self.flush(opt_steps)
 
     def flush(self, opt_steps: int) -> None:
-        """Sends what was gathered, if anything; may wait for space."""
+        """Sends all buffered data, if there is any. May block until there is space."""
         if not self._env_steps:
             return
         message = Message(
@@ -162,42 +162,42 @@ class ReplayBufferProxy:
             returns=() if self.returns is None else self.returns.take(),
         )
         began_s = self._clock.now_s()
-        blocked_s = self._send(message)  # if it raises, the rows count as lost
+        blocked_s = self._send(message)  # if this raises, the rows are later counted as lost
         self.blocked_s += blocked_s
         self.sent_s += max(0.0, self._clock.now_s() - began_s - blocked_s)
         self._parts, self._episodes = [], []
         self._env_steps = self.rows = 0
 
     def state_dict(self) -> State:
-        """Transitions, steps and episodes that were gathered and not sent."""
+        """Returns the transitions, env steps and episodes that have not been sent."""
         state = {
             "columns": columns_of(concatenate(self._parts)) if self._parts else None,
             "env_steps": self._env_steps,
-            "episodes": [each.numbers() for each in self._episodes],
+            "episodes": [episode.numbers() for episode in self._episodes],
         }
         if self.returns is not None:
             state["returns"] = self.returns.state_dict()
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` returned, in place of what was gathered."""
+        """Replaces the buffered data with a state from `state_dict`."""
         columns = state["columns"]
         self._parts = [] if columns is None else [Transitions(**transitions_of(columns))]
         self.rows = sum(map(len, self._parts))
         self._env_steps = state["env_steps"]
-        self._episodes = [Episode.of(each) for each in state["episodes"]]
+        self._episodes = [Episode.of(numbers) for numbers in state["episodes"]]
         if self.returns is not None:
             self.returns.load_state_dict(state["returns"])
 
 
 class Actor:
-    """Acts one step at a time.
+    """A policy that acts in its environments, one step at a time.
 
-    Threads and processes put `step` in a loop; the serial manager and the tests call it directly.
-    Two actors share no state. Owned by the thread that made it.
+    Threads and processes call `step` in a loop; the serial manager and the tests call it directly.
+    Actors share no state. An actor is owned by the thread that created it.
 
-    With `saved`, the `state_dict` of an actor that had the same seeds, it continues that one's
-    episodes; its counters of steps and seconds begin at 0.
+    Given `saved`, the `state_dict` of an actor with the same seeds, the new actor continues the
+    saved episodes; its counters of steps and seconds start at 0.
     """
 
     def __init__(
@@ -214,7 +214,7 @@ class Actor:
         saved: Mapping[str, Any] | None = None,
         beat: Beat = lambda: None,
     ) -> None:
-        """`gives_extras`: the agent asks for columns that the policy gives with its actions."""
+        """`gives_extras`: whether the agent needs columns that the policy returns with actions."""
         self._gives_extras = gives_extras
         self._env = env
         self._policy = policy
@@ -225,19 +225,19 @@ class Actor:
         self._timer = StepTimer(clock)
         self.proxy = proxy
         self._returns = proxy.returns
-        # Looked up once: most policies keep no state, and every step would pay for the look-up.
+        # Checked once and not in every step, because most policies have no per-episode state.
         self._tracks_episodes = (
             self._returns is not None or type(policy).forget is not Policy.forget
         )
         self.env_steps = 0
-        self.restarted_episodes = 0  # that could not be continued and began anew
+        self.restarted_episodes = 0  # episodes that could not be continued after a resume
         if saved is None:
             self._obs = env.reset(env_seed)
         else:
             self._obs = self._resume(env_seed, saved, beat)
 
     def _resume(self, env_seed: int, state: Mapping[str, Any], beat: Beat) -> Array:
-        """Restores all that it owns; returns the observations to act on next. [N, …]"""
+        """Restores the saved state and returns the next observations. [N, …]"""
         try:
             self._opt_steps = int(state["opt_steps"])
             self._policy.load_state_dict(state["policy"])
@@ -246,25 +246,25 @@ class Actor:
             env_state = state["env"]
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"the saved state of an actor is invalid: {error!r}") from error
-        obs, anew = self._env.resume(env_seed, env_state, beat)
-        self._policy.forget(anew)
-        self._step_processor.forget(anew)
+        obs, restarted_envs = self._env.resume(env_seed, env_state, beat)
+        self._policy.forget(restarted_envs)
+        self._step_processor.forget(restarted_envs)
         if self._returns is not None:
-            self._returns.forget(anew)
-        self.restarted_episodes = len(anew)
+            self._returns.forget(restarted_envs)
+        self.restarted_episodes = len(restarted_envs)
         return obs
 
     def bind_thread(self) -> None:
-        """Called once by a thread that does nothing but act, and so not by the learner's."""
+        """Prepares the calling thread for acting. Call once, only from a thread that only acts."""
         self._policy.bind_thread()
 
     def step(self) -> int:
-        """Acts once in each environment with the newest weights; returns the number of samples."""
+        """Steps each environment once with the newest weights and returns the sample count."""
         timer = self._timer
         timed = timer.start()
-        newer = self._weights.newer_than(self._version)
-        if newer is not None:
-            self._version, snapshot = newer
+        update = self._weights.newer_than(self._version)
+        if update is not None:
+            self._version, snapshot = update
             self._policy.load_snapshot(snapshot)
             self._opt_steps = snapshot.opt_steps
 
@@ -284,8 +284,8 @@ class Actor:
         self.env_steps += env_steps
         if self._tracks_episodes:
             self._report_episode_ends(step)
-        transitions = self._step_processor.process(step)  # M rows; 0 while a window fills
-        elsewhere_s = self.proxy.sent_s + self.proxy.blocked_s
+        transitions = self._step_processor.process(step)  # empty while an n-step window fills
+        send_s_before = self.proxy.sent_s + self.proxy.blocked_s
         self.proxy.push(
             transitions,
             env_steps=env_steps,
@@ -293,11 +293,11 @@ class Actor:
             opt_steps=self._opt_steps,
         )
         if timed:
-            timer.record(PROCESS, less_s=self.proxy.sent_s + self.proxy.blocked_s - elsewhere_s)
+            timer.record(PROCESS, less_s=self.proxy.sent_s + self.proxy.blocked_s - send_s_before)
         return len(transitions)
 
     def _report_episode_ends(self, step: Step) -> None:
-        """Resets the state that policy and returns keep of episodes that ended."""
+        """Resets the state of the policy and of the running returns for episodes that ended."""
         if step.episodes or step.moved is not None:
             self._policy.forget(step.begun)
         if self._returns is not None:
@@ -305,14 +305,14 @@ class Actor:
 
     @property
     def seconds(self) -> list[float]:
-        """Time spent so far, by section of `ACTOR_SECTIONS`."""
+        """Seconds spent so far, in the order of `ACTOR_SECTIONS`."""
         seconds = list(self._timer.seconds)
         seconds[SEND] += self.proxy.sent_s
         seconds[BLOCKED] += self.proxy.blocked_s
         return seconds
 
     def state_dict(self) -> State:
-        """Its state between two steps; nothing in it is written again."""
+        """Returns the state between two steps. Later steps do not modify it."""
         return {
             "env": self._env.state_dict(),
             "policy": self._policy.state_dict(),
@@ -322,19 +322,19 @@ class Actor:
         }
 
     def flush(self) -> None:
-        """Sends the partly filled proxy."""
+        """Sends the buffered transitions, even if there are fewer than `n_buffer`."""
         self.proxy.flush(self._opt_steps)
 
     def close(self) -> None:
-        """Frees the environments."""
+        """Closes the environments."""
         self._env.close()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActorFactory:
-    """Makes each incarnation of an actor, in the thread that calls it.
+    """A factory for actors, called in the thread that will own the actor.
 
-    Holds recipes only, so it may cross to other threads and processes.
+    It contains only settings and other factories, so it can be passed to threads and processes.
     """
 
     seed: int
@@ -342,14 +342,14 @@ class ActorFactory:
     policy_factory: PolicyFactory
     make_step_processor: Callable[[], StepProcessor]
     imports: Sequence[str] = ()  # modules that another process must import first
-    modules: Sequence[str] = ()  # all that the settings lead to, which another machine needs
+    modules: Sequence[str] = ()  # all modules the settings refer to, needed on other machines
     clock: Clock = field(default_factory=MonotonicClock)
-    weight_forms: ArrayForms = field(default_factory=dict)  # of every snapshot's arrays
-    extras: Sequence[Column] = ()  # columns of rows beside those of all runs
-    returns_gamma: float | None = None  # of running returns; None: the agent needs none
-    trial: Callable[[], None] | None = None  # of its environments, before another machine acts
+    weight_forms: ArrayForms = field(default_factory=dict)  # dtype and shape of each weight array
+    extras: Sequence[Column] = ()  # columns that the agent adds to the standard ones
+    returns_gamma: float | None = None  # discount of running returns; None means no returns
+    trial: Callable[[], None] | None = None  # test of the environments on another machine
     run_name: str = "run"
-    stall_timeout_s: float = 60.0  # of the run's trainer, for managers that set deadlines
+    stall_timeout_s: float = 60.0  # `trainer.stall_timeout_s`, for managers with deadlines
 
     def __call__(
         self,
@@ -362,11 +362,10 @@ class ActorFactory:
         saved: State | None = None,
         beat: Beat = lambda: None,
     ) -> Actor:
-        """A new actor. Its seeds depend on (seed, actor_id, incarnation) only.
+        """Builds an actor. Its seeds depend only on `seed`, `actor_id` and `incarnation`.
 
-        With `saved`, the `Actor.state_dict` of this very incarnation, it continues that one's
-        episodes; `beat` is called at every step that is replayed for it, and for every
-        environment that is constructed.
+        Given `saved`, an `Actor.state_dict` of the same incarnation, the actor continues the saved
+        episodes. `beat` is called for every environment constructed and every step replayed.
         """
         path = (Branch.ACTOR, actor_id, incarnation)
         policy = self.policy_factory(

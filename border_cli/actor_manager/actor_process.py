@@ -1,9 +1,9 @@
-"""The main function of an actor's process.
+"""The main function of an actor process.
 
-The process is forked from Python's fork server, which has imported what actors need, and receives a
-picklable recipe. It has one BLAS thread and a lower priority (`actor_manager.nice`), so that
-sampling uses the CPU time that learning leaves. Signals, logging and the end of the parent are the
-affair of `process/child.py`.
+The process is forked from Python's fork server, which has already imported the required modules,
+and receives a picklable recipe. It uses one BLAS thread and runs at a lower priority
+(`actor_manager.nice`), so that sampling only uses CPU time that the learner leaves free.
+`system/child.py` handles signals, logging and the exit of the parent process.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from border_cli.errors import BadStep
 from border_cli.system.child import READY, Pipe
 from border_cli.system.start import unpack
 
-REPORT_EVERY = 64  # steps between two reports of where the time went
+REPORT_EVERY = 64  # steps between two updates of the shared seconds per section
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """All that a process needs to be an actor; pickled on its way there."""
+    """Everything an actor process needs; sent to it by pickling."""
 
     config: ProcessConfig
-    make_actor: bytes  # packed, so that what cannot be unpickled is reported like any failure
+    make_actor: bytes  # a pickled `ActorFactory`; the process reports unpickling errors itself
     actor_id: int
     incarnation: int
     channel: SharedChannel
@@ -44,7 +44,7 @@ class Recipe:
 
 
 def run(recipe: Recipe, pipe: Pipe) -> None:
-    """The process: builds the actor, then steps it while its budget lasts, until it shall end."""
+    """Runs the process: builds the actor and steps it until the learner closes the channel."""
     make_actor: ActorFactory = unpack(recipe.make_actor)
     pipe.send(READY)
     try:
@@ -54,14 +54,14 @@ def run(recipe: Recipe, pipe: Pipe) -> None:
 
 
 class ActorProcess:
-    """Steps one actor and keeps its counters in the shared channel."""
+    """Steps one actor and updates its counters in the shared channel."""
 
     def __init__(self, recipe: Recipe, make_actor: ActorFactory) -> None:
         self._channel = recipe.channel
         self._words = recipe.channel.actor
-        self._past_env_steps = self._words[ENV_STEPS]  # of earlier incarnations
+        self._past_env_steps = self._words[ENV_STEPS]  # total of earlier incarnations
         self._past_seconds = list(recipe.channel.seconds)
-        self._blocked_s = 0.0  # waited for the rate limiter
+        self._blocked_s = 0.0  # seconds spent waiting for the rate limiter
         self._actor: Actor = make_actor(
             recipe.config,
             recipe.actor_id,
@@ -73,7 +73,7 @@ class ActorProcess:
         self._words[BEATS] += 1
 
     def run(self) -> None:
-        """Until the learner closes the channel; then sends what was gathered."""
+        """Steps the actor until the learner closes the channel, then sends the last samples."""
         words, learner = self._words, self._channel.learner
         try:
             while not learner[CLOSING]:
@@ -88,9 +88,10 @@ class ActorProcess:
 
     def _step(self) -> None:
         words = self._words
-        made = self._actor.step()
-        words[ENV_STEPS] = self._past_env_steps + self._actor.env_steps  # first: see `counts`
-        words[MADE] += made
+        num_samples = self._actor.step()
+        # Env steps first: see `SharedChannel.counts`.
+        words[ENV_STEPS] = self._past_env_steps + self._actor.env_steps
+        words[MADE] += num_samples
         words[BEATS] += 1
         if words[BEATS] % REPORT_EVERY == 0:
             self._report_seconds()
@@ -105,7 +106,7 @@ class ActorProcess:
 
     def _wait_for_budget(self) -> None:
         channel = self._channel
-        self._actor.flush()  # an actor that waits for the learner must not keep samples
+        self._actor.flush()  # a waiting actor must not hold back samples
         self._blocked_s += wait_for(
             channel,
             BUDGET,

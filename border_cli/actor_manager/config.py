@@ -12,7 +12,7 @@ from border_cli.settings.run import ActorManagerConfig, StartMethod
 
 @dataclass(kw_only=True)
 class SerialConfig(ActorManagerConfig):
-    """Actors take turns in the learner's thread: for debugging and bit-reproducible runs."""
+    """All actors in the learner's thread, in turn: for debugging and reproducible runs."""
 
     in_learner_thread: ClassVar[bool] = True
 
@@ -22,7 +22,7 @@ class ThreadConfig(ActorManagerConfig):
     """One thread per actor."""
 
     join_timeout_s: float = setting(
-        5.0, "seconds that an actor may take to stop", above=0, high=LONGEST_WAIT_S
+        5.0, "seconds to wait for an actor to stop", above=0, high=LONGEST_WAIT_S
     )
 
 
@@ -35,14 +35,14 @@ class ProcessConfig(ActorManagerConfig):
     )
     nice: int = setting(
         5,
-        "niceness added to actor processes, so that the learner gets the CPU first; 0 where they "
-        "share the cores with other programs and samples matter more than updates",
+        "niceness added to actor processes, so that the learner gets the CPU first; use 0 if other "
+        "programs share the cores and samples matter more than updates",
         low=0,
         high=19,
     )
     join_timeout_s: float = setting(
         5.0,
-        "seconds that an actor may take to stop before it is killed",
+        "seconds to wait for an actor to stop before killing it",
         above=0,
         high=LONGEST_WAIT_S,
     )

@@ -1,4 +1,4 @@
-"""Objects with views of shared memory, on their way into another process."""
+"""A base class for objects with views of shared memory that are sent to child processes."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from typing import Any, ClassVar
 
 
 class Mapped(ABC):
-    """Crosses without its views, which are made anew. Picklable on the way into a child process
-    only."""
+    """An object that is pickled without its views of shared memory and rebuilds them afterwards.
 
-    crossing: ClassVar[tuple[str, ...]]  # the attributes that cross
+    It can be pickled only when it is passed to a child process."""
+
+    crossing: ClassVar[tuple[str, ...]]  # names of the attributes to pickle
 
     @abstractmethod
     def _map(self) -> None:
-        """Makes the views, from what crosses alone; a constructor calls it."""
+        """Creates the views from the pickled attributes. The constructor must call this."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.crossing}

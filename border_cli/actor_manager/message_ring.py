@@ -1,10 +1,10 @@
-"""A ring of messages in memory that two processes see: one writes, the other reads in place.
+"""A lock-free ring of messages in shared memory, with one writing and one reading process.
 
-There is no lock. Every word has one writer, and integers of 8 bytes at their own alignment are
-written at once, so no reader sees half of one. A message is there once the number of messages says
-so, which is the last store; a writer that is killed before leaves nothing that is ever read. Each
-message lies in one piece: one that reaches the ring's end, or has more rows than fit, is written in
-several.
+Every word has a single writer, and aligned 8-byte integers are stored atomically, so a reader never
+sees a partial value. A message becomes visible when the message count is increased, which is the
+last store. If a writer is killed before that store, its incomplete message is never read. Messages
+are contiguous: one that would wrap around the end of the ring, or that has more rows than the ring,
+is split into several.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from border_cli.core.spaces import EnvSpec
 from border_cli.core.types import Column, Episode, Experience, Form, Transitions
 from border_cli.system.shared_memory import SharedArrays, fence, floats, integers
 
-EPISODE: Final = 2  # numbers per episode: score, length; what its `info` said follows
-RETURNS: Final = 3  # numbers of running returns per message: count, mean, squares
+EPISODE: Final = 2  # numbers per episode before its `info` metrics: score, length
+RETURNS: Final = 3  # numbers per message for running returns: count, mean, squares
 
-# A header has five integers; the first three count from the first message on.
+# Layout of a header of five integers; the first three are totals over all messages so far.
 ROWS: Final = 0
 STEPS: Final = 1
 EPISODES: Final = 2
@@ -46,9 +46,9 @@ HEADER: Final = 5
 
 
 class MessageRing(Mapped):
-    """The memory of both ends; its owner closes it.
+    """The memory shared by the writer and the reader; the owner closes it.
 
-    `more` arrays of its owner lie in the same segment.
+    The owner may place arrays of the forms `more` in the same segment.
     """
 
     crossing = ("capacity", "messages", "episode", "_columns", "_shared")
@@ -63,20 +63,20 @@ class MessageRing(Mapped):
         returns: bool = False,
         more: Sequence[Form] = (),
     ) -> None:
-        """`extras`: columns beside those of all runs; `returns`: messages carry the moments of
-        running returns; else they have no space."""
-        self.capacity = capacity  # rows; and episodes
-        self.messages = messages  # in flight, and the header of the last one read
+        """`extras`: columns in addition to the standard ones; `returns`: whether to allocate space
+        for the moments of running returns."""
+        self.capacity = capacity  # maximum number of rows, and of episodes
+        self.messages = messages  # number of headers, one of them for the last message read
         self.episode = EPISODE + len(spec.info_metrics)  # numbers per episode
         self._columns = row_columns(spec, extras)
-        whole, real = np.dtype(np.int64), np.dtype(np.float64)
+        int64, float64 = np.dtype(np.int64), np.dtype(np.float64)
         self._shared = SharedArrays(
             [
-                (whole, (1,)),
-                (whole, (1,)),
-                (whole, (messages * HEADER,)),
-                (real, (capacity * self.episode,)),
-                (real, (messages * RETURNS * returns,)),
+                (int64, (1,)),
+                (int64, (1,)),
+                (int64, (messages * HEADER,)),
+                (float64, (capacity * self.episode,)),
+                (float64, (messages * RETURNS * returns,)),
                 *((dtype, (capacity,)) for dtype in row_dtypes(self._columns)),
                 *more,
             ]
@@ -85,8 +85,8 @@ class MessageRing(Mapped):
 
     def _map(self) -> None:
         written, read, headers, episodes, returns, *rest = self._shared.arrays
-        self.written = integers(written)  # [0]: messages; the writer's word
-        self.read = integers(read)  # [0]: messages whose space is free again; the reader's word
+        self.written = integers(written)  # [0]: messages written; set by the writer
+        self.read = integers(read)  # [0]: messages released; set by the reader
         self.headers = integers(headers)
         self.episodes, self.returns = floats(episodes), floats(returns)
         blocks = len(row_dtypes(self._columns))
@@ -94,30 +94,30 @@ class MessageRing(Mapped):
         self.columns: dict[str, NDArray[Any]] = Rows(self._columns, rest[:blocks]).columns
 
     def header(self, messages: int) -> tuple[int, int, int]:
-        """Rows, env steps and episodes once so many messages were written."""
+        """Returns the total rows, env steps and episodes of the first `messages` messages."""
         if messages == 0:
             return 0, 0, 0
-        at = HEADER * ((messages - 1) % self.messages)
-        rows, env_steps, episodes = self.headers[at : at + 3]
+        offset = HEADER * ((messages - 1) % self.messages)
+        rows, env_steps, episodes = self.headers[offset : offset + 3]
         return rows, env_steps, episodes
 
     @property
     def rows_in_flight(self) -> int:
-        """Rows that were written and whose space is not free again."""
+        """Rows written but not released yet."""
         return self.header(self.written[0])[ROWS] - self.header(self.read[0])[ROWS]
 
     @property
     def fill(self) -> float:
-        """Share of the rows in use, 0 … 1."""
+        """Fraction of the rows in use, between 0 and 1."""
         return self.rows_in_flight / self.capacity
 
     def close(self) -> None:
-        """Gives the memory up, which goes with the last view of it."""
+        """Releases the memory, which is freed together with the last view of it."""
         self._shared.close()
 
 
 class MessageWriter:
-    """The end that writes; continues behind what an earlier process wrote."""
+    """The writing end of a ring; continues after the last message of an earlier process."""
 
     def __init__(self, ring: MessageRing) -> None:
         self._ring = ring
@@ -125,9 +125,9 @@ class MessageWriter:
         self._rows, self._env_steps, self._episodes = ring.header(self._messages)
 
     def has_space(self, message: Message) -> bool:
-        """Whether `write` would write anything of it."""
+        """Returns whether there is space for the first piece of a message."""
         ring, read = self._ring, self._ring.read[0]
-        if self._messages - read >= ring.messages - 1:  # the header of the last one read is kept
+        if self._messages - read >= ring.messages - 1:  # the last header read must not change
             return False
         rows, episodes = self._first_piece(message)
         rows_read, _, episodes_read = ring.header(read)
@@ -137,15 +137,15 @@ class MessageWriter:
         )
 
     def _first_piece(self, message: Message) -> tuple[int, int]:
-        """Rows and episodes of it that lie in one piece."""
+        """Returns how many rows and episodes of a message fit into one contiguous piece."""
         capacity = self._ring.capacity
         rows = min(message.rows, capacity - self._rows % capacity)
         return rows, min(len(message.episodes), capacity)
 
     def write(self, message: Message) -> Message | None:
-        """Writes what lies in one piece, where there is space; returns the rest, or None.
+        """Writes the first piece of a message if there is space; returns the rest, or None.
 
-        All env steps and returns go with the first piece.
+        The first piece includes all env steps and running returns.
         """
         if not self.has_space(message):
             return message
@@ -156,43 +156,46 @@ class MessageWriter:
         if rows:
             start = self._rows % ring.capacity
             for name, column in ring.columns.items():
-                # same_kind: float64 may become float32, but no float becomes a uint8 unnoticed
+                # same_kind: allows float64 to float32, but raises for float to uint8
                 target = column[start : start + rows]
                 np.concatenate(column_of(message.parts, name), out=target, casting="same_kind")
         for number, episode in enumerate(message.episodes, self._episodes):
-            at = ring.episode * (number % ring.capacity)
-            for place, value in enumerate(episode.numbers(ring.episode - EPISODE), at):
-                ring.episodes[place] = value
+            base = ring.episode * (number % ring.capacity)
+            for index, value in enumerate(episode.numbers(ring.episode - EPISODE), base):
+                ring.episodes[index] = value
         if returns := ring.returns:
-            at = RETURNS * (self._messages % ring.messages)
-            returns[at] = 0  # the count; an older message was in its place
-            for each in message.returns:
-                returns[at], returns[at + 1], returns[at + 2] = each.count, each.mean, each.squares
+            base = RETURNS * (self._messages % ring.messages)
+            returns[base] = 0  # the count, which may remain from an earlier message
+            for m in message.returns:
+                returns[base], returns[base + 1], returns[base + 2] = m.count, m.mean, m.squares
         self._write_header(message)
         return rest
 
     def _write_header(self, message: Message) -> None:
-        ring, at = self._ring, HEADER * (self._messages % self._ring.messages)
+        ring, offset = self._ring, HEADER * (self._messages % self._ring.messages)
         self._rows += message.rows
         self._env_steps += message.env_steps
         self._episodes += len(message.episodes)
         self._messages += 1
-        ring.headers[at + ROWS] = self._rows
-        ring.headers[at + STEPS] = self._env_steps
-        ring.headers[at + EPISODES] = self._episodes
-        ring.headers[at + OPT_STEPS] = message.opt_steps
-        ring.headers[at + ACTOR] = message.actor_id
+        ring.headers[offset + ROWS] = self._rows
+        ring.headers[offset + STEPS] = self._env_steps
+        ring.headers[offset + EPISODES] = self._episodes
+        ring.headers[offset + OPT_STEPS] = message.opt_steps
+        ring.headers[offset + ACTOR] = message.actor_id
         fence()
-        ring.written[0] = self._messages  # the one store that makes the message visible
+        ring.written[0] = self._messages  # this store makes the message visible
         fence()
 
 
 def split(message: Message, rows: int, episodes: int) -> tuple[Message, Message]:
-    """Its first so many rows and episodes, with all of its env steps and returns, and the rest."""
-    whole = concatenate(message.parts) if message.parts else None
+    """Splits a message after the first `rows` rows and `episodes` episodes.
+
+    All env steps and running returns stay with the first part.
+    """
+    block = concatenate(message.parts) if message.parts else None
 
     def parts(start: int, end: int) -> list[Transitions]:
-        return [sliced(whole, slice(start, end))] if whole is not None and start < end else []
+        return [sliced(block, slice(start, end))] if block is not None and start < end else []
 
     first = replace(message, parts=parts(0, rows), rows=rows, episodes=message.episodes[:episodes])
     rest = replace(
@@ -207,56 +210,56 @@ def split(message: Message, rows: int, episodes: int) -> tuple[Message, Message]
 
 
 class MessageReader:
-    """The end that reads: what was taken stays readable until `release`."""
+    """The reading end of a ring; messages stay readable until `release`."""
 
     def __init__(self, ring: MessageRing) -> None:
         self._ring = ring
-        self._messages = 0  # taken
-        self.rows: Counter[int] = Counter()  # taken, by actor id
+        self._messages = 0  # messages read
+        self.rows: Counter[int] = Counter()  # rows read, by actor id
 
     @property
     def has_news(self) -> bool:
-        """Whether a message has arrived."""
+        """Whether there are unread messages."""
         return bool(self._ring.written[0] != self._messages)
 
     def take(self) -> list[Experience]:
-        """All that arrived since the last call; the arrays are the shared memory itself."""
+        """Returns all messages since the last call; their arrays are views of shared memory."""
         written = self._ring.written[0]
         if written == self._messages:
             return []
         fence()
-        arrived = [self._message(number) for number in range(self._messages, written)]
+        arrived = [self._read(number) for number in range(self._messages, written)]
         self._messages = written
         return arrived
 
-    def _message(self, number: int) -> Experience:
-        """The message before which so many were written."""
-        ring, at = self._ring, HEADER * (number % self._ring.messages)
+    def _read(self, number: int) -> Experience:
+        """Reads the message with this number, counted from 0."""
+        ring, offset = self._ring, HEADER * (number % self._ring.messages)
         rows_before, steps_before, episodes_before = ring.header(number)
-        rows, env_steps, episodes, opt_steps, actor_id = ring.headers[at : at + HEADER]
+        rows, env_steps, episodes, opt_steps, actor_id = ring.headers[offset : offset + HEADER]
         rows -= rows_before
         self.rows[actor_id] += rows
         start = rows_before % ring.capacity if rows else 0
-        finished = range(episodes_before, episodes)
-        places = [ring.episode * (each % ring.capacity) for each in finished]
+        numbers = range(episodes_before, episodes)
+        starts = [ring.episode * (episode % ring.capacity) for episode in numbers]
         views = {name: column[start : start + rows] for name, column in ring.columns.items()}
         return Experience(
             actor_id=actor_id,
             opt_steps=opt_steps,
             env_steps=env_steps - steps_before,
             transitions=Transitions(**transitions_of(views)),
-            episodes=tuple(Episode.of(ring.episodes[i : i + ring.episode]) for i in places),
-            returns=self._returns(number),
+            episodes=tuple(Episode.of(ring.episodes[i : i + ring.episode]) for i in starts),
+            returns=self._read_returns(number),
         )
 
-    def _returns(self, number: int) -> tuple[Moments, ...]:
-        numbers, at = self._ring.returns, RETURNS * (number % self._ring.messages)
-        if not numbers or not numbers[at]:
+    def _read_returns(self, number: int) -> tuple[Moments, ...]:
+        numbers, offset = self._ring.returns, RETURNS * (number % self._ring.messages)
+        if not numbers or not numbers[offset]:
             return ()
-        return (Moments(int(numbers[at]), numbers[at + 1], numbers[at + 2]),)
+        return (Moments(int(numbers[offset]), numbers[offset + 1], numbers[offset + 2]),)
 
     def release(self) -> bool:
-        """Frees the space of all that was taken; whether there was any."""
+        """Frees the space of all messages read; returns whether there were any."""
         if self._ring.read[0] == self._messages:
             return False
         fence()  # after all reads

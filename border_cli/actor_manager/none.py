@@ -1,4 +1,4 @@
-"""No actors, for a learner that has a data set alone."""
+"""An actor manager without actors, for learning from a data set alone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from border_cli.core.types import Experience, Metrics, Snapshot, State
 
 
 class NoActors(ActorManager):
-    """For a learner that needs no actors: starts nothing and makes no sample."""
+    """An actor manager that starts no actors and returns no samples."""
 
     reproducible = True
 

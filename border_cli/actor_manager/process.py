@@ -1,10 +1,10 @@
-"""One supervised process per actor, for environments that need CPU time of their own.
+"""An actor manager with one supervised process per actor, for CPU-intensive environments.
 
 Python's fork server (`spawn` if unavailable) imports the modules that actors need once. Each worker
-is forked from it and receives a picklable recipe, including what is registered under the
-environment's id. Workers ignore Ctrl-C and SIGTERM (the learner decides), exit when their parent
-exits for any reason, run at a lower priority (`actor_manager.nice`) so that sampling uses the CPU
-time that learning leaves, have one BLAS thread, and log through the parent.
+is forked from it and receives a picklable recipe, including the registration of the environment's
+id. Workers ignore Ctrl-C and SIGTERM, because the learner stops them, and exit when their parent
+exits for any reason. They run at a lower priority (`actor_manager.nice`), so that sampling only
+uses CPU time that the learner leaves free, have one BLAS thread, and log through the parent.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from border_cli.system.child_process import ChildProcess
 from border_cli.system.shared_memory import WakePipe, fence
 from border_cli.system.start import modules_of_recipe, pack, start_context
 
-MESSAGES_PER_RING = 4  # of `n_buffer` rows, which may wait for the learner, per actor
-KILLED_S = 5.0  # within which killed processes are gone
+MESSAGES_PER_RING = 4  # messages of `n_buffer` rows per actor that may wait for the learner
+KILL_TIMEOUT_S = 5.0  # seconds to wait for killed processes to exit
 
 
 class Receiver:
-    """Takes what the actors wrote, in the order of their ids; owned by the learner's thread."""
+    """Reads the messages of all actors in the order of their ids; owned by the learner's thread."""
 
     def __init__(self, handles: Sequence[ActorHandle]) -> None:
         self._channels = [handle.channel for handle in handles]
@@ -44,16 +44,16 @@ class Receiver:
 
     @property
     def has_news(self) -> bool:
-        """Whether a message has arrived."""
+        """Whether there are unread messages."""
         return any(reader.has_news for reader in self.readers)
 
     @property
     def fill(self) -> float:
-        """Share of the space in use, 0 … 1."""
+        """Fraction of the space in use, between 0 and 1."""
         return sum(channel.ring.fill for channel in self._channels) / len(self._channels)
 
     def take(self) -> list[Experience]:
-        """All that arrived; readable until `release`."""
+        """Returns all unread messages; they stay readable until `release`."""
         arrived: list[Experience] = []
         for reader in self.readers:
             if reader.has_news:
@@ -62,25 +62,25 @@ class Receiver:
         return arrived
 
     def release(self) -> None:
-        """Frees the space of all that was taken."""
+        """Frees the space of all messages read."""
         if self._unreleased:
             self._unreleased = False
             for channel, reader in zip(self._channels, self.readers, strict=True):
                 channel.release(reader)
 
     def set_waiting(self, waiting: int) -> None:
-        """1: from now on the actors wake the learner for news."""
+        """Sets whether the actors wake the learner when they write a message (1 or 0)."""
         for channel in self._channels:
             channel.learner[LEARNER_WAITS] = waiting
-        fence()  # what is written from here on wakes, and what was written before is seen
+        fence()  # later writes wake the learner, earlier ones are visible to `has_news`
 
 
 class ProcessActorManager(ActorManager):
-    """Runs N actors between `__enter__` and `__exit__`; no process of them outlives the block.
+    """Runs one process per actor between `__enter__` and `__exit__`; none outlives the block.
 
-    The learner's thread calls every method and reads transitions where the actors wrote them; what
-    it received is valid until its next `receive`. A thread of the manager supervises the processes:
-    it touches neither transitions nor weights.
+    The learner's thread calls every method and reads transitions from shared memory without
+    copying, so they are valid only until the next `receive`. The manager's own thread supervises
+    the processes and accesses neither transitions nor weights.
     """
 
     def __init__(self, config: ProcessConfig, *, make_actor: ActorFactory, clock: Clock) -> None:
@@ -108,7 +108,7 @@ class ProcessActorManager(ActorManager):
             for actor_id in actors
         ]
         self._receiver = Receiver(self._handles)
-        self._saved = SavedActors.fresh(config.num_actors)  # with which this attempt begins
+        self._saved = SavedActors.fresh(config.num_actors)  # state at the start of this attempt
         self._supervisor = Supervisor(
             self._handles,
             start_incarnation=self._start_incarnation,
@@ -119,7 +119,7 @@ class ProcessActorManager(ActorManager):
 
     def __enter__(self) -> Self:
         self._packed = pack("actor_manager=process", self._make_actor.imports, self._make_actor)
-        modules = modules_of_recipe(self._make_actor) - {"__main__"}  # worth importing once
+        modules = modules_of_recipe(self._make_actor) - {"__main__"}  # for the fork server
         self._context = start_context(self.config.start_method, [__name__, *sorted(modules)])
         self._supervisor.start()
         return self
@@ -142,7 +142,7 @@ class ProcessActorManager(ActorManager):
         traceback: TracebackType | None,
     ) -> None:
         self.stop()
-        if exc_type is None and self._supervisor.crash:  # never hide the error on its way
+        if exc_type is None and self._supervisor.crash:  # do not hide a propagating exception
             raise self._supervisor.crash
 
     def publish(self, snapshot: Snapshot) -> None:
@@ -163,7 +163,7 @@ class ProcessActorManager(ActorManager):
         return arrived
 
     def _wait(self, timeout_s: float) -> list[Experience]:
-        """Sleeps until something arrives; grants what the actors need for that."""
+        """Grants the actors the samples they need and sleeps until a message arrives."""
         deadline_s = self._clock.now_s() + timeout_s
         self._receiver.set_waiting(1)
         try:
@@ -202,21 +202,22 @@ class ProcessActorManager(ActorManager):
         arrived = self._drain(self.config.join_timeout_s)
         if self._supervisor.running:
             self._supervisor.kill()
-            arrived += self._drain(KILLED_S + len(self._handles))  # each shows its stack first
-        self._supervisor.join(KILLED_S)
+            # One more second per process, because its stack is dumped first.
+            arrived += self._drain(KILL_TIMEOUT_S + len(self._handles))
+        self._supervisor.join(KILL_TIMEOUT_S)
         for channel in self._channels:
             channel.close()
         self._weights.close()
         self._pipe.close()
-        self._stopped = True  # only now: the next call completes one that was interrupted
+        self._stopped = True  # set last, so that a second call completes an interrupted stop
         return arrived
 
     def _drain(self, timeout_s: float) -> list[Experience]:
-        """Copies of what arrives until all processes have ended."""
+        """Returns copies of all messages that arrive until all processes have exited."""
         deadline_s = self._clock.now_s() + timeout_s
         arrived: list[Experience] = []
         while True:
-            running = self._supervisor.running  # what it wrote before it ended is taken below
+            running = self._supervisor.running  # checked first, so no last message is missed
             arrived += map(copied, self._receiver.take())
             self._receiver.release()
             left_s = deadline_s - self._clock.now_s()

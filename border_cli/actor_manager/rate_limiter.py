@@ -1,19 +1,19 @@
-"""Limits the samples of actors in threads to what the learner permits.
+"""A rate limiter for actors in threads, which keeps the sample count within the learner's limit.
 
-The permission is divided into grants of up to a burst (`n_buffer` samples), whose sum never
-exceeds it. A waiting actor is woken only when a whole burst is free: an actor that is woken for
-every single sample makes the learner fight for the interpreter lock at every update (measured: 2 %
-of its speed is left), or costs it a system call where the actor is a process; one that is woken for
-a hundred costs next to nothing. While the learner itself waits for samples, or once the permission
-no longer grows, one free sample is enough.
+The limit is divided into grants of up to a burst (`n_buffer` samples), whose sum never exceeds it.
+A waiting actor is woken only when a full burst is available. Waking an actor for every sample would
+make the learner contend for the GIL at every update (measured: it drops to 2 % of its speed), or
+cost it a system call if the actor is a process. Waking an actor once per hundred samples costs
+almost nothing. While the learner itself waits for samples, or once the limit no longer rises, one
+available sample is enough.
 
-A thread that steps its environment without a pause holds the GIL whenever the learner's many small
-torch calls want it back, which reduces the learner to 4 to 10 % of its speed
-(`trainer.samples_per_opt_step=null actor_manager=thread`). A process costs the learner only the
-memory it shares, and a rate-limited thread sleeps.
+A thread that steps its environment without pausing holds the GIL whenever one of the learner's many
+small torch calls needs it back. This slows the learner down to 4 to 10 % of its speed
+(`trainer.samples_per_opt_step=null actor_manager=thread`). Actor processes compete with the learner
+only for memory, and rate-limited threads sleep.
 
-An actor without a grant first sends its partly filled proxy and then waits, so no samples are held
-back by a waiting actor. Actors are woken in order of waiting time, one for each available burst. A
+An actor without a grant sends its buffered samples before it waits, so waiting actors hold no
+samples back. The actors that have waited longest are woken first, one for each available burst. A
 crashed actor returns the undelivered part of its grant.
 """
 
@@ -22,15 +22,15 @@ from __future__ import annotations
 import math
 import threading
 
-_LOOK_AGAIN_S = 1.0  # a wait without a limit could outlive a lost wake-up
+_RECHECK_S = 1.0  # seconds between two checks of a condition, in case a wake-up is lost
 
 
 class Closed(Exception):
-    """The rate limiter or the channel was closed; the actor has nothing left to do."""
+    """Raised in an actor's thread when the rate limiter or the channel is closed."""
 
 
 class RateLimiter:
-    """Grants samples to actors in threads, who wait for it; any thread may call it."""
+    """Grants samples to actors in threads, which block until they get them. Thread-safe."""
 
     def __init__(self, burst: int) -> None:
         self._burst = burst
@@ -38,20 +38,21 @@ class RateLimiter:
         self._granted = 0
         self.waiting = 0
         self._urgent = False
-        self._last = False  # the permission no longer grows
+        self._last = False  # whether the limit no longer rises
         self._changed = threading.Condition()
-        self.closed = False  # read by actors between two steps, without the lock
+        self.closed = False  # read without the lock by actors between two steps
 
     def resume(self, samples: int) -> None:
-        """So many samples were granted before, and not lost; called before all else."""
+        """Sets the number of samples granted earlier and not lost. Call before other methods."""
         self._granted = samples
 
     def permit(self, samples_total: float) -> None:
-        """Raises the number of samples that may exist in all; a smaller one changes nothing.
+        """Raises the limit on the total number of samples; a smaller value does not lower it.
 
-        A permission that no longer grows will never make a burst: what is left is then granted.
+        A call that does not raise the limit marks it as final. The remaining samples are then
+        granted even if they are fewer than a burst.
         """
-        last = samples_total <= self._permitted  # only the learner's thread writes it
+        last = samples_total <= self._permitted  # needs no lock: only this thread writes it
         if last and self._last:
             return
         with self._changed:
@@ -63,59 +64,65 @@ class RateLimiter:
 
     @property
     def is_open(self) -> bool:
-        """Whether anything was permitted yet."""
+        """Whether the limit is above 0."""
         return self._permitted > 0
 
     def wait_until_open(self) -> None:
-        """Waits until anything is permitted; raises `Closed`."""
+        """Blocks until the limit is above 0; raises `Closed` if the limiter is closed."""
         with self._changed:
             while not (self.is_open or self.closed):
-                self._changed.wait(_LOOK_AGAIN_S)
+                self._changed.wait(_RECHECK_S)
             if self.closed:
                 raise Closed
 
     def set_urgent(self, urgent: bool) -> None:
-        """Whether the learner waits for samples."""
+        """Sets whether the learner is waiting for samples."""
         with self._changed:
             self._urgent = urgent
             self._wake()
 
     def try_acquire(self, want: int) -> int:
-        """Up to `want` samples, 0 where none is free or others wait already; raises `Closed`."""
+        """Acquires up to `want` samples without blocking; raises `Closed`.
+
+        Returns 0 if no samples are available or other actors are already waiting.
+        """
         with self._changed:
             return self._take(0 if self.waiting else want)
 
     def acquire(self, want: int) -> int:
-        """Waits until it is worth it, then up to `want` samples; raises `Closed`."""
+        """Blocks until enough samples are available and acquires up to `want`; raises `Closed`."""
         with self._changed:
             self.waiting += 1
             try:
                 while not (self.closed or self._worth_waking()):
-                    self._changed.wait(_LOOK_AGAIN_S)
+                    self._changed.wait(_RECHECK_S)
                 return self._take(want)
             finally:
                 self.waiting -= 1
 
     def give_back(self, samples: int) -> None:
-        """Returns granted samples that will never reach the learner (a negative number owes)."""
+        """Returns granted samples that will never reach the learner.
+
+        A negative number records samples collected in excess of a grant.
+        """
         with self._changed:
             self._granted -= samples
             self._changed.notify_all()
 
     def pause(self, timeout_s: float) -> None:
-        """Waits for `timeout_s`; raises `Closed` at once when the limiter closes."""
+        """Sleeps for `timeout_s`; raises `Closed` as soon as the limiter is closed."""
         with self._changed:
             if self._changed.wait_for(lambda: self.closed, timeout_s):
                 raise Closed
 
     def close(self) -> None:
-        """Ends all waits; nothing is granted from now on."""
+        """Ends all waits and stops granting samples."""
         with self._changed:
             self.closed = True
             self._changed.notify_all()
 
     def _wake(self) -> None:
-        """Wakes those that waited longest, one for every burst that is free, or all."""
+        """Wakes the actors that have waited longest, one per available burst, or all of them."""
         if not self.waiting or not self._worth_waking():
             return
         bursts = self._free() / self._burst
@@ -126,7 +133,7 @@ class RateLimiter:
 
     @property
     def _scarce(self) -> bool:
-        """Whether less than a burst is worth a grant, too."""
+        """Whether grants may be smaller than a burst."""
         return self._urgent or self._last
 
     def _free(self) -> float:
@@ -138,8 +145,8 @@ class RateLimiter:
         free = self._free()
         if free == math.inf:
             return want
-        share = math.ceil(free / max(1, self.waiting))  # each that is woken gets at least one
-        if not self._scarce:  # thirty actors need not be woken for a sample each
+        share = math.ceil(free / max(1, self.waiting))  # so that all waiting actors get some
+        if not self._scarce:  # full bursts for a few actors instead of one sample for each
             share = max(share, self._burst)
         granted = max(0, min(want, share, math.floor(free)))
         self._granted += granted

@@ -1,7 +1,8 @@
-"""The record of each actor: its counters over a whole run, and what a checkpoint holds of it.
+"""The counters of each actor over a whole run, and the actors' state in a checkpoint.
 
-Every manager keeps one `ActorRecord` per actor. It counts what its actors do in this attempt; the
-record adds what earlier attempts did. So any manager goes on from what any other one saved.
+Every manager has one `ActorRecord` per actor. The manager counts the current attempt, and the
+record adds the totals of earlier attempts. Any manager can therefore resume from the checkpoint of
+any other manager.
 """
 
 from __future__ import annotations
@@ -22,78 +23,78 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedActor:
-    """One actor in a checkpoint: its counters, and its state where that is exact."""
+    """One actor in a checkpoint: its counters and, if it can continue exactly, its state."""
 
     stats: ActorStats
-    incarnation: int = -1  # the last one that began; -1: none did
-    budget: int = 0  # granted samples that it has not made yet; below 0 it owes
-    state: State | None = None  # `Actor.state_dict`; None: its next incarnation is a new one
+    incarnation: int = -1  # number of the latest incarnation; -1 means none has started
+    budget: int = 0  # granted samples not collected yet; negative if it exceeded its grant
+    state: State | None = None  # `Actor.state_dict`; None means a new incarnation starts
 
     @classmethod
     def load(cls, saved: Mapping[str, Any]) -> Self:
-        """From `state_dict`; raises KeyError or TypeError where it does not fit."""
-        rest = dict(saved)
-        own = {name: rest.pop(name) for name in ("incarnation", "budget", "state")}
-        return cls(stats=ActorStats(**rest), **own)
+        """Builds a saved actor from a `state_dict`; raises KeyError or TypeError if invalid."""
+        counters = dict(saved)
+        values = {name: counters.pop(name) for name in ("incarnation", "budget", "state")}
+        return cls(stats=ActorStats(**counters), **values)
 
     @property
     def next_incarnation(self) -> int:
-        """The present one where it has a state to continue from, else one with unused seeds."""
+        """The current incarnation if its state was saved, otherwise one with unused seeds."""
         return self.incarnation + (self.state is None)
 
     @property
     def in_flight(self) -> int:
-        """Granted samples that the learner has not received: in the proxy, or to be made."""
+        """Granted samples that the learner has not received: unsent, or not collected yet."""
         return rows_in_proxy(self.state) + self.budget
 
     def ended(self) -> Self:
-        """Without its state: the samples in its proxy are lost."""
+        """Returns the actor without its state; its unsent samples count as lost."""
         lost = self.stats.lost_samples + rows_in_proxy(self.state)
         return replace(self, state=None, budget=0, stats=replace(self.stats, lost_samples=lost))
 
     def state_dict(self) -> State:
-        own = {each.name: getattr(self, each.name) for each in fields(self)}
-        del own["stats"]
-        return asdict(self.stats) | own
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        del values["stats"]
+        return asdict(self.stats) | values
 
 
 def rows_in_proxy(actor: Mapping[str, Any] | None) -> int:
-    """Transitions that a saved actor had gathered and not sent."""
+    """Returns the number of transitions that a saved actor had not sent."""
     if actor is None or actor["proxy"]["columns"] is None:
         return 0
     return len(actor["proxy"]["columns"]["reward"])
 
 
 class ActorRecord:
-    """One actor over all its incarnations and attempts; its manager says when it begins and ends.
+    """The counters of one actor over all its incarnations and attempts.
 
-    Any thread may ask for its counters.
+    The manager calls `begin` and `end`; any thread may read the counters.
     """
 
     def __init__(self, actor_id: int, clock: Clock) -> None:
         self.actor_id = actor_id
-        self.earlier = SavedActor(stats=ActorStats(actor_id=actor_id))  # as this attempt begins
+        self.earlier = SavedActor(stats=ActorStats(actor_id=actor_id))  # before this attempt
         self._clock = clock
         self._began_s: float | None = None
         self._ended_s: float | None = None
 
     def begin(self) -> None:
-        """Its first incarnation of this attempt begins; may be called again."""
+        """Marks the start of the actor in this attempt; later calls have no effect."""
         if self._began_s is None:
             self._began_s = self._clock.now_s()
 
     def end(self) -> None:
-        """It acts no more."""
+        """Marks the end of the actor in this attempt."""
         self._ended_s = self._clock.now_s()
 
     def incarnation(self, begun: int) -> int:
-        """The number of the newest incarnation, once so many have begun in this attempt."""
+        """Returns the number of the `begun`-th incarnation of this attempt."""
         if not begun:
             return self.earlier.incarnation
         return self.earlier.next_incarnation + begun - 1
 
     def stats(self, attempt: ActorStats) -> ActorStats:
-        """Its counters over the whole run, from those of this attempt."""
+        """Returns the counters over the whole run, given those of this attempt."""
         return self.earlier.stats.plus(replace(attempt, duration_s=self._duration_s))
 
     @property
@@ -106,7 +107,7 @@ class ActorRecord:
     def saved(
         self, attempt: ActorStats, begun: int, *, budget: int = 0, state: State | None = None
     ) -> SavedActor:
-        """For a checkpoint, once so many incarnations have begun in this attempt."""
+        """Returns the actor for a checkpoint, after `begun` incarnations in this attempt."""
         return SavedActor(
             stats=self.stats(attempt),
             incarnation=self.incarnation(begun),
@@ -117,57 +118,57 @@ class ActorRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedActors:
-    """All actors of a run in a checkpoint, those of earlier attempts included."""
+    """All actors in a checkpoint, including those of earlier attempts."""
 
-    actors: Sequence[SavedActor]  # by actor id
-    samples: int = 0  # transitions that the learner received, of all actors
-    first: int = 0  # whose turn it is, where actors take turns
-    # Those beyond `num_actors`, of attempts that had more actors: kept so that an actor with their
-    # id never repeats their seeds.
+    actors: Sequence[SavedActor]  # in the order of their ids
+    samples: int = 0  # transitions that the learner received from all actors
+    first: int = 0  # next actor to step in the serial manager
+    # Actors of earlier attempts with ids of `num_actors` or more. They are saved so that later
+    # actors with the same ids never reuse their seeds.
     removed: Sequence[SavedActor] = ()
 
     @classmethod
     def fresh(cls, num_actors: int) -> Self:
-        """Before the first attempt."""
+        """Builds the actors of a run that has not started."""
         return cls(actors=[_fresh(actor_id) for actor_id in range(num_actors)])
 
     @classmethod
     def load(cls, state: Mapping[str, Any], num_actors: int) -> Self:
-        """From `state_dict`, for so many actors; raises CheckpointError."""
+        """Builds `num_actors` actors from a `state_dict`; raises CheckpointError if invalid."""
         try:
-            saved = {each["actor_id"]: SavedActor.load(each) for each in state["actors"]}
+            saved = {actor["actor_id"]: SavedActor.load(actor) for actor in state["actors"]}
             return cls(
                 actors=[saved.get(i, _fresh(i)) for i in range(num_actors)],
                 samples=int(state["samples"]),
                 first=int(state["first"]),
-                removed=[saved[each].ended() for each in sorted(saved) if each >= num_actors],
+                removed=[saved[key].ended() for key in sorted(saved) if key >= num_actors],
             )
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"the saved state of the actors is invalid: {error}") from error
 
     def without_states(self) -> Self:
-        """For a manager whose actors begin new episodes."""
-        if rows := sum(rows_in_proxy(each.state) for each in self.actors):
+        """Returns the actors without their states, for a manager that starts new episodes."""
+        if rows := sum(rows_in_proxy(actor.state) for actor in self.actors):
             log.info(
-                "dropped %s of the saved run that its actors had not sent yet: only "
+                "dropped %s that the actors of the saved run had not sent: only "
                 "actor_manager=serial and trainer=sync continue episodes", counted(rows, "sample"),
             )  # fmt: skip
-        return replace(self, actors=[each.ended() for each in self.actors])
+        return replace(self, actors=[actor.ended() for actor in self.actors])
 
     @property
     def granted(self) -> int:
-        """Samples of the learner's permission that are used up; lost ones are not."""
-        return self.samples + sum(each.in_flight for each in self.actors)
+        """Samples that count towards the learner's limit; lost samples do not."""
+        return self.samples + sum(actor.in_flight for actor in self.actors)
 
     def after(self, actors: Sequence[SavedActor], *, first: int = 0) -> Self:
-        """The run once its actors have come from `self.actors` to these."""
-        new_samples = sum(each.stats.samples for each in actors) - sum(
-            each.stats.samples for each in self.actors
+        """Returns a copy with these `actors`, their new samples included in the total."""
+        new_samples = sum(actor.stats.samples for actor in actors) - sum(
+            actor.stats.samples for actor in self.actors
         )
         return replace(self, actors=actors, samples=self.samples + new_samples, first=first)
 
     def state_dict(self) -> State:
-        actors = [each.state_dict() for each in [*self.actors, *self.removed]]
+        actors = [actor.state_dict() for actor in [*self.actors, *self.removed]]
         return {"actors": actors, "samples": self.samples, "first": self.first}
 
 

@@ -1,9 +1,10 @@
-"""How often an actor may fail, and how long it pauses before it is restarted.
+"""The limit on restarts of a failing actor, and the pauses before them.
 
-Each failure is logged with its traceback and followed by a pause of 0.1 s that doubles up to 5 s
-and is reset when samples are delivered. A run ends immediately if a restarted actor, before it
-delivers a sample, raises the same type of exception through the same lines as before. The death of
-a process (a signal, a hang) is not an exception and always uses `max_restarts`.
+Each failure is logged with its traceback and followed by a pause, which starts at 0.1 s, doubles
+with every failure up to 5 s, and is reset when samples are delivered. A run ends immediately if a
+restarted actor, before it delivers a sample, raises the same type of exception from the same lines
+as before. The death of a process (a signal, a hang) is not an exception and always counts against
+`max_restarts`.
 """
 
 from __future__ import annotations
@@ -19,40 +20,41 @@ log = logging.getLogger(__name__)
 
 FIRST_BACK_OFF_S = 0.1
 LONGEST_BACK_OFF_S = 5.0
-_DOUBLINGS = 10  # more than enough for the longest; some hundred more and a float overflows
+_DOUBLINGS = 10  # enough to reach the longest pause; about 1000 would overflow a float
 
 _TRACEBACK = "Traceback (most recent call last):\n"
 _FRAME = re.compile(r'^  File "(.+)", line (\d+), in .*$', re.MULTILINE)
-_RAISED = re.compile(r"^([\w.]+)(?:: |$)", re.MULTILINE)  # the type, in front of the message
-# Of environments that set signal handlers, open windows, or use asyncio's loop
+_RAISED = re.compile(r"^([\w.]+)(?:: |$)", re.MULTILINE)  # exception type, before its message
+# Messages of environments that set signal handlers, open windows or use asyncio's loop.
 _MAIN_THREAD = re.compile(r"\bmain thread\b|no current event loop in thread")
 _OURS = str(Path(__file__).parents[1])
 
-Origin: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]  # type; file and line of each frame
+Origin: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]  # type, (file, line) of each frame
 
 
 def origin(text: str) -> Origin | None:
-    """The type of exception of a traceback, and the lines of others' code that raised it.
+    """Parses a traceback into the type of its exception and the frames outside border_cli.
 
-    From a text, because that is all that comes from another process. None if it is no traceback.
+    It parses text because other processes report nothing else. Returns None if `text` is not a
+    traceback.
     """
     if not text.startswith(_TRACEBACK):
         return None
-    last = text.rpartition(_TRACEBACK)[2]  # of a chain: what was raised in the end
+    last = text.rpartition(_TRACEBACK)[2]  # the last exception of a chain
     frames = list(_FRAME.finditer(last))
     raised = _RAISED.search(last, frames[-1].end() if frames else 0)
     if raised is None:
         return None
     lines = [(frame[1], frame[2]) for frame in frames]
-    others = [each for each in lines if not each[0].startswith(_OURS)]
-    return raised[1], tuple(others or lines)
+    external = [line for line in lines if not line[0].startswith(_OURS)]
+    return raised[1], tuple(external or lines)
 
 
-def as_failure(error: BaseException, who: str) -> RunFailed:
-    """For which the run ends: the error, or that it came from there."""
+def as_failure(error: BaseException, source: str) -> RunFailed:
+    """Returns the error as a `RunFailed`, wrapping other exceptions with the name of the source."""
     if isinstance(error, RunFailed):
         return error
-    failure = RunFailed(f"{who} failed: {error!r}")
+    failure = RunFailed(f"{source} failed: {error!r}")
     failure.__cause__ = error
     return failure
 
@@ -61,27 +63,27 @@ class Restarts:
     """The restarts of one actor in this attempt; owned by the thread that restarts it."""
 
     def __init__(self, actor_id: int, most: int, *, renewed: bool = False) -> None:
-        """`renewed`: an actor that delivers samples has those again that deaths had used; what its
-        own code raises uses them up for good."""
+        """`renewed`: whether delivered samples restore the restarts used for process deaths. The
+        restarts used for exceptions are never restored."""
         self._actor_id = actor_id
         self._most = most
         self._renewed = renewed
         self._first_traceback: str | None = None
-        self._delivered = 0  # samples until the failure before
-        self._since_delivery = 0  # failures
-        self._last: Origin | None = None  # of the failure before, if nothing was delivered since
+        self._delivered = 0  # samples delivered before the last failure
+        self._since_delivery = 0  # failures since the last delivery
+        self._last: Origin | None = None  # origin of the last failure since a delivery
         self.made = 0
-        self._spent = 0  # of those that are allowed
-        self._raised = 0  # of these, for exceptions
+        self._spent = 0  # restarts that count against the limit
+        self._raised = 0  # restarts within `_spent` that followed an exception
 
     def failed(self, text: str, *, delivered: int, where: str = "") -> float:
-        """Takes the traceback of a failure; returns the seconds to pause before the restart.
+        """Records a failure and returns the seconds to pause before the restart.
 
-        `delivered` are the samples that arrived from all incarnations so far. Raises `ActorCrashed`
-        with the first traceback once no restarts are left, or where an incarnation delivered
-        nothing and then raised what the one before had raised in the same line: another one would,
-        too. The death of a process comes with a text that is no traceback; it may be chance, and
-        only the number of restarts limits it.
+        `text` is a traceback, or a description if the process died. `delivered` is the number of
+        samples delivered by all incarnations so far. Raises `ActorCrashed` with the first traceback
+        if no restarts are left, or if an incarnation delivered nothing and then raised the same
+        exception from the same lines as the previous one, because a restart would not help. A
+        process may die by chance, so only the number of restarts limits that.
         """
         if delivered > self._delivered:
             self._delivered = delivered
@@ -89,11 +91,11 @@ class Restarts:
             if self._renewed:
                 self._spent = self._raised
         self._first_traceback = self._first_traceback or text
-        last, self._last = self._last, origin(text)
+        previous, self._last = self._last, origin(text)
         if self._spent >= self._most:
-            self._end(f"no restarts are left (actor_manager.max_restarts={self._most})", where)
-        if self._last is not None and self._last == last:
-            self._end("the restarted actor failed the same way before delivering a sample", where)
+            self._abort(f"no restarts are left (actor_manager.max_restarts={self._most})", where)
+        if self._last is not None and self._last == previous:
+            self._abort("the restarted actor failed the same way before delivering a sample", where)
         self.made += 1
         self._spent += 1
         self._raised += self._last is not None
@@ -105,9 +107,9 @@ class Restarts:
         self._since_delivery = min(self._since_delivery + 1, _DOUBLINGS)
         return delay_s
 
-    def _end(self, why: str, where: str) -> NoReturn:
+    def _abort(self, reason: str, where: str) -> NoReturn:
         log.error("actor %d failed%s and is not restarted", self._actor_id, where)
-        first = self._first_traceback or ""
-        if _MAIN_THREAD.search(first):
-            why += "; actor_manager=process and serial run it in a main thread"
-        raise ActorCrashed(self._actor_id, why, first)
+        first_traceback = self._first_traceback or ""
+        if _MAIN_THREAD.search(first_traceback):
+            reason += "; actor_manager=process and serial run it in a main thread"
+        raise ActorCrashed(self._actor_id, reason, first_traceback)

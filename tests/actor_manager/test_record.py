@@ -262,7 +262,7 @@ def test_rows_that_were_saved_unsent_are_lost_to_threads_and_processes_and_made_
     with caplog.at_level(logging.INFO):
         built = Built(backend, num_actors=2, n_buffer=100, state=unsent_rows())
     assert caplog.messages == [
-        "dropped 7 samples of the saved run that its actors had not sent yet: only "
+        "dropped 7 samples that the actors of the saved run had not sent: only "
         "actor_manager=serial and trainer=sync continue episodes"
     ]
     with built.manager as manager:
