@@ -1,4 +1,4 @@
-"""All actors in the caller's thread, one after another, reproducible to the bit."""
+"""An actor manager that steps all actors in the caller's thread, reproducible to the bit."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from border_cli.settings.run import ActorManagerConfig
 
 
 class SerialActorManager(LocalActorManager):
-    """`receive` lets every actor step once; two runs with one seed are the same to the bit.
+    """Steps every actor once per `receive`; two runs with the same seed are bit-identical.
 
-    `order` (of actor ids, repeated for ever) replaces the turn of all actors, one id per turn: a
-    way to try schedules that threads might take.
+    If `order` is given, each `receive` steps a single actor instead, following this endlessly
+    repeated sequence of actor ids. This simulates schedules that could occur with threads.
     """
 
     reproducible = True
@@ -33,8 +33,8 @@ class SerialActorManager(LocalActorManager):
         super().__init__(config, make_actor=make_actor, clock=clock)
         self._order = order
         self._messages: list[Experience] = []
-        self._first = 0  # actor id, or how many turns of the order were taken
-        self._end: State | None = None  # the state at the stop, before anything was flushed
+        self._first = 0  # id of the next actor to step; with `order`, the number of steps so far
+        self._end: State | None = None  # the state at the stop, before the final flush
 
     def __enter__(self) -> Self:
         for worker in self._workers:
@@ -64,40 +64,40 @@ class SerialActorManager(LocalActorManager):
     def receive(self, timeout_s: float = 0.0) -> list[Experience]:  # noqa: ARG002 - never waits
         if not self._limiter.is_open:
             return []
-        moved = self._round() if self._order is None else self._next_of(self._order)
-        if not moved:  # all are held back: none may keep samples that it has gathered
+        stepped = self._step_all() if self._order is None else self._step_next(self._order)
+        if not stepped:  # no actor has a grant left, so none may hold samples back
             for worker in self._workers:
-                self._attempt(worker, worker.flush_saved)
+                self._run_guarded(worker, worker.flush_saved)
         return self.undelivered()
 
     def undelivered(self) -> list[Experience]:
         messages, self._messages = self._messages, []
         return messages
 
-    def _next_of(self, order: Sequence[int]) -> bool:
+    def _step_next(self, order: Sequence[int]) -> bool:
         actor_id = order[self._first % len(order)]
         self._first += 1
-        return self._turn(self._workers[actor_id])
+        return self._step(self._workers[actor_id])
 
-    def _round(self) -> bool:
-        """One turn each; the actor that was first when the permission ran out is last next time."""
-        first, moved = self._first, False
+    def _step_all(self) -> bool:
+        """Steps each actor that gets a grant; the next call starts after the last of them."""
+        first, stepped = self._first, False
         for offset in range(len(self._workers)):
             actor_id = (first + offset) % len(self._workers)
-            if self._turn(self._workers[actor_id]):
-                moved = True
+            if self._step(self._workers[actor_id]):
+                stepped = True
                 self._first = (actor_id + 1) % len(self._workers)
-        return moved
+        return stepped
 
-    def _turn(self, worker: Worker) -> bool:
+    def _step(self, worker: Worker) -> bool:
         if worker.made >= worker.granted:
             worker.granted += self._limiter.try_acquire(1 - worker.budget)
         if worker.made >= worker.granted:
             return False
-        self._attempt(worker, worker.step)
+        self._run_guarded(worker, worker.step)
         return True
 
-    def _attempt(self, worker: Worker, act: Callable[[], object]) -> None:
+    def _run_guarded(self, worker: Worker, act: Callable[[], object]) -> None:
         with worker.heartbeat.working():
             try:
                 act()
@@ -113,7 +113,7 @@ class SerialActorManager(LocalActorManager):
         return self.undelivered()
 
     def _save_end(self) -> None:
-        """Before anything is flushed: a resumed run continues as if there had been no stop."""
+        """Saves the state before the final flush, so that a resumed run continues seamlessly."""
         if self._end is None:
             self._end = self.state_dict()
             self._limiter.close()

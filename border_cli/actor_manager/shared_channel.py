@@ -1,7 +1,7 @@
-"""The channel between the learner and one actor's process: counters, and a ring of messages.
+"""The channel between the learner and an actor process: counters and a ring of messages.
 
-The learner owns one channel per actor and every process of that actor writes to the same one. As in
-the ring (`message_ring.py`) there is no lock, and every word has one writer at a time.
+The learner owns one channel per actor, which all successive processes of that actor use. Like the
+ring (`message_ring.py`), it has no locks, and every word has a single writer at a time.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from border_cli.core.timing import ACTOR_SECTIONS
 from border_cli.core.types import Column
 from border_cli.system.shared_memory import WakePipe, fence, floats, integers
 
-# Words that the learner writes.
-GRANTED: Final = 0  # samples that the actor may have made in all
-CLOSING: Final = 1  # 1: send what was gathered and end
-LEARNER_WAITS: Final = 2  # 1: wake the learner for news
+# Words written by the learner.
+GRANTED: Final = 0  # samples that the actor may collect in total
+CLOSING: Final = 1  # 1 if the actor should send its buffered samples and exit
+LEARNER_WAITS: Final = 2  # 1 if the actor should wake the learner after a message
 LEARNER_WORDS: Final = 8
 
-# Words that the actor writes (its supervisor, while it has no process).
-MADE: Final = 0  # samples made, those of a killed process taken back
+# Words written by the actor, or by its supervisor while there is no process.
+MADE: Final = 0  # samples collected, except those lost with a process
 ENV_STEPS: Final = 1
 BEATS: Final = 2
-WAITS: Final = 3  # for what: one of the next three
-LOST_STEPS: Final = 4  # env steps that no message will count
-LOST: Final = 5  # samples that died with a process
+WAITS: Final = 3  # NOTHING, BUDGET or SPACE
+LOST_STEPS: Final = 4  # env steps missing from all messages
+LOST: Final = 5  # samples lost with a process
 ACTOR_WORDS: Final = 8
 
 NOTHING: Final = 0
@@ -51,13 +51,13 @@ WAITS_FOR: Final = {
     SPACE: "space in its ring buffer",
 }
 
-MESSAGES: Final = 64  # in flight at most
+MESSAGES: Final = 64  # maximum number of messages in flight
 
-_LOOK_AGAIN_S = 1.0  # a wait without a limit could outlive a lost wake-up
+_RECHECK_S = 1.0  # seconds between two checks of a condition, in case a wake-up is lost
 
 
 class SharedChannel(Mapped):
-    """Owned by the manager, which closes it."""
+    """The memory and pipes shared with an actor process; the manager owns and closes them."""
 
     crossing = ("pipe", "learner_pipe", "ring")
 
@@ -70,10 +70,10 @@ class SharedChannel(Mapped):
         extras: Sequence[Column] = (),
         returns: bool = False,
     ) -> None:
-        """`capacity`: rows of its ring; `returns`: its messages carry running returns."""
+        """`capacity`: rows in the ring; `returns`: whether messages include running returns."""
         self.pipe = WakePipe()  # wakes the actor
         self.learner_pipe = learner_pipe
-        whole, real = np.dtype(np.int64), np.dtype(np.float64)
+        int64, float64 = np.dtype(np.int64), np.dtype(np.float64)
         self.ring = MessageRing(
             spec,
             capacity=capacity,
@@ -81,9 +81,9 @@ class SharedChannel(Mapped):
             extras=extras,
             returns=returns,
             more=[
-                (whole, (LEARNER_WORDS,)),
-                (whole, (ACTOR_WORDS,)),
-                (real, (len(ACTOR_SECTIONS),)),
+                (int64, (LEARNER_WORDS,)),
+                (int64, (ACTOR_WORDS,)),
+                (float64, (len(ACTOR_SECTIONS),)),
             ],
         )
         self._map()
@@ -93,82 +93,85 @@ class SharedChannel(Mapped):
         self.learner, self.actor, self.seconds = integers(learner), integers(actor), floats(seconds)
 
     def wake(self, waits_for: int) -> None:
-        """Wakes the actor if it waits for this, which was written just now."""
-        fence()  # it sees what was written before its wait is read here
+        """Wakes the actor if it waits for `waits_for`. Call after making that available."""
+        fence()  # earlier writes must be visible before the wait is read
         if self.actor[WAITS] == waits_for:
             self.pipe.wake()
 
     def wake_learner(self) -> None:
-        """Wakes the learner if it waits for news, which was written just now."""
+        """Wakes the learner if it is waiting. Call after writing what it may wait for."""
         if self.learner[LEARNER_WAITS]:
             self.learner_pipe.wake()
 
     def release(self, reader: MessageReader) -> None:
-        """Frees the space of all that was taken; wakes an actor that waits for it."""
+        """Frees the space of all messages read and wakes the actor if it waits for space."""
         if reader.release():
             self.wake(SPACE)
 
     def counts(self) -> tuple[int, int]:
-        """Samples that were made and not lost, and env steps, of all processes so far.
+        """Returns the samples collected and not lost, and the env steps, of all processes so far.
 
-        A process counts its last step after it has sent its messages, env steps first. Both are of
-        one moment: they are read again where samples were counted in between.
+        A process sends its messages before it counts a step, and counts env steps before samples.
+        If samples are counted during the reads, the reads are repeated, for consistent numbers.
         """
         while True:
             sent = self.ring.header(self.ring.written[0])
-            made = self.actor[MADE]
+            collected = self.actor[MADE]
             fence()
             env_steps = max(self.actor[ENV_STEPS], sent[STEPS] + self.actor[LOST_STEPS])
             fence()
-            if made == self.actor[MADE]:
-                return max(made, sent[ROWS]), env_steps
+            if collected == self.actor[MADE]:
+                return max(collected, sent[ROWS]), env_steps
 
     def reap(self) -> int:
-        """Completes the counters of a process that has ended; returns the samples that it lost."""
+        """Completes the counters of a process that has exited and returns its lost samples."""
         sent = self.ring.header(self.ring.written[0])
-        made, env_steps = self.counts()
+        collected, env_steps = self.counts()
         self.actor[MADE], self.actor[ENV_STEPS] = sent[ROWS], env_steps
-        self.actor[LOST] += made - sent[ROWS]
+        self.actor[LOST] += collected - sent[ROWS]
         self.actor[LOST_STEPS] = env_steps - sent[STEPS]
         self.actor[WAITS] = NOTHING
-        return made - sent[ROWS]
+        return collected - sent[ROWS]
 
     def close(self) -> None:
-        """Gives up its memory and its pipe; its counters can still be read."""
+        """Releases the memory and the pipe; the counters can still be read."""
         self.ring.close()
         self.pipe.close()
 
 
-def wait_for(channel: SharedChannel, what: int, is_over: Callable[[], bool]) -> float:
-    """Sleeps until `is_over`, of which the learner wakes the actor; returns the seconds."""
+def wait_for(channel: SharedChannel, waits_for: int, is_over: Callable[[], bool]) -> float:
+    """Blocks the actor until `is_over` returns True; returns the seconds spent waiting."""
     began_s = time.monotonic()
-    channel.actor[WAITS] = what
-    fence()  # the learner sees the wait from here on
+    channel.actor[WAITS] = waits_for
+    fence()  # makes the wait visible to the learner
     channel.wake_learner()
     try:
         while not is_over():
-            channel.pipe.wait(_LOOK_AGAIN_S)
+            channel.pipe.wait(_RECHECK_S)
     finally:
         channel.actor[WAITS] = NOTHING
     return time.monotonic() - began_s
 
 
 class ChannelWriter:
-    """The actor's end of a channel."""
+    """The actor's end of a channel, which sends messages."""
 
     def __init__(self, channel: SharedChannel) -> None:
         self._channel = channel
         self._writer = MessageWriter(channel.ring)
 
     def send(self, message: Message) -> float:
-        """Waits for space, and wakes a learner that waits; returns the seconds that it waited."""
+        """Sends a message, blocking while the ring is full, and wakes a waiting learner.
+
+        Returns the seconds spent waiting.
+        """
         waited_s = 0.0
-        left: Message | None = message
-        while left is not None:
-            piece = left
+        rest: Message | None = message
+        while rest is not None:
+            piece = rest
             if not self._writer.has_space(piece):
                 is_over = partial(self._writer.has_space, piece)
                 waited_s += wait_for(self._channel, SPACE, is_over)
-            left = self._writer.write(piece)
+            rest = self._writer.write(piece)
             self._channel.wake_learner()
         return waited_s

@@ -1,4 +1,4 @@
-"""Limits the samples of actors in processes, by grants as for threads (`rate_limiter.py`)."""
+"""A rate limiter for actors in processes, which grants samples as `rate_limiter.py` does."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ UNLIMITED = 2**62  # samples
 
 
 class SharedRateLimiter:
-    """Grants samples to actors in other processes; owned by the learner's thread, never waits.
+    """Grants samples to actors in other processes, without blocking; owned by the learner's thread.
 
-    An actor gets its next grant once half of the last one is used up. The grant of a process that
-    was killed passes to the next process of the same actor.
+    An actor gets its next grant once half of the last one is used up. When a process is killed, its
+    grant passes to the next process of the same actor.
     """
 
     def __init__(self, channels: Sequence[SharedChannel], n_buffer: int) -> None:
-        self._channels = list(channels)  # in the order of their turns
+        self._channels = list(channels)  # in the order in which they receive grants
         self._n_buffer = n_buffer
         self._permitted = 0.0
         self._granted = 0
-        self._last = False  # the permission no longer grows
+        self._last = False  # whether the limit no longer rises
         self._unlimited = False
 
     def resume(self, samples: int) -> None:
-        """So many samples were received in earlier attempts."""
+        """Sets the number of samples received in earlier attempts."""
         self._granted = samples
 
     def permit(self, samples_total: float) -> None:
-        """Raises the number of samples that may exist in all; a smaller one changes nothing."""
+        """Raises the limit on the total number of samples; a smaller value does not lower it."""
         if self._unlimited:
             return
         self._last = samples_total <= self._permitted
@@ -40,7 +40,7 @@ class SharedRateLimiter:
             self.distribute()
 
     def distribute(self, *, urgent: bool = False) -> None:
-        """Grants samples to actors that are about to need them; `urgent`: the learner waits."""
+        """Grants samples to actors that are about to run out; `urgent` if the learner waits."""
         free = self._permitted - self._granted
         if self._unlimited or free < (1 if urgent or self._last else self._n_buffer):
             return
@@ -49,20 +49,20 @@ class SharedRateLimiter:
             for channel in self._channels:
                 self._grant(channel, UNLIMITED - channel.learner[GRANTED])
             return
-        needy = [
+        requests = [
             (channel, want)
             for channel in self._channels
             if (want := self._n_buffer + channel.actor[MADE] - channel.learner[GRANTED])
             >= -(-self._n_buffer // 2)
         ]
         served: list[SharedChannel] = []
-        for waiting, (channel, want) in zip(range(len(needy), 0, -1), needy, strict=True):
+        for remaining, (channel, want) in zip(range(len(requests), 0, -1), requests, strict=True):
             left = self._permitted - self._granted
-            if samples := max(0, min(want, math.ceil(left / waiting), math.floor(left))):
+            if samples := max(0, min(want, math.ceil(left / remaining), math.floor(left))):
                 self._grant(channel, samples)
                 served.append(channel)
-        if len(served) < len(needy):  # those that got none come first the next time
-            self._channels = [each for each in self._channels if each not in served] + served
+        if len(served) < len(requests):  # channels without a grant come first next time
+            self._channels = [other for other in self._channels if other not in served] + served
 
     def _grant(self, channel: SharedChannel, samples: int) -> None:
         channel.learner[GRANTED] += samples

@@ -1,4 +1,4 @@
-"""The newest weights for actors in other processes: in shared memory, or packed to be sent."""
+"""The newest weights for actors in other processes, in shared memory or packed for sending."""
 
 from __future__ import annotations
 
@@ -14,71 +14,71 @@ from border_cli.actor_manager.weights import ArrayForms
 from border_cli.core.types import Form, Snapshot
 from border_cli.system.shared_memory import SharedArrays, fence, integers
 
-# Integers of each of the two places in shared memory.
-WRITING: Final = 0  # version that is being written, or was written last
-COMPLETE: Final = 1  # version that is there completely
+# Words of each of the two buffers in shared memory.
+WRITING: Final = 0  # version whose writing started last
+COMPLETE: Final = 1  # version written completely
 OPT_STEPS: Final = 2
 ENV_STEPS: Final = 3
 WARM_UP: Final = 4
-PLACE_WORDS: Final = 8
+BUFFER_WORDS: Final = 8
 
 CACHE_LINE: Final = 64  # bytes
 
 
 def packed(snapshot: Snapshot) -> NDArray[np.uint8]:
-    """All of it as one array, for other processes, which act with it where it lies.
+    """Packs a snapshot into a single byte array, which other processes can use without copying.
 
-    Matrices are stored by column, as `x.dot(weight.T)` reads them.
+    Matrices are stored in column-major order, as `x.dot(weight.T)` reads them.
     """
     numbers = np.array([snapshot.opt_steps, snapshot.env_steps, snapshot.warm_up], np.int64)
     arrays = [numbers, *snapshot.arrays.values()]
-    places, size = _places([(each.dtype, each.shape) for each in arrays])
+    slices, size = _lay_out([(part.dtype, part.shape) for part in arrays])
     memory = np.zeros(size, np.uint8)
-    for array, place in zip(arrays, places, strict=True):
-        memory[place] = array.ravel(order="F" if array.ndim == 2 else "C").view(np.uint8)
+    for array, section in zip(arrays, slices, strict=True):
+        memory[section] = array.ravel(order="F" if array.ndim == 2 else "C").view(np.uint8)
     return memory
 
 
 def unpacked(memory: NDArray[np.uint8], forms: ArrayForms) -> Snapshot:
-    """The snapshot in this memory, whose arrays have these forms in their order; not a copy."""
+    """Returns a snapshot of views of `memory`, given the forms of its arrays in their order."""
     all_forms: list[Form] = [(np.dtype(np.int64), (3,)), *forms.values()]
-    found: list[NDArray[Any]] = []
-    for (dtype, shape), place in zip(all_forms, _places(all_forms)[0], strict=True):
+    arrays: list[NDArray[Any]] = []
+    for (dtype, shape), section in zip(all_forms, _lay_out(all_forms)[0], strict=True):
         order: Literal["F", "C"] = "F" if len(shape) == 2 else "C"
-        found.append(memory[place].view(dtype).reshape(shape, order=order))
-    opt_steps, env_steps, warm_up = found[0].tolist()
+        arrays.append(memory[section].view(dtype).reshape(shape, order=order))
+    opt_steps, env_steps, warm_up = arrays[0].tolist()
     return Snapshot(
         opt_steps=opt_steps,
         env_steps=env_steps,
         warm_up=bool(warm_up),
-        arrays=dict(zip(forms, found[1:], strict=True)),
+        arrays=dict(zip(forms, arrays[1:], strict=True)),
     )
 
 
-def _places(forms: Sequence[Form]) -> tuple[list[slice], int]:
-    """Where arrays of these forms lie, each on a cache line of its own, and the bytes of all."""
-    places: list[slice] = []
-    at = 0
+def _lay_out(forms: Sequence[Form]) -> tuple[list[slice], int]:
+    """Returns the position of each array, aligned to cache lines, and the total size in bytes."""
+    slices: list[slice] = []
+    offset = 0
     for dtype, shape in forms:
         size = dtype.itemsize * math.prod(shape)
-        places.append(slice(at, at + size))
-        at += -(-size // CACHE_LINE) * CACHE_LINE
-    return places, at
+        slices.append(slice(offset, offset + size))
+        offset += -(-size // CACHE_LINE) * CACHE_LINE
+    return slices, offset
 
 
 class SharedWeightSlot(Mapped):
-    """The newest snapshot and its version; the learner writes, actors copy, without waiting.
+    """The newest snapshot and its version. The learner writes it, actors copy it, and none blocks.
 
-    Two places are written in turn, each with its version before and after its arrays. A reader
-    that finds two different versions around what it copied was overtaken and copies the newest.
+    Two buffers are written alternately, with the version stored before and after the arrays. If a
+    reader finds two different versions, its copy was overwritten meanwhile, and it tries again.
     """
 
     crossing = ("_names", "_shared")
 
     def __init__(self, forms: ArrayForms) -> None:
         self._names = list(forms)
-        place: list[Form] = [(np.dtype(np.int64), (PLACE_WORDS,)), *forms.values()]
-        self._shared = SharedArrays([(np.dtype(np.int64), (1,)), *place, *place])
+        buffer: list[Form] = [(np.dtype(np.int64), (BUFFER_WORDS,)), *forms.values()]
+        self._shared = SharedArrays([(np.dtype(np.int64), (1,)), *buffer, *buffer])
         self._map()
 
     def _map(self) -> None:
@@ -90,7 +90,7 @@ class SharedWeightSlot(Mapped):
         ]
 
     def publish(self, snapshot: Snapshot) -> None:
-        """Copies it in and makes it the newest."""
+        """Copies a snapshot to shared memory and makes it the newest."""
         version = self._newest[0] + 1
         words, arrays = self._places[version % 2]
         words[WRITING] = version
@@ -106,7 +106,7 @@ class SharedWeightSlot(Mapped):
         self._newest[0] = version
 
     def newer_than(self, version: int) -> tuple[int, Snapshot] | None:
-        """The newest version and a copy of its snapshot, or None where `version` is the newest."""
+        """Returns the newest version and a copy of its snapshot, or None if it is `version`."""
         while (newest := self._newest[0]) != version:
             snapshot = self._copy(newest)
             if snapshot is not None:
@@ -114,7 +114,7 @@ class SharedWeightSlot(Mapped):
         return None
 
     def _copy(self, version: int) -> Snapshot | None:
-        """A copy of that version, or None where it is no longer there."""
+        """Returns a copy of this version, or None if it has been overwritten."""
         words, arrays = self._places[version % 2]
         if words[COMPLETE] != version:
             return None
@@ -129,5 +129,5 @@ class SharedWeightSlot(Mapped):
         return snapshot if words[WRITING] == version else None
 
     def close(self) -> None:
-        """Gives the memory up, which goes with this object."""
+        """Releases the memory, which is freed together with this object."""
         self._shared.close()

@@ -1,4 +1,4 @@
-"""The slot with the newest weights, for the actors of this process."""
+"""The slot from which actors in the learner's process read the newest weights."""
 
 from __future__ import annotations
 
@@ -7,37 +7,37 @@ from typing import Protocol
 
 from border_cli.core.types import Form, Snapshot
 
-ArrayForms = Mapping[str, Form]  # name -> type and shape of an array of every snapshot
+ArrayForms = Mapping[str, Form]  # dtype and shape of each array in a snapshot, by name
 
 
 def forms_of(snapshot: Snapshot) -> dict[str, Form]:
-    """Type and shape of each array, which every later snapshot must have."""
+    """Returns the dtype and shape of each array, which all later snapshots must share."""
     return {name: (array.dtype, array.shape) for name, array in snapshot.arrays.items()}
 
 
 class WeightSource(Protocol):
-    """Where an actor looks for newer weights."""
+    """A source of newer weights for an actor."""
 
     def newer_than(self, version: int) -> tuple[int, Snapshot] | None:
-        """The newest version and its snapshot, or None where `version` is the newest."""
+        """Returns the newest version and its snapshot, or None if it is `version`."""
 
 
 class WeightSlot:
-    """The newest snapshot and its version; the learner writes, actors read, without waiting.
+    """The newest snapshot and its version. The learner writes it, actors read it, and none blocks.
 
-    One reference to a tuple is replaced at a time, which is atomic in Python, and a snapshot never
-    changes: a reader has either the old pair or the new one.
+    Publishing replaces one reference to a tuple, which is atomic in Python, and snapshots never
+    change. A reader therefore gets either the old pair or the new one.
     """
 
     def __init__(self) -> None:
         self._newest: tuple[int, Snapshot | None] = (0, None)
 
     def publish(self, snapshot: Snapshot) -> None:
-        """Makes it the newest."""
+        """Makes this snapshot the newest."""
         self._newest = (self._newest[0] + 1, snapshot)
 
     def newer_than(self, version: int) -> tuple[int, Snapshot] | None:
-        """The newest version and its snapshot, or None where `version` is the newest."""
+        """Returns the newest version and its snapshot, or None if it is `version`."""
         newest, snapshot = self._newest
         if newest == version or snapshot is None:
             return None
