@@ -1,8 +1,8 @@
-"""Starts, watches and restarts the processes of the actors.
+"""The supervisor, which starts, monitors and restarts the actor processes.
 
-A process that fails, exits or is killed from outside is reaped and started again after a pause, as
-long as restarts are left; its successor continues behind the last message that is complete. One
-that makes no step for too long is reported with its stack, killed and restarted; one that does not
+A process that fails, exits or is killed from outside is reaped and restarted after a pause, as long
+as restarts are left. The new process continues after the last complete message. A process that
+makes no step for too long is reported with its stack, killed and restarted. A process that does not
 stop in time is reported and killed.
 """
 
@@ -35,16 +35,16 @@ from border_cli.system.shared_memory import WakePipe
 
 log = logging.getLogger(__name__)
 
-_LOOK_AGAIN_S = 1.0
+_RECHECK_S = 1.0  # seconds between two checks of the processes, in case a wake-up is lost
 
-StartIncarnation = Callable[[int, int], ChildProcess]  # actor id, incarnation in this attempt
+StartIncarnation = Callable[[int, int], ChildProcess]  # (actor id, incarnation in this attempt)
 
 
 class ActorHandle:
-    """One actor over all its processes, and its `Pulse`; the supervisor's thread writes it, others
-    read."""
+    """One actor across all its processes, and its `Pulse`; only the supervisor's thread writes
+    it."""
 
-    thread_id: int | None = None  # its stack is in another process
+    thread_id: int | None = None  # the actor runs in another process
 
     def __init__(
         self, actor_id: int, channel: SharedChannel, most_restarts: int, clock: Clock
@@ -55,35 +55,35 @@ class ActorHandle:
         self.record = ActorRecord(actor_id, clock)
         self.restarts = Restarts(actor_id, most_restarts)
         self.process: ChildProcess | None = None
-        self.due_s = 0.0  # when its next incarnation begins
-        self.stuck = False  # the watchdog has requested its replacement
-        self.stack: str | None = None  # of the process that was killed because it was stuck
+        self.due_s = 0.0  # time at which the next incarnation starts
+        self.stuck = False  # whether the watchdog has requested a restart
+        self.stack: str | None = None  # stack of a process killed because it was stuck
         self.ended = False
         self.wake: Callable[[], None] = lambda: None  # wakes the supervisor
-        self._counting = threading.Lock()  # while a process that ended is counted
+        self._counting = threading.Lock()  # held while the counters are completed or read
 
     def reap(self) -> None:
-        """Completes the counters of its process, which has ended."""
+        """Completes the counters after the process has exited."""
         with self._counting:
             self.channel.reap()
 
     def stats(self, received: int) -> ActorStats:
-        """Its counters over the whole run, with the samples received in this attempt."""
-        return self.record.stats(self._counted(received)[0])
+        """Returns the counters over the whole run, given the samples received in this attempt."""
+        return self.record.stats(self._read_counters(received)[0])
 
     def saved(self, received: int) -> SavedActor:
-        """Its counters for a checkpoint: samples that the learner has not received are lost."""
-        counted, made = self._counted(received)
-        lost = counted.lost_samples + made - received
-        # A process that made no step has used no seed.
+        """Returns the actor for a checkpoint; samples the learner has not received are lost."""
+        stats, collected = self._read_counters(received)
+        lost = stats.lost_samples + collected - received
+        # A process that has made no step has not used its seeds.
         begun = self.restarts.made + 1 if self.channel.actor[BEATS] else 0
-        return self.record.saved(replace(counted, lost_samples=lost), begun)
+        return self.record.saved(replace(stats, lost_samples=lost), begun)
 
-    def _counted(self, received: int) -> tuple[ActorStats, int]:
-        """Its counters in this attempt, and its samples that were made and not lost; all of one
-        moment."""
+    def _read_counters(self, received: int) -> tuple[ActorStats, int]:
+        """Returns the counters of this attempt, and the samples collected and not lost, all read
+        under the lock."""
         with self._counting:
-            made, env_steps = self.channel.counts()
+            collected, env_steps = self.channel.counts()
             lost = self.channel.actor[LOST]
         stats = ActorStats(
             actor_id=self.actor_id,
@@ -93,7 +93,7 @@ class ActorHandle:
             lost_samples=lost,
             seconds=dict(zip(ACTOR_SECTIONS, self.channel.seconds, strict=True)),
         )
-        return stats, made
+        return stats, collected
 
     @property
     def beats(self) -> int:
@@ -111,7 +111,7 @@ class ActorHandle:
         return WAITS_FOR.get(self.channel.actor[WAITS])
 
     def restart(self) -> bool:
-        """Has its process replaced; False where an earlier request had no effect."""
+        """Requests a new process; returns False if an earlier request is still pending."""
         if self.stuck:
             return False
         self.stuck = True
@@ -120,7 +120,7 @@ class ActorHandle:
 
 
 class Supervisor:
-    """Owns the processes between `start` and `join`; a thread of its own, which mostly sleeps."""
+    """The owner of the processes between `start` and `join`, in a thread that mostly sleeps."""
 
     def __init__(
         self,
@@ -146,21 +146,21 @@ class Supervisor:
 
     @property
     def running(self) -> bool:
-        """Whether any process may be alive."""
+        """Whether any process may still be alive."""
         return self._thread.is_alive()
 
     def close(self) -> None:
-        """No process is started from now on; those that run end by their channels."""
+        """Stops starting processes; running ones exit when their channels are closed."""
         self._closing = True
         self._pipe.wake()
 
     def kill(self) -> None:
-        """Ends those that do not end by themselves, each named with its stack."""
+        """Kills the processes that are still running and logs their stacks."""
         self._killing = True
         self._pipe.wake()
 
     def join(self, timeout_s: float) -> None:
-        """Waits for the end of all processes."""
+        """Waits until all processes have exited."""
         if self._thread.ident is not None:
             self._thread.join(timeout_s)
         if not self._thread.is_alive():
@@ -169,23 +169,23 @@ class Supervisor:
     def _run(self) -> None:
         try:
             while True:
-                self._start_those_due()
+                self._start_due()
                 if all(handle.ended for handle in self._handles):
                     return
-                self._listen(self._pause_s())
-        except BaseException as error:  # every death must reach the learner
+                self._listen(self._seconds_until_restart())
+        except BaseException as error:  # every error must reach the learner
             self._fail(error)
         finally:
             self._kill_all()
             self._learner_pipe.wake()
 
     def _kill_all(self) -> None:
-        """Where the thread fails, all are killed before anything else is done."""
-        left = [handle for handle in self._handles if not handle.ended]
-        for handle in left:
+        """Kills the remaining processes, all of them before any is reaped."""
+        remaining = [handle for handle in self._handles if not handle.ended]
+        for handle in remaining:
             if handle.process is not None:
                 handle.process.kill()
-        for handle in left:
+        for handle in remaining:
             if handle.process is not None:
                 self._reap(handle)
             self._end(handle)
@@ -198,7 +198,7 @@ class Supervisor:
             handle.channel.pipe.wake()
         self._learner_pipe.wake()
 
-    def _start_those_due(self) -> None:
+    def _start_due(self) -> None:
         for handle in self._handles:
             if handle.process is not None or handle.ended:
                 continue
@@ -208,23 +208,23 @@ class Supervisor:
                 handle.record.begin()
                 try:
                     handle.process = self._start_incarnation(handle.actor_id, handle.restarts.made)
-                except (OSError, EOFError):  # no process, file or fork server is available
-                    why = f"its process could not be started:\n{traceback.format_exc()}"
-                    self._plan_restart(handle, why)
+                except (OSError, EOFError):  # process or file limit reached, or no fork server
+                    reason = f"its process could not be started:\n{traceback.format_exc()}"
+                    self._plan_restart(handle, reason)
 
-    def _pause_s(self) -> float:
-        """Until the next restart is due."""
+    def _seconds_until_restart(self) -> float:
+        """Returns the seconds until the next restart is due, at most `_RECHECK_S`."""
         now_s = self._clock.now_s()
-        due = [
+        delays_s = [
             handle.due_s - now_s
             for handle in self._handles
             if not handle.process and not handle.ended
         ]
-        return max(0.0, min([_LOOK_AGAIN_S, *due]))
+        return max(0.0, min([_RECHECK_S, *delays_s]))
 
     def _listen(self, timeout_s: float) -> None:
         waitables = [
-            each for handle in self._handles if handle.process for each in handle.process.waitables
+            item for handle in self._handles if handle.process for item in handle.process.waitables
         ]
         wait([self._pipe.fileno(), *waitables], timeout_s)
         self._pipe.drain()
@@ -234,13 +234,13 @@ class Supervisor:
                 continue
             process.listen()
             if process.alive and (self._killing or handle.stuck):
-                self._end_stuck(handle, process)
+                self._kill_stuck(handle, process)
             if not process.alive:
                 self._replace(handle)
 
-    def _end_stuck(self, handle: ActorHandle, process: ChildProcess) -> None:
+    def _kill_stuck(self, handle: ActorHandle, process: ChildProcess) -> None:
         if handle.stuck and not self._killing and handle.channel.actor[WAITS] != NOTHING:
-            handle.stuck = False  # it moved in the meantime
+            handle.stuck = False  # it has reached a wait meanwhile, so it is not stuck
             return
         stack = process.stack()
         if self._killing:
@@ -248,31 +248,31 @@ class Supervisor:
         else:
             handle.stack = stack
         process.kill()
-        wait(process.waitables[-1:], _LOOK_AGAIN_S)
+        wait(process.waitables[-1:], _RECHECK_S)
 
     def _replace(self, handle: ActorHandle) -> None:
-        """Its process is dead: counts what it lost and plans its restart."""
+        """Counts the losses of a dead process, and plans the restart unless the run is closing."""
         handle.stuck = False
         process = handle.process
-        why = self._reap(handle)
+        reason = self._reap(handle)
         if handle.stack is not None:
-            why = f"{handle.stack}\nkilled after making no step for trainer.stall_timeout_s"
+            reason = f"{handle.stack}\nkilled after making no step for trainer.stall_timeout_s"
             handle.stack = None
         if process is not None and process.refusal is not None and not self._closing:
             self._end(handle)
             self._fail(process.refusal)
             return
         if not self._closing:
-            self._plan_restart(handle, why or "its process exited unexpectedly")
+            self._plan_restart(handle, reason or "its process exited unexpectedly")
             return
-        if why is not None and not self._killing:
-            log.warning("%s failed while stopping:\n%s", handle.name, why)
+        if reason is not None and not self._killing:
+            log.warning("%s failed while stopping:\n%s", handle.name, reason)
         self._end(handle)
 
-    def _plan_restart(self, handle: ActorHandle, why: str) -> None:
+    def _plan_restart(self, handle: ActorHandle, reason: str) -> None:
         try:
-            # What it wrote counts as delivered, whether or not the learner has taken it in yet.
-            pause_s = handle.restarts.failed(why, delivered=handle.channel.actor[MADE])
+            # Samples written count as delivered even if the learner has not read them yet.
+            pause_s = handle.restarts.failed(reason, delivered=handle.channel.actor[MADE])
             handle.due_s = self._clock.now_s() + pause_s
         except ActorCrashed as error:
             self._end(handle)
@@ -281,9 +281,9 @@ class Supervisor:
     def _reap(self, handle: ActorHandle) -> str | None:
         process, handle.process = handle.process, None
         assert process is not None
-        why = process.reap()
+        reason = process.reap()
         handle.reap()
-        return why
+        return reason
 
     def _end(self, handle: ActorHandle) -> None:
         handle.ended = True

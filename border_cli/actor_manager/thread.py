@@ -1,4 +1,4 @@
-"""One thread per actor, and the bounded channel to the learner."""
+"""An actor manager with one thread per actor, and its bounded channel to the learner."""
 
 from __future__ import annotations
 
@@ -22,46 +22,46 @@ from border_cli.errors import ActorHung, RunFailed
 
 log = logging.getLogger(__name__)
 
-MESSAGES_PER_ACTOR = 2  # that may wait for the learner
+MESSAGES_PER_ACTOR = 2  # messages per actor that may wait for the learner
 
-# Python's own 5 ms are as long as a step of many an environment: 32 actors that sleep 5 ms per step
-# make 92 % of their samples with this interval and 88 % with that one. Paced actors at work cost
-# the learner 2 % more.
+# Python's default of 5 ms is as long as one step of many environments. With 32 actors that sleep
+# for 5 ms per step, this interval yields 92 % of the possible samples, and the default 88 %. While
+# rate-limited actors are working, this interval slows the learner down by 2 %.
 SWITCH_INTERVAL_S = 5e-4
 
-_LOOK_AGAIN_S = 1.0  # a wait without a limit could outlive a lost wake-up
+_RECHECK_S = 1.0  # seconds between two checks of a condition, in case a wake-up is lost
 
 
 class Channel:
-    """First in, first out, per actor and over all; many producers, one consumer.
+    """A bounded FIFO queue of messages with many producers and one consumer.
 
-    A full channel makes producers wait, so a slow learner costs no memory. `close` ends all waits;
-    what is inside can still be drained.
+    Producers block while the channel is full, so a slow learner does not increase memory use.
+    `close` ends all waits; the messages in the channel can still be drained.
     """
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity  # messages
         self._messages: deque[Experience] = deque()
         self._closed = False
-        self._woken = False  # there is news that is not a message
+        self._woken = False  # whether `wake` was called since the last wait
         lock = threading.Lock()
         self._arrived = threading.Condition(lock)
         self._space = threading.Condition(lock)
 
     def put(self, message: Experience) -> None:
-        """Waits for space; raises `Closed` once the channel is closed."""
+        """Adds a message, blocking until there is space; raises `Closed` if the channel closes."""
         with self._space:
             while len(self._messages) >= self._capacity and not self._closed:
-                self._space.wait(_LOOK_AGAIN_S)
+                self._space.wait(_RECHECK_S)
             if self._closed:
                 raise Closed
             self._messages.append(message)
             self._arrived.notify()
 
     def drain(self, timeout_s: float = 0.0) -> list[Experience]:
-        """All that is inside; waits up to `timeout_s` for the first message."""
+        """Removes and returns all messages, waiting up to `timeout_s` for the first one."""
         if not self._messages and timeout_s <= 0:
-            return []  # the learner asks before every update: no lock for nothing
+            return []  # called before every update, so it avoids the lock
         with self._arrived:
             if not (self._messages or self._closed or self._woken):
                 self._arrived.wait(timeout_s)
@@ -72,30 +72,30 @@ class Channel:
             return messages
 
     def close(self) -> None:
-        """Ends all waits; no message gets in from now on."""
+        """Ends all waits and rejects new messages."""
         with self._space:
             self._closed = True
             self._space.notify_all()
             self._arrived.notify_all()
 
     def wake(self) -> None:
-        """Ends the consumer's wait early, or its next one, for news that is not a message."""
+        """Ends the consumer's current or next wait early, without a message."""
         with self._arrived:
             self._woken = True
             self._arrived.notify_all()
 
     @property
     def fill(self) -> float:
-        """Share of the capacity in use, 0 … 1."""
+        """Fraction of the capacity in use, between 0 and 1."""
         return len(self._messages) / self._capacity
 
 
 class ThreadActorManager(LocalActorManager):
-    """Runs N actors between `__enter__` and `__exit__`; none outlives the `with` block.
+    """Runs one thread per actor between `__enter__` and `__exit__`.
 
-    An actor that is past its restarts closes the rate limiter: the others send what they have and
-    end, and `receive` raises `ActorCrashed` with the first traceback of the one that failed.
-    A thread that does not stop is a daemon, abandoned and named by `ActorHung`.
+    When an actor has no restarts left, it closes the rate limiter. The other actors then send their
+    samples and end, and `receive` raises `ActorCrashed` with the first traceback of the failed
+    actor. A thread that does not stop in time is reported by `ActorHung` and abandoned as a daemon.
     """
 
     config: ThreadConfig
@@ -103,10 +103,10 @@ class ThreadActorManager(LocalActorManager):
     def __init__(self, config: ThreadConfig, *, make_actor: ActorFactory, clock: Clock) -> None:
         super().__init__(config, make_actor=make_actor, clock=clock)
         self._channel = Channel(MESSAGES_PER_ACTOR * config.num_actors)
-        self._received = [0] * config.num_actors  # samples of this attempt
+        self._received = [0] * config.num_actors  # samples received in this attempt, by actor
         self._failing = threading.Lock()
-        self._crash: RunFailed | None = None  # the first one
-        self._hung: ActorHung | None = None  # the first one
+        self._crash: RunFailed | None = None  # the first crash
+        self._hung: ActorHung | None = None  # the first hung actor
         self._threads = [
             threading.Thread(
                 target=self._run, args=(worker,), name=worker.heartbeat.name, daemon=True
@@ -129,13 +129,13 @@ class ThreadActorManager(LocalActorManager):
     ) -> None:
         self.stop()
         sys.setswitchinterval(self._interval_before_s)
-        if exc_type is None:  # never hide the error that is already on its way
+        if exc_type is None:  # do not hide a propagating exception
             self._raise_crash()
             if self._hung:
                 raise self._hung
 
     def _run(self, worker: Worker) -> None:
-        """The thread of one actor."""
+        """Runs the thread of one actor."""
         worker.heartbeat.claim()
         try:
             with worker.heartbeat.waiting("the first weights"):
@@ -144,7 +144,7 @@ class ThreadActorManager(LocalActorManager):
                 self._run_incarnation(worker)
         except Closed:
             pass  # the learner needs no more samples
-        except BaseException as error:  # every death must reach the learner
+        except BaseException as error:  # every error must reach the learner
             with self._failing:
                 self._crash = self._crash or as_failure(error, "an actor thread")
             self._limiter.close()
@@ -153,7 +153,7 @@ class ThreadActorManager(LocalActorManager):
             self._channel.wake()
 
     def _run_incarnation(self, worker: Worker) -> None:
-        """Steps the actor until it fails, then pauses; raises `Closed` at the end."""
+        """Steps the actor until it fails, then pauses; raises `Closed` when the run stops."""
         try:
             while True:
                 self._step(worker)
@@ -171,7 +171,7 @@ class ThreadActorManager(LocalActorManager):
         if worker.made < worker.granted:
             worker.step()
             return
-        worker.flush()  # an actor that waits for the learner must not keep samples
+        worker.flush()  # a waiting actor must not hold samples back
         began_s = self._clock.now_s()
         with worker.heartbeat.waiting("the rate limiter (trainer.samples_per_opt_step)"):
             worker.granted += self._limiter.acquire(self.config.n_buffer - worker.budget)
@@ -198,8 +198,8 @@ class ThreadActorManager(LocalActorManager):
 
     def _take(self, timeout_s: float = 0.0) -> list[Experience]:
         arrived = self._channel.drain(timeout_s)
-        for each in arrived:
-            self._received[each.actor_id] += len(each.transitions)
+        for experience in arrived:
+            self._received[experience.actor_id] += len(experience.transitions)
         return arrived
 
     def stop(self) -> list[Experience]:
@@ -209,14 +209,14 @@ class ThreadActorManager(LocalActorManager):
         while any(thread.is_alive() for thread in self._threads):
             left_s = deadline_s - self._clock.now_s()
             if left_s <= 0 or self._hung:
-                self._name_hung()
+                self._report_hung()
                 break
-            arrived += self._take(min(left_s, 0.05))  # an ending thread wakes us sooner
+            arrived += self._take(min(left_s, 0.05))  # also ended by a thread that exits
         self._channel.close()
         return arrived + self._take()
 
-    def _name_hung(self) -> None:
-        """Logs the stack of every thread that is alive past its deadline, once."""
+    def _report_hung(self) -> None:
+        """Logs the stack of every thread that is still alive after the deadline, only once."""
         if self._hung:
             return
         frames = sys._current_frames()

@@ -1,4 +1,4 @@
-"""One worker per actor of the serial and thread managers: makes, steps and rebuilds it."""
+"""The worker that builds, steps and rebuilds an actor, and the base of managers that use it."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ log = logging.getLogger(__name__)
 
 _BLOCKED = ACTOR_SECTIONS[BLOCKED]
 
-MakeIncarnation = Callable[[int, int, State | None], Actor]  # actor id, incarnation, saved state
+MakeIncarnation = Callable[[int, int, State | None], Actor]  # (actor id, incarnation, saved state)
 
 
 class Worker:
-    """Makes an actor, steps it, and makes another one when it fails, within its restarts.
+    """Builds an actor, steps it, and builds a new one after a failure if restarts are left.
 
-    Owned by the thread that calls `step`; other threads may call `stats` and `saved`. All numbers
-    of samples are those of this attempt.
+    Owned by the thread that calls `step`; other threads may call `stats` and `saved`. All sample
+    counts refer to this attempt.
     """
 
     def __init__(
@@ -45,17 +45,17 @@ class Worker:
         self._make = make
         self._restarts = Restarts(actor_id, max_restarts)
         self._actor: Actor | None = None
-        self._begun = 0  # incarnations
-        self._past = ActorStats(actor_id=actor_id)  # of the incarnations before the actor
-        self._state: State | None = None  # with which the next incarnation continues
-        self._counting = threading.Lock()  # while the counters of an actor that ends are added
-        self.blocked_s = 0.0  # waited for the rate limiter
+        self._begun = 0  # number of incarnations started
+        self._past = ActorStats(actor_id=actor_id)  # counters of earlier incarnations
+        self._state: State | None = None  # saved state for the next incarnation
+        self._counting = threading.Lock()  # held while an incarnation's counters are added
+        self.blocked_s = 0.0  # seconds spent waiting for the rate limiter
         self.sent = 0  # samples in all messages
-        self.made = 0  # samples that it made and did not lose
-        self.granted = 0  # samples that it may make in all
+        self.made = 0  # samples collected and not lost
+        self.granted = 0  # samples that the actor may collect in total
 
     def load(self, saved: SavedActor) -> None:
-        """Goes on from there; called before the first step."""
+        """Restores a saved actor. Call before the first step."""
         self.record.earlier = saved
         self._state = saved.state
         self.made = rows_in_proxy(saved.state)
@@ -63,11 +63,11 @@ class Worker:
 
     @property
     def budget(self) -> int:
-        """Granted samples that it has not made yet; below 0 it owes."""
+        """Granted samples not collected yet; negative if the actor has exceeded its grant."""
         return self.granted - self.made
 
     def step(self) -> None:
-        """Steps the actor, which is made first where there is none."""
+        """Steps the actor, building it first if necessary."""
         self.made += (self._actor or self._start_incarnation()).step()
         self.heartbeat.beats += 1
 
@@ -76,48 +76,48 @@ class Worker:
         self._begun += 1
         incarnation = self.record.incarnation(self._begun)
         self._actor = self._make(self.record.actor_id, incarnation, self._state)
-        self._state = None  # only now: until then this is its state
+        self._state = None  # cleared after the build, which may fail
         return self._actor
 
     def flush(self) -> None:
-        """Sends what the actor has gathered."""
+        """Sends the actor's buffered samples."""
         if self._actor is not None:
             self._actor.flush()
 
     def flush_saved(self) -> None:
-        """Sends what the actor has gathered; a saved one that had gathered some is made first."""
+        """Sends the buffered samples, building a saved actor first if necessary."""
         if self._actor is None and self._state is not None:
             self._start_incarnation()
         self.flush()
 
     def failed(self) -> tuple[int, float]:
-        """Handles the current exception.
+        """Handles the exception that the actor has just raised.
 
-        Returns the granted samples that the learner will never receive, and the seconds before the
-        next incarnation. Raises `ActorCrashed` with the first traceback where no restart is left,
-        or none can help, and a `BadStep` at once.
+        Returns the granted samples that the learner will never receive, and the seconds to pause
+        before the next incarnation. Raises `BadStep` immediately, and `ActorCrashed` with the first
+        traceback if no restarts are left or a restart would not help.
         """
         error, text = sys.exception(), traceback.format_exc()
         env_steps = self.stats.env_steps
-        built = "during construction" if self._state is None else "while being restored"
-        where = f" at env step {env_steps}" if self._actor else f" {built}"
+        phase = "during construction" if self._state is None else "while being restored"
+        where = f" at env step {env_steps}" if self._actor else f" {phase}"
         unused = self._discard()
         if isinstance(error, BadStep):
             raise error.of_actor(self.record.actor_id, env_steps)
         return unused, self._restarts.failed(text, delivered=self.sent, where=where)
 
     def close(self) -> None:
-        """Ends the actor; what it had gathered and not sent counts as lost."""
+        """Ends the actor; its unsent samples count as lost."""
         self._discard()
         self.record.end()
         self.heartbeat.waiting_for = "nothing (it has ended)"
 
     def _discard(self) -> int:
-        """Ends the actor; returns the granted samples that the learner will never receive."""
+        """Ends the actor and returns the granted samples that the learner will never receive."""
         actor = self._actor
         with self._counting:
             lost = rows_in_proxy(self._state) if actor is None else actor.proxy.rows
-            self._past = replace(self._attempt, lost_samples=self._past.lost_samples + lost)
+            self._past = replace(self._attempt_stats, lost_samples=self._past.lost_samples + lost)
             unused = self.budget + lost
             self._actor = self._state = None
             self.made = self.granted = self.sent
@@ -129,8 +129,8 @@ class Worker:
         return unused
 
     @property
-    def _attempt(self) -> ActorStats:
-        """Its counters in this attempt."""
+    def _attempt_stats(self) -> ActorStats:
+        """Counters of this attempt."""
         actor = self._actor
         if actor is None:
             return self._past
@@ -143,10 +143,10 @@ class Worker:
             )
         )
 
-    def _counted(self, received: int) -> ActorStats:
-        """Its counters in this attempt, of whose samples the learner has received so many."""
+    def _read_counters(self, received: int) -> ActorStats:
+        """Returns the counters of this attempt, given the samples the learner has received."""
         with self._counting:
-            attempt = self._attempt
+            attempt = self._attempt_stats
             blocked_s = self.blocked_s + attempt.seconds.get(_BLOCKED, 0.0)
             return replace(
                 attempt,
@@ -156,37 +156,38 @@ class Worker:
             )
 
     def stats_of(self, received: int) -> ActorStats:
-        """Its counters over the whole run, once the learner has received so many samples."""
-        return self.record.stats(self._counted(received))
+        """Returns the counters over the whole run, given the samples the learner has received."""
+        return self.record.stats(self._read_counters(received))
 
     @property
     def stats(self) -> ActorStats:
-        """Its counters over the whole run, of whose messages the learner has received all."""
+        """Counters over the whole run, with all samples sent counted as received."""
         return self.stats_of(self.sent)
 
     def saved(self, received: int) -> SavedActor:
-        """Its counters without its state, once the learner has received so many samples.
+        """Returns the actor for a checkpoint, without its state. Thread-safe.
 
-        For any thread. Samples are read before env steps, which the actor counts first.
+        `received` is the number of samples the learner has received. Samples are read before env
+        steps, because the actor counts env steps first.
         """
-        # Within a step it may have sent more than it has counted.
-        made = max(self.made, self.sent, received)
-        attempt = self._counted(received)
-        lost = attempt.lost_samples + made - received
+        # During a step, the actor may have sent more samples than it has counted.
+        collected = max(self.made, self.sent, received)
+        attempt = self._read_counters(received)
+        lost = attempt.lost_samples + collected - received
         return self.record.saved(replace(attempt, lost_samples=lost), self._begun)
 
     def saved_exactly(self) -> SavedActor:
-        """Its counters with its state, between two steps; for the thread that owns it."""
+        """Returns the actor for a checkpoint, with its state. Call between steps, as the owner."""
         state = self._state if self._actor is None else self._actor.state_dict()
         if state is None:
             return self.saved(self.sent)
         return self.record.saved(
-            self._counted(self.sent), self._begun, budget=self.budget, state=state
+            self._read_counters(self.sent), self._begun, budget=self.budget, state=state
         )
 
 
 class LocalActorManager(ActorManager):
-    """Owns the rate limiter, the weight slot and one worker per actor; subclasses call these."""
+    """The base of managers in this process; owns rate limiter, weight slot and all workers."""
 
     def __init__(
         self, config: ActorManagerConfig, *, make_actor: ActorFactory, clock: Clock
@@ -196,7 +197,7 @@ class LocalActorManager(ActorManager):
         self._limiter = RateLimiter(burst=config.n_buffer)
         self._weights = WeightSlot()
         self._clock = clock
-        self._saved = SavedActors.fresh(config.num_actors)  # with which this attempt begins
+        self._saved = SavedActors.fresh(config.num_actors)  # state at the start of this attempt
         self._workers = [
             Worker(actor_id, self._make, max_restarts=config.max_restarts, clock=clock)
             for actor_id in range(config.num_actors)
@@ -204,7 +205,7 @@ class LocalActorManager(ActorManager):
 
     @abstractmethod
     def _send(self, message: Message) -> float:
-        """Hands a message to the learner; returns the seconds that it waited for space."""
+        """Passes a message to the learner; returns the seconds spent waiting for space."""
 
     def _make(self, actor_id: int, incarnation: int, saved: State | None) -> Actor:
         actor = self._make_actor(
@@ -216,20 +217,20 @@ class LocalActorManager(ActorManager):
             saved=saved,
             beat=self._workers[actor_id].heartbeat.beat,
         )
-        if not self.reproducible:  # then it has a thread of its own
+        if not self.reproducible:  # the actor has its own thread
             actor.bind_thread()
         return actor
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         saved = SavedActors.load(state, self.config.num_actors)
         self._saved = saved if self.reproducible else saved.without_states()
-        for worker, each in zip(self._workers, self._saved.actors, strict=True):
-            worker.load(each)
+        for worker, saved_actor in zip(self._workers, self._saved.actors, strict=True):
+            worker.load(saved_actor)
         self._limiter.resume(self._saved.granted)
 
     def _recover(self, worker: Worker) -> None:
-        """Handles the current exception of an actor: gives its samples back, and pauses before its
-        next incarnation. Raises `Closed` at once when the limiter closes."""
+        """Handles an exception that an actor has just raised: returns its unused samples to the
+        limiter and pauses. Raises `Closed` as soon as the limiter is closed."""
         unused, delay_s = worker.failed()
         self._limiter.give_back(unused)
         with worker.heartbeat.waiting("its restart"):
