@@ -1,1 +1,1 @@
-"""A Ray cluster: the connection to it, the checks of its nodes, and what runs there."""
+"""Ray clusters: the connection, the checks of the nodes, and the actors and jobs that run there."""

@@ -1,8 +1,9 @@
-"""The broker: the child process that speaks with Ray, between the learner and the actors.
+"""The broker, a child process that connects the learner with the actors on a Ray cluster.
 
-It keeps Ray's threads out of the learner's process, and ends with it whatever happens; with the
-broker all its Ray actors end. It takes weights and permission from shared memory, has `Leases`
-divide them, and writes what the actors return into the ring that the learner reads.
+It keeps Ray's threads out of the learner's process. The broker always exits with the learner, and
+its Ray actors exit with the broker. It reads the weights and the sample limit from shared memory,
+uses `Leases` to divide the limit, and writes the actors' samples into the ring that the learner
+reads.
 """
 
 from __future__ import annotations
@@ -47,24 +48,25 @@ from border_cli.system.child import READY, Pipe
 
 log = logging.getLogger(__name__)
 
-JOINED: Final = "joined"  # ClusterSettings with which others join; a message to the learner
-ENDED: Final = "ended"  # the RunFailed that ended it
-LOOK_S: Final = 0.25
-CALL_LASTS: Final = 2  # times the time that a call shall take; then it returns what it has
+# Messages to the learner.
+JOINED: Final = "joined"  # with the ClusterSettings for joining the same Ray
+ENDED: Final = "ended"  # with the RunFailed that ended the broker
+POLL_S: Final = 0.25
+CALL_LIMIT: Final = 2  # a call returns early after this multiple of its intended duration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerRecipe:
-    """All that the process needs; pickled on its way there."""
+    """Everything the broker process needs; sent to it by pickling."""
 
     config: RayConfig
     run_name: str
     stall_timeout_s: float
-    make_actor: bytes  # packed
+    make_actor: bytes  # a pickled `ActorFactory`
     cluster: ClusterSettings
     needs: ClusterNeeds
-    incarnations: Sequence[int]  # the first of each actor
-    samples: int  # received in earlier attempts
+    incarnations: Sequence[int]  # number of each actor's first incarnation in this attempt
+    samples: int  # samples received in earlier attempts
     log_level: int
     channel: BrokerChannel
     weights: SharedWeightSlot
@@ -83,56 +85,57 @@ class BrokerRecipe:
 
 
 def run(recipe: BrokerRecipe, pipe: Pipe) -> None:
-    """The process."""
+    """Runs the broker process."""
     log_what_is_printed()
     clock = MonotonicClock()
     with connect(recipe.cluster) as joined:
         room = check_nodes(recipe.cluster, recipe.needs)
-        broker = Broker(recipe, _transport(recipe), clock, room=room)
+        broker = Broker(recipe, _build_transport(recipe), clock, room=room)
         pipe.send(JOINED, joined)
         pipe.send(READY)
         try:
             broker.run()
         except RunFailed as error:
-            pipe.send(ENDED, error)  # before the cluster is left, which may take its time
+            pipe.send(ENDED, error)  # sent before disconnecting, which may take a while
 
 
-def _transport(recipe: BrokerRecipe) -> Transport:
-    from border_cli.ray.transport import RayTransport  # imports Ray, as nothing else here
+def _build_transport(recipe: BrokerRecipe) -> Transport:
+    # Imported late: it imports Ray, and the learner imports this module.
+    from border_cli.ray.transport import RayTransport
 
     def arguments(actor_id: int, incarnation: int) -> tuple[Any, ...]:
         number = recipe.incarnations[actor_id] + incarnation
-        more = recipe.log_level, import_path()
-        return recipe.make_actor, recipe.config, actor_id, number, *more
+        logging_and_path = recipe.log_level, import_path()
+        return recipe.make_actor, recipe.config, actor_id, number, *logging_and_path
 
     def name(actor_id: int, incarnation: int) -> str:
-        again = f".{incarnation}" if incarnation else ""
-        return f"border/{recipe.run_name}/actor-{actor_id}{again}"
+        suffix = f".{incarnation}" if incarnation else ""
+        return f"border/{recipe.run_name}/actor-{actor_id}{suffix}"
 
     return RayTransport(
         actor=RemoteActor,
         arguments=arguments,
         name=name,
         options=options_of(recipe.needs.resources),
-        within_s=CALL_LASTS * recipe.lease_settings().call_s,
+        within_s=CALL_LIMIT * recipe.lease_settings().call_s,
         wake=recipe.channel.pipe.wake,
     )
 
 
 class Broker:
-    """Moves permission, weights and samples between shared memory and the transport."""
+    """Moves the sample limit, weights and samples between shared memory and the transport."""
 
     def __init__(
         self, recipe: BrokerRecipe, transport: Transport, clock: Clock, *, room: int
     ) -> None:
-        """`room`: how many actors of `num_actors=auto` fit at first; others follow one by one."""
+        """`room`: number of actors that fit initially; the others are started one at a time."""
         self._config = recipe.config
         self._channel = recipe.channel
         self._weights = recipe.weights
         self._transport = transport
         self._clock = clock
         self._writer = MessageWriter(recipe.channel.ring)
-        self._pending: deque[Message] = deque()  # for which the ring has no space
+        self._pending: deque[Message] = deque()  # messages waiting for space in the ring
         self.leases = Leases(
             recipe.lease_settings(),
             transport,
@@ -140,31 +143,32 @@ class Broker:
             on_lost=self._lose,
         )
         self.leases.received = recipe.samples
-        self._at_first = min(room, recipe.config.most_actors)
-        self._looked_s = -math.inf
-        self._closes_s: float | None = None  # when what has not returned is killed
+        self._num_initial = min(room, recipe.config.most_actors)  # actors to start immediately
+        self._reported_s = -math.inf  # time of the last call of `_report_actors`
+        self._closes_s: float | None = None  # time at which unfinished calls are killed
         self._past_seconds = [[0.0] * len(ACTOR_SECTIONS) for _ in self.leases.actors]
 
     def run(self) -> None:
-        """Until the learner closes the ring, all has returned, and the learner leaves.
+        """Runs until the learner closes the channel, all actors have ended, and the learner leaves.
 
-        Others may have joined a Ray of our own, which is kept for them till then. Raises RunFailed.
+        The wait for the learner keeps a Ray started here alive for other processes that use it.
+        Raises RunFailed.
         """
         self.begin()
         while self._closes_s is None or not self.leases.over:
             self.step()
-            self._channel.pipe.wait(LOOK_S)
-        self._show()
+            self._channel.pipe.wait(POLL_S)
+        self._report_actors()
         while not self._channel.learner[LEAVING]:
             self._channel.broker[BEATS] += 1
-            self._channel.pipe.wait(LOOK_S)
+            self._channel.pipe.wait(POLL_S)
 
     def begin(self) -> None:
-        """Starts the actors."""
-        self.leases.begin(self._clock.now_s(), self._at_first)
+        """Starts the initial actors."""
+        self.leases.begin(self._clock.now_s(), self._num_initial)
 
     def step(self) -> None:
-        """Everything that can be done now."""
+        """Does everything that is currently possible, without blocking."""
         channel, leases, reports = self._channel, self.leases, self._transport.reports
         now_s = self._clock.now_s()
         leases.permit(
@@ -178,22 +182,22 @@ class Broker:
         if channel.learner[CLOSING]:
             self._close(now_s)
         else:
-            newer = self._weights.newer_than(leases.version)
-            if newer is not None:
-                leases.version, snapshot = newer
+            update = self._weights.newer_than(leases.version)
+            if update is not None:
+                leases.version, snapshot = update
                 self._transport.publish(packed(snapshot))
-        waiting = sum(each.rows for each in self._pending)
-        leases.space = channel.ring.capacity - channel.ring.rows_in_flight - waiting
+        waiting_rows = sum(message.rows for message in self._pending)
+        leases.space = channel.ring.capacity - channel.ring.rows_in_flight - waiting_rows
         leases.pump(now_s)
         channel.broker[GRANTED] = leases.granted
         channel.broker[SPACE_WAITS] = bool(self._pending) or leases.lacks_space
-        if now_s - self._looked_s >= LOOK_S:
-            self._looked_s = now_s
-            self._show()
+        if now_s - self._reported_s >= POLL_S:
+            self._reported_s = now_s
+            self._report_actors()
         channel.broker[BEATS] += 1
 
     def _write(self) -> None:
-        """Writes what there is space for, and wakes a learner that waits."""
+        """Writes pending messages while there is space and wakes a waiting learner."""
         channel, written = self._channel, False
         while self._pending and self._writer.has_space(self._pending[0]):
             rest = self._writer.write(self._pending.popleft())
@@ -212,12 +216,12 @@ class Broker:
             for actor_id in leases.kill(now_s):
                 log.error("killed actor %d, whose call did not return in time", actor_id)
         if leases.drained and not self._pending and not self._channel.broker[DRAINED]:
-            self._show()
+            self._report_actors()
             self._channel.broker[DRAINED] = 1
             self._channel.learner_pipe.wake()
 
-    def _show(self) -> None:
-        """How the actors stand."""
+    def _report_actors(self) -> None:
+        """Writes the restarts and incarnations of the actors to shared memory."""
         for actor in self.leases.actors:
             words = self._channel.actors[actor.actor_id]
             words[RESTARTS] = actor.restarts.made
@@ -232,7 +236,7 @@ class Broker:
             self._pending.append(answer.message)
         for name, level, text in answer.logged:
             logging.getLogger(name).log(level, "actor %d: %s", actor_id, text)
-        # Where the time of the call went.
+        # How the time of the call was spent.
         network, seconds = self._channel.network, self._channel.seconds[actor_id]
         for number, spent_s in enumerate((times.call_s, times.transfer_s, times.queue_s)):
             network[number] += spent_s

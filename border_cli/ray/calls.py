@@ -1,4 +1,4 @@
-"""Calls of actors on a cluster: how they are made, and what is reported of them. Free of Ray."""
+"""The interface for calling actors on a cluster, and the reports about them, without Ray."""
 
 from __future__ import annotations
 
@@ -11,46 +11,48 @@ from numpy.typing import NDArray
 
 
 class ReportKind(Enum):
-    """The kinds of reports of an actor."""
+    """The kinds of reports about an actor."""
 
-    PLACED = auto()  # its process runs and has imported what it needs; `value`: where
-    BUILT = auto()  # its environments are built; `value`: what `build` returned
-    RETURNED = auto()  # a call has returned; `value`: what it returned
-    CLOSED = auto()  # its environments are closed
-    DIED = auto()  # its process; `value`: why
+    PLACED = auto()  # the process has started and imported its modules; `value`: its location
+    BUILT = auto()  # the environments are built; `value`: the result of `build`
+    RETURNED = auto()  # a call has returned; `value`: its result
+    CLOSED = auto()  # the environments are closed
+    DIED = auto()  # the process has died; `value`: the reason
 
 
 class ActorReport(NamedTuple):
-    """A report of one incarnation of an actor."""
+    """A report about one incarnation of an actor."""
 
     kind: ReportKind
     actor_id: int
     incarnation: int  # in this attempt
     value: Any = None
-    lease: int = 0  # of `RETURNED`
+    lease: int = 0  # number of the lease, for `RETURNED`
 
 
 class Transport(Protocol):
-    """Starts, calls and kills actors, and sends them weights; nothing waits. What comes of it is
+    """Starts, calls and kills actors, and sends them weights. No method blocks; results are
     reported later, in a queue.
 
-    A call that is reported never is reported twice. What is reported of an incarnation that was
-    replaced is ignored.
+    Each call is reported at most once. Reports about a replaced incarnation are ignored.
     """
 
     reports: deque[ActorReport]
 
     def publish(self, weights: NDArray[np.uint8]) -> None:
-        """Calls with a version take these weights from now on."""
+        """Sets the weights for all later calls that have a version."""
 
     def start(self, actor_id: int, incarnation: int) -> None:
-        """Starts an actor where there is room, as soon as there is, and builds its environments."""
+        """Starts an actor as soon as a node has room for it, and builds its environments."""
 
     def call(self, actor_id: int, lease: int, samples: int, version: int | None) -> None:
-        """Has it make up to so many samples, with weights of this version; None: those it has."""
+        """Makes an actor collect up to `samples` samples with new weights of this version.
+
+        None means that the actor uses the weights it has.
+        """
 
     def close(self, actor_id: int) -> None:
-        """Has it close its environments."""
+        """Makes an actor close its environments."""
 
     def kill(self, actor_id: int) -> None:
-        """Ends its process."""
+        """Kills the process of an actor."""

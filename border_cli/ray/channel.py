@@ -1,7 +1,7 @@
-"""The channel between the learner and the broker of a cluster: counters, and a ring for all actors.
+"""The channel between the learner and a cluster's broker: counters and one ring for all actors.
 
-The broker writes what the actors returned. As in the ring (`message_ring.py`) there is no lock, and
-every word has one writer.
+The broker writes the messages of the actors. Like the ring (`message_ring.py`), the channel has no
+locks, and every word has a single writer.
 """
 
 from __future__ import annotations
@@ -18,34 +18,34 @@ from border_cli.core.timing import ACTOR_SECTIONS
 from border_cli.core.types import Column
 from border_cli.system.shared_memory import WakePipe, floats, integers
 
-# Words that the learner writes.
-CLOSING: Final = 0  # 1: return what is under way and end
-LEARNER_WAITS: Final = 1  # 1: wake the learner for news
-LAST: Final = 2  # 1: the permission no longer grows
-LEAVING: Final = 3  # 1: leave the cluster, once all has ended
+# Words written by the learner.
+CLOSING: Final = 0  # 1 if the broker should finish the calls in progress and end
+LEARNER_WAITS: Final = 1  # 1 if the broker should wake the learner after a message
+LAST: Final = 2  # 1 if the limit no longer rises
+LEAVING: Final = 3  # 1 if the broker may leave the cluster once all actors have ended
 LEARNER_WORDS: Final = 8
 
-# Words that the broker writes.
-GRANTED: Final = 0  # samples of the permission that are used up
+# Words written by the broker.
+GRANTED: Final = 0  # samples that count towards the limit
 BEATS: Final = 1
-DRAINED: Final = 2  # 1: nothing more will arrive
-ACTING: Final = 3  # actors
-SPACE_WAITS: Final = 4  # 1: it waits for space in the ring
+DRAINED: Final = 2  # 1 if no more messages will arrive
+ACTING: Final = 3  # number of acting actors
+SPACE_WAITS: Final = 4  # 1 if the broker waits for space in the ring
 BROKER_WORDS: Final = 8
 
-# Words of each actor, which the broker writes.
-ROWS: Final = 0  # samples that arrived
-SURPLUS: Final = 1  # env steps that arrived, less the samples that arrived with them
-LOST: Final = 2  # samples that never will arrive
+# Words of each actor, written by the broker.
+ROWS: Final = 0  # samples received from the actor
+SURPLUS: Final = 1  # env steps received, minus samples received
+LOST: Final = 2  # samples that will never be received
 RESTARTS: Final = 3
-INCARNATIONS: Final = 4  # that were started in this attempt
+INCARNATIONS: Final = 4  # number of incarnations started in this attempt
 ACTOR_WORDS: Final = 8
 
-NETWORK: Final = ("call", "transfer", "queue")  # where the time of calls goes
+NETWORK: Final = ("call", "transfer", "queue")  # components of the time of calls
 
 
 class BrokerChannel(Mapped):
-    """Owned by the manager, which closes it."""
+    """The memory and pipes shared with the broker; the manager owns and closes them."""
 
     crossing = ("pipe", "learner_pipe", "ring")
 
@@ -58,10 +58,10 @@ class BrokerChannel(Mapped):
         extras: Sequence[Column] = (),
         returns: bool = False,
     ) -> None:
-        """`capacity`: rows of its ring; `returns`: its messages carry running returns."""
+        """`capacity`: rows in the ring; `returns`: whether messages include running returns."""
         self.pipe = WakePipe()  # wakes the broker
         self.learner_pipe = WakePipe()
-        whole, real = np.dtype(np.int64), np.dtype(np.float64)
+        int64, float64 = np.dtype(np.int64), np.dtype(np.float64)
         self.ring = MessageRing(
             spec,
             capacity=capacity,
@@ -69,12 +69,12 @@ class BrokerChannel(Mapped):
             extras=extras,
             returns=returns,
             more=[
-                (whole, (LEARNER_WORDS,)),
-                (whole, (BROKER_WORDS,)),
-                (whole, (num_actors, ACTOR_WORDS)),
-                (real, (1,)),
-                (real, (num_actors, len(ACTOR_SECTIONS))),
-                (real, (len(NETWORK),)),
+                (int64, (LEARNER_WORDS,)),
+                (int64, (BROKER_WORDS,)),
+                (int64, (num_actors, ACTOR_WORDS)),
+                (float64, (1,)),
+                (float64, (num_actors, len(ACTOR_SECTIONS))),
+                (float64, (len(NETWORK),)),
             ],
         )
         self._map()
@@ -82,13 +82,13 @@ class BrokerChannel(Mapped):
     def _map(self) -> None:
         learner, broker, actors, permitted, seconds, network = self.ring.more
         self.learner, self.broker = integers(learner), integers(broker)
-        self.actors = [integers(each) for each in actors]  # by actor id
-        self.permitted = floats(permitted)  # [0]: samples in all
-        self.seconds = [floats(each) for each in seconds]  # by actor id
+        self.actors = [integers(words) for words in actors]  # by actor id
+        self.permitted = floats(permitted)  # [0]: limit on the total number of samples
+        self.seconds = [floats(sections) for sections in seconds]  # by actor id
         self.network = floats(network)
 
     def close(self) -> None:
-        """Gives up its memory and its pipes; its counters can still be read."""
+        """Releases the memory and the pipes; the counters can still be read."""
         self.ring.close()
         self.pipe.close()
         self.learner_pipe.close()

@@ -1,4 +1,4 @@
-"""Settings of actors on a Ray cluster, and the names under which Ray is chosen."""
+"""The settings of actors on a Ray cluster, and the registration of all options named `ray`."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ class RayConfig(ActorManagerConfig):
 
     max_actors: int = setting(
         64,
-        "most actors of num_actors=auto; the replay ratio's slack counts as many",
+        "maximum number of actors with num_actors=auto; also sets the slack of the replay ratio",
         low=1,
         high=10_000,
     )
     address: str | None = setting(
         None,
-        "cluster to join: auto, host:port or ray://host:port; null: starts a Ray on this machine",
+        "cluster to join: auto, host:port or ray://host:port; null starts Ray on this machine",
     )
     resources: dict[str, float] = setting(
         {},
-        "what each actor reserves: CPU, memory (bytes) and custom resources; {}: one CPU on a "
-        "cluster that is joined, nothing on a Ray that is started",
+        "resources that each actor reserves: CPU, memory (bytes) and custom resources; {} means "
+        "one CPU on an existing cluster, and nothing if Ray is started on this machine",
     )
     max_in_flight: int = setting(
-        2, "calls of one actor at a time; 2: it acts while its last answer travels", low=1, high=16
+        2, "calls in progress per actor; with 2, it acts while a result is sent", low=1, high=16
     )
     join_timeout_s: float = setting(
         3.0,
-        "seconds that calls may take to return at the end before actors are killed",
+        "seconds to wait at the end of a run for calls to return before actors are killed",
         above=0,
         high=LONGEST_WAIT_S,
     )
@@ -57,9 +57,9 @@ class RayConfig(ActorManagerConfig):
 
     @property
     def paced_samples(self) -> int:
-        """Samples that an actor is asked for at a time under a replay ratio.
+        """Samples to request per call under a replay ratio.
 
-        Two messages: half the calls, and well within the slack of at least four.
+        Two messages halve the number of calls, and the slack is at least four messages.
         """
         return 2 * self.n_buffer
 

@@ -1,9 +1,9 @@
-"""The connection of one process to a Ray cluster.
+"""The connection of a process to a Ray cluster.
 
-Ray is imported by functions of this room that child processes alone call (`border_cli/system/`),
-once its environment is set; never in the learner's: its threads take the interpreter's lock, and it
-ends its process once a head node is gone. What cannot work raises `ClusterRefused`, which the
-child hands to its parent.
+Ray is imported only in child processes (`border_cli/system/`), after its environment variables are
+set. The learner's process never imports it, because Ray's threads contend for the GIL, and because
+Ray ends its process when the head node is gone. An unusable cluster raises `ClusterRefused`, which
+the child process passes to its parent.
 """
 
 from __future__ import annotations
@@ -30,64 +30,66 @@ PACKAGE: Final = "border-cli[ray]"
 AUTO: Final = "auto"
 CLIENT: Final = "ray://"
 
-PROBE_S = 5.0  # for an answer of the cluster's port
-JOIN_S = 25.0  # for joining what answers like Ray, which a loaded head node may take
-SHUTDOWN_S = 10.0  # for the end of a Ray of our own
-START_S = 100.0  # for the start of a Ray of our own, on a slow disk or a busy machine
+# Time limits in seconds.
+PROBE_S = 5.0  # to connect to the cluster's port
+JOIN_S = 25.0  # to join a reachable cluster, whose head node may be busy
+SHUTDOWN_S = 10.0  # to shut down a Ray started by this process
+START_S = 100.0  # to start Ray on a slow disk or a busy machine
 
 _FOR_ALL = {
     "RAY_USAGE_STATS_ENABLED": "0",
-    # Seconds without the head node before Ray ends the process, or refuses the next call.
+    # Seconds without the head node after which Ray ends the process or rejects the next call.
     "RAY_gcs_rpc_server_reconnect_timeout_s": "6",
     "RAY_CLIENT_RECONNECT_GRACE_PERIOD": "6",
-    "RAY_NUM_REDIS_GET_RETRIES": "3",  # once a second; otherwise 20 before it reports a failure
+    "RAY_NUM_REDIS_GET_RETRIES": "3",  # one per second; the default is 20
     "RAY_BACKEND_LOG_LEVEL": "error",
 }
 _FOR_OUR_OWN = {
-    "RAY_worker_niceness": "0",  # added to this process's; Ray adds 15, and actors wake up late
-    # All its servers listen on the loopback interface alone, because its pages of metrics ask for
-    # no token. Ray replaces 127.0.0.1 as `_node_ip_address`.
+    "RAY_worker_niceness": "0",  # added to that of this process; Ray's 15 makes actors wake up late
+    # Makes all servers listen only on the loopback interface, because the metrics pages require no
+    # token. Passing 127.0.0.1 as `_node_ip_address` has no effect, because Ray replaces it.
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSettings:
-    """Which cluster, and the settings to name in a refusal; picklable."""
+    """The cluster to connect to, and the setting to name in errors; picklable."""
 
-    address: str | None  # None starts a Ray on this machine; auto, host:port, or ray://host:port
-    setting: str = "actor_manager.address"  # where the address was given
-    environment: Mapping[str, str] = field(default_factory=dict)  # that a process needs to join
-    modules: Sequence[str] = ()  # paths of those that travel to a cluster that is joined
+    address: str | None  # auto, host:port or ray://host:port; None starts Ray on this machine
+    setting: str = "actor_manager.address"  # path of the setting that contains the address
+    environment: Mapping[str, str] = field(default_factory=dict)  # variables needed to join
+    modules: Sequence[str] = ()  # paths of the modules to send to an existing cluster
 
     def __str__(self) -> str:
-        """`actor_manager.address=auto`."""
+        """Returns the setting and its value, e.g. `actor_manager.address=auto`."""
         return f"{self.setting}={'null' if self.address is None else self.address}"
 
 
 def refuse_without_ray(what: str) -> None:
-    """Raises MissingPackage, with the line that installs it, where Ray is not installed; imports
-    nothing. `what` is the setting that needs it."""
+    """Raises MissingPackage with the install command if Ray is not installed.
+
+    `what` is the setting that needs Ray, which is not imported."""
     if importlib.util.find_spec("ray") is None:
         raise MissingPackage(what, PACKAGE)
 
 
 @contextmanager
 def connect(settings: ClusterSettings) -> Iterator[ClusterSettings]:
-    """Within the block this process is connected to the cluster; in a child process only.
+    """Connects this process to the cluster within the block. For child processes only.
 
-    Gives the settings with which another process of this machine joins the same Ray. A Ray that it
-    starts ends with the block, and with this process however that ends.
+    Yields the settings with which another process on this machine can join the same Ray. If Ray is
+    started here, it ends with the block, and with this process even if that is killed.
     """
     refuse_without_ray(str(settings))
     environment = {**_FOR_ALL, **settings.environment}
     if settings.address is None:
         environment |= _FOR_OUR_OWN
-        # Only this run's processes may use it, and not others of this machine. A choice of the
-        # user's counts. Without one Ray would write a token to the home directory and advertise it.
+        # Restricts this Ray to the processes of this run, unless the user has chosen a mode.
+        # Without a token here, Ray would write one to the home directory and advertise it.
         if "RAY_AUTH_MODE" not in os.environ:
             environment |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
-    os.environ.update(environment)  # Ray reads it as it is imported
+    os.environ.update(environment)  # read by Ray when it is imported
     refuse_unreachable(settings)
     import ray
 
@@ -101,14 +103,15 @@ def connect(settings: ClusterSettings) -> Iterator[ClusterSettings]:
 
 
 def refuse_unreachable(settings: ClusterSettings) -> None:
-    """Raises ClusterRefused where nothing takes connections at the address, for which Ray would
-    wait long, or where it is none; in any process, without Ray."""
+    """Raises ClusterRefused if the address is invalid or accepts no connections.
+
+    This avoids a long wait in Ray, and it can be called in any process, without Ray."""
     address = settings.address
     if address == AUTO:
         address = os.environ.get("RAY_ADDRESS")
     if address in (None, AUTO, "local"):
         return
-    if _host_and_port(address) is None:
+    if _split_address(address) is None:
         raise ClusterRefused(
             f"{settings.setting} must be auto, host:port, ray://host:port or null, got {address!r}"
         )
@@ -122,42 +125,43 @@ def refuse_unreachable(settings: ClusterSettings) -> None:
 
 
 def unanswered(address: str, timeout_s: float) -> str | None:
-    """Why nothing takes connections at the address; None if something does."""
-    place = _host_and_port(address)
-    assert place is not None
+    """Returns why the address accepts no connections, or None if it does."""
+    endpoint = _split_address(address)
+    assert endpoint is not None
     try:
-        socket.create_connection(place, timeout=timeout_s).close()
+        socket.create_connection(endpoint, timeout=timeout_s).close()
     except OSError as error:
         return str(error)
     return None
 
 
-def _host_and_port(address: str) -> tuple[str, int] | None:
+def _split_address(address: str) -> tuple[str, int] | None:
     host, _, port = address.removeprefix(CLIENT).rpartition(":")
     return (host.strip("[]"), int(port)) if host and port.isdigit() else None
 
 
 @contextmanager
 def _connected(settings: ClusterSettings) -> Iterator[None]:
-    """Connects in a thread, which a cluster that does not answer may keep, and disconnects there.
+    """Connects and disconnects in a separate thread, because connecting may hang.
 
-    The kernel ends what a Ray of our own consists of with the thread that started it, which
-    therefore lives as long as the block. Beside the main thread Ray leaves SIGTERM's handler alone.
+    The kernel ends the processes of a Ray started here together with the thread that started them,
+    so the thread lives as long as the block. Outside the main thread, Ray does not replace the
+    SIGTERM handler.
     """
     failures: list[BaseException] = []
-    connected, over = threading.Event(), threading.Event()
+    connected, finished = threading.Event(), threading.Event()
 
     def run() -> None:
         try:
             with _initialized(settings):
                 connected.set()
-                over.wait()
+                finished.wait()
         except BaseException as error:
             failures.append(error)
         finally:
             connected.set()
 
-    limit_s, doubt = (
+    limit_s, hint = (
         (START_S, "this machine is too busy to start a Ray, or its disk too slow")
         if settings.address is None
         else (JOIN_S, "is it the port of a head node?")
@@ -165,44 +169,44 @@ def _connected(settings: ClusterSettings) -> Iterator[None]:
     thread = threading.Thread(target=run, name="ray", daemon=True)
     thread.start()
     if not connected.wait(limit_s):
-        raise ClusterRefused(f"{settings}: no connection within {limit_s:g} s; {doubt}")
+        raise ClusterRefused(f"{settings}: no connection within {limit_s:g} s; {hint}")
     if failures:
         raise ClusterRefused(f"{settings}: {_explained(failures[0])}") from failures[0]
     try:
         yield
     finally:
-        over.set()
+        finished.set()
         thread.join(SHUTDOWN_S)
 
 
 def _explained(error: BaseException) -> str:
-    """The meaning of a failed connection, and the remedy."""
-    said = "".join(traceback.format_exception(error))
-    if "AuthToken" in said:
+    """Returns why a connection failed, and how to fix it."""
+    text = "".join(traceback.format_exception(error))
+    if "AuthToken" in text:
         return (
-            "the cluster asks for a token: set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN or "
+            "the cluster requires a token: set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN or "
             "~/.ray/auth_token to the token of the cluster"
         )
-    if "Could not find any running Ray" in said:
+    if "Could not find any running Ray" in text:
         return (
-            "no Ray runs on this machine: start one (ray start --head), give the host:port of a "
-            "head node, or null, which starts a Ray for this run"
+            "Ray is not running on this machine: start it (ray start --head), or set the address "
+            "to the host:port of a head node, or to null, which starts Ray for this run"
         )
     return f"{error}".strip() or type(error).__name__
 
 
 @contextmanager
 def _initialized(settings: ClusterSettings) -> Iterator[None]:
-    """The files of a Ray of our own, which it would leave behind, are removed after the block."""
+    """Initializes Ray within the block, and afterwards removes the files of a Ray started here."""
     import ray
 
-    # Where Ray would have them: the paths of its sockets must be short.
+    # The parent directory that Ray would choose: the paths of sockets must be short.
     root = os.environ.get("RAY_TMPDIR") or (None if sys.platform == "linux" else "/tmp")
     with TemporaryDirectory(prefix="border_ray_", dir=root, ignore_cleanup_errors=True) as folder:
         options: dict[str, Any] = {"address": settings.address}
         if settings.address is None:
-            own = {"include_dashboard": False, "num_cpus": available_cores()}
-            options = {"address": "local", "_temp_dir": folder, **own}
+            local_options = {"include_dashboard": False, "num_cpus": available_cores()}
+            options = {"address": "local", "_temp_dir": folder, **local_options}
         modules = runtime_env(settings.modules)
         ray.init(configure_logging=False, log_to_driver=False, runtime_env=modules, **options)
         yield

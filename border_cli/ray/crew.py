@@ -1,7 +1,7 @@
-"""Pieces of work done by workers on a Ray cluster.
+"""A crew of workers on a Ray cluster that run pieces of work.
 
-A worker answers within about a second, either with its result or with `GOING`, and is then called
-again: while they answer, the process of the crew is seen to move.
+A worker replies within about a second, with its result or with `GOING`, and is then called again.
+Each reply counts as a heartbeat of the process that owns the crew.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from border_cli.errors import BadStep, RunFailed
 from border_cli.ray.remote import why
 from border_cli.system.machine import BLAS_VARIABLES
 
-GOING: Final = "going"  # the answer of a worker that has not finished its piece
-LOOK_S = 0.2
+GOING: Final = "going"  # reply of a worker that has not finished its piece
+POLL_S = 0.2
 
 
 class WorkerLost(Exception):
-    """The process or the node of a worker is gone."""
+    """Raised when the process or the node of a worker is gone."""
 
 
 class Crew:
-    """So many workers, as Ray actors; one thread owns it.
+    """A fixed number of workers, each a Ray actor; owned by one thread.
 
-    A worker has `take(piece, common)` and `go_on()`, which return a result or `GOING`.
+    A worker has the methods `take(piece, common)` and `go_on()`, which return a result or `GOING`.
     """
 
     def __init__(
@@ -37,45 +37,45 @@ class Crew:
         options: Mapping[str, Any],
         beat: Callable[[], object],
     ) -> None:
-        """Workers are made with `arguments`, and have Ray's `options` and names after `name`.
-        `beat` is called with each answer."""
+        """Creates workers from `arguments` and Ray's `options`, with names that begin with `name`.
+        `beat` is called after every reply."""
         import ray
 
         self._ray = ray
-        # One thread each, as everywhere: others add numbers up in another order.
-        threads = {"env_vars": dict.fromkeys(BLAS_VARIABLES, "1")}
-        spread = {"scheduling_strategy": "SPREAD", "runtime_env": threads, **options}
-        made: Any = ray.remote(worker)
+        # One BLAS thread per worker, because more threads would change the order of summation.
+        runtime_env = {"env_vars": dict.fromkeys(BLAS_VARIABLES, "1")}
+        worker_options = {"scheduling_strategy": "SPREAD", "runtime_env": runtime_env, **options}
+        remote_class: Any = ray.remote(worker)
         self._workers = [
-            made.options(name=f"{name}-{number}", **spread).remote(*arguments)
+            remote_class.options(name=f"{name}-{number}", **worker_options).remote(*arguments)
             for number in range(size)
         ]
         self._beat = beat
 
     def run(self, pieces: Sequence[Any], common: Any) -> list[Any]:
-        """The results, one piece for each worker. `common` travels once to each node.
+        """Runs one piece per worker and returns the results. `common` is sent once to each node.
 
-        Raises WorkerLost, after which nothing more can be run.
+        Raises WorkerLost, after which the crew cannot be used any more.
         """
         common = self._ray.put(common)
-        given = zip(self._workers, pieces, strict=True)
+        assignments = zip(self._workers, pieces, strict=True)
         calls = {
             worker.take.remote(piece, common): number
-            for number, (worker, piece) in enumerate(given)
+            for number, (worker, piece) in enumerate(assignments)
         }
         results: dict[int, Any] = {}
         while calls:
-            ready, _ = self._ray.wait(list(calls), num_returns=1, timeout=LOOK_S)
+            ready, _ = self._ray.wait(list(calls), num_returns=1, timeout=POLL_S)
             for call in ready:
-                number, answer = calls.pop(call), self._answer(call)
+                number, reply = calls.pop(call), self._get_reply(call)
                 self._beat()
-                if isinstance(answer, str) and answer == GOING:
+                if isinstance(reply, str) and reply == GOING:
                     calls[self._workers[number].go_on.remote()] = number
                 else:
-                    results[number] = answer
+                    results[number] = reply
         return [results[number] for number in range(len(pieces))]
 
-    def _answer(self, call: Any) -> Any:
+    def _get_reply(self, call: Any) -> Any:
         try:
             return self._ray.get(call)
         except self._ray.exceptions.RayTaskError as error:
@@ -86,6 +86,6 @@ class Crew:
             raise WorkerLost(why(error)) from error
 
     def close(self) -> None:
-        """Ends the workers."""
+        """Kills the workers."""
         for worker in self._workers:
             self._ray.kill(worker)
