@@ -1,9 +1,9 @@
-"""Evaluation with the episodes spread over the nodes of a Ray cluster.
+"""Evaluation on a Ray cluster, with the episodes spread over its nodes.
 
-The evaluation's child process (`run`) is connected to the cluster and has a crew of workers there
-(`ray/crew.py`). Each plays some of the episodes of an evaluation, with the seeds that they
-have in any evaluation and with actions computed for all rows of it at once. So scores are those of
-a local evaluation to the bit, on processors of one kind.
+The evaluation's child process (`run`) connects to the cluster and creates a crew of workers
+(`ray/crew.py`). Each worker plays some of the episodes, with the same seeds as in a local
+evaluation and with actions computed for a batch of the same size. On processors of the same type,
+the scores are therefore bit-identical to those of a local evaluation.
 """
 
 from __future__ import annotations
@@ -45,27 +45,28 @@ log = logging.getLogger(__name__)
 
 SETTING: Final = "evaluator.where=ray"
 ADDRESS: Final = "evaluator.address"
-SLICE_S: Final = 1.0  # a worker answers after so long, whether its episodes are over or not
+SLICE_S: Final = 1.0  # seconds after which a worker replies, even if it has not finished
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Episodes:
-    """Some of the episodes of a round, for one worker."""
+    """The range of episodes of a round that one worker plays."""
 
     round_first: int  # number of the first episode of the round
-    first: int  # of these, counted from there
+    first: int  # index of the worker's first episode within the round
     count: int
 
 
 class WidePolicy(Policy):
-    """Acts in some of the environments of an evaluation as it would act in all of them.
+    """A policy that acts in some environments of an evaluation exactly as it would in all of them.
 
-    What an arithmetic library computes for a row depends on the number of rows, so those of the
-    other environments are filled with these observations, and nobody looks at their actions.
+    The numbers that a math library computes for a row depend on the number of rows. The batch is
+    therefore padded to its full width with the given observations, and the extra actions are
+    discarded.
     """
 
     def __init__(self, inner: Policy, first: int, width: int) -> None:
-        """The environments are those from `first` on, of `width`."""
+        """`first`: index of the first environment; `width`: number of all environments."""
         self._inner = inner
         self._first, self._width = first, width
 
@@ -79,32 +80,31 @@ class WidePolicy(Policy):
         self._inner.load_snapshot(snapshot)
 
     def forget(self, envs: Sequence[int]) -> None:
-        """Of all environments: their episodes start together."""
+        """Forgets all environments, because their episodes start together."""
         del envs
         self._inner.forget(range(self._width))
 
 
 class EpisodePlayer:
-    """Plays the same episodes of each round on a node, in slices of a second; a Ray actor, or used
-    directly by tests."""
+    """A Ray actor that plays the same episodes of each round, in slices of a second."""
 
     def __init__(self, packed: bytes, import_path: Sequence[str], slice_s: float = SLICE_S) -> None:
-        """`import_path`: where modules are found on the machine of the learner."""
+        """`import_path`: the module search path of the learner's machine."""
         add_import_path(import_path)
         self._recipe: EpisodesRecipe = unpack(packed)
         self._slice_s = slice_s
-        self._kept: tuple[int, int, Env] | None = None  # first, count
+        self._cached: tuple[int, int, Env] | None = None  # (first, count, environment)
         self._play: Play | None = None
 
     def take(self, piece: Episodes, snapshot: Snapshot) -> Any:
-        """Begins these episodes; an `Evaluation`, or `GOING`."""
+        """Starts these episodes; returns an `Evaluation`, or `GOING`."""
         recipe = self._recipe
         policy = recipe.make_policy()
         policy.bind_thread()
         policy.load_snapshot(snapshot)
         self._play = Play(
             WidePolicy(policy, piece.first, recipe.config.num_episodes),
-            self._env(piece),
+            self._get_env(piece),
             config=recipe.config,
             spec=recipe.spec,
             seed=recipe.seed,
@@ -112,16 +112,16 @@ class EpisodePlayer:
         )
         return self.go_on()
 
-    def _env(self, piece: Episodes) -> Env:
+    def _get_env(self, piece: Episodes) -> Env:
         first = piece.round_first + piece.first
-        if self._kept is None or self._kept[:2] != (first, piece.count):
+        if self._cached is None or self._cached[:2] != (first, piece.count):
             self.close()
             env = self._recipe.make_factory(piece.count).make(training=False, first=first)
-            self._kept = (first, piece.count, env)
-        return self._kept[2]
+            self._cached = (first, piece.count, env)
+        return self._cached[2]
 
     def go_on(self) -> Any:
-        """Continues for a slice; an `Evaluation`, or `GOING`."""
+        """Continues for one slice; returns an `Evaluation`, or `GOING`."""
         play = self._play
         assert play is not None, "take() comes first"
         until_s = time.monotonic() + self._slice_s
@@ -132,20 +132,20 @@ class EpisodePlayer:
         return play.evaluation
 
     def close(self) -> None:
-        """Closes its environments; one that is killed with its process needs it not."""
-        kept, self._kept = self._kept, None
-        if kept is not None:
-            kept[2].close()
+        """Closes the environments. Not required if the process is killed."""
+        cached, self._cached = self._cached, None
+        if cached is not None:
+            cached[2].close()
 
 
 class SpreadEvaluator(Evaluator):
-    """Has the workers of a crew play the episodes; owned by the evaluation's child process.
+    """An evaluator whose crew plays the episodes; owned by the evaluation's child process.
 
-    It takes no policy: workers make their own from the snapshot that was loaded last.
+    It ignores the policies passed to it: the workers build theirs from the last loaded snapshot.
     """
 
     def __init__(self, recipe: EpisodesRecipe, crew: Crew, size: int) -> None:
-        """`size`: of the crew, which is how many pieces an evaluation has."""
+        """`size`: number of workers in the crew, and so of the pieces of an evaluation."""
         self._config, self._spec = recipe.config, recipe.spec
         self._crew = crew
         count = recipe.config.num_episodes
@@ -154,59 +154,59 @@ class SpreadEvaluator(Evaluator):
         self._snapshot: Snapshot | None = None
 
     def load_snapshot(self, snapshot: Snapshot) -> None:
-        """Evaluates these weights from now on."""
+        """Sets the weights for later evaluations."""
         self._snapshot = snapshot
 
     def evaluate(self, policy: Policy) -> Evaluation:
         del policy
-        return self._round(0)
+        return self._play_round(0)
 
     def extended(self, policy: Policy, evaluation: Evaluation) -> Evaluation:
         del policy
-        more = self._round(len(evaluation.returns))
+        more = self._play_round(len(evaluation.returns))
         return joined(self._config, self._spec, [evaluation, more])
 
-    def _round(self, first: int) -> Evaluation:
-        """As many episodes as an evaluation has, from number `first` on."""
+    def _play_round(self, first: int) -> Evaluation:
+        """Plays the episodes of one evaluation, starting with number `first`."""
         assert self._snapshot is not None, "load_snapshot() comes first"
         pieces = [
             Episodes(round_first=first, first=low, count=count) for low, count in self._pieces
         ]
         try:
-            played: list[Evaluation] = self._crew.run(pieces, self._snapshot)
+            evaluations: list[Evaluation] = self._crew.run(pieces, self._snapshot)
         except BadStep as error:
             raise error.within("evaluation") from None
-        return joined(self._config, self._spec, played)
+        return joined(self._config, self._spec, evaluations)
 
     def close(self) -> None:
         self._crew.close()
 
 
 class ClusterEvaluationRunner(BackgroundEvaluationRunner):
-    """Its process spreads each evaluation over a Ray cluster: its own, or that of the actors."""
+    """A runner that spreads each evaluation over a Ray cluster, its own or that of the actors."""
 
     @staticmethod
     def refuse_missing(config: EpisodesConfig) -> None:
-        """Raises where Ray is not installed, or nothing answers at the address."""
+        """Raises an error if Ray is not installed or the address accepts no connections."""
         refuse_without_ray(SETTING)
         refuse_unreachable(ClusterSettings(address=config.address, setting=ADDRESS))
 
     @classmethod
     def of(cls, parts: EvaluationParts) -> Self:
-        """The runner of a run."""
-        recipe, own = parts.episodes, None
+        """Builds the runner of a run."""
+        recipe, cluster = parts.episodes, None
         assert recipe is not None, "the setting is one of episodes"
         address = recipe.config.address
         if address is not None or parts.actors != "ray":
             modules = {*recipe.imports, *parts.modules, *modules_of_recipe(recipe)}
-            own = ClusterSettings(
+            cluster = ClusterSettings(
                 address=address,
                 setting=ADDRESS,
                 modules=travelling(modules) if address else (),
             )
         return cls(
             recipe,
-            cluster=own,
+            cluster=cluster,
             trial=parts.trial,
             stop=parts.stop,
             confirmation=parts.confirmation,
@@ -219,12 +219,12 @@ class ClusterEvaluationRunner(BackgroundEvaluationRunner):
         cluster: ClusterSettings | None,
         trial: Callable[[], object],
         stop: StopFlag,
-        confirmation: Confirmation = Confirmation(),  # noqa: B008 - it cannot be changed
+        confirmation: Confirmation = Confirmation(),  # noqa: B008 - immutable
     ) -> None:
-        """`cluster`: to join or to start, whose nodes must pass the trial; None: that of the
-        actors, whose nodes have passed theirs."""
-        tried = None if cluster is None else pack(SETTING, recipe.imports, trial)
-        packed = pack(SETTING, recipe.imports, (recipe, confirmation, tried))
+        """`cluster`: the cluster to join or start, whose nodes must pass the trial. None means the
+        cluster of the actors, whose nodes have already passed a trial."""
+        packed_trial = None if cluster is None else pack(SETTING, recipe.imports, trial)
+        packed = pack(SETTING, recipe.imports, (recipe, confirmation, packed_trial))
         super().__init__(packed, stop=stop, main=run)
         self._players = pack(SETTING, recipe.imports, recipe)
         self._cluster = cluster
@@ -232,7 +232,7 @@ class ClusterEvaluationRunner(BackgroundEvaluationRunner):
 
     def open(self, actors: ActorManager | None = None) -> None:
         self._actors = actors
-        if self._cluster is not None:  # else it is there once the actors are
+        if self._cluster is not None:  # otherwise the cluster exists only after the actors start
             super().open()
 
     def _arguments(self) -> tuple[Any, ...]:
@@ -245,7 +245,7 @@ class ClusterEvaluationRunner(BackgroundEvaluationRunner):
 def run(
     packed: bytes, players: bytes, cluster: ClusterSettings, shared: SharedArrays, pipe: Pipe
 ) -> None:
-    """The process: evaluates snapshot after snapshot until the learner closes the pipe."""
+    """Runs the process: evaluates each received snapshot until the learner closes the pipe."""
     recipe, confirmation, trial = unpack(packed)
     config: EpisodesConfig = recipe.config
     log_what_is_printed()
@@ -280,6 +280,6 @@ def run(
                 evaluator.load_snapshot(snapshot)
                 try:
                     pipe.send(DONE, confirmation.evaluated(evaluator, policy, snapshot))
-                except WorkerLost as error:  # the runner starts another process
+                except WorkerLost as error:  # the runner then starts a new process
                     log.warning("a worker on the cluster is lost: %s", error)
                     return

@@ -1,8 +1,8 @@
-"""Processes on the nodes of a Ray cluster, one for each job of a sweep.
+"""The jobs of a sweep as processes on the nodes of a Ray cluster.
 
-A Ray actor on the node, `JobHost`, starts the process of its job and watches it, as a command does
-on its own machine. A host ends with the child process of the command that is connected to the
-cluster (`run`), and the process of a job with its host.
+For each job, a Ray actor (`JobHost`) starts and monitors a process on its node, as the command does
+on its own machine. `run` is the child process of the command that connects to the cluster. The job
+hosts end with this child process, and the process of a job ends with its host.
 """
 
 from __future__ import annotations
@@ -24,42 +24,42 @@ from border_cli.system.child import READY, Pipe
 from border_cli.system.child_process import ChildProcess
 from border_cli.system.start import start_context, wait_for
 
-# Orders of the command, each with the number of its job.
-START: Final = "start"  # `Work`
-SIGNAL: Final = "signal"  # the number of one for the process of the job
+# Orders from the command, with the number of a job and further values.
+START: Final = "start"  # a `Work`
+SIGNAL: Final = "signal"  # the signal number
 KILL: Final = "kill"
 
-# What the command is told, each with the number of the job.
+# Messages to the command, with the number of a job and further values.
 BEGUN: Final = "begun"  # host, pid
-OVER: Final = "over"  # the reason; None where the process ended as it was meant to
+OVER: Final = "over"  # the reason, or None if the process ended normally
 
 WATCH_S = 1.0
-LOOK_S = 0.2
+POLL_S = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """The function that the process of a job runs, and the file that its node must see."""
+    """The main function of a job's process, and a file that its node must be able to access."""
 
     name: str
-    main: Callable[..., None]  # called with `args` and its pipe
+    main: Callable[..., None]  # called with `args` and the pipe of the process
     args: tuple[Any, ...]
-    shared: str  # a file that every node sees
+    shared: str  # path of a file in the directory shared by all nodes
 
 
 class JobHost:
-    """Runs on a node as a Ray actor with a thread for each call; owns the process of one job."""
+    """A Ray actor that owns the process of one job; each call runs in its own thread."""
 
     _child: ChildProcess
 
     def start(self, work: Work) -> tuple[str, int]:
-        """Starts the process; returns the name of this machine, and the process's id."""
+        """Starts the process and returns the name of this machine and the process id."""
         if not Path(work.shared).exists():
             raise FileNotFoundError(
                 f"node {platform.node()} does not see {work.shared}: the jobs of a sweep write to "
                 "a directory that all nodes must share"
             )
-        # A process that is spawned would first run the script of this one, which is Ray's.
+        # Otherwise a spawned process would first run the main script of this one, which is Ray's.
         with suppress(AttributeError):
             del sys.modules["__main__"].__file__
         context = start_context(StartMethod.spawn, [])
@@ -67,29 +67,29 @@ class JobHost:
         return platform.node(), self._child.pid
 
     def watch(self) -> str | None:
-        """Waits for the end of the process; returns why it ended."""
+        """Waits until the process ends and returns the reason."""
         while self._child.alive:
             wait_for(self._child.waitables, WATCH_S)
-            self._child.listen()  # to what it logs
+            self._child.listen()  # forwards its log records
         return self._child.reap()
 
     def signal(self, signum: int) -> None:
-        """Passes a signal on."""
+        """Sends a signal to the process."""
         with suppress(ProcessLookupError):
             os.kill(self._child.pid, signum)
 
 
 @dataclass(slots=True)
 class _Hosted:
-    """A job as the connected process sees it."""
+    """The state of a job in the connected process."""
 
-    host: Any  # the handle of its Ray actor
-    call: Any  # the call under way
+    host: Any  # handle of the Ray actor
+    call: Any  # call in progress
     begun: bool = False
 
 
 class Jobs:
-    """Starts hosts and passes signals on; owned by the main thread of the connected process."""
+    """Starts job hosts and forwards signals; owned by the main thread of the connected process."""
 
     def __init__(self, resources: Mapping[str, float], pipe: Pipe) -> None:
         import ray
@@ -101,20 +101,20 @@ class Jobs:
         self._jobs: dict[int, _Hosted] = {}
 
     def obey(self, word: str, number: int, *values: Any) -> None:
-        """Does what the command says."""
+        """Executes an order from the command."""
         if word == START:
             work: Work = values[0]
             host = self._host.options(name=work.name, **self._options).remote()
             self._jobs[number] = _Hosted(host, host.start.remote(work))
         elif (job := self._jobs.get(number)) is None:
-            return  # it has ended meanwhile
+            return  # the job has already ended
         elif word == SIGNAL and job.begun:
             job.host.signal.remote(values[0])
         elif word == KILL:
-            self._over(number, "killed")
+            self._finish(number, "killed")
 
     def look(self, timeout_s: float) -> None:
-        """Waits for the next answer, if a job is under way."""
+        """Waits for the next reply of a host, if a job is running."""
         calls = {job.call: number for number, job in self._jobs.items()}
         if not calls:
             return
@@ -122,28 +122,28 @@ class Jobs:
         for call in ready:
             number, job = calls[call], self._jobs[calls[call]]
             try:
-                answer = self._ray.get(call)
+                reply = self._ray.get(call)
             except self._ray.exceptions.RayError as error:
-                self._over(number, why(error))
+                self._finish(number, why(error))
                 continue
             if job.begun:
-                self._over(number, answer)
+                self._finish(number, reply)
             else:
                 job.begun, job.call = True, job.host.watch.remote()
-                self._pipe.send(BEGUN, number, *answer)
+                self._pipe.send(BEGUN, number, *reply)
 
-    def _over(self, number: int, cause: str | None) -> None:
+    def _finish(self, number: int, cause: str | None) -> None:
         self._ray.kill(self._jobs.pop(number).host)
         self._pipe.send(OVER, number, cause)
 
     @property
     def busy(self) -> bool:
-        """Whether a job is under way."""
+        """Whether a job is running."""
         return bool(self._jobs)
 
 
 def run(cluster: ClusterSettings, resources: Mapping[str, float], pipe: Pipe) -> None:
-    """The connected process: runs jobs until the command closes the pipe."""
+    """Runs the connected process: executes orders until the command closes the pipe."""
     log_what_is_printed()
     with connect(cluster):
         needs = ClusterNeeds(
@@ -153,8 +153,8 @@ def run(cluster: ClusterSettings, resources: Mapping[str, float], pipe: Pipe) ->
         jobs = Jobs(resources, pipe)
         pipe.send(READY)
         while True:
-            if not pipe.poll(0 if jobs.busy else LOOK_S):
-                jobs.look(LOOK_S)
+            if not pipe.poll(0 if jobs.busy else POLL_S):
+                jobs.look(POLL_S)
                 continue
             try:
                 jobs.obey(*pipe.receive())

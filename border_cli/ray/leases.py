@@ -1,16 +1,17 @@
-"""Leases: which actor of a cluster makes how many samples, and what becomes of it.
+"""Leases, which determine how many samples each actor of a cluster collects.
 
-A lease is one call: "act with these weights, return up to n samples". The permission of the rate
-limiter is divided into leases whose sum never exceeds it. An actor has at most `max_in_flight` of
-them, so that it acts while its last answer travels. Their size follows the speed of the actor: a
-call takes about `call_s`, as long as the permission allows, which costs neither broker nor network
-much and keeps the weights fresh.
+A lease is one call: "act with these weights, return up to n samples". The learner's sample limit is
+divided into leases whose sum never exceeds it. An actor has at most `max_in_flight` leases, so that
+it can act while its last result is being sent. The size of a lease follows the speed of the actor:
+if the limit allows, a call takes about `call_s`. This keeps the load on the broker and the network
+low and the weights fresh.
 
-Everything has a deadline. A lease that does not return in time, and those behind it, go back to the
-permission; the actor is killed and replaced. What it may have
-made is counted as lost then, and ignored if it arrives later. The others use what is left.
+Everything has a deadline. If a lease does not return in time, it is cancelled together with the
+actor's later leases, and the actor is killed and replaced. The samples of the overdue lease count
+as lost and are ignored if they arrive later. Other actors can use the cancelled samples.
 
-A pure state machine: time is handed in, and a `Transport` does what it decides. One thread owns it.
+This module is a pure state machine: time is passed in, and a `Transport` executes the decisions.
+One thread owns it.
 """
 
 from __future__ import annotations
@@ -31,20 +32,20 @@ from border_cli.words import counted
 
 log = logging.getLogger(__name__)
 
-STARTS_S: Final = 120.0  # for the first process to find room, start and import what it needs
-CALLS_PER_S: Final = 30  # of all actors together; each costs some ms in actor, broker and raylet
+STARTS_S: Final = 120.0  # seconds for the first process to get resources, start and import modules
+CALLS_PER_S: Final = 30  # for all actors; a call costs several ms in actor, broker and raylet
 LONGEST_CALL_S: Final = 1.0
-GROWTH: Final = 4  # by which a lease may be larger than the one before
-LOOK_S: Final = 0.25  # between two looks at all deadlines
+GROWTH: Final = 4  # maximum ratio between the sizes of two successive leases
+POLL_S: Final = 0.25  # seconds between two checks of all deadlines
 
 
 class Stage(IntEnum):
-    """Where an actor stands."""
+    """The stages of an actor."""
 
-    OFF = 0  # of `num_actors=auto`: others are started before it
-    PAUSED = 1  # until its restart
-    STARTING = 2  # its process waits for room, starts and imports
-    BUILDING = 3  # its environments
+    OFF = 0  # not started yet; with `num_actors=auto`, actors start one after another
+    PAUSED = 1  # waiting for a restart
+    STARTING = 2  # waiting for resources, starting the process, or importing modules
+    BUILDING = 3  # building the environments
     ACTING = 4
     CLOSING = 5
     ENDED = 6
@@ -55,70 +56,70 @@ NO_PROCESS: Final = (Stage.OFF, Stage.PAUSED, Stage.ENDED)
 
 @dataclass(slots=True)
 class Lease:
-    """One call under way."""
+    """A call in progress."""
 
     number: int
     samples: int
     issued_s: float
-    begun_s: float  # when all calls before it had returned
-    answer: Answer | None = None  # that arrived before one of an earlier call
+    begun_s: float  # time at which all earlier calls had returned
+    answer: Answer | None = None  # result, if it arrived before that of an earlier call
 
 
 @dataclass(slots=True)
 class LeasedActor:
-    """One actor over all its incarnations."""
+    """The state of one actor across its incarnations."""
 
     actor_id: int
     restarts: Restarts
     incarnation: int = -1  # in this attempt
     stage: Stage = Stage.OFF
     place: str = ""  # host and process
-    since_s: float = 0.0  # in this stage
-    due_s: float = 0.0  # when it starts again
-    version: int = 0  # of its weights
-    size: float = 1.0  # samples of its next lease
-    last_call: int = 0  # number of its newest lease
-    received: int = 0  # samples
+    since_s: float = 0.0  # time at which the current stage began
+    due_s: float = 0.0  # time of the restart
+    version: int = 0  # version of the actor's weights
+    size: float = 1.0  # desired number of samples of the next lease
+    last_call: int = 0  # number of the newest lease
+    received: int = 0  # number of samples received
     idle_since_s: float = 0.0
     leases: deque[Lease] = field(default_factory=deque)
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Where the seconds of one call went."""
+    """How the seconds of one call were spent."""
 
-    call_s: float  # the actor acted
-    transfer_s: float  # the actor could have acted, but request or answer were on their way
-    queue_s: float  # it waited for the actor's call before it
-    blocked_s: float  # before it, in which the actor had no call at all
+    call_s: float  # acting
+    transfer_s: float  # sending the request and the result while the actor was idle
+    queue_s: float  # waiting for earlier calls of the actor
+    blocked_s: float  # preceding time in which the actor had no call
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseSettings:
-    """Limits of all leases."""
+    """Limits that apply to all leases."""
 
     num_actors: int
-    paced_samples: int  # of a lease where a replay ratio leaves no more for each
-    most_samples: int  # of any lease
+    paced_samples: int  # samples of a lease if the limit allows no more per actor
+    most_samples: int  # maximum number of samples of a lease
     max_in_flight: int
     max_restarts: int
     stall_timeout_s: float
 
     @property
     def call_s(self) -> float:
-        """How long a call shall take."""
+        """Intended duration of a call in seconds."""
         return min(LONGEST_CALL_S, self.num_actors / CALLS_PER_S)
 
 
-Delivered = Callable[[int, Answer, Times], None]  # actor id
-Lost = Callable[[int, int], None]  # actor id, samples
+Delivered = Callable[[int, Answer, Times], None]  # (actor id, result, times)
+Lost = Callable[[int, int], None]  # (actor id, samples)
 
 
 class Leases:
-    """Divides the permission and supervises the actors; the broker's thread owns it.
+    """Divides the sample limit and supervises the actors; owned by the broker's thread.
 
-    `on_delivered` gets every answer once, in the order of the actor's calls; `on_lost` the samples
-    of a lease that never returns, once.
+    `on_delivered` is called once per result, in the order of the actor's calls. `on_lost` is called
+    once per lease whose samples may have been collected but will never arrive.
     """
 
     def __init__(
@@ -137,51 +138,51 @@ class Leases:
             LeasedActor(actor_id, Restarts(actor_id, settings.max_restarts, renewed=True))
             for actor_id in range(settings.num_actors)
         ]
-        self.version = 0  # of the newest weights
-        self.acting = 0  # actors that act
-        self.received = 0  # samples of this run that were delivered
-        self.reserved = 0  # samples of all leases
-        self.space = 0  # for samples that arrive
-        self.lacks_space = False  # for another lease
-        self._permitted = 0.0  # samples in all
+        self.version = 0  # version of the newest weights
+        self.acting = 0  # number of acting actors
+        self.received = 0  # samples delivered in the whole run
+        self.reserved = 0  # samples of all current leases
+        self.space = 0  # free rows in the ring
+        self.lacks_space = False  # whether a lease was refused for lack of space
+        self._permitted = 0.0  # limit on the total number of samples
         self._last = self._urgent = False
-        self._numbers = 0
-        self._looks_s = -math.inf
+        self._numbers = 0  # number of the newest lease
+        self._checked_s = -math.inf  # time of the last check of all actors
         self._closing = False
-        self._alive_s = 0.0  # when an actor was built or acted last
+        self._alive_s = 0.0  # last time at which an actor was building or acting
         self._last_reason = ""
 
-    # What the broker says.
+    # Requests of the broker.
 
     def begin(self, now_s: float, wanted: int) -> None:
-        """Starts this many actors; the others one by one, as each finds room."""
+        """Starts `wanted` actors; the others start one at a time, as resources allow."""
         self._alive_s = now_s
         for actor in self.actors[:wanted]:
             self._start(actor, now_s)
 
     def close(self, now_s: float) -> None:
-        """Issues nothing more; each actor ends once its calls have returned."""
+        """Stops issuing leases; each actor ends once its calls have returned."""
         self._closing = True
         for actor in self.actors:
             if actor.stage == Stage.ACTING and not actor.leases:
-                self._end_acting(actor, now_s)
+                self._close_actor(actor, now_s)
             elif actor.stage < Stage.ACTING:
                 self._kill(actor)
                 self._enter(actor, Stage.ENDED, now_s)
 
     def kill(self, now_s: float) -> list[int]:
-        """Ends all; returns those whose calls had not returned."""
+        """Kills all actors and returns the ids of those with unfinished calls."""
         hung = [actor.actor_id for actor in self.actors if actor.leases]
         for actor in self.actors:
             if actor.stage != Stage.ENDED:
-                self._give_up_leases(actor)
+                self._cancel_leases(actor)
                 self._kill(actor)
                 self._enter(actor, Stage.ENDED, now_s)
         return hung
 
     @property
     def drained(self) -> bool:
-        """Whether nothing more will be delivered."""
+        """Whether no more results will be delivered."""
         return self._closing and not any(actor.leases for actor in self.actors)
 
     @property
@@ -191,50 +192,50 @@ class Leases:
 
     @property
     def granted(self) -> int:
-        """Samples of the permission that are used up."""
+        """Samples that count towards the limit."""
         return self.received + self.reserved
 
-    # What the transport says.
+    # Reports of the transport.
 
     def take(self, report: ActorReport, now_s: float) -> None:
-        """Takes in what happened. Raises BadStep, and RunFailed where no actor is left."""
+        """Processes a report. Raises BadStep, and RunFailed if no actor is left."""
         actor = self.actors[report.actor_id]
         if report.incarnation != actor.incarnation or actor.stage in NO_PROCESS:
-            return  # of one that was replaced
+            return  # the incarnation has been replaced
         if report.kind is ReportKind.DIED:
-            self._failed(actor, str(report.value), now_s)
+            self._handle_failure(actor, str(report.value), now_s)
         elif report.kind is ReportKind.PLACED and actor.stage == Stage.STARTING:
             actor.place = report.value
             self._enter(actor, Stage.BUILDING, now_s)
         elif report.kind is ReportKind.BUILT:
-            self._built(actor, report.value, now_s)
+            self._handle_built(actor, report.value, now_s)
         elif report.kind is ReportKind.RETURNED:
-            self._returned(actor, report, now_s)
+            self._handle_returned(actor, report, now_s)
         elif report.kind is ReportKind.CLOSED:
             self._kill(actor)
             self._enter(actor, Stage.ENDED, now_s)
 
-    def _built(self, actor: LeasedActor, answer: Answer, now_s: float) -> None:
+    def _handle_built(self, actor: LeasedActor, answer: Answer, now_s: float) -> None:
         if answer.failure is not None:
             self._on_delivered(actor.actor_id, answer, Times(0.0, 0.0, 0.0, 0.0))
-            self._failed(actor, answer.failure, now_s)
+            self._handle_failure(actor, answer.failure, now_s)
             return
         self._enter(actor, Stage.ACTING, now_s)
         actor.idle_since_s = now_s
         if self._closing:
-            self._end_acting(actor, now_s)
+            self._close_actor(actor, now_s)
 
-    def _returned(self, actor: LeasedActor, report: ActorReport, now_s: float) -> None:
+    def _handle_returned(self, actor: LeasedActor, report: ActorReport, now_s: float) -> None:
         for lease in actor.leases:
             if lease.number == report.lease:
                 lease.answer = report.value
         while actor.leases and actor.leases[0].answer is not None:
             self._deliver(actor, actor.leases[0], now_s)
         if self._closing and actor.stage == Stage.ACTING and not actor.leases:
-            self._end_acting(actor, now_s)
+            self._close_actor(actor, now_s)
 
     def _deliver(self, actor: LeasedActor, lease: Lease, now_s: float) -> None:
-        """The first of its leases has returned."""
+        """Delivers the result of the actor's first lease."""
         answer = lease.answer
         assert answer is not None
         actor.leases.popleft()
@@ -255,51 +256,51 @@ class Leases:
         if answer.refusal is not None:
             raise answer.refusal
         if answer.failure is not None:
-            self.reserved -= sum(each.samples for each in actor.leases)
-            actor.leases.clear()  # it makes nothing of them
-            self._failed(actor, answer.failure, now_s)
+            self.reserved -= sum(later.samples for later in actor.leases)
+            actor.leases.clear()  # a failed actor does not carry them out
+            self._handle_failure(actor, answer.failure, now_s)
             return
         self._resize(actor, lease, answer)
 
     def _resize(self, actor: LeasedActor, lease: Lease, answer: Answer) -> None:
-        """The next lease shall take `call_s`."""
+        """Sets the size of the next lease, so that the call takes about `call_s`."""
         if answer.rows and answer.acted_s > 0:
-            wanted = self._settings.call_s * answer.rows / answer.acted_s
-            larger = min(wanted, GROWTH * max(lease.samples, answer.rows))
-            actor.size = max(1.0, min(larger, self._settings.most_samples))
+            desired = self._settings.call_s * answer.rows / answer.acted_s
+            limited = min(desired, GROWTH * max(lease.samples, answer.rows))
+            actor.size = max(1.0, min(limited, self._settings.most_samples))
 
     # Decisions.
 
     def pump(self, now_s: float) -> None:
-        """Starts, calls and kills what is due."""
-        if now_s - self._looks_s >= LOOK_S:
-            self._looks_s = now_s
-            self._look(now_s)
+        """Starts, calls and kills actors as required."""
+        if now_s - self._checked_s >= POLL_S:
+            self._checked_s = now_s
+            self._check_actors(now_s)
         if not self._closing and self.version:
             self._issue(now_s)
 
-    def _look(self, now_s: float) -> None:
+    def _check_actors(self, now_s: float) -> None:
         for actor in self.actors:
             if actor.stage == Stage.PAUSED and actor.due_s <= now_s:
                 self._start(actor, now_s)
-            elif late := self._late(actor, now_s):
-                self._failed(actor, late, now_s)
+            elif reason := self._missed_deadline(actor, now_s):
+                self._handle_failure(actor, reason, now_s)
         stages = {actor.stage for actor in self.actors}
         off = [actor for actor in self.actors if actor.stage == Stage.OFF]
         if off and not self._closing and not stages & {Stage.STARTING, Stage.ENDED}:
-            # The next one of `num_actors=auto` waits for room, now that nobody else does.
+            # With `num_actors=auto`, only one actor at a time waits for resources.
             self._start(off[0], now_s)
         if stages & {Stage.BUILDING, Stage.ACTING}:
             self._alive_s = now_s
         elif not self._closing and now_s - self._alive_s > STARTS_S:
-            reason = f"; the last failure: {self._last_reason}" if self._last_reason else ""
+            hint = f"; the last failure: {self._last_reason}" if self._last_reason else ""
             raise RunFailed(
-                f"no actor has found a place on the Ray cluster for {STARTS_S:g} s: see "
-                f"actor_manager.resources{reason}"
+                f"no actor could be started on the Ray cluster for {STARTS_S:g} s: see "
+                f"actor_manager.resources{hint}"
             )
 
-    def _late(self, actor: LeasedActor, now_s: float) -> str | None:
-        """Why it is past a deadline."""
+    def _missed_deadline(self, actor: LeasedActor, now_s: float) -> str | None:
+        """Describes the deadline that an actor has missed; None if there is none."""
         limit_s = self._settings.stall_timeout_s
         if actor.leases and now_s - actor.leases[0].begun_s > limit_s:
             return f"its call did not return within {limit_s:g} s (trainer.stall_timeout_s)"
@@ -308,32 +309,32 @@ class Leases:
         return None
 
     def permit(self, samples: float, *, last: bool, urgent: bool) -> None:
-        """The permission; `last`: it no longer grows; `urgent`: the learner waits for samples."""
+        """Sets the limit; `last`: it no longer rises; `urgent`: the learner waits for samples."""
         self._permitted, self._last, self._urgent = samples, last, urgent
 
     def _issue(self, now_s: float) -> None:
-        """Divides what is free among those that can take a call, the idle ones first, and of these
-        the ones that were called longest ago.
+        """Divides the available samples among the actors that can accept another call.
 
-        Fewer than `paced_samples` are not worth a call, unless no more will come, or the learner
-        waits and nothing is on its way to it.
+        Idle actors come first, and among these the ones called longest ago. Fewer than
+        `paced_samples` samples are not worth a call, unless the limit no longer rises, or the
+        learner is waiting and no samples are in flight.
         """
         scarce = self._last or (self._urgent and not self.reserved)
         for in_flight in range(self._settings.max_in_flight):
             ready = [
-                each
-                for each in self.actors
-                if each.stage == Stage.ACTING and len(each.leases) == in_flight
+                candidate
+                for candidate in self.actors
+                if candidate.stage == Stage.ACTING and len(candidate.leases) == in_flight
             ]
-            ready.sort(key=lambda each: each.last_call)
-            for waiting, actor in zip(range(len(ready), 0, -1), ready, strict=True):
-                samples = self._size(actor, waiting, scarce)
+            ready.sort(key=lambda candidate: candidate.last_call)
+            for remaining, actor in zip(range(len(ready), 0, -1), ready, strict=True):
+                samples = self._size(actor, remaining, scarce)
                 if samples <= 0:
                     return
                 self._call(actor, samples, now_s)
 
-    def _size(self, actor: LeasedActor, waiting: int, scarce: bool) -> int:
-        """Samples of its next lease; 0 where too few are free."""
+    def _size(self, actor: LeasedActor, remaining: int, scarce: bool) -> int:
+        """Returns the samples of the actor's next lease, or 0 if too few are available."""
         size = min(math.floor(actor.size), self.space - self.reserved)
         self.lacks_space = size <= 0
         free = self._permitted - self.granted
@@ -344,7 +345,7 @@ class Leases:
         slots = self.acting * self._settings.max_in_flight
         share = max(self._settings.paced_samples, math.floor(free / slots))
         size = min(size, share, math.floor(free))
-        return min(size, math.ceil(free / waiting)) if scarce else size
+        return min(size, math.ceil(free / remaining)) if scarce else size
 
     def _call(self, actor: LeasedActor, samples: int, now_s: float) -> None:
         self._numbers += 1
@@ -354,7 +355,7 @@ class Leases:
         self.reserved += samples
         self._transport.call(actor.actor_id, self._numbers, samples, version)
 
-    # Lives and deaths.
+    # Starts and failures.
 
     def _start(self, actor: LeasedActor, now_s: float) -> None:
         actor.place, actor.version, actor.size = "", 0, 1.0
@@ -362,38 +363,38 @@ class Leases:
         self._transport.start(actor.actor_id, actor.incarnation)
         self._enter(actor, Stage.STARTING, now_s)
 
-    def _failed(self, actor: LeasedActor, why: str, now_s: float) -> None:
-        """Gives its leases back and plans its replacement, as long as restarts are left."""
-        self._give_up_leases(actor)
+    def _handle_failure(self, actor: LeasedActor, cause: str, now_s: float) -> None:
+        """Cancels the leases of an actor and plans its restart, if restarts are left."""
+        self._cancel_leases(actor)
         self._kill(actor)
-        self._last_reason = why.strip().rpartition("\n")[2]
-        at = f" on {actor.place}" if actor.place else ""
+        self._last_reason = cause.strip().rpartition("\n")[2]
+        site = f" on {actor.place}" if actor.place else ""
         if self._closing:
-            log.warning("actor %d failed while stopping%s:\n%s", actor.actor_id, at, why)
+            log.warning("actor %d failed while stopping%s:\n%s", actor.actor_id, site, cause)
             self._enter(actor, Stage.ENDED, now_s)
             return
         try:
-            actor.due_s = now_s + actor.restarts.failed(why, delivered=actor.received, where=at)
+            actor.due_s = now_s + actor.restarts.failed(cause, delivered=actor.received, where=site)
         except ActorCrashed as error:
-            self._give_up(actor, error, at, now_s)
+            self._give_up(actor, error, site, now_s)
             return
         self._enter(actor, Stage.PAUSED, now_s)
 
-    def _give_up(self, actor: LeasedActor, error: ActorCrashed, at: str, now_s: float) -> None:
+    def _give_up(self, actor: LeasedActor, error: ActorCrashed, site: str, now_s: float) -> None:
         self._enter(actor, Stage.ENDED, now_s)
-        left = sum(each.stage not in (Stage.ENDED, Stage.OFF) for each in self.actors)
-        if not left:
+        alive = sum(other.stage not in (Stage.ENDED, Stage.OFF) for other in self.actors)
+        if not alive:
             raise error
-        log.error("%s%s; the run goes on with %s", error.message, at, counted(left, "actor"))
+        log.error("%s%s; the run continues with %s", error.message, site, counted(alive, "actor"))
 
-    def _give_up_leases(self, actor: LeasedActor) -> None:
-        """They return to the permission; the first may have been made and is counted as lost."""
+    def _cancel_leases(self, actor: LeasedActor) -> None:
+        """Returns the leases to the limit; the first, which may be in progress, counts as lost."""
         if actor.leases:
             self._on_lost(actor.actor_id, actor.leases[0].samples)
         self.reserved -= sum(lease.samples for lease in actor.leases)
         actor.leases.clear()
 
-    def _end_acting(self, actor: LeasedActor, now_s: float) -> None:
+    def _close_actor(self, actor: LeasedActor, now_s: float) -> None:
         self._enter(actor, Stage.CLOSING, now_s)
         self._transport.close(actor.actor_id)
 

@@ -1,7 +1,7 @@
-"""Actors on a Ray cluster, on this machine or on many.
+"""An actor manager for Ray clusters of one or more machines.
 
-The learner's side: it owns shared memory and one child process, the broker
-(`ray/broker.py`), and sees nothing of Ray. Samples are read where the broker wrote them.
+This is the learner's side. It owns the shared memory and one child process, the broker
+(`ray/broker.py`), and does not use Ray itself. It reads samples directly from shared memory.
 """
 
 from __future__ import annotations
@@ -53,26 +53,26 @@ from border_cli.system.shared_memory import WakePipe, fence
 from border_cli.system.start import modules_of_recipe, pack, start_context, wait_for
 
 SETTING: Final = "actor_manager=ray"
-NICE: Final = 5  # of the broker: behind the learner, as actor processes are
-STARTS_S: Final = 150.0  # within which the broker is connected, or says why not
-ENDS_S: Final = 8.0  # within which it disconnects; a loaded machine takes some
-MESSAGES_PER_RING: Final = 4  # of `n_buffer` transitions, per actor
-ROWS_PER_ACTOR: Final = 1024  # in the ring, as far as RING_NBYTES go
+NICE: Final = 5  # niceness of the broker, the same as for actor processes by default
+STARTS_S: Final = 150.0  # seconds for the broker to connect or report an error
+ENDS_S: Final = 8.0  # seconds for the broker to disconnect, even on a busy machine
+MESSAGES_PER_RING: Final = 4  # messages of `n_buffer` transitions per actor
+ROWS_PER_ACTOR: Final = 1024  # rows of the ring per actor, unless RING_NBYTES is exceeded
 RING_NBYTES: Final = 128 * 2**20
-LOOK_AGAIN_S: Final = 1.0
-GAUGES_S: Final = 1.0  # over which the shares of the network are taken
+RECHECK_S: Final = 1.0
+GAUGES_S: Final = 1.0  # minimum seconds between two measurements of the network fractions
 
 
 def ring_rows(config: RayConfig, spec: EnvSpec) -> int:
-    """Transitions that can wait for the learner: as many as calls may bring, as far as they fit."""
-    actors, message = config.most_actors, MESSAGES_PER_RING * config.n_buffer
-    fitting = RING_NBYTES // max(1, storage_nbytes(spec, 1))
-    least = max(message, 2 * config.max_in_flight * actors)
-    return max(least, min(fitting, actors * max(message, ROWS_PER_ACTOR)))
+    """Returns how many transitions can wait for the learner, within a limit on the memory."""
+    num_actors, rows_per_actor = config.most_actors, MESSAGES_PER_RING * config.n_buffer
+    max_rows = RING_NBYTES // max(1, storage_nbytes(spec, 1))
+    min_rows = max(rows_per_actor, 2 * config.max_in_flight * num_actors)
+    return max(min_rows, min(max_rows, num_actors * max(rows_per_actor, ROWS_PER_ACTOR)))
 
 
 class BrokerPulse(Pulse):
-    """The broker for the watchdog; it sees to the deadlines of the actors itself."""
+    """The heartbeat of the broker for the watchdog; the broker itself monitors the actors."""
 
     name = "the Ray broker"
     thread_id = None
@@ -84,7 +84,8 @@ class BrokerPulse(Pulse):
 
     @property
     def beats(self) -> int:
-        """While it connects, which has a deadline of its own, every look finds another number."""
+        """A count of the broker's steps. While the broker connects, which has its own deadline,
+        the count increases with every read."""
         if not self._channel.broker[BEATS]:
             self._looks += 1
         return self._channel.broker[BEATS] + self._looks
@@ -94,9 +95,9 @@ class BrokerPulse(Pulse):
 
 
 class RayActorManager(ActorManager):
-    """Runs N actors between `__enter__` and `__exit__`; no process of them outlives the block.
+    """Runs actors on a cluster between `__enter__` and `__exit__`; no process outlives the block.
 
-    The learner's thread calls every method; what it received is valid until its next `receive`. A
+    The learner's thread calls every method, and received data is valid until the next `receive`. A
     thread of the manager listens to the broker.
     """
 
@@ -104,31 +105,31 @@ class RayActorManager(ActorManager):
         self.config = config
         self._make_actor = make_actor
         self._clock = clock
-        actors, spec = config.most_actors, make_actor.env_factory.spec
+        num_actors, spec = config.most_actors, make_actor.env_factory.spec
         self._channel = BrokerChannel(
             spec,
             capacity=ring_rows(config, spec),
-            num_actors=actors,
+            num_actors=num_actors,
             extras=make_actor.extras,
             returns=make_actor.returns_gamma is not None,
         )
         self._reader = MessageReader(self._channel.ring)
         self._weights = SharedWeightSlot(make_actor.weight_forms)
-        self._saved = SavedActors.fresh(actors)  # with which this attempt begins
-        self._records = [ActorRecord(actor_id, clock) for actor_id in range(actors)]
+        self._saved = SavedActors.fresh(num_actors)  # state at the start of this attempt
+        self._records = [ActorRecord(actor_id, clock) for actor_id in range(num_actors)]
         self._pulse = BrokerPulse(self._channel)
         self._shares = SharesSince()
         self._gauged_s = clock.now_s()
         self._network: Metrics = {}
         self._permitted = 0.0
         self._last = False
-        self._woken_for = -1  # samples granted when the broker was woken last
+        self._woken_for = -1  # samples granted when the broker was last woken
         self._stopped = False
         self._broker = _Listener(self._channel.learner_pipe)
 
     @property
     def cluster(self) -> ClusterSettings | None:
-        """How another process joins the Ray of the actors; None until the broker is connected."""
+        """Settings for joining the actors' Ray from another process; None until it is connected."""
         return self._broker.joined
 
     def __enter__(self) -> Self:
@@ -136,12 +137,12 @@ class RayActorManager(ActorManager):
         try:
             self._broker.start(self._start_broker())
             self._broker.wait_until_ready(STARTS_S)
-        except BaseException:  # no `with` block begins, so nothing else would clean up
+        except BaseException:  # clean up here, because `__exit__` will not be called
             self.stop()
             self._close()
             raise
-        for each in self._records:
-            each.begin()
+        for record in self._records:
+            record.begin()
         return self
 
     def _start_broker(self) -> ChildProcess:
@@ -156,7 +157,7 @@ class RayActorManager(ActorManager):
             make_actor=pack(SETTING, make_actor.imports, make_actor),
             cluster=ClusterSettings(address=config.address, modules=modules),
             needs=self._needs(),
-            incarnations=[each.next_incarnation for each in self._saved.actors],
+            incarnations=[actor.next_incarnation for actor in self._saved.actors],
             samples=self._saved.samples,
             log_level=logging.getLogger().getEffectiveLevel(),
             channel=self._channel,
@@ -168,10 +169,10 @@ class RayActorManager(ActorManager):
     def _needs(self) -> ClusterNeeds:
         config, make_actor = self.config, self._make_actor
         trial, auto = make_actor.trial, config.num_actors == AUTO
-        alone = config.address is None and not auto
+        exclusive = config.address is None and not auto
         return ClusterNeeds(
             setting=SETTING,
-            resources=config.resources or ({} if alone else {"CPU": 1.0}),
+            resources=config.resources or ({} if exclusive else {"CPU": 1.0}),
             count=1 if auto else config.most_actors,
             trial=None if trial is None else pack(SETTING, make_actor.imports, trial),
         )
@@ -184,7 +185,7 @@ class RayActorManager(ActorManager):
     ) -> None:
         self.stop()
         self._close()
-        if exc_type is None and self._broker.crash:  # never hide the error on its way
+        if exc_type is None and self._broker.crash:  # do not hide a propagating exception
             raise self._broker.crash
 
     def _close(self) -> None:
@@ -226,7 +227,7 @@ class RayActorManager(ActorManager):
         return self._wait(timeout_s) if timeout_s > 0 else arrived
 
     def _wait(self, timeout_s: float) -> list[Experience]:
-        """Sleeps until something arrives; the broker grants what the actors need for that."""
+        """Sleeps until a message arrives; meanwhile the broker also grants small leases."""
         channel, deadline_s = self._channel, self._clock.now_s() + timeout_s
         channel.learner[LEARNER_WAITS] = 1
         fence()
@@ -249,7 +250,7 @@ class RayActorManager(ActorManager):
         self._channel.learner[CLOSING] = self._channel.learner[LEARNER_WAITS] = 1
         fence()
         self._channel.pipe.wake()
-        deadline_s = self._clock.now_s() + self.config.join_timeout_s + LOOK_AGAIN_S
+        deadline_s = self._clock.now_s() + self.config.join_timeout_s + RECHECK_S
         arrived: list[Experience] = []
         while True:
             failed = self._broker.crash is not None or not self._broker.alive
@@ -261,21 +262,21 @@ class RayActorManager(ActorManager):
             if over or left_s <= 0:
                 break
             self._channel.learner_pipe.wait(min(left_s, 0.05))
-        for each in self._records:
-            each.end()
-        self._stopped = True  # only now: the next call completes one that was interrupted
+        for record in self._records:
+            record.end()
+        self._stopped = True  # set last, so that a second call completes an interrupted stop
         return arrived
 
     def state_dict(self) -> State:
-        actors = [self._saved_actor(each) for each in self._records]
+        actors = [self._save_actor(record) for record in self._records]
         return self._saved.after(actors).state_dict()
 
-    def _saved_actor(self, record: ActorRecord) -> SavedActor:
-        """One actor for a checkpoint: what arrived and was not received is lost."""
-        counted, arrived = self._counted(record.actor_id)
-        waiting = max(0, arrived - counted.samples)
+    def _save_actor(self, record: ActorRecord) -> SavedActor:
+        """Returns an actor for a checkpoint; samples not received by the learner count as lost."""
+        stats, arrived = self._read_counters(record.actor_id)
+        unreceived = max(0, arrived - stats.samples)
         begun = self._channel.actors[record.actor_id][INCARNATIONS]
-        return record.saved(replace(counted, lost_samples=counted.lost_samples + waiting), begun)
+        return record.saved(replace(stats, lost_samples=stats.lost_samples + unreceived), begun)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self._saved = SavedActors.load(state, self.config.most_actors).without_states()
@@ -284,13 +285,13 @@ class RayActorManager(ActorManager):
         self._channel.broker[GRANTED] = self._saved.samples
 
     def stats(self) -> list[ActorStats]:
-        return [each.stats(self._counted(each.actor_id)[0]) for each in self._records]
+        return [record.stats(self._read_counters(record.actor_id)[0]) for record in self._records]
 
-    def _counted(self, actor_id: int) -> tuple[ActorStats, int]:
-        """The counters of an actor in this attempt, and its samples that arrived.
+    def _read_counters(self, actor_id: int) -> tuple[ActorStats, int]:
+        """Returns the counters of an actor in this attempt, and the samples that have arrived.
 
-        Its env steps follow from the samples that arrived and were lost, each read once: so all
-        are of one moment, whatever the broker writes meanwhile.
+        Env steps are derived from the arrived and the lost samples, which are read only once. The
+        counters are therefore consistent even if the broker writes in the meantime.
         """
         words = self._channel.actors[actor_id]
         arrived, lost = words[ROWS], words[LOST]
@@ -313,18 +314,18 @@ class RayActorManager(ActorManager):
             self._gauged_s = now_s
             spent = dict(zip(NETWORK, self._channel.network, strict=True))
             self._network = self._shares.update(spent)
-        shares = self._network
+        fractions = self._network
         return {
             "async/queue_fill": self._channel.ring.fill,
             "async/actors": float(self._channel.broker[ACTING]),
-            "time/network/call": shares.get("call", 0.0),
-            "time/network/transfer": shares.get("transfer", 0.0),
-            "time/network/queue": shares.get("queue", 0.0),
+            "time/network/call": fractions.get("call", 0.0),
+            "time/network/transfer": fractions.get("transfer", 0.0),
+            "time/network/queue": fractions.get("queue", 0.0),
         }
 
 
 class _Listener:
-    """Owns the broker's process; a thread of its own, which takes in its messages."""
+    """The owner of the broker's process, whose messages it receives in its own thread."""
 
     def __init__(self, learner_pipe: WakePipe) -> None:
         self._learner_pipe = learner_pipe
@@ -345,7 +346,7 @@ class _Listener:
         return self._thread is not None and self._thread.is_alive()
 
     def wait_until_ready(self, timeout_s: float) -> None:
-        """Raises why the broker cannot begin."""
+        """Blocks until the broker is ready; raises its error if it cannot start."""
         if not self._news.wait(timeout_s):
             raise RunFailed(f"{SETTING}: Ray did not start within {timeout_s:g} s")
         if self.crash:
@@ -353,19 +354,19 @@ class _Listener:
 
     def _run(self, child: ChildProcess) -> None:
         while child.alive:
-            wait_for(child.waitables, LOOK_AGAIN_S)
+            wait_for(child.waitables, RECHECK_S)
             self._listen(child)
-        why = child.reap()
+        traceback = child.reap()
         self._listen(child)
         if self.crash is None:
             self.crash = child.refusal
         if self.crash is None and not self.closing:
-            reason = why or "its process exited unexpectedly"
+            reason = traceback or "its process exited unexpectedly"
             address = self.joined.address if self.joined else None
-            gone = unanswered(address, LOOK_AGAIN_S) if address else None
-            what = "the head node of the Ray cluster is gone" if gone else "the Ray broker failed"
+            error = unanswered(address, RECHECK_S) if address else None
+            cause = "the head node of the Ray cluster is gone" if error else "the Ray broker failed"
             self.crash = RunFailed(
-                f"{what}: {gone or reason.strip().rpartition(chr(10))[2]}", f"\n{reason}"
+                f"{cause}: {error or reason.strip().rpartition(chr(10))[2]}", f"\n{reason}"
             )
         self._news.set()
         self._learner_pipe.wake()
@@ -383,7 +384,7 @@ class _Listener:
             self._news.set()
 
     def end(self, timeout_s: float) -> None:
-        """Waits for the broker's end, and kills it after `timeout_s`."""
+        """Waits for the broker to exit, and kills it after `timeout_s`."""
         self.closing = True
         if self._thread is None or self._child is None:
             return

@@ -1,7 +1,7 @@
 """Checks of the nodes of a cluster before they are used.
 
-Each is asked for its version of border_cli, and to try what will run there, such as a few steps in
-the environment: a node that fails refuses the run with its name.
+Each node must have the same version of border_cli and pass a trial of the work that it will do,
+such as a few steps in the environment. If a node fails, the run is refused with the node's name.
 """
 
 from __future__ import annotations
@@ -15,34 +15,34 @@ from border_cli.errors import ClusterRefused
 from border_cli.ray.connection import ClusterSettings
 from border_cli.words import counted, nearest
 
-ANSWER_S = 60.0  # for a node's answer: a first worker process on a slow disk, an environment
-UNLIMITED = 1_000_000  # actors that fit where they ask for nothing
+CHECK_TIMEOUT_S = 60.0  # includes starting a worker process on a slow disk, and the environment
+UNLIMITED = 1_000_000  # number of actors that fit if they require no resources
 
-_ROUNDING = 1e-6  # Ray counts in steps of 1e-4
+_ROUNDING = 1e-6  # Ray's resources have a resolution of 1e-4
 
-Amounts = Mapping[str, float]  # of resources by name: CPU, memory (bytes), custom ones
+Amounts = Mapping[str, float]  # amounts of resources by name: CPU, memory (bytes), custom ones
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterNeeds:
-    """The resources and environments that a cluster must have before it is used; picklable."""
+    """The requirements that a cluster must meet before it is used; picklable."""
 
-    setting: str  # that asks for the cluster, to begin a refusal: actor_manager=ray
-    group: str = "actor_manager"  # whose settings are named
-    resources: Amounts = field(default_factory=dict)  # of each actor
-    count: int = 0  # actors for which there must be room now
-    trial: bytes | None = None  # packed (`process.start.pack`): a function that tries what it needs
+    setting: str  # setting that requires the cluster, for errors: actor_manager=ray
+    group: str = "actor_manager"  # group of the settings named in errors
+    resources: Amounts = field(default_factory=dict)  # resources of each actor
+    count: int = 0  # number of actors that must fit now
+    trial: bytes | None = None  # a function to call on each node, from `system.start.pack`
 
 
 def check_nodes(cluster: ClusterSettings, needs: ClusterNeeds) -> int:
-    """How many actors the nodes have room for; raises ClusterRefused where they cannot run them."""
+    """Returns how many actors fit now; raises ClusterRefused if the nodes are unsuitable."""
     import ray
 
-    nodes = [each for each in ray.nodes() if each["Alive"]]
-    _refuse_lacking([each["Resources"] for each in nodes], needs)
-    if cluster.address is not None:  # else it is this machine, where the environment was tried
-        fit = [each for each in nodes if fitting(each["Resources"], needs.resources)]
-        _refuse_unfit(fit, needs)
+    nodes = [node for node in ray.nodes() if node["Alive"]]
+    _refuse_lacking([node["Resources"] for node in nodes], needs)
+    if cluster.address is not None:  # otherwise it is this machine, which has been checked
+        large_enough = [node for node in nodes if fitting(node["Resources"], needs.resources)]
+        _refuse_unfit(large_enough, needs)
     room = fitting(ray.available_resources(), needs.resources)
     if room < needs.count:
         raise ClusterRefused(
@@ -55,14 +55,14 @@ def check_nodes(cluster: ClusterSettings, needs: ClusterNeeds) -> int:
 
 
 def _refuse_lacking(totals: list[Amounts], needs: ClusterNeeds) -> None:
-    known = sorted({name for total in totals for name in total if ":" not in name})
+    available = sorted({name for total in totals for name in total if ":" not in name})
     for name, amount in needs.resources.items():
-        if amount > 0 and name not in known:
-            near = nearest(name, known)
-            hint = f", did you mean {near}?" if near else ""
+        if amount > 0 and name not in available:
+            suggestion = nearest(name, available)
+            hint = f", did you mean {suggestion}?" if suggestion else ""
             raise ClusterRefused(
                 f"{needs.group}.resources: no node of the cluster has {name!r}{hint} "
-                f"(known: {', '.join(known)})"
+                f"(known: {', '.join(available)})"
             )
     if not any(fitting(total, needs.resources) for total in totals):
         raise ClusterRefused(
@@ -72,20 +72,20 @@ def _refuse_lacking(totals: list[Amounts], needs: ClusterNeeds) -> None:
 
 
 def _refuse_unfit(nodes: list[Any], needs: ClusterNeeds) -> None:
-    """Asks all nodes at once; raises for the first that cannot be used."""
+    """Checks all nodes in parallel; raises ClusterRefused for the first one that is unusable."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    version, inspect = _asking()
-    task, here, answers = ray.remote(num_cpus=0, max_retries=0)(inspect), version(), []
+    version, inspect = _check_functions()
+    task, expected, results = ray.remote(num_cpus=0, max_retries=0)(inspect), version(), []
     for node in nodes:
         pinned = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-        answers.append(task.options(scheduling_strategy=pinned).remote(here, needs.trial))
-    for node, answer in zip(nodes, answers, strict=True):
+        results.append(task.options(scheduling_strategy=pinned).remote(expected, needs.trial))
+    for node, result in zip(nodes, results, strict=True):
         try:
-            reason = ray.get(answer, timeout=ANSWER_S)
+            reason = ray.get(result, timeout=CHECK_TIMEOUT_S)
         except (ray.exceptions.NodeDiedError, ray.exceptions.TaskUnschedulableError):
-            continue  # it is gone, though not yet for the head node
+            continue  # the node is gone, which the head node has not noticed yet
         except ray.exceptions.RayError as error:
             reason = str(error)
         if reason:
@@ -93,8 +93,8 @@ def _refuse_unfit(nodes: list[Any], needs: ClusterNeeds) -> None:
             raise ClusterRefused(f"{needs.setting}: {name}: {reason}")
 
 
-def _asking() -> tuple[Callable[[], str], Callable[[str, bytes | None], str]]:
-    """Two functions that are sent by value, because a node may have no border_cli."""
+def _check_functions() -> tuple[Callable[[], str], Callable[[str, bytes | None], str]]:
+    """Returns two functions that are pickled by value, because a node may lack border_cli."""
 
     def version() -> str:
         import hashlib
@@ -103,18 +103,18 @@ def _asking() -> tuple[Callable[[], str], Callable[[str, bytes | None], str]]:
 
         package = import_module("border_cli")
         home, checksum = Path(str(package.__file__)).parent, hashlib.sha256()
-        for each in sorted(home.rglob("*.py")):
-            checksum.update(str(each.relative_to(home)).encode() + each.read_bytes())
+        for path in sorted(home.rglob("*.py")):
+            checksum.update(str(path.relative_to(home)).encode() + path.read_bytes())
         return f"{package.__version__} ({checksum.hexdigest()[:8]})"
 
-    def inspect(here: str, trial: bytes | None) -> str:
-        """Why the node cannot be used; empty where it can."""
+    def inspect(expected: str, trial: bytes | None) -> str:
+        """Returns why the node cannot be used, or an empty string."""
         try:
-            there = version()
-            if there != here:
+            installed = version()
+            if installed != expected:
                 return (
-                    f"it has border_cli {there} where this machine has {here}: install the same on "
-                    "every node"
+                    f"it has border_cli {installed}, but this machine has {expected}: install the "
+                    "same version on every node"
                 )
             if trial is not None:
                 from border_cli.system.start import unpack
@@ -122,8 +122,8 @@ def _asking() -> tuple[Callable[[], str], Callable[[str, bytes | None], str]]:
                 unpack(trial)()
         except ModuleNotFoundError as error:
             return (
-                f"it lacks the module {error.name!r}: install its package there, or have it travel "
-                "by imports=[…], which sends modules of your own"
+                f"it lacks the module {error.name!r}: install its package there, or, if it is your "
+                "own module, send it with imports=[…]"
             )
         except Exception as error:
             return f"{type(error).__name__}: {error}"
@@ -133,20 +133,20 @@ def _asking() -> tuple[Callable[[], str], Callable[[str, bytes | None], str]]:
 
 
 def fitting(amounts: Amounts, need: Amounts) -> int:
-    """How often `need` is contained in `amounts`."""
-    asked = {name: amount for name, amount in need.items() if amount > 0}
-    times = (amounts.get(name, 0.0) / each for name, each in asked.items())
-    return min((math.floor(each + _ROUNDING) for each in times), default=UNLIMITED)
+    """Returns how many times `need` fits into `amounts`."""
+    positive = {name: amount for name, amount in need.items() if amount > 0}
+    ratios = (amounts.get(name, 0.0) / needed for name, needed in positive.items())
+    return min((math.floor(ratio + _ROUNDING) for ratio in ratios), default=UNLIMITED)
 
 
 def in_words(amounts: Amounts) -> str:
-    """`4 CPU, 2e+09 memory`."""
+    """Formats amounts of resources, e.g. as `4 CPU, 2e+09 memory`."""
     return ", ".join(f"{amount:g} {name}" for name, amount in amounts.items()) or "nothing"
 
 
 def options_of(resources: Amounts) -> dict[str, Any]:
-    """Ray's own names of what an actor needs; without any it takes no CPU."""
-    own = {"CPU": "num_cpus", "GPU": "num_gpus", "memory": "memory"}
-    named = {own[name]: amount for name, amount in resources.items() if name in own}
-    custom = {name: amount for name, amount in resources.items() if name not in own}
-    return {"num_cpus": 0, **named, **({"resources": custom} if custom else {})}
+    """Returns Ray's options for an actor with these resources; the default is no CPU."""
+    options = {"CPU": "num_cpus", "GPU": "num_gpus", "memory": "memory"}
+    standard = {options[name]: amount for name, amount in resources.items() if name in options}
+    custom = {name: amount for name, amount in resources.items() if name not in options}
+    return {"num_cpus": 0, **standard, **({"resources": custom} if custom else {})}

@@ -1,5 +1,4 @@
-"""In a process of a cluster: its CPUs, where it finds modules, why a Ray actor is gone, and what is
-printed."""
+"""Functions for processes connected to Ray: module paths, CPUs, errors and printed lines."""
 
 from __future__ import annotations
 
@@ -15,41 +14,41 @@ from border_cli.system.printed import take_printed
 
 log = logging.getLogger(__name__)
 
-# Of a message: the cause, without the ids that follow it.
+# Matches the reason in one of Ray's messages, without the ids that follow it.
 DEAD = re.compile(r"actor is dead because (its .+?)\.(?:\s|$)")
 
 
 def log_what_is_printed() -> None:
-    """Ray prints warnings of its nodes, which would run into the panel: logged as DEBUG instead."""
+    """Logs printed lines as DEBUG. Otherwise Ray's warnings would be printed over the panel."""
     take_printed(lambda line: log.debug("%s", line.rstrip()))
 
 
 def import_path() -> list[str]:
-    """The folders in which this process finds modules."""
-    return [str(Path(each).absolute()) for each in sys.path]
+    """Returns the module search path of this process, as absolute paths."""
+    return [str(Path(folder).absolute()) for folder in sys.path]
 
 
 def add_import_path(folders: Sequence[str]) -> None:
-    """In a process of Ray's: modules are found in these folders, too, where they are there. On
-    another machine they are where they were installed, or have travelled."""
-    keep_written_folders_off_path()  # Ray puts the current directory there
-    sys.path += [each for each in folders if each not in sys.path]
+    """Adds folders to the module search path of a Ray process. On other machines they may not
+    exist; modules are then found where they were installed or sent."""
+    keep_written_folders_off_path()  # Ray adds the current directory
+    sys.path += [folder for folder in folders if folder not in sys.path]
 
 
 def total_cpus() -> int:
-    """The CPUs of the cluster that this process is connected to, as Ray counts them."""
+    """Returns the number of CPUs of the connected cluster, as counted by Ray."""
     import ray
 
-    resources: Any = ray.cluster_resources  # which has no types
+    resources: Any = ray.cluster_resources  # has no type annotations
     return max(1, int(resources().get("CPU", 1)))
 
 
 def why(error: Exception) -> str:
-    """The cause of the end of a Ray actor, or of a call, in one line without Ray's ids."""
-    cause = getattr(error, "cause", None)  # what was raised there
+    """Returns why a Ray actor died or a call failed, in one line without Ray's ids."""
+    cause = getattr(error, "cause", None)  # the exception raised in the remote process
     if isinstance(cause, Exception):
         return f"{type(cause).__name__}: {cause}"
-    lines = [each for each in str(error).splitlines() if each and not each.startswith("\t")]
-    text = " ".join(each.strip() for each in lines)
-    dead = DEAD.search(text)
-    return dead.group(1) if dead else text
+    lines = [line for line in str(error).splitlines() if line and not line.startswith("\t")]
+    text = " ".join(line.strip() for line in lines)
+    match = DEAD.search(text)
+    return match.group(1) if match else text

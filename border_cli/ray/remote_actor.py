@@ -1,7 +1,7 @@
-"""An actor on another machine: acts for the samples of one call, and returns them.
+"""An actor on another machine, which collects and returns the samples of one call at a time.
 
-What it returns is made of few contiguous arrays, however many steps it took. Whatever its
-environment raises is part of an answer, with its traceback and the transitions made before.
+A result consists of a few contiguous arrays, regardless of the number of steps. If the environment
+raises an exception, the result contains the traceback and the transitions collected before it.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ from border_cli.ray.remote import add_import_path
 from border_cli.settings.run import ActorManagerConfig
 from border_cli.system.start import unpack
 
-MOST_LOGGED: Final = 100  # records per answer
+MAX_RECORDS: Final = 100  # maximum number of log records per result
 NEVER_FULL: Final = 2**31  # samples
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The transitions, episodes and counts that one call returned."""
+    """The result of one call."""
 
-    message: Message | None = None  # what it made, its transitions in one part
-    acted_s: float = 0.0  # that the call took here
-    seconds: tuple[float, ...] = ()  # of the incarnation so far, by section
-    logged: tuple[tuple[str, int, str], ...] = ()  # logger, level, text
-    failure: str | None = None  # traceback of what ended the actor
-    refusal: BadStep | None = None  # for which the run ends
+    message: Message | None = None  # samples and episodes, with all transitions in one part
+    acted_s: float = 0.0  # duration of the call in the actor
+    seconds: tuple[float, ...] = ()  # seconds per section since the incarnation started
+    logged: tuple[tuple[str, int, str], ...] = ()  # (logger, level, text) of each record
+    failure: str | None = None  # traceback of the exception that ended the actor
+    refusal: BadStep | None = None  # error that ends the run
 
     @property
     def rows(self) -> int:
-        """Samples."""
+        """Number of samples."""
         return self.message.rows if self.message else 0
 
     @property
@@ -54,29 +54,29 @@ class Answer:
 
 
 class _Records(logging.Handler):
-    """Keeps what is logged until the next answer."""
+    """A logging handler that stores records until the next result."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.kept: list[tuple[str, int, str]] = []
+        self.records: list[tuple[str, int, str]] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        if len(self.kept) >= MOST_LOGGED:
+        if len(self.records) >= MAX_RECORDS:
             return
         try:
-            self.kept.append((record.name, record.levelno, self.format(record)))
-        except Exception:  # its arguments do not fit: reported on stderr, as everywhere
+            self.records.append((record.name, record.levelno, self.format(record)))
+        except Exception:  # wrong arguments: reported on stderr, as by other handlers
             self.handleError(record)
 
     def take(self) -> tuple[tuple[str, int, str], ...]:
-        kept, self.kept = self.kept, []
-        return tuple(kept)
+        records, self.records = self.records, []
+        return tuple(records)
 
 
 class RemoteActor:
-    """One incarnation; called by the one thread of a process of its own.
+    """One incarnation of an actor, called by the only thread of its process.
 
-    `prepare` imports what it needs, `build` makes its environments, `act` steps them.
+    `prepare` imports modules, `build` creates the environments, and `act` steps them.
     """
 
     def __init__(
@@ -88,10 +88,10 @@ class RemoteActor:
         log_level: int,
         import_path: Sequence[str] = (),
     ) -> None:
-        """`import_path`: where modules are found, on the machine of the learner."""
+        """`import_path`: the module search path of the learner's machine."""
         self._packed = packed
         self._import_path = import_path
-        # A call is a message: what it made is sent when it ends.
+        # Each call produces one message, at its end, so the buffer must never be full.
         self._config = replace(config, n_buffer=NEVER_FULL)
         self._actor_id = actor_id
         self._incarnation = incarnation
@@ -102,7 +102,7 @@ class RemoteActor:
         self._weights = WeightSlot()
 
     def prepare(self) -> str:
-        """Imports all modules that an actor needs; where it is."""
+        """Imports all modules that the actor needs; returns the host and the process id."""
         root = logging.getLogger()
         root.handlers[:] = [self._records]
         root.setLevel(self._log_level)
@@ -111,14 +111,14 @@ class RemoteActor:
         return f"{platform.node()}, process {os.getpid()}"
 
     def build(self) -> Answer:
-        """Makes its environments and its policy."""
+        """Builds the environments and the policy."""
         failure = None
         try:
             self._actor = self._make_actor(
                 self._config,
                 self._actor_id,
                 self._incarnation,
-                send=self._keep,
+                send=self._store,
                 weights=self._weights,
             )
             self._actor.bind_thread()
@@ -126,7 +126,7 @@ class RemoteActor:
             failure = traceback.format_exc()
         return Answer(failure=failure, logged=self._records.take())
 
-    def _keep(self, message: Message) -> float:
+    def _store(self, message: Message) -> float:
         parts = [concatenate(message.parts)] if message.parts else []
         self._message = replace(message, parts=parts)
         return 0.0
@@ -134,18 +134,18 @@ class RemoteActor:
     def act(
         self, samples: int, within_s: float, version: int | None, weights: NDArray[np.uint8] | None
     ) -> Answer:
-        """Acts until it has made so many samples, or a step ended after `within_s`."""
+        """Acts until it has collected `samples` samples or `within_s` seconds have passed."""
         began_s = time.perf_counter()
         actor = self._actor
         if actor is None:
-            return Answer()  # it failed in the call before
+            return Answer()  # the actor failed in an earlier call
         failure = refusal = None
-        made = 0
+        collected = 0
         try:
             if version is not None and weights is not None:
                 self._weights.publish(unpacked(weights, self._make_actor.weight_forms))
-            while made < samples and time.perf_counter() - began_s < within_s:
-                made += actor.step()
+            while collected < samples and time.perf_counter() - began_s < within_s:
+                collected += actor.step()
         except BadStep as error:
             refusal = error.of_actor(self._actor_id, actor.env_steps)
         except (Exception, SystemExit):
@@ -153,7 +153,7 @@ class RemoteActor:
         self._message = None
         actor.flush()
         if failure or refusal:
-            with suppress(Exception):  # it has failed already
+            with suppress(Exception):  # the actor has already failed
                 self.close()
         return Answer(
             message=self._message,
@@ -165,7 +165,7 @@ class RemoteActor:
         )
 
     def close(self) -> None:
-        """Closes its environments."""
+        """Closes the environments."""
         actor, self._actor = self._actor, None
         if actor is not None:
             actor.close()

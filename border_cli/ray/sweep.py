@@ -1,7 +1,7 @@
-"""`hydra/launcher=ray`: the jobs of a sweep on a Ray cluster, as the command sees them.
+"""The launcher `hydra/launcher=ray`, which runs the jobs of a sweep on a Ray cluster.
 
-A child process is connected to the cluster (`ray/jobs.py`), so that Ray is not imported here.
-Whatever ends the command ends that child, and with it all jobs on the cluster.
+A child process (`ray/jobs.py`) is connected to the cluster, so the command itself does not import
+Ray. The child process always ends with the command, and so do all jobs on the cluster.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from border_cli.system.child_process import ChildProcess
 from border_cli.system.files import SWEEP_JSON
 from border_cli.system.start import start_context, wait_for
 
-LOOK_S = 0.2
-ENDS_S = 10.0  # within which the child leaves the cluster
+POLL_S = 0.2
+ENDS_S = 10.0  # seconds for the child process to leave the cluster
 
 
 class RayJob:
-    """The process of a job on the cluster."""
+    """A job's process on the cluster."""
 
     def __init__(self, starter: RayStarter, number: int) -> None:
         self._starter = starter
@@ -39,7 +39,7 @@ class RayJob:
         self._cause: str | None = None
 
     def take(self, word: str, *values: Any) -> None:
-        """Takes in what the connected process says of this job."""
+        """Processes a message from the connected process about this job."""
         if word == BEGUN:
             self.host, self.pid = values
         elif word == OVER:
@@ -74,7 +74,7 @@ class RayJob:
 
 
 class RayStarter:
-    """Starts jobs on the cluster; owns the child process that is connected to it."""
+    """Starts jobs on the cluster; owns the connected child process."""
 
     def __init__(self, child: ChildProcess, root: Path) -> None:
         self.child = child
@@ -93,7 +93,7 @@ class RayStarter:
         return job
 
     def listen(self) -> None:
-        """Gives each job what was said of it."""
+        """Passes the messages of the connected process to their jobs."""
         self.child.listen()
         while self.child.inbox:
             word, number, *values = self.child.inbox.popleft()
@@ -101,31 +101,30 @@ class RayStarter:
                 self._jobs[number].take(word, *values)
 
     def forget(self, number: int) -> None:
-        """That job has ended."""
+        """Removes a job that has ended."""
         self._jobs.pop(number, None)
 
 
 class RayLauncher:
-    """Runs the jobs of a sweep on a Ray cluster; `settings` are those of `hydra/launcher=ray`."""
+    """Runs the jobs of a sweep on a Ray cluster, with the `settings` of `hydra/launcher=ray`."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._settings = settings
         self.cores = max(1, int(settings["resources"].get("CPU", 1)))
 
     def refuse_missing(self) -> None:
-        """Raises MissingPackage where Ray is not installed."""
+        """Raises MissingPackage if Ray is not installed."""
         refuse_without_ray("hydra/launcher=ray")
 
     def at_once(self, jobs: int) -> int:
-        """As many as are asked for, or all: Ray divides the nodes."""
+        """Returns how many jobs may run at once; by default all, because Ray queues them."""
         return self._settings["jobs"] or jobs or sys.maxsize
 
     @contextmanager
     def starts(self, root: Path) -> Iterator[Start]:
-        """Within the block a child process is connected to the cluster, which runs jobs below
-        `root`.
+        """Connects a child process to the cluster and yields a function that starts jobs in `root`.
 
-        Raises ClusterRefused where there is none, or where it cannot run what is asked of it.
+        Raises ClusterRefused if the cluster is unreachable or lacks the required resources.
         """
         settings = self._settings
         cluster = ClusterSettings(address=settings["address"], setting="hydra.launcher.address")
@@ -134,11 +133,11 @@ class RayLauncher:
         child = ChildProcess(context, "Ray", run_jobs, cluster, resources, nice=0)
         try:
             while child.starting:
-                wait_for(child.waitables, LOOK_S)
+                wait_for(child.waitables, POLL_S)
                 alive = child.alive
                 child.listen()
                 if not alive:
-                    raise child.refusal or RunFailed(f"Ray could not be reached: {child.reap()}")
+                    raise child.refusal or RunFailed(f"cannot connect to Ray: {child.reap()}")
             yield RayStarter(child, root).start
         finally:
             child.connection.close()

@@ -1,8 +1,8 @@
-"""Actors on a Ray cluster, called without ever waiting: what returns is reported to a queue.
+"""A transport to actors on a Ray cluster, which never blocks and reports results to a queue.
 
-Ray tells of each call that is over in a thread of its own, which puts a report into the queue and
-wakes the broker. Weights are sent with the call while they are small, and put into Ray's object
-store once per version when they are not; a version is released with the next one.
+When a call is finished, Ray invokes a callback in one of its threads, which adds a report to the
+queue and wakes the broker. Small weights are sent with each call. Large weights are put into Ray's
+object store once per version, and are released when the next version replaces them.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from border_cli.ray.calls import ActorReport, ReportKind, Transport
 from border_cli.ray.remote import why
 
-INLINE_NBYTES: Final = 64 * 1024  # of weights that travel with each call; Ray's own limit is 100 KB
+INLINE_NBYTES: Final = 64 * 1024  # largest weights sent with a call; Ray's own limit is 100 KB
 
-# Ray replaces nothing, keeps no record of each call, and spreads the actors over its nodes.
+# Ray restarts no actors, records no task events, and spreads the actors over the nodes.
 OPTIONS: Final = {
     "max_restarts": 0,
     "max_task_retries": 0,
@@ -32,14 +32,14 @@ OPTIONS: Final = {
 
 
 class Running(NamedTuple):
-    """The newest incarnation of an actor."""
+    """The newest incarnation of an actor, and its Ray handle."""
 
     incarnation: int
     handle: Any
 
 
 class RayTransport(Transport):
-    """Owned by the broker's thread; only the queue is filled by others."""
+    """A transport owned by the broker's thread; Ray's threads only append to `reports`."""
 
     def __init__(
         self,
@@ -51,7 +51,8 @@ class RayTransport(Transport):
         within_s: float,
         wake: Callable[[], None],
     ) -> None:
-        """`actor` is made of its `arguments` (actor id, incarnation), with Ray's `options`."""
+        """`arguments` returns the arguments of the class `actor`, given an actor id and an
+        incarnation; `options` are Ray's."""
         self._actor: Any = ray.remote(actor)
         self._options = {**OPTIONS, **options}
         self._arguments = arguments
@@ -59,39 +60,39 @@ class RayTransport(Transport):
         self._within_s = within_s
         self._wake = wake
         self._running: dict[int, Running] = {}
-        self._weights: Any = None  # of the newest version, or a reference to them
+        self._weights: Any = None  # the newest weights, or Ray's reference to them
         self.reports: deque[ActorReport] = deque()
 
     def publish(self, weights: NDArray[np.uint8]) -> None:
-        """Calls from now on take these weights."""
+        """Sets the weights for all later calls that have a version."""
         self._weights = weights
 
     def start(self, actor_id: int, incarnation: int) -> None:
         options = {**self._options, "name": self._name(actor_id, incarnation)}
         handle = self._actor.options(**options).remote(*self._arguments(actor_id, incarnation))
         self._running[actor_id] = Running(incarnation, handle)
-        self._follow(handle.prepare.remote(), ReportKind.PLACED, actor_id, incarnation)
-        self._follow(handle.build.remote(), ReportKind.BUILT, actor_id, incarnation)
+        self._report_when_done(handle.prepare.remote(), ReportKind.PLACED, actor_id, incarnation)
+        self._report_when_done(handle.build.remote(), ReportKind.BUILT, actor_id, incarnation)
 
     def call(self, actor_id: int, lease: int, samples: int, version: int | None) -> None:
         incarnation, handle = self._running[actor_id]
         weights = None
         if version is not None:
-            # Put by the first call that takes them: many versions are replaced before.
+            # Put into the store by the first call that needs them: many versions are never used.
             if isinstance(self._weights, np.ndarray) and self._weights.nbytes > INLINE_NBYTES:
                 self._weights = ray.put(self._weights)
             weights = self._weights
         call = handle.act.remote(samples, self._within_s, version, weights)
-        self._follow(call, ReportKind.RETURNED, actor_id, incarnation, lease)
+        self._report_when_done(call, ReportKind.RETURNED, actor_id, incarnation, lease)
 
     def close(self, actor_id: int) -> None:
         incarnation, handle = self._running[actor_id]
-        self._follow(handle.close.remote(), ReportKind.CLOSED, actor_id, incarnation)
+        self._report_when_done(handle.close.remote(), ReportKind.CLOSED, actor_id, incarnation)
 
     def kill(self, actor_id: int) -> None:
         ray.kill(self._running.pop(actor_id).handle)
 
-    def _follow(
+    def _report_when_done(
         self, call: Any, kind: ReportKind, actor_id: int, incarnation: int, lease: int = 0
     ) -> None:
         done = partial(self._report, kind, actor_id, incarnation, lease)
@@ -100,7 +101,7 @@ class RayTransport(Transport):
     def _report(
         self, kind: ReportKind, actor_id: int, incarnation: int, lease: int, future: Future[Any]
     ) -> None:
-        """In a thread of Ray's."""
+        """Appends a report about a finished call; runs in a thread of Ray."""
         try:
             report = ActorReport(kind, actor_id, incarnation, future.result(), lease)
         except Exception as error:

@@ -1,8 +1,8 @@
-"""The code of a run that its nodes may not have: modules of the user's own, sent to them.
+"""The selection of the user's own modules to send to nodes, which may not have them.
 
-Only the modules that settings name travel (`imports`, plug-ins, those before a colon, those that
-the recipe of an actor refers to), and what they import from the same folder; never installed
-packages. Ray packs them. A Ray that is started here needs nothing.
+Ray packs and sends the modules that the settings refer to (`imports`, plug-ins, names before a
+colon, and modules used by the recipe of an actor) and those that they import from the same folder.
+Installed packages are never sent, and nothing is sent if Ray is started on this machine.
 """
 
 from __future__ import annotations
@@ -15,41 +15,42 @@ from typing import Any
 from border_cli.errors import ClusterRefused
 from border_cli.system.foreign import is_installed
 
-# What Ray leaves out of the folders that travel, besides what their `.gitignore` names.
+# Patterns of files that Ray does not send, in addition to those in `.gitignore`.
 EXCLUDED = ("outputs", "multirun", "node_modules", "__pycache__", "venv", ".?*")
 
 
 def travelling(names: Iterable[str]) -> list[str]:
-    """The paths of the user's own modules among these, and of those that they imported from their
-    folders.
+    """Returns the paths of the user's own modules among `names`, and of the modules that they
+    imported from the same folders.
 
-    All are imported already, here where the run was composed.
+    All of them must already be imported in this process.
     """
-    tops = {name.partition(".")[0] for name in names}
-    if "__main__" in tops:
+    top_level = {name.partition(".")[0] for name in names}
+    if "__main__" in top_level:
         raise ClusterRefused(
             "actor_manager=ray: the script that was started cannot be imported on other machines: "
             "move what actors use from it into a module, and name that in imports"
         )
-    named = {place for name in tops if (place := _own_place(name)) is not None}
-    loaded = {place for name in list(sys.modules) if (place := _own_place(name)) is not None}
-    homes = {place.parent for place in named}
-    return sorted(str(each) for each in named | loaded if each.parent in homes)
+    required = {path for name in top_level if (path := _find_path(name)) is not None}
+    loaded = {path for name in list(sys.modules) if (path := _find_path(name)) is not None}
+    folders = {path.parent for path in required}
+    return sorted(str(module) for module in required | loaded if module.parent in folders)
 
 
 def runtime_env(modules: Sequence[str]) -> dict[str, Any] | None:
-    """Ray's `runtime_env` with which the modules travel; None where there are none."""
+    """Returns a `runtime_env` with which Ray sends the modules, or None if there are none."""
     return {"py_modules": list(modules), "excludes": list(EXCLUDED)} if modules else None
 
 
-def _own_place(name: str) -> Path | None:
-    """Where a module of the user's own lies, a file or the folder of a package; None if it is
-    installed, part of a package, or no file of Python."""
+def _find_path(name: str) -> Path | None:
+    """Returns the file of a module of the user's own, or the folder of such a package.
+
+    Returns None if the module is installed, part of a package, or not a Python file."""
     module = sys.modules.get(name)
     if module is None or "." in name or name in ("__main__", "__mp_main__"):
         return None
     folders = list(getattr(module, "__path__", []))
-    place = folders[0] if folders else getattr(module, "__file__", None)
-    if not place or not (folders or str(place).endswith(".py")):
+    path = folders[0] if folders else getattr(module, "__file__", None)
+    if not path or not (folders or str(path).endswith(".py")):
         return None
-    return None if is_installed(Path(place)) else Path(place).absolute()
+    return None if is_installed(Path(path)) else Path(path).absolute()

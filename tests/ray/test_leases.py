@@ -257,7 +257,7 @@ def test_one_actor_that_is_given_up_does_not_end_the_run_and_the_last_one_does(
     fail(0)
     assert run.leases.actors[0].stage == Stage.ENDED
     assert "host, process 7" in caplog.text
-    assert "the run goes on with 1 actor" in caplog.text
+    assert "the run continues with 1 actor" in caplog.text
     with pytest.raises(ActorCrashed, match=r"actor 1.*failed the same way"):
         fail(1)
 
@@ -294,7 +294,7 @@ def test_without_any_actor_for_too_long_the_run_ends_with_the_last_reason() -> N
     run.pump(1.0)
     run.report(ReportKind.DIED, 0, "the node died")
     run.pump(1.0)
-    with pytest.raises(RunFailed, match=r"no actor has found a place.*the node died"):
+    with pytest.raises(RunFailed, match=r"no actor could be started.*the node died"):
         run.pump(STARTS_S + 1)
 
 

@@ -107,7 +107,7 @@ def test_modules_of_the_users_own_travel_and_an_environment_that_fails_there_is_
 def test_a_node_is_refused_by_name_for_what_it_lacks(visitor: Visitor) -> None:
     said = visitor.look(on("old", trial("fine")))
     assert "node old (" in said
-    assert re.search(r"it has border_cli 0\.0\.9 \(\w+\) where this machine has 0\.1\.0 ", said)
+    assert re.search(r"it has border_cli 0\.0\.9 \(\w+\), but this machine has 0\.1\.0 ", said)
     said = visitor.look(on("empty", trial("fine")))
     assert "node empty (" in said
     assert "it lacks the module 'border_cli': install its package there" in said
