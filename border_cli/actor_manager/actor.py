@@ -1,4 +1,4 @@
-"""The actor, which steps a policy in its environments, and the messages it sends."""
+"""An actor, which steps a policy in its environments, and its messages to the learner."""
 
 from __future__ import annotations
 
@@ -70,16 +70,16 @@ class StepTimer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """A message from an actor, with its transitions in one part per step.
+    """A message from an actor, with its transitions still in one part per step.
 
-    The parts are concatenated directly into the memory that the learner reads, to copy them once.
+    The parts are copied only once, when they are joined in the memory that the learner reads.
     """
 
     actor_id: int
     opt_steps: int  # update count of the weights used in the last step
     env_steps: int
     parts: list[Transitions]
-    rows: int  # in all parts
+    rows: int  # number of rows in all parts
     episodes: tuple[Episode, ...]
     returns: tuple[Moments, ...] = ()
 
@@ -104,7 +104,7 @@ Send: TypeAlias = Callable[[Message], float]  # returns the seconds spent waitin
 
 
 class ReplayBufferProxy:
-    """Buffers transitions and sends them once there are at least `n_buffer`; owned by one actor.
+    """A buffer that sends its transitions once there are at least `n_buffer`; owned by an actor.
 
     If the agent needs running `returns`, each message includes those of the same env steps.
     """
@@ -255,7 +255,7 @@ class Actor:
         return obs
 
     def bind_thread(self) -> None:
-        """Prepares the calling thread for acting. Call once, only from a thread that only acts."""
+        """Prepares the calling thread for acting. Must not be called in the learner's thread."""
         self._policy.bind_thread()
 
     def step(self) -> int:
@@ -312,7 +312,7 @@ class Actor:
         return seconds
 
     def state_dict(self) -> State:
-        """Returns the state between two steps. Later steps do not modify it."""
+        """Returns the state, which later steps do not modify. Call between two steps."""
         return {
             "env": self._env.state_dict(),
             "policy": self._policy.state_dict(),
@@ -347,7 +347,7 @@ class ActorFactory:
     weight_forms: ArrayForms = field(default_factory=dict)  # dtype and shape of each weight array
     extras: Sequence[Column] = ()  # columns that the agent adds to the standard ones
     returns_gamma: float | None = None  # discount of running returns; None means no returns
-    trial: Callable[[], None] | None = None  # test of the environments on another machine
+    trial: Callable[[], None] | None = None  # function that tests the environments elsewhere
     run_name: str = "run"
     stall_timeout_s: float = 60.0  # `trainer.stall_timeout_s`, for managers with deadlines
 

@@ -33,10 +33,10 @@ REPORT_EVERY = 64  # steps between two updates of the shared seconds per section
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """Everything an actor process needs; sent to it by pickling."""
+    """The arguments of an actor process, which are pickled when it is started."""
 
     config: ProcessConfig
-    make_actor: bytes  # a pickled `ActorFactory`; the process reports unpickling errors itself
+    make_actor: bytes  # a pickled `ActorFactory`, so that the process reports unpickling errors
     actor_id: int
     incarnation: int
     channel: SharedChannel
@@ -54,7 +54,7 @@ def run(recipe: Recipe, pipe: Pipe) -> None:
 
 
 class ActorProcess:
-    """Steps one actor and updates its counters in the shared channel."""
+    """The loop that steps one actor and updates its counters in the shared channel."""
 
     def __init__(self, recipe: Recipe, make_actor: ActorFactory) -> None:
         self._channel = recipe.channel

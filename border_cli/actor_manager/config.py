@@ -12,7 +12,7 @@ from border_cli.settings.run import ActorManagerConfig, StartMethod
 
 @dataclass(kw_only=True)
 class SerialConfig(ActorManagerConfig):
-    """All actors in the learner's thread, in turn: for debugging and reproducible runs."""
+    """Actors take turns in the learner's thread: for debugging and bit-reproducible runs."""
 
     in_learner_thread: ClassVar[bool] = True
 

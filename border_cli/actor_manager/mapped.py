@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 
 class Mapped(ABC):
-    """An object that is pickled without its views of shared memory and rebuilds them afterwards.
+    """An object that is pickled without its views of shared memory and later recreates them.
 
     It can be pickled only when it is passed to a child process."""
 

@@ -1,4 +1,4 @@
-"""A lock-free ring of messages in shared memory, with one writing and one reading process.
+"""A lock-free ring of messages in shared memory, with one writer and one reader process.
 
 Every word has a single writer, and aligned 8-byte integers are stored atomically, so a reader never
 sees a partial value. A message becomes visible when the message count is increased, which is the
@@ -48,7 +48,7 @@ HEADER: Final = 5
 class MessageRing(Mapped):
     """The memory shared by the writer and the reader; the owner closes it.
 
-    The owner may place arrays of the forms `more` in the same segment.
+    `more` describes additional arrays that the owner stores in the same segment.
     """
 
     crossing = ("capacity", "messages", "episode", "_columns", "_shared")
@@ -66,7 +66,7 @@ class MessageRing(Mapped):
         """`extras`: columns in addition to the standard ones; `returns`: whether to allocate space
         for the moments of running returns."""
         self.capacity = capacity  # maximum number of rows, and of episodes
-        self.messages = messages  # number of headers, one of them for the last message read
+        self.messages = messages  # number of headers; one is reserved for the last message read
         self.episode = EPISODE + len(spec.info_metrics)  # numbers per episode
         self._columns = row_columns(spec, extras)
         int64, float64 = np.dtype(np.int64), np.dtype(np.float64)
@@ -127,7 +127,7 @@ class MessageWriter:
     def has_space(self, message: Message) -> bool:
         """Returns whether there is space for the first piece of a message."""
         ring, read = self._ring, self._ring.read[0]
-        if self._messages - read >= ring.messages - 1:  # the last header read must not change
+        if self._messages - read >= ring.messages - 1:  # one header is reserved
             return False
         rows, episodes = self._first_piece(message)
         rows_read, _, episodes_read = ring.header(read)
@@ -165,7 +165,7 @@ class MessageWriter:
                 ring.episodes[index] = value
         if returns := ring.returns:
             base = RETURNS * (self._messages % ring.messages)
-            returns[base] = 0  # the count, which may remain from an earlier message
+            returns[base] = 0  # clears the count of an earlier message
             for m in message.returns:
                 returns[base], returns[base + 1], returns[base + 2] = m.count, m.mean, m.squares
         self._write_header(message)
@@ -262,6 +262,6 @@ class MessageReader:
         """Frees the space of all messages read; returns whether there were any."""
         if self._ring.read[0] == self._messages:
             return False
-        fence()  # after all reads
+        fence()  # completes all reads before the space is freed
         self._ring.read[0] = self._messages
         return True

@@ -35,7 +35,7 @@ KILL_TIMEOUT_S = 5.0  # seconds to wait for killed processes to exit
 
 
 class Receiver:
-    """Reads the messages of all actors in the order of their ids; owned by the learner's thread."""
+    """The reader of all actors' messages, in order of their ids; owned by the learner's thread."""
 
     def __init__(self, handles: Sequence[ActorHandle]) -> None:
         self._channels = [handle.channel for handle in handles]
@@ -76,7 +76,7 @@ class Receiver:
 
 
 class ProcessActorManager(ActorManager):
-    """Runs one process per actor between `__enter__` and `__exit__`; none outlives the block.
+    """A manager that runs one process per actor; no process outlives the `with` block.
 
     The learner's thread calls every method and reads transitions from shared memory without
     copying, so they are valid only until the next `receive`. The manager's own thread supervises
@@ -119,7 +119,7 @@ class ProcessActorManager(ActorManager):
 
     def __enter__(self) -> Self:
         self._packed = pack("actor_manager=process", self._make_actor.imports, self._make_actor)
-        modules = modules_of_recipe(self._make_actor) - {"__main__"}  # for the fork server
+        modules = modules_of_recipe(self._make_actor) - {"__main__"}  # preloaded modules
         self._context = start_context(self.config.start_method, [__name__, *sorted(modules)])
         self._supervisor.start()
         return self
@@ -217,7 +217,7 @@ class ProcessActorManager(ActorManager):
         deadline_s = self._clock.now_s() + timeout_s
         arrived: list[Experience] = []
         while True:
-            running = self._supervisor.running  # checked first, so no last message is missed
+            running = self._supervisor.running  # read first, so that no message is missed
             arrived += map(copied, self._receiver.take())
             self._receiver.release()
             left_s = deadline_s - self._clock.now_s()

@@ -9,8 +9,8 @@ available sample is enough.
 
 A thread that steps its environment without pausing holds the GIL whenever one of the learner's many
 small torch calls needs it back. This slows the learner down to 4 to 10 % of its speed
-(`trainer.samples_per_opt_step=null actor_manager=thread`). Actor processes compete with the learner
-only for memory, and rate-limited threads sleep.
+(`trainer.samples_per_opt_step=null actor_manager=thread`). Actor processes share only memory
+with the learner, and rate-limited threads sleep.
 
 An actor without a grant sends its buffered samples before it waits, so waiting actors hold no
 samples back. The actors that have waited longest are woken first, one for each available burst. A
@@ -30,7 +30,7 @@ class Closed(Exception):
 
 
 class RateLimiter:
-    """Grants samples to actors in threads, which block until they get them. Thread-safe."""
+    """A thread-safe rate limiter, which blocks actors until they are granted samples."""
 
     def __init__(self, burst: int) -> None:
         self._burst = burst
@@ -82,10 +82,7 @@ class RateLimiter:
             self._wake()
 
     def try_acquire(self, want: int) -> int:
-        """Acquires up to `want` samples without blocking; raises `Closed`.
-
-        Returns 0 if no samples are available or other actors are already waiting.
-        """
+        """Acquires up to `want` samples without blocking, 0 if others wait; raises `Closed`."""
         with self._changed:
             return self._take(0 if self.waiting else want)
 
@@ -101,10 +98,7 @@ class RateLimiter:
                 self.waiting -= 1
 
     def give_back(self, samples: int) -> None:
-        """Returns granted samples that will never reach the learner.
-
-        A negative number records samples collected in excess of a grant.
-        """
+        """Gives back samples that the learner will never get; negative if a grant was exceeded."""
         with self._changed:
             self._granted -= samples
             self._changed.notify_all()

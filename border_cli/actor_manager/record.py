@@ -27,8 +27,8 @@ class SavedActor:
 
     stats: ActorStats
     incarnation: int = -1  # number of the latest incarnation; -1 means none has started
-    budget: int = 0  # granted samples not collected yet; negative if it exceeded its grant
-    state: State | None = None  # `Actor.state_dict`; None means a new incarnation starts
+    budget: int = 0  # granted samples not collected yet; negative if more were collected
+    state: State | None = None  # `Actor.state_dict`; None if a new incarnation must start
 
     @classmethod
     def load(cls, saved: Mapping[str, Any]) -> Self:
@@ -73,7 +73,7 @@ class ActorRecord:
 
     def __init__(self, actor_id: int, clock: Clock) -> None:
         self.actor_id = actor_id
-        self.earlier = SavedActor(stats=ActorStats(actor_id=actor_id))  # before this attempt
+        self.earlier = SavedActor(stats=ActorStats(actor_id=actor_id))  # as of the start
         self._clock = clock
         self._began_s: float | None = None
         self._ended_s: float | None = None
@@ -88,7 +88,7 @@ class ActorRecord:
         self._ended_s = self._clock.now_s()
 
     def incarnation(self, begun: int) -> int:
-        """Returns the number of the `begun`-th incarnation of this attempt."""
+        """Returns the number of the latest incarnation, given how many this attempt has begun."""
         if not begun:
             return self.earlier.incarnation
         return self.earlier.next_incarnation + begun - 1
@@ -161,7 +161,7 @@ class SavedActors:
         return self.samples + sum(actor.in_flight for actor in self.actors)
 
     def after(self, actors: Sequence[SavedActor], *, first: int = 0) -> Self:
-        """Returns a copy with these `actors`, their new samples included in the total."""
+        """Returns a copy with these `actors`, whose new samples are added to the total."""
         new_samples = sum(actor.stats.samples for actor in actors) - sum(
             actor.stats.samples for actor in self.actors
         )

@@ -35,7 +35,7 @@ Origin: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]  # type, (file, line
 def origin(text: str) -> Origin | None:
     """Parses a traceback into the type of its exception and the frames outside border_cli.
 
-    It parses text because other processes report nothing else. Returns None if `text` is not a
+    It works on text, because other processes report only text. Returns None if `text` is not a
     traceback.
     """
     if not text.startswith(_TRACEBACK):
@@ -51,7 +51,7 @@ def origin(text: str) -> Origin | None:
 
 
 def as_failure(error: BaseException, source: str) -> RunFailed:
-    """Returns the error as a `RunFailed`, wrapping other exceptions with the name of the source."""
+    """Wraps an error in a `RunFailed` that names its source, unless it already is one."""
     if isinstance(error, RunFailed):
         return error
     failure = RunFailed(f"{source} failed: {error!r}")
@@ -82,8 +82,8 @@ class Restarts:
         `text` is a traceback, or a description if the process died. `delivered` is the number of
         samples delivered by all incarnations so far. Raises `ActorCrashed` with the first traceback
         if no restarts are left, or if an incarnation delivered nothing and then raised the same
-        exception from the same lines as the previous one, because a restart would not help. A
-        process may die by chance, so only the number of restarts limits that.
+        exception from the same lines as the previous one, because a restart would not help.
+        Deaths of processes may be random, so they are limited only by the number of restarts.
         """
         if delivered > self._delivered:
             self._delivered = delivered

@@ -14,7 +14,7 @@ from border_cli.settings.run import ActorManagerConfig
 
 
 class SerialActorManager(LocalActorManager):
-    """Steps every actor once per `receive`; two runs with the same seed are bit-identical.
+    """A manager that steps each actor once per `receive`; runs with one seed are bit-identical.
 
     If `order` is given, each `receive` steps a single actor instead, following this endlessly
     repeated sequence of actor ids. This simulates schedules that could occur with threads.

@@ -38,7 +38,7 @@ MADE: Final = 0  # samples collected, except those lost with a process
 ENV_STEPS: Final = 1
 BEATS: Final = 2
 WAITS: Final = 3  # NOTHING, BUDGET or SPACE
-LOST_STEPS: Final = 4  # env steps missing from all messages
+LOST_STEPS: Final = 4  # env steps that no message includes
 LOST: Final = 5  # samples lost with a process
 ACTOR_WORDS: Final = 8
 
@@ -99,7 +99,7 @@ class SharedChannel(Mapped):
             self.pipe.wake()
 
     def wake_learner(self) -> None:
-        """Wakes the learner if it is waiting. Call after writing what it may wait for."""
+        """Wakes the learner if it is waiting. Call after every write that it may wait for."""
         if self.learner[LEARNER_WAITS]:
             self.learner_pipe.wake()
 
@@ -112,7 +112,7 @@ class SharedChannel(Mapped):
         """Returns the samples collected and not lost, and the env steps, of all processes so far.
 
         A process sends its messages before it counts a step, and counts env steps before samples.
-        If samples are counted during the reads, the reads are repeated, for consistent numbers.
+        If the sample count changes meanwhile, both are read again, so that they are consistent.
         """
         while True:
             sent = self.ring.header(self.ring.written[0])

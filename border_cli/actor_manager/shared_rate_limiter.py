@@ -11,7 +11,7 @@ UNLIMITED = 2**62  # samples
 
 
 class SharedRateLimiter:
-    """Grants samples to actors in other processes, without blocking; owned by the learner's thread.
+    """A non-blocking rate limiter for actor processes; owned by the learner's thread.
 
     An actor gets its next grant once half of the last one is used up. When a process is killed, its
     grant passes to the next process of the same actor.

@@ -15,8 +15,8 @@ from border_cli.core.types import Form, Snapshot
 from border_cli.system.shared_memory import SharedArrays, fence, integers
 
 # Words of each of the two buffers in shared memory.
-WRITING: Final = 0  # version whose writing started last
-COMPLETE: Final = 1  # version written completely
+WRITING: Final = 0  # version of the last write that was started
+COMPLETE: Final = 1  # version of the last write that was completed
 OPT_STEPS: Final = 2
 ENV_STEPS: Final = 3
 WARM_UP: Final = 4
@@ -40,7 +40,7 @@ def packed(snapshot: Snapshot) -> NDArray[np.uint8]:
 
 
 def unpacked(memory: NDArray[np.uint8], forms: ArrayForms) -> Snapshot:
-    """Returns a snapshot of views of `memory`, given the forms of its arrays in their order."""
+    """Returns a packed snapshot as views of `memory`; `forms` are the forms of its arrays."""
     all_forms: list[Form] = [(np.dtype(np.int64), (3,)), *forms.values()]
     arrays: list[NDArray[Any]] = []
     for (dtype, shape), section in zip(all_forms, _lay_out(all_forms)[0], strict=True):
@@ -67,10 +67,10 @@ def _lay_out(forms: Sequence[Form]) -> tuple[list[slice], int]:
 
 
 class SharedWeightSlot(Mapped):
-    """The newest snapshot and its version. The learner writes it, actors copy it, and none blocks.
+    """The newest snapshot and its version. The learner writes and actors copy without blocking.
 
     Two buffers are written alternately, with the version stored before and after the arrays. If a
-    reader finds two different versions, its copy was overwritten meanwhile, and it tries again.
+    reader finds two different versions, the data changed while it was copied, and it tries again.
     """
 
     crossing = ("_names", "_shared")
@@ -106,7 +106,7 @@ class SharedWeightSlot(Mapped):
         self._newest[0] = version
 
     def newer_than(self, version: int) -> tuple[int, Snapshot] | None:
-        """Returns the newest version and a copy of its snapshot, or None if it is `version`."""
+        """Returns the newest version and a copy of its snapshot, or None if `version` is newest."""
         while (newest := self._newest[0]) != version:
             snapshot = self._copy(newest)
             if snapshot is not None:

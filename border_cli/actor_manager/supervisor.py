@@ -2,7 +2,7 @@
 
 A process that fails, exits or is killed from outside is reaped and restarted after a pause, as long
 as restarts are left. The new process continues after the last complete message. A process that
-makes no step for too long is reported with its stack, killed and restarted. A process that does not
+takes no step for too long is reported with its stack, killed and restarted. A process that does not
 stop in time is reported and killed.
 """
 
@@ -75,7 +75,7 @@ class ActorHandle:
         """Returns the actor for a checkpoint; samples the learner has not received are lost."""
         stats, collected = self._read_counters(received)
         lost = stats.lost_samples + collected - received
-        # A process that has made no step has not used its seeds.
+        # A process that has taken no step has not used its seeds.
         begun = self.restarts.made + 1 if self.channel.actor[BEATS] else 0
         return self.record.saved(replace(stats, lost_samples=lost), begun)
 
@@ -150,7 +150,7 @@ class Supervisor:
         return self._thread.is_alive()
 
     def close(self) -> None:
-        """Stops starting processes; running ones exit when their channels are closed."""
+        """Prevents further starts; running processes exit when their channels are closed."""
         self._closing = True
         self._pipe.wake()
 
@@ -240,7 +240,7 @@ class Supervisor:
 
     def _kill_stuck(self, handle: ActorHandle, process: ChildProcess) -> None:
         if handle.stuck and not self._killing and handle.channel.actor[WAITS] != NOTHING:
-            handle.stuck = False  # it has reached a wait meanwhile, so it is not stuck
+            handle.stuck = False  # it is waiting now, so it is no longer stuck
             return
         stack = process.stack()
         if self._killing:

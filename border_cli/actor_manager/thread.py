@@ -49,7 +49,7 @@ class Channel:
         self._space = threading.Condition(lock)
 
     def put(self, message: Experience) -> None:
-        """Adds a message, blocking until there is space; raises `Closed` if the channel closes."""
+        """Adds a message, blocking until there is space; raises `Closed` if it is closed."""
         with self._space:
             while len(self._messages) >= self._capacity and not self._closed:
                 self._space.wait(_RECHECK_S)
@@ -91,7 +91,7 @@ class Channel:
 
 
 class ThreadActorManager(LocalActorManager):
-    """Runs one thread per actor between `__enter__` and `__exit__`.
+    """A manager that runs one thread per actor within its `with` block.
 
     When an actor has no restarts left, it closes the rate limiter. The other actors then send their
     samples and end, and `receive` raises `ActorCrashed` with the first traceback of the failed
@@ -211,7 +211,7 @@ class ThreadActorManager(LocalActorManager):
             if left_s <= 0 or self._hung:
                 self._report_hung()
                 break
-            arrived += self._take(min(left_s, 0.05))  # also ended by a thread that exits
+            arrived += self._take(min(left_s, 0.05))  # a thread that exits ends this wait
         self._channel.close()
         return arrived + self._take()
 

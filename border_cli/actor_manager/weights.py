@@ -19,11 +19,11 @@ class WeightSource(Protocol):
     """A source of newer weights for an actor."""
 
     def newer_than(self, version: int) -> tuple[int, Snapshot] | None:
-        """Returns the newest version and its snapshot, or None if it is `version`."""
+        """Returns the newest version and its snapshot, or None if `version` is the newest."""
 
 
 class WeightSlot:
-    """The newest snapshot and its version. The learner writes it, actors read it, and none blocks.
+    """The newest snapshot and its version. The learner writes and actors read without blocking.
 
     Publishing replaces one reference to a tuple, which is atomic in Python, and snapshots never
     change. A reader therefore gets either the old pair or the new one.
@@ -37,7 +37,7 @@ class WeightSlot:
         self._newest = (self._newest[0] + 1, snapshot)
 
     def newer_than(self, version: int) -> tuple[int, Snapshot] | None:
-        """Returns the newest version and its snapshot, or None if it is `version`."""
+        """Returns the newest version and its snapshot, or None if `version` is the newest."""
         newest, snapshot = self._newest
         if newest == version or snapshot is None:
             return None

@@ -1,4 +1,4 @@
-"""The worker that builds, steps and rebuilds an actor, and the base of managers that use it."""
+"""A worker that builds, steps and rebuilds an actor, and the base class of its managers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MakeIncarnation = Callable[[int, int, State | None], Actor]  # (actor id, incarn
 
 
 class Worker:
-    """Builds an actor, steps it, and builds a new one after a failure if restarts are left.
+    """A worker that builds and steps an actor, and replaces it after a failure.
 
     Owned by the thread that calls `step`; other threads may call `stats` and `saved`. All sample
     counts refer to this attempt.
@@ -48,7 +48,7 @@ class Worker:
         self._begun = 0  # number of incarnations started
         self._past = ActorStats(actor_id=actor_id)  # counters of earlier incarnations
         self._state: State | None = None  # saved state for the next incarnation
-        self._counting = threading.Lock()  # held while an incarnation's counters are added
+        self._counting = threading.Lock()  # held while counters are added or read
         self.blocked_s = 0.0  # seconds spent waiting for the rate limiter
         self.sent = 0  # samples in all messages
         self.made = 0  # samples collected and not lost
@@ -161,7 +161,7 @@ class Worker:
 
     @property
     def stats(self) -> ActorStats:
-        """Counters over the whole run, with all samples sent counted as received."""
+        """Counters over the whole run; all samples sent count as received."""
         return self.stats_of(self.sent)
 
     def saved(self, received: int) -> SavedActor:
@@ -177,7 +177,7 @@ class Worker:
         return self.record.saved(replace(attempt, lost_samples=lost), self._begun)
 
     def saved_exactly(self) -> SavedActor:
-        """Returns the actor for a checkpoint, with its state. Call between steps, as the owner."""
+        """Returns the actor for a checkpoint, with its state. Only the owner may call it."""
         state = self._state if self._actor is None else self._actor.state_dict()
         if state is None:
             return self.saved(self.sent)
@@ -187,7 +187,7 @@ class Worker:
 
 
 class LocalActorManager(ActorManager):
-    """The base of managers in this process; owns rate limiter, weight slot and all workers."""
+    """The base class of managers that run actors in this process, with one worker per actor."""
 
     def __init__(
         self, config: ActorManagerConfig, *, make_actor: ActorFactory, clock: Clock

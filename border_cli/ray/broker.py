@@ -57,7 +57,7 @@ CALL_LIMIT: Final = 2  # a call returns early after this multiple of its intende
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerRecipe:
-    """Everything the broker process needs; sent to it by pickling."""
+    """The arguments of the broker process, which are pickled when it is started."""
 
     config: RayConfig
     run_name: str
@@ -123,7 +123,7 @@ def _build_transport(recipe: BrokerRecipe) -> Transport:
 
 
 class Broker:
-    """Moves the sample limit, weights and samples between shared memory and the transport."""
+    """The loop that moves limits, weights and samples between shared memory and the transport."""
 
     def __init__(
         self, recipe: BrokerRecipe, transport: Transport, clock: Clock, *, room: int

@@ -1,4 +1,4 @@
-"""The interface for calling actors on a cluster, and the reports about them, without Ray."""
+"""The interface for calling actors on a cluster, and their reports, independent of Ray."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class ActorReport(NamedTuple):
 
     kind: ReportKind
     actor_id: int
-    incarnation: int  # in this attempt
+    incarnation: int  # counted from the start of this attempt
     value: Any = None
     lease: int = 0  # number of the lease, for `RETURNED`
 
 
 class Transport(Protocol):
-    """Starts, calls and kills actors, and sends them weights. No method blocks; results are
-    reported later, in a queue.
+    """An interface to start, call and kill actors, and to send them weights. No method blocks;
+    results are reported later, in a queue.
 
     Each call is reported at most once. Reports about a replaced incarnation are ignored.
     """
@@ -46,10 +46,7 @@ class Transport(Protocol):
         """Starts an actor as soon as a node has room for it, and builds its environments."""
 
     def call(self, actor_id: int, lease: int, samples: int, version: int | None) -> None:
-        """Makes an actor collect up to `samples` samples with new weights of this version.
-
-        None means that the actor uses the weights it has.
-        """
+        """Makes an actor collect up to `samples` samples; `version` None keeps its weights."""
 
     def close(self, actor_id: int) -> None:
         """Makes an actor close its environments."""

@@ -41,7 +41,7 @@ RESTARTS: Final = 3
 INCARNATIONS: Final = 4  # number of incarnations started in this attempt
 ACTOR_WORDS: Final = 8
 
-NETWORK: Final = ("call", "transfer", "queue")  # components of the time of calls
+NETWORK: Final = ("call", "transfer", "queue")  # components of the duration of a call
 
 
 class BrokerChannel(Mapped):

@@ -32,7 +32,7 @@ class RayConfig(ActorManagerConfig):
         "one CPU on an existing cluster, and nothing if Ray is started on this machine",
     )
     max_in_flight: int = setting(
-        2, "calls in progress per actor; with 2, it acts while a result is sent", low=1, high=16
+        2, "maximum calls per actor; 2 lets it act while a result is being sent", low=1, high=16
     )
     join_timeout_s: float = setting(
         3.0,

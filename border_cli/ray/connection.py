@@ -41,11 +41,11 @@ _FOR_ALL = {
     # Seconds without the head node after which Ray ends the process or rejects the next call.
     "RAY_gcs_rpc_server_reconnect_timeout_s": "6",
     "RAY_CLIENT_RECONNECT_GRACE_PERIOD": "6",
-    "RAY_NUM_REDIS_GET_RETRIES": "3",  # one per second; the default is 20
+    "RAY_NUM_REDIS_GET_RETRIES": "3",  # one retry per second; Ray's default is 20
     "RAY_BACKEND_LOG_LEVEL": "error",
 }
 _FOR_OUR_OWN = {
-    "RAY_worker_niceness": "0",  # added to that of this process; Ray's 15 makes actors wake up late
+    "RAY_worker_niceness": "0",  # with Ray's default of 15, actors wake up late
     # Makes all servers listen only on the loopback interface, because the metrics pages require no
     # token. Passing 127.0.0.1 as `_node_ip_address` has no effect, because Ray replaces it.
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
@@ -69,7 +69,7 @@ class ClusterSettings:
 def refuse_without_ray(what: str) -> None:
     """Raises MissingPackage with the install command if Ray is not installed.
 
-    `what` is the setting that needs Ray, which is not imported."""
+    `what` is the setting that needs Ray. Ray is not imported."""
     if importlib.util.find_spec("ray") is None:
         raise MissingPackage(what, PACKAGE)
 
@@ -79,7 +79,7 @@ def connect(settings: ClusterSettings) -> Iterator[ClusterSettings]:
     """Connects this process to the cluster within the block. For child processes only.
 
     Yields the settings with which another process on this machine can join the same Ray. If Ray is
-    started here, it ends with the block, and with this process even if that is killed.
+    started here, it ends with the block, or with this process if that ends first.
     """
     refuse_without_ray(str(settings))
     environment = {**_FOR_ALL, **settings.environment}
@@ -105,7 +105,7 @@ def connect(settings: ClusterSettings) -> Iterator[ClusterSettings]:
 def refuse_unreachable(settings: ClusterSettings) -> None:
     """Raises ClusterRefused if the address is invalid or accepts no connections.
 
-    This avoids a long wait in Ray, and it can be called in any process, without Ray."""
+    Ray itself would wait for a long time. Ray is not imported, so any process may call this."""
     address = settings.address
     if address == AUTO:
         address = os.environ.get("RAY_ADDRESS")

@@ -145,7 +145,7 @@ class SpreadEvaluator(Evaluator):
     """
 
     def __init__(self, recipe: EpisodesRecipe, crew: Crew, size: int) -> None:
-        """`size`: number of workers in the crew, and so of the pieces of an evaluation."""
+        """`size`: number of workers in the crew, and of pieces per evaluation."""
         self._config, self._spec = recipe.config, recipe.spec
         self._crew = crew
         count = recipe.config.num_episodes
@@ -195,7 +195,7 @@ class ClusterEvaluationRunner(BackgroundEvaluationRunner):
     def of(cls, parts: EvaluationParts) -> Self:
         """Builds the runner of a run."""
         recipe, cluster = parts.episodes, None
-        assert recipe is not None, "the setting is one of episodes"
+        assert recipe is not None, "this evaluator plays episodes"
         address = recipe.config.address
         if address is not None or parts.actors != "ray":
             modules = {*recipe.imports, *parts.modules, *modules_of_recipe(recipe)}

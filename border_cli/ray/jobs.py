@@ -89,7 +89,7 @@ class _Hosted:
 
 
 class Jobs:
-    """Starts job hosts and forwards signals; owned by the main thread of the connected process."""
+    """The running jobs and their hosts; owned by the main thread of the connected process."""
 
     def __init__(self, resources: Mapping[str, float], pipe: Pipe) -> None:
         import ray

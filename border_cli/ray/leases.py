@@ -88,10 +88,10 @@ class LeasedActor:
 class Times:
     """How the seconds of one call were spent."""
 
-    call_s: float  # acting
-    transfer_s: float  # sending the request and the result while the actor was idle
-    queue_s: float  # waiting for earlier calls of the actor
-    blocked_s: float  # preceding time in which the actor had no call
+    call_s: float  # time in which the actor acted
+    transfer_s: float  # time in which request or result were sent while the actor was idle
+    queue_s: float  # time spent waiting for earlier calls of the actor
+    blocked_s: float  # time before the call in which the actor had no calls
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +99,7 @@ class LeaseSettings:
     """Limits that apply to all leases."""
 
     num_actors: int
-    paced_samples: int  # samples of a lease if the limit allows no more per actor
+    paced_samples: int  # minimum samples of a lease, unless samples are scarce
     most_samples: int  # maximum number of samples of a lease
     max_in_flight: int
     max_restarts: int
@@ -116,7 +116,7 @@ Lost = Callable[[int, int], None]  # (actor id, samples)
 
 
 class Leases:
-    """Divides the sample limit and supervises the actors; owned by the broker's thread.
+    """The leases and the supervision of all actors; owned by the broker's thread.
 
     `on_delivered` is called once per result, in the order of the actor's calls. `on_lost` is called
     once per lease whose samples may have been collected but will never arrive.
@@ -257,7 +257,7 @@ class Leases:
             raise answer.refusal
         if answer.failure is not None:
             self.reserved -= sum(later.samples for later in actor.leases)
-            actor.leases.clear()  # a failed actor does not carry them out
+            actor.leases.clear()  # a failed actor will not execute them
             self._handle_failure(actor, answer.failure, now_s)
             return
         self._resize(actor, lease, answer)
@@ -300,7 +300,7 @@ class Leases:
             )
 
     def _missed_deadline(self, actor: LeasedActor, now_s: float) -> str | None:
-        """Describes the deadline that an actor has missed; None if there is none."""
+        """Returns a description of the deadline that an actor has missed, or None."""
         limit_s = self._settings.stall_timeout_s
         if actor.leases and now_s - actor.leases[0].begun_s > limit_s:
             return f"its call did not return within {limit_s:g} s (trainer.stall_timeout_s)"
@@ -309,7 +309,7 @@ class Leases:
         return None
 
     def permit(self, samples: float, *, last: bool, urgent: bool) -> None:
-        """Sets the limit; `last`: it no longer rises; `urgent`: the learner waits for samples."""
+        """Sets the limit, whether it no longer rises, and whether the learner is waiting."""
         self._permitted, self._last, self._urgent = samples, last, urgent
 
     def _issue(self, now_s: float) -> None:
@@ -364,7 +364,7 @@ class Leases:
         self._enter(actor, Stage.STARTING, now_s)
 
     def _handle_failure(self, actor: LeasedActor, cause: str, now_s: float) -> None:
-        """Cancels the leases of an actor and plans its restart, if restarts are left."""
+        """Cancels the leases of an actor and plans a restart if any are left."""
         self._cancel_leases(actor)
         self._kill(actor)
         self._last_reason = cause.strip().rpartition("\n")[2]
@@ -388,7 +388,7 @@ class Leases:
         log.error("%s%s; the run continues with %s", error.message, site, counted(alive, "actor"))
 
     def _cancel_leases(self, actor: LeasedActor) -> None:
-        """Returns the leases to the limit; the first, which may be in progress, counts as lost."""
+        """Cancels the leases of an actor; samples of the first may exist and count as lost."""
         if actor.leases:
             self._on_lost(actor.actor_id, actor.leases[0].samples)
         self.reserved -= sum(lease.samples for lease in actor.leases)

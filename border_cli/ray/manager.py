@@ -53,7 +53,7 @@ from border_cli.system.shared_memory import WakePipe, fence
 from border_cli.system.start import modules_of_recipe, pack, start_context, wait_for
 
 SETTING: Final = "actor_manager=ray"
-NICE: Final = 5  # niceness of the broker, the same as for actor processes by default
+NICE: Final = 5  # niceness of the broker; equals the default of actor processes
 STARTS_S: Final = 150.0  # seconds for the broker to connect or report an error
 ENDS_S: Final = 8.0  # seconds for the broker to disconnect, even on a busy machine
 MESSAGES_PER_RING: Final = 4  # messages of `n_buffer` transitions per actor
@@ -95,7 +95,7 @@ class BrokerPulse(Pulse):
 
 
 class RayActorManager(ActorManager):
-    """Runs actors on a cluster between `__enter__` and `__exit__`; no process outlives the block.
+    """A manager that runs actors on a cluster; no process outlives the `with` block.
 
     The learner's thread calls every method, and received data is valid until the next `receive`. A
     thread of the manager listens to the broker.
@@ -227,7 +227,7 @@ class RayActorManager(ActorManager):
         return self._wait(timeout_s) if timeout_s > 0 else arrived
 
     def _wait(self, timeout_s: float) -> list[Experience]:
-        """Sleeps until a message arrives; meanwhile the broker also grants small leases."""
+        """Sleeps until a message arrives; the broker may issue smaller leases than usual."""
         channel, deadline_s = self._channel, self._clock.now_s() + timeout_s
         channel.learner[LEARNER_WAITS] = 1
         fence()
@@ -325,7 +325,7 @@ class RayActorManager(ActorManager):
 
 
 class _Listener:
-    """The owner of the broker's process, whose messages it receives in its own thread."""
+    """The owner of the broker's process; its thread receives the broker's messages."""
 
     def __init__(self, learner_pipe: WakePipe) -> None:
         self._learner_pipe = learner_pipe

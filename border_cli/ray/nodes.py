@@ -15,7 +15,7 @@ from border_cli.errors import ClusterRefused
 from border_cli.ray.connection import ClusterSettings
 from border_cli.words import counted, nearest
 
-CHECK_TIMEOUT_S = 60.0  # includes starting a worker process on a slow disk, and the environment
+CHECK_TIMEOUT_S = 60.0  # seconds; a node may first start a worker process and an environment
 UNLIMITED = 1_000_000  # number of actors that fit if they require no resources
 
 _ROUNDING = 1e-6  # Ray's resources have a resolution of 1e-4
@@ -27,11 +27,11 @@ Amounts = Mapping[str, float]  # amounts of resources by name: CPU, memory (byte
 class ClusterNeeds:
     """The requirements that a cluster must meet before it is used; picklable."""
 
-    setting: str  # setting that requires the cluster, for errors: actor_manager=ray
+    setting: str  # setting to name in errors, e.g. actor_manager=ray
     group: str = "actor_manager"  # group of the settings named in errors
     resources: Amounts = field(default_factory=dict)  # resources of each actor
     count: int = 0  # number of actors that must fit now
-    trial: bytes | None = None  # a function to call on each node, from `system.start.pack`
+    trial: bytes | None = None  # function to call on each node, packed by `system.start.pack`
 
 
 def check_nodes(cluster: ClusterSettings, needs: ClusterNeeds) -> int:
@@ -67,7 +67,7 @@ def _refuse_lacking(totals: list[Amounts], needs: ClusterNeeds) -> None:
     if not any(fitting(total, needs.resources) for total in totals):
         raise ClusterRefused(
             f"{needs.group}.resources: no node of the cluster has {in_words(needs.resources)}, "
-            "whatever is in use"
+            "even when idle"
         )
 
 

@@ -29,7 +29,7 @@ from border_cli.settings.run import ActorManagerConfig
 from border_cli.system.start import unpack
 
 MAX_RECORDS: Final = 100  # maximum number of log records per result
-NEVER_FULL: Final = 2**31  # samples
+NEVER_FULL: Final = 2**31  # samples, more than a call collects
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ class _Records(logging.Handler):
             return
         try:
             self.records.append((record.name, record.levelno, self.format(record)))
-        except Exception:  # wrong arguments: reported on stderr, as by other handlers
+        except Exception:  # a bad format: reported on stderr, as by other handlers
             self.handleError(record)
 
     def take(self) -> tuple[tuple[str, int, str], ...]:

@@ -74,7 +74,7 @@ class RayJob:
 
 
 class RayStarter:
-    """Starts jobs on the cluster; owns the connected child process."""
+    """A starter of jobs on the cluster; owns the connected child process."""
 
     def __init__(self, child: ChildProcess, root: Path) -> None:
         self.child = child
@@ -106,7 +106,7 @@ class RayStarter:
 
 
 class RayLauncher:
-    """Runs the jobs of a sweep on a Ray cluster, with the `settings` of `hydra/launcher=ray`."""
+    """A launcher for sweeps on a Ray cluster, with the `settings` of `hydra/launcher=ray`."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._settings = settings

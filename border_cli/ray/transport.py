@@ -1,4 +1,4 @@
-"""A transport to actors on a Ray cluster, which never blocks and reports results to a queue.
+"""A non-blocking transport to actors on a Ray cluster, which reports results to a queue.
 
 When a call is finished, Ray invokes a callback in one of its threads, which adds a report to the
 queue and wakes the broker. Small weights are sent with each call. Large weights are put into Ray's

@@ -1,4 +1,4 @@
-"""The selection of the user's own modules to send to nodes, which may not have them.
+"""Functions that select the user's own modules to send to the nodes of a cluster.
 
 Ray packs and sends the modules that the settings refer to (`imports`, plug-ins, names before a
 colon, and modules used by the recipe of an actor) and those that they import from the same folder.

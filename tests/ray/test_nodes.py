@@ -121,7 +121,7 @@ def test_a_resource_that_no_node_has_is_named_with_the_nearest(visitor: Visitor)
     assert said.startswith("actor_manager.resources: no node of the cluster has 'goood', did you")
     assert "did you mean good?" in said
     said = visitor.look(replace(NEEDS, resources={"CPU": 3.0}))
-    assert "no node of the cluster has 3 CPU, whatever is in use" in said
+    assert "no node of the cluster has 3 CPU, even when idle" in said
 
 
 def test_more_actors_than_fit_are_refused_with_how_many_do(visitor: Visitor) -> None:
