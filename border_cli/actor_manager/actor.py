@@ -1,4 +1,4 @@
-"""An actor, which steps a policy in its environments, and its messages to the learner."""
+"""Actors, which step a policy in environments and send messages to the learner."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ Send: TypeAlias = Callable[[Message], float]  # returns the seconds spent waitin
 class ReplayBufferProxy:
     """A buffer that sends its transitions once there are at least `n_buffer`; owned by an actor.
 
-    If the agent needs running `returns`, each message includes those of the same env steps.
+    If the agent needs running `returns`, each message also includes those of its env steps.
     """
 
     def __init__(
@@ -347,7 +347,7 @@ class ActorFactory:
     weight_forms: ArrayForms = field(default_factory=dict)  # dtype and shape of each weight array
     extras: Sequence[Column] = ()  # columns that the agent adds to the standard ones
     returns_gamma: float | None = None  # discount of running returns; None means no returns
-    trial: Callable[[], None] | None = None  # function that tests the environments elsewhere
+    trial: Callable[[], None] | None = None  # test to run on another machine first
     run_name: str = "run"
     stall_timeout_s: float = 60.0  # `trainer.stall_timeout_s`, for managers with deadlines
 

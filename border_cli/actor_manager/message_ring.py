@@ -233,7 +233,7 @@ class MessageReader:
         return arrived
 
     def _read(self, number: int) -> Experience:
-        """Reads the message with this number, counted from 0."""
+        """Reads message `number`, counting from 0."""
         ring, offset = self._ring, HEADER * (number % self._ring.messages)
         rows_before, steps_before, episodes_before = ring.header(number)
         rows, env_steps, episodes, opt_steps, actor_id = ring.headers[offset : offset + HEADER]

@@ -72,7 +72,7 @@ class Receiver:
         """Sets whether the actors wake the learner when they write a message (1 or 0)."""
         for channel in self._channels:
             channel.learner[LEARNER_WAITS] = waiting
-        fence()  # later writes wake the learner, earlier ones are visible to `has_news`
+        fence()  # later writes wake the learner; earlier ones are visible to `has_news`
 
 
 class ProcessActorManager(ActorManager):

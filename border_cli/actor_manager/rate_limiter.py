@@ -82,7 +82,7 @@ class RateLimiter:
             self._wake()
 
     def try_acquire(self, want: int) -> int:
-        """Acquires up to `want` samples without blocking, 0 if others wait; raises `Closed`."""
+        """Acquires samples without blocking, but none if other actors wait; raises `Closed`."""
         with self._changed:
             return self._take(0 if self.waiting else want)
 
@@ -98,7 +98,7 @@ class RateLimiter:
                 self.waiting -= 1
 
     def give_back(self, samples: int) -> None:
-        """Gives back samples that the learner will never get; negative if a grant was exceeded."""
+        """Gives back samples that will not be delivered; negative if a grant was exceeded."""
         with self._changed:
             self._granted -= samples
             self._changed.notify_all()

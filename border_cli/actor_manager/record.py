@@ -27,7 +27,7 @@ class SavedActor:
 
     stats: ActorStats
     incarnation: int = -1  # number of the latest incarnation; -1 means none has started
-    budget: int = 0  # granted samples not collected yet; negative if more were collected
+    budget: int = 0  # granted samples not collected yet; negative if the grant was exceeded
     state: State | None = None  # `Actor.state_dict`; None if a new incarnation must start
 
     @classmethod
@@ -73,7 +73,7 @@ class ActorRecord:
 
     def __init__(self, actor_id: int, clock: Clock) -> None:
         self.actor_id = actor_id
-        self.earlier = SavedActor(stats=ActorStats(actor_id=actor_id))  # as of the start
+        self.earlier = SavedActor(stats=ActorStats(actor_id=actor_id))  # counters so far
         self._clock = clock
         self._began_s: float | None = None
         self._ended_s: float | None = None
@@ -88,7 +88,7 @@ class ActorRecord:
         self._ended_s = self._clock.now_s()
 
     def incarnation(self, begun: int) -> int:
-        """Returns the number of the latest incarnation, given how many this attempt has begun."""
+        """Returns the latest incarnation's number, given how many have begun in this attempt."""
         if not begun:
             return self.earlier.incarnation
         return self.earlier.next_incarnation + begun - 1

@@ -71,7 +71,7 @@ class Restarts:
         self._first_traceback: str | None = None
         self._delivered = 0  # samples delivered before the last failure
         self._since_delivery = 0  # failures since the last delivery
-        self._last: Origin | None = None  # origin of the last failure since a delivery
+        self._last: Origin | None = None  # origin of the last failure; reset by deliveries
         self.made = 0
         self._spent = 0  # restarts that count against the limit
         self._raised = 0  # restarts within `_spent` that followed an exception

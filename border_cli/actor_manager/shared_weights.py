@@ -40,7 +40,7 @@ def packed(snapshot: Snapshot) -> NDArray[np.uint8]:
 
 
 def unpacked(memory: NDArray[np.uint8], forms: ArrayForms) -> Snapshot:
-    """Returns a packed snapshot as views of `memory`; `forms` are the forms of its arrays."""
+    """Returns the snapshot in `memory` without copying; `forms` describes its arrays."""
     all_forms: list[Form] = [(np.dtype(np.int64), (3,)), *forms.values()]
     arrays: list[NDArray[Any]] = []
     for (dtype, shape), section in zip(all_forms, _lay_out(all_forms)[0], strict=True):

@@ -72,7 +72,7 @@ class ActorHandle:
         return self.record.stats(self._read_counters(received)[0])
 
     def saved(self, received: int) -> SavedActor:
-        """Returns the actor for a checkpoint; samples the learner has not received are lost."""
+        """Returns the actor for a checkpoint; samples not yet received count as lost."""
         stats, collected = self._read_counters(received)
         lost = stats.lost_samples + collected - received
         # A process that has taken no step has not used its seeds.

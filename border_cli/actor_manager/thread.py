@@ -49,7 +49,7 @@ class Channel:
         self._space = threading.Condition(lock)
 
     def put(self, message: Experience) -> None:
-        """Adds a message, blocking until there is space; raises `Closed` if it is closed."""
+        """Adds a message, blocking until there is space. Raises `Closed` on a closed channel."""
         with self._space:
             while len(self._messages) >= self._capacity and not self._closed:
                 self._space.wait(_RECHECK_S)

@@ -1,4 +1,4 @@
-"""A worker that builds, steps and rebuilds an actor, and the base class of its managers."""
+"""Workers, which build and step actors, and the base class of the managers that use them."""
 
 from __future__ import annotations
 

@@ -151,7 +151,7 @@ class Broker:
     def run(self) -> None:
         """Runs until the learner closes the channel, all actors have ended, and the learner leaves.
 
-        The wait for the learner keeps a Ray started here alive for other processes that use it.
+        Waiting for the learner keeps a Ray started here alive for the other processes that use it.
         Raises RunFailed.
         """
         self.begin()

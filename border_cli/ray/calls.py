@@ -46,7 +46,7 @@ class Transport(Protocol):
         """Starts an actor as soon as a node has room for it, and builds its environments."""
 
     def call(self, actor_id: int, lease: int, samples: int, version: int | None) -> None:
-        """Makes an actor collect up to `samples` samples; `version` None keeps its weights."""
+        """Makes an actor collect samples; if `version` is None, it keeps its current weights."""
 
     def close(self, actor_id: int) -> None:
         """Makes an actor close its environments."""

@@ -69,7 +69,7 @@ class ClusterSettings:
 def refuse_without_ray(what: str) -> None:
     """Raises MissingPackage with the install command if Ray is not installed.
 
-    `what` is the setting that needs Ray. Ray is not imported."""
+    Does not import Ray. `what` is the setting that needs it."""
     if importlib.util.find_spec("ray") is None:
         raise MissingPackage(what, PACKAGE)
 
@@ -105,7 +105,7 @@ def connect(settings: ClusterSettings) -> Iterator[ClusterSettings]:
 def refuse_unreachable(settings: ClusterSettings) -> None:
     """Raises ClusterRefused if the address is invalid or accepts no connections.
 
-    Ray itself would wait for a long time. Ray is not imported, so any process may call this."""
+    Ray itself would wait for a long time. This function does not import Ray."""
     address = settings.address
     if address == AUTO:
         address = os.environ.get("RAY_ADDRESS")
@@ -162,7 +162,7 @@ def _connected(settings: ClusterSettings) -> Iterator[None]:
             connected.set()
 
     limit_s, hint = (
-        (START_S, "this machine is too busy to start a Ray, or its disk too slow")
+        (START_S, "this machine is too busy to start Ray, or its disk is too slow")
         if settings.address is None
         else (JOIN_S, "is it the port of a head node?")
     )

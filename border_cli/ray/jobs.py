@@ -1,8 +1,8 @@
 """The jobs of a sweep as processes on the nodes of a Ray cluster.
 
 For each job, a Ray actor (`JobHost`) starts and monitors a process on its node, as the command does
-on its own machine. `run` is the child process of the command that connects to the cluster. The job
-hosts end with this child process, and the process of a job ends with its host.
+on its own machine. `run` is the main function of the command's child process, which connects to
+the cluster. Job hosts end with this process, and the process of a job ends with its host.
 """
 
 from __future__ import annotations

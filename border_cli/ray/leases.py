@@ -88,10 +88,10 @@ class LeasedActor:
 class Times:
     """How the seconds of one call were spent."""
 
-    call_s: float  # time in which the actor acted
-    transfer_s: float  # time in which request or result were sent while the actor was idle
+    call_s: float  # time spent acting
+    transfer_s: float  # time to send the request and the result while the actor was idle
     queue_s: float  # time spent waiting for earlier calls of the actor
-    blocked_s: float  # time before the call in which the actor had no calls
+    blocked_s: float  # preceding time without any call
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +116,7 @@ Lost = Callable[[int, int], None]  # (actor id, samples)
 
 
 class Leases:
-    """The leases and the supervision of all actors; owned by the broker's thread.
+    """A state machine that issues leases and supervises actors; owned by the broker's thread.
 
     `on_delivered` is called once per result, in the order of the actor's calls. `on_lost` is called
     once per lease whose samples may have been collected but will never arrive.
@@ -305,7 +305,7 @@ class Leases:
         if actor.leases and now_s - actor.leases[0].begun_s > limit_s:
             return f"its call did not return within {limit_s:g} s (trainer.stall_timeout_s)"
         if actor.stage == Stage.BUILDING and now_s - actor.since_s > limit_s:
-            return f"it was not built within {limit_s:g} s (trainer.stall_timeout_s)"
+            return f"its environments were not built within {limit_s:g} s (trainer.stall_timeout_s)"
         return None
 
     def permit(self, samples: float, *, last: bool, urgent: bool) -> None:
@@ -388,7 +388,7 @@ class Leases:
         log.error("%s%s; the run continues with %s", error.message, site, counted(alive, "actor"))
 
     def _cancel_leases(self, actor: LeasedActor) -> None:
-        """Cancels the leases of an actor; samples of the first may exist and count as lost."""
+        """Cancels all leases of an actor; samples of the first may exist, so they count as lost."""
         if actor.leases:
             self._on_lost(actor.actor_id, actor.leases[0].samples)
         self.reserved -= sum(lease.samples for lease in actor.leases)

@@ -254,12 +254,12 @@ class RayActorManager(ActorManager):
         arrived: list[Experience] = []
         while True:
             failed = self._broker.crash is not None or not self._broker.alive
-            over = failed or bool(self._channel.broker[DRAINED])
+            finished = failed or bool(self._channel.broker[DRAINED])
             arrived += map(copied, self._reader.take())
             if self._reader.release():
                 self._channel.pipe.wake()
             left_s = deadline_s - self._clock.now_s()
-            if over or left_s <= 0:
+            if finished or left_s <= 0:
                 break
             self._channel.learner_pipe.wait(min(left_s, 0.05))
         for record in self._records:
@@ -312,8 +312,8 @@ class RayActorManager(ActorManager):
         now_s = self._clock.now_s()
         if now_s - self._gauged_s >= GAUGES_S:
             self._gauged_s = now_s
-            spent = dict(zip(NETWORK, self._channel.network, strict=True))
-            self._network = self._shares.update(spent)
+            seconds = dict(zip(NETWORK, self._channel.network, strict=True))
+            self._network = self._shares.update(seconds)
         fractions = self._network
         return {
             "async/queue_fill": self._channel.ring.fill,

@@ -47,7 +47,7 @@ def check_nodes(cluster: ClusterSettings, needs: ClusterNeeds) -> int:
     if room < needs.count:
         raise ClusterRefused(
             f"{needs.setting}: {counted(needs.count, 'actor')} of {in_words(needs.resources)} each "
-            f"({needs.group}.resources) do not fit beside what others use; {room} of them fit: "
+            f"({needs.group}.resources) do not fit alongside what is in use; {room} of them fit: "
             f"{needs.group}.num_actors={max(1, room)}, or num_actors=auto, which also uses nodes "
             "that join later"
         )

@@ -65,7 +65,7 @@ class _Records(logging.Handler):
             return
         try:
             self.records.append((record.name, record.levelno, self.format(record)))
-        except Exception:  # a bad format: reported on stderr, as by other handlers
+        except Exception:  # malformed record: reported on stderr, as by other handlers
             self.handleError(record)
 
     def take(self) -> tuple[tuple[str, int, str], ...]:

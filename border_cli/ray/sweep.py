@@ -74,7 +74,7 @@ class RayJob:
 
 
 class RayStarter:
-    """A starter of jobs on the cluster; owns the connected child process."""
+    """A connection to the cluster that starts jobs; owns the connected child process."""
 
     def __init__(self, child: ChildProcess, root: Path) -> None:
         self.child = child

@@ -51,8 +51,8 @@ class RayTransport(Transport):
         within_s: float,
         wake: Callable[[], None],
     ) -> None:
-        """`arguments` returns the arguments of the class `actor`, given an actor id and an
-        incarnation; `options` are Ray's."""
+        """`arguments` maps an actor id and an incarnation to the arguments of the class `actor`;
+        `options` are options of Ray."""
         self._actor: Any = ray.remote(actor)
         self._options = {**OPTIONS, **options}
         self._arguments = arguments

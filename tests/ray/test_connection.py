@@ -62,7 +62,7 @@ def test_a_missing_token_is_told() -> None:
 @pytest.mark.parametrize(
     ("address", "doubt"),
     [
-        (None, "=null: no connection within 0 s; this machine is too busy to start a Ray"),
+        (None, "=null: no connection within 0 s; this machine is too busy to start Ray"),
         ("127.0.0.1:1", "within 0 s; is it the port of a head node"),
     ],
 )
