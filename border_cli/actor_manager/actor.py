@@ -262,9 +262,9 @@ class Actor:
         """Steps each environment once with the newest weights and returns the sample count."""
         timer = self._timer
         timed = timer.start()
-        update = self._weights.newer_than(self._version)
-        if update is not None:
-            self._version, snapshot = update
+        newer = self._weights.newer_than(self._version)
+        if newer is not None:
+            self._version, snapshot = newer
             self._policy.load_snapshot(snapshot)
             self._opt_steps = snapshot.opt_steps
 

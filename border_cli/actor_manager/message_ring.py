@@ -219,7 +219,7 @@ class MessageReader:
 
     @property
     def has_news(self) -> bool:
-        """Whether there are unread messages."""
+        """True if there are unread messages."""
         return bool(self._ring.written[0] != self._messages)
 
     def take(self) -> list[Experience]:

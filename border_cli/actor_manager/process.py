@@ -44,7 +44,7 @@ class Receiver:
 
     @property
     def has_news(self) -> bool:
-        """Whether there are unread messages."""
+        """True if there are unread messages."""
         return any(reader.has_news for reader in self.readers)
 
     @property

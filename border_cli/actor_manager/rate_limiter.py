@@ -64,7 +64,7 @@ class RateLimiter:
 
     @property
     def is_open(self) -> bool:
-        """Whether the limit is above 0."""
+        """True if the limit is above 0."""
         return self._permitted > 0
 
     def wait_until_open(self) -> None:
@@ -127,7 +127,7 @@ class RateLimiter:
 
     @property
     def _scarce(self) -> bool:
-        """Whether grants may be smaller than a burst."""
+        """True if grants may be smaller than a burst."""
         return self._urgent or self._last
 
     def _free(self) -> float:

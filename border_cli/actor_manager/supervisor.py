@@ -146,7 +146,7 @@ class Supervisor:
 
     @property
     def running(self) -> bool:
-        """Whether any process may still be alive."""
+        """True if any process may still be alive."""
         return self._thread.is_alive()
 
     def close(self) -> None:

@@ -182,9 +182,9 @@ class Broker:
         if channel.learner[CLOSING]:
             self._close(now_s)
         else:
-            update = self._weights.newer_than(leases.version)
-            if update is not None:
-                leases.version, snapshot = update
+            newer = self._weights.newer_than(leases.version)
+            if newer is not None:
+                leases.version, snapshot = newer
                 self._transport.publish(packed(snapshot))
         waiting_rows = sum(message.rows for message in self._pending)
         leases.space = channel.ring.capacity - channel.ring.rows_in_flight - waiting_rows

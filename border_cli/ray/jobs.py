@@ -138,7 +138,7 @@ class Jobs:
 
     @property
     def busy(self) -> bool:
-        """Whether a job is running."""
+        """True if a job is running."""
         return bool(self._jobs)
 
 

@@ -86,7 +86,7 @@ class LeasedActor:
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """How the seconds of one call were spent."""
+    """A breakdown of the duration of one call."""
 
     call_s: float  # time spent acting
     transfer_s: float  # time to send the request and the result while the actor was idle
@@ -182,12 +182,12 @@ class Leases:
 
     @property
     def drained(self) -> bool:
-        """Whether no more results will be delivered."""
+        """True if no more results will be delivered."""
         return self._closing and not any(actor.leases for actor in self.actors)
 
     @property
     def over(self) -> bool:
-        """Whether all actors have ended."""
+        """True if all actors have ended."""
         return all(actor.stage == Stage.ENDED for actor in self.actors)
 
     @property

@@ -64,7 +64,7 @@ GAUGES_S: Final = 1.0  # minimum seconds between two measurements of the network
 
 
 def ring_rows(config: RayConfig, spec: EnvSpec) -> int:
-    """Returns how many transitions can wait for the learner, within a limit on the memory."""
+    """Returns the capacity of the ring in transitions, within a memory limit."""
     num_actors, rows_per_actor = config.most_actors, MESSAGES_PER_RING * config.n_buffer
     max_rows = RING_NBYTES // max(1, storage_nbytes(spec, 1))
     min_rows = max(rows_per_actor, 2 * config.max_in_flight * num_actors)
