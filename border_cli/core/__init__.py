@@ -1,1 +1,1 @@
-"""The vocabulary that every part shares: values, interfaces, errors, time and chance."""
+"""Values, interfaces, timing and seeding that all packages share."""

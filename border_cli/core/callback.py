@@ -1,4 +1,4 @@
-"""The interface of callbacks: code of users that follows a run, and may end it."""
+"""The base class of callbacks: user code that follows a run and may end it."""
 
 from __future__ import annotations
 
@@ -12,41 +12,41 @@ from border_cli.core.types import Episode, State
 
 
 class Callback:
-    """Follows a run; only the learner's thread calls it, between two updates.
+    """Base class of callbacks; only the learner's thread calls their hooks, between two updates.
 
-    Each hook gets a moment (updates, env steps and seconds of the run) and what has happened then.
-    What a hook raises ends the run; so does `stop`, as one that has reached its limit. A resumed
-    run goes on from `state_dict`. A hook that is not overridden takes no time.
+    `moment` is the position in the run (updates, env steps, seconds) at which an event happened.
+    An exception in a hook fails the run, while `stop` ends it like a limit that is reached. A
+    resumed run continues from `state_dict`. A hook that is not overridden costs no time.
     """
 
-    stop_reason: str | None = None  # why the run shall end; None while it may go on
+    stop_reason: str | None = None  # reason to end the run; None while it may continue
 
     def stop(self, reason: str) -> None:
-        """Ends the run before its next update; `run.json` says why."""
+        """Ends the run before its next update; `run.json` records the reason."""
         self.stop_reason = reason
 
     def on_start(self, info: RunInfo) -> None:
-        """The run begins, or goes on after `load_state_dict`."""
+        """Called when the run starts; if it resumes, after `load_state_dict`."""
 
     def on_episode(self, moment: RecordStep, episode: Episode) -> None:
-        """A training episode has ended, and the learner has its last transitions."""
+        """Called when the learner has received the last transition of a training episode."""
 
     def on_update(self, moment: RecordStep, metrics: Mapping[str, SupportsFloat]) -> None:
-        """An update was made. `float(metrics["loss"])` waits for a GPU."""
+        """Called after each update. `float(metrics["loss"])` waits for a GPU."""
 
     def on_evaluation(self, moment: RecordStep, evaluation: Evaluation) -> None:
-        """The weights of that moment were evaluated; of an earlier one, if in the background."""
+        """Called with each result. `moment` is that of the weights: earlier, if in background."""
 
     def on_checkpoint(self, moment: RecordStep, folder: Path) -> None:
-        """A checkpoint is on the disk, for which the learner has waited. A run that is resumed
-        from it makes this call again, because its state is of the time before."""
+        """Called once a checkpoint is on disk; the learner waits for it. A run resumed from this
+        checkpoint repeats the call, because the saved state predates it."""
 
     def on_end(self, ended: RunEnd) -> None:
-        """The run has ended, also by a failure or a signal."""
+        """Called when the run has ended, even by a failure or a signal."""
 
     def state_dict(self) -> State:
-        """What goes into each checkpoint: numbers, texts, numpy arrays, dicts and lists of them."""
+        """Returns the state to save: numbers, strings, numpy arrays, dicts and lists of these."""
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave; not called where a checkpoint has none."""
+        """Restores what `state_dict` returned; not called if a checkpoint has no such state."""

@@ -1,6 +1,6 @@
-"""The interfaces between the parts.
+"""The interfaces of the components of a run.
 
-An ABC refuses a missing method at construction; a Protocol describes what is merely passed in.
+An ABC rejects a missing method at construction; a Protocol describes an object that is passed in.
 """
 
 from __future__ import annotations
@@ -39,266 +39,266 @@ from border_cli.settings.run import ActorExploration, AgentConfig, ReplayBufferC
 
 
 class Policy(ABC):
-    """The part of an agent that acts; owned by the one thread that acts with it."""
+    """The acting half of an agent; owned by the one thread that acts with it."""
 
     @abstractmethod
     def act(self, obs: Array, *, explore: bool) -> NDArray[Any]:
-        """Actions for N observations [N, …]: [N] int64, or [N, A] float32."""
+        """Returns actions for N observations [N, …]: [N] int64, or [N, A] float32."""
 
     def explore(self, obs: Array) -> tuple[NDArray[Any], Mapping[str, NDArray[Any]]]:
-        """Exploring actions [N, …] and the columns that the agent asks for (`Agent.extras`),
-        [N, …] each. Actors call it in place of `act` where there are any."""
+        """Returns exploring actions [N, …] and the columns that `Agent.extras` declares, [N, …]
+        each. If there are such columns, actors call this method instead of `act`."""
         return self.act(obs, explore=True), {}
 
     @abstractmethod
     def load_snapshot(self, snapshot: Snapshot) -> None:
-        """Acts with these weights and schedules from now on (Border's `sync_model`)."""
+        """Switches to these weights and schedules (Border's `sync_model`)."""
 
-    def bind_thread(self) -> None:  # noqa: B027 - most policies keep nothing per thread
-        """Called once by a thread that does nothing but act; not by the learner's."""
+    def bind_thread(self) -> None:  # noqa: B027 - most have no per-thread state
+        """Called once by each thread that only acts; never by the learner's thread."""
 
-    def forget(self, envs: Sequence[int]) -> None:  # noqa: B027 - most keep nothing per episode
-        """Drops what it keeps of these of the N environments: their episodes start again."""
+    def forget(self, envs: Sequence[int]) -> None:  # noqa: B027 - most have no per-episode state
+        """Resets the per-episode state of these environments, whose episodes start over."""
 
     def state_dict(self) -> State:
-        """The state of acting besides the weights: generators, noise that lasts."""
+        """Returns the state other than the weights: generators and persistent noise."""
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:  # noqa: B027 - see above
-        """Restores what `state_dict` gave."""
+        """Restores what `state_dict` returned."""
 
 
 class PolicyFactory(Protocol):
-    """A picklable recipe for policies that any thread or process may use; holds no weights."""
+    """A picklable factory of policies, without weights; any thread or process may use it."""
 
     def __call__(self, rng: np.random.Generator, exploration: ActorExploration = None) -> Policy:
-        """A policy without weights. A number for `exploration` replaces the agent's schedule, a
-        mapping has checked values of all `AgentConfig.exploration_settings`."""
+        """Builds a policy without weights. `exploration` replaces the agent's schedule if it is a
+        number; a mapping has validated values of all `AgentConfig.exploration_settings`."""
 
 
 class Agent(ABC):
-    """A learner's half of an algorithm; only the learner's thread calls it."""
+    """The learning half of an algorithm; only the learner's thread calls it."""
 
     observes: bool = True  # whether `observe` must be called
 
     @classmethod
     def extras(cls, config: AgentConfig, spec: EnvSpec) -> Sequence[Column]:  # noqa: ARG003
-        """The columns that it learns from beside those of all runs, and that its policy gives with
-        each action (`Policy.explore`)."""
+        """Returns the columns that the agent needs in addition to the common ones. Its policy
+        returns their values with each action (`Policy.explore`)."""
         return ()
 
     @property
     @abstractmethod
     def policy_factory(self) -> PolicyFactory:
-        """How actors and evaluators make their policies."""
+        """The factory from which actors and evaluators get their policies."""
 
     @abstractmethod
     def update(self, batch: Batch) -> Update | None:
-        """One update on one batch; None where an on-policy agent has made none, because its
-        rollout is to be dropped."""
+        """Performs one update on a batch. An on-policy agent may skip it and return None to have
+        the rest of the rollout dropped."""
 
-    def observe(self, transitions: Transitions) -> None:  # noqa: B027 - most keep no statistics
-        """Sees each transition once, as it enters the replay buffer: for running statistics. [M]"""
+    def observe(self, transitions: Transitions) -> None:  # noqa: B027 - most have no statistics
+        """Updates running statistics. Gets every transition once, as it enters the buffer. [M]"""
 
-    def observe_returns(self, returns: Moments) -> None:  # noqa: B027 - most keep no statistics
-        """Sees the running discounted returns of each message once, where its settings have
-        `needs_returns`; those of a data set before the first update."""
+    def observe_returns(self, returns: Moments) -> None:  # noqa: B027 - most have no statistics
+        """Updates statistics of the running discounted returns, if the agent's settings have
+        `needs_returns`. Those of a data set arrive before the first update."""
 
     @property
     @abstractmethod
     def opt_steps(self) -> int:
-        """Updates made so far."""
+        """Number of updates so far."""
 
     @property
     @abstractmethod
     def device_name(self) -> str:
-        """Where the updates run: cpu, cuda or cuda:1."""
+        """Device of the updates: cpu, cuda or cuda:1."""
 
     @abstractmethod
     def snapshot(self, *, env_steps: int = 0, warm_up: bool = False) -> Snapshot:
-        """Copies of what acting needs (Border's `model_info`)."""
+        """Copies the weights and counters that actors need (Border's `model_info`)."""
 
     @abstractmethod
     def state_dict(self) -> dict[str, Any]:
-        """Tensors, numbers, strings, and dicts and lists of these: readable with weights_only."""
+        """Returns tensors, numbers, strings, and dicts and lists of these, for `weights_only`."""
 
     @abstractmethod
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave: an agent of the same settings continues bit-identically.
+        """Restores what `state_dict` returned; with the same settings, bit-identically.
 
-        Raises CheckpointError where it does not fit.
+        Raises CheckpointError if the state does not fit the agent.
         """
 
     def load_weights(self, state: Mapping[str, Any]) -> None:
-        """Takes only the weights from another agent's state: training starts from them.
+        """Loads only the weights of another agent's state, as the start of training.
 
-        Raises CheckpointError where they do not fit.
+        Raises CheckpointError if they do not fit the agent.
         """
         del state
         raise CheckpointError(f"{type(self).__name__} has no weights for init_from to load")
 
     def first_not_finite(self) -> str | None:
-        """The name of the first weight that is a NaN or an infinity; None where all are fine."""
+        """Returns the name of the first weight that is NaN or infinite; None if there is none."""
         return None
 
     def learner_thread(self) -> AbstractContextManager[None]:
-        """Within the block the calling thread has the settings that updates need."""
+        """Applies the thread settings that updates need, for the duration of a `with` block."""
         return nullcontext()
 
 
 class OnPolicyAgent(Agent):
-    """An agent that learns from rollouts: rows of its newest policy, which are used for some epochs
-    of minibatches and then dropped."""
+    """An agent that learns from rollouts of its newest policy: each rollout is used for several
+    epochs of minibatches and then dropped."""
 
     @abstractmethod
     def prepare(
         self, rollout: Transitions, *, env_steps: int, done: float
     ) -> Mapping[str, NDArray[np.float32]]:
-        """Columns that its minibatches need of a whole rollout, in the order of its rows. [M] each
+        """Computes the columns of a rollout that its minibatches need, in row order. [M] each
 
-        Schedules stay as they are at this moment for all of its epochs: `env_steps` of the run, a
-        share `done` of it, 0 to 1.
+        Schedules are evaluated at `env_steps` and at `done`, the completed fraction of the run,
+        and stay fixed for all epochs.
         """
 
     @abstractmethod
     def finish(self, rollout: Transitions) -> None:
-        """The epochs of the rollout are over: running statistics take it in. [M]"""
+        """Updates running statistics, after the last epoch of a rollout. [M]"""
 
 
 class Env(ABC):
     """N environments that step together; owned by one thread."""
 
     num_envs: int
-    frames_per_s: float = 30.0  # at which films of it show its steps
+    frames_per_s: float = 30.0  # playback rate of films, one frame per step
 
     def frame(self) -> NDArray[np.uint8]:
-        """A picture of the first environment as it is, where it was made with
-        `render="rgb_array"`. [H, W, 3]"""
-        raise ConfigError(f"{type(self).__name__} has no pictures to film")
+        """Renders the first environment. Requires `render="rgb_array"` at construction.
+        [H, W, 3]"""
+        raise ConfigError(f"{type(self).__name__} cannot render frames for a film")
 
     @abstractmethod
     def reset(self, seed: int) -> Array:
-        """Starts N episodes and returns what to act on first. [N, …]
+        """Starts N episodes and returns their first observations. [N, …]
 
         Episode n of environment i, counted from this reset, depends on (seed, i, n) only, unless
-        the environment has an implementation of its own for many (`env.vectorization`).
+        the environment has its own vector implementation (`env.vectorization`).
         """
 
     @abstractmethod
     def step(self, action: NDArray[Any]) -> Step:
-        """Acts once in each environment. A training env resets what ended; an evaluation env
-        leaves it still: it repeats its last observation with reward 0 and neither flag."""
+        """Acts once in each environment. After the end of an episode, a training env resets; an
+        evaluation env repeats the last observation with reward 0 and both flags False."""
 
     @abstractmethod
     def close(self) -> None:
-        """Frees the environments; may be called twice."""
+        """Closes the environments; may be called twice."""
 
     def state_dict(self) -> State:
-        """A way back to this moment: the seed and the actions so far of each running
-        episode, and what is acted on next."""
+        """Returns what `resume` needs: the seed and the past actions of each running episode,
+        and the observations to act on next."""
         return {}
 
     def resume(
         self, seed: int, state: Mapping[str, Any], beat: Beat = lambda: None
     ) -> tuple[Array, list[int]]:
-        """In place of `reset`, which had this seed: continues where `state_dict` was taken.
+        """Continues from `state_dict`; replaces `reset`, which had the same `seed`.
 
-        Replays the actions of each running episode and compares the outcome. Returns what to act
-        on next [N, …], and the environments whose episode could not be continued and was started
-        again, with a seed that no episode had before.
+        Replays the actions of each running episode and compares the outcome. Returns the
+        observations to act on next [N, …], and the environments whose episode could not be
+        continued. These start a new episode with a seed not used before.
         """
         del state, beat
         return self.reset(derived_seed(seed, 1)), list(range(self.num_envs))
 
 
 class GoalRewards(ABC):
-    """Rewards of an environment with goals, for any goal and without a step of it."""
+    """Rewards of a goal-conditioned environment, for any goal and without stepping it."""
 
     @abstractmethod
     def rewards(self, achieved: NDArray[Any], desired: NDArray[Any]) -> NDArray[np.float32]:
-        """Rewards for reaching `achieved` where `desired` was the goal. [M, …], [M, …] -> [M]"""
+        """Returns the rewards for `achieved` if the goal is `desired`. [M, …], [M, …] -> [M]"""
 
     @abstractmethod
     def terminated(self, achieved: NDArray[Any], desired: NDArray[Any]) -> NDArray[np.bool_] | None:
-        """Whether that ends the episode. [M]; None where goals have no influence on that."""
+        """Returns whether these end an episode. [M]; None if termination ignores the goal."""
 
-    def close(self) -> None:  # noqa: B027 - most keep nothing open
-        """Frees what computing them takes; called once."""
+    def close(self) -> None:  # noqa: B027 - most have nothing to close
+        """Releases its resources; called once."""
 
 
 class EnvFactory(ABC):
-    """A picklable recipe for environments."""
+    """A picklable factory of environments."""
 
     @property
     @abstractmethod
     def spec(self) -> EnvSpec:
-        """Spaces and time limit; the first call constructs one environment to read them."""
+        """Spaces and time limit; the first access constructs an environment to read them."""
 
     @abstractmethod
     def make(
         self, *, training: bool, render: str | None = None, first: int = 0, beat: Beat | None = None
     ) -> Env:
-        """A fresh environment of `num_envs`; its seeds are those of environments `first`, ….
+        """Builds a new `Env`, whose environments are seeded as numbers `first`, `first` + 1, ….
 
-        `beat` is called after each one that was constructed.
+        `beat` is called after the construction of each environment.
         """
 
     def trials(self) -> Iterator[Env]:
-        """Fresh environments for the checks before a run, one of each kind that training makes;
-        the caller closes each."""
+        """Yields one new environment of each kind used in training, for the checks before a run.
+        The caller closes them."""
         yield self.make(training=True)
 
     def goal_rewards(self) -> GoalRewards:
-        """For hindsight; raises ConfigError where the environment has no goals."""
+        """Returns rewards for hindsight replay; raises ConfigError if there are no goals."""
         raise ConfigError(
-            f"replay_buffer=hindsight needs an environment with goals, and {self.spec.id} computes "
-            "no rewards for others than its own. Use replay_buffer=uniform"
+            f"replay_buffer=hindsight needs an environment with goals, and {self.spec.id} cannot "
+            "compute rewards for other goals. Use replay_buffer=uniform"
         )
 
 
 class StepProcessor(ABC):
-    """Turns the steps of one actor's environments into transitions; owned by that actor."""
+    """Converts steps of one actor's environments to transitions; owned by that actor."""
 
     @abstractmethod
     def process(self, step: Step) -> Transitions:
-        """M transitions; 0 while an n-step window fills, several when an episode ends."""
+        """Returns M transitions: 0 while an n-step window fills, several when an episode ends."""
 
-    def number_episodes(self, first: int) -> None:  # noqa: B027 - who tells no episodes needs none
-        """Called once, before the first step, where a replay buffer asks for the column `episode`:
-        the episodes of its rows have numbers from here on."""
+    def number_episodes(self, first: int) -> None:  # noqa: B027 - most do not number episodes
+        """Sets the number of the first episode, for the column `episode`. Called once, before the
+        first step, if the replay buffer needs this column."""
 
     def state_dict(self) -> State:
-        """The steps that wait in an n-step window."""
+        """Returns the steps that wait in an n-step window."""
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:  # noqa: B027 - see above
-        """Restores what `state_dict` gave."""
+        """Restores what `state_dict` returned."""
 
-    def forget(self, envs: Sequence[int]) -> None:  # noqa: B027 - most keep nothing per episode
-        """Drops what waits of these environments: their episodes start again."""
+    def forget(self, envs: Sequence[int]) -> None:  # noqa: B027 - most have no per-episode state
+        """Discards the waiting steps of these environments, whose episodes start over."""
 
 
 class FrozenRows(Protocol):
-    """The stored transitions of one moment, however many are pushed afterwards.
+    """A snapshot of the stored transitions, unaffected by later pushes.
 
-    Rows are numbered from the first one ever pushed. Made by the learner's thread, read by the one
-    that writes; where that does not keep up, all that was not taken is given up.
+    Rows are numbered from the first one ever pushed. The learner's thread creates the snapshot and
+    the writer's thread reads it. If the writer does not keep up, the rest is given up.
     """
 
-    oldest: int  # number of the oldest row that was stored
-    first: int  # of the first row that is taken
-    end: int  # behind the last row
+    oldest: int  # number of the oldest stored row
+    first: int  # number of the first row to take
+    end: int  # number of the last row, plus one
 
     def take(self) -> list[NDArray[Any]] | None:
-        """A chunk: copies of the next rows, in arrays that `load_rows` understands; the last array
-        has an entry for each. None once all are taken, or given up."""
+        """Returns a chunk, that is, copies of the next rows as arrays for `load_rows`; the last
+        array has one entry per row. Returns None once all rows are taken or given up."""
 
     def release(self) -> None:
-        """Drops what was not taken; may be called twice, by any thread."""
+        """Gives up the remaining rows; may be called twice, by any thread."""
 
 
 class ReplayBuffer(ABC):
-    """Transitions to learn from; only the learner's thread calls it."""
+    """A store of transitions to learn from; only the learner's thread calls it."""
 
     @classmethod
     def row_nbytes(
@@ -307,15 +307,15 @@ class ReplayBuffer(ABC):
         spec: EnvSpec,  # noqa: ARG003
         extras: Sequence[Column] = (),  # noqa: ARG003
     ) -> int:
-        """Bytes of one transition, told before anything is allocated; 0: nobody knows.
+        """Returns the bytes per transition, known before allocation; 0 if unknown.
 
-        `extras`: columns beside those of all runs.
+        `extras`: columns in addition to the common ones.
         """
         return 0
 
     @abstractmethod
     def push(self, transitions: Transitions) -> None:
-        """Copies transitions in, over the oldest where it is full."""
+        """Copies transitions into the buffer, over the oldest ones if it is full."""
 
     @abstractmethod
     def sample(self, batch_size: int) -> Batch:
@@ -323,79 +323,79 @@ class ReplayBuffer(ABC):
 
     @abstractmethod
     def rows(self, index: NDArray[np.int64]) -> Transitions:
-        """Copies of the transitions in these slots. [M]"""
+        """Returns copies of the transitions in these slots. [M]"""
 
     @abstractmethod
     def __len__(self) -> int:
-        """Transitions stored now."""
+        """Number of stored transitions."""
 
     @property
     @abstractmethod
     def capacity(self) -> int:
-        """Transitions it can hold."""
+        """Maximum number of stored transitions."""
 
     @abstractmethod
     def freeze(self, first: int) -> FrozenRows:
-        """The stored transitions from number `first` on, or from the oldest stored one, for a
-        checkpoint that is written while learning goes on. Those of a data set have no number, and
-        no checkpoint holds them.
+        """Returns a snapshot of the transitions from number `first` on, or from the oldest stored
+        one, for a checkpoint that is written while learning continues. Transitions of a data set
+        have no number and are not saved.
 
-        Ends what an earlier call froze.
+        Ends the snapshot of an earlier call.
         """
 
     @abstractmethod
     def state_dict(self) -> State:
-        """Everything except the transitions: their numbers, priorities, generators."""
+        """Returns everything but the transitions: their numbers, priorities, generators."""
 
     @abstractmethod
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave; `load_rows` follows."""
+        """Restores what `state_dict` returned; `load_rows` follows."""
 
     @abstractmethod
     def load_rows(self, first: int, chunk: list[NDArray[Any]]) -> None:
-        """Puts a chunk of transitions numbered from `first` on back in their slots, but those that
-        were overwritten before the state was taken; raises CheckpointError where they do not fit
-        this buffer."""
+        """Restores a chunk of transitions, numbered from `first` on, to their slots. Skips those
+        that had been overwritten when the state was saved. Raises CheckpointError if they do not
+        fit this buffer."""
 
     @property
     def uses_priorities(self) -> bool:
-        """Whether `update_priorities` should be called after each update."""
+        """True if `update_priorities` should be called after each update."""
         return False
 
     def update_priorities(self, index: NDArray[np.int64], td_error: NDArray[Any]) -> None:  # noqa: B027
-        """Takes the TD errors of the sampled transitions. [B], [B]"""
+        """Sets priorities from the TD errors of the sampled transitions. [B], [B]"""
 
     def follow(self, done: float) -> None:  # noqa: B027
-        """Takes the share of the run that is done, 0 to 1, for schedules that end with it."""
+        """Updates schedules over the whole run, of which the fraction `done` is complete."""
 
 
 class RolloutStore(ReplayBuffer):
-    """A replay buffer for on-policy agents: a rollout is collected, used for some epochs of
+    """A replay buffer for on-policy agents: a rollout is collected, used for several epochs of
     minibatches, and dropped."""
 
-    size: int  # env steps that complete a rollout
+    size: int  # env steps of a complete rollout
 
     @abstractmethod
     def rollout(self) -> Transitions:
-        """Copies of all rows, in the order of their arrival. [M]"""
+        """Returns copies of all rows, in order of arrival. [M]"""
 
     @abstractmethod
     def prepare(self, columns: Mapping[str, NDArray[Any]]) -> None:
-        """Begins the epochs; each minibatch has its rows of these columns. [M, …] each"""
+        """Starts the epochs, whose minibatches also contain these columns. [M, …] each"""
 
     @property
     @abstractmethod
     def prepared(self) -> bool:
-        """Whether the epochs have begun: no rows may arrive until `drop`."""
+        """True once the epochs have started: no rows may arrive until `drop`."""
 
     @property
     @abstractmethod
     def used_up(self) -> bool:
-        """Whether all epochs are over."""
+        """True once all epochs are over."""
 
     @abstractmethod
     def drop(self) -> None:
-        """Empties it for the next rollout."""
+        """Discards the rollout to make room for the next one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -404,13 +404,13 @@ class ActorStats:
 
     actor_id: int
     env_steps: int = 0
-    samples: int = 0  # transitions that the learner received
+    samples: int = 0  # transitions received by the learner
     duration_s: float = 0.0
     restarts: int = 0
-    lost_samples: int = 0  # that it never will: of crashed actors, or in flight at a kill
-    restarted_episodes: int = 0  # that a resumed run could not continue
-    # Where its time went: act, env_step, process, send, blocked. Estimated from steps that were
-    # timed now and then; empty where none was.
+    lost_samples: int = 0  # samples of crashed actors, or in flight at a kill, that never arrived
+    restarted_episodes: int = 0  # episodes that a resumed run could not continue
+    # Time per section: act, env_step, process, send, blocked. Estimated from occasionally timed
+    # steps; empty if no step was timed.
     seconds: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -418,7 +418,7 @@ class ActorStats:
         return self.samples / self.duration_s if self.duration_s > 0 else 0.0
 
     def plus(self, later: ActorStats) -> ActorStats:
-        """All counters added to those of a later time."""
+        """Returns the sums of these counters and those of a later period."""
         return ActorStats(
             actor_id=self.actor_id,
             env_steps=self.env_steps + later.env_steps,
@@ -434,15 +434,15 @@ class ActorStats:
 class ActorManager(ABC):
     """Runs actors between `__enter__` and `__exit__`; none outlives the `with` block."""
 
-    # Actors step only within `receive`, so that two runs with one seed are bit-identical,
-    # and a resumed one continues every episode. `state_dict` is then as of the moment before a
-    # `stop`, with what the actors had gathered.
+    # Whether actors step only within `receive`. Two runs with one seed are then bit-identical, and
+    # a resumed run continues every episode. After `stop`, `state_dict` returns the state before
+    # it, with the steps that the actors had gathered.
     reproducible: ClassVar[bool] = False
 
     @property
     def cluster(self) -> object | None:
         """The `ClusterSettings` with which another process joins the Ray cluster of the actors;
-        None where there is none, or none yet."""
+        None if there is no cluster, or not yet."""
         return None
 
     @abstractmethod
@@ -458,52 +458,52 @@ class ActorManager(ABC):
 
     @abstractmethod
     def publish(self, snapshot: Snapshot) -> None:
-        """Makes these the newest weights; called once before the first `permit`."""
+        """Makes these weights the newest; called once before the first `permit`."""
 
     @abstractmethod
     def permit(self, samples_total: float) -> None:
-        """Lets the actors make samples until there are so many in all; never takes back. They begin
-        with the first call."""
+        """Allows the actors to produce up to `samples_total` samples overall. Never decreases. The
+        first call starts the actors."""
 
     @abstractmethod
     def receive(self, timeout_s: float = 0.0) -> list[Experience]:
-        """The messages that arrived, immediately where some did, else within `timeout_s`.
+        """Returns the messages that have arrived; if none has, waits up to `timeout_s` for some.
 
-        Its arrays are valid until the next call, after which actors may overwrite them.
+        Their arrays are valid until the next call, after which actors may overwrite them.
         Raises `ActorCrashed` once an actor has used up its restarts.
         """
 
     @abstractmethod
     def stop(self) -> list[Experience]:
-        """Ends acting and returns everything in flight; idempotent."""
+        """Stops the actors and returns all messages in flight; idempotent."""
 
     def undelivered(self) -> list[Experience]:
-        """Messages that `receive` has not returned though `state_dict` counts them as received.
+        """Returns messages that `state_dict` counts but `receive` has not returned.
 
-        Only a reproducible manager has any: of a round that an error cut short.
+        Only a reproducible manager has any, after an error has interrupted a round.
         """
         return []
 
     @abstractmethod
     def state_dict(self) -> State:
-        """The counters of all actors, and everything else of reproducible ones; at any time
-        between two `receive`, and after `stop`. Nothing in it is written again."""
+        """Returns the counters of all actors, and the complete state of reproducible ones. May be
+        called between two calls of `receive` and after `stop`. The result is never modified."""
 
     @abstractmethod
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continues from there; called before the `with` block. Any manager takes any other's."""
+        """Restores the state of this or any other manager; called before the `with` block."""
 
     @abstractmethod
     def stats(self) -> list[ActorStats]:
-        """One entry per actor id; may be called at any time."""
+        """Returns one entry per actor id; may be called at any time."""
 
     @abstractmethod
     def heartbeats(self) -> Sequence[Pulse]:
-        """One per actor, for the watchdog."""
+        """Returns one heartbeat per actor, for the watchdog."""
 
     @abstractmethod
     def gauges(self) -> Metrics:
-        """Queue fill and similar, for records and the panel."""
+        """Returns queue fill and similar values, for recorders and the panel."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -511,7 +511,7 @@ class Film:
     """A short film of an evaluated episode."""
 
     gif: bytes = b""
-    problem: str | None = None  # why there is none
+    problem: str | None = None  # reason why there is no film
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -521,14 +521,14 @@ class Evaluation:
     score: float  # mean undiscounted return; picks the best model
     returns: tuple[float, ...]  # one per episode
     lengths: tuple[int, ...]
-    metrics: Metrics  # with their `eval/` in front
-    # What `EnvSpec.info_metrics` names, one value per episode; only names that all episodes have.
+    metrics: Metrics  # names include the `eval/` prefix
+    # Values of `EnvSpec.info_metrics`, one per episode; only names that all episodes have.
     info: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    film: Film | None = None  # where one was due
+    film: Film | None = None  # None if no film was due
 
     @property
     def not_finite(self) -> str | None:
-        """The first episode whose return is NaN or infinite, in words; None if all are finite."""
+        """Describes the first episode whose return is NaN or infinite; None if all are finite."""
         for number, value in enumerate(self.returns):
             if not math.isfinite(value):
                 return f"episode {number} ended after {self.lengths[number]} steps with {value}"
@@ -536,75 +536,75 @@ class Evaluation:
 
 
 class Evaluator(ABC):
-    """Evaluates a policy; called by the learner's thread."""
+    """Evaluates policies; owned by the one thread that calls it."""
 
     def describe(self) -> str:
-        """One line for the header of a run."""
+        """Returns one line for the header of a run."""
         return type(self).__name__
 
     @property
     def needs_episode_limit(self) -> bool:
-        """Whether neither the environment nor the settings end an episode for certain. Then the
-        trainer decides a limit before the first evaluation."""
+        """True if neither the environment nor the settings limit the length of an episode. The
+        trainer then decides a limit before the first evaluation."""
         return False
 
     def limit_episodes(self, steps: int) -> None:
-        """Ends episodes after so many env steps from now on."""
+        """Ends all later episodes after this many env steps."""
         del steps
 
     @abstractmethod
     def evaluate(self, policy: Policy) -> Evaluation:
-        """Runs greedy episodes; the same seeds every time. Raises what its `StopFlag` holds."""
+        """Runs greedy episodes, with the same seeds every time. Raises if a stop is requested."""
 
     def extended(self, policy: Policy, evaluation: Evaluation) -> Evaluation:
-        """An evaluation of this policy with as many episodes more as `evaluate` runs, none of them
-        twice; the same one where an evaluator has no others."""
+        """Returns `evaluation` extended by as many new episodes as `evaluate` runs, or unchanged
+        if the evaluator has no others."""
         del policy
         return evaluation
 
     def film(self, policy: Policy, opt_steps: int) -> Film | None:
-        """A film of an episode after so many updates, where one is due. Never raises but what its
-        `StopFlag` holds: a film that fails says why."""
+        """Returns a film of an episode if one is due after `opt_steps` updates. Reports a failure
+        in `Film.problem`; raises only if a stop is requested."""
         del policy, opt_steps
         return None
 
     @abstractmethod
     def close(self) -> None:
-        """Frees its environments; may be called twice."""
+        """Closes its environments; may be called twice."""
 
 
 class EvaluationRunner(ABC):
-    """Evaluates one snapshot at a time, inline or in the background; called by the learner's
-    thread."""
+    """Runs evaluations of snapshots, one at a time, inline or in the background; called by the
+    learner's thread."""
 
     in_background: bool  # whether training continues between `submit` and `collect`
 
     @property
     @abstractmethod
     def pulse(self) -> Pulse:
-        """For the watchdog."""
+        """The heartbeat for the watchdog."""
 
     def open(  # noqa: B027 - nothing to start inline
         self, actors: ActorManager | None = None
     ) -> None:
-        """Starts what will evaluate, perhaps on the cluster of the actors; called before training
-        begins."""
+        """Starts the processes that evaluate, perhaps on the cluster of the actors. Called before
+        training starts."""
 
-    def close(self) -> None:  # noqa: B027 - the caller closes its evaluator
-        """Ends what was opened, also in the middle of an evaluation; may be called twice."""
+    def close(self) -> None:  # noqa: B027 - the caller closes an inline evaluator
+        """Ends these processes, even during an evaluation; may be called twice."""
 
     @abstractmethod
     def submit(self, snapshot: Snapshot) -> None:
-        """Begins an evaluation; not while one is under way."""
+        """Starts an evaluation. Must not be called while one is running."""
 
     def on_step(self, call: Callable[[], None]) -> None:
-        """Has `call` called again and again while the learner's thread waits for an evaluation."""
+        """Sets a function to be called repeatedly while the learner waits for an evaluation."""
         del call
 
     @abstractmethod
     def collect(self) -> Evaluation | None:
-        """The outcome of the evaluation under way, once, as soon as it is there."""
+        """Returns the result of the running evaluation once; None while it is not available."""
 
     @abstractmethod
     def wait(self) -> Evaluation:
-        """The outcome of the evaluation under way. Raises what the `StopFlag` holds."""
+        """Waits for the result of the running evaluation. Raises if a stop is requested."""

@@ -1,4 +1,4 @@
-"""A policy for callers that step an environment of their own."""
+"""A saved policy for callers that step their own environment."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from border_cli.errors import BadStep, ConfigError
 
 
 class LoadedPolicy:
-    """Acts greedily with a saved model; owned by the thread that calls it."""
+    """A saved model that acts greedily; owned by the thread that calls it."""
 
     def __init__(self, act: Callable[..., NDArray[Any]], spec: EnvSpec) -> None:
-        """`act` is that of a `Policy`. Raises ConfigError where the environment does not tell its
-        spaces as they are."""
+        """`act` is the method of a `Policy`. Raises ConfigError if `spec` lacks the environment's
+        raw spaces."""
         if spec.raw is None:
-            raise ConfigError(f"env.id={spec.id} does not tell its raw spaces (EnvSpec.raw)")
+            raise ConfigError(f"env.id={spec.id} does not provide its raw spaces (EnvSpec.raw)")
         self._act, self._spec, self._observation = act, spec, spec.raw.observation
         self._check = observations(spec.raw.observation)
         self._read, self.actions = action_reader(spec.raw.action), batch_of(spec.raw.action)
 
     def act(self, obs: Any, action_mask: Any = None) -> Any:
-        """The action for one observation, or N actions for a batch of N observations.
+        """Returns the action for one observation, or N actions for a batch of N observations.
 
-        One observation has the shape of the environment's observation space, and the action is as
-        the environment's `step` wants it. A batch has N in front of that shape, in each array of a
-        Dict observation, and the actions are one array [N, …], as the `step` of a vector
-        environment wants them. For a Discrete observation space an integer is one observation and
-        [N] is a batch. Raises BadStep for any other shape.
+        One observation has the shape of the environment's observation space, and its action can be
+        passed to the environment's `step`. A batch has a leading axis N, in every array of a Dict
+        observation, and its actions are one array [N, …], for the `step` of a vector environment.
+        For a Discrete observation space, an integer is one observation and [N] is a batch. Raises
+        BadStep for any other shape.
 
-        Where the environment gives its action mask in `info`, it is the `action_mask`, of N
-        observations N of them.
+        If the environment returns an action mask in `info`, pass it as `action_mask`, also with a
+        leading axis N for a batch.
         """
         if action_mask is not None:
             parts = obs if isinstance(obs, Mapping) else {"observation": obs}
@@ -45,13 +45,13 @@ class LoadedPolicy:
         return self.actions(actions) if is_batch else self._read(actions)[0]
 
     def rows(self, obs: Any) -> tuple[Array, bool]:
-        """One observation, or N, as rows [N, …], and whether they are a batch."""
+        """Returns one observation or a batch as rows [N, …], and whether it is a batch."""
         lead = self._lead(obs)
-        takes_mask = ACTION_MASK in self._observation.parts
+        needs_mask = ACTION_MASK in self._observation.parts
         try:
-            if takes_mask != (isinstance(obs, Mapping) and ACTION_MASK in obs):
+            if needs_mask != (isinstance(obs, Mapping) and ACTION_MASK in obs):
                 call = f'needs the action mask: act(obs, info["{ACTION_MASK}"])'
-                raise BadStep(f"it {call if takes_mask else 'takes no action mask: act(obs)'}")
+                raise BadStep(f"it {call if needs_mask else 'takes no action mask: act(obs)'}")
             rows = copied(self._check(obs, *lead))
             if has_masks(self._spec.observation) and not split_mask(rows)[1].any(axis=-1).all():
                 raise BadStep(f"the {ACTION_MASK} leaves no action")
@@ -60,7 +60,7 @@ class LoadedPolicy:
         return rows if lead else map_array(lambda part: part[None], rows), bool(lead)
 
     def _lead(self, obs: Any) -> tuple[int, ...]:
-        """The axis that a batch has in front; of a Dict the first key decides."""
+        """Returns (N,) for a batch, () for one observation; the first key of a Dict decides."""
         key, space = next(iter(self._observation.parts.items()))
         if key:
             obs = obs.get(key) if isinstance(obs, Mapping) else None

@@ -1,9 +1,9 @@
-"""Values of raw spaces, checked, as rows; and rows of actions as an environment takes them.
+"""Checked conversion of raw observations to rows, and of rows of actions to raw actions.
 
-One check serves the trial before a run, loops, vector environments and callers that step their own:
-`Values` accepts one value of a space, or N in front of its shape, and raises `BadStep` for what
-numpy would broadcast, wrap, round or parse silently. Whether floats are finite and within their
-bounds is checked where many rows arrive together (`trainer/intake.py`).
+The trial before a run, loops over environments, vector environments and callers with their own
+environment share one check. `Values` accepts one value of a space, or N values with a leading axis,
+and raises `BadStep` for anything that numpy would silently broadcast, wrap, round or parse. Whether
+floats are finite and within bounds is checked for many rows at a time (`trainer/intake.py`).
 """
 
 from __future__ import annotations
@@ -24,43 +24,43 @@ from border_cli.core.spaces import (
 from border_cli.core.types import Array, map_array
 from border_cli.errors import BadStep
 
-# [N] or [N, A] of a policy -> N actions as the environments want them.
+# Actions of a policy, [N] or [N, A] -> N actions that the environments accept.
 ActionReader: TypeAlias = Callable[[NDArray[Any]], Sequence[Any]]
-# [N, …] rows -> one array of N values as a vector environment has them, always a copy.
+# Rows [N, …] -> one array of N values that a vector environment accepts, always a copy.
 Batcher: TypeAlias = Callable[[NDArray[Any]], NDArray[Any]]
 
 _INTEGERS: Final = "iub"  # kinds of dtypes
 _NUMBERS: Final = "fiub"
 _INTEGER: Final = (int, np.integer)
-_MAPPING: Final = (dict, Mapping)  # the former is found faster
-_MOST_SHOWN: Final = 80  # characters of a value
+_MAPPING: Final = (dict, Mapping)  # dict first: that check is faster
+_MOST_SHOWN: Final = 80  # characters of a value in a message
 
 
 def shown(value: object) -> str:
-    """`repr` of a value from an environment, in one line and cut."""
+    """Returns the `repr` of a value from an environment, on one line and truncated."""
     text = " ".join(repr(value.item() if isinstance(value, np.generic) else value).split())
     return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
 
 
-def as_array(given: Any) -> NDArray[Any] | None:
-    """None where numpy makes no array of it."""
+def as_array(value: Any) -> NDArray[Any] | None:
+    """Converts a value to an array; returns None if numpy cannot."""
     try:
-        return np.asarray(given)
-    except Exception:  # of an environment's `__array__`; or of lists of several lengths
+        return np.asarray(value)
+    except Exception:  # raised by `__array__` of a value, or by lists of unequal lengths
         return None
 
 
-def _is_whole(low: NDArray[Any], high: NDArray[Any], dtype: np.dtype[Any]) -> bool:
-    """Whether the bounds are those of the dtype."""
+def _spans_dtype(low: NDArray[Any], high: NDArray[Any], dtype: np.dtype[Any]) -> bool:
+    """Returns whether the bounds are the limits of the dtype."""
     least, most = (False, True) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
     return bool(np.all(low == least) and np.all(high == most))
 
 
 class Values:
-    """Accepts values of one Box or of whole numbers, which become counted from 0.
+    """A checked conversion of values of a Box or an integer space to rows, with integers from 0.
 
-    Real spaces take any real numbers, integer spaces integers within their bounds. Arrays of one
-    number each are numbers.
+    Real spaces accept any real numbers, integer spaces integers within their bounds. An array with
+    a single element is accepted as a number.
     """
 
     def __init__(
@@ -77,59 +77,59 @@ class Values:
         self._is_real = self.dtype.kind == "f"
         self._is_choice = space.kind == "Discrete"
         self._is_flat = space.kind.startswith("Multi")
-        whole = self._is_real or _is_whole(space.low, space.high, self.dtype)
+        unbounded = self._is_real or _spans_dtype(space.low, space.high, self.dtype)
         self._low: Any = int(space.low) if self._is_choice else space.low
         self._high: Any = int(space.high) if self._is_choice else space.high
-        # Arrays of this dtype and shape can be stored as they are; None: all must be checked.
-        self.plain_dtype = np.dtype(space.dtype) if whole else None
+        # Arrays of this dtype and shape need no conversion; None means that all are checked.
+        self.plain_dtype = np.dtype(space.dtype) if unbounded else None
 
-    def write(self, rows: Any, i: int, given: Any) -> None:
-        """Puts one value into row i.  [N, …]"""
-        if self._is_choice and isinstance(given, _INTEGER) and self._low <= given <= self._high:
-            rows[i] = int(given) - self._low  # at a fifth of the time
+    def write(self, rows: Any, i: int, value: Any) -> None:
+        """Writes one value to row i.  [N, …]"""
+        if self._is_choice and isinstance(value, _INTEGER) and self._low <= value <= self._high:
+            rows[i] = int(value) - self._low  # five times faster than the general conversion
         else:
-            rows[i] = self(given)
+            rows[i] = self(value)
 
-    def __call__(self, given: Any, *lead: int) -> NDArray[Any]:
-        """One value; or N, where `lead` is N. Not always a copy.  [*lead, …]"""
+    def __call__(self, value: Any, *lead: int) -> NDArray[Any]:
+        """Converts one value, or N values if `lead` is N. Not always a copy.  [*lead, …]"""
         shape = lead + self.shape
         if (
-            type(given) is ndarray
-            and given.shape == shape
-            and given.dtype is self.dtype is self.plain_dtype
+            type(value) is ndarray
+            and value.shape == shape
+            and value.dtype is self.dtype is self.plain_dtype
         ):
-            return given
-        values = as_array(given)
+            return value
+        values = as_array(value)
         if values is None or values.dtype.kind not in (_NUMBERS if self._is_real else _INTEGERS):
             got = "objects" if values is None else values.dtype
             expected = "real numbers" if self._is_real else "integers"
-            self._refuse(given, f"expected {expected}, got {got}")
+            self._refuse(value, f"expected {expected}, got {got}")
         if values.shape != shape:
             if self.shape or values.shape[: len(lead)] != lead or values.size != math.prod(lead):
-                self._refuse(given, f"its shape is {values.shape}, not {shape}")
+                self._refuse(value, f"its shape is {values.shape}, not {shape}")
             values = values.reshape(lead)
         if self._is_real or values.dtype is self.plain_dtype:
             return values.astype(self.dtype, copy=False)
         beyond = (values < self._low) | (values > self._high)
         if beyond.any():
-            place = np.argwhere(beyond)[0].tolist()
-            where = f" at {place}" if place else ""
-            self._refuse(given, f"{values[tuple(place)]}{where} is out of bounds")
-        return self._counted(values.astype(self.dtype, copy=False), lead)
+            index = np.argwhere(beyond)[0].tolist()
+            where = f" at {index}" if index else ""
+            self._refuse(value, f"{values[tuple(index)]}{where} is out of bounds")
+        return self._shift_to_zero(values.astype(self.dtype, copy=False), lead)
 
-    def _counted(self, values: NDArray[Any], lead: tuple[int, ...]) -> NDArray[Any]:
+    def _shift_to_zero(self, values: NDArray[Any], lead: tuple[int, ...]) -> NDArray[Any]:
         if self._is_choice:
             return np.asarray(values - self._low)
         if self._is_flat:
             return np.asarray(values - self._low).reshape(*lead, -1)
         return values
 
-    def _refuse(self, given: Any, why: str) -> NoReturn:
-        raise BadStep(f"{self._name} {shown(given)} {self._complaint}: {why}")
+    def _refuse(self, value: Any, reason: str) -> NoReturn:
+        raise BadStep(f"{self._name} {shown(value)} {self._complaint}: {reason}")
 
 
 class Parts:
-    """Accepts values of a Dict of the spaces above."""
+    """A checked conversion of values of a Dict space, part by part."""
 
     plain_dtype = None
     shape: tuple[int, ...] = ()
@@ -139,36 +139,36 @@ class Parts:
             key: Values(part, f"the observation's {key!r}") for key, part in space.parts.items()
         }
 
-    def write(self, rows: Any, i: int, given: Any) -> None:
-        """Puts one value into row i of each part.  [N, …]"""
-        self._refuse_other_keys(given)
+    def write(self, rows: Any, i: int, value: Any) -> None:
+        """Writes one value to row i of each part.  [N, …]"""
+        self._refuse_other_keys(value)
         for key, part in self._parts.items():
-            part.write(rows[key], i, given[key])
+            part.write(rows[key], i, value[key])
 
-    def __call__(self, given: Any, *lead: int) -> dict[str, NDArray[Any]]:
-        """One value; or N, where `lead` is N. Not always copies.  [*lead, …]"""
-        self._refuse_other_keys(given)
-        return {key: part(given[key], *lead) for key, part in self._parts.items()}
+    def __call__(self, value: Any, *lead: int) -> dict[str, NDArray[Any]]:
+        """Converts one value, or N values if `lead` is N. Not always copies.  [*lead, …]"""
+        self._refuse_other_keys(value)
+        return {key: part(value[key], *lead) for key, part in self._parts.items()}
 
-    def _refuse_other_keys(self, given: Any) -> None:
-        is_dict = isinstance(given, _MAPPING)
-        if not is_dict or given.keys() != self._parts.keys():
-            got = list(given) if is_dict else shown(given)
+    def _refuse_other_keys(self, value: Any) -> None:
+        is_dict = isinstance(value, _MAPPING)
+        if not is_dict or value.keys() != self._parts.keys():
+            got = list(value) if is_dict else shown(value)
             raise BadStep(f"the observation must be a dict of {list(self._parts)}, got {got}")
 
 
 def observations(space: RawObservation) -> Values | Parts:
-    """The check of observations of this space."""
+    """Returns the checked conversion for observations of this space."""
     return Parts(space) if isinstance(space, RawDict) else Values(space)
 
 
 def copied(values: Array) -> Array:
-    """Checked observations in memory of their own: environments may use theirs again."""
+    """Copies checked observations, because environments may reuse their arrays."""
     return map_array(ndarray.copy, values)  # C-contiguous
 
 
 def action_reader(space: RawSpace) -> ActionReader:
-    """How actions of a policy become those of `space`; always copies, for envs may write there."""
+    """Returns a conversion of policy actions to `space`. It copies, as envs may modify actions."""
     if space.kind == "Discrete":
         first = int(space.start)
         if first == 0:
@@ -179,9 +179,9 @@ def action_reader(space: RawSpace) -> ActionReader:
 
 
 def batch_of(space: RawSpace) -> Batcher:
-    """How N rows become N values of the single `space`."""
+    """Returns a conversion of N rows to N values of `space`."""
     shape, dtype, start = space.shape, np.dtype(space.dtype), space.start
-    if dtype == np.float64:  # rows have 32 bits, and rounding may have passed a bound
+    if dtype == np.float64:  # rows are float32, and rounding may have crossed a bound
         low, high = space.low, space.high
         return lambda rows: np.clip(rows.astype(dtype).reshape(len(rows), *shape), low, high)
     if not np.any(start):

@@ -1,9 +1,9 @@
-"""Running discounted returns: what actors send to the learner where it divides rewards by their
-deviation (`agent.normalize_reward`).
+"""Running discounted returns, by whose standard deviation the learner divides rewards
+(`agent.normalize_reward`).
 
-As VecNormalize of Stable-Baselines3 has them (Raffin et al. 2021). Gymnasium's NormalizeReward
-differs at the ends of episodes: it continues past a truncation, and past a termination it drops
-what came before the last reward instead of that reward.
+Computed as in VecNormalize of Stable-Baselines3 (Raffin et al. 2021). Gymnasium's NormalizeReward
+differs at the end of an episode: it continues past a truncation, and at a termination it resets the
+return before it adds the last reward, not after.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """Of the running returns since an actor's previous message, one per env step."""
+    """Moments of the running returns, one per env step, since an actor's previous message."""
 
     count: int
     mean: float
@@ -26,22 +26,22 @@ class Moments:
 
     @classmethod
     def of(cls, values: NDArray[np.float64]) -> Self:
-        """Moments of at least one value. [K]"""
-        with np.errstate(invalid="ignore"):  # of an infinity, which the learner refuses by name
+        """Computes the moments of at least one value. [K]"""
+        with np.errstate(invalid="ignore"):  # an infinity is rejected by the learner
             mean = values.mean()
             return cls(len(values), float(mean), float(np.square(values - mean).sum()))
 
 
 class DiscountedReturns:
-    """G = r + gamma G of each of N environments, 0 at the start of an episode; owned by one actor.
+    """G = r + gamma G of N environments, reset to 0 at the start of an episode; owned by one actor.
 
-    It keeps every G until it is taken.
+    Every G is stored until `take`.
     """
 
     def __init__(self, gamma: float, num_envs: int) -> None:
         self._gamma = gamma
-        self._running = np.zeros(num_envs)  # [N] float64; replaced, never written again
-        self._untaken: list[NDArray[np.float64]] = []  # each [N], or fewer where not all moved
+        self._running = np.zeros(num_envs)  # [N] float64; replaced, never modified
+        self._untaken: list[NDArray[np.float64]] = []  # each [N], fewer if not all moved
 
     def see(
         self,
@@ -49,7 +49,7 @@ class DiscountedReturns:
         ended: NDArray[np.bool_],
         moved: NDArray[np.bool_] | None,
     ) -> None:
-        """One step of the environments; those that did not move have no episode. [N] each"""
+        """Adds one step. An environment that did not move has no running episode. [N] each"""
         returns = reward + self._gamma * self._running  # [N] float64
         self._untaken.append(returns if moved is None else returns[moved])
         if moved is not None:
@@ -57,22 +57,22 @@ class DiscountedReturns:
         self._running = np.where(ended, 0.0, returns) if np.count_nonzero(ended) else returns
 
     def take(self) -> tuple[Moments, ...]:
-        """Of all since the last call; nothing where no environment moved."""
+        """Returns the moments of all returns since the last call; () if there are none."""
         values = self._values()
         self._untaken = []
         return (Moments.of(values),) if len(values) else ()
 
     def forget(self, envs: Sequence[int]) -> None:
-        """The episodes of these environments start again."""
+        """Resets these environments, whose episodes start over."""
         self._running = self._running.copy()
         self._running[list(envs)] = 0.0
 
     def state_dict(self) -> dict[str, Any]:
-        """The running returns, and those not taken."""
+        """Returns the running returns, and those not yet taken."""
         return {"running": self._running, "untaken": self._values()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave."""
+        """Restores what `state_dict` returned."""
         self._running = state["running"]
         self._untaken = [state["untaken"]]
 

@@ -1,8 +1,8 @@
-"""How rows of experience lie in memory: structured arrays, one memory access per row.
+"""The memory layout of transitions: rows of structured arrays, one memory access per row.
 
-All small columns share one structured array, so that a sampled row is fetched whole: 64 of a
-million rows of CartPole take 1.9 us instead of the 4.8 us of five separate arrays. Large columns
-(images) stand alone, so that what is sampled of them is contiguous.
+All small columns share one structured array, so that a sampled row is read at once: sampling 64 of
+a million rows of CartPole takes 1.9 us, instead of 4.8 us with five separate arrays. Large columns
+(images) have separate arrays, so that their samples are contiguous.
 """
 
 from __future__ import annotations
@@ -17,40 +17,40 @@ from numpy.typing import NDArray
 from border_cli.core.spaces import EnvSpec, allocate
 from border_cli.core.types import EPISODE, Array, Column, Transitions
 
-PACKED_NBYTES = 1024  # a column with more bytes per row stands alone
+PACKED_NBYTES = 1024  # a column with more bytes per row gets a separate array
 EPISODE_COLUMN: Final[Column] = (EPISODE, np.dtype(np.int64), ())
 COMMON: Final = ("obs", "action", "reward", "discount", "next_obs")  # columns of all runs
 
 
 def row_columns(spec: EnvSpec, extras: Sequence[Column] = ()) -> list[Column]:
-    """The columns of a row: parts of a Dict observation in its order, `extras` last."""
-    nothing = Transitions(
+    """Returns the columns of a row: parts of a Dict observation in its order, `extras` last."""
+    empty = Transitions(
         obs=allocate(spec.observation, 0),
         action=_leaf(allocate(spec.action, 0)),
         reward=np.empty(0, np.float32),
         discount=np.empty(0, np.float32),
         next_obs=allocate(spec.observation, 0),
     )
-    common = [(name, each.dtype, each.shape[1:]) for name, each in columns_of(nothing).items()]
+    common = [(name, array.dtype, array.shape[1:]) for name, array in columns_of(empty).items()]
     return [*common, *extras]
 
 
 def row_dtypes(fields: list[Column]) -> list[np.dtype[Any]]:
-    """The structured types that hold one row; every column is a field of one of them."""
+    """Returns the structured dtypes of a row; every column is a field of one of them."""
     packed: list[Column] = []
-    alone: list[Column] = []
+    separate: list[Column] = []
     for field in fields:
         _, dtype, shape = field
         nbytes = math.prod(shape) * dtype.itemsize
-        (packed if nbytes <= PACKED_NBYTES else alone).append(field)
-    packed.sort(key=lambda field: -field[1].alignment)  # the widest first needs the least padding
-    # Aligned fields: the strides of their views are such as torch accepts.
-    return [np.dtype(packed, align=True), *(np.dtype([field]) for field in alone)]
+        (packed if nbytes <= PACKED_NBYTES else separate).append(field)
+    packed.sort(key=lambda field: -field[1].alignment)  # widest first needs the least padding
+    # Aligned, so that torch accepts the strides of views of single fields.
+    return [np.dtype(packed, align=True), *(np.dtype([field]) for field in separate)]
 
 
 def storage_nbytes(spec: EnvSpec, capacity: int, extras: Sequence[Column] = ()) -> int:
-    """Bytes that `capacity` rows will take, without allocating them."""
-    return capacity * sum(each.itemsize for each in row_dtypes(row_columns(spec, extras)))
+    """Returns the bytes of `capacity` rows, without allocating them."""
+    return capacity * sum(dtype.itemsize for dtype in row_dtypes(row_columns(spec, extras)))
 
 
 def _leaf(array: Array) -> NDArray[Any]:
@@ -59,7 +59,7 @@ def _leaf(array: Array) -> NDArray[Any]:
 
 
 def columns_of(transitions: Transitions) -> dict[str, NDArray[Any]]:
-    """The arrays of the rows by name; a Dict observation gives one column per key."""
+    """Returns the arrays of the rows by name; a Dict observation has one column per key."""
     columns: dict[str, NDArray[Any]] = {}
     for name in COMMON:
         array: Array = getattr(transitions, name)
@@ -71,7 +71,7 @@ def columns_of(transitions: Transitions) -> dict[str, NDArray[Any]]:
 
 
 def column_of(parts: Sequence[Transitions], name: str) -> list[NDArray[Any]]:
-    """One column of several blocks of rows, as `columns_of` would name it."""
+    """Returns one column, by its name in `columns_of`, of several blocks of rows."""
     field, dot, key = name.partition(".")
     if field not in COMMON:
         return [part.extras[name] for part in parts]
@@ -80,7 +80,7 @@ def column_of(parts: Sequence[Transitions], name: str) -> list[NDArray[Any]]:
 
 
 def transitions_of(columns: dict[str, NDArray[Any]]) -> dict[str, Any]:
-    """The fields of `Transitions` from its columns: what `columns_of` undoes."""
+    """Returns the fields of `Transitions`, given the columns; the inverse of `columns_of`."""
     parts: dict[str, Any] = {"extras": {}}
     for column, array in columns.items():
         name, dot, key = column.partition(".")
@@ -94,13 +94,13 @@ def transitions_of(columns: dict[str, NDArray[Any]]) -> dict[str, Any]:
 
 
 def sliced(rows: Transitions, part: slice) -> Transitions:
-    """Some of the rows, as views."""
+    """Returns a slice of the rows, as views."""
     columns = {name: column[part] for name, column in columns_of(rows).items()}
     return Transitions(**transitions_of(columns))
 
 
 def concatenate(parts: list[Transitions]) -> Transitions:
-    """All in one block; the single part itself where there is only one."""
+    """Joins blocks of rows; a single block is returned without a copy."""
     if len(parts) == 1:
         return parts[0]
     return Transitions(
@@ -116,7 +116,7 @@ def concatenate(parts: list[Transitions]) -> Transitions:
 
 
 def joined_arrays(arrays: list[Array]) -> Array:
-    """Blocks of rows as one."""
+    """Joins the arrays of several blocks of rows."""
     first = arrays[0]
     if isinstance(first, dict):
         return {key: np.concatenate([array[key] for array in arrays]) for key in first}
@@ -124,7 +124,7 @@ def joined_arrays(arrays: list[Array]) -> Array:
 
 
 class Rows:
-    """A fixed number of rows in memory that is given: arrays of `row_dtypes`, all of one length."""
+    """A fixed number of rows in existing memory: arrays of `row_dtypes`, of equal length."""
 
     def __init__(self, fields: list[Column], blocks: list[NDArray[Any]]) -> None:
         self.blocks = blocks  # each [count]
@@ -133,17 +133,17 @@ class Rows:
 
     @classmethod
     def empty(cls, spec: EnvSpec, count: int, extras: Sequence[Column] = ()) -> Self:
-        """Uninitialised: untouched pages cost nothing."""
+        """Allocates uninitialised rows; untouched pages take no memory."""
         fields = row_columns(spec, extras)
         return cls(fields, [np.empty(count, dtype) for dtype in row_dtypes(fields)])
 
     def parts(self) -> dict[str, Any]:
-        """The fields of `Transitions`, as views."""
+        """Returns the fields of `Transitions`, as views."""
         return transitions_of(self.columns)
 
 
 def copied_rows(rows: Transitions) -> Transitions:
-    """The rows in memory of their own. [M]"""
+    """Copies the rows to new memory. [M]"""
     return Transitions(
         **transitions_of({name: column.copy() for name, column in columns_of(rows).items()})
     )

@@ -1,5 +1,5 @@
-"""One seed, many independent streams. A stream depends on its own path only, so that adding an
-actor or an environment leaves all others as they were."""
+"""Independent random streams from one seed. A stream depends only on its path, so that adding an
+actor or an environment changes no other stream."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 
 class Branch(IntEnum):
-    """The first step of every path below the user's seed. The numbers are part of a run."""
+    """The first element of every path. Changing a number would change the results of a seed."""
 
     LEARNER = 0
     REPLAY_BUFFER = 1
@@ -28,27 +28,27 @@ class ActorStream(IntEnum):
 
 
 def sequence(seed: int, *path: int) -> np.random.SeedSequence:
-    """The stream at `path`. Equals the children that `SeedSequence(seed).spawn` would give."""
+    """Returns the stream at `path`, which equals the one from `SeedSequence(seed).spawn`."""
     return np.random.SeedSequence(seed, spawn_key=path)
 
 
 def derived_seed(seed: int, *path: int) -> int:
-    """An integer of 32 bits (environments and torch take one)."""
+    """Returns a 32-bit seed, as environments and torch need it."""
     return int(sequence(seed, *path).generate_state(1, np.uint32)[0])
 
 
 def generator(seed: int, *path: int) -> np.random.Generator:
-    """A generator at `path`."""
+    """Returns a generator of the stream at `path`."""
     return np.random.Generator(np.random.PCG64(sequence(seed, *path)))
 
 
 def restore_generator(rng: np.random.Generator, state: Mapping[str, Any]) -> None:
-    """Sets a generator to what its `bit_generator.state` was."""
+    """Restores a generator from a saved `bit_generator.state`."""
     rng.bit_generator.state = dict(state)
 
 
 def derived_seeds(seed: int, num_actors: int) -> dict[str, Any]:
-    """The seeds that follow from the one; those of the first incarnation of each actor."""
+    """Returns all seeds derived from `seed`; for each actor, that of its first incarnation."""
     return {
         "seed": seed,
         "learner": derived_seed(seed, Branch.LEARNER),

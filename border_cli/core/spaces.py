@@ -1,7 +1,7 @@
 """Action and observation spaces in numpy terms; `env/` translates Gymnasium's spaces.
 
-Raw spaces are those of an environment itself. They become spaces whose integers are counted from 0,
-and nothing is wider than float32.
+Raw spaces are those of the environment. They are converted to spaces with integers from 0 and with
+floats of at most 32 bits.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from numpy.typing import NDArray
 
 from border_cli.core.types import Array, leaves
 
-ACTION_MASK: Final = "action_mask"  # part of an observation: which actions are valid
+ACTION_MASK: Final = "action_mask"  # key of the part of an observation that marks the valid actions
 
 
 @dataclass(frozen=True, slots=True)
 class BoxSpace:
-    """Real numbers or pixels. float64 spaces of an environment arrive as float32."""
+    """Real numbers or pixels. float64 spaces of an environment become float32."""
 
     shape: tuple[int, ...]
-    dtype: str  # a numpy name: float32, uint8, …
+    dtype: str  # numpy name: float32, uint8, …
     low: NDArray[Any]  # [shape]
     high: NDArray[Any]  # [shape]
 
 
 @dataclass(frozen=True, slots=True)
 class DiscreteSpace:
-    """One of the integers 0 … n-1, as int64 without an axis of its own."""
+    """One of the integers 0 … n-1, as int64 without an extra axis."""
 
     n: int
 
@@ -43,10 +43,10 @@ class MultiDiscreteSpace:
 
 @dataclass(frozen=True, slots=True)
 class DictSpace:
-    """Named parts; order of the keys is the order of concatenation."""
+    """Named parts, which are concatenated in the order of their keys."""
 
     spaces: dict[str, BoxSpace | DiscreteSpace | MultiDiscreteSpace]
-    masked: bool = False  # whether its `action_mask`, uint8 [n], says which actions are valid
+    masked: bool = False  # whether `action_mask`, uint8 [n], marks the valid actions
 
 
 LeafSpace: TypeAlias = BoxSpace | DiscreteSpace | MultiDiscreteSpace
@@ -55,24 +55,23 @@ Space: TypeAlias = LeafSpace | DictSpace
 
 @dataclass(frozen=True, slots=True)
 class RawSpace:
-    """A space as the environment has it: a Box, Discrete, MultiDiscrete or MultiBinary one, as
-    `kind` says."""
+    """A space of the environment; `kind` is Box, Discrete, MultiDiscrete or MultiBinary."""
 
     kind: str
     shape: tuple[int, ...]
-    dtype: str  # a numpy name
-    low: NDArray[Any]  # [shape]  the least value
-    high: NDArray[Any]  # [shape]  the greatest
-    text: str  # as Gymnasium shows it
+    dtype: str  # numpy name
+    low: NDArray[Any]  # [shape]  lowest value
+    high: NDArray[Any]  # [shape]  highest value
+    text: str  # Gymnasium's representation
 
     @property
     def parts(self) -> dict[str, RawSpace]:
-        """As of a `RawDict`; "" is an observation by itself."""
+        """This space under the key "", for uniform access with `RawDict`."""
         return {"": self}
 
     @property
     def carried(self) -> np.dtype[Any]:
-        """Networks compute in float32, so nothing wider is carried; pixels stay uint8."""
+        """The dtype of rows: floats of at most 32 bits, as in networks; pixels stay uint8."""
         if self.kind != "Box":
             return np.dtype(np.int64)
         dtype = np.dtype(self.dtype)
@@ -80,14 +79,14 @@ class RawSpace:
 
     @property
     def start(self) -> NDArray[Any]:
-        """What the environment calls 0. [shape]; 0 of a Box, which counts nothing"""
+        """The lowest integer, which becomes 0. [shape]; 0 for a Box"""
         return np.zeros((), np.int64) if self.kind == "Box" else self.low
 
     @property
     def leaf(self) -> LeafSpace:
-        """What becomes of it."""
+        """The converted space."""
         if self.kind == "Box":
-            with np.errstate(over="ignore"):  # a bound beyond float32 is no bound: infinity
+            with np.errstate(over="ignore"):  # a bound beyond float32 becomes infinite
                 low, high = self.low.astype(self.carried), self.high.astype(self.carried)
             return BoxSpace(self.shape, self.carried.name, low, high)
         counts = (self.high - self.low + 1).ravel().tolist()
@@ -96,17 +95,17 @@ class RawSpace:
 
 @dataclass(frozen=True, slots=True)
 class RawDict:
-    """Named parts of an observation as the environment has them."""
+    """Named parts of an observation of the environment."""
 
     parts: dict[str, RawSpace]
-    masked: bool  # whether its `action_mask` says which actions are valid
+    masked: bool  # whether `action_mask` marks the valid actions
 
 
 RawObservation: TypeAlias = RawSpace | RawDict
 
 
 def space_of(raw: RawObservation) -> Space:
-    """What becomes of an observation space."""
+    """Converts an observation space."""
     if isinstance(raw, RawSpace):
         return raw.leaf
     return DictSpace({key: part.leaf for key, part in raw.parts.items()}, masked=raw.masked)
@@ -114,14 +113,14 @@ def space_of(raw: RawObservation) -> Space:
 
 @dataclass(frozen=True, slots=True)
 class RawSpaces:
-    """Both spaces of an environment."""
+    """The observation space and the action space of an environment."""
 
     observation: RawObservation
     action: RawSpace
 
     @property
     def ours(self) -> tuple[Space, LeafSpace]:
-        """What becomes of them."""
+        """Both spaces, converted."""
         return space_of(self.observation), self.action.leaf
 
 
@@ -132,17 +131,17 @@ class EnvSpec:
     id: str
     observation: Space
     action: LeafSpace
-    max_episode_steps: int | None  # the time limit, None where episodes need not end
-    stacked: bool = False  # whether observations are stacks of successive images, the newest last
-    info_metrics: tuple[str, ...] = ()  # what is recorded of the `info` of each episode's last step
-    human_scores: tuple[float, float] | None = None  # published, of random actions and a human
-    # Whether each environment has states of the global generators of its own.
+    max_episode_steps: int | None  # time limit; None if episodes need not end
+    stacked: bool = False  # whether observations are stacks of consecutive images, newest last
+    info_metrics: tuple[str, ...] = ()  # keys recorded from the last `info` of an episode
+    human_scores: tuple[float, float] | None = None  # published: random actions, human
+    # Whether each environment swaps in its own states of the global generators.
     own_generators: bool = False
-    raw: RawSpaces | None = None  # the spaces as the environment has them, where they are told
+    raw: RawSpaces | None = None  # spaces of the environment, if known
 
 
 def allocate(space: Space, rows: int) -> Array:
-    """Uninitialised storage for `rows` values of the space.  [rows, …]"""
+    """Allocates uninitialised storage for `rows` values of the space.  [rows, …]"""
     match space:
         case DictSpace(spaces=parts):
             return {key: np.asarray(allocate(part, rows)) for key, part in parts.items()}
@@ -155,12 +154,12 @@ def allocate(space: Space, rows: int) -> Array:
 
 
 def has_masks(space: Space) -> bool:
-    """Whether observations say which actions are valid."""
+    """Returns whether observations contain a mask of the valid actions."""
     return isinstance(space, DictSpace) and space.masked
 
 
 def without_mask(space: Space) -> Space:
-    """The observations that networks see: all but the action mask; one part alone is itself."""
+    """Returns the space of network inputs: without the mask, and a single part by itself."""
     if not isinstance(space, DictSpace) or not space.masked:
         return space
     rest = {key: part for key, part in space.spaces.items() if key != ACTION_MASK}
@@ -168,12 +167,12 @@ def without_mask(space: Space) -> Space:
 
 
 def split_mask(obs: Array) -> tuple[Array, NDArray[np.bool_]]:
-    """Masked observations as networks see them, and their masks, both views. [N, …], [N, n]"""
+    """Splits observations into network inputs and action masks, both views. [N, …], [N, n]"""
     assert isinstance(obs, dict), "see `has_masks`"
     rest = {key: part for key, part in obs.items() if key != ACTION_MASK}
     return rest if len(rest) > 1 else next(iter(rest.values())), obs[ACTION_MASK].view(np.bool_)
 
 
 def row_nbytes(space: Space) -> int:
-    """Bytes of one value of the space."""
+    """Returns the bytes of one value of the space."""
     return sum(part.nbytes for part in leaves(allocate(space, 1)))

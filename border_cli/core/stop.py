@@ -1,4 +1,4 @@
-"""How a run is asked to stop or to save, and the heartbeats that a watchdog reads."""
+"""Requests to stop or to save, and the heartbeats that the watchdog reads."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Protocol
 
 
 class StopFlag:
-    """Set by a signal handler or the watchdog, checked by the learner between two steps.
+    """A stop request, set by a signal handler or the watchdog, checked by the learner in each step.
 
-    The first reason stays; later ones are ignored. Setting an attribute is atomic in Python, so
+    The first reason wins; later ones are ignored. Setting an attribute is atomic in Python, so
     `request` is safe in a signal handler and in any thread.
     """
 
     def __init__(self) -> None:
-        self.reason: Exception | None = None  # None while the run may go on
-        self.noticed = False  # the learner has raised the reason
+        self.reason: Exception | None = None  # None while the run may continue
+        self.noticed = False  # whether the learner has raised the reason
         self.listen: Callable[[], object] = lambda: None  # called by `check`
 
     def request(self, reason: Exception) -> None:
-        """Asks the run to end by raising `reason` in the learner's thread."""
+        """Requests the end of the run; the learner's thread will raise `reason`."""
         if self.reason is None:
             self.reason = reason
 
@@ -30,7 +30,7 @@ class StopFlag:
         return self.reason is not None
 
     def check(self) -> None:
-        """Raises the reason, if there is one."""
+        """Raises the reason if a stop is requested."""
         self.listen()
         if self.reason is not None:
             self.noticed = True
@@ -38,79 +38,79 @@ class StopFlag:
 
 
 class SaveFlag:
-    """Set by a signal handler, checked by the learner between two steps: save now and continue."""
+    """A request for a checkpoint, set by a signal handler, checked by the learner in each step."""
 
     def __init__(self) -> None:
         self.requested = False
 
     def request(self) -> None:
-        """Asks for a checkpoint; atomic, hence safe in a signal handler and in any thread."""
+        """Requests a checkpoint; atomic, hence safe in a signal handler and in any thread."""
         self.requested = True
 
     def clear(self) -> None:
-        """The checkpoint is being written."""
+        """Resets the request, once the checkpoint is being written."""
         self.requested = False
 
 
 class Pulse(Protocol):
-    """Signs of life of one part of a run, as the watchdog reads them."""
+    """The heartbeat of one part of a run, as the watchdog reads it."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def beats(self) -> int:
-        """Steps so far."""
+        """Number of steps so far."""
 
     @property
     def waiting_for(self) -> str | None:
-        """The part or event it waits for; while it waits it does not count as hung."""
+        """The part or event that it waits for, if any; a waiting part does not count as hung."""
 
     @property
     def thread_id(self) -> int | None:
-        """Whose stack to show; None for a part in another process."""
+        """The thread whose stack to show; None for a part in another process."""
 
     def restart(self) -> bool:
-        """Replaces a part that hangs; False where that is impossible, and the run must end."""
+        """Replaces a hung part; returns False if that is impossible and the run must end."""
 
 
 class Heartbeat:
-    """Signs of life of one part: written by the thread that runs it, read by the watchdog."""
+    """The heartbeat of one part, written by the thread that runs it, read by the watchdog."""
 
     def __init__(self, name: str, waiting_for: str | None = None) -> None:
         self.name = name
         self.beats = 0
         self.waiting_for = waiting_for
-        self.thread_id: int | None = None  # whose stack to show
+        self.thread_id: int | None = None  # thread whose stack to show
         self.on_beat: Callable[[], None] | None = None  # called by the same thread
 
     def claim(self) -> None:
-        """The calling thread is the one that runs this part."""
+        """Registers the calling thread as the one that runs this part."""
         self.thread_id = threading.get_ident()
 
     def beat(self) -> None:
-        """One step was made."""
+        """Counts one step."""
         self.beats += 1
         if self.on_beat is not None:
             self.on_beat()
 
     def restart(self) -> bool:
-        """A thread cannot be replaced while it hangs."""
+        """Returns False: a hung thread cannot be replaced."""
         return False
 
     @contextmanager
     def waiting(self, what: str) -> Iterator[None]:
-        """Within the block the part waits for another and does not count as hung."""
+        """Marks the part as waiting within the block, so that it does not count as hung."""
         self.waiting_for = what
         try:
             yield
         finally:
-            self.beats += 1  # first: a part that is seen working must be seen to have moved
+            self.beats += 1  # first: an active part must never appear without progress
             self.waiting_for = None
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """Outside the block the part waits for its turn; for parts that work only at times."""
+        """Marks the part as active within the block only; for parts that work occasionally."""
         self.claim()
         self.beats += 1
         self.waiting_for = None

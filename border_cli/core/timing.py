@@ -1,4 +1,4 @@
-"""Time, handed in so that tests own it, and where the time of a thread goes."""
+"""Clocks, passed in so that tests control time, and the seconds that a thread spends by section."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Protocol
 
-# What the learner does. `other` is the remainder: the loop itself, and stopping the actors.
+# Sections of the learner. `other` is the remainder: the loop itself, and stopping the actors.
 LEARNER_SECTIONS = (
     *("wait", "push", "sample", "update", "priorities"),
     *("evaluate", "save", "record", "sync", "other"),
 )
-# What an actor does: the keys of `ActorStats.seconds`.
+# Sections of an actor: the keys of `ActorStats.seconds`.
 ACTOR_SECTIONS = ("act", "env_step", "process", "send", "blocked")
 
 
@@ -23,18 +23,17 @@ class Clock(Protocol):
 
 
 class MonotonicClock:
-    """The machine's clock; never steps back."""
+    """The monotonic clock of the machine."""
 
     def now_s(self) -> float:
         return time.monotonic()
 
 
 class Timing:
-    """Seconds per section; at any moment its thread is in exactly one of them.
+    """Seconds per section; at any moment the thread is in exactly one section.
 
-    So nothing is counted twice and nothing is lost: the seconds of all sections add up to the time
-    since `begin`, also where one section is within another. A change of section reads the clock
-    once. Owned by one thread.
+    Nothing is counted twice or lost: the seconds of all sections add up to the time since `begin`,
+    even if sections are nested. A change of section reads the clock once. Owned by one thread.
     """
 
     __slots__ = ("_now_s", "_seconds", "_section", "since_s")
@@ -44,13 +43,13 @@ class Timing:
         self.begin()
 
     def begin(self, spent: Mapping[str, float] | None = None) -> None:
-        """Starts again in `other`, from zero or from what was `spent` before."""
+        """Restarts in section `other`, from zero or from the seconds already `spent`."""
         self._seconds = dict.fromkeys(LEARNER_SECTIONS, 0.0) | dict(spent or {})
         self._section = "other"
-        self.since_s = self._now_s()  # when the section under way began: the clock as last read
+        self.since_s = self._now_s()  # start of the current section: the last reading of the clock
 
     def enter(self, section: str) -> None:
-        """Ends the section under way and begins this one."""
+        """Ends the current section and enters this one."""
         now_s = self._now_s()
         self._seconds[self._section] += now_s - self.since_s
         self._section = section
@@ -58,7 +57,7 @@ class Timing:
 
     @contextmanager
     def section(self, section: str) -> Iterator[None]:
-        """Within the block the thread is in this section, afterwards in the one before."""
+        """Enters a section for the block, and returns to the previous one afterwards."""
         outer = self._section
         self.enter(section)
         try:
@@ -67,35 +66,35 @@ class Timing:
             self.enter(outer)
 
     def seconds(self) -> dict[str, float]:
-        """Seconds spent in each section so far, the one under way included."""
+        """Returns the seconds spent in each section so far, including the current one."""
         seconds = dict(self._seconds)
         seconds[self._section] += self._now_s() - self.since_s
         return seconds
 
 
 class SharesSince:
-    """The shares of the seconds that passed between two calls."""
+    """The fractions of time by section, between two calls of `update`."""
 
     def __init__(self) -> None:
         self._before: Mapping[str, float] = {}
 
     def update(self, seconds: Mapping[str, float]) -> dict[str, float]:
-        """Shares of the seconds since the last call."""
+        """Returns the fractions of time since the last call, by section."""
         before, self._before = self._before, seconds
-        # Estimates may shrink, time does not.
+        # Estimates may decrease; time does not.
         return shares({name: max(0.0, seconds[name] - before.get(name, 0.0)) for name in seconds})
 
 
 def shares(seconds: Mapping[str, float]) -> dict[str, float]:
-    """Each as a share of all, 0 … 1; empty where no time passed."""
+    """Returns each section as a fraction of the total, 0 … 1; empty if no time has passed."""
     total_s = sum(seconds.values())
-    return {name: each / total_s for name, each in seconds.items()} if total_s > 0 else {}
+    return {name: part_s / total_s for name, part_s in seconds.items()} if total_s > 0 else {}
 
 
 def summed(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    """The seconds of several threads, by section."""
+    """Adds up the seconds of several threads, by section."""
     total: dict[str, float] = {}
     for seconds in parts:
-        for name, each in seconds.items():
-            total[name] = total.get(name, 0.0) + each
+        for name, part_s in seconds.items():
+            total[name] = total.get(name, 0.0) + part_s
     return total
