@@ -1,1 +1,1 @@
-"""Checks before a run: its settings, its run directory, its environments and its memory."""
+"""Checks of settings, run directories, environments and memory before a run."""

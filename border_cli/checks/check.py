@@ -20,26 +20,26 @@ if TYPE_CHECKING:
 
 
 def check_jobs(jobs: Sequence[Job], composer: Composer | None = None) -> dict[Path, EarlierRun]:
-    """All that is checked before anything is built; `dry_built` comes next.
+    """Checks all jobs before anything is built, and returns the earlier run in each job's folder.
 
-    Raises ConfigError for the first job without an environment, that resumes what it may not, or
-    that cannot use its folder: it is in use, or has another kind of run, another job's, or one with
-    other settings. Returns the earlier run in the folder of each job.
+    Raises ConfigError for the first job that has no environment, must not resume, or cannot use its
+    folder: the folder is in use, or contains another kind of run, the run of another job, or a run
+    with other settings. `dry_built` is the next check.
     """
     for job in jobs:
         check_job(job, composer)
     folders = [job.folder for job in jobs]
     if len(set(folders)) < len(folders):
-        twice = min(folder for folder in folders if folders.count(folder) > 1)
+        duplicate = min(folder for folder in folders if folders.count(folder) > 1)
         raise ConfigError(
-            f"several jobs would write to {shortest(twice)}: give each value only once"
+            f"several jobs would write to {shortest(duplicate)}: give each value only once"
         )
     return {job.folder: look(job) for job in jobs}
 
 
 def check_job(job: Job, composer: Composer | None = None) -> None:
-    """Checks a job but for an earlier run in its folder. `composer` has composed it; a caller in
-    Python has none."""
+    """Checks a job, except for an earlier run in its folder. `composer` is the one that composed
+    it, or None if it was created in Python."""
     if composer is not None:
         _refuse_without_env(job.config, composer)
         _check_resume(job, composer)
@@ -49,14 +49,14 @@ def check_job(job: Job, composer: Composer | None = None) -> None:
 
 
 def look(job: Job) -> EarlierRun:
-    """The earlier run in the folder of a job. It is looked for once more when the job begins, see
-    `attempt`.
+    """Returns the earlier run in the folder of a job. `attempt` checks the folder again when the
+    job starts.
 
-    Raises ConfigError where a process runs there, where the run there has other settings, and
-    where something else has the name of a file of ours: of a job of a sweep, its folder too.
+    Raises ConfigError if a process is running there, if the run has other settings, or if a path
+    of ours is occupied by something else. For a job of a sweep this includes the folder itself.
     """
     if job.in_sweep and job.folder.is_symlink():
-        raise ConfigError(f"{job.folder} is a link, and the folder of a job must be none")
+        raise ConfigError(f"{job.folder} is a symbolic link, which the folder of a job must not be")
     folder = RunFolder(job.folder)
     folder.refuse_in_use()
     return earlier_run(job, folder)
@@ -77,17 +77,17 @@ def _check_resume(job: Job, composer: Composer) -> None:
 
 
 def _refuse_without_env(config: RunConfig, composer: Composer) -> None:
-    """Training needs an environment; `--cfg job` may show that there is none."""
+    """Raises ConfigError if no environment is set; `--cfg job` does not need one."""
     if config.env.id is not None:
         return
     named_by = config.env.named_by
     if named_by != "id":
-        # imported late: for a refusal alone
+        # imported late: needed only for this error
         from border_cli.config.describe import meaning_of
 
         meaning = meaning_of(type(config.env), named_by)
         raise ConfigError(f"env.{named_by} must be set: {meaning}")
-    presets = [each for each in composer.options("env") if each not in ENVS.names()]
+    presets = [preset for preset in composer.options("env") if preset not in ENVS.names()]
     raise ConfigError(
         f"env.id is null: choose an environment, env=NAME with one of {', '.join(presets)}, "
         "or any Gymnasium id with env.id=…"
@@ -95,7 +95,7 @@ def _refuse_without_env(config: RunConfig, composer: Composer) -> None:
 
 
 def _refuse_other_kind(job: Job, root: Path) -> None:
-    """Raises where `run_dir` has a sweep and the job is none of it, or the other way round."""
+    """Raises if `run_dir` contains a sweep and the job is not part of one, or vice versa."""
     has_sweep = (root / SWEEP_JSON).exists()
     if has_sweep and not job.in_sweep:
         raise ConfigError(

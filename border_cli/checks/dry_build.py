@@ -1,12 +1,12 @@
-"""The dry build: environments are tried, and what is cheap is built once, before a run begins.
+"""The dry build: tries the environments, and builds agent and policies once, before a run starts.
 
-An environment is tried (`launch/trial.py`) as the one whose spaces are read and as its vector
-implementation if the run uses one, with fixed seeds, and for hindsight replay `compute_reward`.
-`evaluator.env` is tried if it differs, and environments of evaluations are constructed beside one
-of training; a sweep tries equal settings once. What fails ends the affected jobs of a sweep, which
-fail by themselves. What does not return within `stall_timeout_s` is interrupted and ends the
-command, also a sweep; of a call that holds the GIL the monitor takes care. `env.probe=false` only
-constructs one environment; a resume may change it.
+The trial (`launch/trial.py`) steps the environment with fixed seeds, both as a single instance and
+as its vector implementation if the run uses one, and calls `compute_reward` for hindsight replay.
+`evaluator.env` is tried if it differs, and evaluation environments are constructed beside one for
+training. A sweep tries equal settings once, and a failure only fails the affected jobs. A call that
+does not return within `stall_timeout_s` is interrupted and ends the command, even a sweep; the
+monitor handles calls that hold the GIL. `env.probe=false` only constructs one environment, and may
+be changed on resume.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ TOGETHER = (
     "evaluator.env; trainer.eval_interval=0 evaluates after training, env.probe=false tries none),"
 )
 
-# What environments said of themselves as they were tried: a sweep mostly has one for all jobs.
+# Specs of the environments tried so far; most sweeps use one environment for all jobs.
 Tried: TypeAlias = list[tuple[EnvConfig, EnvSpec]]
 
 
 class DryBuilt(NamedTuple):
-    """What dry builds of jobs have found."""
+    """The results of the dry builds of several jobs."""
 
-    jobs: list[Job]  # with what was found of their environments
-    needs: list[Needs]  # of memory, of all jobs that differ in their components
+    jobs: list[Job]  # accepted jobs, whose settings include the properties found by the trial
+    needs: list[Needs]  # memory needs, one entry per set of jobs with equal components
 
 
 def dry_built(
@@ -66,40 +66,40 @@ def dry_built(
     refused: dict[int, ConfigError] | None = None,
     known: Tried | None = None,
 ) -> DryBuilt:
-    """Dry builds, in which components refuse what only they can judge; jobs with the same
-    components share one. Jobs that are refused are left out. Raises ConfigError where one of the
-    others needs more memory than is free.
+    """Dry builds the jobs, so that components reject settings that only they can check. Jobs with
+    equal components share a build. Rejected jobs are left out. Raises ConfigError if one of the
+    remaining jobs needs more memory than is free.
 
-    Where there is a `refused`, it takes the refusals of a sweep by the jobs' numbers; else the
-    first one raises. A job whose environment fails as it is tried fails by itself, and needs
-    nothing.
+    The errors of rejected sweep jobs go to `refused`, by job number; without it the first one is
+    raised. A sweep job whose environment fails its trial is not rejected here: it will fail when it
+    runs, and counts as needing no memory.
     """
-    made: dict[str, tuple[Needs | None, EnvSpec | None]] = {}
+    builds: dict[str, tuple[Needs | None, EnvSpec | None]] = {}
     known = [] if known is None else known
-    kept: list[Job] = []
+    accepted: list[Job] = []
     for job in jobs:
         try:
             effective = effective_settings(job.config)
-            like = _built_from(effective)
-            if like not in made:
-                made[like] = _built(job, effective, known)
-            kept.append(_with_found(job, made[like][1]))
+            key = _build_key(effective)
+            if key not in builds:
+                builds[key] = _build(job, effective, known)
+            accepted.append(_add_findings(job, builds[key][1]))
         except ConfigError as error:
             if refused is None or job.number is None:
                 raise
             refused[job.number] = error
-    needs = [needs for needs, _ in made.values() if needs is not None]
+    needs = [needs for needs, _ in builds.values() if needs is not None]
     refuse_unmet(needs)
-    return DryBuilt(kept, needs)
+    return DryBuilt(accepted, needs)
 
 
-def _built(
-    job: Job, effective: EffectiveSettings, known: Tried
+def _build(
+    job: Job, effective: EffectiveSettings, tried_envs: Tried
 ) -> tuple[Needs | None, EnvSpec | None]:
-    """Memory of one job and the spec of its environment; neither for one of a sweep whose
-    environment fails as it is tried."""
+    """Returns the memory needs of a job and the spec of its environment; (None, None) for a sweep
+    job whose environment fails its trial."""
     try:
-        effective, spec, agent = dry_build(effective, known)
+        effective, spec, agent = dry_build(effective, tried_envs)
     except ProbeFailed:
         if not job.in_sweep:
             raise
@@ -107,13 +107,13 @@ def _built(
     return training_needs(effective, spec, agent, job.name), spec
 
 
-def _with_found(job: Job, spec: EnvSpec | None) -> Job:
-    return job if spec is None else replace(job, config=_settings_with_found(job.config, spec))
+def _add_findings(job: Job, spec: EnvSpec | None) -> Job:
+    return job if spec is None else replace(job, config=_settings_with_findings(job.config, spec))
 
 
-def _settings_with_found(config: RunConfig, spec: EnvSpec) -> RunConfig:
-    """The settings with what was found as the environment was tried: action masks, and draws from
-    global generators."""
+def _settings_with_findings(config: RunConfig, spec: EnvSpec) -> RunConfig:
+    """Returns the settings with the properties that the trial found: whether the environment has
+    action masks, and whether it draws from global generators."""
     env = config.env
     if not isinstance(env, GymConfig):
         return config
@@ -124,8 +124,8 @@ def _settings_with_found(config: RunConfig, spec: EnvSpec) -> RunConfig:
     return replace(config, env=env)
 
 
-def _built_from(effective: EffectiveSettings) -> str:
-    """Equal for runs whose dry builds are the same."""
+def _build_key(effective: EffectiveSettings) -> str:
+    """Returns a key that is equal for runs with the same dry build."""
     config, trainer = effective.config, effective.config.trainer
     built = (config.agent, config.env, config.step_processor, config.replay_buffer)
     more = (config.actor_manager, config.evaluator, config.device, config.init_from)
@@ -135,12 +135,12 @@ def _built_from(effective: EffectiveSettings) -> str:
 def dry_build(
     effective: EffectiveSettings, known: Tried
 ) -> tuple[EffectiveSettings, EnvSpec, Agent]:
-    """Tries the environments, and builds what is cheap: agent and policies.
+    """Tries the environments, and builds the agent and the policies.
 
-    Returns the settings with what was found of the environment, the agent and what it was built
-    for, to be counted and dropped. Raises ClusterRefused where nothing answers at the address of a
-    cluster, ConfigError for what only the components themselves can refuse, ProbeFailed where an
-    environment failed as it was tried, and CheckpointError where `init_from` does not fit.
+    Returns the settings with the properties that the trial found, the spec of the environment, and
+    the agent, which the caller only measures. Raises ClusterRefused if no cluster answers at its
+    address, ConfigError for settings that a component rejects, ProbeFailed if an environment fails
+    its trial, and CheckpointError if `init_from` does not fit.
     """
     config = effective.config
     if not config.trainer.offline:
@@ -151,7 +151,7 @@ def dry_build(
     what = "the run does not fit in memory"
     with memory_for(what, effective.memory_settings(), ConfigError):
         effective, spec = _try_environments(effective, known)
-        # The weights that a resumed run began with may be gone, and are not needed.
+        # The weights that a resumed run started from may be gone, and are not needed.
         build = build_first_agent if config.resume is None else build_agent
         with parameters_within(int(USABLE * free_memory())):
             agent = build(effective, spec)
@@ -162,14 +162,14 @@ def dry_build(
 
 
 def _try_environments(
-    effective: EffectiveSettings, known: Tried
+    effective: EffectiveSettings, tried_envs: Tried
 ) -> tuple[EffectiveSettings, EnvSpec]:
-    """All that the run has, and its data set against them."""
+    """Tries all environments of the run, and checks its data set against them."""
     config, timeout_s = effective.config, effective.config.trainer.stall_timeout_s
     env_factory(effective)  # refuses a run without an environment
-    count = len(known)
-    spec = _try(effective.env, timeout_s, known)
-    effective = effective_settings(_settings_with_found(config, spec))
+    count = len(tried_envs)
+    spec = _try(effective.env, timeout_s, tried_envs)
+    effective = effective_settings(_settings_with_findings(config, spec))
     buffer = config.replay_buffer
     if buffer.dataset is not None or isinstance(buffer, DatasetConfig):
         from border_cli.launch.offline_data import check_dataset
@@ -181,32 +181,32 @@ def _try_environments(
         goal_rewards.close()
     if config.evaluator.env:
         try:
-            other = _try(replace(effective.evaluation_env, num_envs=1), timeout_s, known)
+            other = _try(replace(effective.evaluation_env, num_envs=1), timeout_s, tried_envs)
         except ConfigError as error:
             raise type(error)(f"evaluator.env: {error}") from error
         _refuse_other_masks(spec, other)
-    if len(known) > count and config.env.probe:
+    if len(tried_envs) > count and config.env.probe:
         _try_together(effective, timeout_s)
     _check_film(effective)
     return effective, spec
 
 
 def _try_together(effective: EffectiveSettings, timeout_s: float) -> None:
-    """Constructs two environments of an evaluation, beside one of training where the run has both
-    at once: of some simulators only one can run."""
+    """Constructs two evaluation environments, beside a training environment if the run has both at
+    once, because some simulators allow only one instance."""
     trainer = effective.config.trainer
-    more = min(2, effective.config.evaluator.num_episodes)
-    evaluates = ENVS.build(replace(effective.evaluation_env, num_envs=more))
+    num_envs = min(2, effective.config.evaluator.num_episodes)
+    evaluation_factory = ENVS.build(replace(effective.evaluation_env, num_envs=num_envs))
     with _call(f"env.id={effective.env.id}", timeout_s, TOGETHER), ExitStack() as open_envs:
         if not trainer.offline and trainer.eval_interval:
-            trains = ENVS.build(replace(effective.env, num_envs=1))
-            open_envs.enter_context(closing(trains.make(training=True)))
-        evaluates.make(training=False).close()
+            training_factory = ENVS.build(replace(effective.env, num_envs=1))
+            open_envs.enter_context(closing(training_factory.make(training=True)))
+        evaluation_factory.make(training=False).close()
 
 
 def _refuse_other_masks(spec: EnvSpec, other: EnvSpec) -> None:
-    """Raises ConfigError where evaluations have action masks and the training none, or none where
-    it has some."""
+    """Raises ConfigError if either the evaluation or the training environment has action masks and
+    the other has none."""
     masked = has_masks(other.observation)
     if has_masks(spec.observation) != masked:
         some, none = ("evaluation", "training") if masked else ("training", "evaluation")
@@ -216,26 +216,26 @@ def _refuse_other_masks(spec: EnvSpec, other: EnvSpec) -> None:
         )
 
 
-def _try(settings: EnvConfig, timeout_s: float, known: Tried) -> EnvSpec:
-    """Constructs the environment of these settings; plays it too, unless `env.probe` is false."""
-    for like, spec in known:
-        if like == settings:
+def _try(settings: EnvConfig, timeout_s: float, tried_envs: Tried) -> EnvSpec:
+    """Constructs the environment of these settings, and steps it unless `env.probe` is false."""
+    for tried_settings, spec in tried_envs:
+        if tried_settings == settings:
             return spec
     calls = partial(_call, f"env.id={settings.id}", timeout_s)
     spec = tried(ENVS.build(settings), calls, plays=settings.probe)
-    known.append((settings, spec))
+    tried_envs.append((settings, spec))
     return spec
 
 
 @contextmanager
 def _call(who: str, timeout_s: float, call: str) -> Iterator[None]:
-    """The block of one call of an environment."""
+    """Guards a call of an environment: limits its time and reports its errors."""
     with in_time(who, call, timeout_s), called(who, call):
         yield
 
 
 def _check_film(effective: EffectiveSettings) -> None:
-    """Raises where films are due and nothing can be drawn."""
+    """Raises if films are due but frames cannot be rendered or drawn on."""
     if not effective.video_interval:
         return
     from border_cli.evaluator.film import require_pillow
@@ -252,8 +252,8 @@ def _check_film(effective: EffectiveSettings) -> None:
 
 @contextmanager
 def in_time(who: str, call: str, timeout_s: float) -> Iterator[None]:
-    """The block of a call that must return in time: else it is interrupted, and ConfigError says
-    where it was. A command whose call cannot be interrupted ends as after a hang."""
+    """Limits the time of the call in the block. A call that exceeds it is interrupted, and the
+    ConfigError contains its stack. If it cannot be interrupted, the command exits as on a hang."""
     caller, hung, returned = threading.get_ident(), threading.Event(), threading.Event()
     what = f"{call} did not return within {timeout_s:g} s (trainer.stall_timeout_s); it is here:\n"
 

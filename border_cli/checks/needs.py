@@ -1,9 +1,8 @@
-"""Memory that a run keeps, estimated before the large part is allocated and compared with what is
-free.
+"""An estimate of the memory that a run needs, compared with the free memory before allocation.
 
-It consists of the transitions of actors and of a data set, and of the networks with their copies. A
-tenth of what is free stays for all else: environments, batches, messages, processes. The memory of
-a user's replay buffer, and of a user's agent without torch, is unknown and counts for nothing.
+It includes the transitions of actors and of a data set, and the networks with their copies. A tenth
+of the free memory is reserved for everything else: environments, batches, messages, processes. The
+memory of a user's replay buffer, and of a user's agent without torch, is unknown and counts as 0.
 """
 
 from __future__ import annotations
@@ -23,47 +22,47 @@ from border_cli.replay_buffer.config import RolloutConfig
 from border_cli.system.machine import free_memory
 from border_cli.words import size
 
-USABLE = 0.9  # of what is free
+USABLE = 0.9  # fraction of the free memory
 
 
 class MemoryPart(NamedTuple):
-    """One thing that takes memory."""
+    """One component of the estimate."""
 
     what: str
     nbytes: int
-    because: str  # settings; smaller values take less memory
+    because: str  # settings that determine the size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needs:
-    """Memory that is needed, part by part."""
+    """The memory that a run needs, part by part."""
 
-    name: str  # of what needs it
+    name: str  # name of the run, for messages
     parts: Sequence[MemoryPart]
 
     @property
     def nbytes(self) -> int:
-        return sum(each.nbytes for each in self.parts)
+        return sum(part.nbytes for part in self.parts)
 
 
 def agent_part(effective: EffectiveSettings, agent: Agent) -> MemoryPart:
-    """All that a run keeps of an agent, estimated from the number of its parameters."""
+    """Estimates the memory of an agent and its copies from the number of its parameters."""
     modules = agent.learned_modules().values() if isinstance(agent, TorchAgent) else ()
-    count = sum(each.numel() for module in modules for each in module.parameters())
+    count = sum(weight.numel() for module in modules for weight in module.parameters())
     settings = {"parameters": f"{count:,}", **effective.config.agent.taking_memory()}
     because = ", ".join(f"{name}={value}" for name, value in settings.items())
     return MemoryPart("agent", PARAMETER_NBYTES * count, because)
 
 
 def row_nbytes(effective: EffectiveSettings, spec: EnvSpec) -> int:
-    """Bytes of one transition in the replay buffer; 0 where nobody knows."""
+    """Returns the bytes of one transition in the replay buffer; 0 if unknown."""
     settings = effective.config.replay_buffer
     extras = effective.extras(spec)
     return int(REPLAY_BUFFERS.load(settings).row_nbytes(settings, spec, extras))
 
 
 def training_needs(effective: EffectiveSettings, spec: EnvSpec, agent: Agent, name: str) -> Needs:
-    """Transitions and networks of a run that shall begin."""
+    """Estimates the memory of the transitions and networks of a run."""
     parts, row, buffer = [], row_nbytes(effective, spec), effective.config.replay_buffer
     if buffer.dataset is not None:
         from border_cli.dataset.store import counts_of
@@ -74,7 +73,7 @@ def training_needs(effective: EffectiveSettings, spec: EnvSpec, agent: Agent, na
     if not effective.config.trainer.offline:
         rows, setting = buffer.capacity, "capacity"
         if isinstance(buffer, RolloutConfig):
-            # And once more, as the agent looks at it.
+            # Twice, because the agent gets a copy of the rollout.
             rows, setting = 2 * buffer.n_steps * effective.num_envs, "n_steps"
         because = f"replay_buffer.{setting}={rows} transitions of {size(row)}"
         parts.append(MemoryPart("replay buffer", rows * row, because))
@@ -82,8 +81,8 @@ def training_needs(effective: EffectiveSettings, spec: EnvSpec, agent: Agent, na
 
 
 def refuse_unmet(needs: Sequence[Needs]) -> None:
-    """Raises ConfigError if memory is too small for the largest of these, which are needed one
-    after another."""
+    """Raises ConfigError if the largest of these needs exceeds the usable memory. They are needed
+    one after another."""
     free = free_memory()
     largest = max(needs, key=lambda need: need.nbytes, default=None)
     if largest is None or largest.nbytes <= USABLE * free:
@@ -93,6 +92,6 @@ def refuse_unmet(needs: Sequence[Needs]) -> None:
     )
     raise ConfigError(
         f"{largest.name} needs {size(largest.nbytes)} of memory, but {size(free)} is "
-        f"available, of which a tenth stays for all else: {listed}. Smaller values "
-        "of these settings need less"
+        f"available, and a tenth of it is reserved: {listed}. Smaller values of these settings "
+        "need less"
     )

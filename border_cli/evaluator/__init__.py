@@ -1,1 +1,1 @@
-"""How good a policy is."""
+"""Evaluation of policies."""

@@ -1,8 +1,8 @@
-"""Runs evaluations in a process while training continues.
+"""Runs evaluations in a separate process while training continues.
 
-There is one evaluation at a time: one that becomes due meanwhile is skipped, counted and reported.
-A process that dies or hangs is replaced and the snapshot evaluated again (at most three times); an
-exception in an evaluator ends the run. The end of a run waits for a running evaluation. A
+One evaluation runs at a time; an evaluation that comes due meanwhile is skipped, counted and
+reported. If the process dies or hangs, a new one evaluates the snapshot again, up to three times in
+all. An exception in the evaluator ends the run. The end of a run waits for a running evaluation. A
 bit-reproducible run always evaluates inline (`runner.py`), because the time at which a background
 result arrives depends on the machine.
 """
@@ -30,9 +30,9 @@ from border_cli.system.start import pack, start_context, unpack
 log = logging.getLogger(__name__)
 
 SETTING: Final = "evaluator.background=true"
-NICE = 5  # behind the learner, as actor processes are
-MAX_INCARNATIONS = 3  # of the process over one snapshot
-ENDS_S = 2.0  # within which an idle process ends by itself
+NICE = 5  # lower priority than the learner, as for actor processes
+MAX_INCARNATIONS = 3  # processes started per snapshot
+ENDS_S = 2.0  # time for an idle process to exit
 LOOK_UP_S = 0.2
 DONE: Final = "done"  # evaluation
 
@@ -40,8 +40,8 @@ DONE: Final = "done"  # evaluation
 class BackgroundEvaluationRunner(EvaluationRunner, Pulse):
     """Sends snapshots to a process and collects its results; called by the learner's thread.
 
-    The process is started by `open` and keeps its environments. One that dies or hangs over a
-    snapshot is replaced, and the snapshot is evaluated again.
+    `open` starts the process, which reuses its environments. If it dies or hangs, a new process
+    evaluates the snapshot again.
     """
 
     in_background = True
@@ -50,12 +50,12 @@ class BackgroundEvaluationRunner(EvaluationRunner, Pulse):
 
     @classmethod
     def of(cls, parts: EvaluationParts) -> EvaluationRunner:
-        """The runner of a run."""
-        made = parts.make_evaluator, parts.make_policy, parts.confirmation
-        return cls(pack(SETTING, parts.imports, made), stop=parts.stop, main=run)
+        """Creates the runner of a run."""
+        pieces = parts.make_evaluator, parts.make_policy, parts.confirmation
+        return cls(pack(SETTING, parts.imports, pieces), stop=parts.stop, main=run)
 
     def __init__(self, packed: bytes, *, stop: StopFlag, main: Callable[..., None]) -> None:
-        """The process runs `main` with what is `packed`."""
+        """`main` runs in the process, with `packed` as its first argument."""
         self._packed = packed
         self._main = main
         self._stop = stop
@@ -63,9 +63,9 @@ class BackgroundEvaluationRunner(EvaluationRunner, Pulse):
         self._beats = integers(self._shared.arrays[0])
         self._child: ChildProcess | None = None
         self._snapshot: Snapshot | None = None  # being evaluated
-        self._incarnations = 0  # of the process, over this snapshot
+        self._incarnations = 0  # processes that failed on this snapshot
         self._on_step: Callable[[], None] = lambda: None
-        self._sent = 0  # snapshots, one that is evaluated again included
+        self._sent = 0  # snapshots sent, including repetitions
 
     @property
     def pulse(self) -> Pulse:
@@ -83,7 +83,7 @@ class BackgroundEvaluationRunner(EvaluationRunner, Pulse):
         return "its process to start" if child is not None and child.starting else None
 
     def restart(self) -> bool:
-        """Ends the process; `collect` finds it dead and starts another one."""
+        """Kills the process; `collect` detects its death and starts a new one."""
         child = self._child
         if child is None:
             return False
@@ -102,7 +102,7 @@ class BackgroundEvaluationRunner(EvaluationRunner, Pulse):
         return ChildProcess(context, self.name, self._main, *arguments, nice=NICE)
 
     def _arguments(self) -> tuple[Any, ...]:
-        """Arguments of `main` before the shared memory."""
+        """Returns the arguments of `main` that precede the shared memory."""
         return (self._packed,)
 
     def on_step(self, call: Callable[[], None]) -> None:
@@ -114,13 +114,13 @@ class BackgroundEvaluationRunner(EvaluationRunner, Pulse):
         self._send(snapshot)
 
     def _send(self, snapshot: Snapshot) -> None:
-        self._sent += 1  # first: a part that is seen working must be seen to have moved
+        self._sent += 1  # first: an active part must never appear without progress
         self._snapshot = snapshot
         self._child = self._child or self._start()
         try:
             self._child.connection.send(snapshot)
         except OSError:
-            return  # it is dead: `collect` finds out
+            return  # the process is dead, which `collect` detects
 
     @property
     def busy(self) -> bool:
@@ -149,8 +149,8 @@ class BackgroundEvaluationRunner(EvaluationRunner, Pulse):
             why = "killed after making no step for trainer.stall_timeout_s"
         self._incarnations += 1
         if raised or self._incarnations >= MAX_INCARNATIONS:
-            what = why.strip().rpartition("\n")[2]  # the last line of a traceback
-            raise RunFailed(f"the evaluation failed: {what}", f"\n{why}" if raised else "")
+            summary = why.strip().rpartition("\n")[2]  # the last line of a traceback
+            raise RunFailed(f"the evaluation failed: {summary}", f"\n{why}" if raised else "")
         log.warning("restarting the evaluation: %s", why)
         assert self._snapshot is not None, "nothing was submitted"
         self._send(self._snapshot)
@@ -166,7 +166,7 @@ class BackgroundEvaluationRunner(EvaluationRunner, Pulse):
             wait(self._child.waitables, LOOK_UP_S)
 
     def close(self) -> None:
-        """Ends the process: at once where it evaluates, else once its environments are closed."""
+        """Ends the process: kills it during an evaluation, else lets it close its environments."""
         child, self._child = self._child, None
         if child is not None:
             if self.busy:
@@ -178,7 +178,7 @@ class BackgroundEvaluationRunner(EvaluationRunner, Pulse):
 
 
 class SharedHeartbeat(Heartbeat):
-    """Beats where another process sees it."""
+    """A heartbeat in shared memory, so that another process can read it."""
 
     def __init__(self, shared: SharedArrays) -> None:
         super().__init__("evaluation")
@@ -190,10 +190,9 @@ class SharedHeartbeat(Heartbeat):
 
 
 def run(packed: bytes, shared: SharedArrays, pipe: Pipe) -> None:
-    """The process: evaluates snapshot after snapshot until the learner closes the pipe.
+    """The main function of the process: evaluates snapshots until the learner closes the pipe.
 
-    Packed are what makes the evaluator from `stop` and `heartbeat`, what makes its policy, and the
-    confirmation.
+    `packed` contains `make_evaluator`, `make_policy` and `confirmation` of `EvaluationParts`.
     """
     make_evaluator, make_policy, confirmation = unpack(packed)
     heartbeat = SharedHeartbeat(shared)
@@ -203,7 +202,7 @@ def run(packed: bytes, shared: SharedArrays, pipe: Pipe) -> None:
     try:
         while True:
             snapshot = pipe.receive()
-            policy: Policy = make_policy()  # a result does not depend on those before it
+            policy: Policy = make_policy()  # new, so that results are independent
             policy.bind_thread()
             pipe.send(DONE, confirmation.evaluated(evaluator, policy, snapshot))
     except EOFError:

@@ -9,7 +9,7 @@ from border_cli.registry import EVALUATION_RUNNERS, EVALUATORS
 from border_cli.settings.base import setting
 from border_cli.settings.run import EvaluatorConfig
 
-LOCAL: Final = "local"  # place of evaluations: this machine
+LOCAL: Final = "local"  # value of `where`: evaluates on this machine
 
 
 @dataclass(kw_only=True)
@@ -19,33 +19,33 @@ class EpisodesConfig(EvaluatorConfig):
     video_interval: int = setting(
         0,
         "updates between films of an evaluated episode, recorded with the next evaluation in "
-        "RUN_DIR/videos and in TensorBoard; 0: none",
+        "RUN_DIR/videos and in TensorBoard; 0 disables films",
         low=0,
     )
     where: str = setting(
         LOCAL,
-        "local: on this machine; ray: spread over the nodes of a Ray cluster, with the same scores "
-        "(needs evaluator.background=true)",
+        "where episodes run: local (on this machine) or ray (on the nodes of a Ray cluster, with "
+        "the same scores; needs evaluator.background=true)",
         choices=EVALUATION_RUNNERS.names,
         may_change=True,
     )
     address: str | None = setting(
         None,
-        "cluster of where=ray: auto, host:port or ray://host:port; null: that of the actors "
-        "(actor_manager=ray), else starts a Ray on this machine",
+        "cluster of where=ray: auto, host:port or ray://host:port; null uses the cluster of the "
+        "actors (actor_manager=ray) or else starts Ray on this machine",
         may_change=True,
     )
     num_workers: int | None = setting(
         None,
-        "processes over which where=ray spreads the episodes; null: one for each CPU of the "
+        "processes among which where=ray divides the episodes; null means one per CPU of the "
         "cluster, at most num_episodes",
         low=1,
         may_change=True,
     )
     resources: dict[str, float] = setting(
         {},
-        "what each of them reserves, such as {CPU: 1, memory: 1e9}; nothing by default, because "
-        "they wait most of the time",
+        "resources that each of these processes reserves, such as {CPU: 1, memory: 1e9}; none by "
+        "default, because the processes are idle most of the time",
         may_change=True,
     )
 

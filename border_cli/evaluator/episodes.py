@@ -1,4 +1,4 @@
-"""Evaluation by whole episodes, all of them in parallel in one vector of environments."""
+"""Evaluation by complete episodes, all in parallel in one vector of environments."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from border_cli.evaluator.config import EpisodesConfig
 from border_cli.settings.run import EvaluatorConfig
 from border_cli.words import counted
 
-DEFAULT_LIMIT = 10_000  # env steps, where nothing else says it
+DEFAULT_LIMIT = 10_000  # env steps, if no other limit exists
 
 
 def known_limit(config: EpisodesConfig, spec: EnvSpec) -> tuple[int, str] | None:
-    """The env steps after which an episode is over at the latest, and where they are set; None if
-    neither the settings nor the environment have a limit."""
-    limits = (
+    """Returns the maximum env steps of an episode and the source of this limit; None if neither the
+    settings nor the environment have one."""
+    sources = (
         (spec.max_episode_steps, "from the env"),
         (config.max_episode_steps, "evaluator.max_episode_steps"),
     )
-    known = [(steps, where) for steps, where in limits if steps is not None]
-    return min(known, key=itemgetter(0), default=None)
+    limits = [(steps, source) for steps, source in sources if steps is not None]
+    return min(limits, key=itemgetter(0), default=None)
 
 
 def episode_limit(config: EpisodesConfig, spec: EnvSpec, decided: int | None = None) -> int:
-    """The env steps after which an episode is over; `decided` counts where nothing is set."""
-    known = known_limit(config, spec)
-    return known[0] if known is not None else decided or DEFAULT_LIMIT
+    """Returns the maximum env steps of an episode; `decided` applies if no limit is set."""
+    limit = known_limit(config, spec)
+    return limit[0] if limit is not None else decided or DEFAULT_LIMIT
 
 
 def evaluation_of(
@@ -45,12 +45,12 @@ def evaluation_of(
     lengths: Sequence[int],
     info: Mapping[str, tuple[float, ...]],
 ) -> Evaluation:
-    """The outcome of these episodes; the deviation is that of the population.
+    """Computes the result of these episodes, with the population standard deviation.
 
-    `info` has the values of each episode that a user asked for, of names that all episodes have.
+    `info` maps each requested name that all episodes have to its values, one per episode.
     """
     finite = bool(np.isfinite(returns).all())
-    # Rounded once: twenty episodes of 0.9 have a mean of 0.9.
+    # fsum rounds once: twenty episodes of 0.9 have a mean of 0.9.
     score = math.fsum(returns) / len(returns) if finite else float(np.mean(returns))
     metrics = {
         "eval/return": score,
@@ -60,7 +60,7 @@ def evaluation_of(
         "eval/length": float(np.mean(lengths)),
         **{f"eval/{name}": float(np.mean(values)) for name, values in info.items()},
     }
-    references = {  # the scores that are 0 and 100 (Fu et al. 2020, "D4RL")
+    references = {  # returns that map to 0 and 100 (Fu et al. 2020, "D4RL")
         "eval/normalized_score": (config.ref_min_score, config.ref_max_score),
         "eval/human_normalized": spec.human_scores or (None, None),
     }
@@ -73,19 +73,19 @@ def evaluation_of(
 
 
 def joined(config: EvaluatorConfig, spec: EnvSpec, parts: Sequence[Evaluation]) -> Evaluation:
-    """One evaluation with the episodes of all, in this order."""
-    names = [name for name in parts[0].info if all(name in each.info for each in parts)]
+    """Joins evaluations into one, with their episodes in this order."""
+    names = [name for name in parts[0].info if all(name in part.info for part in parts)]
     return evaluation_of(
         config,
         spec,
-        [score for each in parts for score in each.returns],
-        [length for each in parts for length in each.lengths],
-        {name: tuple(value for each in parts for value in each.info[name]) for name in names},
+        [score for part in parts for score in part.returns],
+        [length for part in parts for length in part.lengths],
+        {name: tuple(value for part in parts for value in part.info[name]) for name in names},
     )
 
 
 class Play:
-    """One greedy episode in each of E environments, to its end or to `limit` env steps."""
+    """One greedy episode in each of E environments, up to its end or the episode limit."""
 
     def __init__(
         self,
@@ -110,12 +110,12 @@ class Play:
 
     @property
     def running(self) -> bool:
-        """Whether an episode is not over yet."""
+        """True while an episode is running."""
         return self.steps < self._limit and bool(self._running.any())
 
     @property
     def evaluation(self) -> Evaluation:
-        """How the episodes went. One that was cut at `limit` has nothing from `info`."""
+        """The result of the episodes. Those cut off at the limit have no values from `info`."""
         info = {
             name: tuple(values.tolist())
             for name, values in zip(self._spec.info_metrics, self._info, strict=True)
@@ -127,22 +127,23 @@ class Play:
     def step(self) -> None:
         """Acts once in each environment."""
         step = self._env.step(self._policy.act(self._obs, explore=False))
-        self._returns += step.reward  # 0 where the episode is over
+        self._returns += step.reward  # 0 once the episode is over
         self._lengths += self._running
         ended = step.terminated | step.truncated  # [E]
         if step.episodes:
             for i, episode in zip(np.flatnonzero(ended).tolist(), step.episodes, strict=True):
                 self._info[:, i] = episode.metrics or np.nan
-                self._returns[i] = episode.score  # of the rewards before they were rounded
+                self._returns[i] = episode.score  # computed before rewards were rounded to float32
         self._running &= ~ended
         self._obs = step.act_obs
         self.steps += 1
 
 
 class EpisodesEvaluator(Evaluator):
-    """One greedy episode in each environment of the factory; owns that environment.
+    """Evaluates by one greedy episode in each environment of the vector, which it owns.
 
-    The learner's thread calls it. The environment is made at the first evaluation and kept.
+    The environments are created at the first evaluation and reused. Called by one thread: that of
+    the learner or of the evaluation process.
     """
 
     def __init__(
@@ -155,8 +156,8 @@ class EpisodesEvaluator(Evaluator):
         heartbeat: Heartbeat,
         film_factory: EnvFactory | None = None,
     ) -> None:
-        """`film_factory`, given where films are due, makes the one environment of an episode that
-        is filmed."""
+        """`film_factory` creates the single environment of a filmed episode; None if no films are
+        due."""
         self.config = config
         self._film_factory = film_factory
         self._factory = factory
@@ -165,7 +166,7 @@ class EpisodesEvaluator(Evaluator):
         self._heartbeat = heartbeat
         self._env: Env | None = None
         self._decided_limit: int | None = None
-        self._filmed = 0  # of the films that were due, counted in intervals
+        self._filmed = 0  # number of the last interval with a film
 
     @property
     def spec(self) -> EnvSpec:
@@ -192,15 +193,15 @@ class EpisodesEvaluator(Evaluator):
         self._decided_limit = steps
 
     def evaluate(self, policy: Policy) -> Evaluation:
-        """The episodes of this seed, with the greedy actions of `policy`."""
+        """Runs the episodes of this seed with the greedy actions of `policy`."""
         with self._watched():
-            self._env = self._env or self._made()
+            self._env = self._env or self._make_env()
             return self._play(policy, self._env)
 
     def extended(self, policy: Policy, evaluation: Evaluation) -> Evaluation:
-        """The next episodes of this seed: together they are those that more environments at once
-        would play."""
-        with self._watched(), closing(self._made(first=len(evaluation.returns))) as others:
+        """Adds the next episodes of this seed. The result equals that of one evaluation with more
+        environments."""
+        with self._watched(), closing(self._make_env(first=len(evaluation.returns))) as others:
             more = self._play(policy, others)
         return joined(self.config, self.spec, [evaluation, more])
 
@@ -216,7 +217,7 @@ class EpisodesEvaluator(Evaluator):
             return Film(problem=str(error) or repr(error))
 
     def _clip(self, policy: Policy, factory: EnvFactory) -> bytes:
-        """The first episode, shortened where it is long."""
+        """Films the first episode; a long one is shortened."""
         from border_cli.evaluator.film import CLIP_FRAMES, FilmedEnv, GifWriter
 
         writer = GifWriter(most_frames=CLIP_FRAMES)
@@ -233,12 +234,12 @@ class EpisodesEvaluator(Evaluator):
                 yield
         except BadStep as error:
             raise error.within("evaluation") from None
-        except SystemExit as error:  # it would end the command with a status of its choice
+        except SystemExit as error:  # would end the command with an arbitrary exit status
             what = f"evaluation: the environment called sys.exit({error.code!r})"
             raise RunFailed(what, f"\n{traceback.format_exc().strip()}") from error
 
     def _play(self, policy: Policy, env: Env) -> Evaluation:
-        """One episode in each environment."""
+        """Runs one episode in each environment."""
         play = Play(
             policy,
             env,
@@ -258,7 +259,7 @@ class EpisodesEvaluator(Evaluator):
         if env is not None:
             env.close()
 
-    def _made(self, first: int = 0) -> Env:
+    def _make_env(self, first: int = 0) -> Env:
         env = self._factory.make(training=False, first=first, beat=self._heartbeat.beat)
         assert env.num_envs == self.config.num_episodes, "one episode per environment"
         return env

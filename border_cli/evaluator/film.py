@@ -1,4 +1,4 @@
-"""Films of episodes: frames with episode, step and return drawn under them.
+"""Films of episodes: frames with a caption of episode, step and return.
 
 The suffix of a file determines the format: .mp4 (H.264) or .gif. Pillow draws, and imageio-ffmpeg
 encodes; both come with the extra `video`.
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 EXTRA: Final = "border-cli[video]"
 LEAST_SIDE: Final = 240  # pixels; smaller frames are enlarged by a whole number
 GIF_SIDE: Final = 256  # pixels of the longer side; a GIF has no compression to speak of
-GIF_RATE: Final = 25  # frames per second at most: browsers slow down what is faster
+GIF_RATE: Final = 25  # maximum frames per second: browsers slow down faster GIFs
 MAX_COVERAGE: Final = 1  # Pillow's `Quantize.MAXCOVERAGE`
-CLIP_FRAMES: Final = 150  # of a film during a run
+CLIP_FRAMES: Final = 150  # maximum, for a film during a run
 
 
 def require_pillow(what: str) -> None:
-    """Raises MissingPackage where frames cannot be drawn on."""
+    """Raises MissingPackage without Pillow, which draws on frames."""
     try:
         import PIL.Image  # noqa: F401
     except ImportError as error:
@@ -42,7 +42,7 @@ def require_pillow(what: str) -> None:
 
 
 def require_ffmpeg(what: str) -> None:
-    """Raises MissingPackage without the program that encodes."""
+    """Raises MissingPackage without ffmpeg, which encodes films."""
     try:
         from imageio_ffmpeg import get_ffmpeg_exe
 
@@ -52,15 +52,15 @@ def require_ffmpeg(what: str) -> None:
 
 
 def drawn(frame: NDArray[np.uint8], text: str, longest: float = math.inf) -> Image:
-    """A frame [H, W, 3] with a line of text under it; `longest`: pixels of a side at most."""
+    """Draws a line of text under a frame [H, W, 3]; `longest` limits its sides, in pixels."""
     from PIL import Image, ImageDraw, ImageFont
 
     picture = Image.fromarray(frame)
-    enlarged = max(1, math.ceil(LEAST_SIDE / min(picture.size)))
-    scale = min(enlarged, longest / max(picture.size))
+    enlargement = max(1, math.ceil(LEAST_SIDE / min(picture.size)))
+    scale = min(enlargement, longest / max(picture.size))
     width, height = (max(1, round(side * scale)) for side in picture.size)
-    how = Image.Resampling.NEAREST if scale > 1 else Image.Resampling.BILINEAR
-    picture = picture.resize((width, height), how)
+    resampling = Image.Resampling.NEAREST if scale > 1 else Image.Resampling.BILINEAR
+    picture = picture.resize((width, height), resampling)
     points = max(10, width // 24)
     strip = 2 * points
     whole = Image.new("RGB", (width + width % 2, height + height % 2 + strip))
@@ -72,20 +72,20 @@ def drawn(frame: NDArray[np.uint8], text: str, longest: float = math.inf) -> Ima
 
 
 class FilmWriter(ABC):
-    """Takes the frames of episodes in order."""
+    """Base class of writers, which receive the frames of episodes in order."""
 
-    frames_per_s: float = 30.0  # to be set before the first frame
+    frames_per_s: float = 30.0  # must be set before the first frame
 
     @abstractmethod
     def add(self, frame: NDArray[np.uint8], *, episode: int, step: int, score: float) -> None:
-        """One frame; `score` is the return so far."""
+        """Adds one frame; `score` is the return so far."""
 
     @abstractmethod
     def save(self) -> None:
-        """Completes the film; one that was there before stays where that fails."""
+        """Completes the film. If that fails, an earlier file is left unchanged."""
 
-    def close(self) -> None:  # noqa: B027 - most have nothing open
-        """Drops what was not saved."""
+    def close(self) -> None:  # noqa: B027 - most have nothing to close
+        """Discards frames that were not saved."""
 
 
 def caption(episode: int, step: int, score: float) -> str:
@@ -93,7 +93,7 @@ def caption(episode: int, step: int, score: float) -> str:
 
 
 class Mp4Writer(FilmWriter):
-    """Frames on their way to ffmpeg, which writes a file beside the film until it is complete."""
+    """Sends frames to ffmpeg, which writes a temporary file until the film is complete."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -109,7 +109,7 @@ class Mp4Writer(FilmWriter):
                 str(self._partial),
                 picture.size,
                 fps=self.frames_per_s,
-                quality=None,  # ffmpeg's own default
+                quality=None,  # default of ffmpeg
                 macro_block_size=2,
                 ffmpeg_log_level="error",
                 output_params=["-threads", "1", "-movflags", "+faststart"],
@@ -125,7 +125,7 @@ class Mp4Writer(FilmWriter):
 
         assert self._encoder is not None, "there is no frame"
         self._encoder.close()
-        try:  # an encoder that fails at the end does not say so
+        try:  # an encoder that fails at the end reports nothing
             count_frames_and_secs(str(self._partial))
         except (OSError, RuntimeError) as error:
             raise self._failure() from error
@@ -141,23 +141,23 @@ class Mp4Writer(FilmWriter):
 
 
 class GifWriter(FilmWriter):
-    """Frames in memory, a byte per pixel, until the film is written."""
+    """Collects frames in memory, one byte per pixel, until the film is written."""
 
     def __init__(self, path: Path = Path(), *, most_frames: float = math.inf) -> None:
-        """With `most_frames`, of more only every second, fourth, … one is kept."""
+        """If there are more than `most_frames`, retains every second, fourth, … frame."""
         self._path = path
         self._most_frames = most_frames
-        self._longest_ms = 200 if math.isfinite(most_frames) else math.inf  # of a frame
+        self._longest_ms = 200 if math.isfinite(most_frames) else math.inf  # per frame
         self._pictures: list[Image] = []
         self._num_frames = 0
-        self._every = 1  # of so many frames one is a picture
+        self._every = 1  # frames per picture
 
     def add(self, frame: NDArray[np.uint8], *, episode: int, step: int, score: float) -> None:
-        if self._num_frames == 0:  # the rate is known from now on; a GIF cannot show every frame
+        if self._num_frames == 0:  # the rate is final now; a GIF cannot show every frame
             self._every = max(1, round(self.frames_per_s / GIF_RATE))
         if self._num_frames % self._every == 0:
             whole = drawn(frame, caption(episode, step, score), GIF_SIDE)
-            # Most of the picture may be of few colours: small things must keep theirs.
+            # Small objects must retain their colours, even if few colours dominate the picture.
             self._pictures.append(whole.quantize(method=MAX_COVERAGE))
         self._num_frames += 1
         if len(self._pictures) > self._most_frames:
@@ -165,14 +165,14 @@ class GifWriter(FilmWriter):
             self._every *= 2
 
     def encoded(self) -> bytes:
-        """The film as a file has it."""
+        """Returns the content of the file."""
         first, *others = self._pictures
-        # Hundredths of a second are all that the format has.
+        # The format stores durations in hundredths of a second.
         hundredths = round(100 * self._every / self.frames_per_s)
         shown_ms = min(max(20, 10 * hundredths), self._longest_ms)
-        made = io.BytesIO()
-        first.save(made, "GIF", save_all=True, append_images=others, duration=shown_ms, loop=0)
-        return made.getvalue()
+        buffer = io.BytesIO()
+        first.save(buffer, "GIF", save_all=True, append_images=others, duration=shown_ms, loop=0)
+        return buffer.getvalue()
 
     def save(self) -> None:
         _write(self._path, self.encoded())
@@ -192,7 +192,7 @@ WRITERS: Final[Mapping[str, Callable[[Path], FilmWriter]]] = {
 
 
 def refuse_no_film(path: Path) -> None:
-    """Raises ConfigError where no film can be written there, before anything is played."""
+    """Raises ConfigError, before any episode, if no film can be written to `path`."""
     suffix = path.suffix.lower()
     if suffix not in WRITERS:
         raise ConfigError(f"video must end in {' or '.join(WRITERS)}, got {str(path)!r}")
@@ -204,12 +204,12 @@ def refuse_no_film(path: Path) -> None:
 
 
 def film_writer(path: Path) -> FilmWriter:
-    """A writer of the format that the suffix tells."""
+    """Creates a writer for the format of the suffix."""
     return WRITERS[path.suffix.lower()](path)
 
 
 class FilmedEnv(Env):
-    """The environment of one episode, whose every observation is also a frame of the film."""
+    """The environment of one episode, with a frame in the film for every observation."""
 
     def __init__(self, inner: Env, writer: FilmWriter, episode: int) -> None:
         self.num_envs = inner.num_envs
@@ -240,7 +240,7 @@ class FilmedEnv(Env):
 
 
 class ShownFactory(EnvFactory):
-    """Makes the environment of one episode of an evaluation: in a window, or for `writer`."""
+    """A factory of the environment of one evaluated episode, shown in a window or filmed."""
 
     def __init__(self, inner: EnvFactory, *, episode: int, writer: FilmWriter | None) -> None:
         self._inner = inner

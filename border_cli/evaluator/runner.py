@@ -1,4 +1,4 @@
-"""Runs evaluations in the learner's thread, and what other runners are made from.
+"""Inline evaluation in the learner's thread, and the parts from which other runners are built.
 
 Agent state and counters are copied with the snapshot, so the best model saved is exactly the one
 that was evaluated.
@@ -26,17 +26,17 @@ from border_cli.evaluator.config import EpisodesConfig
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
-    """How a snapshot is evaluated, and a score confirmed that may end a run.
+    """Evaluates snapshots, and confirms with further episodes a score that may end the run.
 
-    The best of many evaluations was lucky in its few episodes; others do not share that luck.
+    The best of many evaluations is often lucky in its few episodes; new episodes are unbiased.
     """
 
-    threshold: float | None = None  # the score that ends the run
-    rounds: int = 0  # of other episodes
+    threshold: float | None = None  # score that ends the run
+    rounds: int = 0  # maximum number of extensions by further episodes
 
     def evaluated(self, evaluator: Evaluator, policy: Policy, snapshot: Snapshot) -> Evaluation:
-        """An evaluation of these weights, extended by more episodes while its score reaches the
-        threshold; with a film where one is due."""
+        """Evaluates these weights and extends the evaluation while its score reaches the threshold.
+        Adds a film if one is due."""
         policy.load_snapshot(snapshot)
         if snapshot.episode_limit is not None:
             evaluator.limit_episodes(snapshot.episode_limit)
@@ -50,10 +50,10 @@ class Confirmation:
 
 @dataclass(frozen=True, slots=True)
 class PolicyRecipe:
-    """Makes policies for evaluations, each with the same random numbers; picklable."""
+    """A picklable factory of evaluation policies, all with the same random numbers."""
 
     factory: PolicyFactory
-    seed: int  # of the run
+    seed: int  # seed of the run
 
     def __call__(self) -> Policy:
         return self.factory(generator(self.seed, Branch.EVALUATION, 1))
@@ -61,7 +61,7 @@ class PolicyRecipe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodesRecipe:
-    """The parts that the episodes of a run are made from, wherever they are played; picklable."""
+    """Everything needed to run evaluation episodes on any machine; picklable."""
 
     run_name: str
     config: EpisodesConfig
@@ -74,7 +74,7 @@ class EpisodesRecipe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationParts:
-    """All that a runner of evaluations beside the learner is made from (`EVALUATION_RUNNERS`)."""
+    """Everything from which a background runner is built (`EVALUATION_RUNNERS`)."""
 
     make_evaluator: Callable[..., Evaluator]  # takes `stop` and `heartbeat`; picklable
     make_policy: Callable[[], Policy]  # picklable
@@ -82,16 +82,16 @@ class EvaluationParts:
     confirmation: Confirmation
     stop: StopFlag
     actors: str  # name of the actor manager
-    episodes: EpisodesRecipe | None  # of an evaluator that plays episodes
-    modules: Sequence[str]  # all that the settings of its environment name
-    trial: Callable[[], object]  # of its environment, before another machine plays; picklable
+    episodes: EpisodesRecipe | None  # None if the evaluator does not run episodes
+    modules: Sequence[str]  # modules named in the settings of its environment
+    trial: Callable[[], object]  # tries its environment on another machine; picklable
 
 
 class InlineEvaluationRunner(EvaluationRunner):
-    """Evaluates a snapshot in the learner's thread as it is submitted, while training pauses; a
-    bit-reproducible run always does.
+    """Evaluates a snapshot in the learner's thread within `submit`, while training pauses. A
+    bit-reproducible run always uses it.
 
-    Every snapshot gets a policy of its own, so that a result does not depend on those before it.
+    Every snapshot gets a new policy, so that no result depends on earlier ones.
     """
 
     in_background = False

@@ -1,8 +1,8 @@
-"""`hydra/launcher=processes` and `ray`, as Hydra finds them: `hydra_plugins.border_processes`.
+"""The Hydra launchers `processes` and `ray`, as the plugin `hydra_plugins.border_processes`.
 
-Every Hydra application of an environment imports what lies in `hydra_plugins`, so nothing else is
-imported here. Hydra executes the file before it is in `sys.modules`, where a dataclass would look
-annotations up that are text: they are evaluated at once.
+Every Hydra application in a Python environment imports the modules in `hydra_plugins`, so this one
+imports nothing from border_cli. Hydra executes the file before it is in `sys.modules`, where a
+dataclass would look up string annotations, so `from __future__ import annotations` cannot be used.
 """
 
 import sys
@@ -24,23 +24,23 @@ SWEEP_LAUNCHER = f"{NAME}.SweepLauncher"
 
 
 class SweepLauncher(Launcher):
-    """Hands the jobs that a sweeper proposes to border-train, which runs them: a sweeper must not
-    know by whom."""
+    """Passes the jobs that a sweeper proposes to border-train, which runs them. To the sweeper it
+    is an ordinary launcher."""
 
-    def __init__(self, **_: Any) -> None:  # settings, which border-train has read before
+    def __init__(self, **_: Any) -> None:  # settings, already read by border-train
         self._task: Any = None
 
     def setup(
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
     ) -> None:
-        """Hydra's own: keeps who runs the jobs."""
+        """Stores the task function, whose `launch` runs the jobs."""
         del hydra_context, config
         self._task = task_function
 
     def launch(
         self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int
     ) -> Sequence[JobReturn]:
-        """Runs the jobs; one that fails, or whose process ends, leaves the others alone."""
+        """Runs the jobs. A job that fails, or whose process dies, does not affect the others."""
         returns: Sequence[JobReturn] = self._task.launch(job_overrides, initial_job_idx)
         return returns
 
@@ -50,7 +50,7 @@ class ProcessesConf:
     """The settings of `processes`."""
 
     _target_: str = SWEEP_LAUNCHER
-    # Jobs at once; null: as many as cores and memory allow, one where the device is CUDA.
+    # Number of parallel jobs; null means as many as cores and memory allow, one on CUDA.
     jobs: int | None = None
 
 
@@ -60,34 +60,34 @@ class RayConf:
 
     _target_: str = SWEEP_LAUNCHER
     # The cluster: auto (the one that this machine belongs to, or $RAY_ADDRESS), host:port, or
-    # ray://host:port; null starts a Ray on this machine, to try it out.
+    # ray://host:port; null starts Ray on this machine, to try it out.
     address: str | None = "auto"
-    # Jobs at once; null: as many as the resources of the cluster allow.
+    # Number of parallel jobs; null means as many as the resources of the cluster allow.
     jobs: int | None = None
-    # What a job takes of its node: CPU, GPU, memory (bytes), and custom resources.
+    # Resources that a job reserves on its node: CPU, GPU, memory (bytes), custom resources.
     resources: dict[str, float] = field(default_factory=lambda: {"CPU": 1.0})
 
 
 def register() -> None:
-    """Makes the launcher known to Hydra, which finds no namespace package of an editable install,
-    and takes launchers from `hydra_plugins` alone."""
+    """Registers the launcher with Hydra, which accepts launchers only from `hydra_plugins` and does
+    not find this namespace package in an editable install."""
     try:
         import_module("hydra_plugins")
-    except ModuleNotFoundError:  # no distribution has any, as Python sees it
+    except ModuleNotFoundError:  # no installed distribution provides it
         sys.modules["hydra_plugins"] = namespace = ModuleType("hydra_plugins")
         namespace.__path__ = []
     sys.modules[NAME] = sys.modules[__name__]
     Plugins.instance().register(SweepLauncher)
-    # Again: a plug-in of Hydra's has the same name, and may have been imported since.
+    # Again, because a plugin of Hydra with the same name may have been imported since.
     _store()
 
 
 def _store() -> None:
     store = ConfigStore.instance()
-    known = store.repo.get("hydra", {}).get("launcher", {})
+    launchers = store.repo.get("hydra", {}).get("launcher", {})
     for name, settings in (("processes", ProcessesConf), ("ray", RayConf)):
-        stored = known.get(f"{name}.yaml")
-        if stored is None or stored.provider != "border_cli":  # else Hydra 1.4 warns
+        stored = launchers.get(f"{name}.yaml")
+        if stored is None or stored.provider != "border_cli":  # avoids a warning of Hydra 1.4
             store.store(group="hydra/launcher", name=name, node=settings, provider="border_cli")
 
 
