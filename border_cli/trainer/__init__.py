@@ -1,1 +1,1 @@
-"""The training loop and what surrounds each optimisation step."""
+"""The training loop and everything around an update."""

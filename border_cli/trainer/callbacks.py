@@ -1,4 +1,4 @@
-"""All callbacks of a run behind one interface: their hooks, their state and their wish to stop."""
+"""All callbacks of a run behind one interface: their hooks, their state and their stop requests."""
 
 from __future__ import annotations
 
@@ -21,48 +21,48 @@ from border_cli.words import unknown
 log = logging.getLogger(__name__)
 
 HOOKS = [name for name in vars(Callback) if name.startswith("on_")]
-SAVED = (type(None), bool, int, float, str, np.ndarray, np.generic)  # values in a checkpoint
+SAVED = (type(None), bool, int, float, str, np.ndarray, np.generic)  # values of a state
 
 
 def named(callbacks: Sequence[Callback]) -> dict[str, Callback]:
-    """Callbacks of a caller in Python by the names of their classes, a second one of a class with
-    an underscore more."""
-    found: dict[str, Callback] = {}
-    for each in callbacks:
-        name = type(each).__name__
-        while name in found:
+    """Returns the callbacks of a Python caller by class name; further ones of a class get an
+    underscore appended."""
+    by_name: dict[str, Callback] = {}
+    for callback in callbacks:
+        name = type(callback).__name__
+        while name in by_name:
             name += "_"
-        found[name] = each
-    return found
+        by_name[name] = callback
+    return by_name
 
 
 class Callbacks:
-    """Calls the hooks of callbacks in their order; owned by the learner's thread."""
+    """Calls the hooks of all callbacks, in order; owned by the learner's thread."""
 
     def __init__(self, callbacks: Mapping[str, Callback] | None = None) -> None:
-        """`callbacks` by their names in messages and checkpoints."""
+        """The keys of `callbacks` are their names in messages and checkpoints."""
         self._callbacks = dict(callbacks or {})
         self._begun = False
-        for name, each in self._callbacks.items():
-            _refuse_unmeant(name, each)
+        for name, callback in self._callbacks.items():
+            _refuse_invalid(name, callback)
         self.go_on()
 
     def go_on(self) -> None:
-        """Forgets who wished to stop."""
+        """Clears all stop requests."""
         self.stopped_by: str | None = None  # `callback NAME: REASON`
-        for each in self._callbacks.values():
-            each.stop_reason = None
+        for callback in self._callbacks.values():
+            callback.stop_reason = None
 
     def hook(self, hook: str) -> Callable[..., None] | None:
-        """Calls this hook of all callbacks that have it; None where none has."""
-        none = getattr(Callback, hook)
-        having = [name for name, c in self._callbacks.items() if getattr(type(c), hook) != none]
-        return partial(self._call, hook, having) if having else None
+        """Returns a function that calls this hook of all callbacks; None if none overrides it."""
+        base = getattr(Callback, hook)
+        names = [name for name, c in self._callbacks.items() if getattr(type(c), hook) != base]
+        return partial(self._call, hook, names) if names else None
 
-    def _call(self, hook: str, having: Sequence[str], *given: object) -> None:
-        for name in having:
-            with _naming(name, hook):
-                getattr(self._callbacks[name], hook)(*given)
+    def _call(self, hook: str, names: Sequence[str], *arguments: object) -> None:
+        for name in names:
+            with _user_errors(name, hook):
+                getattr(self._callbacks[name], hook)(*arguments)
             self._note_stop(name)
 
     def _note_stop(self, name: str) -> None:
@@ -71,13 +71,13 @@ class Callbacks:
             self.stopped_by = f"callback {name}: {reason}"
 
     def begin(self, info: RunInfo) -> None:
-        """Tells them that the run begins; a state that no checkpoint can hold is refused now."""
+        """Calls `on_start`, after checking that checkpoints can store the states."""
         self.state_dict()
         self._begun = True
         self._call("on_start", list(self._callbacks), info)
 
     def end(self, ended: RunEnd) -> None:
-        """Tells those that have begun how the run ended; what they raise then hides no error."""
+        """Calls `on_end` if `begin` was called. An error in it does not hide an earlier one."""
         if not self._begun:
             return
         try:
@@ -88,35 +88,38 @@ class Callbacks:
             log.error("%s", error)
 
     def state_dict(self) -> State:
-        """Copies of their states, and who wishes to stop."""
-        found: State = {}
-        for name, each in self._callbacks.items():
-            with _naming(name, "state_dict"):
-                found[name] = {"state": _copied(each.state_dict()), "stop": each.stop_reason}
-        return found
+        """Returns copies of the states of all callbacks, and their stop requests."""
+        states: State = {}
+        for name, callback in self._callbacks.items():
+            with _user_errors(name, "state_dict"):
+                states[name] = {
+                    "state": _copy_state(callback.state_dict()),
+                    "stop": callback.stop_reason,
+                }
+        return states
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave, of those that are still there."""
+        """Restores what `state_dict` returned, for callbacks that still exist."""
         for name, saved in state.items():
             if name in self._callbacks:
-                with _naming(name, "load_state_dict"):
+                with _user_errors(name, "load_state_dict"):
                     self._callbacks[name].load_state_dict(saved["state"])
                 self._callbacks[name].stop_reason = saved["stop"]
                 self._note_stop(name)
 
 
-def _refuse_unmeant(name: str, callback: Callback) -> None:
-    """Refuses what is no callback, and hooks that nobody would call."""
+def _refuse_invalid(name: str, callback: Callback) -> None:
+    """Raises ConfigError if the object is no callback, or if it has unknown `on_` methods."""
     if not isinstance(callback, Callback):
         raise ConfigError(f"callback {name} must be an instance of border_cli.Callback")
-    for each in dir(callback):
-        if each.startswith(("on_", "_on_")) and each not in HOOKS:
-            raise ConfigError(f"callback {name}: {unknown('hook', each, HOOKS)}")
+    for method in dir(callback):
+        if method.startswith(("on_", "_on_")) and method not in HOOKS:
+            raise ConfigError(f"callback {name}: {unknown('hook', method, HOOKS)}")
 
 
 @contextmanager
-def _naming(name: str, hook: str) -> Iterator[None]:
-    """Within the block what code of the user raises ends the run, with its line."""
+def _user_errors(name: str, hook: str) -> Iterator[None]:
+    """Converts an exception of user code in the block to RunFailed, with the line of its origin."""
     try:
         yield
     except BorderError:
@@ -128,13 +131,13 @@ def _naming(name: str, hook: str) -> Iterator[None]:
         ) from error
 
 
-def _copied(value: Any) -> Any:
-    """A copy, which stays as it is while it is written."""
+def _copy_state(value: Any) -> Any:
+    """Copies a state, so that it does not change while a checkpoint is written."""
     if isinstance(value, SAVED):
         return copy.copy(value)
     if isinstance(value, list):
-        return [_copied(each) for each in value]
+        return [_copy_state(item) for item in value]
     if isinstance(value, dict):
-        return {str(key): _copied(each) for key, each in value.items()}
-    kinds = "numbers, texts, numpy arrays, and lists and dicts of these"
-    raise TypeError(f"a checkpoint holds {kinds}, got {value!r}")
+        return {str(key): _copy_state(item) for key, item in value.items()}
+    kinds = "numbers, strings, numpy arrays, and lists and dicts of these"
+    raise TypeError(f"a checkpoint can store {kinds}, got {value!r}")

@@ -29,7 +29,7 @@ class OfflineConfig(TrainerConfig):
     offline: ClassVar[bool] = True
 
     max_env_steps: int | None = setting(
-        None, "unused: no env steps are made; set another limit", low=1
+        None, "unused: there are no env steps; set another limit", low=1
     )
     sync_interval: int = setting(20, "unused: there are no actors", low=0)
 
@@ -38,14 +38,14 @@ class OfflineConfig(TrainerConfig):
         for name in INTERVALS:
             value = getattr(self, f"{name}_interval_env_steps")
             if value is not None:
-                allowed = "must be null with trainer=offline, which makes no env steps"
+                allowed = "must be null with trainer=offline, which has no env steps"
                 self.refuse(f"{name}_interval_env_steps", value, allowed)
         others = (self.max_opt_steps, self.max_time_s, self.stop_at_score, self.patience)
         if self.max_env_steps is not None and all(limit is None for limit in others):
             self.refuse(
                 "max_env_steps",
                 self.max_env_steps,
-                "cannot be the only limit with trainer=offline, which makes no env steps: set "
+                "cannot be the only limit with trainer=offline, which has no env steps: set "
                 "trainer.max_opt_steps",
             )
 

@@ -1,5 +1,5 @@
-"""When a run ends, and when evaluations, rows of metrics, copies of the weights and checkpoints are
-due."""
+"""Decides when a run ends, and when evaluations, rows of metrics, publications of weights and
+checkpoints are due."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ POLL_S = 0.2  # between two polls of the disk
 def limit_reached(
     config: TrainerConfig, counters: Counters, scores: Scores, elapsed_s: float
 ) -> str | None:
-    """The name of the limit in updates, time or scores that is reached; None if none is."""
+    """Returns the limit in updates, time or scores that is reached; None if none is."""
     if config.max_opt_steps is not None and counters.opt_steps >= config.max_opt_steps:
         return "max_opt_steps"
     if config.max_time_s is not None and elapsed_s >= config.max_time_s:
@@ -37,7 +37,7 @@ def limit_reached(
 
 
 def fraction_done(config: TrainerConfig, counters: Counters, elapsed_s: float) -> float:
-    """The fraction of the run that is over by the nearest limit; 0 if only a score ends it."""
+    """Returns the completed fraction of the run, by its nearest limit; 0 if only a score ends it."""
     fractions = [0.0]
     if config.max_opt_steps is not None:
         fractions.append(counters.opt_steps / config.max_opt_steps)
@@ -49,9 +49,10 @@ def fraction_done(config: TrainerConfig, counters: Counters, elapsed_s: float) -
 
 
 class Intervals:
-    """Every so many updates, or at the end of the update in which the env steps came to a multiple.
+    """Determines what is due after an update, by the number of updates or of env steps.
 
-    Owned by the learner's thread.
+    An interval in env steps is due after the update in which their number passed a multiple. Owned
+    by the learner's thread.
     """
 
     def __init__(self, config: TrainerConfig, counters: Counters) -> None:
@@ -65,25 +66,27 @@ class Intervals:
                 self._env_steps[name] = env_steps
             elif updates > 0:
                 self._updates[name] = updates
-        self._done_env_steps = 0  # when something was due, and done, the last time
+        self._done_env_steps = 0  # env steps up to which everything due is done
 
     def due(self) -> list[str]:
-        """The names of what is due at the end of this update."""
+        """Returns the names of the intervals that are due after this update."""
         opt_steps, env_steps = self._counters.opt_steps, self._counters.env_steps
-        by_updates = [name for name, every in self._updates.items() if opt_steps % every == 0]
+        by_updates = [name for name, period in self._updates.items() if opt_steps % period == 0]
         if not self._env_steps:
             return by_updates
         before = self._done_env_steps
         return by_updates + [
-            name for name, every in self._env_steps.items() if env_steps // every > before // every
+            name
+            for name, period in self._env_steps.items()
+            if env_steps // period > before // period
         ]
 
     def done(self) -> None:
-        """All that was due is done."""
+        """Marks everything due as done."""
         self._done_env_steps = self._counters.env_steps
 
     def state_dict(self) -> State:
-        """The env steps up to which everything that was due is done."""
+        """Returns the env steps up to which everything due is done."""
         return {"done_env_steps": self._done_env_steps}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -92,11 +95,10 @@ class Intervals:
 
 
 class Saving:
-    """When checkpoints are due, and how they are handed over to the thread that writes them.
+    """Decides when checkpoints are due, and submits them to the writer's thread.
 
     A checkpoint that comes due during a write is skipped and counted; one requested by a signal is
-    deferred. A disk that does not take a checkpoint does not end a run. Owned by the learner's
-    thread.
+    deferred. A failed write does not end the run. Owned by the learner's thread.
     """
 
     def __init__(
@@ -110,7 +112,7 @@ class Saving:
         callbacks: Callbacks,
         on_saved: Callable[[Mapping[str, float]], None],
     ) -> None:
-        """`on_saved` gets the counters of each checkpoint that is begun."""
+        """`on_saved` receives the counters of each submitted checkpoint."""
         self._every_s = config.save_every_s
         self._checkpoints = checkpoints
         self._flag = flag
@@ -123,21 +125,21 @@ class Saving:
         self.skipped = 0
 
     def begin(self) -> None:
-        """Starts the time until the next checkpoint."""
+        """Starts the interval until the next checkpoint."""
         self._saved_s = self._clock.now_s()
 
     @property
     def requested(self) -> bool:
-        """Whether a signal requested a checkpoint that can be written now."""
+        """True if a signal has requested a checkpoint and it can be written now."""
         return self._flag.requested and not self._checkpoints.busy
 
     def is_urgent(self, now_s: float) -> bool:
-        """Whether one is due that no number of updates announces."""
+        """Returns whether one is due for a reason other than the number of updates."""
         overdue = self._every_s is not None and now_s - self._saved_s >= self._every_s
         return overdue or self._flag.requested
 
     def is_due(self, opt_steps: int, now_s: float, *, by_steps: bool) -> bool:
-        """Whether to save now; a checkpoint that is due during a write is skipped."""
+        """Returns whether to save now. A checkpoint that comes due during a write is skipped."""
         if not (by_steps or self.is_urgent(now_s)):
             return False
         if not self._checkpoints.busy:
@@ -157,7 +159,7 @@ class Saving:
         )
 
     def hand_over(self, state: RunState, step: RecordStep) -> None:
-        """Hands a checkpoint over, unless one is still being written."""
+        """Submits a checkpoint, unless one is still being written."""
         if self._checkpoints.save(state):
             self._flag.clear()
             self._newest = _without_time(state.counters)
@@ -166,7 +168,7 @@ class Saving:
         self.begin()
 
     def announce(self, step: RecordStep) -> None:
-        """Calls callbacks with the newest checkpoint once it is on the disk."""
+        """Calls callbacks with the newest checkpoint, once it is on disk."""
         on_checkpoint = self._callbacks.hook("on_checkpoint")
         if on_checkpoint is None:
             return
@@ -176,20 +178,20 @@ class Saving:
                 on_checkpoint(step, self._checkpoints.folder(step.opt_steps))
 
     def is_current(self, counters: Mapping[str, float]) -> bool:
-        """Whether the newest checkpoint has these counters and is on the disk."""
+        """Returns whether the newest checkpoint has these counters and is on disk."""
         return self._checkpoints.report.problem is None and self._newest == _without_time(counters)
 
     def wait_until_written(self) -> None:
-        """Waits until everything is on the disk or could not be written; raises `RunDeleted`."""
+        """Waits for all writes to end; raises `RunDeleted` if files of the run were deleted."""
         with self._heartbeat.waiting("the disk"):
-            written = self._checkpoints.report
+            report = self._checkpoints.report
             while not self._checkpoints.wait(POLL_S):
-                if self._checkpoints.report != written:  # a large replay buffer takes its time
-                    written = self._checkpoints.report
+                if self._checkpoints.report != report:  # progress in writing a large replay buffer
+                    report = self._checkpoints.report
                     self._heartbeat.beat()
         self._checkpoints.check()
 
 
 def _without_time(counters: Mapping[str, float]) -> dict[str, float]:
-    """The counters without the time, which passes even if nothing happens."""
+    """Returns the counters without the time, which passes even if nothing happens."""
     return {name: value for name, value in counters.items() if name != "time_s"}

@@ -1,4 +1,4 @@
-"""Which snapshots are evaluated, what came of it, and which model is the best."""
+"""The evaluations of a run: their submission, their scores and the best model."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ class Scores:
     last: float | None = None
     last_opt_steps: int | None = None
     evaluations: int = 0
-    in_a_row: int = 0  # newest evaluations that reached the threshold
-    # The best of the evaluations that are counted here: after a resume the best model may be newer.
+    in_a_row: int = 0  # consecutive evaluations that reached the threshold
+    # Best score of the evaluations counted here; after a resume, `best` may be from a later one.
     best_counted: float = -math.inf
-    without_best: int = 0  # newest evaluations that were no better than those before
+    without_best: int = 0  # consecutive evaluations without a new best score
 
     def add(self, score: float, opt_steps: int, threshold: float | None) -> bool:
-        """Takes a score; whether it is strictly the best so far (a tie keeps the older).
+        """Adds a score; returns whether it is strictly the best so far (at a tie the older wins).
 
-        A score that is not finite is neither the best nor the last, and reaches no limit.
+        A score that is not finite becomes neither the best nor the last, and reaches no limit.
         """
         self.evaluations += 1
         self.last_opt_steps = opt_steps
@@ -49,30 +49,30 @@ class Scores:
         return self.know_best(score, opt_steps)
 
     def know_best(self, score: float, opt_steps: int) -> bool:
-        """Takes a score, maybe of a saved best model; whether it is better than the known one."""
+        """Updates the best score, perhaps from a saved model; returns whether it was exceeded."""
         better = score > self.best
         if better:
             self.best, self.best_opt_steps = score, opt_steps
         return better
 
     def state_dict(self) -> State:
-        """All of it; no best score is None."""
-        found = asdict(self)
-        return {name: None if each == -math.inf else each for name, each in found.items()}
+        """Returns all fields, with None for a missing best score."""
+        fields = asdict(self)
+        return {name: None if value == -math.inf else value for name, value in fields.items()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave."""
+        """Restores what `state_dict` returned."""
         for name, value in state.items():
             setattr(self, name, value)
         self.best, self.best_counted = (
-            -math.inf if each is None else float(each) for each in (self.best, self.best_counted)
+            -math.inf if score is None else float(score) for score in (self.best, self.best_counted)
         )
 
 
 class EpisodeLimit:
-    """The length at which evaluated episodes end where neither the environment nor a setting says.
+    """The limit of evaluated episodes if neither the environment nor a setting has one.
 
-    Decided once, before the first evaluation, so that all scores of a run can be compared. Owned by
+    Decided once, before the first evaluation, so that all scores of a run are comparable. Owned by
     the learner's thread.
     """
 
@@ -87,7 +87,7 @@ class EpisodeLimit:
         usual: int = 0,
         on_decided: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """`num_envs`: of all actors; `usual`: steps of an episode where there are no actors."""
+        """`num_envs`: environments of all actors; `usual`: episode length if there are none."""
         self.steps: int | None = None
         self._needed = needed
         self._num_envs = num_envs
@@ -95,8 +95,8 @@ class EpisodeLimit:
         self._on_decided = on_decided
 
     def decide(self, longest: int, env_steps: int) -> None:
-        """Decides the limit, if one is needed and not known yet, from the longest training episode
-        that has ended; 0 if none has, and then all `env_steps` are of running ones."""
+        """Decides the limit, if one is needed and not yet decided. `longest` is the length of the
+        longest finished training episode; if it is 0, all `env_steps` belong to running ones."""
         if not self._needed or self.steps is not None:
             return
         length = longest or self._usual or math.ceil(env_steps / self._num_envs)
@@ -112,11 +112,11 @@ class EpisodeLimit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingEvaluation:
-    """An evaluation under way, and the agent that will be saved if it is the best."""
+    """A running evaluation, and the agent that is saved if its score is the best."""
 
     step: RecordStep
     counters: Mapping[str, float]
-    state: Mapping[str, Any] | None  # None: the agent as it is, because it waits for the result
+    state: Mapping[str, Any] | None  # None if the agent itself does not change until the result
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,11 +126,11 @@ class Evaluated:
     step: RecordStep
     counters: Mapping[str, float]
     evaluation: Evaluation
-    best: Mapping[str, Any] | None  # the agent that was evaluated, if its score is the best so far
+    best: Mapping[str, Any] | None  # state of the agent, if its score is the best so far
 
 
 class Evaluations:
-    """Submits the agent for evaluation and keeps the scores; owned by the learner's thread."""
+    """Submits the agent for evaluation and records the scores; owned by the learner's thread."""
 
     def __init__(
         self,
@@ -151,17 +151,17 @@ class Evaluations:
         self._heartbeat = heartbeat
         self._pending: PendingEvaluation | None = None
         self.scores = Scores()
-        self.skipped = 0  # evaluations that fell due while another was under way
-        self.was_pending = False  # the loaded state was saved during a background evaluation
-        self._has_warned = False  # of a score that is not finite
+        self.skipped = 0  # evaluations that came due while another was running
+        self.was_pending = False  # whether the loaded state has a running evaluation
+        self._has_warned = False  # about a score that is not finite
 
     @property
     def pending(self) -> bool:
-        """Whether a result is to come."""
+        """True while an evaluation is running."""
         return self._pending is not None
 
     def submit(self, step: RecordStep, counters: Mapping[str, float]) -> None:
-        """Has the agent evaluated as it is; left out while another evaluation is under way."""
+        """Submits the current agent; skipped while another evaluation is running."""
         if self._pending is not None:
             self._skip(self._pending.step, step)
             return
@@ -181,26 +181,26 @@ class Evaluations:
         )  # fmt: skip
 
     def collect(self) -> Evaluated | None:
-        """The result of the evaluation under way, once it is there."""
+        """Returns the result of the running evaluation once it is available, else None."""
         if self._pending is None:
             return None
         with self._timing.section("evaluate"):
             evaluation = self._runner.collect()
-            return self._take(evaluation) if evaluation is not None else None
+            return self._finish(evaluation) if evaluation is not None else None
 
     def wait(self) -> Evaluated:
-        """The result that is to come."""
+        """Waits for the result of the running evaluation."""
         with self._timing.section("evaluate"), self._heartbeat.waiting("the evaluation"):
-            return self._take(self._runner.wait())
+            return self._finish(self._runner.wait())
 
-    def _take(self, evaluation: Evaluation) -> Evaluated:
+    def _finish(self, evaluation: Evaluation) -> Evaluated:
         pending, self._pending = self._pending, None
         assert pending is not None
         best = self.scores.add(evaluation.score, pending.step.opt_steps, self._threshold)
         if evaluation.not_finite is not None and not self._has_warned:
             self._has_warned = True
             log.warning(
-                "the evaluation at update %d counts for nothing: %s",
+                "ignored the evaluation at update %d: %s",
                 *(pending.step.opt_steps, evaluation.not_finite),
             )
         log.info(
@@ -219,9 +219,9 @@ class Evaluations:
         )
 
     def state_dict(self) -> State:
-        """The scores, and whether an evaluation is under way in the background.
+        """Returns the scores, and whether an evaluation is running in the background.
 
-        An inline evaluation that did not end is made again by what is unfinished at its step.
+        An interrupted inline evaluation is repeated with the rest of its unfinished step.
         """
         return {
             "scores": self.scores.state_dict(),
@@ -231,7 +231,7 @@ class Evaluations:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave."""
+        """Restores what `state_dict` returned."""
         self.scores.load_state_dict(state["scores"])
         self.skipped = int(state["skipped"])
         self.limit.steps = state["episode_limit"] or self.limit.steps

@@ -1,8 +1,8 @@
-"""From the actors' messages into the replay buffer.
+"""The path of transitions from the actors' messages to the replay buffer.
 
 Rewards, actions and observations of every message are checked for NaN and infinity before they are
-pushed, and float observations against the bounds of their space: samples outside are counted
-(`out_of_bounds` in `run.json`, across resumes), and the first is reported.
+pushed. Float observations are also checked against the bounds of their space: samples outside are
+counted (`out_of_bounds` in `run.json`, across resumes), and the first one is reported.
 """
 
 from __future__ import annotations
@@ -26,41 +26,40 @@ log = logging.getLogger(__name__)
 
 
 class _FloatPart(NamedTuple):
-    """The floats of an observation, or of one key of it."""
+    """The floats of an observation, or of one of its keys."""
 
-    key: str | None  # of a Dict space
-    low: NDArray[np.floating]  # [shape]  the least finite number where the space has no bound
+    key: str | None  # None unless the space is a Dict
+    low: NDArray[np.floating]  # [shape]  lowest finite number if the space has no bound
     high: NDArray[np.floating]  # [shape]
 
     def of(self, observations: Array) -> NDArray[Any]:
-        """The part of M observations.  [M, …]"""
+        """Returns this part of M observations.  [M, …]"""
         return observations if not isinstance(observations, dict) else observations[str(self.key)]
 
     def within(self, values: NDArray[Any]) -> NDArray[np.bool_]:
-        """Which numbers are within the bounds; a NaN or an infinity is not.  [M, …]"""
+        """Returns which values are within the bounds; NaN and infinity are not.  [M, …]"""
         return (values >= self.low) & (values <= self.high)
 
 
-# Rewards and actions, whose bounds are not looked at.
+# For rewards and actions, whose bounds are not checked.
 _MOST = np.array(np.finfo(np.float32).max)
 FINITE = _FloatPart(None, -_MOST, _MOST)
 
 
 def _float_parts(space: Space) -> list[_FloatPart]:
-    named = space.spaces.items() if isinstance(space, DictSpace) else [(None, space)]
+    parts = space.spaces.items() if isinstance(space, DictSpace) else [(None, space)]
     return [
         _FloatPart(key, *(np.nan_to_num(bound) for bound in (part.low, part.high)))
-        for key, part in named
+        for key, part in parts
         if isinstance(part, BoxSpace) and np.dtype(part.dtype).kind == "f"
     ]
 
 
 class Intake:
-    """Pushes transitions, has the agent observe them, counts them, and refuses a NaN or an infinity
-    with its name and step. Observations outside the bounds of their space are counted; the first
-    is reported.
+    """Checks, pushes and counts transitions, and passes them to the agent's `observe`.
 
-    Owned by the learner's thread.
+    NaN and infinity raise `NotFinite`. Observations outside the bounds of their space are counted,
+    and the first is reported. Owned by the learner's thread.
     """
 
     def __init__(
@@ -79,10 +78,10 @@ class Intake:
         self._window = window
         self._on_episode = on_episode
         self._float_parts = _float_parts(observation)
-        self._samples_of: Counter[str] = Counter()  # actor id -> samples taken in
+        self._samples_of: Counter[str] = Counter()  # actor id -> samples received
 
     def state_dict(self) -> State:
-        """The samples of each actor."""
+        """Returns the number of samples of each actor."""
         return dict(self._samples_of)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -90,7 +89,7 @@ class Intake:
         self._samples_of = Counter(state)
 
     def take(self, messages: list[Experience]) -> None:
-        """Takes in messages in the order of their arrival."""
+        """Processes messages, in order of arrival."""
         for message in messages:
             rows = message.transitions
             if len(rows):
@@ -107,64 +106,65 @@ class Intake:
             self._counters.samples_total += len(rows)
             self._counters.env_steps += message.env_steps
             self._window.arrived(message)
-        if self._on_episode is not None:  # last: what a callback raises loses no message
-            for episode in [each for message in messages for each in message.episodes]:
+        if self._on_episode is not None:  # last, so that an error in a callback loses no message
+            for episode in [ended for message in messages for ended in message.episodes]:
                 self._on_episode(episode)
 
     def _check(self, message: Experience) -> None:
-        """Refuses a NaN or an infinity, and counts the samples beyond the bounds."""
+        """Raises `NotFinite` for NaN or infinity, and counts the samples out of bounds."""
         rows = message.transitions
-        named = [
+        columns = [
             *(("observation", part, part.of(rows.obs)) for part in self._float_parts),
             ("action", FINITE, rows.action),
             ("reward", FINITE, rows.reward),
             *(("next observation", part, part.of(rows.next_obs)) for part in self._float_parts),
         ]
-        unsound = [each for each in named if not _all(each[1].within(each[2]))]
-        if not unsound:
+        invalid = [column for column in columns if not _all(column[1].within(column[2]))]
+        if not invalid:
             return
-        bad = [
+        not_finite = [
             (int(np.argmax(_rows_with(~np.isfinite(values)))), name, values)
-            for name, _, values in unsound
+            for name, _, values in invalid
             if not _all(np.isfinite(values))
         ]
-        if bad:
-            row, name, values = min(bad, key=lambda each: each[0])  # the cause, not what followed
+        if not_finite:
+            row, name, values = min(not_finite, key=lambda entry: entry[0])  # the cause comes first
             self._refuse(name, message, row, f": {values[row].tolist()}")
         if not self._counters.out_of_bounds:
-            self._warn_beyond(message, *unsound[0])
-        # Samples and not observations, because most observations are in two samples.
-        beyond = [_rows_with(~part.within(values)) for _, part, values in unsound]
+            self._warn_out_of_bounds(message, *invalid[0])
+        # Samples are counted, not observations, because most observations are in two samples.
+        beyond = [_rows_with(~part.within(values)) for _, part, values in invalid]
         self._counters.out_of_bounds += int(np.count_nonzero(np.logical_or.reduce(beyond)))
 
-    def _warn_beyond(
+    def _warn_out_of_bounds(
         self, message: Experience, name: str, part: _FloatPart, values: NDArray[Any]
     ) -> None:
-        row, *place = np.argwhere(~part.within(values))[0].tolist()
-        at = tuple(place)
+        row, *indices = np.argwhere(~part.within(values))[0].tolist()
+        index = tuple(indices)
         log.warning(
             "%s of %s%s is outside the bounds of its space: %s%s (allowed: %s to %s). "
             "Such samples are still used; out_of_bounds in run.json counts them",
-            name, self._place(message, row), "" if part.key is None else f", key {part.key!r}",
-            values[row][at], f" at {place}" if place else "", part.low[at], part.high[at],
+            name, self._source(message, row), "" if part.key is None else f", key {part.key!r}",
+            values[row][index], f" at {indices}" if indices else "",
+            part.low[index], part.high[index],
         )  # fmt: skip
 
     def _refuse(self, name: str, message: Experience, row: int, value: str = "") -> NoReturn:
         raise NotFinite(
-            f"{name} of {self._place(message, row)} (update {self._counters.opt_steps:,}) is not "
+            f"{name} of {self._source(message, row)} (update {self._counters.opt_steps:,}) is not "
             f"finite{value}. The message containing it was discarded"
         )
 
-    def _place(self, message: Experience, row: int) -> str:
+    def _source(self, message: Experience, row: int) -> str:
         sample = self._samples_of[str(message.actor_id)] + row + 1
         return f"actor {message.actor_id}, sample {sample:,}"
 
 
 def _all(flags: NDArray[np.bool_]) -> bool:
-    """Takes a third of the time of `all`, and is called four times per message."""
+    """Returns whether all flags are set, in a third of the time of `np.all`."""
     return bool(np.count_nonzero(flags) == flags.size)
 
 
 def _rows_with(flags: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """The rows with any flag.  [M, …] -> [M]"""
+    """Returns which rows have any flag set.  [M, …] -> [M]"""
     return np.asarray(flags.reshape(len(flags), -1).any(axis=1))

@@ -1,4 +1,4 @@
-"""The trainers that learn from actors, and the replay ratio, which ties samples to updates."""
+"""The trainers that learn from actors, and the replay ratio, which couples samples and updates."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from border_cli.words import counted
 
 log = logging.getLogger(__name__)
 
-WAIT_S = 0.2  # at most for samples, before the stop flag is checked again
+WAIT_S = 0.2  # longest wait for samples before the stop flag is checked again
 
 
 class Pace(ABC):
-    """Ties samples to updates: how many each needs, and how many actors may make."""
+    """Couples samples and updates: how many updates need, and how many actors may collect."""
 
     @abstractmethod
     def needed(self, opt_steps: int) -> float:
-        """How many samples there must be in all for the next update."""
+        """Returns the total number of samples that the next update needs."""
 
     @abstractmethod
     def permitted(self, opt_steps: int) -> float:
-        """How many samples may exist in all after this many updates."""
+        """Returns the total number of samples allowed after this many updates."""
 
     @abstractmethod
     def state_dict(self) -> State:
-        """What does not follow from the counters."""
+        """Returns the state that does not follow from the counters."""
 
     @abstractmethod
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -44,22 +44,22 @@ class Pace(ABC):
 
 @dataclass(slots=True, kw_only=True)
 class ReplayRatio(Pace):
-    """Ties samples to updates, so that learning does not depend on the machine's speed.
+    """Couples samples and updates, so that learning does not depend on the machine's speed.
 
-    Update k + 1 needs `warmup_period + k * samples_per_opt_step` samples in all; actors may make up
-    to `slack` more. With None learner and actors run at their own speed after the warm-up.
-    `max_env_steps` counts as a number of samples, too: env steps in unfinished n-step windows, and
-    the rest of a round of environments that step together, may come on top.
+    Update k + 1 needs `warmup_period + k * samples_per_opt_step` samples in all; actors may collect
+    up to `slack` more. If the ratio is None, learner and actors run at their own speed after the
+    warm-up. `max_env_steps` limits the samples, too. The env steps may exceed it by those in
+    unfinished n-step windows and by the rest of a round of environments that step together.
     """
 
     warmup_period: int
     samples_per_opt_step: float | None
-    slack: int  # samples; below one budget of each actor, learner and actors wait for each other
+    slack: int  # samples; with less than one budget per actor, learner and actors alternate
     max_env_steps: int | None = None
-    refill: int = 0  # samples made once more, because a resume found no transitions
+    refill: int = 0  # samples collected again because a resume found no transitions
 
     def refill_buffer(self, opt_steps: int, samples_total: int) -> None:
-        """Asks for as many samples as in the warm-up, for a replay buffer that is empty again."""
+        """Requires as many new samples as in the warm-up, to refill an empty replay buffer."""
         missing = samples_total + self.warmup_period - self.needed(opt_steps)
         self.refill += max(0, math.ceil(missing))
 
@@ -84,10 +84,10 @@ class ReplayRatio(Pace):
 
 
 class OnlineTrainer(Trainer):
-    """Updates when actors have collected enough samples."""
+    """Updates the agent once the actors have collected enough samples."""
 
-    _random_warmup = False  # actors act at random until the first update
-    _warm = True  # the warm-up is over
+    _random_warmup = False  # whether actors act at random until the first update
+    _warm = True  # whether the warm-up is over
 
     def __init__(
         self,
@@ -101,36 +101,36 @@ class OnlineTrainer(Trainer):
     ) -> None:
         super().__init__(config, parts=parts, batch_size=batch_size, spec=spec, schedules=schedules)
         self.pace = pace
-        self._needed = pace.needed(0)  # samples in all, for the next update
+        self._needed = pace.needed(0)  # total samples that the next update needs
         self._starts_trained = parts.starts_trained
 
     def collect(self) -> bool:
-        """Takes in samples, waiting for them only if too few for an update have arrived."""
+        """Receives samples; waits for them only if too few for an update have arrived."""
         ready = self._ready()
-        if not ready:  # an empty poll is no step, else no deadlock is found
+        if not ready:  # an empty poll is no step, or a deadlock would go unnoticed
             self.heartbeat.waiting_for = "samples"
         self.ingest(wait=not ready)
-        return ready or self._ready()  # samples only become more
+        return ready or self._ready()  # the number of samples never decreases
 
     def _ready(self) -> bool:
         return self.counters.samples_total >= self._needed
 
     @abstractmethod
     def ingest(self, *, wait: bool) -> None:
-        """Takes in samples; with `wait`, lets actors make some where none has arrived."""
+        """Receives samples; with `wait`, lets actors collect some if none has arrived."""
 
-    def _take(self, timeout_s: float) -> None:
+    def _receive(self, timeout_s: float) -> None:
         timing = self.clock.timing
         timing.enter("wait")
-        arrived = self._actors.receive(timeout_s)
-        if arrived:
+        messages = self._actors.receive(timeout_s)
+        if messages:
             timing.enter("push")
             self.heartbeat.beat()
             self.heartbeat.waiting_for = None
-            self._intake.take(arrived)
+            self._intake.take(messages)
 
     def _permit(self) -> None:
-        """Lets the actors make the samples of the next updates."""
+        """Allows the actors to collect the samples for the next updates."""
         opt_steps = self.counters.opt_steps
         self._needed = self.pace.needed(opt_steps)
         self._actors.permit(self.pace.permitted(opt_steps))
@@ -155,11 +155,11 @@ class OnlineTrainer(Trainer):
     @property
     @abstractmethod
     def _samples_used(self) -> bool:
-        """Whether all updates were made that the samples so far pay for."""
+        """True if the samples so far allow no further update."""
 
     def limit_reached(self) -> str | None:
-        """The name of the limit that ends the run now; `max_env_steps` does so after the updates
-        that the last samples pay for."""
+        """Returns the name of the limit that ends the run now. After `max_env_steps`, the updates
+        that the last samples allow are still performed."""
         limit, steps = self.config.max_env_steps, self.counters.env_steps
         reached = super().limit_reached()
         if reached is not None or limit is None or steps < limit:
@@ -171,7 +171,7 @@ class OnlineTrainer(Trainer):
 
 
 class ReplayTrainer(OnlineTrainer):
-    """Learns from a replay buffer, after a warm-up and in step with the replay ratio."""
+    """Learns from a replay buffer, after a warm-up and at a replay ratio."""
 
     pace: ReplayRatio
 
@@ -185,7 +185,7 @@ class ReplayTrainer(OnlineTrainer):
         spec: EnvSpec,
         schedules: Schedules = NO_SCHEDULES,
     ) -> None:
-        """`slack`: samples that actors may be ahead."""
+        """`slack`: samples that the actors may collect ahead of the replay ratio."""
         pace = ReplayRatio(
             warmup_period=config.warmup_period,
             samples_per_opt_step=config.samples_per_opt_step,
@@ -201,7 +201,7 @@ class ReplayTrainer(OnlineTrainer):
     def _update(self) -> Update | None:
         if not self._warm:
             self._warm = True
-            self.publish()  # the actors leave the warm-up
+            self.publish()  # ends the warm-up of the actors
             samples = counted(self.counters.samples_total, "sample")
             log.info("warm-up over after %s; learning starts", samples, extra=FILE_ONLY)
         update = super()._update()
@@ -213,7 +213,7 @@ class ReplayTrainer(OnlineTrainer):
         return self.pace.samples_per_opt_step is None or not self._ready()
 
     def resume(self, saved: Resumption) -> None:
-        """Continues from a checkpoint; one without its rows fills the replay buffer again."""
+        """Continues from a checkpoint; if it has no transitions, refills the replay buffer."""
         super().resume(saved)
         counters = self.counters
         self._warm = counters.opt_steps > 0
@@ -222,23 +222,23 @@ class ReplayTrainer(OnlineTrainer):
 
 
 class AsyncTrainer(ReplayTrainer):
-    """Actors collect transitions while the learner updates; it waits only where the replay ratio
-    asks for more samples."""
+    """Updates while the actors collect transitions; waits only if the replay ratio requires more
+    samples."""
 
     def ingest(self, *, wait: bool) -> None:
-        self._take(WAIT_S if wait else 0.0)
+        self._receive(WAIT_S if wait else 0.0)
 
 
 class SyncTrainer(ReplayTrainer):
-    """Each round steps every actor once, always with the newest weights, then makes the updates
-    that the replay ratio allows (one where it is null)."""
+    """Steps every actor once per round, always with the newest weights, and then performs the
+    updates that the replay ratio allows (one if it is null)."""
 
     _round_is_new = False
 
     def ingest(self, *, wait: bool) -> None:
         if wait:
             self.publish()
-            self._take(0.0)
+            self._receive(0.0)
             self._round_is_new = True
 
     def _ready(self) -> bool:

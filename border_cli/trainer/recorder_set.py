@@ -1,7 +1,7 @@
 """All recorders of a run behind one interface; a recorder that fails does not end the run.
 
-A recorder that cannot write (`OSError`) is tried again with every row. One that raises anything
-else is switched off.
+A recorder that cannot write (`OSError`) is called again for every row. After any other exception, a
+recorder is switched off.
 """
 
 from __future__ import annotations
@@ -19,80 +19,80 @@ log = logging.getLogger(__name__)
 
 
 class RecorderSet:
-    """Hands rows to every recorder; failures are logged and counted."""
+    """Passes rows to every recorder; failures are logged and counted."""
 
     def __init__(self, recorders: Recorders) -> None:
         self._recorders = recorders
-        self.newest: dict[str, float] = {}  # of every metric ever written
-        self.failures = 0  # how often a recorder could not write, all of them together
-        # By the class of a recorder:
-        self._problems: dict[str, str] = {}  # why it cannot write at present
-        self.switched_off: dict[str, str] = {}  # why
+        self.newest: dict[str, float] = {}  # newest value of every metric
+        self.failures = 0  # number of failed calls, over all recorders
+        # By class name of the recorder:
+        self._problems: dict[str, str] = {}  # reason why it currently cannot write
+        self.switched_off: dict[str, str] = {}  # reason why it was switched off
 
     @property
     def problem(self) -> str | None:
-        """Why a recorder cannot write at present; None where all can."""
+        """The reason why a recorder currently cannot write; None if all can."""
         return next(iter(self._problems.values()), None)
 
     def positions(self) -> State:
-        """How far every recorder's rows reach, by its class, for a checkpoint."""
-        found: dict[str, State] = {}
+        """Returns the positions of the recorders, by class name, for a checkpoint."""
+        positions: dict[str, State] = {}
 
-        def take(recorder: Recorder) -> None:
+        def add(recorder: Recorder) -> None:
             position = recorder.position()
             if position is not None:
-                found[type(recorder).__name__] = position
+                positions[type(recorder).__name__] = position
 
-        self._each(take)
-        return found
+        self._call_all(add)
+        return positions
 
     def rewind(self, positions: Mapping[str, Any]) -> None:
-        """Drops what was recorded after a checkpoint; a recorder without a position keeps all."""
+        """Drops the rows after a checkpoint; a recorder without a position retains all rows."""
         for recorder in self._recorders:
             position = positions.get(type(recorder).__name__)
             if position is not None:
                 recorder.rewind(position)
 
     def write(self, step: RecordStep, metrics: Metrics, *, final: bool = False) -> None:
-        """One row to every recorder."""
+        """Writes one row to every recorder."""
         self.newest.update(metrics)
         for recorder in self._recorders:
-            if self._try(recorder, lambda each: each.write(step, metrics, final=final)):
+            if self._try(recorder, lambda target: target.write(step, metrics, final=final)):
                 self._problems.pop(type(recorder).__name__, None)
 
     def film(self, step: RecordStep, film: Film) -> None:
-        """A film to every recorder; a warning if there is none."""
+        """Passes a film to every recorder, or logs why there is none."""
         if film.problem is None:
-            self._each(lambda each: each.film(step, film.gif))
+            self._call_all(lambda recorder: recorder.film(step, film.gif))
         else:
             log.warning("no film of the evaluation at update %d: %s", step.opt_steps, film.problem)
 
     def show(self, progress: Progress) -> None:
         """Shows the progress in every recorder."""
-        self._each(lambda each: each.show(progress))
+        self._call_all(lambda recorder: recorder.show(progress))
 
     def end(self, ended: RunEnd) -> None:
         """Reports to every recorder how the run ended."""
-        self._each(lambda each: each.end(ended))
+        self._call_all(lambda recorder: recorder.end(ended))
 
     def close(self) -> None:
-        """Closes every recorder, also after one of them failed or was switched off."""
+        """Closes every recorder, even if some have failed or are switched off."""
         for recorder in self._recorders:
-            self._try(recorder, lambda each: each.close(), even_off=True)
+            self._try(recorder, lambda target: target.close(), even_off=True)
 
     def wait(self) -> None:
-        """Waits for deliveries that continue after `close`."""
+        """Waits for uploads that continue after `close`."""
         for recorder in self._recorders:
-            self._try(recorder, lambda each: each.wait(), even_off=True)
+            self._try(recorder, lambda target: target.wait(), even_off=True)
 
-    def _each(self, action: Callable[[Recorder], None]) -> None:
+    def _call_all(self, action: Callable[[Recorder], None]) -> None:
         for recorder in self._recorders:
             self._try(recorder, action)
 
     def _try(
         self, recorder: Recorder, action: Callable[[Recorder], None], *, even_off: bool = False
     ) -> bool:
-        """Whether it succeeded. Our own errors are raised: they end a run on purpose."""
+        """Returns whether the action succeeded. Raises a BorderError, which ends the run."""
         name = type(recorder).__name__
         if name in self.switched_off and not even_off:
             return False

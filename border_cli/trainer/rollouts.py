@@ -1,4 +1,4 @@
-"""The trainer of on-policy agents: a whole rollout, then epochs of minibatches, then the next."""
+"""The trainer of on-policy agents, which alternates rollouts and epochs of minibatches."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from border_cli.trainer.trainer import LearnerParts
 
 
 class Rollouts(Pace):
-    """An update needs a whole rollout, and actors wait through its epochs."""
+    """Requires a complete rollout before updates; the actors wait during its epochs."""
 
     def __init__(self, size: int) -> None:
         self.size = size  # env steps of a rollout
-        self.begun_at = 0  # samples when the rollout began that is collected or used
+        self.begun_at = 0  # number of samples at the start of the current rollout
 
     def needed(self, opt_steps: int) -> float:  # noqa: ARG002 - epochs may be cut short
         return self.begun_at + self.size
@@ -28,7 +28,7 @@ class Rollouts(Pace):
         return self.begun_at + self.size
 
     def begin(self, samples_total: int) -> None:
-        """A rollout begins."""
+        """Starts a rollout."""
         self.begun_at = samples_total
 
     def state_dict(self) -> State:
@@ -39,7 +39,7 @@ class Rollouts(Pace):
 
 
 class RolloutTrainer(OnlineTrainer):
-    """Collects a rollout with one set of weights, uses it up, and publishes the next weights."""
+    """Collects a rollout with one set of weights, learns from it, and publishes new weights."""
 
     waits_as = "collecting"
     pace: Rollouts
@@ -52,7 +52,7 @@ class RolloutTrainer(OnlineTrainer):
         batch_size: int,
         spec: EnvSpec,
     ) -> None:
-        """The agent records the values of its schedules, which stay for a rollout."""
+        """Takes no `schedules`: the agent itself records them, as they are fixed per rollout."""
         agent, buffer = parts.agent, parts.replay_buffer
         assert isinstance(agent, OnPolicyAgent)
         assert isinstance(buffer, RolloutStore)
@@ -67,7 +67,7 @@ class RolloutTrainer(OnlineTrainer):
 
     def ingest(self, *, wait: bool) -> None:
         if wait:
-            self._take(0.0)
+            self._receive(0.0)
 
     def _ready(self) -> bool:
         return self._rollout.prepared or super()._ready()
@@ -95,7 +95,7 @@ class RolloutTrainer(OnlineTrainer):
         self._permit()
 
     def publish(self) -> None:
-        """Publishes the newest weights, but not within the epochs of a rollout."""
+        """Publishes the newest weights, except during the epochs of a rollout."""
         if not self._rollout.prepared:
             super().publish()
 
@@ -104,7 +104,7 @@ class RolloutTrainer(OnlineTrainer):
         return not len(self._rollout)
 
     def resume(self, saved: Resumption) -> None:
-        """Continues from a checkpoint; one without its rows collects its rollout again."""
+        """Continues from a checkpoint; if it has no transitions, collects the rollout again."""
         super().resume(saved)
         if saved.load_rows is None:
             self._rollout.drop()

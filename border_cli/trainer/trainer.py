@@ -1,4 +1,4 @@
-"""The training loop: collect, update, and all that follows an update."""
+"""The training loop: collecting samples, updating, and everything that follows an update."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ from border_cli.trainer.recorder_set import RecorderSet
 log = logging.getLogger(__name__)
 
 SHOW_EVERY_S = 0.2
-POLL_EVERY = 10  # updates between two polls of an evaluation in the background
+POLL_EVERY = 10  # updates between two polls of a background evaluation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnerParts:
-    """Everything that the learner's thread works with; built by the caller."""
+    """The components that the learner's thread uses; built by the caller."""
 
     agent: Agent
     replay_buffer: ReplayBuffer
@@ -66,17 +66,17 @@ class LearnerParts:
     clock: Clock
     stop: StopFlag
     save: SaveFlag
-    # The agent has the weights of another run, so actors use them in the warm-up, too, and explore
-    # as at the end of their schedules.
+    # Whether the agent starts with weights of another run. If so, actors use them even in the
+    # warm-up, and explore as at the end of their schedules.
     starts_trained: bool = False
-    # Gets the counters of each checkpoint that is begun.
+    # Receives the counters of each submitted checkpoint.
     on_saved: Callable[[Mapping[str, float]], None] = lambda _: None
-    episode_limit: EpisodeLimit = field(default_factory=EpisodeLimit)  # of evaluations
+    episode_limit: EpisodeLimit = field(default_factory=EpisodeLimit)  # for evaluations
     callbacks: Callbacks = field(default_factory=Callbacks)
 
 
 class Stateful(Protocol):
-    """A part of the run with state in a checkpoint."""
+    """A part of the run whose state is saved in checkpoints."""
 
     def state_dict(self) -> State: ...
 
@@ -84,13 +84,13 @@ class Stateful(Protocol):
 
 
 class Trainer(ABC):
-    """Owns agent, replay buffer, counters, clock, heartbeat and scores; every method is called by
-    the learner's thread.
+    """Base class of trainers. Owns agent, replay buffer, counters, clock, heartbeat and scores; the
+    learner's thread calls every method.
 
-    The trainers differ in `collect`: where samples come from, and when an update may follow.
+    Subclasses differ in `collect`: where samples come from, and when an update may follow.
     """
 
-    waits_as = "warm-up"  # the phase before the first update
+    waits_as = "warm-up"  # name of the phase before the first update
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class Trainer(ABC):
         spec: EnvSpec,
         schedules: Schedules = NO_SCHEDULES,
     ) -> None:
-        """`schedules` are recorded."""
+        """`schedules`: recorded with the metrics."""
         self.config = config
         self._parts = parts
         self._agent, self._replay_buffer = parts.agent, parts.replay_buffer
@@ -111,7 +111,7 @@ class Trainer(ABC):
         self._uses_priorities = parts.replay_buffer.uses_priorities
         self._on_update = parts.callbacks.hook("on_update")
         self._on_evaluation = parts.callbacks.hook("on_evaluation")
-        self.ended_by: str | None = None  # the limit that was reached, or `callback NAME: REASON`
+        self.ended_by: str | None = None  # reached limit, or `callback NAME: REASON`
         self.counters = Counters()
         self.clock = RunClock(parts.clock)
         self.heartbeat = Heartbeat("learner")
@@ -133,12 +133,12 @@ class Trainer(ABC):
             heartbeat=self.heartbeat, callbacks=parts.callbacks, on_saved=parts.on_saved,
         )  # fmt: skip
         self._shown_s = -math.inf
-        self._published: Snapshot | None = None  # the newest weights of the actors
-        self._resumed = False  # the checkpoint is not announced yet
-        self._unfinished = False  # what is due at this step is being done
+        self._published: Snapshot | None = None  # newest weights of the actors
+        self._resumed = False  # whether the run continues from a checkpoint
+        self._unfinished = False  # whether due actions of this step are in progress
 
     def train(self) -> list[ActorStats]:
-        """Runs to the end of the budget and returns what the actors did; saves whatever happens.
+        """Trains until the run ends, saves its state, and returns the counters of the actors.
 
         Must be called within the manager's `with` block and the agent's `learner_thread`.
         """
@@ -155,17 +155,17 @@ class Trainer(ABC):
             self._save_last()
             self._finish()
         except (NotFinite, RunDeleted):
-            # The weights may be spoilt, and where somebody has deleted files nothing is written.
+            # Save nothing: the weights may be invalid, or somebody has deleted files of the run.
             raise
         except BaseException:
-            self._save_what_there_is()
+            self._save_after_failure()
             raise
         finally:
             self._saving.wait_until_written()
         return self._actors.stats()
 
     def step(self) -> None:
-        """Collects samples, and makes one update if it may follow."""
+        """Collects samples, and performs one update if there are enough."""
         self._parts.stop.check()
         if self.collect():
             update = self._update()
@@ -179,10 +179,10 @@ class Trainer(ABC):
 
     @abstractmethod
     def collect(self) -> bool:
-        """Takes in samples that have arrived; returns whether an update may follow."""
+        """Receives samples; returns whether an update may follow."""
 
     def _update(self) -> Update | None:
-        """One update; None where the agent has made none."""
+        """Performs one update; returns None if the agent skipped it."""
         self.heartbeat.beat()
         timing = self.clock.timing
         timing.enter("sample")
@@ -198,10 +198,10 @@ class Trainer(ABC):
         return update
 
     def _after_update(self, update: Update) -> None:
-        """Does all that follows an update, the checkpoint last.
+        """Performs everything that follows an update, the checkpoint last.
 
-        For most updates nothing is due, which costs a few comparisons; the clock is that of the
-        update's end.
+        After most updates nothing is due, which costs only a few comparisons. The time is that of
+        the end of the update, so that the clock is not read again.
         """
         opt_steps, now_s = self.counters.opt_steps, self.clock.timing.since_s
         self._updates.add(opt_steps, update.metrics)
@@ -216,7 +216,7 @@ class Trainer(ABC):
         self._show_if_due("learning", now_s)
 
     def _evaluate_record_publish(self, due: Sequence[str]) -> None:
-        """Does what is due, in this order; after an interruption, a resume does all of it again."""
+        """Performs what is due, in this order; after an interruption, a resume repeats all of it."""
         self._checkpoints.check()
         self._unfinished = True
         row: dict[str, float] = {}
@@ -224,7 +224,7 @@ class Trainer(ABC):
             self._submit_evaluation()
         evaluated = self.evaluations.collect()
         if evaluated is not None:
-            self._keep_best(evaluated)
+            self._save_best(evaluated)
             row |= self._report(evaluated)
         if "record" in due:
             row |= self._close_window()
@@ -243,8 +243,8 @@ class Trainer(ABC):
             self._show("evaluating")
         self.evaluations.submit(self.record_step, self._saved_counters())
 
-    def _keep_best(self, evaluated: Evaluated) -> None:
-        """Saves the agent that was evaluated, if its score is the best so far."""
+    def _save_best(self, evaluated: Evaluated) -> None:
+        """Saves the evaluated agent if its score is the best so far."""
         if evaluated.best is not None:
             with self.clock.timing.section("evaluate"):
                 self._checkpoints.save_best(
@@ -254,7 +254,8 @@ class Trainer(ABC):
     def _report(self, evaluated: Evaluated) -> Metrics:
         """Reports an evaluation to callbacks and recorders.
 
-        Returns its metrics for the row of this step; those of an earlier step are recorded there.
+        Returns its metrics for the row of this step. If the evaluated weights are of an earlier
+        step, records the metrics there and returns none.
         """
         step, evaluation = evaluated.step, evaluated.evaluation
         if self._on_evaluation is not None:
@@ -269,18 +270,18 @@ class Trainer(ABC):
         return {}
 
     def _close_window(self) -> dict[str, float]:
-        """The metrics since the last row; a new window begins."""
+        """Returns the metrics since the last row, and starts a new window."""
         timing = self.clock.timing
         with timing.section("record"):
             window = self._window.close(timing.since_s, self._actors.stats(), timing.seconds())
-            scheduled = values_of(self._schedules, self.counters, self._fraction_done())
-            return window | self._updates.means() | self._gauges() | scheduled
+            schedule_values = values_of(self._schedules, self.counters, self._fraction_done())
+            return window | self._updates.means() | self._gauges() | schedule_values
 
     def _fraction_done(self) -> float:
         return fraction_done(self.config, self.counters, self.clock.elapsed_s)
 
     def _record(self, row: Metrics, step: RecordStep | None = None, *, final: bool = False) -> None:
-        """Records one row, of the present or of an earlier step."""
+        """Records one row, for the current step or an earlier one."""
         with self.clock.timing.section("record"):
             self._recorders.write(step or self.record_step, row, final=final)
 
@@ -289,20 +290,20 @@ class Trainer(ABC):
         """Publishes the newest weights to the actors (Border's SyncModel)."""
 
     def _save(self) -> None:
-        """Hands a checkpoint over to the thread that writes it, while the actors continue."""
+        """Submits a checkpoint to the writer's thread, while the actors continue."""
         self._check()
         with self.clock.timing.section("save"):
             self._saving.hand_over(self._state(), self.record_step)
 
     def _check(self) -> None:
-        """Raises `NotFinite`: what follows from a NaN is not worth keeping."""
+        """Raises `NotFinite` if a loss or a weight is NaN or infinite, so that it is not saved."""
         self._updates.check()
         check_weights(self._agent)
 
     def _start(self) -> None:
         """Starts the actors, and completes the step at which a resumed run stopped.
 
-        An evaluation that was under way in the background is made with the resumed weights.
+        If a background evaluation was running then, it is repeated with the resumed weights.
         """
         if self.evaluations.was_pending:
             self._submit_evaluation()
@@ -314,25 +315,25 @@ class Trainer(ABC):
 
     @abstractmethod
     def start_actors(self) -> None:
-        """Gives the actors weights and lets them collect."""
+        """Publishes weights to the actors, and lets them collect samples."""
 
     def done(self) -> bool:
-        """Whether any limit is reached; then `ended_by` names it."""
+        """Returns whether a limit is reached or a callback has stopped the run; sets `ended_by`."""
         self.ended_by = self._callbacks.stopped_by or self.limit_reached()
         return self.ended_by is not None
 
     def limit_reached(self) -> str | None:
-        """The name of the limit that ends the run now."""
+        """Returns the name of the limit that ends the run now."""
         return limit_reached(self.config, self.counters, self.scores, self.clock.elapsed_s)
 
     def _save_last(self) -> None:
-        """Stops the actors, and saves the state that a resume continues from unless the newest
-        checkpoint has it.
+        """Stops the actors, and saves the state from which a resume continues, unless the newest
+        checkpoint is current.
 
-        Reproducible actors are saved with what they have gathered, as if they had not been stopped;
-        of all others everything under way is pushed first.
+        Reproducible actors are saved with what they have gathered, as if they had not been stopped.
+        The messages in flight of other actors are pushed first.
         """
-        if self._actors.reproducible:  # what a round gave that an error cut short
+        if self._actors.reproducible:  # messages of a round that an error interrupted
             self._intake.take(self._actors.undelivered())
         else:
             self._stop_actors()
@@ -346,14 +347,14 @@ class Trainer(ABC):
     def _stop_actors(self) -> None:
         timing = self.clock.timing
         with timing.section("other"), self.heartbeat.waiting("the actors to stop"):
-            arrived = self._actors.stop()
+            messages = self._actors.stop()
         with timing.section("push"):
-            self._intake.take(arrived)
+            self._intake.take(messages)
 
     def _finish(self) -> None:
-        """Records the last window, and evaluates the last weights unless they were evaluated.
+        """Records the last window, and evaluates the last weights if they were not evaluated yet.
 
-        A resumed run continues from before it, and replaces all that is recorded here.
+        A resumed run continues from the state before, and replaces everything recorded here.
         """
         row = self._close_window()
         if self.evaluations.pending:
@@ -367,11 +368,11 @@ class Trainer(ABC):
     def _wait_for_evaluation(self) -> Metrics:
         self._show("evaluating")
         evaluated = self.evaluations.wait()
-        self._keep_best(evaluated)
+        self._save_best(evaluated)
         return self._report(evaluated)
 
-    def _save_what_there_is(self) -> None:
-        """Saves on the way out; a second failure is logged and never hides the first."""
+    def _save_after_failure(self) -> None:
+        """Saves after a failure; a second failure is only logged and does not hide the first."""
         try:
             self._show("stopping")
             self._save_last()
@@ -383,7 +384,7 @@ class Trainer(ABC):
 
     @property
     def record_step(self) -> RecordStep:
-        """The position in the run of a row that is written now."""
+        """The current position in the run."""
         return RecordStep(
             opt_steps=self.counters.opt_steps,
             env_steps=self.counters.env_steps,
@@ -412,7 +413,7 @@ class Trainer(ABC):
             self._recorders.show(progress)
 
     def _show_if_due(self, phase: str, now_s: float) -> None:
-        """Shows progress several times a second."""
+        """Shows the progress, at most several times a second."""
         if now_s - self._shown_s >= SHOW_EVERY_S:
             self._show(phase)
 
@@ -420,7 +421,7 @@ class Trainer(ABC):
         self._show_if_due("evaluating", self._parts.clock.now_s())
 
     def stats(self) -> TrainerStats:
-        """The learner's counters, scores and times so far."""
+        """Returns the learner's counters, scores and times so far."""
         scores, recorders, saved = self.scores, self._recorders, self._checkpoints.report
         return TrainerStats(
             **asdict(self.counters),
@@ -439,11 +440,11 @@ class Trainer(ABC):
         )
 
     def _saved_counters(self) -> dict[str, float]:
-        """The counters and the time, as a checkpoint has them."""
+        """Returns the counters and the time, as saved in a checkpoint."""
         return asdict(self.counters) | {"time_s": self.clock.elapsed_s}
 
     def _stateful(self) -> dict[str, Stateful]:
-        """The parts with a state of their own, by its name in a checkpoint."""
+        """Returns the parts whose state is saved, by their names in a checkpoint."""
         return {
             "replay_buffer": self._replay_buffer,
             "actors": self._actors,
@@ -457,7 +458,7 @@ class Trainer(ABC):
         }
 
     def _state(self) -> RunState:
-        """All of the run as it is between two steps."""
+        """Returns the complete state of the run between two steps."""
         published = self._published
         return RunState(
             counters=self._saved_counters(),
@@ -473,9 +474,9 @@ class Trainer(ABC):
         )
 
     def resume(self, saved: Resumption) -> None:
-        """Continues from a checkpoint; called before `train`, when everything is built.
+        """Continues from a checkpoint; called before `train`, once everything is built.
 
-        Raises CheckpointError where it does not fit; then nothing that was recorded is touched.
+        Raises CheckpointError if it does not fit; recorded metrics are then left untouched.
         """
         run = saved.run
         try:
@@ -489,7 +490,7 @@ class Trainer(ABC):
                 self._published = Snapshot(**run["weights"])
             self._unfinished, self._resumed = bool(run["unfinished"]), True
             self._recorders.newest.update(run["newest"])
-            self._recorders.rewind(run["recorders"])  # last: cuts what was recorded
+            self._recorders.rewind(run["recorders"])  # last: drops recorded rows
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise CheckpointError(
                 f"the saved state of the run is incompatible with this version: {error!r}"
@@ -497,14 +498,14 @@ class Trainer(ABC):
 
 
 class OfflineTrainer(Trainer):
-    """Updates from the beginning: all transitions are in the replay buffer."""
+    """Updates without actors: all transitions are already in the replay buffer."""
 
     def collect(self) -> bool:
-        """There are no actors, so nothing arrives."""
+        """Returns True: there are no actors, so nothing arrives."""
         return True
 
     def start_actors(self) -> None:
-        """There are no actors."""
+        """Does nothing: there are no actors."""
 
     def publish(self) -> None:
-        """There are no actors."""
+        """Does nothing: there are no actors."""

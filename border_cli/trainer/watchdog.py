@@ -1,8 +1,8 @@
-"""Finds the part of a run that hangs, reports where, and ends the run.
+"""Detects a hung part of a run, reports where it hangs, and ends the run.
 
-It logs all stacks, that of the part that hangs first, and requests a stop. If the learner itself
-hangs, the command writes `run.json` and exits with status 1; `train`, if called in the main thread,
-is interrupted and raises `Stalled`.
+The watchdog logs all stacks, that of the hung part first, and requests a stop. If the learner
+itself hangs, the command writes `run.json` and exits with status 1; a call of `train` in the main
+thread is interrupted and raises `Stalled`.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from border_cli.errors import Stalled
 
 log = logging.getLogger(__name__)
 
-LEARNER_GRACE_S = 3.0  # within which a learner that is not hung notices the stop flag
-WAY_OUT_S = 10.0  # within which a learner that noticed has stopped the actors and saved
+LEARNER_GRACE_S = 3.0  # time for a learner that is not hung to notice the stop flag
+WAY_OUT_S = 10.0  # time for it to stop the actors and to save
 
 
 class Watchdog:
-    """A thread that touches neither environments nor torch; alive within its `with` block.
+    """A thread that checks heartbeats within its `with` block, without environments or torch.
 
-    A part that made no step for `timeout_s` and does not wait for another is hung, and is replaced
-    where that is possible. Where all parts wait and nothing moves, all are hung. The run is then
-    asked to stop with `Stalled`, which carries the stacks of all threads. A learner that hangs does
-    not notice that, or hangs on its way out: then `on_hung_learner` is called, in this thread.
+    A part that makes no step for `timeout_s` and waits for no other is hung; it is replaced if that
+    is possible. If all parts wait and none makes a step, all are hung. The watchdog then requests a
+    stop with `Stalled`, which contains the stacks of all threads. If the learner does not notice
+    the request, or hangs while it stops, `on_hung_learner` is called in the watchdog's thread.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Watchdog:
         self._way_out_s = way_out_s
         self._ended = threading.Event()
         self._pause_s = min(1.0, timeout_s / 4)
-        # name -> beats, and checks since they changed: where the process is stopped, none is made
+        # name -> beats, and checks since they changed (none while the process is suspended)
         self._seen: dict[str, tuple[int, int]] = {}
         self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
 
@@ -80,44 +80,44 @@ class Watchdog:
             return
 
     def _ends(self) -> bool:
-        """Whether the learner leaves the block after it was asked to stop."""
+        """Returns whether the learner leaves the block after the request to stop."""
         if self._ended.wait(self._learner_grace_s):
             return True
-        # A save, or whatever it does on its way out, may take as long as any step.
+        # Saving, or any other part of a shutdown, may take as long as any step.
         return self._stop.noticed and self._ended.wait(self._timeout_s + self._way_out_s)
 
     def check(self) -> Stalled | None:
-        """Checks all parts, as it does after every pause; the error if one hangs."""
-        still: list[Pulse] = []
+        """Checks all parts, as after every pause; returns the error if one is hung."""
+        motionless: list[Pulse] = []
         hung: list[Pulse] = []
         for part in self._heartbeats:
-            # In this order: a part beats before it is seen at work again after a wait.
+            # Read in this order, because a part counts a beat before it ends its wait.
             waits, beats = part.waiting_for is not None, part.beats
             before, checks = self._seen.get(part.name, (beats, -1))
             checks = checks + 1 if beats == before else 0
             self._seen[part.name] = (beats, checks)
             if checks * self._pause_s >= self._timeout_s:
-                still.append(part)
+                motionless.append(part)
                 hung += [] if waits else [part]
-        if len(still) == len(self._heartbeats) and not hung:
-            hung = still  # all parts wait for each other
+        if len(motionless) == len(self._heartbeats) and not hung:
+            hung = motionless  # all parts wait for each other
         else:
-            hung = [each for each in hung if not self._restarted(each)]
+            hung = [stuck for stuck in hung if not self._restart(stuck)]
         return Stalled(self._report(hung)) if hung else None
 
-    def _restarted(self, part: Pulse) -> bool:
-        """Whether a hung part is being replaced; its first step may take as long as any other."""
+    def _restart(self, part: Pulse) -> bool:
+        """Replaces a hung part, if possible; its first step may take as long as any other."""
         if not part.restart():
             return False
         del self._seen[part.name]
         return True
 
     def _report(self, hung: list[Pulse]) -> str:
-        """Who hangs, and the stacks of all threads, with theirs first."""
-        frames, first = sys._current_frames(), {each.thread_id for each in hung}
-        threads = sorted(threading.enumerate(), key=lambda each: each.ident not in first)
-        waits = [f" (waiting for {each.waiting_for})" if each.waiting_for else "" for each in hung]
-        names = ", ".join(each.name + wait for each, wait in zip(hung, waits, strict=True))
+        """Returns the names of the hung parts, and the stacks of all threads, theirs first."""
+        frames, first = sys._current_frames(), {part.thread_id for part in hung}
+        threads = sorted(threading.enumerate(), key=lambda entry: entry.ident not in first)
+        waits = [f" (waiting for {part.waiting_for})" if part.waiting_for else "" for part in hung]
+        names = ", ".join(part.name + wait for part, wait in zip(hung, waits, strict=True))
         lines = [f"no step for {self._timeout_s:g} s (trainer.stall_timeout_s): {names}"]
         for thread in threads:
             if thread.ident in frames and thread is not self._thread:

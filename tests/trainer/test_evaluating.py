@@ -120,9 +120,9 @@ def test_a_score_that_is_not_finite_counts_for_nothing(bad: float) -> None:
 def test_the_first_one_is_said_with_its_episode(caplog: pytest.LogCaptureFixture) -> None:
     trainer = built(SlowRunner(1, {20: math.nan, 40: math.inf, 60: 3.0}), max_opt_steps=80)
     trainer.trainer.train()
-    said = [each.message for each in caplog.records if "counts for nothing" in each.message]
+    said = [each.message for each in caplog.records if "ignored the evaluation" in each.message]
     where = "episode 0 ended after 1 steps with nan"
-    assert said == [f"the evaluation at update 20 counts for nothing: {where}"]
+    assert said == [f"ignored the evaluation at update 20: {where}"]
     assert trainer.trainer.stats().best_score == 3.0
 
 
