@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def check_jobs(jobs: Sequence[Job], composer: Composer | None = None) -> dict[Path, EarlierRun]:
     """Checks all jobs before anything is built, and returns the earlier run in each job's folder.
 
-    Raises ConfigError for the first job that has no environment, must not resume, or cannot use its
+    Raises ConfigError for the first job that has no environment, may not resume, or cannot use its
     folder: the folder is in use, or contains another kind of run, the run of another job, or a run
     with other settings. `dry_built` is the next check.
     """
@@ -38,8 +38,8 @@ def check_jobs(jobs: Sequence[Job], composer: Composer | None = None) -> dict[Pa
 
 
 def check_job(job: Job, composer: Composer | None = None) -> None:
-    """Checks a job, except for an earlier run in its folder. `composer` is the one that composed
-    it, or None if it was created in Python."""
+    """Checks a job, except for an earlier run in its folder. `composer` composed the
+    job; it is None for jobs created in Python."""
     if composer is not None:
         _refuse_without_env(job.config, composer)
         _check_resume(job, composer)
@@ -52,11 +52,11 @@ def look(job: Job) -> EarlierRun:
     """Returns the earlier run in the folder of a job. `attempt` checks the folder again when the
     job starts.
 
-    Raises ConfigError if a process is running there, if the run has other settings, or if a path
-    of ours is occupied by something else. For a job of a sweep this includes the folder itself.
+    Raises ConfigError if a process is running there, if the run has other settings, or if something
+    else has the name of one of our files. In a sweep, this includes the folder itself.
     """
     if job.in_sweep and job.folder.is_symlink():
-        raise ConfigError(f"{job.folder} is a symbolic link, which the folder of a job must not be")
+        raise ConfigError(f"{job.folder} is a symbolic link; a job needs a real directory")
     folder = RunFolder(job.folder)
     folder.refuse_in_use()
     return earlier_run(job, folder)

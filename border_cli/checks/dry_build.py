@@ -2,11 +2,11 @@
 
 The trial (`launch/trial.py`) steps the environment with fixed seeds, both as a single instance and
 as its vector implementation if the run uses one, and calls `compute_reward` for hindsight replay.
-`evaluator.env` is tried if it differs, and evaluation environments are constructed beside one for
-training. A sweep tries equal settings once, and a failure only fails the affected jobs. A call that
-does not return within `stall_timeout_s` is interrupted and ends the command, even a sweep; the
-monitor handles calls that hold the GIL. `env.probe=false` only constructs one environment, and may
-be changed on resume.
+`evaluator.env` is tried if it differs, and evaluation environments are constructed alongside one
+for training. A sweep tries equal settings once, and a failure affects only the jobs with them. A
+call that does not return within `stall_timeout_s` is interrupted and ends the command, even a
+sweep; the monitor handles calls that hold the GIL. `env.probe=false` only constructs one
+environment, and may be changed on resume.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from border_cli.settings.run import EnvConfig, RunConfig
 from border_cli.system.machine import free_memory, memory_for
 
 TOGETHER = (
-    "the constructor of several at once, for training and evaluations (evaluator.num_episodes, "
+    "constructing several at once, for training and evaluation (evaluator.num_episodes, "
     "evaluator.env; trainer.eval_interval=0 evaluates after training, env.probe=false tries none),"
 )
 
@@ -66,9 +66,9 @@ def dry_built(
     refused: dict[int, ConfigError] | None = None,
     known: Tried | None = None,
 ) -> DryBuilt:
-    """Dry builds the jobs, so that components reject settings that only they can check. Jobs with
-    equal components share a build. Rejected jobs are left out. Raises ConfigError if one of the
-    remaining jobs needs more memory than is free.
+    """Performs the dry builds, in which components reject settings that only they can check. Jobs
+    with equal components share a build. Rejected jobs are left out. Raises ConfigError if one of
+    the remaining jobs needs more memory than is free.
 
     The errors of rejected sweep jobs go to `refused`, by job number; without it the first one is
     raised. A sweep job whose environment fails its trial is not rejected here: it will fail when it
@@ -128,8 +128,8 @@ def _build_key(effective: EffectiveSettings) -> str:
     """Returns a key that is equal for runs with the same dry build."""
     config, trainer = effective.config, effective.config.trainer
     built = (config.agent, config.env, config.step_processor, config.replay_buffer)
-    more = (config.actor_manager, config.evaluator, config.device, config.init_from)
-    return repr((built, more, type(trainer), trainer.stall_timeout_s, config.resume))
+    used = (config.actor_manager, config.evaluator, config.device, config.init_from)
+    return repr((built, used, type(trainer), trainer.stall_timeout_s, config.resume))
 
 
 def dry_build(
@@ -253,9 +253,9 @@ def _check_film(effective: EffectiveSettings) -> None:
 @contextmanager
 def in_time(who: str, call: str, timeout_s: float) -> Iterator[None]:
     """Limits the time of the call in the block. A call that exceeds it is interrupted, and the
-    ConfigError contains its stack. If it cannot be interrupted, the command exits as on a hang."""
+    ConfigError contains its stack. If the call cannot be interrupted, the command exits."""
     caller, hung, returned = threading.get_ident(), threading.Event(), threading.Event()
-    what = f"{call} did not return within {timeout_s:g} s (trainer.stall_timeout_s); it is here:\n"
+    what = f"{call} did not return within {timeout_s:g} s (trainer.stall_timeout_s); stuck at:\n"
 
     def watch() -> None:
         if returned.wait(timeout_s):

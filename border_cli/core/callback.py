@@ -15,8 +15,8 @@ class Callback:
     """Base class of callbacks; only the learner's thread calls their hooks, between two updates.
 
     `moment` is the position in the run (updates, env steps, seconds) at which an event happened.
-    An exception in a hook fails the run, while `stop` ends it like a limit that is reached. A
-    resumed run continues from `state_dict`. A hook that is not overridden costs no time.
+    If a hook raises, the run fails; `stop` ends it like a reached limit. A resumed run restores
+    the callback from `state_dict`. A hook that is not overridden costs no time.
     """
 
     stop_reason: str | None = None  # reason to end the run; None while it may continue
@@ -26,7 +26,7 @@ class Callback:
         self.stop_reason = reason
 
     def on_start(self, info: RunInfo) -> None:
-        """Called when the run starts; if it resumes, after `load_state_dict`."""
+        """Called when the run starts, or resumes, after `load_state_dict`."""
 
     def on_episode(self, moment: RecordStep, episode: Episode) -> None:
         """Called when the learner has received the last transition of a training episode."""
@@ -35,7 +35,7 @@ class Callback:
         """Called after each update. `float(metrics["loss"])` waits for a GPU."""
 
     def on_evaluation(self, moment: RecordStep, evaluation: Evaluation) -> None:
-        """Called with each result. `moment` is that of the weights: earlier, if in background."""
+        """Called after an evaluation; `moment` is when the evaluated weights were copied."""
 
     def on_checkpoint(self, moment: RecordStep, folder: Path) -> None:
         """Called once a checkpoint is on disk; the learner waits for it. A run resumed from this

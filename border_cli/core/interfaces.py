@@ -1,4 +1,4 @@
-"""The interfaces of the components of a run.
+"""The interfaces between the components of a run.
 
 An ABC rejects a missing method at construction; a Protocol describes an object that is passed in.
 """
@@ -52,13 +52,13 @@ class Policy(ABC):
 
     @abstractmethod
     def load_snapshot(self, snapshot: Snapshot) -> None:
-        """Switches to these weights and schedules (Border's `sync_model`)."""
+        """Loads the weights and counters to act with (Border's `sync_model`)."""
 
     def bind_thread(self) -> None:  # noqa: B027 - most have no per-thread state
         """Called once by each thread that only acts; never by the learner's thread."""
 
     def forget(self, envs: Sequence[int]) -> None:  # noqa: B027 - most have no per-episode state
-        """Resets the per-episode state of these environments, whose episodes start over."""
+        """Resets the state of environments whose episodes start over."""
 
     def state_dict(self) -> State:
         """Returns the state other than the weights: generators and persistent noise."""
@@ -69,7 +69,7 @@ class Policy(ABC):
 
 
 class PolicyFactory(Protocol):
-    """A picklable factory of policies, without weights; any thread or process may use it."""
+    """A picklable factory of policies; holds no weights, usable in any thread or process."""
 
     def __call__(self, rng: np.random.Generator, exploration: ActorExploration = None) -> Policy:
         """Builds a policy without weights. `exploration` replaces the agent's schedule if it is a
@@ -94,11 +94,11 @@ class Agent(ABC):
 
     @abstractmethod
     def update(self, batch: Batch) -> Update | None:
-        """Performs one update on a batch. An on-policy agent may skip it and return None to have
-        the rest of the rollout dropped."""
+        """Performs one update on a batch. An on-policy agent may return None instead, to drop the
+        rest of its rollout."""
 
     def observe(self, transitions: Transitions) -> None:  # noqa: B027 - most have no statistics
-        """Updates running statistics. Gets every transition once, as it enters the buffer. [M]"""
+        """Updates running statistics with transitions as they enter the replay buffer. [M]"""
 
     def observe_returns(self, returns: Moments) -> None:  # noqa: B027 - most have no statistics
         """Updates statistics of the running discounted returns, if the agent's settings have
@@ -120,17 +120,16 @@ class Agent(ABC):
 
     @abstractmethod
     def state_dict(self) -> dict[str, Any]:
-        """Returns tensors, numbers, strings, and dicts and lists of these, for `weights_only`."""
+        """Returns tensors, numbers, strings, dicts and lists, loadable with `weights_only`."""
 
     @abstractmethod
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` returned; with the same settings, bit-identically.
-
-        Raises CheckpointError if the state does not fit the agent.
+        """Restores what `state_dict` returned. An agent with the same settings then continues
+        bit-identically. Raises CheckpointError if the state does not fit the agent.
         """
 
     def load_weights(self, state: Mapping[str, Any]) -> None:
-        """Loads only the weights of another agent's state, as the start of training.
+        """Loads only the weights of another agent's state, to start training from them.
 
         Raises CheckpointError if they do not fit the agent.
         """
@@ -162,14 +161,14 @@ class OnPolicyAgent(Agent):
 
     @abstractmethod
     def finish(self, rollout: Transitions) -> None:
-        """Updates running statistics, after the last epoch of a rollout. [M]"""
+        """Updates running statistics with a rollout, after its last epoch. [M]"""
 
 
 class Env(ABC):
     """N environments that step together; owned by one thread."""
 
     num_envs: int
-    frames_per_s: float = 30.0  # playback rate of films, one frame per step
+    frames_per_s: float = 30.0  # frame rate of films; one frame per env step
 
     def frame(self) -> NDArray[np.uint8]:
         """Renders the first environment. Requires `render="rgb_array"` at construction.
@@ -201,7 +200,7 @@ class Env(ABC):
     def resume(
         self, seed: int, state: Mapping[str, Any], beat: Beat = lambda: None
     ) -> tuple[Array, list[int]]:
-        """Continues from `state_dict`; replaces `reset`, which had the same `seed`.
+        """Continues from a saved state; called instead of `reset`, with the same seed.
 
         Replays the actions of each running episode and compares the outcome. Returns the
         observations to act on next [N, …], and the environments whose episode could not be
@@ -216,11 +215,11 @@ class GoalRewards(ABC):
 
     @abstractmethod
     def rewards(self, achieved: NDArray[Any], desired: NDArray[Any]) -> NDArray[np.float32]:
-        """Returns the rewards for `achieved` if the goal is `desired`. [M, …], [M, …] -> [M]"""
+        """Returns rewards for reaching `achieved` when the goal is `desired`. [M, …] each -> [M]"""
 
     @abstractmethod
     def terminated(self, achieved: NDArray[Any], desired: NDArray[Any]) -> NDArray[np.bool_] | None:
-        """Returns whether these end an episode. [M]; None if termination ignores the goal."""
+        """Returns whether `achieved` ends the episode. [M]; None if termination ignores goals."""
 
     def close(self) -> None:  # noqa: B027 - most have nothing to close
         """Releases its resources; called once."""
@@ -238,7 +237,7 @@ class EnvFactory(ABC):
     def make(
         self, *, training: bool, render: str | None = None, first: int = 0, beat: Beat | None = None
     ) -> Env:
-        """Builds a new `Env`, whose environments are seeded as numbers `first`, `first` + 1, ….
+        """Builds `num_envs` environments, seeded like environments `first`, `first` + 1, ….
 
         `beat` is called after the construction of each environment.
         """
@@ -275,14 +274,14 @@ class StepProcessor(ABC):
         """Restores what `state_dict` returned."""
 
     def forget(self, envs: Sequence[int]) -> None:  # noqa: B027 - most have no per-episode state
-        """Discards the waiting steps of these environments, whose episodes start over."""
+        """Discards the waiting steps of environments whose episodes start over."""
 
 
 class FrozenRows(Protocol):
     """A snapshot of the stored transitions, unaffected by later pushes.
 
     Rows are numbered from the first one ever pushed. The learner's thread creates the snapshot and
-    the writer's thread reads it. If the writer does not keep up, the rest is given up.
+    the writer thread reads it. If the writer cannot keep up, the remaining rows are given up.
     """
 
     oldest: int  # number of the oldest stored row
@@ -290,8 +289,8 @@ class FrozenRows(Protocol):
     end: int  # number of the last row, plus one
 
     def take(self) -> list[NDArray[Any]] | None:
-        """Returns a chunk, that is, copies of the next rows as arrays for `load_rows`; the last
-        array has one entry per row. Returns None once all rows are taken or given up."""
+        """Returns copies of the next rows, as arrays that `load_rows` accepts; the last array has
+        one entry per row. Returns None once all rows are taken or given up."""
 
     def release(self) -> None:
         """Gives up the remaining rows; may be called twice, by any thread."""
@@ -315,7 +314,7 @@ class ReplayBuffer(ABC):
 
     @abstractmethod
     def push(self, transitions: Transitions) -> None:
-        """Copies transitions into the buffer, over the oldest ones if it is full."""
+        """Copies transitions into the buffer; if it is full, overwrites the oldest."""
 
     @abstractmethod
     def sample(self, batch_size: int) -> Batch:
@@ -345,7 +344,7 @@ class ReplayBuffer(ABC):
 
     @abstractmethod
     def state_dict(self) -> State:
-        """Returns everything but the transitions: their numbers, priorities, generators."""
+        """Returns the state without the transitions: row numbers, priorities, generators."""
 
     @abstractmethod
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -366,7 +365,7 @@ class ReplayBuffer(ABC):
         """Sets priorities from the TD errors of the sampled transitions. [B], [B]"""
 
     def follow(self, done: float) -> None:  # noqa: B027
-        """Updates schedules over the whole run, of which the fraction `done` is complete."""
+        """Updates schedules that span the run; `done` is its completed fraction, 0 to 1."""
 
 
 class RolloutStore(ReplayBuffer):
@@ -407,7 +406,7 @@ class ActorStats:
     samples: int = 0  # transitions received by the learner
     duration_s: float = 0.0
     restarts: int = 0
-    lost_samples: int = 0  # samples of crashed actors, or in flight at a kill, that never arrived
+    lost_samples: int = 0  # never arrived: of crashed actors, or in flight at a kill
     restarted_episodes: int = 0  # episodes that a resumed run could not continue
     # Time per section: act, env_step, process, send, blocked. Estimated from occasionally timed
     # steps; empty if no step was timed.
@@ -434,15 +433,15 @@ class ActorStats:
 class ActorManager(ABC):
     """Runs actors between `__enter__` and `__exit__`; none outlives the `with` block."""
 
-    # Whether actors step only within `receive`. Two runs with one seed are then bit-identical, and
-    # a resumed run continues every episode. After `stop`, `state_dict` returns the state before
-    # it, with the steps that the actors had gathered.
+    # Whether actors step only within `receive`, so that two runs with one seed are bit-identical
+    # and a resumed run continues every episode. After `stop`, `state_dict` then still returns the
+    # state before it, including the steps that the actors had gathered.
     reproducible: ClassVar[bool] = False
 
     @property
     def cluster(self) -> object | None:
         """The `ClusterSettings` with which another process joins the Ray cluster of the actors;
-        None if there is no cluster, or not yet."""
+        None if there is no cluster or it has not started."""
         return None
 
     @abstractmethod
@@ -462,12 +461,12 @@ class ActorManager(ABC):
 
     @abstractmethod
     def permit(self, samples_total: float) -> None:
-        """Allows the actors to produce up to `samples_total` samples overall. Never decreases. The
+        """Allows the actors to collect up to `samples_total` samples overall. Never decreases. The
         first call starts the actors."""
 
     @abstractmethod
     def receive(self, timeout_s: float = 0.0) -> list[Experience]:
-        """Returns the messages that have arrived; if none has, waits up to `timeout_s` for some.
+        """Returns the messages that have arrived; waits up to `timeout_s` if there are none.
 
         Their arrays are valid until the next call, after which actors may overwrite them.
         Raises `ActorCrashed` once an actor has used up its restarts.
@@ -478,7 +477,7 @@ class ActorManager(ABC):
         """Stops the actors and returns all messages in flight; idempotent."""
 
     def undelivered(self) -> list[Experience]:
-        """Returns messages that `state_dict` counts but `receive` has not returned.
+        """Returns messages that `state_dict` counts as received but `receive` has not returned.
 
         Only a reproducible manager has any, after an error has interrupted a round.
         """
@@ -536,7 +535,7 @@ class Evaluation:
 
 
 class Evaluator(ABC):
-    """Evaluates policies; owned by the one thread that calls it."""
+    """Base class of evaluators of policies; owned by the one thread that calls it."""
 
     def describe(self) -> str:
         """Returns one line for the header of a run."""
@@ -574,8 +573,8 @@ class Evaluator(ABC):
 
 
 class EvaluationRunner(ABC):
-    """Runs evaluations of snapshots, one at a time, inline or in the background; called by the
-    learner's thread."""
+    """Base class of runners, which evaluate one snapshot at a time, inline or in the background;
+    called by the learner's thread."""
 
     in_background: bool  # whether training continues between `submit` and `collect`
 
@@ -587,23 +586,23 @@ class EvaluationRunner(ABC):
     def open(  # noqa: B027 - nothing to start inline
         self, actors: ActorManager | None = None
     ) -> None:
-        """Starts the processes that evaluate, perhaps on the cluster of the actors. Called before
+        """Starts the evaluation processes, possibly on the Ray cluster of the actors. Called before
         training starts."""
 
     def close(self) -> None:  # noqa: B027 - the caller closes an inline evaluator
-        """Ends these processes, even during an evaluation; may be called twice."""
+        """Ends the evaluation processes, even during an evaluation; may be called twice."""
 
     @abstractmethod
     def submit(self, snapshot: Snapshot) -> None:
         """Starts an evaluation. Must not be called while one is running."""
 
     def on_step(self, call: Callable[[], None]) -> None:
-        """Sets a function to be called repeatedly while the learner waits for an evaluation."""
+        """Registers a function to call repeatedly while the learner waits for an evaluation."""
         del call
 
     @abstractmethod
     def collect(self) -> Evaluation | None:
-        """Returns the result of the running evaluation once; None while it is not available."""
+        """Returns the result of the running evaluation, once, or None if it is not available."""
 
     @abstractmethod
     def wait(self) -> Evaluation:

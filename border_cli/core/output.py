@@ -34,16 +34,16 @@ class Resumption:
     counters: Mapping[str, float]
     run: State
     agent: Mapping[str, Any]
-    load_rows: Callable[[ReplayBuffer], None] | None  # None if they were not saved
+    load_rows: Callable[[ReplayBuffer], None] | None  # None if no transitions were saved
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaveReport:
     """Counts and failures of the checkpoints so far."""
 
-    written: int = 0  # without best models
+    written: int = 0  # checkpoints written, best models not included
     failures: int = 0  # failed writes, including those of best models
-    seconds: float = 0.0  # time spent by the writer's thread
+    seconds: float = 0.0  # time spent by the writer thread
     nbytes: int = 0
     problem: str | None = None  # reason why the last write failed; None if it succeeded
 
@@ -99,7 +99,7 @@ class TrainerStats:
     recorders_switched_off: Mapping[str, str] = field(default_factory=dict)  # class -> reason
     saves: int = 0
     saves_skipped: int = 0  # due while another checkpoint was being written
-    save_seconds: float = 0.0  # time spent by the writer's thread
+    save_seconds: float = 0.0  # time spent by the writer thread
     seconds: Mapping[str, float] = field(default_factory=dict)  # learner's time by section
 
     @property
@@ -142,9 +142,9 @@ class RunInfo:
     max_time_s: float | None
     quiet: bool = False
     group: Path | None = None  # directory of the sweep or study, if the run is part of one
-    best: tuple[float, int] | None = None  # score and opt steps, from earlier attempts
+    best: tuple[float, int] | None = None  # best score of earlier attempts, and its opt steps
     samples: bool = True  # whether actors collect samples; False for offline runs
-    settings: Mapping[str, bool | float | str] = field(default_factory=dict)  # by dotted name
+    settings: Mapping[str, bool | float | str] = field(default_factory=dict)  # by dotted names
     command: Sequence[str] = ()  # command line of this attempt
     resolved: str = ""  # all settings, as YAML
 
@@ -160,7 +160,7 @@ class RunEnd:
 
 
 class Recorder(ABC):
-    """Base class of recorders of metrics; called by the learner's thread only.
+    """Base class of recorders, which store metrics; called by the learner's thread only.
 
     An exception in a recorder does not end the run: it is logged and counted. After an `OSError`
     (a full disk) the recorder is called again; after any other exception it is switched off.
@@ -177,8 +177,8 @@ class Recorder(ABC):
         """Records a short film of an evaluated episode, as a GIF."""
 
     def position(self) -> State | None:
-        """Returns the position after the last row, for a checkpoint; None if rewinding is not
-        possible. A `file` in it, relative to the run directory, is synced before the checkpoint."""
+        """Returns the position after the last row, for a checkpoint; None if it cannot be rewound.
+        A `file` in it, relative to the run directory, is synced before the checkpoint."""
         return None
 
     def rewind(self, position: Mapping[str, Any]) -> None:  # noqa: B027 - see above

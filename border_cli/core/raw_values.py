@@ -1,7 +1,7 @@
-"""Checked conversion of raw observations to rows, and of rows of actions to raw actions.
+"""Conversion of raw observations to rows, with validation, and of rows of actions to raw actions.
 
 The trial before a run, loops over environments, vector environments and callers with their own
-environment share one check. `Values` accepts one value of a space, or N values with a leading axis,
+environment share this validation. `Values` accepts one value of a space, or N with a leading axis,
 and raises `BadStep` for anything that numpy would silently broadcast, wrap, round or parse. Whether
 floats are finite and within bounds is checked for many rows at a time (`trainer/intake.py`).
 """
@@ -57,7 +57,7 @@ def _spans_dtype(low: NDArray[Any], high: NDArray[Any], dtype: np.dtype[Any]) ->
 
 
 class Values:
-    """A checked conversion of values of a Box or an integer space to rows, with integers from 0.
+    """A validating converter of Box or integer values to rows, in which integers start at 0.
 
     Real spaces accept any real numbers, integer spaces integers within their bounds. An array with
     a single element is accepted as a number.
@@ -129,7 +129,7 @@ class Values:
 
 
 class Parts:
-    """A checked conversion of values of a Dict space, part by part."""
+    """A validating converter of Dict values, part by part."""
 
     plain_dtype = None
     shape: tuple[int, ...] = ()
@@ -158,17 +158,17 @@ class Parts:
 
 
 def observations(space: RawObservation) -> Values | Parts:
-    """Returns the checked conversion for observations of this space."""
+    """Returns the validating converter for observations of this space."""
     return Parts(space) if isinstance(space, RawDict) else Values(space)
 
 
 def copied(values: Array) -> Array:
-    """Copies checked observations, because environments may reuse their arrays."""
+    """Copies validated observations, because environments may reuse their arrays."""
     return map_array(ndarray.copy, values)  # C-contiguous
 
 
 def action_reader(space: RawSpace) -> ActionReader:
-    """Returns a conversion of policy actions to `space`. It copies, as envs may modify actions."""
+    """Returns a function from policy actions to raw actions; it copies, as envs may modify them."""
     if space.kind == "Discrete":
         first = int(space.start)
         if first == 0:
@@ -179,7 +179,7 @@ def action_reader(space: RawSpace) -> ActionReader:
 
 
 def batch_of(space: RawSpace) -> Batcher:
-    """Returns a conversion of N rows to N values of `space`."""
+    """Returns a function from N rows to an array of N values of `space`."""
     shape, dtype, start = space.shape, np.dtype(space.dtype), space.start
     if dtype == np.float64:  # rows are float32, and rounding may have crossed a bound
         low, high = space.low, space.high

@@ -1,4 +1,4 @@
-"""Running discounted returns, by whose standard deviation the learner divides rewards
+"""Running discounted returns, for dividing rewards by their standard deviation
 (`agent.normalize_reward`).
 
 Computed as in VecNormalize of Stable-Baselines3 (Raffin et al. 2021). Gymnasium's NormalizeReward
@@ -27,15 +27,15 @@ class Moments:
     @classmethod
     def of(cls, values: NDArray[np.float64]) -> Self:
         """Computes the moments of at least one value. [K]"""
-        with np.errstate(invalid="ignore"):  # an infinity is rejected by the learner
+        with np.errstate(invalid="ignore"):  # the learner rejects infinite rewards
             mean = values.mean()
             return cls(len(values), float(mean), float(np.square(values - mean).sum()))
 
 
 class DiscountedReturns:
-    """G = r + gamma G of N environments, reset to 0 at the start of an episode; owned by one actor.
+    """Running returns G = r + gamma G of N environments, 0 at the start of an episode.
 
-    Every G is stored until `take`.
+    Every G is stored until `take`. Owned by one actor.
     """
 
     def __init__(self, gamma: float, num_envs: int) -> None:
@@ -49,7 +49,7 @@ class DiscountedReturns:
         ended: NDArray[np.bool_],
         moved: NDArray[np.bool_] | None,
     ) -> None:
-        """Adds one step. An environment that did not move has no running episode. [N] each"""
+        """Adds one step. Environments that did not move have no running episode. [N] each"""
         returns = reward + self._gamma * self._running  # [N] float64
         self._untaken.append(returns if moved is None else returns[moved])
         if moved is not None:
@@ -63,7 +63,7 @@ class DiscountedReturns:
         return (Moments.of(values),) if len(values) else ()
 
     def forget(self, envs: Sequence[int]) -> None:
-        """Resets these environments, whose episodes start over."""
+        """Resets the returns of environments whose episodes start over."""
         self._running = self._running.copy()
         self._running[list(envs)] = 0.0
 

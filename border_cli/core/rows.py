@@ -19,7 +19,7 @@ from border_cli.core.types import EPISODE, Array, Column, Transitions
 
 PACKED_NBYTES = 1024  # a column with more bytes per row gets a separate array
 EPISODE_COLUMN: Final[Column] = (EPISODE, np.dtype(np.int64), ())
-COMMON: Final = ("obs", "action", "reward", "discount", "next_obs")  # columns of all runs
+COMMON: Final = ("obs", "action", "reward", "discount", "next_obs")  # columns that every run has
 
 
 def row_columns(spec: EnvSpec, extras: Sequence[Column] = ()) -> list[Column]:
@@ -43,7 +43,7 @@ def row_dtypes(fields: list[Column]) -> list[np.dtype[Any]]:
         _, dtype, shape = field
         nbytes = math.prod(shape) * dtype.itemsize
         (packed if nbytes <= PACKED_NBYTES else separate).append(field)
-    packed.sort(key=lambda field: -field[1].alignment)  # widest first needs the least padding
+    packed.sort(key=lambda field: -field[1].alignment)  # widest first, for the least padding
     # Aligned, so that torch accepts the strides of views of single fields.
     return [np.dtype(packed, align=True), *(np.dtype([field]) for field in separate)]
 
@@ -71,7 +71,7 @@ def columns_of(transitions: Transitions) -> dict[str, NDArray[Any]]:
 
 
 def column_of(parts: Sequence[Transitions], name: str) -> list[NDArray[Any]]:
-    """Returns one column, by its name in `columns_of`, of several blocks of rows."""
+    """Returns the arrays of one column, named as in `columns_of`, of several blocks of rows."""
     field, dot, key = name.partition(".")
     if field not in COMMON:
         return [part.extras[name] for part in parts]
@@ -80,7 +80,7 @@ def column_of(parts: Sequence[Transitions], name: str) -> list[NDArray[Any]]:
 
 
 def transitions_of(columns: dict[str, NDArray[Any]]) -> dict[str, Any]:
-    """Returns the fields of `Transitions`, given the columns; the inverse of `columns_of`."""
+    """Builds the fields of `Transitions` from columns; the inverse of `columns_of`."""
     parts: dict[str, Any] = {"extras": {}}
     for column, array in columns.items():
         name, dot, key = column.partition(".")
@@ -124,7 +124,7 @@ def joined_arrays(arrays: list[Array]) -> Array:
 
 
 class Rows:
-    """A fixed number of rows in existing memory: arrays of `row_dtypes`, of equal length."""
+    """A fixed number of rows in given arrays of equal length, with dtypes from `row_dtypes`."""
 
     def __init__(self, fields: list[Column], blocks: list[NDArray[Any]]) -> None:
         self.blocks = blocks  # each [count]
@@ -143,7 +143,7 @@ class Rows:
 
 
 def copied_rows(rows: Transitions) -> Transitions:
-    """Copies the rows to new memory. [M]"""
+    """Copies the rows into new arrays. [M]"""
     return Transitions(
         **transitions_of({name: column.copy() for name, column in columns_of(rows).items()})
     )

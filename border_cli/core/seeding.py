@@ -11,7 +11,7 @@ import numpy as np
 
 
 class Branch(IntEnum):
-    """The first element of every path. Changing a number would change the results of a seed."""
+    """The first element of every path. Changing a number changes the results of every seed."""
 
     LEARNER = 0
     REPLAY_BUFFER = 1
@@ -28,7 +28,7 @@ class ActorStream(IntEnum):
 
 
 def sequence(seed: int, *path: int) -> np.random.SeedSequence:
-    """Returns the stream at `path`, which equals the one from `SeedSequence(seed).spawn`."""
+    """Returns the stream at `path`, identical to the one that `SeedSequence.spawn` creates."""
     return np.random.SeedSequence(seed, spawn_key=path)
 
 

@@ -1,7 +1,7 @@
 """Action and observation spaces in numpy terms; `env/` translates Gymnasium's spaces.
 
-Raw spaces are those of the environment. They are converted to spaces with integers from 0 and with
-floats of at most 32 bits.
+Raw spaces are those of the environment. They are converted such that integers start at 0 and
+floats have at most 32 bits.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from border_cli.core.types import Array, leaves
 
-ACTION_MASK: Final = "action_mask"  # key of the part of an observation that marks the valid actions
+ACTION_MASK: Final = "action_mask"  # key of an observation for the mask of valid actions
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +134,8 @@ class EnvSpec:
     max_episode_steps: int | None  # time limit; None if episodes need not end
     stacked: bool = False  # whether observations are stacks of consecutive images, newest last
     info_metrics: tuple[str, ...] = ()  # keys recorded from the last `info` of an episode
-    human_scores: tuple[float, float] | None = None  # published: random actions, human
-    # Whether each environment swaps in its own states of the global generators.
+    human_scores: tuple[float, float] | None = None  # published scores: random, human
+    # Whether each environment has its own states of the global random generators.
     own_generators: bool = False
     raw: RawSpaces | None = None  # spaces of the environment, if known
 
@@ -159,7 +159,7 @@ def has_masks(space: Space) -> bool:
 
 
 def without_mask(space: Space) -> Space:
-    """Returns the space of network inputs: without the mask, and a single part by itself."""
+    """Returns the space without the action mask; if one part remains, that part itself."""
     if not isinstance(space, DictSpace) or not space.masked:
         return space
     rest = {key: part for key, part in space.spaces.items() if key != ACTION_MASK}

@@ -1,4 +1,4 @@
-"""Requests to stop or to save, and the heartbeats that the watchdog reads."""
+"""Stop and save requests, and heartbeats for the watchdog."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class Heartbeat:
         try:
             yield
         finally:
-            self.beats += 1  # first: an active part must never appear without progress
+            self.beats += 1  # first: an active part must show progress
             self.waiting_for = None
 
     @contextmanager

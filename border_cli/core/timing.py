@@ -1,4 +1,4 @@
-"""Clocks, passed in so that tests control time, and the seconds that a thread spends by section."""
+"""Clocks that tests can replace, and the time that a thread spends, by section."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The values passed between the parts of a run. None of them is modified after construction.
+"""The values passed between the parts of a run. They are never modified after construction.
 
-The arrays in them are not modified either, except those of a `Batch`, by the next `sample`.
+Their arrays are not modified either, except those of a `Batch`, which the next `sample` reuses.
 
 Shapes: M transitions, B sampled transitions, N environments of one actor, A action dimensions.
 """
@@ -21,7 +21,7 @@ from border_cli.errors import RunFailed
 # One observation stream: an array, or one array per key of a Dict space. Leading axis M, B or N.
 Array: TypeAlias = NDArray[Any] | dict[str, NDArray[Any]]
 Form: TypeAlias = tuple[np.dtype[Any], tuple[int, ...]]  # dtype and shape of one array
-Column: TypeAlias = tuple[str, np.dtype[Any], tuple[int, ...]]  # of rows: name, dtype, shape
+Column: TypeAlias = tuple[str, np.dtype[Any], tuple[int, ...]]  # name, dtype and shape per row
 Metrics: TypeAlias = Mapping[str, float]
 # The state that a part needs to resume: numbers, strings, None, numpy arrays, and dicts (with
 # string keys) and lists of these. A caller may store it, because it is never modified.
@@ -69,7 +69,7 @@ class Episode:
     metrics: tuple[float, ...] = ()
 
     def numbers(self, metrics: int | None = None) -> list[float]:
-        """Returns score, length and metrics, filled up with NaN to this number of metrics."""
+        """Returns score, length and metrics; pads missing metrics with NaN, up to `metrics`."""
         missing = [math.nan] * (0 if metrics is None else metrics - len(self.metrics))
         return [self.score, self.length, *self.metrics, *missing]
 
@@ -112,8 +112,8 @@ class Step(NamedTuple):
     def begun(self) -> list[int]:
         """Environments whose next action belongs to a different episode than this step.
 
-        One that uses a step to reset itself is listed after the end of its episode and again after
-        the reset.
+        An environment that uses a step to reset itself is listed twice: after the end of its
+        episode and after the reset.
         """
         ended = self.terminated | self.truncated  # [N]
         return np.flatnonzero(ended if self.moved is None else ended | ~self.moved).tolist()
@@ -124,11 +124,11 @@ class Experience:
     """One message from an actor to the learner (Border's PushedItemMessage)."""
 
     actor_id: int
-    opt_steps: int  # version of the weights used last
+    opt_steps: int  # update count of the weights used last
     env_steps: int  # actions taken since the previous message
     transitions: Transitions
     episodes: tuple[Episode, ...]
-    returns: tuple[Moments, ...] = ()  # if the agent needs them, one per message sent
+    returns: tuple[Moments, ...] = ()  # only if the agent needs them; one per message sent
 
 
 PAST_SCHEDULES: Final = 2**53  # env steps at which every exploration schedule has ended
@@ -139,10 +139,10 @@ class Snapshot:
     """Copies of the weights and counters that actors act with (Border's ModelInfo)."""
 
     opt_steps: int  # updates of the agent when it was copied
-    env_steps: int  # of all actors, as counted by the learner; for exploration schedules
+    env_steps: int  # total that the learner has received, for exploration schedules
     warm_up: bool  # whether actors act uniformly at random with this snapshot
     arrays: Mapping[str, NDArray[Any]]
-    episode_limit: int | None = None  # env steps of an evaluated episode; None: limit of the env
+    episode_limit: int | None = None  # of evaluations, in env steps; None means that of the env
 
 
 def _no_td_error() -> NDArray[Any]:

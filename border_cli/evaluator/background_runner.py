@@ -38,10 +38,10 @@ DONE: Final = "done"  # evaluation
 
 
 class BackgroundEvaluationRunner(EvaluationRunner, Pulse):
-    """Sends snapshots to a process and collects its results; called by the learner's thread.
+    """A runner that evaluates in a separate process; called by the learner's thread.
 
-    `open` starts the process, which reuses its environments. If it dies or hangs, a new process
-    evaluates the snapshot again.
+    `open` starts the process, which reuses its environments. If the process dies or hangs during
+    an evaluation, a new process evaluates the snapshot again.
     """
 
     in_background = True
@@ -114,7 +114,7 @@ class BackgroundEvaluationRunner(EvaluationRunner, Pulse):
         self._send(snapshot)
 
     def _send(self, snapshot: Snapshot) -> None:
-        self._sent += 1  # first: an active part must never appear without progress
+        self._sent += 1  # first: an active part must show progress
         self._snapshot = snapshot
         self._child = self._child or self._start()
         try:

@@ -47,7 +47,7 @@ def evaluation_of(
 ) -> Evaluation:
     """Computes the result of these episodes, with the population standard deviation.
 
-    `info` maps each requested name that all episodes have to its values, one per episode.
+    `info` has one value per episode, for every requested name that all episodes report.
     """
     finite = bool(np.isfinite(returns).all())
     # fsum rounds once: twenty episodes of 0.9 have a mean of 0.9.
@@ -115,7 +115,7 @@ class Play:
 
     @property
     def evaluation(self) -> Evaluation:
-        """The result of the episodes. Those cut off at the limit have no values from `info`."""
+        """The result of the episodes. An episode cut off at the limit has no `info` values."""
         info = {
             name: tuple(values.tolist())
             for name, values in zip(self._spec.info_metrics, self._info, strict=True)
@@ -140,7 +140,7 @@ class Play:
 
 
 class EpisodesEvaluator(Evaluator):
-    """Evaluates by one greedy episode in each environment of the vector, which it owns.
+    """An evaluator that runs one greedy episode in each environment of a vector, which it owns.
 
     The environments are created at the first evaluation and reused. Called by one thread: that of
     the learner or of the evaluation process.
@@ -201,9 +201,9 @@ class EpisodesEvaluator(Evaluator):
     def extended(self, policy: Policy, evaluation: Evaluation) -> Evaluation:
         """Adds the next episodes of this seed. The result equals that of one evaluation with more
         environments."""
-        with self._watched(), closing(self._make_env(first=len(evaluation.returns))) as others:
-            more = self._play(policy, others)
-        return joined(self.config, self.spec, [evaluation, more])
+        with self._watched(), closing(self._make_env(first=len(evaluation.returns))) as env:
+            extension = self._play(policy, env)
+        return joined(self.config, self.spec, [evaluation, extension])
 
     def film(self, policy: Policy, opt_steps: int) -> Film | None:
         interval, factory = self.config.video_interval, self._film_factory

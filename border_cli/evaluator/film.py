@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 EXTRA: Final = "border-cli[video]"
 LEAST_SIDE: Final = 240  # pixels; smaller frames are enlarged by a whole number
-GIF_SIDE: Final = 256  # pixels of the longer side; a GIF has no compression to speak of
+GIF_SIDE: Final = 256  # pixels of the longer side; GIFs compress poorly
 GIF_RATE: Final = 25  # maximum frames per second: browsers slow down faster GIFs
 MAX_COVERAGE: Final = 1  # Pillow's `Quantize.MAXCOVERAGE`
-CLIP_FRAMES: Final = 150  # maximum, for a film during a run
+CLIP_FRAMES: Final = 150  # maximum for a film recorded during a run
 
 
 def require_pillow(what: str) -> None:
@@ -93,7 +93,7 @@ def caption(episode: int, step: int, score: float) -> str:
 
 
 class Mp4Writer(FilmWriter):
-    """Sends frames to ffmpeg, which writes a temporary file until the film is complete."""
+    """A writer that sends frames to ffmpeg, via a temporary file until the film is complete."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -141,7 +141,7 @@ class Mp4Writer(FilmWriter):
 
 
 class GifWriter(FilmWriter):
-    """Collects frames in memory, one byte per pixel, until the film is written."""
+    """A writer that collects frames in memory, one byte per pixel, and writes them at the end."""
 
     def __init__(self, path: Path = Path(), *, most_frames: float = math.inf) -> None:
         """If there are more than `most_frames`, retains every second, fourth, … frame."""
@@ -150,10 +150,10 @@ class GifWriter(FilmWriter):
         self._longest_ms = 200 if math.isfinite(most_frames) else math.inf  # per frame
         self._pictures: list[Image] = []
         self._num_frames = 0
-        self._every = 1  # frames per picture
+        self._every = 1  # one picture per this many frames
 
     def add(self, frame: NDArray[np.uint8], *, episode: int, step: int, score: float) -> None:
-        if self._num_frames == 0:  # the rate is final now; a GIF cannot show every frame
+        if self._num_frames == 0:  # the rate is final now, and may be too high for a GIF
             self._every = max(1, round(self.frames_per_s / GIF_RATE))
         if self._num_frames % self._every == 0:
             whole = drawn(frame, caption(episode, step, score), GIF_SIDE)

@@ -26,9 +26,9 @@ from border_cli.evaluator.config import EpisodesConfig
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
-    """Evaluates snapshots, and confirms with further episodes a score that may end the run.
+    """The evaluation of a snapshot, with further episodes to confirm a score that may end the run.
 
-    The best of many evaluations is often lucky in its few episodes; new episodes are unbiased.
+    The best of many evaluations is partly luck in its few episodes; further episodes are unbiased.
     """
 
     threshold: float | None = None  # score that ends the run
@@ -88,7 +88,7 @@ class EvaluationParts:
 
 
 class InlineEvaluationRunner(EvaluationRunner):
-    """Evaluates a snapshot in the learner's thread within `submit`, while training pauses. A
+    """A runner that evaluates within `submit`, in the learner's thread, while training pauses. A
     bit-reproducible run always uses it.
 
     Every snapshot gets a new policy, so that no result depends on earlier ones.

@@ -21,7 +21,7 @@ from border_cli.words import unknown
 log = logging.getLogger(__name__)
 
 HOOKS = [name for name in vars(Callback) if name.startswith("on_")]
-SAVED = (type(None), bool, int, float, str, np.ndarray, np.generic)  # values of a state
+SAVED = (type(None), bool, int, float, str, np.ndarray, np.generic)  # allowed in states
 
 
 def named(callbacks: Sequence[Callback]) -> dict[str, Callback]:
@@ -37,7 +37,7 @@ def named(callbacks: Sequence[Callback]) -> dict[str, Callback]:
 
 
 class Callbacks:
-    """Calls the hooks of all callbacks, in order; owned by the learner's thread."""
+    """All callbacks of a run, called in order; owned by the learner's thread."""
 
     def __init__(self, callbacks: Mapping[str, Callback] | None = None) -> None:
         """The keys of `callbacks` are their names in messages and checkpoints."""
@@ -119,7 +119,7 @@ def _refuse_invalid(name: str, callback: Callback) -> None:
 
 @contextmanager
 def _user_errors(name: str, hook: str) -> Iterator[None]:
-    """Converts an exception of user code in the block to RunFailed, with the line of its origin."""
+    """Converts an exception of user code in the block to RunFailed, with the failing line."""
     try:
         yield
     except BorderError:

@@ -1,5 +1,5 @@
-"""Decides when a run ends, and when evaluations, rows of metrics, publications of weights and
-checkpoints are due."""
+"""Decides when a run ends, and when evaluations, rows of metrics, weight syncs and checkpoints are
+due."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from border_cli.trainer.metrics import Counters
 
 log = logging.getLogger(__name__)
 
-POLL_S = 0.2  # between two polls of the disk
+POLL_S = 0.2  # seconds between two polls of the writer thread
 
 
 def limit_reached(
@@ -37,7 +37,7 @@ def limit_reached(
 
 
 def fraction_done(config: TrainerConfig, counters: Counters, elapsed_s: float) -> float:
-    """Returns the completed fraction of the run, by its nearest limit; 0 if only a score ends it."""
+    """Returns the completed fraction of the run by its nearest limit; 0 if only a score ends it."""
     fractions = [0.0]
     if config.max_opt_steps is not None:
         fractions.append(counters.opt_steps / config.max_opt_steps)
@@ -49,7 +49,7 @@ def fraction_done(config: TrainerConfig, counters: Counters, elapsed_s: float) -
 
 
 class Intervals:
-    """Determines what is due after an update, by the number of updates or of env steps.
+    """The intervals, in updates or env steps, that determine what is due after an update.
 
     An interval in env steps is due after the update in which their number passed a multiple. Owned
     by the learner's thread.
@@ -66,7 +66,7 @@ class Intervals:
                 self._env_steps[name] = env_steps
             elif updates > 0:
                 self._updates[name] = updates
-        self._done_env_steps = 0  # env steps up to which everything due is done
+        self._done_env_steps = 0  # env steps when everything due was last done
 
     def due(self) -> list[str]:
         """Returns the names of the intervals that are due after this update."""
@@ -86,7 +86,7 @@ class Intervals:
         self._done_env_steps = self._counters.env_steps
 
     def state_dict(self) -> State:
-        """Returns the env steps up to which everything due is done."""
+        """Returns the env steps at which everything due was last done."""
         return {"done_env_steps": self._done_env_steps}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -95,7 +95,7 @@ class Intervals:
 
 
 class Saving:
-    """Decides when checkpoints are due, and submits them to the writer's thread.
+    """Decides when checkpoints are due, and submits them to the writer thread.
 
     A checkpoint that comes due during a write is skipped and counted; one requested by a signal is
     deferred. A failed write does not end the run. Owned by the learner's thread.
@@ -134,7 +134,7 @@ class Saving:
         return self._flag.requested and not self._checkpoints.busy
 
     def is_urgent(self, now_s: float) -> bool:
-        """Returns whether one is due for a reason other than the number of updates."""
+        """Returns whether a checkpoint is due for a reason other than the number of updates."""
         overdue = self._every_s is not None and now_s - self._saved_s >= self._every_s
         return overdue or self._flag.requested
 
@@ -186,7 +186,7 @@ class Saving:
         with self._heartbeat.waiting("the disk"):
             report = self._checkpoints.report
             while not self._checkpoints.wait(POLL_S):
-                if self._checkpoints.report != report:  # progress in writing a large replay buffer
+                if self._checkpoints.report != report:  # a large replay buffer takes long
                     report = self._checkpoints.report
                     self._heartbeat.beat()
         self._checkpoints.check()

@@ -49,7 +49,7 @@ class Scores:
         return self.know_best(score, opt_steps)
 
     def know_best(self, score: float, opt_steps: int) -> bool:
-        """Updates the best score, perhaps from a saved model; returns whether it was exceeded."""
+        """Updates the best score, perhaps from a saved model; returns whether it has changed."""
         better = score > self.best
         if better:
             self.best, self.best_opt_steps = score, opt_steps
@@ -70,13 +70,13 @@ class Scores:
 
 
 class EpisodeLimit:
-    """The limit of evaluated episodes if neither the environment nor a setting has one.
+    """The length limit of evaluated episodes if neither the environment nor a setting has one.
 
     Decided once, before the first evaluation, so that all scores of a run are comparable. Owned by
     the learner's thread.
     """
 
-    FACTOR = 5  # times the longest training episode
+    FACTOR = 5  # multiple of the longest training episode
     LEAST, MOST = 200, 10_000  # env steps
 
     def __init__(
@@ -96,7 +96,7 @@ class EpisodeLimit:
 
     def decide(self, longest: int, env_steps: int) -> None:
         """Decides the limit, if one is needed and not yet decided. `longest` is the length of the
-        longest finished training episode; if it is 0, all `env_steps` belong to running ones."""
+        longest finished training episode; if it is 0, no episode has ended in `env_steps`."""
         if not self._needed or self.steps is not None:
             return
         length = longest or self._usual or math.ceil(env_steps / self._num_envs)
@@ -116,7 +116,7 @@ class PendingEvaluation:
 
     step: RecordStep
     counters: Mapping[str, float]
-    state: Mapping[str, Any] | None  # None if the agent itself does not change until the result
+    state: Mapping[str, Any] | None  # None if inline: the agent does not change
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +161,7 @@ class Evaluations:
         return self._pending is not None
 
     def submit(self, step: RecordStep, counters: Mapping[str, float]) -> None:
-        """Submits the current agent; skipped while another evaluation is running."""
+        """Submits the current agent, or skips it while another evaluation is running."""
         if self._pending is not None:
             self._skip(self._pending.step, step)
             return

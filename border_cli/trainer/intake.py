@@ -1,4 +1,4 @@
-"""The path of transitions from the actors' messages to the replay buffer.
+"""Checks the actors' messages and pushes their transitions into the replay buffer.
 
 Rewards, actions and observations of every message are checked for NaN and infinity before they are
 pushed. Float observations are also checked against the bounds of their space: samples outside are
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 class _FloatPart(NamedTuple):
     """The floats of an observation, or of one of its keys."""
 
-    key: str | None  # None unless the space is a Dict
+    key: str | None  # key of a Dict space, else None
     low: NDArray[np.floating]  # [shape]  lowest finite number if the space has no bound
     high: NDArray[np.floating]  # [shape]
 

@@ -210,7 +210,7 @@ class MetricsWindow:
 
 
 class UpdateLog:
-    """Stores the metrics of updates unread, then checks and averages them.
+    """The metrics of updates, stored unread and checked and averaged later.
 
     Owned by the learner's thread. A loss that is not finite is detected at most `CHECK_EVERY`
     updates later, always before weights are saved or evaluated, and is reported with its update.
@@ -222,7 +222,7 @@ class UpdateLog:
         self._read: defaultdict[str, list[float]] = defaultdict(list)
 
     def add(self, opt_steps: int, metrics: Mapping[str, SupportsFloat]) -> None:
-        """Adds the metrics of update `opt_steps`; every `CHECK_EVERY` updates, checks them."""
+        """Adds the metrics of an update; checks all stored ones every `CHECK_EVERY` updates."""
         self._unread.append((opt_steps, metrics))
         if len(self._unread) >= CHECK_EVERY:
             self.check()

@@ -23,7 +23,7 @@ WAIT_S = 0.2  # longest wait for samples before the stop flag is checked again
 
 
 class Pace(ABC):
-    """Couples samples and updates: how many updates need, and how many actors may collect."""
+    """Base class of couplings: how many samples updates need, and how many actors may collect."""
 
     @abstractmethod
     def needed(self, opt_steps: int) -> float:
@@ -54,7 +54,7 @@ class ReplayRatio(Pace):
 
     warmup_period: int
     samples_per_opt_step: float | None
-    slack: int  # samples; with less than one budget per actor, learner and actors alternate
+    slack: int  # samples; if below one budget per actor, learner and actors block each other
     max_env_steps: int | None = None
     refill: int = 0  # samples collected again because a resume found no transitions
 
@@ -84,7 +84,7 @@ class ReplayRatio(Pace):
 
 
 class OnlineTrainer(Trainer):
-    """Updates the agent once the actors have collected enough samples."""
+    """Base class of trainers that update once actors have collected enough samples."""
 
     _random_warmup = False  # whether actors act at random until the first update
     _warm = True  # whether the warm-up is over
@@ -107,7 +107,7 @@ class OnlineTrainer(Trainer):
     def collect(self) -> bool:
         """Receives samples; waits for them only if too few for an update have arrived."""
         ready = self._ready()
-        if not ready:  # an empty poll is no step, or a deadlock would go unnoticed
+        if not ready:  # empty polls are no steps, or deadlocks would go unnoticed
             self.heartbeat.waiting_for = "samples"
         self.ingest(wait=not ready)
         return ready or self._ready()  # the number of samples never decreases
@@ -171,7 +171,7 @@ class OnlineTrainer(Trainer):
 
 
 class ReplayTrainer(OnlineTrainer):
-    """Learns from a replay buffer, after a warm-up and at a replay ratio."""
+    """Base class of trainers that use a replay buffer, with a warm-up and a replay ratio."""
 
     pace: ReplayRatio
 
@@ -222,16 +222,16 @@ class ReplayTrainer(OnlineTrainer):
 
 
 class AsyncTrainer(ReplayTrainer):
-    """Updates while the actors collect transitions; waits only if the replay ratio requires more
-    samples."""
+    """A trainer that updates while the actors collect transitions. It waits only if the replay
+    ratio requires more samples."""
 
     def ingest(self, *, wait: bool) -> None:
         self._receive(WAIT_S if wait else 0.0)
 
 
 class SyncTrainer(ReplayTrainer):
-    """Steps every actor once per round, always with the newest weights, and then performs the
-    updates that the replay ratio allows (one if it is null)."""
+    """A trainer that alternates: it steps every actor once with the newest weights, then performs
+    the updates that the replay ratio allows (one if the ratio is null)."""
 
     _round_is_new = False
 

@@ -92,7 +92,7 @@ class RecorderSet:
     def _try(
         self, recorder: Recorder, action: Callable[[Recorder], None], *, even_off: bool = False
     ) -> bool:
-        """Returns whether the action succeeded. Raises a BorderError, which ends the run."""
+        """Returns whether the action succeeded. Re-raises a BorderError, which ends the run."""
         name = type(recorder).__name__
         if name in self.switched_off and not even_off:
             return False

@@ -15,7 +15,7 @@ from border_cli.trainer.trainer import LearnerParts
 
 
 class Rollouts(Pace):
-    """Requires a complete rollout before updates; the actors wait during its epochs."""
+    """A coupling that needs a complete rollout for updates; actors wait during its epochs."""
 
     def __init__(self, size: int) -> None:
         self.size = size  # env steps of a rollout
@@ -39,7 +39,7 @@ class Rollouts(Pace):
 
 
 class RolloutTrainer(OnlineTrainer):
-    """Collects a rollout with one set of weights, learns from it, and publishes new weights."""
+    """A trainer that collects a rollout, learns from it, and then publishes new weights."""
 
     waits_as = "collecting"
     pace: Rollouts

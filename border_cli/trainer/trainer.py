@@ -71,7 +71,7 @@ class LearnerParts:
     starts_trained: bool = False
     # Receives the counters of each submitted checkpoint.
     on_saved: Callable[[Mapping[str, float]], None] = lambda _: None
-    episode_limit: EpisodeLimit = field(default_factory=EpisodeLimit)  # for evaluations
+    episode_limit: EpisodeLimit = field(default_factory=EpisodeLimit)  # of evaluated episodes
     callbacks: Callbacks = field(default_factory=Callbacks)
 
 
@@ -111,7 +111,7 @@ class Trainer(ABC):
         self._uses_priorities = parts.replay_buffer.uses_priorities
         self._on_update = parts.callbacks.hook("on_update")
         self._on_evaluation = parts.callbacks.hook("on_evaluation")
-        self.ended_by: str | None = None  # reached limit, or `callback NAME: REASON`
+        self.ended_by: str | None = None  # limit that was reached, or `callback NAME: REASON`
         self.counters = Counters()
         self.clock = RunClock(parts.clock)
         self.heartbeat = Heartbeat("learner")
@@ -135,7 +135,7 @@ class Trainer(ABC):
         self._shown_s = -math.inf
         self._published: Snapshot | None = None  # newest weights of the actors
         self._resumed = False  # whether the run continues from a checkpoint
-        self._unfinished = False  # whether due actions of this step are in progress
+        self._unfinished = False  # whether the due actions of this step are incomplete
 
     def train(self) -> list[ActorStats]:
         """Trains until the run ends, saves its state, and returns the counters of the actors.
@@ -216,7 +216,7 @@ class Trainer(ABC):
         self._show_if_due("learning", now_s)
 
     def _evaluate_record_publish(self, due: Sequence[str]) -> None:
-        """Performs what is due, in this order; after an interruption, a resume repeats all of it."""
+        """Performs what is due, in this order; a resume after an interruption repeats all of it."""
         self._checkpoints.check()
         self._unfinished = True
         row: dict[str, float] = {}
@@ -290,7 +290,7 @@ class Trainer(ABC):
         """Publishes the newest weights to the actors (Border's SyncModel)."""
 
     def _save(self) -> None:
-        """Submits a checkpoint to the writer's thread, while the actors continue."""
+        """Submits a checkpoint to the writer thread, while the actors continue."""
         self._check()
         with self.clock.timing.section("save"):
             self._saving.hand_over(self._state(), self.record_step)
@@ -354,7 +354,7 @@ class Trainer(ABC):
     def _finish(self) -> None:
         """Records the last window, and evaluates the last weights if they were not evaluated yet.
 
-        A resumed run continues from the state before, and replaces everything recorded here.
+        A resumed run continues from the state before this, and replaces everything recorded here.
         """
         row = self._close_window()
         if self.evaluations.pending:
@@ -413,7 +413,7 @@ class Trainer(ABC):
             self._recorders.show(progress)
 
     def _show_if_due(self, phase: str, now_s: float) -> None:
-        """Shows the progress, at most several times a second."""
+        """Shows the progress if `SHOW_EVERY_S` has passed since the last time."""
         if now_s - self._shown_s >= SHOW_EVERY_S:
             self._show(phase)
 

@@ -25,7 +25,7 @@ WAY_OUT_S = 10.0  # time for it to stop the actors and to save
 
 
 class Watchdog:
-    """A thread that checks heartbeats within its `with` block, without environments or torch.
+    """A thread that checks heartbeats within its `with` block; touches no environments or torch.
 
     A part that makes no step for `timeout_s` and waits for no other is hung; it is replaced if that
     is possible. If all parts wait and none makes a step, all are hung. The watchdog then requests a
@@ -80,14 +80,14 @@ class Watchdog:
             return
 
     def _ends(self) -> bool:
-        """Returns whether the learner leaves the block after the request to stop."""
+        """Returns whether the learner stops in time after the request."""
         if self._ended.wait(self._learner_grace_s):
             return True
         # Saving, or any other part of a shutdown, may take as long as any step.
         return self._stop.noticed and self._ended.wait(self._timeout_s + self._way_out_s)
 
     def check(self) -> Stalled | None:
-        """Checks all parts, as after every pause; returns the error if one is hung."""
+        """Checks all parts once; returns an error if one is hung."""
         motionless: list[Pulse] = []
         hung: list[Pulse] = []
         for part in self._heartbeats:

@@ -99,7 +99,7 @@ def test_a_simulator_of_which_one_can_run_is_refused_with_the_settings_of_evalua
     refusal: Refusal,
 ) -> None:
     said = (
-        r"env\.id=Single-v0: the constructor of several at once, .*\(evaluator\.num_episodes, "
+        r"env\.id=Single-v0: constructing several at once, .*\(evaluator\.num_episodes, "
         r"evaluator\.env; .*\), raised OSError: Address already in use"
     )
     assert re.search(said, refusal(*SINGLE, "run_dir=run"))
@@ -155,7 +155,7 @@ def test_an_environment_that_hangs_as_it_is_tried_is_named_with_its_call_and_lin
     films = ["evaluator.video_interval=1"] if where == "render" else []
     said = refusal(*argv, *films, "trainer.stall_timeout_s=1")
     call = where.partition(" and ")[0]
-    within = "within 1 s (trainer.stall_timeout_s); it is here:\n"
+    within = "within 1 s (trainer.stall_timeout_s); stuck at:\n"
     assert said.startswith(f"border-train: env.id=Hangs-v0: {call} did not return {within}")
     assert "THE LINE THAT HANGS" in said
     assert "border_cli" not in said.partition("\n")[2]

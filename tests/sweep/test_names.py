@@ -143,7 +143,7 @@ def test_a_job_elsewhere_is_refused_as_the_sweep_is_typed(subdir: str) -> None:
 def test_the_folder_of_a_job_may_be_no_link(tmp_path: Path) -> None:
     Path("S").mkdir()
     Path("S/seed-1").symlink_to(tmp_path)
-    with pytest.raises(ConfigError, match="S/seed-1 is a symbolic link, which the folder of a"):
+    with pytest.raises(ConfigError, match="S/seed-1 is a symbolic link; a job needs a real"):
         planned(Composer(), [*BASE, "seed=0,1", "run_dir=S"], ["border-train"])
 
 
