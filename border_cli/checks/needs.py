@@ -81,8 +81,8 @@ def training_needs(effective: EffectiveSettings, spec: EnvSpec, agent: Agent, na
 
 
 def refuse_unmet(needs: Sequence[Needs]) -> None:
-    """Raises ConfigError if the largest of these needs exceeds the usable memory. They are needed
-    one after another."""
+    """Raises ConfigError if the largest of these needs exceeds the usable memory. The others are
+    not needed at the same time."""
     free = free_memory()
     largest = max(needs, key=lambda need: need.nbytes, default=None)
     if largest is None or largest.nbytes <= USABLE * free:

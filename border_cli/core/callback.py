@@ -26,7 +26,7 @@ class Callback:
         self.stop_reason = reason
 
     def on_start(self, info: RunInfo) -> None:
-        """Called when the run starts, or resumes, after `load_state_dict`."""
+        """Called when the run starts; in a resumed run, after `load_state_dict`."""
 
     def on_episode(self, moment: RecordStep, episode: Episode) -> None:
         """Called when the learner has received the last transition of a training episode."""

@@ -406,7 +406,7 @@ class ActorStats:
     samples: int = 0  # transitions received by the learner
     duration_s: float = 0.0
     restarts: int = 0
-    lost_samples: int = 0  # never arrived: of crashed actors, or in flight at a kill
+    lost_samples: int = 0  # lost in a crash, or in flight when an actor was killed
     restarted_episodes: int = 0  # episodes that a resumed run could not continue
     # Time per section: act, env_step, process, send, blocked. Estimated from occasionally timed
     # steps; empty if no step was timed.
@@ -517,7 +517,7 @@ class Film:
 class Evaluation:
     """The outcome of one evaluation."""
 
-    score: float  # mean undiscounted return; picks the best model
+    score: float  # mean undiscounted return; determines the best model
     returns: tuple[float, ...]  # one per episode
     lengths: tuple[int, ...]
     metrics: Metrics  # names include the `eval/` prefix

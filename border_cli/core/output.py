@@ -144,7 +144,7 @@ class RunInfo:
     group: Path | None = None  # directory of the sweep or study, if the run is part of one
     best: tuple[float, int] | None = None  # best score of earlier attempts, and its opt steps
     samples: bool = True  # whether actors collect samples; False for offline runs
-    settings: Mapping[str, bool | float | str] = field(default_factory=dict)  # by dotted names
+    settings: Mapping[str, bool | float | str] = field(default_factory=dict)  # dotted name -> value
     command: Sequence[str] = ()  # command line of this attempt
     resolved: str = ""  # all settings, as YAML
 
@@ -156,7 +156,7 @@ class RunEnd:
     status: str  # done, interrupted or failed
     best_score: float | None = None  # None if there was no evaluation
     exit_reason: str = ""
-    summary: Mapping[str, Any] = field(default_factory=dict)  # the figures in `run.json`
+    summary: Mapping[str, Any] = field(default_factory=dict)  # figures recorded in `run.json`
 
 
 class Recorder(ABC):

@@ -33,7 +33,7 @@ def sequence(seed: int, *path: int) -> np.random.SeedSequence:
 
 
 def derived_seed(seed: int, *path: int) -> int:
-    """Returns a 32-bit seed, as environments and torch need it."""
+    """Returns a 32-bit seed, for environments and torch."""
     return int(sequence(seed, *path).generate_state(1, np.uint32)[0])
 
 

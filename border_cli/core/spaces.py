@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from border_cli.core.types import Array, leaves
 
-ACTION_MASK: Final = "action_mask"  # key of an observation for the mask of valid actions
+ACTION_MASK: Final = "action_mask"  # observation key of the mask of valid actions
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ class RawSpaces:
 
     @property
     def ours(self) -> tuple[Space, LeafSpace]:
-        """Both spaces, converted."""
+        """The converted observation and action spaces."""
         return space_of(self.observation), self.action.leaf
 
 

@@ -82,7 +82,7 @@ class Heartbeat:
         self.beats = 0
         self.waiting_for = waiting_for
         self.thread_id: int | None = None  # thread whose stack to show
-        self.on_beat: Callable[[], None] | None = None  # called by the same thread
+        self.on_beat: Callable[[], None] | None = None  # called by `beat`
 
     def claim(self) -> None:
         """Registers the calling thread as the one that runs this part."""
@@ -105,7 +105,7 @@ class Heartbeat:
         try:
             yield
         finally:
-            self.beats += 1  # first: an active part must show progress
+            self.beats += 1  # first, so that an active part shows progress
             self.waiting_for = None
 
     @contextmanager

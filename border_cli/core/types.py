@@ -142,7 +142,7 @@ class Snapshot:
     env_steps: int  # total that the learner has received, for exploration schedules
     warm_up: bool  # whether actors act uniformly at random with this snapshot
     arrays: Mapping[str, NDArray[Any]]
-    episode_limit: int | None = None  # of evaluations, in env steps; None means that of the env
+    episode_limit: int | None = None  # env steps per evaluated episode; None uses the env's limit
 
 
 def _no_td_error() -> NDArray[Any]:

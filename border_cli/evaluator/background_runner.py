@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 SETTING: Final = "evaluator.background=true"
 NICE = 5  # lower priority than the learner, as for actor processes
-MAX_INCARNATIONS = 3  # processes started per snapshot
+MAX_INCARNATIONS = 3  # processes per snapshot
 ENDS_S = 2.0  # time for an idle process to exit
 LOOK_UP_S = 0.2
 DONE: Final = "done"  # evaluation
@@ -87,7 +87,7 @@ class BackgroundEvaluationRunner(EvaluationRunner, Pulse):
         child = self._child
         if child is None:
             return False
-        log.error("killing the evaluation, which made no step; its stack:\n%s", child.stack())
+        log.error("killing the evaluation, which makes no progress; its stack:\n%s", child.stack())
         child.kill()
         return True
 
@@ -114,7 +114,7 @@ class BackgroundEvaluationRunner(EvaluationRunner, Pulse):
         self._send(snapshot)
 
     def _send(self, snapshot: Snapshot) -> None:
-        self._sent += 1  # first: an active part must show progress
+        self._sent += 1  # first, so that an active part shows progress
         self._snapshot = snapshot
         self._child = self._child or self._start()
         try:
@@ -149,7 +149,7 @@ class BackgroundEvaluationRunner(EvaluationRunner, Pulse):
             why = "killed after making no step for trainer.stall_timeout_s"
         self._incarnations += 1
         if raised or self._incarnations >= MAX_INCARNATIONS:
-            summary = why.strip().rpartition("\n")[2]  # the last line of a traceback
+            summary = why.strip().rpartition("\n")[2]  # last line of a traceback
             raise RunFailed(f"the evaluation failed: {summary}", f"\n{why}" if raised else "")
         log.warning("restarting the evaluation: %s", why)
         assert self._snapshot is not None, "nothing was submitted"

@@ -217,7 +217,7 @@ class EpisodesEvaluator(Evaluator):
             return Film(problem=str(error) or repr(error))
 
     def _clip(self, policy: Policy, factory: EnvFactory) -> bytes:
-        """Films the first episode; a long one is shortened."""
+        """Records a film of the first episode, shortened if it is long."""
         from border_cli.evaluator.film import CLIP_FRAMES, FilmedEnv, GifWriter
 
         writer = GifWriter(most_frames=CLIP_FRAMES)

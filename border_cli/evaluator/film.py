@@ -34,7 +34,7 @@ CLIP_FRAMES: Final = 150  # maximum for a film recorded during a run
 
 
 def require_pillow(what: str) -> None:
-    """Raises MissingPackage without Pillow, which draws on frames."""
+    """Raises MissingPackage if Pillow, which draws on frames, is not installed."""
     try:
         import PIL.Image  # noqa: F401
     except ImportError as error:
@@ -42,7 +42,7 @@ def require_pillow(what: str) -> None:
 
 
 def require_ffmpeg(what: str) -> None:
-    """Raises MissingPackage without ffmpeg, which encodes films."""
+    """Raises MissingPackage if ffmpeg, which encodes films, is not installed."""
     try:
         from imageio_ffmpeg import get_ffmpeg_exe
 
@@ -150,7 +150,7 @@ class GifWriter(FilmWriter):
         self._longest_ms = 200 if math.isfinite(most_frames) else math.inf  # per frame
         self._pictures: list[Image] = []
         self._num_frames = 0
-        self._every = 1  # one picture per this many frames
+        self._every = 1  # frames per retained picture
 
     def add(self, frame: NDArray[np.uint8], *, episode: int, step: int, score: float) -> None:
         if self._num_frames == 0:  # the rate is final now, and may be too high for a GIF

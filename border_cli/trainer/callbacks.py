@@ -21,7 +21,7 @@ from border_cli.words import unknown
 log = logging.getLogger(__name__)
 
 HOOKS = [name for name in vars(Callback) if name.startswith("on_")]
-SAVED = (type(None), bool, int, float, str, np.ndarray, np.generic)  # allowed in states
+SAVED = (type(None), bool, int, float, str, np.ndarray, np.generic)  # types allowed in a state
 
 
 def named(callbacks: Sequence[Callback]) -> dict[str, Callback]:
@@ -77,7 +77,7 @@ class Callbacks:
         self._call("on_start", list(self._callbacks), info)
 
     def end(self, ended: RunEnd) -> None:
-        """Calls `on_end` if `begin` was called. An error in it does not hide an earlier one."""
+        """Calls `on_end` if `begin` was called. Its errors do not hide the failure of a run."""
         if not self._begun:
             return
         try:

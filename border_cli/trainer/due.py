@@ -24,7 +24,7 @@ POLL_S = 0.2  # seconds between two polls of the writer thread
 def limit_reached(
     config: TrainerConfig, counters: Counters, scores: Scores, elapsed_s: float
 ) -> str | None:
-    """Returns the limit in updates, time or scores that is reached; None if none is."""
+    """Returns the name of the reached limit in updates, time or scores, or None."""
     if config.max_opt_steps is not None and counters.opt_steps >= config.max_opt_steps:
         return "max_opt_steps"
     if config.max_time_s is not None and elapsed_s >= config.max_time_s:
@@ -51,8 +51,8 @@ def fraction_done(config: TrainerConfig, counters: Counters, elapsed_s: float) -
 class Intervals:
     """The intervals, in updates or env steps, that determine what is due after an update.
 
-    An interval in env steps is due after the update in which their number passed a multiple. Owned
-    by the learner's thread.
+    An interval in env steps is due after the update during which they passed one of its multiples.
+    Owned by the learner's thread.
     """
 
     def __init__(self, config: TrainerConfig, counters: Counters) -> None:
@@ -186,7 +186,7 @@ class Saving:
         with self._heartbeat.waiting("the disk"):
             report = self._checkpoints.report
             while not self._checkpoints.wait(POLL_S):
-                if self._checkpoints.report != report:  # a large replay buffer takes long
+                if self._checkpoints.report != report:  # a large replay buffer is slow to write
                     report = self._checkpoints.report
                     self._heartbeat.beat()
         self._checkpoints.check()

@@ -96,7 +96,7 @@ class EpisodeLimit:
 
     def decide(self, longest: int, env_steps: int) -> None:
         """Decides the limit, if one is needed and not yet decided. `longest` is the length of the
-        longest finished training episode; if it is 0, no episode has ended in `env_steps`."""
+        longest finished training episode, or 0 if none has ended within `env_steps`."""
         if not self._needed or self.steps is not None:
             return
         length = longest or self._usual or math.ceil(env_steps / self._num_envs)
@@ -116,7 +116,7 @@ class PendingEvaluation:
 
     step: RecordStep
     counters: Mapping[str, float]
-    state: Mapping[str, Any] | None  # None if inline: the agent does not change
+    state: Mapping[str, Any] | None  # None for inline evaluations
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 class _FloatPart(NamedTuple):
-    """The floats of an observation, or of one of its keys."""
+    """The float values of an observation, or of one key of a Dict observation."""
 
     key: str | None  # key of a Dict space, else None
     low: NDArray[np.floating]  # [shape]  lowest finite number if the space has no bound
@@ -161,7 +161,7 @@ class Intake:
 
 
 def _all(flags: NDArray[np.bool_]) -> bool:
-    """Returns whether all flags are set, in a third of the time of `np.all`."""
+    """Equivalent to `np.all`, but three times faster."""
     return bool(np.count_nonzero(flags) == flags.size)
 
 

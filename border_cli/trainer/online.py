@@ -23,7 +23,7 @@ WAIT_S = 0.2  # longest wait for samples before the stop flag is checked again
 
 
 class Pace(ABC):
-    """Base class of couplings: how many samples updates need, and how many actors may collect."""
+    """Base class of sample budgets: how many updates need, and how many actors may collect."""
 
     @abstractmethod
     def needed(self, opt_steps: int) -> float:
@@ -107,7 +107,7 @@ class OnlineTrainer(Trainer):
     def collect(self) -> bool:
         """Receives samples; waits for them only if too few for an update have arrived."""
         ready = self._ready()
-        if not ready:  # empty polls are no steps, or deadlocks would go unnoticed
+        if not ready:  # no heartbeat: empty polls would hide a deadlock
             self.heartbeat.waiting_for = "samples"
         self.ingest(wait=not ready)
         return ready or self._ready()  # the number of samples never decreases

@@ -15,7 +15,7 @@ from border_cli.trainer.trainer import LearnerParts
 
 
 class Rollouts(Pace):
-    """A coupling that needs a complete rollout for updates; actors wait during its epochs."""
+    """A sample budget of one rollout: updates need all of it, and actors wait for its epochs."""
 
     def __init__(self, size: int) -> None:
         self.size = size  # env steps of a rollout

@@ -200,8 +200,8 @@ class Trainer(ABC):
     def _after_update(self, update: Update) -> None:
         """Performs everything that follows an update, the checkpoint last.
 
-        After most updates nothing is due, which costs only a few comparisons. The time is that of
-        the end of the update, so that the clock is not read again.
+        After most updates nothing is due, which costs only a few comparisons. The clock
+        reading from the end of the update is reused.
         """
         opt_steps, now_s = self.counters.opt_steps, self.clock.timing.since_s
         self._updates.add(opt_steps, update.metrics)

@@ -21,16 +21,16 @@ from border_cli.errors import Stalled
 log = logging.getLogger(__name__)
 
 LEARNER_GRACE_S = 3.0  # time for a learner that is not hung to notice the stop flag
-WAY_OUT_S = 10.0  # time for it to stop the actors and to save
+WAY_OUT_S = 10.0  # time for that learner to stop the actors and to save
 
 
 class Watchdog:
-    """A thread that checks heartbeats within its `with` block; touches no environments or torch.
+    """A thread that checks heartbeats within its `with` block.
 
-    A part that makes no step for `timeout_s` and waits for no other is hung; it is replaced if that
-    is possible. If all parts wait and none makes a step, all are hung. The watchdog then requests a
-    stop with `Stalled`, which contains the stacks of all threads. If the learner does not notice
-    the request, or hangs while it stops, `on_hung_learner` is called in the watchdog's thread.
+    It uses neither environments nor torch. A part is hung if it makes no step for `timeout_s` and
+    waits for no other; it is replaced if possible. If all parts wait and none makes a step, all are
+    hung. The watchdog then requests a stop with `Stalled`, which contains the stacks of all threads.
+    If the learner does not react, or hangs while it stops, this thread calls `on_hung_learner`.
     """
 
     def __init__(
