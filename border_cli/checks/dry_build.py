@@ -148,8 +148,8 @@ def dry_build(
     config.evaluator.refuse_missing()
     for recorder in config.recorder.values():
         recorder.refuse_missing()
-    what = "the run does not fit in memory"
-    with memory_for(what, effective.memory_settings(), ConfigError):
+    message = "the run does not fit in memory"
+    with memory_for(message, effective.memory_settings(), ConfigError):
         effective, spec = _try_environments(effective, known)
         # The weights that a resumed run started from may be gone, and are not needed.
         build = build_first_agent if config.resume is None else build_agent
@@ -181,10 +181,10 @@ def _try_environments(
         goal_rewards.close()
     if config.evaluator.env:
         try:
-            other = _try(replace(effective.evaluation_env, num_envs=1), timeout_s, tried_envs)
+            eval_spec = _try(replace(effective.evaluation_env, num_envs=1), timeout_s, tried_envs)
         except ConfigError as error:
             raise type(error)(f"evaluator.env: {error}") from error
-        _refuse_other_masks(spec, other)
+        _refuse_other_masks(spec, eval_spec)
     if len(tried_envs) > count and config.env.probe:
         _try_together(effective, timeout_s)
     _check_film(effective)
@@ -204,15 +204,15 @@ def _try_together(effective: EffectiveSettings, timeout_s: float) -> None:
         evaluation_factory.make(training=False).close()
 
 
-def _refuse_other_masks(spec: EnvSpec, other: EnvSpec) -> None:
+def _refuse_other_masks(spec: EnvSpec, eval_spec: EnvSpec) -> None:
     """Raises ConfigError if either the evaluation or the training environment has action masks and
     the other has none."""
-    masked = has_masks(other.observation)
+    masked = has_masks(eval_spec.observation)
     if has_masks(spec.observation) != masked:
-        some, none = ("evaluation", "training") if masked else ("training", "evaluation")
+        with_masks, without = ("evaluation", "training") if masked else ("training", "evaluation")
         raise ConfigError(
-            f"evaluator.env: the {some} environment has action masks and the {none} environment "
-            "has none; env.action_mask=false ignores them"
+            f"evaluator.env: the {with_masks} environment has action masks and the {without} "
+            "environment has none; env.action_mask=false ignores them"
         )
 
 
@@ -228,9 +228,9 @@ def _try(settings: EnvConfig, timeout_s: float, tried_envs: Tried) -> EnvSpec:
 
 
 @contextmanager
-def _call(who: str, timeout_s: float, call: str) -> Iterator[None]:
+def _call(subject: str, timeout_s: float, call: str) -> Iterator[None]:
     """Guards a call of an environment: limits its time and reports its errors."""
-    with in_time(who, call, timeout_s), called(who, call):
+    with in_time(subject, call, timeout_s), called(subject, call):
         yield
 
 
@@ -241,9 +241,9 @@ def _check_film(effective: EffectiveSettings) -> None:
     from border_cli.evaluator.film import require_pillow
 
     require_pillow("evaluator.video_interval")
-    who, make = f"env.id={effective.evaluation_env.id}", film_factory(effective).make
+    subject, make = f"env.id={effective.evaluation_env.id}", film_factory(effective).make
     with (
-        _call(who, effective.config.trainer.stall_timeout_s, "render"),
+        _call(subject, effective.config.trainer.stall_timeout_s, "render"),
         closing(make(training=False, render="rgb_array")) as env,
     ):
         env.reset(derived_seed(0, Branch.PROBE, 0))
@@ -251,11 +251,11 @@ def _check_film(effective: EffectiveSettings) -> None:
 
 
 @contextmanager
-def in_time(who: str, call: str, timeout_s: float) -> Iterator[None]:
+def in_time(subject: str, call: str, timeout_s: float) -> Iterator[None]:
     """Limits the time of the call in the block. A call that exceeds it is interrupted, and the
     ConfigError contains its stack. If the call cannot be interrupted, the command exits."""
     caller, hung, returned = threading.get_ident(), threading.Event(), threading.Event()
-    what = f"{call} did not return within {timeout_s:g} s (trainer.stall_timeout_s); stuck at:\n"
+    message = f"{call} did not return within {timeout_s:g} s (trainer.stall_timeout_s); stuck at:\n"
 
     def watch() -> None:
         if returned.wait(timeout_s):
@@ -264,7 +264,7 @@ def in_time(who: str, call: str, timeout_s: float) -> Iterator[None]:
         interrupt(caller)
         if is_monitored() and not returned.wait(STOP_GRACE_S):
             stack = [*traceback.walk_stack(sys._current_frames()[caller])]
-            complain(who, what + lines_of(reversed(stack)).rstrip())
+            complain(subject, message + lines_of(reversed(stack)).rstrip())
             leave_now(ConfigError.exit_status)
 
     watcher = threading.Thread(target=watch, name="trial", daemon=True)
@@ -275,7 +275,7 @@ def in_time(who: str, call: str, timeout_s: float) -> Iterator[None]:
         if not hung.is_set():
             raise
         lines = lines_of(traceback.walk_tb(error.__traceback__))
-        raise ConfigError(f"{who}: {what}{lines}".rstrip()) from None
+        raise ConfigError(f"{subject}: {message}{lines}".rstrip()) from None
     finally:
         returned.set()
         watcher.join()

@@ -110,11 +110,11 @@ class Values:
             values = values.reshape(lead)
         if self._is_real or values.dtype is self.plain_dtype:
             return values.astype(self.dtype, copy=False)
-        beyond = (values < self._low) | (values > self._high)
-        if beyond.any():
-            index = np.argwhere(beyond)[0].tolist()
-            where = f" at {index}" if index else ""
-            self._refuse(value, f"{values[tuple(index)]}{where} is out of bounds")
+        out_of_bounds = (values < self._low) | (values > self._high)
+        if out_of_bounds.any():
+            index = np.argwhere(out_of_bounds)[0].tolist()
+            location = f" at {index}" if index else ""
+            self._refuse(value, f"{values[tuple(index)]}{location} is out of bounds")
         return self._shift_to_zero(values.astype(self.dtype, copy=False), lead)
 
     def _shift_to_zero(self, values: NDArray[Any], lead: tuple[int, ...]) -> NDArray[Any]:

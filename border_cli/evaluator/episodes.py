@@ -175,11 +175,11 @@ class EpisodesEvaluator(Evaluator):
 
     def describe(self) -> str:
         config = self.config
-        known = known_limit(config, self.spec)
-        limit = "decided by the first training episodes (the env has none)"
-        if known is not None:
-            limit = f"{counted(known[0], 'step')} ({known[1]})"
-        line = f"{counted(config.num_episodes, 'episode')}, episode limit {limit}"
+        limit = known_limit(config, self.spec)
+        limit_text = "decided by the first training episodes (the env has none)"
+        if limit is not None:
+            limit_text = f"{counted(limit[0], 'step')} ({limit[1]})"
+        line = f"{counted(config.num_episodes, 'episode')}, episode limit {limit_text}"
         if config.ref_min_score is None:
             return line
         low, high = config.ref_min_score, config.ref_max_score
@@ -235,8 +235,8 @@ class EpisodesEvaluator(Evaluator):
         except BadStep as error:
             raise error.within("evaluation") from None
         except SystemExit as error:  # would end the command with an arbitrary exit status
-            what = f"evaluation: the environment called sys.exit({error.code!r})"
-            raise RunFailed(what, f"\n{traceback.format_exc().strip()}") from error
+            message = f"evaluation: the environment called sys.exit({error.code!r})"
+            raise RunFailed(message, f"\n{traceback.format_exc().strip()}") from error
 
     def _play(self, policy: Policy, env: Env) -> Evaluation:
         """Runs one episode in each environment."""

@@ -63,12 +63,12 @@ def drawn(frame: NDArray[np.uint8], text: str, longest: float = math.inf) -> Ima
     picture = picture.resize((width, height), resampling)
     points = max(10, width // 24)
     strip = 2 * points
-    whole = Image.new("RGB", (width + width % 2, height + height % 2 + strip))
-    whole.paste(picture)
+    canvas = Image.new("RGB", (width + width % 2, height + height % 2 + strip))
+    canvas.paste(picture)
     font = ImageFont.load_default(points)
-    at = (points // 2, height + strip // 2)
-    ImageDraw.Draw(whole).text(at, text, fill="white", font=font, anchor="lm")
-    return whole
+    position = (points // 2, height + strip // 2)
+    ImageDraw.Draw(canvas).text(position, text, fill="white", font=font, anchor="lm")
+    return canvas
 
 
 class FilmWriter(ABC):
@@ -156,9 +156,9 @@ class GifWriter(FilmWriter):
         if self._num_frames == 0:  # the rate is final now, and may be too high for a GIF
             self._every = max(1, round(self.frames_per_s / GIF_RATE))
         if self._num_frames % self._every == 0:
-            whole = drawn(frame, caption(episode, step, score), GIF_SIDE)
+            image = drawn(frame, caption(episode, step, score), GIF_SIDE)
             # Small objects must retain their colours, even if few colours dominate the picture.
-            self._pictures.append(whole.quantize(method=MAX_COVERAGE))
+            self._pictures.append(image.quantize(method=MAX_COVERAGE))
         self._num_frames += 1
         if len(self._pictures) > self._most_frames:
             del self._pictures[1::2]

@@ -40,8 +40,8 @@ class OfflineConfig(TrainerConfig):
             if value is not None:
                 allowed = "must be null with trainer=offline, which has no env steps"
                 self.refuse(f"{name}_interval_env_steps", value, allowed)
-        others = (self.max_opt_steps, self.max_time_s, self.stop_at_score, self.patience)
-        if self.max_env_steps is not None and all(limit is None for limit in others):
+        other_limits = (self.max_opt_steps, self.max_time_s, self.stop_at_score, self.patience)
+        if self.max_env_steps is not None and all(limit is None for limit in other_limits):
             self.refuse(
                 "max_env_steps",
                 self.max_env_steps,

@@ -107,7 +107,7 @@ class Intake:
             self._counters.env_steps += message.env_steps
             self._window.arrived(message)
         if self._on_episode is not None:  # last, so that an error in a callback loses no message
-            for episode in [ended for message in messages for ended in message.episodes]:
+            for episode in [finished for message in messages for finished in message.episodes]:
                 self._on_episode(episode)
 
     def _check(self, message: Experience) -> None:
@@ -133,8 +133,8 @@ class Intake:
         if not self._counters.out_of_bounds:
             self._warn_out_of_bounds(message, *invalid[0])
         # Samples are counted, not observations, because most observations are in two samples.
-        beyond = [_rows_with(~part.within(values)) for _, part, values in invalid]
-        self._counters.out_of_bounds += int(np.count_nonzero(np.logical_or.reduce(beyond)))
+        out_of_bounds = [_rows_with(~part.within(values)) for _, part, values in invalid]
+        self._counters.out_of_bounds += int(np.count_nonzero(np.logical_or.reduce(out_of_bounds)))
 
     def _warn_out_of_bounds(
         self, message: Experience, name: str, part: _FloatPart, values: NDArray[Any]

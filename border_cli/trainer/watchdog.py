@@ -29,8 +29,8 @@ class Watchdog:
 
     It uses neither environments nor torch. A part is hung if it makes no step for `timeout_s` and
     waits for no other; it is replaced if possible. If all parts wait and none makes a step, all are
-    hung. The watchdog then requests a stop with `Stalled`, which contains the stacks of all threads.
-    If the learner does not react, or hangs while it stops, this thread calls `on_hung_learner`.
+    hung. The watchdog then requests a stop with `Stalled`, which contains all stacks. If the
+    learner does not react, or hangs while it stops, `on_hung_learner` is called in this thread.
     """
 
     def __init__(
@@ -93,8 +93,8 @@ class Watchdog:
         for part in self._heartbeats:
             # Read in this order, because a part counts a beat before it ends its wait.
             waits, beats = part.waiting_for is not None, part.beats
-            before, checks = self._seen.get(part.name, (beats, -1))
-            checks = checks + 1 if beats == before else 0
+            last_beats, checks = self._seen.get(part.name, (beats, -1))
+            checks = checks + 1 if beats == last_beats else 0
             self._seen[part.name] = (beats, checks)
             if checks * self._pause_s >= self._timeout_s:
                 motionless.append(part)
@@ -114,8 +114,8 @@ class Watchdog:
 
     def _report(self, hung: list[Pulse]) -> str:
         """Returns the names of the hung parts, and the stacks of all threads, theirs first."""
-        frames, first = sys._current_frames(), {part.thread_id for part in hung}
-        threads = sorted(threading.enumerate(), key=lambda entry: entry.ident not in first)
+        frames, hung_threads = sys._current_frames(), {part.thread_id for part in hung}
+        threads = sorted(threading.enumerate(), key=lambda entry: entry.ident not in hung_threads)
         waits = [f" (waiting for {part.waiting_for})" if part.waiting_for else "" for part in hung]
         names = ", ".join(part.name + wait for part, wait in zip(hung, waits, strict=True))
         lines = [f"no step for {self._timeout_s:g} s (trainer.stall_timeout_s): {names}"]
