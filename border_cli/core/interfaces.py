@@ -237,7 +237,7 @@ class EnvFactory(ABC):
     def make(
         self, *, training: bool, render: str | None = None, first: int = 0, beat: Beat | None = None
     ) -> Env:
-        """Builds `num_envs` environments, seeded like environments `first`, `first` + 1, ….
+        """Builds an `Env` of `num_envs` environments, seeded like numbers `first`, `first` + 1, ….
 
         `beat` is called after the construction of each environment.
         """

@@ -17,7 +17,7 @@ class LoadedPolicy:
     """A saved model that acts greedily; owned by the thread that calls it."""
 
     def __init__(self, act: Callable[..., NDArray[Any]], spec: EnvSpec) -> None:
-        """`act` is a method of a `Policy`. Raises ConfigError if `spec` lacks the environment's
+        """`act` is a bound `Policy.act`. Raises ConfigError if `spec` lacks the environment's
         raw spaces."""
         if spec.raw is None:
             raise ConfigError(f"env.id={spec.id} does not provide its raw spaces (EnvSpec.raw)")

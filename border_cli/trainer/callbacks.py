@@ -25,8 +25,7 @@ SAVED = (type(None), bool, int, float, str, np.ndarray, np.generic)  # types all
 
 
 def named(callbacks: Sequence[Callback]) -> dict[str, Callback]:
-    """Returns the callbacks of a Python caller by class name; further ones of a class get an
-    underscore appended."""
+    """Returns callbacks by class name; each further one of a class has an underscore appended."""
     by_name: dict[str, Callback] = {}
     for callback in callbacks:
         name = type(callback).__name__

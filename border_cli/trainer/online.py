@@ -107,7 +107,7 @@ class OnlineTrainer(Trainer):
     def collect(self) -> bool:
         """Receives samples; waits for them only if too few for an update have arrived."""
         ready = self._ready()
-        if not ready:  # no heartbeat: empty polls would hide a deadlock
+        if not ready:  # an empty poll must not hide a deadlock
             self.heartbeat.waiting_for = "samples"
         self.ingest(wait=not ready)
         return ready or self._ready()  # the number of samples never decreases

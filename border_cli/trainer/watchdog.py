@@ -21,7 +21,7 @@ from border_cli.errors import Stalled
 log = logging.getLogger(__name__)
 
 LEARNER_GRACE_S = 3.0  # time for a learner that is not hung to notice the stop flag
-WAY_OUT_S = 10.0  # time for that learner to stop the actors and to save
+WAY_OUT_S = 10.0  # time for a learner that has noticed it to stop the actors and save
 
 
 class Watchdog:
