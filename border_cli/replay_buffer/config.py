@@ -13,7 +13,7 @@ from border_cli.settings.schedule import UPDATES, Scheduled
 
 
 class Normalize(StrEnum):
-    """The set of weights whose largest divides the importance weights."""
+    """The set of weights whose maximum divides the importance weights."""
 
     batch = "batch"
     buffer = "buffer"
@@ -21,33 +21,33 @@ class Normalize(StrEnum):
 
 @dataclass(kw_only=True)
 class RingConfig(ReplayBufferConfig):
-    """Settings of the replay buffers that keep the newest transitions."""
+    """Settings of the replay buffers that store the newest transitions in a ring."""
 
     frames: bool | None = setting(
         None,
-        "stores each frame of stacked images (uint8 [frames, height, width]) once, and not in "
-        "every stack that it is part of; null: where a FrameStackObservation stacks the images. "
-        "Transitions are the same",
+        "stores each frame of stacked images (uint8 [frames, height, width]) once instead of in "
+        "every stack that contains it; null means only if a FrameStackObservation stacks the "
+        "images. Sampled transitions are the same",
         takes_memory=True,
     )
     dataset: str | None = setting(
         None,
         "id of a Minari data set, such as my/cartpole-medium-v0, whose transitions are sampled "
-        "besides those of actors and never overwritten; border-record creates one from a run; "
-        "null: none",
+        "in addition to those of the actors and never overwritten; border-record creates one from "
+        "a run; null means no data set",
     )
     dataset_share: float | None = setting(
         None,
-        "share of each batch that is drawn from the data set, rounded to whole transitions; the "
-        "rest comes from actors (Ball et al. 2023, RLPD: 0.5). null: both are drawn from as one "
-        "set",
+        "fraction of each batch drawn from the data set, rounded to whole transitions; the rest "
+        "comes from the actors (Ball et al. 2023, RLPD: 0.5). null means that both are sampled as "
+        "a single set",
         above=0,
         high=1,
     )
 
 
 def rows_of_share(share: float, batch_size: int) -> int:
-    """How many transitions of a batch come from the data set."""
+    """Returns the number of transitions per batch that come from the data set."""
     return round(share * batch_size)
 
 
@@ -62,11 +62,11 @@ class PrioritizedConfig(RingConfig):
 
     prioritizes: ClassVar[bool] = True
 
-    alpha: float = setting(0.6, "exponent of the priorities; 0: uniform sampling", low=0, high=1)
+    alpha: float = setting(0.6, "exponent of the priorities; 0 is uniform sampling", low=0, high=1)
     beta: Scheduled = setting(
         {"initial": 0.4, "final": 1.0, "kind": "linear", "steps": 500_000},
-        "exponent of the importance weights; without steps it comes to its final value with the "
-        "run, at the first of max_opt_steps, max_env_steps and max_time_s",
+        "exponent of the importance weights; without steps, it reaches its final value at the end "
+        "of the run (the first of max_opt_steps, max_env_steps and max_time_s)",
         low=0,
         high=1,
         counter=UPDATES,
@@ -79,7 +79,7 @@ class PrioritizedConfig(RingConfig):
 
 @dataclass(kw_only=True)
 class DatasetConfig(UniformConfig):
-    """Uniform replay that needs a data set: the transitions of actors, if any, are added to it."""
+    """Uniform replay of a data set; the transitions of the actors, if any, are added to it."""
 
     capacity: int = setting(
         100_000,
@@ -90,7 +90,7 @@ class DatasetConfig(UniformConfig):
 
 
 class Strategy(StrEnum):
-    """Which of the goals achieved in an episode replace the one it was played for."""
+    """Where in its episode a transition gets its new goal from."""
 
     future = "future"
     final = "final"
@@ -106,26 +106,27 @@ class HindsightConfig(ReplayBufferConfig):
 
     strategy: Strategy = setting(
         Strategy.future,
-        "the goal that replaces that of a sampled transition: one achieved by the transition or "
-        "later in its episode (future), at its end so far (final), or anywhere in it (episode)",
+        "source of the goal that replaces the one of a sampled transition: achieved in this step "
+        "or later in the episode (future), in the last step stored of the episode (final), or "
+        "anywhere in the episode (episode)",
     )
     k: int = setting(
         4,
-        "replaced goals per original one: k of k + 1 sampled transitions have another goal; 0: "
-        "none",
+        "relabelled transitions per original one: k of k + 1 sampled transitions get a new goal; 0 "
+        "means none",
         low=0,
     )
     draws: int = setting(
         1,
-        "transitions drawn at most for each replaced goal, until one comes whose new goal was not "
-        "achieved before it (Manela and Biess 2021); 1: the first one, whatever its goal",
+        "maximum number of transitions drawn per relabelled one, to find a new goal that was not "
+        "already achieved before the step (Manela and Biess 2021); 1 accepts any goal",
         low=1,
     )
 
 
 @dataclass(kw_only=True)
 class RolloutConfig(ReplayBufferConfig):
-    """The steps of one policy, which learns from them and then drops them."""
+    """Rollouts of the current policy, which are used for a few epochs and then discarded."""
 
     on_policy: ClassVar[bool] = True
     one_step: ClassVar[bool] = True
@@ -135,7 +136,7 @@ class RolloutConfig(ReplayBufferConfig):
         2_048, "env steps of each environment per rollout", low=1, takes_memory=True
     )
     n_epochs: int = setting(10, "passes over each rollout, in shuffled minibatches", low=1)
-    capacity: int = setting(1, "unused: a rollout has n_steps of each environment", low=1)
+    capacity: int = setting(1, "unused: a rollout contains n_steps of each environment", low=1)
 
 
 REPLAY_BUFFERS.register(

@@ -1,7 +1,7 @@
-"""The transitions of a data set in a replay buffer: in front of those of actors, and they stay.
+"""Transitions of a data set, stored before those of the actors and never overwritten.
 
 Ball, Smith, Kostrikov and Levine 2023, "Efficient online reinforcement learning with offline data",
-Algorithm 1: half of each batch is of the data set, whatever its size (`share`).
+Algorithm 1: half of each batch comes from the data set, whatever its size (`share`).
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from border_cli.replay_buffer.ring import Ring
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetRows:
-    """Transitions of a data set, which are read once, when they are stored.
+    """Transitions of a data set, read once into the ring of a replay buffer.
 
-    A checkpoint names the data set, with a checksum, and holds none of its rows: they are read
-    again.
+    A checkpoint contains the id of the data set and a checksum, but none of its transitions: a
+    resume reads them again.
     """
 
     id: str
     rows: Iterable[Transitions]
-    steps: int  # rows at most
-    checksum: object  # its text is that of all rows, once they were read
-    grows: bool  # actors will add rows
-    share: float | None  # of each batch; None: all rows are one set
+    steps: int  # maximum number of transitions
+    checksum: object  # str() of it covers all transitions once they have been read
+    grows: bool  # whether actors add transitions
+    share: float | None  # fraction of each batch; None means that all transitions form a single set
 
     def store(self, ring: Ring) -> None:
-        """Reads the rows into a ring that has space for them; raises ConfigError where there are
-        none, or more than there should be."""
+        """Reads the transitions into a ring that has space for them; raises ConfigError if there
+        are none, or more than `steps`."""
         try:
             ring.fix(self.rows)
         except ValueError as error:
@@ -41,19 +41,19 @@ class DatasetRows:
             raise ConfigError(f"data set {self.id} contains no transitions")
 
     def count_of(self, batch_size: int) -> int:
-        """How many rows of a batch are of the data set; only where it has a share."""
+        """Returns how many transitions of a batch come from the data set; requires a `share`."""
         assert self.share is not None
         return rows_of_share(self.share, batch_size)
 
     def state(self, ring: Ring) -> State:
-        """What tells the stored rows from those of other data sets."""
+        """Returns the state that a checkpoint stores to identify the data set."""
         return {"id": self.id, "rows": ring.fixed, "checksum": str(self.checksum)}
 
     def require_same(self, saved: Mapping[str, object], ring: Ring) -> None:
-        """Raises CheckpointError where the data set is another one than it was."""
-        for name, now in self.state(ring).items():
-            if saved[name] != now:
+        """Raises CheckpointError if the data set differs from the saved one."""
+        for name, value in self.state(ring).items():
+            if saved[name] != value:
                 raise CheckpointError(
-                    f"data set {self.id} is not the one the run was trained on: {name} {now}, "
+                    f"data set {self.id} is not the one the run was trained on: {name} {value}, "
                     f"expected {saved[name]}"
                 )

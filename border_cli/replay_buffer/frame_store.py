@@ -1,7 +1,7 @@
-"""Frames that many stacks share, each stored once: found again by a key, and compared in full.
+"""A store of frames that are shared by many stacks, each stored once.
 
-Which stream of which environment a stack continues need not be known: whatever frame is pushed
-again, by any actor, is found among those that were stored last.
+A frame is found by a key and then compared pixel by pixel. Which environment a stack comes from
+does not matter: the most recent frames of all actors are searched.
 """
 
 from __future__ import annotations
@@ -12,67 +12,67 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-RECENT = 2**15  # frames that are found again; a stream continues within far fewer
-# Reserved beyond one frame per transition: the first of an episode, and what is found too late.
-MARGIN = 32  # one for so many transitions
+RECENT = 2**15  # number of recent frames that are searched; repeats usually come much sooner
+# Frames reserved beyond one per transition: first frames of episodes, and missed repeats.
+MARGIN = 32  # transitions per extra frame
 LEAST_MARGIN = 1024
-MOST_AT_ONCE = 128  # frames that are stored: what is compared stays in the cache
-SLOT_NBYTES = 16  # kept of each frame besides its pixels
+MOST_AT_ONCE = 128  # frames stored per call; few enough to stay in the CPU cache
+SLOT_NBYTES = 16  # bytes stored per frame in addition to its pixels
 
 Slots = NDArray[np.int64]
 Pixels = NDArray[np.uint8]
 
 
 def reserved_frames(transitions: int, depth: int) -> int:
-    """Frames for which memory is reserved; all that so many transitions can have at most."""
+    """Returns how many frames to reserve memory for; never more than all stacks can contain."""
     return min(transitions + transitions // MARGIN + LEAST_MARGIN, 2 * depth * transitions)
 
 
 class FrameStore:
-    """Frames of one size, each in a slot until no stored row refers to it.
+    """Frames of one size, each of which occupies a slot while a stored transition refers to it.
 
-    Owned by the learner's thread; another one may `read` slots meanwhile, and gives up what it read
-    of overwritten ones (`frozen_rows.py`). Memory grows beyond what is `reserved` where stacks
-    share fewer frames than usual.
+    Owned by the learner's thread. Another thread may call `read` meanwhile, but must discard what
+    it read from slots that were overwritten (`frozen_rows.py`). If stacks share fewer frames than
+    usual, memory grows beyond `reserved`.
     """
 
     def __init__(self, nbytes: int, *, reserved: int, most: int) -> None:
         self.frame_nbytes = nbytes
         self._reserved = reserved
-        self._pixels = np.empty((reserved, nbytes), np.uint8)  # untouched pages cost nothing
-        self._beyond = np.empty((0, nbytes), np.uint8)  # slots from `reserved` on
-        self.last_row = np.empty(most, np.int64)  # number of the newest row that refers to a slot
-        self._key = np.empty(most, np.int64)  # of the frame in a slot
-        # A frame as few numbers: its key is their product with random ones. Slow movements change
-        # few pixels, so that a sample of the pixels would not tell frames apart.
+        self._pixels = np.empty((reserved, nbytes), np.uint8)  # unused pages take no memory
+        self._beyond = np.empty((0, nbytes), np.uint8)  # slots beyond `reserved`
+        self.last_row = np.empty(most, np.int64)  # newest transition that refers to each slot
+        self._key = np.empty(most, np.int64)  # key of the frame in each slot
+        # A frame's key is the dot product of its pixels, read as wide integers, with random
+        # weights. All pixels count, because slow movements change only a few of them.
         widths = map(np.dtype, (np.uint64, np.uint32, np.uint16, np.uint8))
-        self._word = next(each for each in widths if nbytes % each.itemsize == 0)
-        chance = np.random.default_rng(0)
+        self._word = next(width for width in widths if nbytes % width.itemsize == 0)
+        rng = np.random.default_rng(0)
         count = nbytes // self._word.itemsize
-        self._weights = chance.integers(2**63, size=count, dtype=np.uint64) * np.uint64(2) + 1
-        # Large arrays that are made anew are pages made anew, which take more time than all else.
+        self._weights = rng.integers(2**63, size=count, dtype=np.uint64) * np.uint64(2) + 1
+        # Allocated once, because the page faults of new large arrays would dominate the run time.
         self._scratch = np.empty((2, MOST_AT_ONCE, nbytes), np.uint8)
         self.clear()
 
     def clear(self) -> None:
-        """Forgets all frames."""
-        self._used = 0  # slots that were ever used
-        self._free: list[int] = []  # those of them without a frame
-        self._recent: OrderedDict[int, int] = OrderedDict()  # key: slot, the oldest first
+        """Removes all frames."""
+        self._used = 0  # slots used so far, including freed ones
+        self._free: list[int] = []  # used slots that no longer contain a frame
+        self._recent: OrderedDict[int, int] = OrderedDict()  # slots by key, oldest first
 
     def __len__(self) -> int:
-        """Frames stored now."""
+        """Returns the number of frames stored."""
         return self._used - len(self._free)
 
     def put(self, frames: Pixels, rows: NDArray[np.int64], *, oldest: int) -> Slots:
-        """The slots of at most `MOST_AT_ONCE` frames, stored where they are not yet.
-        [F, nbytes], [F] -> [F]
+        """Returns the slots of at most `MOST_AT_ONCE` frames, and stores new ones. [F, nbytes], [F]
+        -> [F]
 
-        `rows` are the numbers of the rows that refer to them, in rising order; `oldest` is the
-        first number of a row that stays stored.
+        `rows` are the numbers of the transitions that refer to the frames, in ascending order.
+        `oldest` is the number of the oldest transition that remains stored.
         """
         words = frames.view(self._word)  # [F, words]
-        # A number for each frame; different frames rarely have the same.
+        # Different frames rarely have the same key.
         keys = np.einsum("fw,w->f", words, self._weights, dtype=np.uint64).view(np.int64).tolist()
         slots = self._find(keys, words, oldest)
         new = np.flatnonzero(slots < 0)
@@ -82,39 +82,40 @@ class FrameStore:
         return slots
 
     def refer(self, slots: Slots, rows: NDArray[np.int64]) -> None:
-        """Rows of these numbers, in rising order, refer to these slots. [F], [F]"""
-        self.last_row[slots] = np.maximum(self.last_row[slots], rows)  # of equal slots the last
+        """Records that transitions `rows`, in ascending order, refer to these slots. [F], [F]"""
+        self.last_row[slots] = np.maximum(self.last_row[slots], rows)  # the last of equal slots
 
     def _find(self, keys: list[int], words: NDArray[Any], oldest: int) -> Slots:
-        """The slots of frames that are stored, -1 for others. [F]"""
+        """Returns the slots of the frames, or -1 for frames that are not stored. [F]"""
         recent = self._recent
         slots = np.array([recent.get(key, -1) for key in keys], np.int64)  # [F]
-        found = np.flatnonzero(slots >= 0)
-        if len(found):
-            stored = self._scratch[0, : len(found)]
-            self.read(slots[found], stored)
-            differs = self._differ(stored, words, found)
-            differs |= self.last_row[slots[found]] < oldest  # then its slot may be given away
-            slots[found[differs]] = -1
+        matches = np.flatnonzero(slots >= 0)
+        if len(matches):
+            candidates = self._scratch[0, : len(matches)]
+            self.read(slots[matches], candidates)
+            differs = self._differ(candidates, words, matches)
+            differs |= self.last_row[slots[matches]] < oldest  # then the slot may be reused
+            slots[matches[differs]] = -1
         return slots
 
     def _differ(self, frames: Pixels, words: NDArray[Any], index: Slots) -> NDArray[np.bool_]:
-        """Which frames differ from those at `index`. [F, nbytes], [F', words], [F]"""
-        others = self._scratch[1, : len(index)].view(self._word)
-        words.take(index, axis=0, out=others, mode="clip")
-        differ: NDArray[np.bool_] = (frames.view(self._word) != others).any(axis=1)
+        """Compares frames with `words` at `index`; True if they differ. [F, nbytes], [F', words],
+        [F]"""
+        expected = self._scratch[1, : len(index)].view(self._word)
+        words.take(index, axis=0, out=expected, mode="clip")
+        differ: NDArray[np.bool_] = (frames.view(self._word) != expected).any(axis=1)
         return differ
 
     def _add(self, frames: Pixels, words: NDArray[Any], keys: list[int], new: Slots) -> Slots:
-        """Stores the frames at `new`, equal ones once. [F']"""
-        first: dict[int, int] = {}
-        same_as = np.array([first.setdefault(keys[i], i) for i in new.tolist()])  # [F']
-        again = np.flatnonzero(same_as != new)
-        if len(again):
-            first_ones = self._scratch[0, : len(again)]
-            frames.take(same_as[again], axis=0, out=first_ones, mode="clip")
-            differ = again[self._differ(first_ones, words, new[again])]
-            same_as[differ] = new[differ]  # other frames with the same key
+        """Stores the frames at `new`, equal ones once, and returns their slots. [F']"""
+        first_index: dict[int, int] = {}
+        same_as = np.array([first_index.setdefault(keys[i], i) for i in new.tolist()])  # [F']
+        repeats = np.flatnonzero(same_as != new)
+        if len(repeats):
+            originals = self._scratch[0, : len(repeats)]
+            frames.take(same_as[repeats], axis=0, out=originals, mode="clip")
+            differ = repeats[self._differ(originals, words, new[repeats])]
+            same_as[differ] = new[differ]  # different frames with the same key
         added = np.unique(same_as)  # indices of frames
         slots = self._take_slots(len(added))
         self._write(slots, frames[added])
@@ -129,21 +130,21 @@ class FrameStore:
         return slots[np.searchsorted(added, same_as)]
 
     def _take_slots(self, count: int) -> Slots:
-        """Slots without a frame. [count]"""
+        """Returns slots without a frame, and allocates memory for them if needed. [count]"""
         split = max(0, len(self._free) - count)
-        again, self._free = self._free[split:], self._free[:split]
-        for slot, key in zip(again, self._key[again].tolist(), strict=True):
+        reused, self._free = self._free[split:], self._free[:split]
+        for slot, key in zip(reused, self._key[reused].tolist(), strict=True):
             if self._recent.get(key) == slot:
                 del self._recent[key]
-        fresh = range(self._used, self._used + count - len(again))
+        fresh = range(self._used, self._used + count - len(reused))
         self._used = fresh.stop
-        slots = np.array([*again, *fresh], np.int64)
+        slots = np.array([*reused, *fresh], np.int64)
         missing = self._used - self._reserved - len(self._beyond)
-        if missing > 0:  # a copy: a thread that reads has the memory of before
-            held = len(self._beyond)
-            rows = held + max(missing, held, LEAST_MARGIN)
-            grown = np.empty((rows, self.frame_nbytes), np.uint8)
-            grown[:held] = self._beyond
+        if missing > 0:  # copied, because another thread may be reading the old array
+            allocated = len(self._beyond)
+            total = allocated + max(missing, allocated, LEAST_MARGIN)
+            grown = np.empty((total, self.frame_nbytes), np.uint8)
+            grown[:allocated] = self._beyond
             self._beyond = grown
         return slots
 
@@ -156,19 +157,19 @@ class FrameStore:
             self._beyond[slots[~inside] - self._reserved] = frames[~inside]
 
     def read(self, slots: NDArray[np.integer[Any]], frames: Pixels) -> None:
-        """Copies the frames of these slots. [F], [F, nbytes]"""
+        """Copies the frames in these slots to `frames`. [F], [F, nbytes]"""
         beyond = self._beyond
-        # Slots are valid; `clip` only spares numpy a copy of the output.
+        # All slots are valid; `clip` only saves numpy from buffering the output.
         self._pixels.take(slots, axis=0, out=frames, mode="clip")
         if self._used > self._reserved:
             outside = np.flatnonzero(slots >= self._reserved)
             frames[outside] = beyond[slots[outside] - self._reserved]
 
     def release(self, slots: Slots, *, oldest: int) -> None:
-        """Frees those of these slots to which no row from number `oldest` on refers."""
-        dead = np.unique(slots[self.last_row[slots] < oldest])
-        self._free += dead.tolist()
+        """Frees those of the slots that no transition from number `oldest` on refers to."""
+        unused = np.unique(slots[self.last_row[slots] < oldest])
+        self._free += unused.tolist()
 
     def release_unused(self, *, oldest: int) -> None:
-        """Frees every slot whose last row is older than `oldest`."""
+        """Frees every slot that no transition from number `oldest` on refers to."""
         self._free = np.flatnonzero(self.last_row[: self._used] < oldest).tolist()

@@ -1,10 +1,10 @@
-"""A ring whose rows are stacks of successive frames, each frame stored once.
+"""A ring of transitions with stacked frames that stores each frame once.
 
-A stack of four frames shares three with the one before it, and each stack is `next_obs` of one row
-and `obs` of another: stored whole, every frame is there eight times. Here rows have the slots of
-their frames, and stacks are put together as they are sampled. What a stack consists of is decided
-by its pixels alone, so that it comes back exactly, whatever it was made of: episodes that end, n
-steps, several actors and environments, or frames that do not overlap at all.
+A stack of four frames shares three with the stack before it, and each stack is `next_obs` of one
+transition and `obs` of another: a plain ring would store every frame eight times. Here, transitions
+contain slots of frames, and stacks are assembled when sampled. Frames are compared by their pixels,
+so stacks are restored exactly, even at the ends of episodes, with n steps, with several actors, or
+if frames do not overlap at all.
 """
 
 from __future__ import annotations
@@ -31,25 +31,26 @@ from border_cli.replay_buffer.frame_store import (
 from border_cli.replay_buffer.frozen_frames import STACKS, FrozenStacks, slot_columns
 from border_cli.replay_buffer.ring import Ring, RingState
 
-STAYS = 2**62  # number of a row that is never overwritten
+STAYS = 2**62  # transition number of the data set, which is never overwritten
 
 
-def _frames_of(spec: EnvSpec) -> tuple[int, int]:
-    """How many frames a stack has, and their bytes."""
+def _frame_sizes(spec: EnvSpec) -> tuple[int, int]:
+    """Returns the number of frames per stack, and the bytes of one frame."""
     assert isinstance(spec.observation, BoxSpace)
     depth, *shape = spec.observation.shape
     return depth, math.prod(shape)
 
 
-def _with_slots(spec: EnvSpec) -> EnvSpec:
-    """The spec of rows that hold the slots of frames in place of the frames."""
-    depth, _ = _frames_of(spec)
+def _slot_spec(spec: EnvSpec) -> EnvSpec:
+    """Returns the spec of transitions that contain slots instead of frames."""
+    depth, _ = _frame_sizes(spec)
     low, high = np.zeros(depth, np.int32), np.full(depth, 2**31 - 1, np.int32)
     return replace(spec, observation=BoxSpace((depth,), "int32", low, high))
 
 
 class FrameRing(Ring):
-    """A ring of rows with slots, and the store of their frames; owned by the learner's thread."""
+    """A ring of transitions that contain slots, with a store of frames; owned by the learner's
+    thread."""
 
     def __init__(
         self,
@@ -60,54 +61,54 @@ class FrameRing(Ring):
         extras: Sequence[Column] = (),
     ) -> None:
         assert isinstance(spec.observation, BoxSpace), "see `stores_frames`"
-        super().__init__(_with_slots(spec), capacity, most_fixed=most_fixed, extras=extras)
+        super().__init__(_slot_spec(spec), capacity, most_fixed=most_fixed, extras=extras)
         self._shape = spec.observation.shape  # [k, H, W]
-        depth, nbytes = _frames_of(spec)
+        depth, nbytes = _frame_sizes(spec)
         rows = most_fixed + capacity
         self._frames = FrameStore(
             nbytes, reserved=reserved_frames(rows, depth), most=2 * depth * rows
         )
-        self._at_once = max(1, MOST_AT_ONCE // (2 * depth))  # rows that are stored
-        self._pushed = np.empty((self._at_once, 2, *self._shape), np.uint8)  # stacks
-        self._inner: Batch | None = None  # the rows of the newest batch
-        self._oldest = 0  # number of the oldest row of a run that is restored
+        self._at_once = max(1, MOST_AT_ONCE // (2 * depth))  # transitions stored at once
+        self._pushed = np.empty((self._at_once, 2, *self._shape), np.uint8)  # [at_once, 2, k, H, W]
+        self._inner: Batch | None = None  # newest batch, with slots
+        self._oldest = 0  # oldest transition of the state being restored
 
     @classmethod
     def row_nbytes(cls, spec: EnvSpec, extras: Sequence[Column] = ()) -> int:
-        """Bytes of one row with the frame that it adds."""
-        return storage_nbytes(_with_slots(spec), 1, extras) + _frames_of(spec)[1] + SLOT_NBYTES
+        """Returns the bytes of one transition, including the one frame that it adds."""
+        return storage_nbytes(_slot_spec(spec), 1, extras) + _frame_sizes(spec)[1] + SLOT_NBYTES
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all rows, and of as many frames."""
+        """Bytes of all transitions, including one frame each."""
         rows = self.capacity + self.fixed
         return super().nbytes + rows * (self._frames.frame_nbytes + SLOT_NBYTES)
 
     @property
     def frames(self) -> int:
-        """Frames stored now."""
+        """Number of frames stored."""
         return len(self._frames)
 
     def fix(self, parts: Iterable[Transitions]) -> None:
-        def slots() -> Iterator[Transitions]:
+        def store_parts() -> Iterator[Transitions]:
             for rows in parts:
-                for piece in _pieces(rows, self._at_once):
-                    yield self._stored(piece, np.full(len(piece), STAYS), oldest=0)
+                for piece in _split(rows, self._at_once):
+                    yield self._store(piece, np.full(len(piece), STAYS), oldest=0)
 
-        super().fix(slots())
+        super().fix(store_parts())
 
     def push(self, transitions: Transitions) -> list[tuple[int, int]]:
         ranges: list[tuple[int, int]] = []
-        for piece in _pieces(transitions, min(self._at_once, self.capacity)):
+        for piece in _split(transitions, min(self._at_once, self.capacity)):
             oldest = self._release_overwritten(len(piece))
             rows = self.pushed + np.arange(len(piece))
-            ranges += super().push(self._stored(piece, rows, oldest=oldest))
+            ranges += super().push(self._store(piece, rows, oldest=oldest))
         return ranges
 
     def _release_overwritten(self, count: int) -> int:
-        """Frees the frames of rows that `count` new ones overwrite; returns the first number of a
-        row that stays."""
-        self._overwrite(count)
+        """Frees the frames of transitions that `count` new ones overwrite; returns the number of
+        the oldest transition that remains."""
+        self._announce_overwrite(count)
         overwritten = max(0, self.size + count - self.capacity)
         oldest = self.pushed - self.size + overwritten
         if overwritten:
@@ -117,10 +118,10 @@ class FrameRing(Ring):
             self._frames.release(slots.astype(np.int64), oldest=oldest)
         return oldest
 
-    def _stored(self, rows: Transitions, numbers: NDArray[np.int64], *, oldest: int) -> Transitions:
-        """Stores the frames of the rows and returns the rows with slots."""
+    def _store(self, rows: Transitions, numbers: NDArray[np.int64], *, oldest: int) -> Transitions:
+        """Stores the frames of transitions, and returns the transitions with slots instead."""
         depth = self._shape[0]
-        stacks = self._pushed[: len(rows)]  # by row, so that numbers rise
+        stacks = self._pushed[: len(rows)]  # by transition, so that numbers ascend
         for i, stack in enumerate((rows.obs, rows.next_obs)):
             self._require_stacks(stack, len(rows))
             np.copyto(stacks[:, i], stack, casting="same_kind")  # type: ignore[arg-type]
@@ -131,30 +132,30 @@ class FrameRing(Ring):
 
     def _require_stacks(self, stacks: Array, count: int) -> None:
         expected = (count, *self._shape)
-        found = stacks.shape if isinstance(stacks, np.ndarray) else "a dict"
-        if found != expected:  # else numpy would stretch it
-            raise ValueError(f"stacks of {self._spec.id} must have shape {expected}, got {found}")
+        actual = stacks.shape if isinstance(stacks, np.ndarray) else "a dict"
+        if actual != expected:  # otherwise numpy would broadcast it
+            raise ValueError(f"stacks of {self._spec.id} must have shape {expected}, got {actual}")
 
     def gather(self, index: NDArray[np.integer[Any]]) -> Batch:
         inner = super().gather(index)
         if inner is not self._inner:
             self._inner = inner
-            # Both stacks of all rows are one copy, and neither is made anew.
+            # Both stacks of all transitions are read in one call, into memory that is reused.
             self._drawn = np.empty((2, len(index), *self._shape), np.uint8)
             self._drawn_slots = np.empty((2, len(index), self._shape[0]), np.intp)
             self._batch = replace(inner, obs=self._drawn[0], next_obs=self._drawn[1])
         for slots, column in zip(self._drawn_slots, (inner.obs, inner.next_obs), strict=True):
-            np.copyto(slots, column)  # type: ignore[arg-type]  # no dict: these are slots
+            np.copyto(slots, column)  # type: ignore[arg-type]  # never a dict
         stacks = self._drawn.reshape(-1, self._frames.frame_nbytes)
         self._frames.read(self._drawn_slots.reshape(-1), stacks)
         return self._batch
 
-    def _frozen_rows(self, **place: int) -> FrozenStacks:
-        return FrozenStacks(self._rows.blocks, self._frames, self._entry, **place)
+    def _make_snapshot(self, **bounds: int) -> FrozenStacks:
+        return FrozenStacks(self._rows.blocks, self._frames, self._entry, **bounds)
 
     @property
     def _entry(self) -> np.dtype[Any]:
-        """A frame in a file."""
+        """The dtype of a frame in a checkpoint."""
         return np.dtype([("frame", np.uint8, self._shape[1:])])
 
     def restore(self, state: RingState) -> None:
@@ -166,26 +167,26 @@ class FrameRing(Ring):
             self._frames.clear()
 
     def restore_rows(self, first: int, blocks: Sequence[NDArray[Any]]) -> bool:
-        """Restores a chunk: its frames, and rows that refer to them by their place."""
+        """Restores a chunk of frames, and of transitions that refer to them by index."""
         frames, *rows = blocks
         if frames.dtype != self._entry or frames.ndim != 1:
             raise CheckpointError(f"the saved frames are {frames.dtype}, expected {self._entry}")
-        self._require_form(rows)
+        self._require_dtypes(rows)
         pixels: Pixels = frames["frame"].reshape(-1, self._frames.frame_nbytes)
         slots = np.empty(len(pixels), np.int64)
         for i in range(0, len(pixels), MOST_AT_ONCE):
             piece = pixels[i : i + MOST_AT_ONCE]
-            no_row = np.full(len(piece), -1)  # yet
+            no_row = np.full(len(piece), -1)  # no transition refers to them yet
             slots[i : i + len(piece)] = self._frames.put(piece, no_row, oldest=self._oldest)
-        complete = super().restore_rows(first, self._with_slots(first, rows, slots))
+        complete = super().restore_rows(first, self._insert_slots(first, rows, slots))
         if complete:
             self._frames.release_unused(oldest=self._oldest)
         return complete
 
-    def _with_slots(
+    def _insert_slots(
         self, first: int, blocks: Sequence[NDArray[Any]], slots: NDArray[np.int64]
     ) -> list[NDArray[Any]]:
-        """Rows with the slots of frames in place of the numbers that these have in the chunk."""
+        """Returns the transitions, with slots in place of indices into the frames of the chunk."""
         copies = [block.copy() for block in blocks]
         for column in slot_columns(copies):
             if column.size and not 0 <= column.min() <= column.max() < len(slots):
@@ -196,8 +197,8 @@ class FrameRing(Ring):
         return copies
 
 
-def _pieces(rows: Transitions, count: int) -> Iterator[Transitions]:
-    """The rows in pieces of at most `count`."""
+def _split(rows: Transitions, count: int) -> Iterator[Transitions]:
+    """Splits transitions into pieces of at most `count`."""
     if len(rows) <= count:
         yield rows
         return

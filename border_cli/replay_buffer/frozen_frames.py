@@ -1,4 +1,4 @@
-"""Rows that refer to frames, with these frames, as they were at one moment: for a checkpoint."""
+"""Snapshots of transitions together with the frames that they refer to, for checkpoints."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ STACKS: Final = ("obs", "next_obs")
 
 
 def slot_columns(blocks: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
-    """The columns of blocks of rows that have slots. each [M, k]"""
-    names = {name: block for block in blocks for name in block.dtype.names or ()}
-    return [names[name][name] for name in STACKS]
+    """Returns the columns of the blocks that contain slots. [M, k] each"""
+    by_name = {name: block for block in blocks for name in block.dtype.names or ()}
+    return [by_name[name][name] for name in STACKS]
 
 
 class FrozenStacks(FrozenSlots):
-    """Rows of a ring whose stacks are slots of frames; each chunk has its frames.
+    """A snapshot of transitions whose stacks are slots of frames.
 
-    A chunk begins with its frames, and the slots of its rows are replaced by numbers of these. A
-    frame is overwritten only after all rows that refer to it.
+    A chunk begins with its frames, and its transitions contain indices into them instead of slots.
+    A frame is overwritten only after all transitions that refer to it.
     """
 
     def __init__(
@@ -32,26 +32,26 @@ class FrozenStacks(FrozenSlots):
         blocks: list[NDArray[Any]],
         frames: FrameStore,
         entry: np.dtype[Any],
-        **place: int,
+        **bounds: int,
     ) -> None:
-        """`entry`: a frame in a file."""
+        """`entry` is the dtype of a frame in a checkpoint."""
         self._frames = frames
         self._entry = entry
-        super().__init__(blocks, **place)
+        super().__init__(blocks, **bounds)
 
     @property
     def row_nbytes(self) -> int:
         return super().row_nbytes + self._frames.frame_nbytes
 
-    def _copy(self, start: int, stop: int) -> list[NDArray[Any]]:
-        blocks = super()._copy(start, stop)
-        if self._given_up:  # meanwhile: slots may be torn
+    def _copy_rows(self, start: int, stop: int) -> list[NDArray[Any]]:
+        blocks = super()._copy_rows(start, stop)
+        if self._abandoned:  # during the copy, so slots may be inconsistent
             return blocks
         columns = slot_columns(blocks)
-        all_slots = np.concatenate([each.ravel() for each in columns])
-        slots, number = np.unique(all_slots, return_inverse=True)
-        for column, numbers in zip(columns, np.split(number, len(columns)), strict=True):
-            column[:] = numbers.reshape(column.shape)
+        all_slots = np.concatenate([slot_column.ravel() for slot_column in columns])
+        slots, index = np.unique(all_slots, return_inverse=True)
+        for column, indices in zip(columns, np.split(index, len(columns)), strict=True):
+            column[:] = indices.reshape(column.shape)
         frames = np.empty((len(slots), self._frames.frame_nbytes), np.uint8)
         self._frames.read(slots.astype(np.int64), frames)
         return [frames.view(self._entry)[:, 0], *blocks]

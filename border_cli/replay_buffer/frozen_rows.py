@@ -1,4 +1,4 @@
-"""Rows of a ring as they were at one moment, while more are pushed over them."""
+"""Snapshots of the transitions in a ring, taken while new ones overwrite them."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-CHUNK_NBYTES = 16 * 2**20  # copied and written at a time
-CHUNKS_AT_ONCE = 2  # copied as rows are frozen: the lead of a disk over the learner
+CHUNK_NBYTES = 16 * 2**20  # bytes copied and written at a time
+CHUNKS_AT_ONCE = 2  # chunks copied at once, as a lead of the disk over the learner
 
 
 class FrozenSlots:
-    """Rows `first` … `end` of a ring, in chunks; taken by the thread that writes them.
+    """A snapshot of the transitions `first` to `end` (exclusive) of a ring, in chunks.
 
-    That thread copies without a lock. Where the learner is about to overwrite a row that was not
-    taken, all of them are given up: the disk does not keep up.
+    The thread that writes the chunks also copies them, without a lock. If the learner is about to
+    overwrite a transition that was not copied yet, the snapshot is abandoned.
     """
 
     def __init__(
@@ -32,55 +32,55 @@ class FrozenSlots:
         self.oldest = oldest
         self.first = first
         self.end = end
-        self._blocks = blocks  # the ring's own, each [capacity]
-        self._slot = slot  # of row `first`
+        self._blocks = blocks  # the arrays of the ring, [capacity] each
+        self._slot = slot  # slot of transition `first`
         self._chunk_rows = max(1, chunk_nbytes // self.row_nbytes)
-        self._copied = first  # rows before it may be overwritten
-        self._given_up = False
-        copies = (self._next_copy() for _ in range(CHUNKS_AT_ONCE))
-        self._ready = deque(each for each in copies if each is not None)
+        self._copied = first  # transitions before this number may be overwritten
+        self._abandoned = False
+        copies = (self._copy_next() for _ in range(CHUNKS_AT_ONCE))
+        self._ready = deque(chunk for chunk in copies if chunk is not None)
 
     @property
     def row_nbytes(self) -> int:
-        """Bytes that a row adds to a chunk."""
+        """Bytes that one transition adds to a chunk."""
         return sum(block.dtype.itemsize for block in self._blocks)
 
     def overwrite(self, limit: int) -> bool:
-        """Rows before number `limit` are about to be overwritten; False once that is no matter.
-
-        Called by the learner's thread.
-        """
+        """Called by the learner's thread before it overwrites transitions below number `limit`.
+        Returns False once the snapshot needs no more calls."""
         if self._copied < min(limit, self.end):
-            self._given_up = True
-        return self._copied < self.end and not self._given_up
+            self._abandoned = True
+        return self._copied < self.end and not self._abandoned
 
     def take(self) -> list[NDArray[Any]] | None:
-        """Copies of the next rows. None once all are taken or given up."""
-        return self._ready.popleft() if self._ready else self._next_copy()
+        """Returns copies of the next transitions, or None if all have been taken or were
+        abandoned."""
+        return self._ready.popleft() if self._ready else self._copy_next()
 
-    def _next_copy(self) -> list[NDArray[Any]] | None:
+    def _copy_next(self) -> list[NDArray[Any]] | None:
         start, stop = self._copied, min(self._copied + self._chunk_rows, self.end)
-        if start == stop or self._given_up:
+        if start == stop or self._abandoned:
             return None
-        rows = self._copy(start, stop)
-        if self._given_up:  # meanwhile: some may be torn
+        rows = self._copy_rows(start, stop)
+        if self._abandoned:  # during the copy, so rows may be inconsistent
             return None
         self._copied = stop
         return rows
 
     def release(self) -> None:
-        """Gives up what was not taken; may be called twice, by any thread."""
-        self._given_up = True
+        """Abandons all transitions that were not taken. May be called repeatedly and by any
+        thread."""
+        self._abandoned = True
         self._ready.clear()
 
-    def _copy(self, start: int, stop: int) -> list[NDArray[Any]]:
+    def _copy_rows(self, start: int, stop: int) -> list[NDArray[Any]]:
         capacity, count = len(self._blocks[0]), stop - start
         slot = (self._slot + start - self.first) % capacity
         before_end = min(count, capacity - slot)
         copies = []
         for block in self._blocks:
             copy = np.empty(count, block.dtype)  # [rows]
-            # As bytes: numpy would copy structured rows field by field, four times slower.
+            # Copied as bytes: numpy would copy structured rows field by field, four times slower.
             target, source = rows_as_bytes(copy), rows_as_bytes(block)
             target[:before_end] = source[slot : slot + before_end]
             target[before_end:] = source[: count - before_end]
@@ -89,6 +89,6 @@ class FrozenSlots:
 
 
 def rows_as_bytes(block: NDArray[Any]) -> NDArray[np.uint8]:
-    """The memory of the rows as bytes. [rows, bytes of a row]"""
+    """Returns a view of the rows' memory as bytes. [rows, bytes per row]"""
     rows: NDArray[np.uint8] = block.view(np.uint8).reshape(len(block), block.dtype.itemsize)
     return rows

@@ -1,7 +1,7 @@
 """Prioritized experience replay, proportional variant.
 
-Schaul, Quan, Antonoglou and Silver 2016, "Prioritized experience replay", Algorithm 1. The rows of
-a data set have priorities like all others, 1 before they are first drawn.
+Schaul, Quan, Antonoglou and Silver 2016, "Prioritized experience replay", Algorithm 1. Transitions
+of a data set have priorities as well, which are 1 until they are sampled for the first time.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ if TYPE_CHECKING:
     from border_cli.replay_buffer.shared_priorities import SharedPriorities
 
 PRIORITY_NBYTES = 8  # float64
-EPSILON = 1e-6  # keeps rows without an error within reach
+EPSILON = 1e-6  # lets transitions without a TD error be sampled
 
 
 def importance_weights(
     priority: NDArray[np.float64], smallest: float, beta: float
 ) -> NDArray[np.float64]:
-    """(N p_i / sum p)^-beta, divided by the same for the smallest priority.  [B]
+    """Returns (N p_i / sum p)^-beta, divided by the weight of the smallest priority.  [B]
 
-    N and the sum cancel. The weights undo the bias of the sampling once: the agent multiplies
-    each row's loss by its weight and does not square it.
+    N and the sum cancel out. The weights correct the sampling bias once: the agent multiplies the
+    loss of each transition by its weight and does not square the weight.
     """
     weights: NDArray[np.float64] = (smallest / priority) ** beta
     return weights
 
 
 class PrioritizedReplayBuffer(RingReplayBuffer):
-    """Owns its rows, their priorities and its generator; only the learner's thread calls it.
+    """A ring of transitions sampled by priority; only the learner's thread calls it.
 
-    A new row gets the largest priority seen so far. A row that was overwritten between `sample`
-    and `update_priorities` leaves its priority to the row now in its slot, until that is sampled.
+    A new transition gets the largest priority so far. If a transition is overwritten between
+    `sample` and `update_priorities`, its priority goes to the new transition in its slot.
     """
 
     def __init__(
@@ -61,14 +61,14 @@ class PrioritizedReplayBuffer(RingReplayBuffer):
         super().__init__(config, spec=spec, rng=rng, extras=extras, dataset=dataset)
         self.config = config
         self._beta = schedule_of(config.beta)
-        self.updates = 0  # calls of `update_priorities`; beta follows it, or the run
-        self._done = 0.0  # share of the run
-        self.max_priority = 1.0  # seen so far
-        self._priorities = self._new_priorities()
-        self._loaded = np.empty(0)  # priorities of rows that are not restored yet
+        self.updates = 0  # calls of `update_priorities`, which the beta schedule may count
+        self._run_fraction = 0.0  # completed fraction of the run
+        self.max_priority = 1.0  # largest priority seen so far
+        self._priorities = self._make_priorities()
+        self._loaded = np.empty(0)  # saved priorities, until the transitions are restored
 
-    def _new_priorities(self) -> Priorities | SharedPriorities:
-        """One for each row of the data set, none for others yet."""
+    def _make_priorities(self) -> Priorities | SharedPriorities:
+        """Builds the priorities, and initialises those of the data set."""
         ring, minimum = self.ring, self.config.normalize == Normalize.buffer
         priorities: Priorities | SharedPriorities
         if self._shared:
@@ -88,7 +88,8 @@ class PrioritizedReplayBuffer(RingReplayBuffer):
     def row_nbytes(
         cls, config: ReplayBufferConfig, spec: EnvSpec, extras: Sequence[Column] = ()
     ) -> int:
-        """With its priority, twice for the minimum over the buffer; sums add a 31st of that."""
+        """Returns the bytes of a transition with its priority, which the minimum tree stores again.
+        The inner nodes, 1/31 of that, are not counted."""
         assert isinstance(config, PrioritizedConfig)
         trees = 2 if config.normalize == Normalize.buffer else 1
         return super().row_nbytes(config, spec, extras) + trees * PRIORITY_NBYTES
@@ -98,13 +99,13 @@ class PrioritizedReplayBuffer(RingReplayBuffer):
         return True
 
     def follow(self, done: float) -> None:
-        self._done = done
+        self._run_fraction = done
 
     @property
     def beta(self) -> float:
-        """The exponent of the importance weights of the next sample. Where it ends with the run, a
-        resume that raises the limits lowers it."""
-        return value_at(self._beta, self.updates, self._done)
+        """The exponent of the importance weights of the next sample. If its schedule spans the run,
+        resuming with higher limits lowers it."""
+        return value_at(self._beta, self.updates, self._run_fraction)
 
     def push(self, transitions: Transitions) -> None:
         fixed = self.ring.fixed
@@ -112,10 +113,10 @@ class PrioritizedReplayBuffer(RingReplayBuffer):
             self._priorities.fill(fixed + start, fixed + end, self.max_priority)
 
     def sample(self, batch_size: int) -> Batch:
-        """Draws one row from each of B equal slices of the total priority; of a data set with a
-        share, and of all else, as many as they have rows in the batch.
+        """Draws one transition from each of B equal slices of the total priority.
 
-        Raises `RunFailed` while empty.
+        If the data set has a share, it is sampled separately from the transitions of the actors.
+        Raises `RunFailed` if the buffer is empty.
         """
         self.ring.require_rows(batch_size, of_actors=self._shared)
         index = self._priorities.draw(self._rng.random(batch_size))
@@ -126,10 +127,10 @@ class PrioritizedReplayBuffer(RingReplayBuffer):
     def update_priorities(self, index: NDArray[np.int64], td_error: NDArray[Any]) -> None:
         """Sets the priorities of the slots to (|td_error| + epsilon)^alpha. [B], [B]
 
-        Raises `NotFinite` and changes nothing where an error is a NaN or an infinity.
+        Raises `NotFinite` and changes nothing if an error is NaN or infinite.
         """
         error = np.abs(td_error, dtype=np.float64)
-        largest = int(error.argmax())  # of the first NaN, where there is one
+        largest = int(error.argmax())  # index of the first NaN, if there is one
         if not math.isfinite(error[largest]):
             raise NotFinite(
                 f"td_error is {td_error[largest]} in row {largest} of the batch (slot "
@@ -147,9 +148,7 @@ class PrioritizedReplayBuffer(RingReplayBuffer):
     def state_dict(self) -> State:
         return {
             **super().state_dict(),
-            "priorities": self._priorities.first(
-                len(self)
-            ),  # [rows stored], in the order of the slots
+            "priorities": self._priorities.first(len(self)),  # [stored]  in slot order
             "updates": self.updates,
             "max_priority": self.max_priority,
         }
@@ -160,6 +159,6 @@ class PrioritizedReplayBuffer(RingReplayBuffer):
         self._loaded = state["priorities"]
         self._priorities.load(self._loaded[: self.ring.fixed])
 
-    def _rows_restored(self) -> None:
+    def _finish_restore(self) -> None:
         self._priorities.load(self._loaded)
         self._loaded = np.empty(0)

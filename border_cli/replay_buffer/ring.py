@@ -1,4 +1,4 @@
-"""The newest transitions in a ring, and what its rows are in a checkpoint."""
+"""A ring buffer of the newest transitions, and its state in checkpoints."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from border_cli.replay_buffer.frozen_rows import CHUNK_NBYTES, FrozenSlots, rows
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RingState:
-    """Which rows a ring holds and where, without the rows."""
+    """The counters and the position of a ring, without its transitions."""
 
     rows_pushed: int
-    position: int  # where the next row goes
-    size: int  # rows stored
+    position: int  # slot of the next transition
+    size: int  # transitions stored
 
 
 class _ReusedBatch:
-    """The arrays that every sample of one size is written to."""
+    """Preallocated arrays for all batches of one size."""
 
     def __init__(self, spec: EnvSpec, batch_size: int, extras: Sequence[Column]) -> None:
         self.rows = Rows.empty(spec, batch_size, extras)
@@ -38,10 +38,10 @@ class _ReusedBatch:
 
 
 class Ring:
-    """The newest `capacity` rows, in the layout of `core/rows.py`; owned by the learner's thread.
+    """A ring of the newest `capacity` transitions, in the layout of `core/rows.py`.
 
-    In front of them are the rows that `fix` was given, which stay: `gather` and `read` count these
-    first, all other methods are about the others alone.
+    Transitions stored by `fix` are never overwritten, and their slots come first in `column`,
+    `slots_of` and `gather`. Owned by the learner's thread.
     """
 
     def __init__(
@@ -52,92 +52,93 @@ class Ring:
         most_fixed: int = 0,
         extras: Sequence[Column] = (),
     ) -> None:
-        """`extras`: columns beside those of all runs."""
+        """`extras` are columns in addition to those that every run has."""
         self.capacity = capacity
-        self.fixed = 0  # rows that stay
-        self.position = 0  # where the next row goes
-        self.size = 0  # rows stored
-        self.pushed = 0  # rows ever pushed
+        self.fixed = 0  # transitions that are never overwritten
+        self.position = 0  # slot of the next transition
+        self.size = 0  # transitions stored in the ring
+        self.pushed = 0  # transitions pushed so far
         self._spec, self._extras = spec, extras
         self._frozen: FrozenSlots | None = None
-        self._awaited: RingState | None = None  # of a resumed run, until its rows are restored
-        self._restored = 0  # rows of it before this number are
+        self._awaited: RingState | None = None  # loaded state, until its transitions are restored
+        self._restored = 0  # number of the next transition to restore
         self._all = Rows.empty(spec, most_fixed + capacity, extras)
-        self._rows = self._behind_fixed()
+        self._rows = self._view_ring()
         self._reused = _ReusedBatch(spec, 0, extras)
 
     @classmethod
     def row_nbytes(cls, spec: EnvSpec, extras: Sequence[Column] = ()) -> int:
-        """Bytes of one row."""
+        """Returns the bytes of one transition."""
         return storage_nbytes(spec, 1, extras)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all rows."""
+        """Bytes of all transitions."""
         return sum(block.nbytes for block in self._all.blocks)
 
     def column(self, name: str) -> NDArray[Any]:
-        """One column of all slots, as a view.  [slots, …]"""
+        """Returns a view of one column, for all slots.  [slots, …]"""
         return self._all.columns[name]
 
     def slots_of(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Where the stored rows of these numbers are.  [M]"""
+        """Returns the slots of the stored transitions with these numbers.  [M]"""
         slots: NDArray[np.int64] = (self.position - self.pushed + numbers) % self.capacity
         return self.fixed + slots
 
     @property
     def stored(self) -> int:
-        """Rows that can be drawn, those that stay among them."""
+        """Number of transitions that can be sampled, including the fixed ones."""
         return self.fixed + self.size
 
-    def _behind_fixed(self) -> Rows:
-        """The part of the storage that is a ring, in the same memory."""
+    def _view_ring(self) -> Rows:
+        """Returns a view of the storage without the fixed transitions."""
         blocks = [block[self.fixed : self.fixed + self.capacity] for block in self._all.blocks]
         return Rows(row_columns(self._spec, self._extras), blocks)
 
     def fix(self, parts: Iterable[Transitions]) -> None:
-        """Copies rows in that stay; before any is pushed, and `most_fixed` at most."""
+        """Copies transitions that are never overwritten, before `push` is called; raises ValueError
+        if there are more than `most_fixed` in total."""
         most = len(self._all.blocks[0]) - self.capacity
         for rows in parts:
             end = self.fixed + len(rows)
             if end > most:
                 raise ValueError(f"there is space for {most} fixed rows, got {end}")
-            for name, source in self._checked(rows).items():
+            for name, source in self._check_columns(rows).items():
                 np.copyto(self._all.columns[name][self.fixed : end], source, casting="same_kind")
             self.fixed = end
-        self._rows = self._behind_fixed()
+        self._rows = self._view_ring()
 
     def push(self, transitions: Transitions) -> list[tuple[int, int]]:
-        """Copies M rows in; returns the ranges of slots written, start and end.
+        """Copies M transitions into the ring; returns the slots written, as ranges (start, end).
 
-        Of more rows than the capacity only the newest are kept, in the slots where pushing them
-        one by one would have left them.
+        If M exceeds the capacity, only the newest transitions are stored, in the same slots as if
+        they had been pushed one by one.
         """
-        columns = self._checked(transitions)
+        columns = self._check_columns(transitions)
         count = len(transitions)
-        self._overwrite(count)
+        self._announce_overwrite(count)
         skipped = max(0, count - self.capacity)
         start = (self.position + skipped) % self.capacity
         before_end = min(count - skipped, self.capacity - start)
         after_wrap = count - skipped - before_end
         for name, source in columns.items():
             target = self._rows.columns[name]
-            kept = source[skipped:]
-            # same_kind: float64 may become float32, but no float becomes a uint8 unnoticed
-            np.copyto(target[start : start + before_end], kept[:before_end], casting="same_kind")
-            np.copyto(target[:after_wrap], kept[before_end:], casting="same_kind")
+            newest = source[skipped:]
+            # same_kind: float64 may become float32, but a float is never silently cast to uint8.
+            np.copyto(target[start : start + before_end], newest[:before_end], casting="same_kind")
+            np.copyto(target[:after_wrap], newest[before_end:], casting="same_kind")
         self.position = (self.position + count) % self.capacity
         self.size = min(self.size + count, self.capacity)
         self.pushed += count
         ranges = ((start, start + before_end), (0, after_wrap))
         return [(first, end) for first, end in ranges if end > first]
 
-    def _overwrite(self, count: int) -> None:
-        """So many rows are about to be written."""
+    def _announce_overwrite(self, count: int) -> None:
+        """Announces to the current snapshot that `count` transitions are about to be written."""
         if self._frozen and not self._frozen.overwrite(self.pushed + count - self.capacity):
             self._frozen = None
 
-    def _checked(self, transitions: Transitions) -> dict[str, NDArray[Any]]:
+    def _check_columns(self, transitions: Transitions) -> dict[str, NDArray[Any]]:
         columns = columns_of(transitions)
         if columns.keys() != self._rows.columns.keys():
             raise ValueError(
@@ -147,18 +148,18 @@ class Ring:
         count = len(transitions)
         for name, column in columns.items():
             expected = (count, *self._rows.columns[name].shape[1:])
-            if column.shape != expected:  # else numpy would stretch it
+            if column.shape != expected:  # otherwise numpy would broadcast it
                 raise ValueError(
                     f"{name} of {self._spec.id} must have shape {expected}, got {column.shape}"
                 )
         return columns
 
     def clear(self) -> None:
-        """Drops all rows; numbers go on."""
+        """Removes all transitions; the numbering continues."""
         self.size = 0
 
     def require_rows(self, batch_size: int, *, of_actors: bool = False) -> None:
-        """Raises `RunFailed` where nothing is stored, or nothing but rows that stay."""
+        """Raises `RunFailed` if nothing is stored, or with `of_actors` if only fixed ones are."""
         if (self.size if of_actors else self.stored) == 0:
             raise RunFailed(
                 f"cannot sample {batch_size} transitions: the replay buffer is empty "
@@ -166,22 +167,24 @@ class Ring:
             )
 
     def gather(self, index: NDArray[np.integer[Any]]) -> Batch:
-        """The rows at `index` [B], with weight 1, in arrays that the next call overwrites."""
+        """Returns transitions `index` [B], with weight 1, in arrays that the next call
+        overwrites."""
         if len(self._reused.batch) != len(index):
             self._reused = _ReusedBatch(self._spec, len(index), self._extras)
         reused = self._reused
         reused.batch.index[:] = index
         for block, sampled in zip(self._all.blocks, reused.rows.blocks, strict=True):
-            # The index is ours and valid; `clip` only spares numpy a copy of the output.
+            # The index is valid; `clip` only saves numpy from buffering the output.
             block.take(index, out=sampled, mode="clip")
         return reused.batch
 
     def freeze(self, first: int, *, chunk_nbytes: int = CHUNK_NBYTES) -> FrozenSlots:
-        """The stored rows from number `first` on; ends what an earlier call froze."""
+        """Returns a snapshot of the transitions from number `first` on, and ends the previous
+        one."""
         if self._frozen:
             self._frozen.release()
         first = min(max(first, self.pushed - self.size), self.pushed)
-        self._frozen = self._frozen_rows(
+        self._frozen = self._make_snapshot(
             oldest=self.pushed - self.size,
             first=first,
             end=self.pushed,
@@ -190,35 +193,36 @@ class Ring:
         )
         return self._frozen
 
-    def _frozen_rows(self, **place: int) -> FrozenSlots:
-        return FrozenSlots(self._rows.blocks, **place)
+    def _make_snapshot(self, **bounds: int) -> FrozenSlots:
+        return FrozenSlots(self._rows.blocks, **bounds)
 
     @property
     def state(self) -> RingState:
-        """Which rows are stored, and where."""
+        """The counters and the position, for a checkpoint."""
         return RingState(rows_pushed=self.pushed, position=self.position, size=self.size)
 
     def restore(self, state: RingState) -> None:
-        """Empties the ring; numbers continue from there, and `restore_rows` restores the rows."""
+        """Empties the ring and restores its counters; call `restore_rows` for the transitions."""
         if self._frozen:
             self._frozen.release()
         self._frozen = None
-        position = 0 if state.size else state.position  # no row is awaited
+        position = 0 if state.size else state.position  # nothing to restore if empty
         self.pushed, self.position, self.size = state.rows_pushed, position, 0
         self._awaited = state
         self._restored = state.rows_pushed - state.size
 
     def restore_rows(self, first: int, blocks: Sequence[NDArray[Any]]) -> bool:
-        """Restores rows numbered from `first` on, in rising order; True once all are.
+        """Restores transitions from number `first` on, in ascending order; returns True once all
+        are.
 
-        They count as stored when the last has come: without all of them the ring is an empty one.
+        Until then, the ring counts as empty.
         """
-        self._require_form(blocks)
+        self._require_dtypes(blocks)
         state = self._awaited
         assert state is not None, "restore() comes first"
-        # Those before were overwritten before the state was taken.
+        # Earlier transitions had been overwritten before the state was saved.
         skipped = max(0, state.rows_pushed - state.size - first)
-        blocks, first = [each[skipped:] for each in blocks], first + skipped
+        blocks, first = [column[skipped:] for column in blocks], first + skipped
         end = first + len(blocks[0])
         if first != self._restored or end > self.pushed:
             raise CheckpointError(f"rows {first} to {end} are not the next saved ones")
@@ -233,9 +237,9 @@ class Ring:
             self.position, self.size, self._awaited = state.position, state.size, None
         return end == self.pushed
 
-    def _require_form(self, blocks: Sequence[NDArray[Any]]) -> None:
-        ours, saved = ([each.dtype for each in those] for those in (self._rows.blocks, blocks))
-        if saved != ours or len({each.shape for each in blocks}) != 1 or blocks[0].ndim != 1:
+    def _require_dtypes(self, blocks: Sequence[NDArray[Any]]) -> None:
+        ours, saved = ([block.dtype for block in group] for group in (self._rows.blocks, blocks))
+        if saved != ours or len({block.shape for block in blocks}) != 1 or blocks[0].ndim != 1:
             raise CheckpointError(
                 f"the saved rows have types {saved}, but {self._spec.id} has {ours}"
             )

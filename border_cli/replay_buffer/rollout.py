@@ -1,4 +1,5 @@
-"""The newest rows of a policy, used for some epochs of shuffled minibatches and then dropped."""
+"""The rollout of an on-policy agent: used for some epochs of shuffled minibatches, then
+discarded."""
 
 from __future__ import annotations
 
@@ -21,10 +22,10 @@ from border_cli.settings.run import ReplayBufferConfig
 
 
 class RolloutBuffer(RolloutStore):
-    """A rollout: `n_steps` steps of each environment; only the learner's thread calls it.
+    """A rollout of `n_steps` steps of each environment; only the learner's thread calls it.
 
-    `prepare` begins the epochs, with columns that the agent has computed for them. Rows that
-    arrive, minibatches and columns are in every checkpoint, and so is the place in the epoch.
+    `prepare` starts the epochs with columns computed by the agent, such as advantages. Checkpoints
+    contain incomplete rollouts, these columns, and the position within an epoch.
     """
 
     def __init__(
@@ -36,21 +37,21 @@ class RolloutBuffer(RolloutStore):
         extras: Sequence[Column],
         num_envs: int,
     ) -> None:
-        """`num_envs`: of all actors."""
-        self.size = config.n_steps * num_envs  # env steps that complete it
-        # The last round of the actors may bring more.
+        """`num_envs` is the number of environments of all actors."""
+        self.size = config.n_steps * num_envs  # env steps of a complete rollout
+        # The last steps of the actors may exceed the size.
         self._ring = Ring(spec, self.size + 2 * num_envs, extras=extras)
         self._rng = rng
         self._n_epochs = config.n_epochs
-        self._columns: dict[str, NDArray[Any]] = {}  # [M, …] each, of the agent; none: not prepared
-        self._order = np.empty(0, np.int64)  # [M]  the rows of this epoch, shuffled
-        self._at = 0  # rows of `_order` that were used
-        self._epochs = 0  # that are over
+        self._columns: dict[str, NDArray[Any]] = {}  # [M, …] each, from `prepare`
+        self._order = np.empty(0, np.int64)  # [M]  shuffled transitions of this epoch
+        self._position = 0  # position in `_order`
+        self._epochs = 0  # completed epochs
 
     @classmethod
     def row_nbytes(
         cls,
-        config: ReplayBufferConfig,  # noqa: ARG003 - the same with all settings
+        config: ReplayBufferConfig,  # noqa: ARG003 - independent of the settings
         spec: EnvSpec,
         extras: Sequence[Column] = (),
     ) -> int:
@@ -58,7 +59,7 @@ class RolloutBuffer(RolloutStore):
 
     def push(self, transitions: Transitions) -> None:
         if self.prepared or len(self) + len(transitions) > self.capacity:
-            raise RunFailed(f"{len(transitions)} rows have arrived that no rollout has space for")
+            raise RunFailed(f"the rollout has no space for {len(transitions)} more transitions")
         self._ring.push(transitions)
 
     def __len__(self) -> int:
@@ -80,9 +81,9 @@ class RolloutBuffer(RolloutStore):
         return copied_rows(self._ring.gather(index))
 
     def rollout(self) -> Transitions:
-        return self.rows(self._slots(np.arange(len(self))))
+        return self.rows(self._find_slots(np.arange(len(self))))
 
-    def _slots(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _find_slots(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         return self._ring.slots_of(self._ring.pushed - self._ring.size + rows)
 
     def prepare(self, columns: Mapping[str, NDArray[Any]]) -> None:
@@ -91,18 +92,18 @@ class RolloutBuffer(RolloutStore):
         self._shuffle()
 
     def _shuffle(self) -> None:
-        self._order, self._at = self._rng.permutation(len(self)), 0
+        self._order, self._position = self._rng.permutation(len(self)), 0
 
     def sample(self, batch_size: int) -> Batch:
-        """The next minibatch; a last one of a single row joins the one before."""
-        end = self._at + batch_size
+        """Returns the next minibatch, extended if only one transition would remain."""
+        end = self._position + batch_size
         if end >= len(self._order) - 1:
             end = len(self._order)
-        rows = self._order[self._at : end]
-        batch = self._ring.gather(self._slots(rows))
+        rows = self._order[self._position : end]
+        batch = self._ring.gather(self._find_slots(rows))
         columns = {name: column[rows] for name, column in self._columns.items()}
         batch = replace(batch, extras={**batch.extras, **columns})
-        self._at = end
+        self._position = end
         if end == len(self._order):
             self._epochs += 1
             if self._epochs < self._n_epochs:
@@ -115,7 +116,7 @@ class RolloutBuffer(RolloutStore):
 
     def drop(self) -> None:
         self._columns, self._epochs = {}, 0
-        self._order, self._at = np.empty(0, np.int64), 0
+        self._order, self._position = np.empty(0, np.int64), 0
         self._ring.clear()
 
     def freeze(self, first: int) -> FrozenRows:
@@ -127,15 +128,15 @@ class RolloutBuffer(RolloutStore):
             "generator": self._rng.bit_generator.state,
             "columns": {name: column.copy() for name, column in self._columns.items()},
             "order": self._order.copy(),
-            "at": self._at,
+            "at": self._position,
             "epochs": self._epochs,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._ring.restore(RingState(**{each.name: state[each.name] for each in fields(RingState)}))
+        self._ring.restore(RingState(**{f.name: state[f.name] for f in fields(RingState)}))
         restore_generator(self._rng, state["generator"])
         self._columns, self._order = dict(state["columns"]), state["order"]
-        self._at, self._epochs = int(state["at"]), int(state["epochs"])
+        self._position, self._epochs = int(state["at"]), int(state["epochs"])
 
     def load_rows(self, first: int, chunk: list[NDArray[Any]]) -> None:
         self._ring.restore_rows(first, chunk)

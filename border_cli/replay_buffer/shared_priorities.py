@@ -1,4 +1,4 @@
-"""Priorities of a data set and of what actors add, each of which has its share of every batch."""
+"""Priorities for batches with fixed fractions from a data set and from the actors."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from border_cli.replay_buffer.sum_tree import Priorities
 
 
 class SharedPriorities:
-    """Two sets of priorities as one: of the slots of a data set, and of those behind them.
+    """Two sets of priorities: for the slots of a data set and for the slots behind them.
 
-    Each part is drawn by its own priorities. Importance weights undo these and not the shares,
-    which are meant: at beta 1 every row of a part counts as much as the others of that part. So a
-    priority is told relative to the mean of its part, with N and sum p of the paper being that
-    part's own.
+    Each set is sampled by its own priorities. Importance weights correct for the priorities, not
+    for the fractions of the batch: at beta 1, all transitions of a set count equally. So priorities
+    are returned relative to the mean of their set, with its N and sum p in the paper's formula.
     """
 
     def __init__(
         self, fixed: int, capacity: int, *, minimum: bool, count_of: Callable[[int], int]
     ) -> None:
-        """`fixed`: slots of the data set. `count_of`: its rows in a batch of that size."""
+        """`fixed`: slots of the data set; `count_of`: how many of them a batch of this size
+        contains."""
         self._fixed = fixed
         self._count_of = count_of
         self._dataset = Priorities(fixed, minimum=minimum)
         self._others = Priorities(capacity, minimum=minimum)
-        self._stored = 0  # rows of actors
+        self._stored = 0  # transitions of actors
 
     @property
     def nbytes(self) -> int:
@@ -35,7 +35,7 @@ class SharedPriorities:
         return self._dataset.nbytes + self._others.nbytes
 
     def fill(self, start: int, end: int, value: float) -> None:
-        """Sets the priorities of these slots, none of the data set, to the same number."""
+        """Sets priorities[start:end], behind those of the data set, to the same number."""
         start, end = start - self._fixed, end - self._fixed
         self._others.fill(start, end, value)
         self._stored = max(self._stored, end)
@@ -47,33 +47,34 @@ class SharedPriorities:
         self._others.set(index[others] - self._fixed, value[others])
 
     def first(self, count: int) -> NDArray[np.float64]:
-        """Copies of the first priorities, all of the data set among them. [count]"""
+        """Returns copies of the first priorities, beginning with those of the data set. [count]"""
         others = self._others.first(count - self._fixed)
         return np.concatenate([self._dataset.first(self._fixed), others])
 
     def load(self, values: NDArray[np.float64]) -> None:
-        """Replaces all priorities: these from slot 0 on, and none behind them. [M]"""
+        """Sets the first M priorities to `values` and clears the others. [M]"""
         self._dataset.load(values[: self._fixed])
         self._others.load(values[self._fixed :])
         self._stored = len(values) - self._fixed
 
-    def draw(self, chance: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Slots of the data set first, then as many others as are left, by numbers in 0 … 1. [B]"""
-        count = self._count_of(len(chance))
-        others = self._others.draw(chance[count:]) + self._fixed
-        return np.concatenate([self._dataset.draw(chance[:count]), others])
+    def draw(self, u: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Draws slots of the data set first, then other slots, with `u` uniform in [0, 1). [B]"""
+        count = self._count_of(len(u))
+        others = self._others.draw(u[count:]) + self._fixed
+        return np.concatenate([self._dataset.draw(u[:count]), others])
 
     def drawn(self, index: NDArray[np.int64]) -> tuple[NDArray[np.float64], float]:
-        """The priorities of a batch relative to the means of their parts, and the smallest. [B]"""
+        """Returns the priorities of a batch and the smallest, relative to the means of their sets.
+        [B]"""
         count = self._count_of(len(index))
-        parts = (
+        sets = (
             (self._dataset, index[:count], self._fixed),
             (self._others, index[count:] - self._fixed, self._stored),
         )
         relative, smallest = [], []
-        for part, slots, rows in parts:
-            priority, least = part.drawn(slots)
-            mean = part.sums.total / rows
+        for priorities, slots, stored in sets:
+            priority, minimum = priorities.drawn(slots)
+            mean = priorities.sums.total / stored
             relative.append(priority / mean)
-            smallest.append(least / mean)
+            smallest.append(minimum / mean)
         return np.concatenate(relative), min(smallest)

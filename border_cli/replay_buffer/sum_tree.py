@@ -1,9 +1,9 @@
-"""Trees over the priorities of a replay buffer: their sum, a search by sum, and their minimum.
+"""Trees over the priorities of a replay buffer, for their sum, their minimum, and searches by sum.
 
 Each node has 32 children, which numpy reduces in one call for all nodes that a batch touches.
-The search accumulates the top level, of up to 1,024 nodes, in one go, so that a million leaves
-need only two levels below it. Parents are always recomputed from their children, never
-incremented, so nothing drifts.
+The search accumulates the whole top level of up to 1,024 nodes, so that a million leaves
+need only two levels below it. Parents are always recomputed from their children and never
+incremented, so rounding errors do not accumulate.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from numpy.typing import NDArray
 
 SHIFT = 5
 FANOUT = 1 << SHIFT
-TOP = FANOUT * FANOUT  # most nodes of the top level
+TOP = FANOUT * FANOUT  # maximum number of nodes of the top level
 
 
 class BlockTree:
-    """One float64 per index, and for each block of 32 its reduction, level by level."""
+    """An array of float64 values, with the reductions of blocks of 32 on each level."""
 
     def __init__(self, capacity: int, reduction: np.ufunc, neutral: float) -> None:
         self.capacity = capacity
         self._reduction = reduction
         self._neutral = neutral
         self._levels: list[NDArray[np.float64]] = []  # leaves first
-        self._blocks: list[NDArray[np.float64]] = []  # of each level but the top: [nodes, 32]
+        self._blocks: list[NDArray[np.float64]] = []  # [nodes, 32] for each level but the top
         nodes = capacity
         while nodes > TOP:
             parents = -(-nodes // FANOUT)
-            level = _constant(parents * FANOUT, neutral)
+            level = _allocate_level(parents * FANOUT, neutral)
             self._levels.append(level)
             self._blocks.append(level.reshape(parents, FANOUT))
             nodes = parents
-        self._levels.append(_constant(nodes, neutral))
+        self._levels.append(_allocate_level(nodes, neutral))
         self._leaves = self._levels[0][:capacity]
 
     @property
@@ -43,44 +43,44 @@ class BlockTree:
         return sum(level.nbytes for level in self._levels)
 
     def get(self, index: NDArray[np.integer[Any]]) -> NDArray[np.float64]:
-        """The values at `index`. [B] float64"""
+        """Returns the values at `index`. [B] float64"""
         values: NDArray[np.float64] = self._leaves[index]
         return values
 
     def set(self, index: NDArray[np.integer[Any]], value: NDArray[np.float64]) -> None:
-        """Replaces the values at `index` [B]; of a repeated index the last value stays."""
+        """Replaces the values at `index` [B]; if an index is repeated, the last value is stored."""
         self._leaves[index] = value
         for blocks, parents in zip(self._blocks, self._levels[1:], strict=True):
             index = index >> SHIFT
-            # Parents of neighbours are computed twice, to the same number.
+            # A parent of several indices is computed repeatedly, with the same result.
             children = blocks.take(index, axis=0, mode="clip")  # [B, 32]
             parents[index] = self._reduction.reduce(children, axis=1)
 
     def fill(self, start: int, end: int, value: float) -> None:
-        """Sets the values from `start` to before `end`, at least one, to the same number."""
+        """Sets values[start:end], which must not be empty, to the same number."""
         self._leaves[start:end] = value
         for blocks, parents in zip(self._blocks, self._levels[1:], strict=True):
             start, end = start >> SHIFT, ((end - 1) >> SHIFT) + 1
             self._reduction.reduce(blocks[start:end], axis=1, out=parents[start:end])
 
     def first(self, count: int) -> NDArray[np.float64]:
-        """Copies of the first values. [count]"""
+        """Returns copies of the first values. [count]"""
         return self._leaves[:count].copy()
 
     def load(self, values: NDArray[np.float64]) -> None:
-        """Replaces all values: these from index 0 on, and the neutral one behind them. [M]"""
+        """Sets the first M values to `values` and the others to the neutral element. [M]"""
         self._leaves[: len(values)] = values
         self._leaves[len(values) :] = self._neutral
         for blocks, parents in zip(self._blocks, self._levels[1:], strict=True):
             self._reduction.reduce(blocks, axis=1, out=parents[: len(blocks)])
 
     def root(self) -> float:
-        """The reduction of everything."""
+        """Returns the reduction of all values."""
         return float(self._reduction.reduce(self._levels[-1]))
 
 
 class MinTree(BlockTree):
-    """The smallest value; infinity where none was set."""
+    """A tree for the smallest value; values that were never set are infinite."""
 
     def __init__(self, capacity: int) -> None:
         super().__init__(capacity, np.minimum, np.inf)
@@ -91,11 +91,11 @@ class MinTree(BlockTree):
 
 
 class SumTree(BlockTree):
-    """Values of at least 0, their total, and the search for an index by cumulative sum."""
+    """A tree of non-negative values, for their total and for searches by cumulative sum."""
 
     def __init__(self, capacity: int) -> None:
         super().__init__(capacity, np.add, 0.0)
-        self._cumulative = np.zeros(len(self._levels[-1]) + 1)  # [1 + top nodes], begins with 0
+        self._cumulative = np.zeros(len(self._levels[-1]) + 1)  # [1 + top nodes], starts with 0
         self._scratch = _Descent(0)
 
     @property
@@ -103,17 +103,17 @@ class SumTree(BlockTree):
         return self.root()
 
     def find(self, mass: NDArray[np.float64]) -> NDArray[np.int64]:
-        """The index within whose share of the total each mass falls. [B], each at least 0
+        """Returns the first indices whose cumulative sums exceed the masses. [B], each at least 0
 
-        Never an index of value 0, whatever rounding does: before each choice a mass is cut to
-        just below the sum of what can be chosen. Raises ValueError where the total is 0.
+        Never returns an index with value 0, despite rounding: at each level, a mass is clipped to
+        just below the sum of the candidates. Raises ValueError if the total is 0.
         """
         ends = self._cumulative[1:]  # [top nodes]
         np.add.accumulate(self._levels[-1], out=ends)
         if not ends[-1] > 0:
             raise ValueError("nothing to find: every value of the tree is 0")
         rest = np.minimum(mass, np.nextafter(ends[-1], 0.0))  # [B]
-        # [B]  the first whose end lies above
+        # [B]  first node whose end exceeds the mass
         node: NDArray[np.int64] = ends.searchsorted(rest, side="right")
         rest -= self._cumulative.take(node)
         if len(self._scratch.offset) != len(mass):
@@ -126,10 +126,10 @@ class SumTree(BlockTree):
 
 
 class Priorities:
-    """The priorities of slots, which are drawn in proportion, and the smallest one."""
+    """Priorities of slots that are drawn in proportion to them."""
 
     def __init__(self, capacity: int, *, minimum: bool) -> None:
-        """`minimum`: knows the smallest of all, else that of a batch."""
+        """`minimum`: whether to track the smallest priority of all slots."""
         self.sums = SumTree(capacity)
         self.minima = MinTree(capacity) if minimum else None
         self._trees: list[BlockTree] = [self.sums, *([self.minima] if self.minima else [])]
@@ -137,46 +137,47 @@ class Priorities:
     @property
     def nbytes(self) -> int:
         """Bytes of all trees."""
-        return sum(each.nbytes for each in self._trees)
+        return sum(tree.nbytes for tree in self._trees)
 
     def fill(self, start: int, end: int, value: float) -> None:
-        """Sets the priorities of these slots, at least one, to the same number."""
-        for each in self._trees:
-            each.fill(start, end, value)
+        """Sets priorities[start:end], which must not be empty, to the same number."""
+        for tree in self._trees:
+            tree.fill(start, end, value)
 
     def set(self, index: NDArray[np.int64], value: NDArray[np.float64]) -> None:
         """Replaces the priorities of slots. [B], [B]"""
-        for each in self._trees:
-            each.set(index, value)
+        for tree in self._trees:
+            tree.set(index, value)
 
     def first(self, count: int) -> NDArray[np.float64]:
-        """Copies of the first priorities. [count]"""
+        """Returns copies of the first priorities. [count]"""
         return self.sums.first(count)
 
     def load(self, values: NDArray[np.float64]) -> None:
-        """Replaces all priorities: these from slot 0 on, and none behind them. [M]"""
-        # Every parent depends on its leaves alone, so the trees are the same as before, to the bit.
-        for each in self._trees:
-            each.load(values)
+        """Sets the first M priorities to `values` and clears the others. [M]"""
+        # Parents depend on their leaves alone, so the trees are restored bit by bit.
+        for tree in self._trees:
+            tree.load(values)
 
-    def draw(self, chance: NDArray[np.float64]) -> NDArray[np.int64]:
-        """One slot from each of B equal slices of the total, by numbers in 0 … 1. [B]"""
-        slice_mass = self.sums.total / len(chance)
-        return self.sums.find((np.arange(len(chance)) + chance) * slice_mass)
+    def draw(self, u: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Draws a slot from each of B equal slices of the total, with `u` uniform in [0, 1). [B]"""
+        slice_mass = self.sums.total / len(u)
+        return self.sums.find((np.arange(len(u)) + u) * slice_mass)
 
     def drawn(self, index: NDArray[np.int64]) -> tuple[NDArray[np.float64], float]:
-        """The priorities of a batch up to a common factor, and the smallest one. [B]"""
+        """Returns the priorities of a batch, and the smallest of all (of the batch if untracked).
+        [B]"""
         priority = self.sums.get(index)
         return priority, self.minima.smallest if self.minima else float(priority.min())
 
 
 class _Descent:
-    """One step down for B nodes at once, and the arrays it needs."""
+    """A step down by one level for B nodes at once, with preallocated arrays."""
 
     def __init__(self, batch_size: int) -> None:
-        self.offset = np.arange(batch_size) * (FANOUT + 1)  # [B]  of each row of `_cumulative`
+        self.offset = np.arange(batch_size) * (FANOUT + 1)  # [B]  of rows in `_cumulative`
         self._children = np.empty((batch_size, FANOUT))
-        self._cumulative = np.zeros((batch_size, FANOUT + 1))  # begins with 0
+        self._cumulative = np.zeros((batch_size, FANOUT + 1))  # starts with 0
         self._ends = self._cumulative[:, 1:]  # [B, 32]
         self._sums = self._cumulative[:, -1]  # [B]
         self._above = np.empty((batch_size, FANOUT), np.bool_)
@@ -184,17 +185,18 @@ class _Descent:
     def choose(
         self, blocks: NDArray[np.float64], node: NDArray[np.int64], rest: NDArray[np.float64]
     ) -> NDArray[np.int64]:
-        """Which child of each node its mass falls into; takes what lies before off `rest`. [B]"""
+        """Returns the child that contains each mass, and subtracts the sum before it from `rest`.
+        [B]"""
         blocks.take(node, axis=0, out=self._children, mode="clip")
         np.add.accumulate(self._children, axis=1, out=self._ends)
         np.minimum(rest, np.nextafter(self._sums, 0.0), out=rest)
         np.greater(self._ends, rest[:, None], out=self._above)
-        # [B]  the first whose end lies above
+        # [B]  first child whose end exceeds the mass
         child: NDArray[np.int64] = self._above.argmax(axis=1)
         rest -= self._cumulative.take(child + self.offset)
         return child
 
 
-def _constant(count: int, value: float) -> NDArray[np.float64]:
-    # Zeros come from the system untouched and cost no memory before they are written.
+def _allocate_level(count: int, value: float) -> NDArray[np.float64]:
+    # np.zeros returns untouched pages, which take no memory until they are written.
     return np.zeros(count) if value == 0 else np.full(count, value)

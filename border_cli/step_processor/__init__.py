@@ -1,1 +1,1 @@
-"""From steps of environments to rows of the replay buffer."""
+"""Step processors, which turn steps of environments into transitions."""

@@ -8,17 +8,17 @@ from border_cli.registry import STEP_PROCESSORS
 from border_cli.settings.base import setting
 from border_cli.settings.run import StepProcessorConfig
 
-ONE_STEP, MULTI_STEP = "n_step", "multi_step"  # conf/step_processor
+ONE_STEP, MULTI_STEP = "n_step", "multi_step"  # options of conf/step_processor
 
 
 @dataclass(kw_only=True)
 class NStepConfig(StepProcessorConfig):
-    """n-step transitions. Of the two shipped options, `option` is the one that `n_steps` means,
-    whichever of them was chosen."""
+    """n-step transitions. If `option` is one of the two shipped options, it is set to the one that
+    matches `n_steps`."""
 
     n_steps: int = setting(
         1,
-        "env steps per transition; 1: one-step transitions; step_processor=multi_step: 3",
+        "env steps per transition; 1 means one-step transitions; step_processor=multi_step sets 3",
         low=1,
         high=1_000,
     )

@@ -214,7 +214,7 @@ def test_an_episode_whose_rows_were_overwritten_goes_on_from_those_that_are_left
 
 
 def test_rows_without_an_episode_are_refused() -> None:
-    with pytest.raises(RunFailed, match="replay_buffer=hindsight must know the episode"):
+    with pytest.raises(RunFailed, match="replay_buffer=hindsight needs the episode"):
         buffer_of().push(replace(row(0, 0), extras={}))
 
 

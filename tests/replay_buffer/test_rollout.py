@@ -100,7 +100,7 @@ def test_the_next_rollout_has_only_its_own_rows() -> None:
 def test_rows_that_come_within_the_epochs_are_refused() -> None:
     buffer = buffer_of()
     collected(buffer, 0, 20)
-    with pytest.raises(RunFailed, match="no rollout has space"):
+    with pytest.raises(RunFailed, match="the rollout has no space"):
         buffer.push(rows_of(20, 21))
 
 
