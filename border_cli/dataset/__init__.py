@@ -1,1 +1,1 @@
-"""Data sets of Minari: what was recorded once, to learn from without an environment."""
+"""Minari data sets: recorded episodes for learning without an environment."""

@@ -1,4 +1,4 @@
-"""Minari data sets: episodes read as one holds them, and written to a new one, whole or absent."""
+"""Readers and writers of Minari data sets; a data set is written as a whole or not at all."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ EXTRA = "border-cli[offline]"
 
 @dataclass(frozen=True, kw_only=True)
 class RawEpisode:
-    """One episode in the types of its environment's spaces; T steps and T + 1 observations."""
+    """An episode of T steps and T + 1 observations, in the types of the environment's spaces."""
 
-    seed: int  # that its environment was reset with
+    seed: int  # seed of the environment's reset
     observations: Any  # [T + 1, …], or a dict or tuple of these
     actions: Any  # [T, …]
     rewards: Any  # [T]
@@ -29,34 +29,34 @@ class RawEpisode:
 
 
 class MinariDataset:
-    """A data set that was found whole as far as its metadata tell; reads episodes on demand."""
+    """An existing Minari data set, whose episodes are read on demand."""
 
     def __init__(self, dataset: str) -> None:
         self.id = dataset
-        with _reading(dataset):
+        with _convert_errors(dataset):
             import minari
 
             self._dataset = minari.load_dataset(dataset)
-            self.observation_space: Any = self._dataset.observation_space  # Gymnasium's own
+            self.observation_space: Any = self._dataset.observation_space  # a Gymnasium space
             self.action_space: Any = self._dataset.action_space
 
     def episodes(self) -> Iterator[Any]:
-        """All episodes in their order, Minari's own, with the fields of a `RawEpisode` but for the
-        seed; raises ConfigError where one cannot be read."""
-        with _reading(self.id):
+        """Yields all episodes in order, as Minari objects with the fields of a `RawEpisode` except
+        the seed; raises ConfigError if one cannot be read."""
+        with _convert_errors(self.id):
             yield from self._dataset.iterate_episodes()
 
 
 @contextmanager
-def _reading(dataset: str) -> Iterator[None]:
-    """Turns what Minari and its storage raise into the words of the user."""
+def _convert_errors(dataset: str) -> Iterator[None]:
+    """Converts errors of Minari and its storage into errors that name the data set."""
     try:
         yield
     except (BorderError, GeneratorExit, MemoryError):
         raise
-    except ImportError as error:  # Minari itself, or the library of its file format
+    except ImportError as error:  # Minari, or the library of its file format, is missing
         raise MissingPackage(f"data set {dataset}", EXTRA) from error
-    except Exception as error:  # a damaged file may fail in any way
+    except Exception as error:  # a corrupt file may raise anything
         raise ConfigError(
             f"data set {dataset} cannot be read: {type(error).__name__}: {error}"
         ) from error
@@ -64,40 +64,40 @@ def _reading(dataset: str) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvParts:
-    """The spaces and the specification of a data set's environment, as Gymnasium has them."""
+    """The spaces and the spec of a data set's environment, as Gymnasium objects."""
 
     observation_space: Any
     action_space: Any
-    spec: Any  # None where the environment is not registered
+    spec: Any  # None if the environment is not registered
 
 
 def refuse_name(dataset: str | None, *, overwrite: bool) -> str:
-    """A name that a new data set can have; raises ConfigError for any other, and where nothing can
-    be written."""
+    """Returns the id of a new data set; raises ConfigError if the id is invalid or taken, or if the
+    data set cannot be written."""
     example = "such as my/cartpole-medium-v0"
     if dataset is None:
         raise ConfigError(f"dataset=ID is required, {example}")
     if not is_id(dataset):
         raise ConfigError(f"dataset must be [namespace/]name-v<number>, {example}, got {dataset!r}")
-    place = root() / dataset
+    path = root() / dataset
     if is_known(dataset) and not overwrite:
         raise ConfigError(
             f"dataset={dataset} already exists in {root()}: overwrite=true replaces it. Existing: "
             f"{', '.join(known_ids())}"
         )
-    if place.exists() and not is_known(dataset):
-        raise ConfigError(f"dataset={dataset}: {place} exists and is not a data set")
-    reason = unwritable(place.parent)  # where it gets its hidden name first
+    if path.exists() and not is_known(dataset):
+        raise ConfigError(f"dataset={dataset}: {path} exists and is not a data set")
+    reason = unwritable(path.parent)  # it is written there under a hidden name
     if reason is not None:
-        raise ConfigError(f"dataset={dataset} cannot be written to {place.parent}: {reason}")
+        raise ConfigError(f"dataset={dataset} cannot be written to {path.parent}: {reason}")
     return dataset
 
 
 class DatasetWriter:
-    """Writes under a hidden name until `finish` gives the data set its own.
+    """Writes a data set under a hidden name, which `finish` changes to its final name.
 
-    Leaves nothing behind where its `with` block ends without `finish`. Replaces a data set of that
-    name only with `overwrite`, and never anything else.
+    If the `with` block ends without `finish`, all files are removed. An existing data set is
+    replaced only with `overwrite`, and other files are never replaced.
     """
 
     def __init__(self, dataset: str, env: EnvParts, *, overwrite: bool = False) -> None:
@@ -118,12 +118,12 @@ class DatasetWriter:
                 self._folder / "data",
                 observation_space=self._env.observation_space,
                 action_space=self._env.action_space,
-                env_spec=_serializable(self._env.spec),
-                jpeg_encoding=False,  # which would not give the same pixels again
+                env_spec=_serializable_spec(self._env.spec),
+                jpeg_encoding=False,  # JPEG is lossy
             )
         except BaseException as error:
             shutil.rmtree(self._folder, ignore_errors=True)
-            if isinstance(error, ImportError):  # Minari itself, or the library of its file format
+            if isinstance(error, ImportError):  # Minari or the library of its file format
                 raise MissingPackage(f"dataset={self._id}", EXTRA) from error
             raise
         return self
@@ -132,16 +132,16 @@ class DatasetWriter:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def add(self, episodes: Sequence[RawEpisode], *, policy: str) -> None:
-        """Appends episodes, and the model that played them."""
+        """Appends episodes, with the name of the model that collected them."""
         from minari.data_collector import EpisodeBuffer
 
-        self._storage.update_episodes(EpisodeBuffer(**vars(each)) for each in episodes)
+        self._storage.update_episodes(EpisodeBuffer(**vars(episode)) for episode in episodes)
         numbers = range(self._episodes, self._episodes + len(episodes))
         self._storage.update_episode_metadata([{"policy": policy} for _ in numbers], numbers)
         self._episodes += len(episodes)
 
     def finish(self, metadata: Mapping[str, Any]) -> None:
-        """Gives the data set its name, in place of one that may have had it."""
+        """Writes the metadata and renames the data set, replacing an existing one."""
         from minari import __version__
         from minari.namespace import create_namespace, list_local_namespaces
 
@@ -151,16 +151,16 @@ class DatasetWriter:
         namespace = self._id.rpartition("/")[0]
         if namespace and namespace not in list_local_namespaces():
             create_namespace(namespace)
-        refuse_name(self._id, overwrite=self._overwrite)  # one may have come meanwhile
+        refuse_name(self._id, overwrite=self._overwrite)  # it may exist by now
         if self._final.exists():
             shutil.rmtree(self._final)
         self._folder.rename(self._final)
 
 
-def _serializable(spec: Any) -> Any:
-    """Gymnasium's specification; None where it holds what no file can, such as a class."""
+def _serializable_spec(spec: Any) -> Any:
+    """Returns Gymnasium's spec, or None if it cannot be saved, because it contains a class, say."""
     try:
         spec.to_json()
-    except Exception:  # of the user's environment: it may be anything
+    except Exception:  # a user's environment may raise anything
         return None
     return spec

@@ -1,4 +1,4 @@
-"""Recorded episodes: checked against the environment, and as the steps that N environments make."""
+"""Recorded episodes: checks against the environment, and replay as steps of N environments."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from border_cli.core.spaces import (
 from border_cli.core.types import Array, Step, leaves, map_array
 from border_cli.errors import ConfigError
 
-ROUNDING = 1e-4  # of the distance between two bounds
-GROUP = 64  # episodes stepped in parallel: one call of the step processor for all
-GROUP_NBYTES = 64 * 2**20  # of their observations, the shorter ones padded
+ROUNDING = 1e-4  # tolerance of bounds, relative to their distance
+GROUP = 64  # episodes stepped in parallel, with one call of the step processor per step
+GROUP_NBYTES = 64 * 2**20  # maximum bytes of their padded observations
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedEpisode:
-    """T steps of one episode, and the observation behind the last."""
+    """An episode of T steps and T + 1 observations."""
 
     obs: Array  # [T + 1, …]
     action: NDArray[Any]  # [T] int64, or [T, A]
@@ -45,59 +45,59 @@ class RecordedEpisode:
 
 
 class Checksum:
-    """Of episodes in their order; depends on nothing but their values."""
+    """A checksum of a sequence of episodes, which depends only on their values."""
 
     def __init__(self) -> None:
         self._digest = hashlib.sha256()
 
     def of_each(self, episodes: Iterable[RecordedEpisode]) -> Iterator[RecordedEpisode]:
-        """Passes episodes on and adds each to the checksum."""
-        for each in episodes:
-            columns = (each.action, each.reward, each.terminated, each.truncated)
-            for column in (*leaves(each.obs), *columns):
+        """Yields the episodes and adds each of them to the checksum."""
+        for episode in episodes:
+            columns = (episode.action, episode.reward, episode.terminated, episode.truncated)
+            for column in (*leaves(episode.obs), *columns):
                 self._digest.update(np.ascontiguousarray(column).data)
-            yield each
+            yield episode
 
     def __str__(self) -> str:
         return self._digest.hexdigest()
 
 
 def grouped(episodes: Iterable[RecordedEpisode], spec: EnvSpec) -> Iterator[list[RecordedEpisode]]:
-    """Episodes that fit in memory in parallel, at least one at a time."""
+    """Yields groups of episodes that fit into memory together; a group has at least one."""
     row = row_nbytes(spec.observation)
     group: list[RecordedEpisode] = []
     longest = 0
-    for each in episodes:
-        longest = max(longest, len(each))
+    for episode in episodes:
+        longest = max(longest, len(episode))
         padded = (len(group) + 1) * (longest + 1) * row
         if group and (len(group) == GROUP or padded > GROUP_NBYTES):
             yield group
-            group, longest = [], len(each)
-        group.append(each)
+            group, longest = [], len(episode)
+        group.append(episode)
     if group:
         yield group
 
 
 def parallel_steps(group: list[RecordedEpisode]) -> Iterator[Step]:
-    """The steps of N episodes, as N environments would have made them at the same time.
+    """Yields the steps of N episodes as if N environments had made them in parallel.
 
-    One that is over does not move any more. Where an episode was recorded without its end, it was
-    cut off there.
+    Finished episodes count as environments that did not move. If an episode was recorded without
+    its end, its last step is marked as truncated.
     """
-    lengths = np.array([len(each) for each in group])  # [N]
+    lengths = np.array([len(episode) for episode in group])  # [N]
     longest = int(lengths.max())
-    obs = _padded([each.obs for each in group], longest + 1)  # [T + 1, N, …]
-    action = _padded([each.action for each in group], longest)  # [T, N] or [T, N, A]
-    reward = _padded([each.reward for each in group], longest)  # [T, N]
-    terminated = _padded([each.terminated for each in group], longest)
-    truncated = _padded([each.truncated for each in group], longest)
+    obs = _pad([episode.obs for episode in group], longest + 1)  # [T + 1, N, …]
+    action = _pad([episode.action for episode in group], longest)  # [T, N] or [T, N, A]
+    reward = _pad([episode.reward for episode in group], longest)  # [T, N]
+    terminated = _pad([episode.terminated for episode in group], longest)
+    truncated = _pad([episode.truncated for episode in group], longest)
     last = np.arange(longest)[:, None] == lengths - 1  # [T, N]
     truncated |= last & ~terminated
     for t in range(longest):
         moved = t < lengths  # [N]
-        next_obs = _at(obs, t + 1)
+        next_obs = _select_step(obs, t + 1)
         yield Step(
-            obs=_at(obs, t),
+            obs=_select_step(obs, t),
             action=action[t],
             reward=reward[t],
             terminated=terminated[t],
@@ -108,39 +108,39 @@ def parallel_steps(group: list[RecordedEpisode]) -> Iterator[Step]:
         )
 
 
-def _at(obs: Array, t: int) -> Array:
+def _select_step(obs: Array, t: int) -> Array:
     return map_array(lambda array: array[t], obs)
 
 
-def _padded(arrays: list[Any], longest: int) -> Any:
-    """N times [T, …] -> [longest, N, …], of dicts part by part; the zeros behind an end are never
-    looked at."""
+def _pad(arrays: list[Any], longest: int) -> Any:
+    """N times [T, …] -> [longest, N, …], for each part of a dict; the zeros after the end of an
+    episode are never read."""
     first = arrays[0]
     if isinstance(first, dict):
-        return {key: _padded([each[key] for each in arrays], longest) for key in first}
-    room = np.zeros((longest, len(arrays), *first.shape[1:]), first.dtype)
-    for i, each in enumerate(arrays):
-        room[: len(each), i] = each
-    return room
+        return {key: _pad([parts[key] for parts in arrays], longest) for key in first}
+    padded = np.zeros((longest, len(arrays), *first.shape[1:]), first.dtype)
+    for i, array in enumerate(arrays):
+        padded[: len(array), i] = array
+    return padded
 
 
 def refuse_other_spaces(
     setting: str, dataset: str, observation: Space, action: Space, spec: EnvSpec
 ) -> None:
-    """Raises ConfigError where observations or actions are not those of the environment."""
-    for what, theirs, ours in (
+    """Raises ConfigError if the observations or actions differ from those of the environment."""
+    for kind, theirs, ours in (
         ("observations", observation, spec.observation),
         ("actions", action, spec.action),
     ):
         if form(theirs) != form(ours):
             raise ConfigError(
-                f"{setting}={dataset} has {what} {form(theirs)}, but env.id={spec.id} has "
+                f"{setting}={dataset} has {kind} {form(theirs)}, but env.id={spec.id} has "
                 f"{form(ours)}"
             )
 
 
 def form(space: Space) -> str:
-    """Types and shapes of a space, which must be equal; `refuse_damaged` looks at bounds."""
+    """Returns the types and shapes of a space as text. Bounds are checked by `refuse_damaged`."""
     match space:
         case DictSpace(spaces=parts):
             return "{" + ", ".join(f"{key}: {form(parts[key])}" for key in sorted(parts)) + "}"
@@ -153,7 +153,7 @@ def form(space: Space) -> str:
 
 
 def refuse_damaged(where: str, episode: RecordedEpisode, spec: EnvSpec) -> None:
-    """Raises ConfigError where an episode has holes, a NaN, or actions that do not exist."""
+    """Raises ConfigError if an episode is incomplete, not finite, or contains invalid actions."""
     steps = len(episode)
     columns = {
         "observations": (episode.obs, steps + 1),
@@ -182,7 +182,7 @@ def _refuse_not_finite(where: str, leaf: NDArray[Any]) -> None:
 
 
 def _refuse_invalid(where: str, episode: RecordedEpisode, space: LeafSpace) -> None:
-    """Actions that their mask excludes have neither a probability nor a value."""
+    """Raises ConfigError for actions excluded by their mask, which have no probability or value."""
     assert isinstance(episode.obs, dict)
     mask = episode.obs[ACTION_MASK]  # [T + 1, n]
     nvec = space.nvec if isinstance(space, MultiDiscreteSpace) else (0,)
@@ -199,8 +199,8 @@ def _refuse_invalid(where: str, episode: RecordedEpisode, space: LeafSpace) -> N
 
 
 def _refuse_outside(where: str, action: NDArray[Any], space: LeafSpace) -> None:
-    """Actions beyond the bounds would teach critics about what no actor can do; choices that do not
-    exist were refused as they were read."""
+    """Raises ConfigError for actions out of bounds, which no actor could take. The reader has
+    already rejected invalid discrete actions."""
     if not isinstance(space, BoxSpace):
         return
     least, most = np.asarray(space.low), np.asarray(space.high)
