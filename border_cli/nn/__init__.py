@@ -1,1 +1,1 @@
-"""Networks, and what torch keeps per thread."""
+"""Neural networks, optimizers, and the per-thread settings of torch."""

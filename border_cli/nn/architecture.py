@@ -1,7 +1,8 @@
-"""How the networks of an agent look: chosen from the observation space, overridden by settings.
+"""The architecture of an agent's networks, derived from the observation space and the settings.
 
-Which observations are images, which convolutions they go through, and the constants that torch and
-numpy share. Never imports torch: actors build the same networks in numpy.
+It determines which observations are images and which convolutions encode them. It also has
+constants shared by torch and numpy, and does not import torch: actors build the same networks in
+numpy.
 """
 
 from __future__ import annotations
@@ -18,21 +19,21 @@ from border_cli.errors import ConfigError
 from border_cli.nn.encoding import Scaling, encoded_size, is_real, scaling_between
 from border_cli.settings.networks import Activation, Matmul, MatmulPrecision
 
-LAYER_NORM_EPSILON = 1e-5  # of a variance; torch's own
+LAYER_NORM_EPSILON = 1e-5  # added to the variance; torch's default
 
-# Of a Gaussian that tanh squashes, its deviations those of the state. Haarnoja et al. 2018, "Soft
-# actor-critic algorithms and applications": of the paper's code.
+# Bounds of the state-dependent log_std of a tanh-squashed Gaussian, from the code of Haarnoja et
+# al. 2018, "Soft actor-critic algorithms and applications".
 SQUASHED_LOG_STD_MIN, SQUASHED_LOG_STD_MAX = -20.0, 2.0
 
-# Of a Gaussian that is cut at the bounds, its deviations the same in every state: of IQL's authors.
-# Those of AWAC have -6 and 0.
+# Bounds of the state-independent log_std of a Gaussian clipped to the action bounds, from the code
+# of IQL's authors. AWAC's authors use -6 and 0.
 CUT_LOG_STD_MIN, CUT_LOG_STD_MAX = -5.0, 2.0
 
-SMALLEST = 6  # pixels to a side: of fewer, a window of 3 sees most at once
-NATURE_SMALLEST = 36  # pixels to a side: below it the Nature network has nothing left
-DER_SMALLEST = 25  # pixels to a side, likewise
+SMALLEST = 6  # pixels per side: a window of 3 covers most of a smaller image
+NATURE_SMALLEST = 36  # pixels per side: smaller images are reduced to nothing
+DER_SMALLEST = 25  # pixels per side, for the same reason
 
-# Pixels to a side of the least image that each takes.
+# The smallest side of an image, in pixels, that each network accepts.
 CONVOLUTIONS = {
     "minatar_cnn": SMALLEST,
     "nature_cnn": NATURE_SMALLEST,
@@ -42,7 +43,7 @@ CONVOLUTIONS = {
 
 
 class ConvolutionWindow(NamedTuple):
-    """A square convolution without padding."""
+    """The size of a square convolution without padding."""
 
     outputs: int  # channels
     side: int  # pixels
@@ -71,42 +72,42 @@ WINDOWS = {
 
 # Espeholt et al. 2018, Figure 3, right
 IMPALA_SECTIONS = (16, 32, 32)  # channels
-IMPALA_BLOCKS = 2  # to a section
+IMPALA_BLOCKS = 2  # residual blocks per section
 
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """A part of an observation that goes through convolutions."""
+    """An image in an observation, which is encoded by convolutions."""
 
     shape: tuple[int, int, int]  # channels, height, width
-    axes: tuple[int, ...]  # of the observation, in the order [(stack,) C, H, W]
-    scaling: Scaling  # of its pixels
+    axes: tuple[int, ...]  # axes of the observation, in the order [(stack,) C, H, W]
+    scaling: Scaling  # scaling of the pixels
     network: str  # one of CONVOLUTIONS
 
     @property
     def batch_axes(self) -> tuple[int, ...]:
-        """The axes behind that of the batch."""
+        """The axes of a batch, whose first axis is the batch size."""
         return 0, *(axis + 1 for axis in self.axes)
 
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """The form of a network up to what it puts out; the same for all networks of an agent."""
+    """The architecture of networks up to their outputs; shared by all networks of an agent."""
 
     observation: Space
-    kind: str = "auto"  # as agent.network names it
+    kind: str = "auto"  # value of agent.network
     hidden: tuple[int, ...] = (256, 256)
     activation: Activation = Activation.relu
     layer_norm: bool = False
-    target: str | None = None  # "module:Class" of a user's network, which takes all there is
+    target: str | None = None  # "module:Class" of a user's network, which encodes it all
     kwargs: Mapping[str, Any] = field(default_factory=dict)  # its arguments after the space
-    matmul: Matmul = Matmul.auto  # as agent.matmul names it
-    matmul_precision: MatmulPrecision = MatmulPrecision.highest  # … agent.matmul_precision
+    matmul: Matmul = Matmul.auto  # value of agent.matmul
+    matmul_precision: MatmulPrecision = MatmulPrecision.highest  # agent.matmul_precision
 
     def __post_init__(self) -> None:
         if self.kind in CONVOLUTIONS and not self.images:
-            side, parts = CONVOLUTIONS[self.kind], _parts(self.observation).values()
-            fit = [each for each in CONVOLUTIONS if any(_image(part, each) for part in parts)]
+            side, parts = CONVOLUTIONS[self.kind], _split(self.observation).values()
+            fit = [kind for kind in CONVOLUTIONS if any(_to_image(part, kind) for part in parts)]
             raise ConfigError(
                 f"agent.network={self.kind} needs an image in the observation (uint8 or bool, at "
                 f"least {side} x {side}; allowed here: {', '.join(['auto', 'mlp', *fit])})"
@@ -114,36 +115,36 @@ class Architecture:
 
     @property
     def images(self) -> dict[str, Image]:
-        """The parts that go through convolutions, by their key; "" is an observation by itself."""
+        """The images of an observation by key; "" means that the observation is a single array."""
         if self.kind == "mlp" or self.target is not None:
             return {}
-        found = {key: _image(part, self.kind) for key, part in _parts(self.observation).items()}
-        return {key: image for key, image in found.items() if image is not None}
+        images = {key: _to_image(part, self.kind) for key, part in _split(self.observation).items()}
+        return {key: image for key, image in images.items() if image is not None}
 
     @property
     def has_encoder(self) -> bool:
-        """Whether more than dense layers stands between observations and outputs."""
+        """Whether an encoder precedes the dense layers."""
         return bool(self.images) or self.target is not None
 
     @property
     def acts_in_torch(self) -> bool:
-        """Whether actors compute what stands before dense layers in torch, and not in numpy.
+        """Whether actors run the encoder in torch instead of numpy.
 
-        So they do what exists in torch alone: a user's network, and the ResNet, which takes no
-        less time in numpy. The plain convolutions take three fifths of torch's with one image.
+        A user's network exists in torch only, and the ResNet is no faster in numpy. For a single
+        image, plain convolutions take three fifths of torch's time in numpy.
         """
-        plain = all(each.network in WINDOWS for each in self.images.values())
+        plain = all(image.network in WINDOWS for image in self.images.values())
         return self.target is not None or not plain
 
     @property
     def rows(self) -> Space | None:
-        """The rest of the observation, which becomes rows of numbers; None where all is images.
+        """The rest of the observation, which is encoded as rows of numbers; None if all is images.
 
-        Of what a user's network takes: the real numbers, which may be normalised.
+        With a user's network, the rows are the real numbers, which may be normalised.
         """
         if not self.has_encoder:
             return self.observation
-        images, parts = self.images, _parts(self.observation)
+        images, parts = self.images, _split(self.observation)
         if self.target is not None:
             parts = {key: part for key, part in parts.items() if is_real(part)}
         rest = {key: part for key, part in parts.items() if key not in images}
@@ -157,12 +158,12 @@ class Architecture:
         return 0 if self.rows is None else encoded_size(self.rows)
 
 
-def _parts(space: Space) -> dict[str, LeafSpace]:
+def _split(space: Space) -> dict[str, LeafSpace]:
     return space.spaces if isinstance(space, DictSpace) else {"": space}
 
 
-def _image(space: LeafSpace, kind: str) -> Image | None:
-    """The space as the image that a network of this kind takes; None where it is none for it."""
+def _to_image(space: LeafSpace, kind: str) -> Image | None:
+    """Returns the space as an image for a network of this kind, or None if it is not suitable."""
     if not isinstance(space, BoxSpace):
         return None
     shape = image_shape(space)
@@ -177,10 +178,10 @@ def _image(space: LeafSpace, kind: str) -> Image | None:
 
 
 def image_shape(space: BoxSpace) -> tuple[int, int, int] | None:
-    """(channels, height, width) of uint8 or bool pixels; None of what is no image.
+    """Returns (channels, height, width) of uint8 or bool pixels, or None if this is not an image.
 
-    Two axes are one channel. Of three, see `image_axes`. Four are a stack of such images, whose
-    channels lie one behind the other.
+    Two axes are a single channel. For three axes, see `image_axes`. Four axes are a stack of
+    images, whose channels are concatenated.
     """
     if len(space.shape) not in (2, 3, 4) or space.dtype not in ("uint8", "bool"):
         return None
@@ -191,35 +192,35 @@ def image_shape(space: BoxSpace) -> tuple[int, int, int] | None:
 
 
 def image_axes(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The axes of an image with the channels before height and width.
+    """Returns the axes of an image, reordered such that the channels precede height and width.
 
-    Of three, two neighbours alike are the sides of a square, whose third axis holds the channels,
-    of a cube the last. Else it is the smaller of first and last, the last of two alike. The first
-    of four is that of a stack.
+    If exactly two neighbouring axes of three are equal, they are height and width. Otherwise the
+    channels are the smaller of the first and last axis, or the last if both are equal. The first of
+    four axes is the stack.
     """
     if len(shape) == 4:
         return 0, *(axis + 1 for axis in image_axes(shape[1:]))
     if len(shape) == 2:
         return 0, 1
     first, middle, last = shape
-    square = (first == middle) != (middle == last)
-    channels_first = middle == last if square else first < last
+    has_square = (first == middle) != (middle == last)
+    channels_first = middle == last if has_square else first < last
     return (0, 1, 2) if channels_first else (2, 0, 1)
 
 
 def pixel_scaling(space: BoxSpace) -> Scaling:
-    """The scaling of pixels to 0 … 1, of each channel by its widest bounds."""
+    """Returns the scaling of pixels to [0, 1], with the widest bounds of each channel."""
     axes = image_axes(space.shape)
     height, width = (space.shape[axis] for axis in axes[-2:])
     low, high = (
-        np.broadcast_to(each, space.shape).transpose(axes).reshape(-1, height * width)
-        for each in (space.low, space.high)
+        np.broadcast_to(bound, space.shape).transpose(axes).reshape(-1, height * width)
+        for bound in (space.low, space.high)
     )
     return scaling_between(low.min(1), high.max(1))
 
 
 def size_after(windows: tuple[ConvolutionWindow, ...], shape: tuple[int, int, int]) -> int:
-    """How many numbers convolutions make of (channels, height, width)."""
+    """Returns the number of outputs of convolutions of (channels, height, width)."""
     _, *sides = shape
     for window in windows:
         sides = [(pixels - window.side) // window.stride + 1 for pixels in sides]
@@ -227,7 +228,7 @@ def size_after(windows: tuple[ConvolutionWindow, ...], shape: tuple[int, int, in
 
 
 def impala_side(pixels: int) -> int:
-    """Pixels to a side after the ResNet; each section halves them, rounded up."""
+    """Returns the pixels per side after the ResNet; each section halves them, rounded up."""
     for _ in IMPALA_SECTIONS:
         pixels = (pixels + 1) // 2
     return pixels

@@ -1,7 +1,7 @@
-"""torch.compile, refused early and done late.
+"""Compilation of updates with torch.compile.
 
-For GPUs: on a CPU the compiled update was no faster (0.87 to 1.04 times the rate). It compiles
-before the run starts, which takes 3 s, or about 20 s without a compilation cache.
+Meant for GPUs: on a CPU the compiled update was no faster (0.87 to 1.04 times the rate). Updates
+are compiled before the run starts, which takes 3 s, or about 20 s without a compilation cache.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ R = TypeVar("R")
 
 log = logging.getLogger(__name__)
 
-GRAPHS = "reduce-overhead"  # the mode of torch.compile that makes CUDA graphs
+GRAPHS = "reduce-overhead"  # mode of torch.compile that uses CUDA graphs
 
 
 def refuse_without_compiler(device: torch.device) -> None:
-    """Raises ConfigError where torch could not compile for the device."""
+    """Raises ConfigError if torch cannot compile for the device."""
     if device.type == "cuda":
         if importlib.util.find_spec("triton") is None:
             raise ConfigError(
                 "agent.compile=true needs the triton package on a GPU (allowed: false)"
             )
         return
-    # The one that torch takes.
+    # The compiler that torch uses.
     compiler = os.environ.get("CXX", "clang++" if sys.platform == "darwin" else "g++")
     if shutil.which(compiler) is None:
         raise ConfigError(
@@ -45,27 +45,26 @@ def refuse_without_compiler(device: torch.device) -> None:
 
 
 def copied(result: R) -> R:
-    """Tuples, lists and dicts with copies of all tensors, through which gradients flow."""
+    """Copies tuples, lists and dicts with all their tensors; gradients flow through the copies."""
     parts: Any = result
     if isinstance(parts, torch.Tensor):
         return parts.clone()  # type: ignore[return-value]
     if isinstance(parts, dict):
-        return {name: copied(each) for name, each in parts.items()}  # type: ignore[return-value]
+        return {name: copied(part) for name, part in parts.items()}  # type: ignore[return-value]
     if not isinstance(parts, tuple | list):
         return result
-    copies = [copied(each) for each in parts]
+    copies = [copied(part) for part in parts]
     kind: Any = type(parts)
-    made: R = kind(*copies) if hasattr(parts, "_fields") else kind(copies)
-    return made
+    rebuilt: R = kind(*copies) if hasattr(parts, "_fields") else kind(copies)
+    return rebuilt
 
 
 class Compiled(Generic[P, R]):
-    """A function without side effects, compiled at its first call; the learner's thread owns it.
+    """A function without side effects, compiled at its first call; owned by the learner's thread.
 
-    The first call imports torch._dynamo and takes seconds, half a minute where nothing was
-    compiled on this machine before. On a GPU the calls become CUDA graphs, each of which writes its
-    results where the last one did: there the caller gets copies, which it may read whenever it
-    likes.
+    The first call imports torch._dynamo and takes seconds, or half a minute without a compilation
+    cache. On a GPU the calls become CUDA graphs, each of which overwrites its previous results, so
+    the caller gets copies that stay valid.
     """
 
     def __init__(self, function: Callable[P, R], device: torch.device) -> None:
@@ -75,10 +74,10 @@ class Compiled(Generic[P, R]):
         self._compiled: Callable[P, R] | None = None
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        result = (self._compiled or self._first)(*args, **kwargs)
+        result = (self._compiled or self._compile_and_call)(*args, **kwargs)
         return copied(result) if self._mode == GRAPHS else result
 
-    def _first(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def _compile_and_call(self, *args: P.args, **kwargs: P.kwargs) -> R:
         # imported late: torch imports its compiler when it first compiles
         from torch._inductor import config as inductor
 
@@ -86,8 +85,8 @@ class Compiled(Generic[P, R]):
         log.info("agent.compile: compiling the update, which may take half a minute")
         began_s = time.perf_counter()
         try:
-            # More would be processes and threads of torch's own that outlive the run. For good,
-            # because a backward pass is compiled later, when it is first asked for.
+            # With more, torch starts threads and processes that outlive the run. Not reset
+            # afterwards, because a backward pass is compiled later, when it is first needed.
             inductor.compile_threads = 1
             result = compiled(*args, **kwargs)
         except Exception as error:

@@ -1,8 +1,8 @@
-"""Dense layers: passes written out, and modules that may be normalised or noisy.
+"""Dense layers: hand-written passes, and modules that may be normalised or noisy.
 
-The backward pass through ReLU and tanh is written out, because autograd's bookkeeping costs more in
-networks this small than the pass itself: an update of DQN takes 1.4 times as long with it. Where
-autograd computes what stands around such layers, torch multiplies, or oneDNN (`onednn_layers`).
+The backward pass through ReLU and tanh is written by hand: autograd's bookkeeping costs more than
+the pass itself in networks this small, and makes an update of DQN 1.4 times as long. Next to parts
+that need autograd, the products are torch's, or oneDNN's (`onednn_layers`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from border_cli.settings.networks import Activation
 
 Gradient: TypeAlias = tuple[Tensor, ...]  # weight, bias, weight, bias, …
 
-# In place, because what stands before an activation is not needed again where it is not SiLU.
+# In place except for SiLU, whose gradient needs the input of the activation.
 ACTIVATIONS = {
     Activation.relu: torch.relu_,
     Activation.tanh: torch.tanh_,
@@ -33,7 +33,7 @@ ACTIVATIONS = {
 
 
 class Layer(NamedTuple):
-    """The memory of one dense layer."""
+    """Weight and bias of a dense layer, in the memory of its parameters."""
 
     weight: Tensor  # [outputs, inputs]
     bias: Tensor  # [outputs]
@@ -42,9 +42,9 @@ class Layer(NamedTuple):
 def forward_pass(
     layers: Sequence[Layer], rows: Tensor, *, onednn: bool, tanh: bool = False
 ) -> list[Tensor]:
-    """The inputs of each layer, and last the outputs of the network. [B, inputs] …, [B, outputs]
+    """Returns the inputs of each layer and the outputs of the network. [B, inputs] …, [B, outputs]
 
-    ReLU or tanh stands between the layers; autograd is left out.
+    All layers but the last are followed by ReLU or tanh; autograd must be disabled.
     """
     inputs = [rows]
     for weight, bias in layers[:-1]:
@@ -65,72 +65,72 @@ def deltas(
     onednn: bool,
     tanh: bool = False,
 ) -> list[Tensor]:
-    """The derivative of the loss by the sums of each layer, before ReLU or tanh. [B, outputs] …
+    """Returns the gradient with respect to each layer's outputs before ReLU or tanh. [B, outputs] …
 
-    `inputs` are those of `forward_pass`, and `grad_output` is the derivative by the outputs.
+    `inputs` come from `forward_pass`; `grad_output` is the gradient with respect to the outputs.
     """
-    found = [grad_output]
-    for (weight, _), given in zip(layers[:0:-1], inputs[len(layers) - 1 : 0 : -1], strict=True):
-        grad_input = product(found[-1], weight, onednn=onednn)
+    gradients = [grad_output]
+    for (weight, _), outputs in zip(layers[:0:-1], inputs[len(layers) - 1 : 0 : -1], strict=True):
+        grad_input = product(gradients[-1], weight, onednn=onednn)
         if tanh:
-            found.append(torch.ops.aten.tanh_backward(grad_input, given))
+            gradients.append(torch.ops.aten.tanh_backward(grad_input, outputs))
         else:
-            found.append(torch.ops.aten.threshold_backward(grad_input, given, 0))
-    return found[::-1]
+            gradients.append(torch.ops.aten.threshold_backward(grad_input, outputs, 0))
+    return gradients[::-1]
 
 
 def gradient_of(
     layers: Sequence[Layer], deltas: Sequence[Tensor], inputs: Sequence[Tensor], *, onednn: bool
 ) -> Gradient:
-    """The gradient by all weights and biases, from the `inputs` of each layer."""
+    """Returns the gradient with respect to all weights and biases, given each layer's `inputs`."""
     gradient: list[Tensor] = []
-    for (weight, _), delta, given in zip(layers, deltas, inputs[: len(layers)], strict=True):
-        # It lies in memory as the weight does, a column of an ensemble's after the other.
+    for (weight, _), delta, layer_input in zip(layers, deltas, inputs[: len(layers)], strict=True):
+        # In the memory layout of the weight, which is column-major in an ensemble.
         if weight.is_contiguous():
-            gradient.append(product(delta.t(), given, onednn=onednn))
+            gradient.append(product(delta.t(), layer_input, onednn=onednn))
         else:
-            gradient.append(product(given.t(), delta, onednn=onednn).t())
+            gradient.append(product(layer_input.t(), delta, onednn=onednn).t())
         gradient.append(delta.sum(0))
     return tuple(gradient)
 
 
 class _OneDnnLayers(torch.autograd.Function):
-    """Dense layers with ReLU between them, by oneDNN, as one node of autograd's graph."""
+    """Dense layers with ReLU between them, computed by oneDNN as one node of the autograd graph."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, *parameters: Tensor) -> Tensor:
-        *ctx.inputs, outputs = forward_pass(_paired(parameters), rows, onednn=True)
+        *ctx.inputs, outputs = forward_pass(_pair_parameters(parameters), rows, onednn=True)
         ctx.save_for_backward(*parameters)
         return outputs
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
-        by_rows, by_weights, *_ = ctx.needs_input_grad
-        layers = _paired(ctx.saved_tensors)
-        found = deltas(layers, ctx.inputs, grad_output, onednn=True)
-        grad_rows = product(found[0], layers[0].weight, onednn=True) if by_rows else None
-        if not by_weights:
+        needs_rows, needs_weights, *_ = ctx.needs_input_grad
+        layers = _pair_parameters(ctx.saved_tensors)
+        layer_deltas = deltas(layers, ctx.inputs, grad_output, onednn=True)
+        grad_rows = product(layer_deltas[0], layers[0].weight, onednn=True) if needs_rows else None
+        if not needs_weights:
             return grad_rows, *(None,) * len(ctx.saved_tensors)
-        return grad_rows, *gradient_of(layers, found, ctx.inputs, onednn=True)
+        return grad_rows, *gradient_of(layers, layer_deltas, ctx.inputs, onednn=True)
 
 
-def _paired(parameters: Sequence[Tensor]) -> list[Layer]:
+def _pair_parameters(parameters: Sequence[Tensor]) -> list[Layer]:
     return [Layer(*pair) for pair in zip(parameters[::2], parameters[1::2], strict=True)]
 
 
 def onednn_layers(layers: Sequence[Layer], rows: Tensor) -> Tensor:
-    """Dense layers with ReLU between them, with autograd. [B, inputs] -> [B, outputs]
+    """Applies dense layers with ReLU between them, with autograd. [B, inputs] -> [B, outputs]
 
-    Of the weights and biases all have a gradient, or none.
+    Either all weights and biases require a gradient, or none do.
     """
-    parameters = [each for layer in layers for each in layer]
+    parameters = [parameter for layer in layers for parameter in layer]
     result: Tensor = _OneDnnLayers.apply(rows, *parameters)  # type: ignore[no-untyped-call]
     return result
 
 
 def linear(rows: Tensor, weight: Tensor, bias: Tensor, *, onednn: bool) -> Tensor:
-    """[..., inputs], [outputs, inputs], [outputs] -> [..., outputs], with autograd."""
+    """A dense layer with autograd. [..., inputs], [outputs, inputs], [outputs] -> [..., outputs]"""
     if onednn:
         flat = rows.flatten(0, -2)
         if suits_onednn(flat, weight.t()):
@@ -140,9 +140,9 @@ def linear(rows: Tensor, weight: Tensor, bias: Tensor, *, onednn: bool) -> Tenso
 
 
 class Dense(nn.Module):
-    """`nn.Linear`, initialised as that is, U(-k, k) with k = inputs**-0.5, but from a generator.
+    """`nn.Linear` with the same initialisation, U(-k, k) with k = inputs**-0.5, from a generator.
 
-    Torch's global generator is neither needed nor moved. `bound` replaces k.
+    Torch's global generator is not used. `bound` replaces k.
     """
 
     def __init__(
@@ -157,7 +157,7 @@ class Dense(nn.Module):
         super().__init__()
         self.onednn = onednn
         bound = inputs**-0.5 if bound is None else bound
-        # Filled once they are registered, so that `parameters_within` counts them before.
+        # Filled after registration, so that `parameters_within` counts them first.
         self.weight = nn.Parameter(torch.empty(outputs, inputs))
         self.bias = nn.Parameter(torch.empty(outputs))
         nn.init.uniform_(self.weight, -bound, bound, generator=generator)
@@ -170,8 +170,8 @@ class Dense(nn.Module):
 class NoisyDense(Dense):
     """y = (mu_w + sigma_w * eps_w) x + mu_b + sigma_b * eps_b, with eps_w = f(eps_out) f(eps_in)^T.
 
-    Fortunato et al. 2018, "Noisy networks for exploration". The means begin as the weights of
-    `Dense`, which are the paper's, and every sigma as `std * inputs**-0.5`.
+    Fortunato et al. 2018, "Noisy networks for exploration". The means are initialised like the
+    weights of `Dense`, as in the paper, and every sigma to `std * inputs**-0.5`.
     """
 
     def __init__(
@@ -182,23 +182,23 @@ class NoisyDense(Dense):
         self.bias_std = nn.Parameter(torch.full((outputs,), std * inputs**-0.5))
 
     def forward(self, rows: Tensor, noise: Tensor | None = None) -> Tensor:
-        """`noise` [inputs + outputs] is f of normal numbers; without it the weights are means."""
+        """`noise` [inputs + outputs] is f of normal numbers; without it, only the means count."""
         if noise is None:
             return super().forward(rows)
         outputs, inputs = self.weight.shape
-        by_input, by_output = noise.split_with_sizes((inputs, outputs))
-        weight = torch.addcmul(self.weight, self.weight_std, torch.outer(by_output, by_input))
-        bias = torch.addcmul(self.bias, self.bias_std, by_output)
+        input_noise, output_noise = noise.split_with_sizes((inputs, outputs))
+        weight = torch.addcmul(self.weight, self.weight_std, torch.outer(output_noise, input_noise))
+        bias = torch.addcmul(self.bias, self.bias_std, output_noise)
         return linear(rows, weight, bias, onednn=self.onednn)
 
 
 class Mlp(nn.Module):
-    """Hidden layers of these `sizes`, the first that of the rows, and a linear one of `outputs`.
+    """Dense layers of these `sizes`, which start with the inputs, and a linear layer of `outputs`.
 
-    With `layer_norm` each hidden layer is normalised before its activation (Ba, Kiros and Hinton
-    2016, "Layer normalization"). `final_bound` draws the last layer from U(-bound, bound), as the
-    papers on deterministic policies do; with `noisy_std` all layers are noisy. `outputs` None: all
-    layers are hidden. `NumpyMlp` is its twin.
+    With `layer_norm`, hidden layers are normalised before the activation (Ba, Kiros and Hinton
+    2016, "Layer normalization"). `final_bound` initialises the last layer from U(-bound, bound), as
+    in papers on deterministic policies. With `noisy_std`, all layers are noisy. If `outputs` is
+    None, all layers are hidden. `NumpyMlp` is the numpy counterpart.
     """
 
     def __init__(
@@ -228,13 +228,13 @@ class Mlp(nn.Module):
         self._activate = ACTIVATIONS[architecture.activation]
         self.tanh = architecture.activation == Activation.tanh
         relu = architecture.activation == Activation.relu
-        bare = not architecture.layer_norm and noisy_std is None and outputs is not None
-        self.plain = bare and (relu or self.tanh)  # as `forward_pass` has it
-        self._fused = bare and relu and self.onednn
-        self.memory = tuple(Layer(each.weight, each.bias) for each in layers)
+        is_bare = not architecture.layer_norm and noisy_std is None and outputs is not None
+        self.plain = is_bare and (relu or self.tanh)  # computable by `forward_pass`
+        self._fused = is_bare and relu and self.onednn
+        self.memory = tuple(Layer(layer.weight, layer.bias) for layer in layers)
 
     def forward(self, rows: Tensor, noises: Sequence[Tensor] = ()) -> Tensor:
-        """[B, inputs] -> [B, outputs]; `noises` of one noisy layer after the other."""
+        """[B, inputs] -> [B, outputs]; `noises` contains the noise of each noisy layer."""
         if (
             self._fused
             and rows.dim() == 2
@@ -246,7 +246,7 @@ class Mlp(nn.Module):
         return rows if last == len(self.layers) else self.layers[last](rows, *noises[last:])
 
     def trunk(self, rows: Tensor, noises: Sequence[Tensor] = ()) -> Tensor:
-        """The last hidden layer. [B, inputs] -> [B, last hidden]"""
+        """Returns the outputs of the last hidden layer. [B, inputs] -> [B, last hidden]"""
         for i in range(self._hidden):
             rows = self.layers[i](rows, *noises[i : i + 1])
             if self.norms:

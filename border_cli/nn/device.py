@@ -1,10 +1,10 @@
-"""Where torch computes, what it keeps per thread, and what malloc does with freed memory.
+"""The device of an agent, and the settings of torch and malloc for the learner's thread.
 
-Within `Agent.learner_thread` denormals are flushed and `agent.num_threads` and
-`agent.matmul_precision` apply; from then on the process keeps freed memory, which glibc would
-return to the kernel and request again, cleared, a thousand pages in every update of SAC. `medium`
-was 1.3 times as fast at [256, 256] and batch 256 on a CPU with bfloat16 units, and slower at batch
-64 or with smaller networks.
+Within `Agent.learner_thread`, denormals are flushed, and `agent.num_threads` and
+`agent.matmul_precision` apply. The process then also keeps freed memory, which glibc would
+otherwise return to the kernel and request again: a thousand cleared pages in every update of SAC.
+`medium` was 1.3 times as fast at [256, 256] and batch 256 on a CPU with bfloat16 units, and slower
+at batch 64 or with smaller networks.
 """
 
 from __future__ import annotations
@@ -18,59 +18,61 @@ import torch
 
 from border_cli.errors import ConfigError
 
-# Where glibc moves by itself once a block of 32 MiB was freed, and then keeps at most.
+# The mmap and trim thresholds that glibc sets itself after a block of 32 MiB was freed.
 LARGEST_BLOCK_NBYTES = 32 * 2**20
 KEPT_NBYTES = 2 * LARGEST_BLOCK_NBYTES
 
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of <malloc.h>
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # from <malloc.h>
 _SETTINGS_OF_USERS = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TOP_PAD_")
 
 
 def resolve_device(name: str) -> torch.device:
-    """The device of that name; `auto` is CUDA where there is one, else the CPU."""
-    found = ["cpu"]
+    """Returns the device with this name; `auto` is CUDA if it is available, else the CPU."""
+    available = ["cpu"]
     if torch.cuda.is_available():
-        found += ["cuda", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))]
+        available += ["cuda", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))]
     if torch.backends.mps.is_available():
-        found.append("mps")
+        available.append("mps")
     if name == "auto":
-        return torch.device("cuda" if "cuda" in found else "cpu")
-    if name not in found:
+        return torch.device("cuda" if "cuda" in available else "cpu")
+    if name not in available:
         raise ConfigError(
-            f"device={name} is not there for torch {torch.__version__} (allowed: auto, "
-            f"{', '.join(found)}); cuda needs a CUDA GPU and a CUDA build of torch"
+            f"device={name} is not available in torch {torch.__version__} (allowed: auto, "
+            f"{', '.join(available)}); cuda needs a CUDA GPU and a CUDA build of torch"
         )
     return torch.device(name)
 
 
 def refuse_other_dtype() -> None:
-    """Raises ConfigError where torch's new tensors are not float32: weights would be no others."""
+    """Raises ConfigError if torch's default dtype, and hence that of weights, is not float32."""
     dtype = torch.get_default_dtype()
     if dtype is not torch.float32:
         raise ConfigError(
-            f"a module that was imported has called torch.set_default_dtype({dtype}), and agents "
-            "learn in float32: remove that call, or let the module set its own tensors' dtype"
+            f"an imported module has called torch.set_default_dtype({dtype}), but agents learn in "
+            "float32: remove that call, or set the dtype of the module's own tensors instead"
         )
 
 
 @contextmanager
 def learner_thread(num_threads: int, matmul_precision: str = "highest") -> Iterator[None]:
-    """Within the block the calling thread is set up for many small updates; then as before.
+    """Sets the calling thread up for many small updates within the block, and restores it
+    afterwards.
 
     Denormals become 0, because they cost 13 % of a DQN update once Adam's averages decay through
-    them. Torch's other threads inherit this where they start within the block, and keep it. The
-    precision of products is torch's own for the whole process, one of highest, high and medium.
-    Memory that was freed is kept for the next update, which holds for the rest of the process.
+    them. Torch threads that start within the block inherit this and keep it. The matmul precision
+    (highest, high or medium) is that of the whole process, which also keeps freed memory for the
+    next update until it ends.
     """
     keep_freed_memory()
-    # Looked up first: a thread's first look-up adopts what any thread, such as an actor, set last.
+    # Read first: the first read in a thread adopts the value set last by any thread, such as an
+    # actor.
     threads, flushing = torch.get_num_threads(), _flushes_denormals()
     precision = torch.get_float32_matmul_precision()
-    torch.set_flush_denormal(True)  # before there are other threads
+    torch.set_flush_denormal(True)  # before other threads start
     torch.set_num_threads(num_threads)
     torch.set_float32_matmul_precision(matmul_precision)
     try:
-        with torch.enable_grad():  # a user's module may have switched gradients off
+        with torch.enable_grad():  # a user's module may have disabled gradients
             yield
     finally:
         torch.set_float32_matmul_precision(precision)
@@ -79,12 +81,12 @@ def learner_thread(num_threads: int, matmul_precision: str = "highest") -> Itera
 
 
 def keep_freed_memory(environ: Mapping[str, str] = os.environ) -> bool:
-    """From now on this process keeps blocks of some 100 kB that it freed, and uses them again.
+    """Makes the process keep freed blocks of some 100 kB and reuse them.
 
-    By itself glibc hands them back to the kernel, which clears their pages when they are asked for
-    again: of an update of SAC at [256, 256] and batch 256 that was an eighth of the time, and over
-    a quarter where bfloat16 makes the products cheap. There is no getter, so nothing can undo it.
-    False where there is no glibc, or where the environment says how malloc shall be.
+    By default, glibc returns them to the kernel, which clears the pages when they are requested
+    again. In an update of SAC at [256, 256] and batch 256, that took an eighth of the time, and
+    over a quarter if bfloat16 makes the products cheap. There is no getter, so this cannot be
+    undone. Returns False without glibc, or if environment variables configure malloc.
     """
     if any(name in environ for name in _SETTINGS_OF_USERS):
         return False
@@ -93,12 +95,12 @@ def keep_freed_memory(environ: Mapping[str, str] = os.environ) -> bool:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
         return False
-    # Either alone would make it worse: each switches off that glibc finds the other by itself.
+    # Setting only one would be worse: either of them disables glibc's own adjustment of both.
     settings = (_MMAP_THRESHOLD, LARGEST_BLOCK_NBYTES), (_TRIM_THRESHOLD, KEPT_NBYTES)
     return all(mallopt(name, nbytes) for name, nbytes in settings)
 
 
 def _flushes_denormals() -> bool:
-    """Torch has no getter: the smallest normal number, halved, tells."""
+    """Returns whether half of the smallest normal number is 0, because torch has no getter."""
     smallest = torch.tensor(torch.finfo(torch.float32).tiny)
     return bool((smallest / 2).item() == 0)

@@ -1,8 +1,8 @@
-"""Distributions over actions, and the networks whose log-density of given actions is learned.
+"""Distributions over actions, and networks that learn the log-density of actions.
 
-A Gaussian that tanh squashes into -1 … 1: Haarnoja et al. 2018, "Soft actor-critic algorithms and
-applications", Appendix C. A network puts out the mean and the logarithm of the deviation of each
-action dimension; nothing is exponentiated but here, once.
+A Gaussian squashed by tanh into -1 … 1: Haarnoja et al. 2018, "Soft actor-critic algorithms and
+applications", Appendix C. A network outputs the mean and the log standard deviation of each action
+dimension; only this module exponentiates it.
 """
 
 from __future__ import annotations
@@ -25,67 +25,68 @@ from border_cli.nn.choices import Choices
 from border_cli.nn.features import FeatureTensors
 from border_cli.nn.network import Network
 
-BOUND = 1 - 1e-6  # an action of a data set at its very bound has an infinite pre-image
+BOUND = 1 - 1e-6  # clips recorded actions: atanh is infinite at the bounds
 
 
 def split(outputs: Tensor) -> tuple[Tensor, Tensor]:
-    """mean and log_std out of what a network put out. [B, 2 A] -> [B, A], [B, A]"""
+    """Splits the outputs of a network into mean and log_std. [B, 2 A] -> [B, A], [B, A]"""
     mean, log_std = outputs.chunk(2, dim=1)
     return mean, log_std.clamp(SQUASHED_LOG_STD_MIN, SQUASHED_LOG_STD_MAX)
 
 
 def sample(mean: Tensor, log_std: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-    """tanh(mean + std noise) and its log-density, both differentiable. [B, A], [B, 1]"""
-    before = torch.addcmul(mean, log_std.exp(), noise)  # [B, A]
-    density = normal_log_density(noise, log_std) - _log_slope(before)
-    return torch.tanh(before), density.sum(dim=1, keepdim=True)
+    """Returns tanh(mean + std noise) and its log-density, both differentiable. [B, A], [B, 1]"""
+    pre_tanh = torch.addcmul(mean, log_std.exp(), noise)  # [B, A]
+    density = normal_log_density(noise, log_std) - _log_slope(pre_tanh)
+    return torch.tanh(pre_tanh), density.sum(dim=1, keepdim=True)
 
 
 def log_prob(mean: Tensor, log_std: Tensor, action: Tensor) -> Tensor:
-    """The log-density of an action between -1 and 1, as of a data set. [B, A] -> [B, 1]"""
-    before = torch.atanh(action.clamp(-BOUND, BOUND))  # [B, A]
-    standardised = (before - mean) * torch.exp(-log_std)
-    density = normal_log_density(standardised, log_std) - _log_slope(before)
+    """Returns the log-density of an action in [-1, 1], e.g. of a data set. [B, A] -> [B, 1]"""
+    pre_tanh = torch.atanh(action.clamp(-BOUND, BOUND))  # [B, A]
+    standardised = (pre_tanh - mean) * torch.exp(-log_std)
+    density = normal_log_density(standardised, log_std) - _log_slope(pre_tanh)
     return density.sum(dim=1, keepdim=True)
 
 
 def normal_log_density(standardised: Tensor, log_std: Tensor) -> Tensor:
-    """The log-density of a Gaussian at (x - mean) / std, of each dimension. [B, A]"""
+    """Returns the log-density of a Gaussian at (x - mean) / std, for each dimension. [B, A]"""
     return -0.5 * standardised.square() - log_std - 0.5 * math.log(2 * math.pi)
 
 
-def _log_slope(before: Tensor) -> Tensor:
-    """log(1 - tanh(x)^2) = 2 (log 2 - x - softplus(-2 x)), exact also where tanh is flat. [B, A]"""
-    return 2 * (math.log(2) - before - F.softplus(-2 * before))
+def _log_slope(pre_tanh: Tensor) -> Tensor:
+    """Returns log(1 - tanh(x)^2) = 2 (log 2 - x - softplus(-2 x)), exact for large |x|, too. [B,
+    A]"""
+    return 2 * (math.log(2) - pre_tanh - F.softplus(-2 * pre_tanh))
 
 
 def gaussian_log_prob(mean: Tensor, log_std: Tensor, action: Tensor) -> Tensor:
-    """The log-density of N(mean, std). [B, A], [A], [B, A] -> [B, 1]"""
+    """Returns the log-density of N(mean, std). [B, A], [A], [B, A] -> [B, 1]"""
     standardised = (action - mean) * torch.exp(-log_std)
     return normal_log_density(standardised, log_std).sum(dim=1, keepdim=True)
 
 
 class StochasticNetwork(Network, ABC):
-    """From features to what describes a distribution over actions."""
+    """A network that outputs the parameters of a distribution over actions."""
 
     @abstractmethod
     def log_prob(self, outputs: Tensor, action: Tensor) -> Tensor:
-        """Of actions as a batch has them. [B, outputs], [B, A] or [B, K] -> [B, 1]"""
+        """Returns the log-density of a batch's actions. [B, outputs], [B, A] or [B, K] -> [B, 1]"""
 
     @abstractmethod
     def sample(self, outputs: Tensor, noise: Tensor) -> Tensor:
-        """Actions as critics take them, one for each row. [B, outputs], [B, A] -> [B, A]"""
+        """Samples an action per row, in the form for critics. [B, outputs], [B, A] -> [B, A]"""
 
     def clamp_parameters(self) -> None:
-        """Called after every step of the optimizer: leaves no parameter out of its range."""
+        """Clamps parameters to their range; called after every step of the optimizer."""
 
 
 class GaussianNetwork(StochasticNetwork):
-    """N(tanh(x), std), cut to -1 … 1: one deviation per action dimension, whatever the state.
+    """N(tanh(x), std), clipped to [-1, 1], with state-independent standard deviations.
 
-    That is how the authors of AWAC and IQL have it, both in code of their own. Without tanh around
-    the samples an action of the data at its very bound is as likely as any other. `NumpyNetwork`
-    puts out x, and the policy does the rest.
+    The authors of AWAC and IQL use it in their code. Samples are not squashed by tanh, so actions
+    at the bounds are as likely as any others. `NumpyNetwork` outputs x, and the policy computes the
+    rest.
     """
 
     def __init__(
@@ -104,12 +105,13 @@ class GaussianNetwork(StochasticNetwork):
         return torch.addcmul(outputs, self.log_std.exp(), noise).clamp(-1, 1)
 
     def clamp_parameters(self) -> None:
-        # Clamped here and not where it is used: beyond a clamp there is no gradient to come back.
+        # The parameter itself is clamped, because beyond a clamp in the forward pass it has no
+        # gradient.
         self.log_std.detach().clamp_(CUT_LOG_STD_MIN, CUT_LOG_STD_MAX)
 
 
 class CategoricalNetwork(StochasticNetwork):
-    """The logits of every choice of a Discrete or MultiDiscrete space."""
+    """A network that outputs the logits of all choices of a Discrete or MultiDiscrete space."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
-"""Several networks of one form at once: every layer is one batched product.
+"""Ensembles of networks with one architecture: every layer is one batched product.
 
-Two critics cost little more than one, ten (Chen et al. 2021, "Randomized ensembled double
-Q-learning: learning fast without a model") far less than ten.
+Two critics cost little more than one, and ten (Chen et al. 2021, "Randomized ensembled double
+Q-learning: learning fast without a model") far less than ten times as much.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from border_cli.settings.networks import Activation
 
 
 class EnsembleMlp(nn.Module):
-    """E stacks of dense layers; `sizes` as those of `Mlp`, drawn as `nn.Linear` does.
+    """E stacks of dense layers with `sizes` as in `Mlp`, initialised like `nn.Linear`.
 
-    Between two layers come dropout, layer norm and activation, in the order of Hiraoka et al.
+    Dropout, layer norm and activation follow each hidden layer, in the order of Hiraoka et al.
     2022, "Dropout Q-functions for doubly efficient reinforcement learning", Figure 1.
     """
 
@@ -38,13 +38,13 @@ class EnsembleMlp(nn.Module):
         dropout: float = 0.0,
         final_bound: float | None = None,
     ) -> None:
-        """`final_bound` as that of `Mlp`."""
+        """`final_bound` as in `Mlp`."""
         super().__init__()
         self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
         for i, (inputs, outputs) in enumerate(pairwise(sizes)):
             last = i == len(sizes) - 2
             bound = final_bound if last and final_bound is not None else inputs**-0.5
-            # Filled once they are registered, as in `Dense`.
+            # Filled after registration, as in `Dense`.
             self.weights.append(torch.empty(members, inputs, outputs))
             self.biases.append(torch.empty(members, 1, outputs))
             nn.init.uniform_(self.weights[i], -bound, bound, generator=generator)
@@ -66,78 +66,78 @@ class EnsembleMlp(nn.Module):
         dropout_masks: Sequence[Tensor] | None = None,
         members: Tensor | None = None,
     ) -> Tensor:
-        """[B, inputs], or [E, B, inputs] where each has its own -> [E, B, outputs].
+        """[B, inputs], or [E, B, inputs] with separate rows for each member -> [E, B, outputs].
 
-        `dropout_masks` multiply the hidden layers; None: no dropout. `members` [K] are those that
-        answer; None: all.
+        `dropout_masks` multiply the hidden layers; None means no dropout. `members` [K] are the
+        members to evaluate; None means all.
         """
         count = self.members if members is None else len(members)
         hidden = rows if rows.dim() == 3 else rows.expand(count, *rows.shape)
         weights, biases = (
-            [_of(each, members) for each in kind] for kind in (self.weights, self.biases)
+            [_pick(matrix, members) for matrix in group] for group in (self.weights, self.biases)
         )
         if (
             self._fused
             and dropout_masks is None
             and any(suits_onednn(hidden[0], w[0]) for w in weights)
         ):
-            return self._by_onednn(hidden, weights, biases)
+            return self._apply_onednn(hidden, weights, biases)
         for i, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
-            hidden = self._layer(hidden, weight, bias)
+            hidden = self._apply_layer(hidden, weight, bias)
             if i == len(weights) - 1:
                 break
             if dropout_masks is not None:
-                hidden = hidden * _of(dropout_masks[i], members)
+                hidden = hidden * _pick(dropout_masks[i], members)
             if self.scales:
                 hidden = F.layer_norm(hidden, hidden.shape[-1:], eps=LAYER_NORM_EPSILON)
-                scale, shift = _of(self.scales[i], members), _of(self.shifts[i], members)
+                scale, shift = _pick(self.scales[i], members), _pick(self.shifts[i], members)
                 hidden = torch.addcmul(shift, hidden, scale)
             hidden = self._activate(hidden)
         return hidden
 
-    def _layer(self, rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        """[E, B, inputs] -> [E, B, outputs]"""
+    def _apply_layer(self, rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        """Applies one layer to all members. [E, B, inputs] -> [E, B, outputs]"""
         if self._onednn and suits_onednn(rows[0], weight[0]):
-            return self._by_onednn(rows, [weight], [bias])
-        # Added in place: torch.baddbmm copies the bias to every row first, 5 % of its time.
+            return self._apply_onednn(rows, [weight], [bias])
+        # Added in place: torch.baddbmm first copies the bias to every row, 5 % of its time.
         return torch.bmm(rows, weight).add_(bias)
 
-    def _by_onednn(
+    def _apply_onednn(
         self, rows: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor]
     ) -> Tensor:
-        """One member after the other: on AMD two of oneDNN's products take half the time of MKL's
-        batched one."""
-        # Unbound before transposing: so the gradient is stacked as the weights lie.
+        """Evaluates one member after the other: on AMD, two of oneDNN's products take half the time
+        of MKL's batched one."""
+        # Unbound before transposing, so that the stacked gradient has the layout of the weights.
         layers = [
             [Layer(matrix.t(), vector) for matrix, vector in zip(weight, bias[:, 0], strict=True)]
             for weight, bias in zip(weights, biases, strict=True)
         ]
         members = zip(rows, zip(*layers, strict=True), strict=True)
-        return torch.stack([onednn_layers(member, own) for own, member in members])
+        return torch.stack([onednn_layers(stack, inputs) for inputs, stack in members])
 
     def dropout_masks(self, rows: int, generator: torch.Generator) -> list[Tensor]:
-        """The dropout masks of one pass of `rows`: entries are 0, or 1 / (1 - dropout).
+        """Draws the dropout masks for one pass of `rows`: entries are 0, or 1 / (1 - dropout).
 
         [E, B, hidden] for each hidden layer, on the CPU.
         """
         return [
-            _mask((self.members, rows, weight.shape[2]), self._dropout, generator)
+            _draw_mask((self.members, rows, weight.shape[2]), self._dropout, generator)
             for weight in self.weights[:-1]
         ]
 
 
-def _of(parameter: Tensor, members: Tensor | None) -> Tensor:
-    """Of all members, or of these."""
+def _pick(parameter: Tensor, members: Tensor | None) -> Tensor:
+    """Returns the parameter of these members; None means all."""
     return parameter if members is None else parameter.index_select(0, members)
 
 
-def _mask(shape: tuple[int, ...], share: float, generator: torch.Generator) -> Tensor:
-    """Zeros for this share of the entries; `bernoulli_` would take half as long again."""
-    return (torch.rand(shape, generator=generator) >= share).float().div_(1 - share)
+def _draw_mask(shape: tuple[int, ...], probability: float, generator: torch.Generator) -> Tensor:
+    """Draws a mask with zeros of this probability; `bernoulli_` would take 1.5 times as long."""
+    return (torch.rand(shape, generator=generator) >= probability).float().div_(1 - probability)
 
 
 class Critics(nn.Module):
-    """E action values, or E sets of quantiles of them: Q_i(s, a). Encoders are their own."""
+    """E critics with separate encoders; each outputs Q_i(s, a), or a set of its quantiles."""
 
     def __init__(
         self,
@@ -166,15 +166,15 @@ class Critics(nn.Module):
         )
 
     def first_critic(self) -> Critics:
-        """The first critic alone, in the same memory and as a constant, as `without_gradient`.
+        """Returns the first critic, sharing its memory, as a constant like `without_gradient`.
 
-        Make it after the critics are on their device.
+        Call it after the critics were moved to their device.
         """
         alone = copied_with(
             self,
             {
-                each: each[:1] if name.startswith("mlp.") else each
-                for name, each in self.named_parameters()
+                parameter: parameter[:1] if name.startswith("mlp.") else parameter
+                for name, parameter in self.named_parameters()
             },
         )
         alone.torsos, alone.mlp.members = alone.torsos[:1], 1
@@ -187,10 +187,10 @@ class Critics(nn.Module):
         dropout_masks: Sequence[Tensor] | None = None,
         members: Tensor | None = None,
     ) -> Tensor:
-        """features, action [B, A] -> [E, B, outputs]; the rest as of `EnsembleMlp`."""
+        """features, action [B, A] -> [E, B, outputs]; other arguments as in `EnsembleMlp`."""
         if not self.torsos:
             assert isinstance(features, Tensor)
             return self.mlp(torch.cat((features, action), dim=1), dropout_masks, members)  # type: ignore[no-any-return]
-        rows = _of(torch.stack([torso(features) for torso in self.torsos]), members)  # [E, B, size]
+        rows = _pick(torch.stack([torso(features) for torso in self.torsos]), members)  # [E, B, F]
         actions = action.expand(len(rows), *action.shape)
         return self.mlp(torch.cat((rows, actions), dim=2), dropout_masks, members)  # type: ignore[no-any-return]

@@ -1,7 +1,8 @@
-"""Observations as what networks take, in torch; `encoding.py` computes the rows for acting.
+"""Encoding of observations as inputs of networks, in torch; `encoding.py` encodes rows for acting.
 
-Rows of numbers [B, row_size] float32 where there is no image, images [B, C, H, W] where there is
-nothing else, else a dict of both: the images by their keys and the rows under "".
+Features are rows of numbers [B, row_size] float32, or an image [B, C, H, W] if it is the whole
+observation. If there are several parts, they are a dict of the images by their keys, with the rows
+under "".
 """
 
 from __future__ import annotations
@@ -29,11 +30,10 @@ FeatureTensors: TypeAlias = Tensor | dict[str, Tensor]
 
 
 class Features(nn.Module):
-    """Encodes an observation; with `normalize`, numbers get mean 0 and deviation 1.
+    """Encodes observations; `normalize` gives real numbers mean 0 and standard deviation 1.
 
-    Integers go by their bounds or one-hot, whatever `normalize` says. A user's network takes the
-    observation itself, its real numbers normalised where they lie. Owns the float32 copies of the
-    statistics.
+    Integers are always scaled by their bounds or one-hot encoded. A user's network receives the
+    observation itself, with its real numbers normalised. Owns the float32 copies of the statistics.
     """
 
     mean: Tensor  # [row_size]
@@ -45,38 +45,37 @@ class Features(nn.Module):
         self._rows = encoder_for(space) if space is not None else None
         self._bare = "" in architecture.images
         self._images = architecture.images
-        self._keeps_form = architecture.target is not None
+        self._keeps_structure = architecture.target is not None
         self._sizes = {
             key: encoded_size(part)
             for key, part in (space.spaces if isinstance(space, DictSpace) else {}).items()
         }
         self.normalizes = normalize and space is not None and architecture.row_size > 0
-        # Vectors of numbers are features already, as all is to a user's network: nothing needs to
-        # be called.
+        # Float vectors need no encoding, and a user's network encodes for itself.
         vectors = space is not None and is_vector(space)
-        self.changes_nothing = (vectors or self._keeps_form) and not normalize
+        self.changes_nothing = (vectors or self._keeps_structure) and not normalize
         if self.normalizes:
             assert space is not None
-            self._stay = torch.from_numpy(~measured_columns(space))  # [row_size] bool, on the CPU
+            self._excluded = torch.from_numpy(~measured_columns(space))  # [row_size] bool
             self.register_buffer("mean", torch.zeros(architecture.row_size))
             self.register_buffer("inverse_std", torch.ones(architecture.row_size))
 
     def forward(self, obs: TensorObs) -> FeatureTensors:
-        if self._keeps_form:
-            return self._in_form(obs) if self.normalizes else obs
+        if self._keeps_structure:
+            return self._normalize_parts(obs) if self.normalizes else obs
         if not self._images:
             return self.rows(obs)
         if self._bare:
             assert isinstance(obs, Tensor)
             return _channels_first(obs, self._images[""])
         assert isinstance(obs, dict)
-        features = {key: _channels_first(obs[key], each) for key, each in self._images.items()}
+        features = {key: _channels_first(obs[key], image) for key, image in self._images.items()}
         if self._rows is not None:
             features[""] = self.rows(obs)
         return features
 
-    def _in_form(self, obs: TensorObs) -> TensorObs:
-        """The observation, its real numbers normalised."""
+    def _normalize_parts(self, obs: TensorObs) -> TensorObs:
+        """Returns the observation with its real numbers normalised."""
         rows = self.rows(obs)
         if isinstance(obs, Tensor):
             return rows.view_as(obs)
@@ -85,7 +84,7 @@ class Features(nn.Module):
         return {**obs, **{key: part.reshape(obs[key].shape) for key, part in columns}}
 
     def rows(self, obs: TensorObs) -> Tensor:
-        """All but the images. [B, row_size]"""
+        """Encodes everything except images. [B, row_size]"""
         assert self._rows is not None
         rows: Tensor = self._rows(obs)
         if not self.normalizes:
@@ -93,18 +92,18 @@ class Features(nn.Module):
         return ((rows - self.mean) * self.inverse_std).clamp_(-LIMIT, LIMIT)
 
     def refresh(self, mean: Tensor, std: Tensor) -> None:
-        """Normalises by this mean and deviation from now on. [row_size]"""
-        self.mean.copy_(mean.masked_fill(self._stay, 0.0))
-        self.inverse_std.copy_((1 / std).masked_fill(self._stay, 1.0))
+        """Replaces the mean and standard deviation used for normalisation. [row_size]"""
+        self.mean.copy_(mean.masked_fill(self._excluded, 0.0))
+        self.inverse_std.copy_((1 / std).masked_fill(self._excluded, 1.0))
 
 
 def _channels_first(images: Tensor, image: Image) -> Tensor:
-    """[B, C, H, W] from observations [B, …], without a copy where they are no stacks."""
+    """Returns images [B, C, H, W] of observations [B, …]; copies nothing but stacks."""
     return images.permute(image.batch_axes).reshape(-1, *image.shape)
 
 
 def encoder_for(space: Space) -> nn.Module:
-    """The encoder of an observation space: TensorObs [B, …] -> [B, encoded_size(space)] float32."""
+    """Builds the encoder of a space: TensorObs [B, …] -> [B, encoded_size(space)] float32."""
     match space:
         case BoxSpace():
             return Flatten(space)
@@ -117,27 +116,27 @@ def encoder_for(space: Space) -> nn.Module:
 
 
 class Scaled(nn.Module):
-    """A `Scaling` beside the weights, on their device and in no checkpoint: the space has it."""
+    """A module with a `Scaling` on its device. Checkpoints omit it: the space determines it."""
 
-    low: Tensor | float | None  # None: nothing is subtracted
-    factor: Tensor | float | None  # None: nothing is multiplied
+    low: Tensor | float | None  # None means no subtraction
+    factor: Tensor | float | None  # None means no multiplication
 
     def __init__(self, scaling: Scaling, *trailing: int) -> None:
-        """`trailing` axes of 1 stand behind those of a number per channel."""
+        """Appends `trailing` axes of size 1 to numbers per channel."""
         super().__init__()
-        for name, value, counts in (
+        for name, value, is_needed in (
             ("low", scaling.low, scaling.shifts),
             ("factor", scaling.factor, scaling.stretches),
         ):
-            if counts and not isinstance(value, float):
+            if is_needed and not isinstance(value, float):
                 tensor = torch.from_numpy(value).view(-1, *trailing)
                 self.register_buffer(name, tensor, persistent=False)
             else:
-                setattr(self, name, value if counts else None)
+                setattr(self, name, value if is_needed else None)
 
 
 class Flatten(Scaled):
-    """Real numbers as they are, integers by their bounds between 0 and 1."""
+    """Flattens observations; integers are scaled to 0 … 1 by their bounds, real numbers are not."""
 
     def __init__(self, space: BoxSpace) -> None:
         super().__init__(row_scaling(space))
@@ -151,9 +150,9 @@ class Flatten(Scaled):
 
 
 class OneHot(nn.Module):
-    """Each of K integers as a row with a single 1, side by side."""
+    """Encodes K integers as concatenated one-hot vectors."""
 
-    starts: Tensor  # [K]  the column of each integer's 0
+    starts: Tensor  # [K]  first column of each integer
 
     def __init__(self, counts: Sequence[int]) -> None:
         super().__init__()
@@ -168,11 +167,11 @@ class OneHot(nn.Module):
 
 
 class Concatenation(nn.Module):
-    """The parts of a Dict observation, in the order of the space's keys."""
+    """Concatenates the encoded parts of a Dict observation, in the order of its keys."""
 
     def __init__(self, space: DictSpace) -> None:
         super().__init__()
-        # A list, because an nn.ModuleDict refuses keys such as "values" or "a.b".
+        # A list, because nn.ModuleDict rejects keys such as "values" or "a.b".
         self._keys = tuple(space.spaces)
         self._parts = nn.ModuleList(encoder_for(part) for part in space.spaces.values())
 
@@ -182,7 +181,7 @@ class Concatenation(nn.Module):
 
 
 class Torso(nn.Module):
-    """The rows on which dense layers stand: observations that are rows already. [B, size]"""
+    """The network before the dense layers. This base class returns rows unchanged. [B, size]"""
 
     def __init__(self, size: int) -> None:
         super().__init__()

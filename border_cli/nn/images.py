@@ -1,4 +1,4 @@
-"""Convolutional networks for images, in torch. `numpy_images.py` computes the same for acting.
+"""Convolutional networks for images, in torch; `numpy_images.py` computes the same for acting.
 
 MinatarCnn: Young and Tian 2019, "MinAtar: an Atari-inspired testbed for thorough and reproducible
 reinforcement learning experiments".
@@ -8,7 +8,7 @@ learning?", data-efficient Rainbow.
 ImpalaResNet: Espeholt et al. 2018, "IMPALA: scalable distributed deep-RL with importance weighted
 actor-learner architectures", Figure 3, right, without the LSTM.
 
-None has the dense layer that follows in its paper: that is the first of the agent's `hidden`.
+The dense layer that follows in each paper is not included: it is the first of the agent's `hidden`.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from border_cli.nn.encoding import BYTES, Scaling
 from border_cli.nn.features import FeatureTensors, Scaled, Torso
 from border_cli.nn.matmul import rounds_convolutions
 
-IMPALA_SIDE = 3  # pixels of every window
+IMPALA_SIDE = 3  # side of every window, in pixels
 
 
 class Convolution(nn.Module):
-    """`nn.Conv2d` of a square window, uninitialised: the network that makes it fills it."""
+    """`nn.Conv2d` with a square window; the network that contains it initialises it."""
 
     def __init__(
         self, inputs: int, outputs: int, side: int, *, stride: int = 1, padding: int = 0
@@ -52,53 +52,53 @@ class Convolution(nn.Module):
 
     @property
     def fan_in(self) -> int:
-        """Numbers that each sum is made of."""
+        """Number of inputs per output."""
         return self.weight[0].numel()
 
     def forward(self, images: Tensor, scale: Tensor | float | None = None) -> Tensor:
-        """[B, inputs, H, W] -> [B, outputs, H', W'], of `scale` times the images."""
-        # The detour over rows changes nothing here. But the gradient of images that lie channels
-        # last does so too, and the fused kernel of Adam takes it, in silence, for one that lies as
-        # the weights do; through rows it comes back that way.
+        """Convolves `scale` times the images. [B, inputs, H, W] -> [B, outputs, H', W']"""
+        # The two reshapes leave the weight unchanged, but give its gradient the weight's memory
+        # layout. For channels-last images, the gradient would be channels last, too, and Adam's
+        # fused kernel would silently misread it.
         weight = self.weight.flatten(1).view(self.weight.shape)
         if scale is not None:
-            weight = weight * scale  # there are fewer weights than pixels
+            weight = weight * scale  # cheaper than scaling the pixels
         weight, bias = weight.to(images.dtype), self.bias.to(images.dtype)
         return F.conv2d(images, weight, bias, self._stride, self._padding)
 
 
 class PlainCnn(Scaled):
-    """Convolutions with ReLU: pixels, or the same as real numbers, to rows."""
+    """Convolutions with ReLU, from pixels (as integers or floats) to rows."""
 
     windows: ClassVar[tuple[ConvolutionWindow, ...]]
     layout: ClassVar[torch.memory_format] = torch.channels_last
-    rounds: bool = False  # bfloat16 operands, on a CPU: see `matmul.rounds_convolutions`
+    rounds: bool = False  # see `matmul.rounds_convolutions`
 
     def __init__(
         self, shape: tuple[int, int, int], generator: torch.Generator, scaling: Scaling = BYTES
     ) -> None:
         super().__init__(scaling, 1, 1)
-        counts = [shape[0], *(each.outputs for each in self.windows)]
+        counts = [shape[0], *(conv.outputs for conv in self.windows)]
         self.convolutions = nn.ModuleList(
             Convolution(inputs, outputs, window.side, stride=window.stride)
             for (inputs, outputs), window in zip(pairwise(counts), self.windows, strict=True)
         )
         self.size = size_after(self.windows, shape)
-        for each in _convolutions(self):  # U(-k, k), as the paper's code has it from Torch 7
-            bound = each.fan_in**-0.5
-            nn.init.uniform_(each.weight, -bound, bound, generator=generator)
-            nn.init.uniform_(each.bias, -bound, bound, generator=generator)
+        for layer in _convolutions_of(self):  # U(-k, k), Torch 7's default in the paper's code
+            bound = layer.fan_in**-0.5
+            nn.init.uniform_(layer.weight, -bound, bound, generator=generator)
+            nn.init.uniform_(layer.bias, -bound, bound, generator=generator)
 
     def forward(self, images: Tensor) -> Tensor:
         """[B, C, H, W] -> [B, size]"""
         first, *others = self.convolutions
-        assert isinstance(first, Convolution)  # a ModuleList does not say
-        # In place: the sums before a ReLU are not needed again.
+        assert isinstance(first, Convolution)  # for mypy
+        # In place below, because inputs of a ReLU are not needed again.
         dtype, layout = first.weight.dtype, self.layout
         if self.rounds and dtype is torch.float32 and images.device.type == "cpu":
             # Channels first takes 0.6 of the time of channels last here.
             dtype, layout = torch.bfloat16, torch.contiguous_format
-        images = _laid_out(images, dtype, self.low, layout)
+        images = _prepare_images(images, dtype, self.low, layout)
         images = torch.relu_(first(images, self.factor))
         for convolution in others:
             images = torch.relu_(convolution(images))
@@ -119,13 +119,13 @@ class NatureCnn(PlainCnn):
 
 
 class DerCnn(PlainCnn):
-    """Two convolutions of windows that do not overlap."""
+    """Two convolutions with windows that do not overlap."""
 
     windows = DER_WINDOWS
 
 
 class Residual(nn.Module):
-    """The images plus a correction to them, which two convolutions compute."""
+    """A residual block: adds the result of two convolutions to the images."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -133,12 +133,12 @@ class Residual(nn.Module):
         self.second = Convolution(channels, channels, IMPALA_SIDE, padding=1)
 
     def forward(self, images: Tensor) -> Tensor:
-        correction: Tensor = self.second(torch.relu_(self.first(torch.relu(images))))
-        return correction.add_(images)
+        residual: Tensor = self.second(torch.relu_(self.first(torch.relu(images))))
+        return residual.add_(images)
 
 
 class ImpalaSection(nn.Module):
-    """A convolution, a pooling that halves height and width, and residual blocks."""
+    """A convolution, max pooling that halves height and width, and residual blocks."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
@@ -153,7 +153,7 @@ class ImpalaSection(nn.Module):
 
 
 class ImpalaResNet(Scaled):
-    """15 convolutions: pixels, or the same as real numbers, to rows."""
+    """15 convolutions, from pixels (as integers or floats) to rows."""
 
     def __init__(
         self, shape: tuple[int, int, int], generator: torch.Generator, scaling: Scaling = BYTES
@@ -165,17 +165,17 @@ class ImpalaResNet(Scaled):
             ImpalaSection(inputs, outputs) for inputs, outputs in pairwise(counts)
         )
         self.size = counts[-1] * impala_side(height) * impala_side(width)
-        for each in _convolutions(self):  # cut off, as the paper's code has it from Sonnet
-            std = each.fan_in**-0.5
-            nn.init.trunc_normal_(each.weight, 0, std, -2 * std, 2 * std, generator=generator)
-            nn.init.zeros_(each.bias)
+        for layer in _convolutions_of(self):  # truncated: Sonnet's default in the paper's code
+            std = layer.fan_in**-0.5
+            nn.init.trunc_normal_(layer.weight, 0, std, -2 * std, 2 * std, generator=generator)
+            nn.init.zeros_(layer.bias)
 
     def forward(self, images: Tensor) -> Tensor:
         """[B, C, H, W] -> [B, size]"""
         first, *others = self.sections
         assert isinstance(first, ImpalaSection)
         weight = first.convolution.weight
-        images = _laid_out(images, weight.dtype, self.low, torch.channels_last)
+        images = _prepare_images(images, weight.dtype, self.low, torch.channels_last)
         images = first(images, self.factor)
         for section in others:
             images = section(images)
@@ -183,20 +183,20 @@ class ImpalaResNet(Scaled):
 
 
 def pooled(images: Tensor) -> Tensor:
-    """The greatest of 3x3 pixels at every second one.  [B, C, H, W] -> [B, C, ⌈H/2⌉, ⌈W/2⌉]
+    """Max-pools windows of 3x3 pixels with stride 2.  [B, C, H, W] -> [B, C, ⌈H/2⌉, ⌈W/2⌉]
 
-    Edges as TensorFlow's "same" treats them, which the paper's code uses: an odd side gets a pixel
-    before and after it, an even one after it only.
+    Padding follows TensorFlow's "same", which the paper's code uses: an odd side is padded by a
+    pixel before and after, an even one only after.
     """
     before = (images.shape[2] % 2, images.shape[3] % 2)
     return F.max_pool2d(images, kernel_size=3, stride=2, padding=before, ceil_mode=True)
 
 
-def _laid_out(
+def _prepare_images(
     images: Tensor, dtype: torch.dtype, low: Tensor | float | None, layout: torch.memory_format
 ) -> Tensor:
-    """Real numbers above `low`, on the CPU as `layout` says: channels last gradients take three
-    quarters of the time for NatureCnn and two thirds to a half for ImpalaResNet."""
+    """Converts images to real numbers above `low`. With channels last on the CPU, gradients take
+    three quarters of the time for NatureCnn and a half to two thirds for ImpalaResNet."""
     if images.device.type == "cpu":
         images = images.to(dtype, memory_format=layout)
     else:
@@ -204,8 +204,8 @@ def _laid_out(
     return images if low is None else images - low
 
 
-def _convolutions(network: nn.Module) -> list[Convolution]:
-    return [each for each in network.modules() if isinstance(each, Convolution)]
+def _convolutions_of(network: nn.Module) -> list[Convolution]:
+    return [module for module in network.modules() if isinstance(module, Convolution)]
 
 
 IMAGE_NETWORKS: dict[str, type[PlainCnn | ImpalaResNet]] = {
@@ -217,18 +217,18 @@ IMAGE_NETWORKS: dict[str, type[PlainCnn | ImpalaResNet]] = {
 
 
 class ImageTorso(Torso):
-    """Each image through a network of its own, and other parts of an observation beside them."""
+    """Encodes each image by its own network; the other parts of an observation are appended."""
 
     def __init__(self, architecture: Architecture, generator: torch.Generator) -> None:
         networks = [
-            IMAGE_NETWORKS[each.network](each.shape, generator, each.scaling)
-            for each in architecture.images.values()
+            IMAGE_NETWORKS[image.network](image.shape, generator, image.scaling)
+            for image in architecture.images.values()
         ]
-        super().__init__(architecture.row_size + sum(each.size for each in networks))
+        super().__init__(architecture.row_size + sum(part.size for part in networks))
         for network in networks:
-            if isinstance(network, NatureCnn):  # small images gain nothing
+            if isinstance(network, NatureCnn):  # small images would be no faster
                 network.rounds = rounds_convolutions(architecture)
-        # A list, because an nn.ModuleDict refuses keys such as "values" or "a.b".
+        # A list, because nn.ModuleDict rejects keys such as "values" or "a.b".
         self.images = nn.ModuleList(networks)
         self._keys = tuple(architecture.images)
         self._rows = architecture.rows is not None

@@ -1,9 +1,9 @@
-"""Matrix products of dense layers: torch's own, which are MKL's on x86, or oneDNN's.
+"""Matrix products of dense layers: by torch, which uses MKL on x86, or by oneDNN.
 
-MKL takes a slow path on AMD's processors. There oneDNN takes 0.4 to 0.7 of the time where a
-product is large enough, and on Intel's it takes longer; `python -m benchmarks.matmul` measures it.
-Both compute in full float32, and agree to rounding. With `agent.matmul_precision=medium` torch's
-own are as fast, and always used.
+MKL takes a slow path on AMD processors. There, oneDNN takes 0.4 to 0.7 of the time if a product is
+large enough; on Intel processors it takes longer (`python -m benchmarks.matmul`). Both compute in
+full float32 and agree up to rounding. With `agent.matmul_precision=medium`, torch's products are as
+fast and are always used.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from torch import Tensor
 from border_cli.nn.architecture import Architecture
 from border_cli.settings.networks import Matmul, MatmulPrecision
 
-# Multiplications from which oneDNN is used. On an AMD EPYC a call of it took 13 µs more than one
-# of MKL, and 0.47 of the time per multiplication. At 2**20 (256 rows in layers of 64) a run of PPO
-# takes 1.13 of the time with it.
+# Multiplications from which oneDNN is used. On an AMD EPYC, a call took 13 µs longer than with MKL,
+# and each multiplication 0.47 of the time. At 2**20 (256 rows in layers of 64), oneDNN makes a run
+# of PPO 1.13 times as long.
 WORTHWHILE = 2**21
 
 
 def suits_onednn(left: Tensor, right: Tensor) -> bool:
-    """Whether oneDNN takes the product of these matrices, and is faster."""
+    """Returns whether oneDNN supports the product of these matrices and is faster."""
     return (
         left.shape[0] * right.shape[0] * right.shape[1] >= WORTHWHILE
         and left.dtype is torch.float32
         and left.is_cpu
-        and not torch.compiler.is_compiling()  # which has products of its own
+        and not torch.compiler.is_compiling()  # compiled code has its own
         and _is_matrix(left)
         and _is_matrix(right)
     )
 
 
 def _is_matrix(operand: Tensor) -> bool:
-    """Whether its rows, or its columns, lie one after the other in memory."""
+    """Returns whether the matrix is contiguous, row by row or column by column."""
     rows, columns = operand.shape
     return operand.stride() in ((columns, 1), (1, rows))
 
@@ -49,9 +49,9 @@ def product(
     *,
     onednn: bool,
 ) -> Tensor:
-    """[B, inputs], [inputs, outputs], [outputs] -> [B, outputs]; then "relu", or "none".
+    """[B, inputs], [inputs, outputs], [outputs] -> [B, outputs]; `activation` is "relu" or "none".
 
-    With `onednn` by oneDNN where it suits, otherwise by torch.
+    If `onednn` and the matrices suit it, oneDNN computes the product, otherwise torch.
     """
     result: Tensor
     if onednn and suits_onednn(left, right):
@@ -60,15 +60,15 @@ def product(
         result = left.mm(right)
     elif activation == "none":
         result = torch.addmm(bias, left, right)
-    else:  # one call for product, bias and ReLU; autograd does not know it
+    else:  # product, bias and ReLU in one call, without autograd
         result = torch._addmm_activation(bias, left, right)
     return result
 
 
 @cache
 def processor() -> tuple[str, str]:
-    """The vendor of this machine's processor as the kernel names it, "" if it does not, and the
-    capability that torch's own kernels use: AVX512, AVX2, DEFAULT."""
+    """Returns the vendor of the processor according to the kernel, or "" if unknown, and the
+    capability used by torch's own kernels: AVX512, AVX2 or DEFAULT."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -78,16 +78,16 @@ def processor() -> tuple[str, str]:
 
 
 def has_onednn() -> bool:
-    """Whether this build of torch has oneDNN's products."""
+    """Returns whether this build of torch has oneDNN's products."""
     available: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
     return available and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
 
 def chosen_matmul(setting: Matmul, precision: MatmulPrecision) -> Matmul:
-    """The backend of a run on this machine.
+    """Returns the matmul backend of a run on this machine.
 
-    `auto` is oneDNN on AMD's processors with AVX-512, where MKL is slow. Nothing is timed, so that
-    the same machine gives the same bits.
+    `auto` selects oneDNN on AMD processors with AVX-512, where MKL is slow. Nothing is timed, so
+    results on one machine are the same to the bit.
     """
     if setting == Matmul.mkl or precision == MatmulPrecision.medium or not has_onednn():
         return Matmul.mkl
@@ -97,28 +97,28 @@ def chosen_matmul(setting: Matmul, precision: MatmulPrecision) -> Matmul:
 
 
 def uses_onednn(architecture: Architecture) -> bool:
-    """Whether oneDNN multiplies the matrices of these networks."""
+    """Returns whether oneDNN computes the matrix products of these networks."""
     chosen = chosen_matmul(architecture.matmul, architecture.matmul_precision)
     return chosen == Matmul.onednn
 
 
 def has_bfloat16() -> bool:
-    """Whether this processor multiplies bfloat16; on others oneDNN emulates it."""
+    """Returns whether this processor multiplies bfloat16; oneDNN emulates it on others."""
     supported: bool = has_onednn() and torch.ops.mkldnn._is_mkldnn_bf16_supported()
-    # Versions of torch that cannot tell compute in float32.
+    # Without this check, which older versions of torch lack, float32 is used.
     return supported and getattr(torch.cpu, "_is_avx512_bf16_supported", bool)()
 
 
 def rounds_convolutions(architecture: Architecture) -> bool:
-    """The rule by which convolutions on a CPU have bfloat16 operands; nothing is timed.
+    """Returns whether convolutions on a CPU use bfloat16 operands; nothing is timed.
 
-    Whatever multiplies the matrices of dense layers, convolutions are always oneDNN's.
+    Convolutions always use oneDNN, whatever the matmul backend.
     """
     return architecture.matmul_precision == MatmulPrecision.medium and has_bfloat16()
 
 
 def matmul_line(setting: Matmul, precision: MatmulPrecision) -> str:
-    """The backend of a run and the reason for it, as text."""
+    """Describes the backend of a run and the reason for it."""
     has_mkl = torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]
     onednn = chosen_matmul(setting, precision) == Matmul.onednn
     title = "oneDNN" if onednn else "MKL" if has_mkl else "torch's own"

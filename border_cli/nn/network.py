@@ -1,4 +1,4 @@
-"""Networks of agents: their form, forward passes that keep what backward passes need, copies."""
+"""Networks of agents: construction, forward passes with a cache for backward passes, and copies."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from border_cli.nn.features import FeatureTensors, Torso
 
 M = TypeVar("M", bound=nn.Module)
 
-Kept: TypeAlias = Tensor | list[Tensor]  # outputs with autograd's graph, or inputs of dense layers
+Kept: TypeAlias = Tensor | list[Tensor]  # cache: outputs with autograd's graph, or layer inputs
 
 
 def torso_of(architecture: Architecture, generator: torch.Generator) -> Torso:
-    """A user's network, or convolutions where there are images."""
+    """Builds a user's network, or convolutions if there are images."""
     if architecture.target is not None:
         from border_cli.nn.user_network import UserTorso
 
@@ -33,28 +33,28 @@ def torso_of(architecture: Architecture, generator: torch.Generator) -> Torso:
 
 
 class LearnedNetwork(nn.Module):
-    """A network whose gradient follows from the derivative of a loss by its outputs: by autograd.
+    """A network that computes its gradient from that with respect to its outputs, by autograd.
 
-    A subclass may write its backward pass out; no agent knows which.
+    A subclass may implement the backward pass by hand.
     """
 
-    def keeping(self, *given: Any) -> tuple[Tensor, Kept]:
-        """The outputs, as constants, and what `backward` needs of this forward pass."""
-        outputs: Tensor = self(*given)
+    def keeping(self, *args: Any) -> tuple[Tensor, Kept]:
+        """Returns the outputs, detached, and the cache of this forward pass for `backward`."""
+        outputs: Tensor = self(*args)
         return outputs.detach(), outputs
 
-    def backward(self, kept: Kept, grad_output: Tensor) -> Gradient:
-        """The gradient by all parameters that have one."""
-        assert isinstance(kept, Tensor)
-        return torch.autograd.grad(kept, self._leaves, grad_output)
+    def backward(self, cache: Kept, grad_output: Tensor) -> Gradient:
+        """Returns the gradient with respect to all trainable parameters."""
+        assert isinstance(cache, Tensor)
+        return torch.autograd.grad(cache, self._leaves, grad_output)
 
     @cached_property
     def _leaves(self) -> list[nn.Parameter]:
-        return [each for each in self.parameters() if each.requires_grad]
+        return [leaf for leaf in self.parameters() if leaf.requires_grad]
 
 
 class Network(LearnedNetwork):
-    """Convolutions where there are images, then dense layers. `NumpyNetwork` is its twin."""
+    """Convolutions if there are images, then dense layers; `NumpyNetwork` is the counterpart."""
 
     def __init__(
         self,
@@ -68,8 +68,8 @@ class Network(LearnedNetwork):
         self.torso = torso_of(architecture, generator)
         sizes = [self.torso.size, *architecture.hidden]
         self.mlp = Mlp(architecture, sizes, outputs, generator, final_bound=final_bound)
-        whole = type(self).forward is Network.forward and not architecture.has_encoder
-        self._by_hand = whole and self.mlp.plain
+        only_dense = type(self).forward is Network.forward and not architecture.has_encoder
+        self._by_hand = only_dense and self.mlp.plain
         self._layers = self.mlp.memory
         self._form = {"onednn": self.mlp.onednn, "tanh": self.mlp.tanh}
 
@@ -77,51 +77,51 @@ class Network(LearnedNetwork):
         result: Tensor = self.mlp(self.torso(features))  # [B, outputs]
         return result
 
-    def keeping(self, *given: Any) -> tuple[Tensor, Kept]:
-        if not self._by_hand or torch.compiler.is_compiling():  # autograd's backward is compiled
-            return super().keeping(*given)
-        if torch.is_grad_enabled():  # the block is spared where it is off: it takes 3 µs
+    def keeping(self, *args: Any) -> tuple[Tensor, Kept]:
+        if not self._by_hand or torch.compiler.is_compiling():  # compile autograd's backward pass
+            return super().keeping(*args)
+        if torch.is_grad_enabled():  # the block takes 3 µs, so it is skipped if possible
             with torch.no_grad():
-                return self.keeping(*given)
-        inputs = forward_pass(self._layers, given[0], **self._form)
+                return self.keeping(*args)
+        inputs = forward_pass(self._layers, args[0], **self._form)
         return inputs[-1], inputs
 
-    def backward(self, kept: Kept, grad_output: Tensor) -> Gradient:
-        if isinstance(kept, Tensor):
-            return super().backward(kept, grad_output)
+    def backward(self, cache: Kept, grad_output: Tensor) -> Gradient:
+        if isinstance(cache, Tensor):
+            return super().backward(cache, grad_output)
         with torch.no_grad():
-            found = deltas(self._layers, kept, grad_output, **self._form)
-            return gradient_of(self._layers, found, kept, onednn=self.mlp.onednn)
+            layer_deltas = deltas(self._layers, cache, grad_output, **self._form)
+            return gradient_of(self._layers, layer_deltas, cache, onednn=self.mlp.onednn)
 
 
 def target_of(network: M) -> M:
-    """A copy that no gradient changes: a target network, moved by `polyak_update`."""
+    """Returns a copy without gradients: a target network, updated by `polyak_update`."""
     return copy.deepcopy(network).requires_grad_(False)
 
 
 def without_gradient(network: M) -> M:
-    """A network in the memory of another, through which gradients flow to its inputs only.
+    """Returns a network in the same memory whose gradients flow to its inputs only.
 
-    An actor maximises it: the critic's weights are constants there, and no product is spent on
-    their gradient. Make it after the network is on its device.
+    An actor maximises it: the critic's weights are constants, so no product is spent on their
+    gradient. Call it after the network was moved to its device.
     """
-    return copied_with(network, {each: each for each in network.parameters()})
+    return copied_with(network, {parameter: parameter for parameter in network.parameters()})
 
 
 def copied_with(network: M, parameters: Mapping[Tensor, Tensor]) -> M:
-    """A copy in which these stand for the parameters, in their memory and as constants.
+    """Returns a copy with these parameters in place of its own, in their memory and as constants.
 
-    Buffers are shared. Torch counts changes in place once for all that share the memory.
+    Buffers are shared. Torch counts in-place changes once for all tensors that share memory.
     """
-    memo: dict[int, Tensor] = {id(each): each for each in network.buffers()}
-    for mine, its in parameters.items():
-        memo[id(mine)] = nn.Parameter(its.detach(), requires_grad=False)
+    memo: dict[int, Tensor] = {id(buffer): buffer for buffer in network.buffers()}
+    for parameter, replacement in parameters.items():
+        memo[id(parameter)] = nn.Parameter(replacement.detach(), requires_grad=False)
     return copy.deepcopy(network, memo)
 
 
 @torch.no_grad()
 def polyak_update(target: Iterable[Tensor], online: Iterable[Tensor], tau: float) -> None:
-    """target := tau online + (1 - tau) target. At 1 it copies.
+    """Sets target to tau online + (1 - tau) target; copies if tau is 1.
 
     Lillicrap et al. 2016, "Continuous control with deep reinforcement learning", Algorithm 1.
     """

@@ -1,6 +1,6 @@
-"""Acting through dense layers in numpy: with one observation at least twice as fast as in torch.
+"""Networks for acting in numpy: for one observation, at least twice as fast as in torch.
 
-The forward passes of `network.py`, `value_network.py` and `quantile_network.py`, free of torch.
+The forward passes of `network.py`, `value_network.py` and `quantile_network.py`, without torch.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from border_cli.nn.torch_encoder import TorchEncoder
 
 Rows: TypeAlias = NDArray[np.float32]
-Arrays: TypeAlias = Mapping[str, NDArray[Any]]  # of a snapshot: `network.…`, `features.…`
+Arrays: TypeAlias = Mapping[str, NDArray[Any]]  # arrays of a snapshot: `network.…`, `features.…`
 
-_ZERO = np.zeros((), np.float32)  # as an array it saves a tenth of a forward pass at batch 1
+_ZERO = np.zeros((), np.float32)  # an array saves a tenth of a forward pass at batch 1
 _EPSILON = np.float32(LAYER_NORM_EPSILON)
 
 
@@ -32,42 +32,43 @@ MakeEncoder: TypeAlias = "Callable[[], TorchEncoder]"  # picklable
 
 
 class ActingNetwork(ABC):
-    """A network as a policy calls it; the thread that acts owns it."""
+    """A network that a policy calls; owned by the thread that acts."""
 
-    # Noisy layers draw from it, anew for every row; None: their weights are means.
+    # Generator of noisy layers, which draw from it for every row; None means that weights are
+    # means.
     noise: np.random.Generator | None = None
 
     def __init__(self, architecture: Architecture, encoder: MakeEncoder | None = None) -> None:
         self._activation = architecture.activation
         self._encoder = None if encoder is None else encoder()
         space = architecture.rows
-        # None: no rows, or rows already
+        # None if there are no rows, or if they need no encoding
         self._rows = None if space is None or is_vector(space) else encoder_of_rows(space)
         self._images = architecture.images
-        self._encode: Encoder | None = None  # None where observations are rows already
-        self.twin_form: dict[str, Any] = {}  # arguments beside architecture and encoder
+        self._encode: Encoder | None = None  # None if observations are rows already
+        self.twin_form: dict[str, Any] = {}  # arguments after the architecture and the encoder
 
     def bind_thread(self) -> None:
-        """Called once by a thread that does nothing but act."""
+        """Called once by a thread that only acts."""
         if self._encoder is not None:
             self._encoder.bind_thread()
 
     def load(self, arrays: Arrays) -> None:
-        """Copies what it needs of a snapshot."""
+        """Copies the required arrays of a snapshot."""
         if self._encoder is None:
-            self._encode = self._own_encoder(arrays)
+            self._encode = self._build_encoder(arrays)
         else:
             self._encoder.load(arrays)
             self._encode = self._encoder
         self.load_layers(arrays)
 
     def __call__(self, obs: Any) -> Rows:
-        """[N, …] -> [N, outputs], a fresh array."""
+        """[N, …] -> [N, outputs], a new array."""
         return self.outputs(obs if self._encode is None else self._encode(obs))
 
-    def _own_encoder(self, arrays: Arrays) -> Encoder | None:
-        """Encodes with these weights and statistics; None where observations are rows already."""
-        rows = _normalised(self._rows, arrays) if "features.mean" in arrays else self._rows
+    def _build_encoder(self, arrays: Arrays) -> Encoder | None:
+        """Builds an encoder with these arrays; None if observations are rows already."""
+        rows = _add_normalization(self._rows, arrays) if "features.mean" in arrays else self._rows
         if not self._images:
             return rows
         from border_cli.nn.numpy_images import NumpyCnn
@@ -90,20 +91,20 @@ class ActingNetwork(ABC):
             _, image, network = networks[0]
             return lambda obs: network(_channels_first(obs, image))
 
-        def parts_of(obs: Any) -> Rows:
+        def encode_parts(obs: Any) -> Rows:
             parts = [rows(obs)] if rows is not None else []
             parts += [network(_channels_first(obs[key], image)) for key, image, network in networks]
             return np.concatenate(parts, axis=1)
 
-        return parts_of
+        return encode_parts
 
     @abstractmethod
     def load_layers(self, arrays: Arrays) -> None:
-        """Copies what comes after the encoder."""
+        """Copies the arrays of the layers after the encoder."""
 
     @abstractmethod
     def outputs(self, rows: Rows) -> Rows:
-        """From encoded observations. [N, size] -> [N, outputs]"""
+        """Returns the outputs for encoded observations. [N, size] -> [N, outputs]"""
 
 
 MakeActing: TypeAlias = Callable[[], ActingNetwork]  # picklable
@@ -134,21 +135,21 @@ NUMPY_ACTIVATIONS: dict[Activation, Callable[[Rows], None]] = {
 
 
 def normalise(rows: Rows, weight: Rows, bias: Rows) -> None:
-    """Layer norm, in place. [N, size]"""
+    """Applies layer norm in place. [N, size]"""
     rows -= rows.mean(axis=1, keepdims=True)
     rows /= np.sqrt(np.square(rows).mean(axis=1, keepdims=True) + _EPSILON)
     rows *= weight
     rows += bias
 
 
-def _layer(arrays: Arrays, name: str, kind: str = "") -> tuple[Rows, Rows]:
-    # [inputs, outputs], rows in sequence: 20 % faster than a transposed view at batch 1
-    # A copy, unless it is stored like that; what a snapshot has never changes.
+def _copy_layer(arrays: Arrays, name: str, kind: str = "") -> tuple[Rows, Rows]:
+    # [inputs, outputs], contiguous: 20 % faster than a transposed view at batch 1.
+    # Copied unless contiguous already, because arrays of a snapshot never change.
     weight = np.ascontiguousarray(arrays[f"{name}.weight{kind}"].T)
     return weight, np.array(arrays[f"{name}.bias{kind}"])
 
 
-def _normalised(encode: Encoder | None, arrays: Arrays) -> Encoder:
+def _add_normalization(encode: Encoder | None, arrays: Arrays) -> Encoder:
     mean, inverse_std = arrays["features.mean"], arrays["features.inverse_std"]
     low, high = np.float32(-LIMIT), np.float32(LIMIT)
 
@@ -165,10 +166,10 @@ def _channels_first(images: NDArray[Any], image: Image) -> NDArray[Any]:
 
 
 class NumpyMlp:
-    """The twin of `Mlp`; copies of its arrays, which never change afterwards.
+    """The numpy counterpart of `Mlp`; copies its arrays, which never change afterwards.
 
-    Layers are noisy or normalised where there are arrays for it; without a `linear` one the last
-    is hidden too.
+    Layers are noisy or normalised if the arrays for it exist. If not `linear`, the last layer is
+    hidden, too.
     """
 
     def __init__(
@@ -181,10 +182,10 @@ class NumpyMlp:
     ) -> None:
         numbered = (f"{prefix}layers.{i}" for i in count())
         names = list(takewhile(lambda name: f"{name}.weight" in arrays, numbered))
-        self._layers = [_layer(arrays, name) for name in names]
+        self._layers = [_copy_layer(arrays, name) for name in names]
         noisy = [name for name in names if f"{name}.weight_std" in arrays]
-        self._stds = [_layer(arrays, name, "_std") for name in noisy]
-        self.draws = [sum(weight.shape) for weight, _ in self._stds]  # that make the noise of each
+        self._stds = [_copy_layer(arrays, name, "_std") for name in noisy]
+        self.draws = [sum(weight.shape) for weight, _ in self._stds]  # random numbers per layer
         self._hidden = len(names) - linear
         norms = (f"{prefix}norms.{i}" for i in range(self._hidden))
         self._norms = [
@@ -195,12 +196,12 @@ class NumpyMlp:
         self._activate = NUMPY_ACTIVATIONS[activation]
 
     def __call__(self, rows: Rows, noises: Sequence[Rows] = ()) -> Rows:
-        """[N, inputs] -> [N, outputs]; `noises` of one noisy layer after the other."""
+        """[N, inputs] -> [N, outputs]; `noises` contains the noise of each noisy layer."""
         for i, (weight, bias) in enumerate(self._layers):
-            given, rows = rows, rows.dot(weight)
+            inputs, rows = rows, rows.dot(weight)
             rows += bias
             if noises:
-                rows += _noise(given, *self._stds[i], noises[i])
+                rows += _apply_noise(inputs, *self._stds[i], noises[i])
             if i < self._hidden:
                 if self._norms:
                     normalise(rows, *self._norms[i])
@@ -208,9 +209,9 @@ class NumpyMlp:
         return rows
 
 
-def _noise(rows: Rows, weight: Rows, bias: Rows, noise: Rows) -> Rows:
-    """(sigma * f(eps_out) f(eps_in)^T) x, without the product of both: each row has a draw of its
-    own, and two products of vectors take less time than one noisy matrix."""
+def _apply_noise(rows: Rows, weight: Rows, bias: Rows, noise: Rows) -> Rows:
+    """Returns (sigma * f(eps_out) f(eps_in)^T) x without the outer product: each row has its own
+    noise, and two products of vectors are faster than a noisy matrix."""
     noisy: Rows = (rows * noise[:, : len(weight)]).dot(weight)
     noisy += bias
     noisy *= noise[:, len(weight) :]
@@ -218,10 +219,10 @@ def _noise(rows: Rows, weight: Rows, bias: Rows, noise: Rows) -> Rows:
 
 
 class NumpyNetwork(ActingNetwork):
-    """The twin of `Network`; with `shares`, of one whose outputs are quantiles of each action.
+    """The numpy counterpart of `Network`, whose outputs may be quantiles of each action.
 
-    Then it puts out their weighted means. The last layer is linear, so its weights are averaged,
-    and not what it puts out at every step.
+    `shares` are the weights of the quantiles for their mean. The last layer is linear, so its
+    weights are averaged once instead of its outputs at every step.
     """
 
     def __init__(
@@ -252,7 +253,7 @@ class NumpyNetwork(ActingNetwork):
 
 
 class NumpyValueNetwork(ActingNetwork):
-    """The twin of `ValueNetwork`: Q(s, ·), or logits."""
+    """The numpy counterpart of `ValueNetwork`: Q(s, ·), or logits."""
 
     def __init__(
         self, architecture: Architecture, encoder: MakeEncoder | None = None, *, atoms: int
@@ -268,7 +269,7 @@ class NumpyValueNetwork(ActingNetwork):
         self._dueling = "network.value.layers.0.weight" in arrays
 
     def outputs(self, rows: Rows) -> Rows:
-        shared, value, advantage = self._noises(len(rows))
+        shared, value, advantage = self._draw_noises(len(rows))
         rows = self._shared(rows, shared)
         if not self._dueling:
             return self._advantage(rows, advantage)
@@ -277,8 +278,8 @@ class NumpyValueNetwork(ActingNetwork):
         advantages += values - advantages.mean(axis=1, keepdims=True)
         return advantages.reshape(len(rows), -1)
 
-    def _noises(self, rows: int) -> list[list[Rows]]:
-        """Of each layer of each stream, drawn anew for every row."""
+    def _draw_noises(self, rows: int) -> list[list[Rows]]:
+        """Draws the noise of each layer of each stream, separately for every row."""
         streams = self._shared.draws, self._value.draws, self._advantage.draws
         if self.noise is None:
             return [[] for _ in streams]
@@ -290,9 +291,9 @@ class NumpyValueNetwork(ActingNetwork):
 
 
 class NumpyQuantileNetwork(ActingNetwork):
-    """The twin of `QuantileNetwork`: the mean of each action's quantiles at these fractions.
+    """The numpy counterpart of `QuantileNetwork`: the mean of each action's quantiles.
 
-    The fractions never change, so their part of the network is computed once a snapshot.
+    The fractions never change, so their part of the network is computed once per snapshot.
     """
 
     def __init__(
@@ -316,12 +317,12 @@ class NumpyQuantileNetwork(ActingNetwork):
 
     def outputs(self, rows: Rows) -> Rows:
         rows = self._psi(rows)  # [N, size]
-        beside = rows[:, None, :] * self._phi  # [N, K, size]
-        quantiles = self._f(beside.reshape(-1, beside.shape[2]))  # [N * K, num_actions]
-        means: Rows = quantiles.reshape(*beside.shape[:2], -1).mean(axis=1)
+        embedded = rows[:, None, :] * self._phi  # [N, K, size]
+        quantiles = self._f(embedded.reshape(-1, embedded.shape[2]))  # [N * K, num_actions]
+        means: Rows = quantiles.reshape(*embedded.shape[:2], -1).mean(axis=1)
         return means
 
 
 TWINS: Mapping[str, type[ActingNetwork]] = {
-    each.__name__: each for each in (NumpyNetwork, NumpyValueNetwork, NumpyQuantileNetwork)
+    twin.__name__: twin for twin in (NumpyNetwork, NumpyValueNetwork, NumpyQuantileNetwork)
 }

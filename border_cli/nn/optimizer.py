@@ -1,8 +1,8 @@
-"""Optimizers that clip the gradient's norm: our Adam, and those of torch.optim by their names.
+"""Optimizers that clip the norm of the gradient: our own Adam, and those of torch.optim by name.
 
 Kingma and Ba 2015, "Adam: a method for stochastic optimization", Algorithm 1.
 
-No unused gradient is computed: each optimizer requests gradients for its own parameters only.
+Each optimizer requests gradients for its own parameters only, so no unused gradient is computed.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ BETA_1 = 0.9
 BETA_2 = 0.999
 EPSILON = 1e-8
 
-_OURS = ("params", "lr")  # arguments that are no settings of their own
-_NO_MAXIMA: list[Tensor] = []  # only the AMSGrad variant keeps them
+_OURS = ("params", "lr")  # not part of agent.optimizer_kwargs
+_NO_MAXIMA: list[Tensor] = []  # used by the AMSGrad variant only
 
-# The base of all, and those that need a closure, sparse gradients, or matrices alone.
+# The base class, and optimizers that need a closure, sparse gradients, or only matrices.
 UNFIT = ("Optimizer", "LBFGS", "SparseAdam", "Muon")
 
 
 class Optimizer(ABC):
-    """Moves parameters; the learner's thread owns it."""
+    """Updates parameters; owned by the learner's thread."""
 
     def __init__(
         self,
@@ -41,16 +41,16 @@ class Optimizer(ABC):
         max_grad_norm: float | None = None,
     ) -> None:
         self.parameters = list(parameters)
-        self.learning_rate = learning_rate  # as the settings have it
+        self.learning_rate = learning_rate  # value of the setting
         self._max_grad_norm = max_grad_norm
 
     def minimize(self, loss: Tensor) -> Tensor | None:
-        """One step along the gradient of `loss` by these parameters; returns what `step` does."""
+        """Takes one step along the gradient of `loss`; returns the same as `step`."""
         return self.step(torch.autograd.grad(loss, self.parameters))
 
     def clipping(self, gradient: tuple[Tensor, ...]) -> tuple[Tensor | None, Tensor | None]:
-        """The norm of the gradient, and what it is to be divided by; None where nothing is
-        clipped."""
+        """Returns the norm of the gradient and the divisor that clips it, or None if clipping is
+        disabled."""
         if self._max_grad_norm is None:
             return None, None
         norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradient)))  # []
@@ -58,22 +58,22 @@ class Optimizer(ABC):
 
     @abstractmethod
     def step(self, gradient: tuple[Tensor, ...]) -> Tensor | None:
-        """One step along `gradient`, one tensor per parameter, overwritten where it is clipped.
+        """Takes one step along `gradient`, one tensor per parameter; clipping overwrites it.
 
-        Returns the norm before clipping, or None where nothing is clipped.
+        Returns the norm before clipping, or None if clipping is disabled.
         """
 
     @abstractmethod
     def set_learning_rate(self, value: float) -> None:
-        """Takes a learning rate for the steps that follow."""
+        """Sets the learning rate of the following steps."""
 
     @abstractmethod
     def state_dict(self) -> Mapping[str, Any]:
-        """Itself and not copies."""
+        """Returns the state itself, not a copy."""
 
     @abstractmethod
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave, from any device."""
+        """Restores a state returned by `state_dict`, from any device."""
 
 
 def make_optimizer(
@@ -85,17 +85,17 @@ def make_optimizer(
     max_grad_norm: float | None = None,
     epsilon: float = EPSILON,
 ) -> Optimizer:
-    """The optimizer that `agent.optimizer` names, of the parameters that have a gradient.
+    """Builds the optimizer named by `agent.optimizer`, for the trainable parameters.
 
-    An `epsilon` other than Adam's goes to all that take one. Raises ConfigError for a name or
-    arguments that torch does not know.
+    An `epsilon` other than Adam's default is passed to any optimizer that accepts one. Raises
+    ConfigError if torch does not accept the name or the arguments.
     """
-    leaves = [each for each in parameters if each.requires_grad]
+    leaves = [leaf for leaf in parameters if leaf.requires_grad]
     if name == "adam":
         return Adam(
             leaves, learning_rate=learning_rate, max_grad_norm=max_grad_norm, epsilon=epsilon
         )
-    kind = _of_torch(name)
+    kind = _find_kind(name)
     arguments = {"lr": value_at(learning_rate, 0), **kwargs}
     if epsilon != EPSILON:
         if "eps" not in inspect.signature(kind).parameters:
@@ -105,31 +105,31 @@ def make_optimizer(
             )
         arguments.setdefault("eps", epsilon)
     try:
-        made = kind(leaves, **arguments)
+        optim = kind(leaves, **arguments)
     except (TypeError, ValueError) as error:
-        accepted = [each for each in inspect.signature(kind).parameters if each not in _OURS]
+        accepted = [arg for arg in inspect.signature(kind).parameters if arg not in _OURS]
         raise ConfigError(
             f"agent.optimizer={name} with agent.optimizer_kwargs {dict(kwargs)} is not accepted by "
             f"torch.optim.{name}: {error} (accepted: {', '.join(accepted)})"
         ) from error
-    return TorchOptimizer(made, leaves, learning_rate=learning_rate, max_grad_norm=max_grad_norm)
+    return TorchOptimizer(optim, leaves, learning_rate=learning_rate, max_grad_norm=max_grad_norm)
 
 
-def _of_torch(name: str) -> Any:
-    known = {
-        each: kind
-        for each, kind in vars(torch.optim).items()
-        if isinstance(kind, type) and each not in UNFIT
+def _find_kind(name: str) -> Any:
+    kinds = {
+        key: kind
+        for key, kind in vars(torch.optim).items()
+        if isinstance(kind, type) and key not in UNFIT
     }
-    if name not in known:
-        raise ConfigError(unknown("agent.optimizer", name, ["adam", *sorted(known, key=str.lower)]))
-    return known[name]
+    if name not in kinds:
+        raise ConfigError(unknown("agent.optimizer", name, ["adam", *sorted(kinds, key=str.lower)]))
+    return kinds[name]
 
 
 class Adam(Optimizer):
-    """Moves parameters against a gradient, through torch's fused kernel.
+    """Adam, computed by torch's fused kernel.
 
-    `torch.optim.Adam(fused=True)` calls the same kernel, but the first optimiser of a process
+    `torch.optim.Adam(fused=True)` calls the same kernel, but the first torch optimizer of a process
     imports torch._dynamo (0.7 s or more), and its bookkeeping costs over a tenth of a small update.
     """
 
@@ -146,41 +146,38 @@ class Adam(Optimizer):
             **{"lr": value_at(learning_rate, 0), "beta1": BETA_1, "beta2": BETA_2, "eps": epsilon},
             **{"weight_decay": 0.0, "amsgrad": False, "maximize": False},
         }
-        self._memory = [each.detach() for each in self.parameters]  # without autograd
-        self._means = [torch.zeros_like(each) for each in self._memory]
-        self._squares = [torch.zeros_like(each) for each in self._memory]
-        # The kernel wants a counter per parameter, float32 on its device: the same for all.
+        self._memory = [parameter.detach() for parameter in self.parameters]  # without autograd
+        self._means = [torch.zeros_like(parameter) for parameter in self._memory]
+        self._squares = [torch.zeros_like(parameter) for parameter in self._memory]
+        # The kernel requires a float32 counter per parameter, on its device; all share one.
         self._count = torch.zeros((), device=self._memory[0].device)
         self._steps = [self._count] * len(self._memory)
 
     def step(self, gradient: tuple[Tensor, ...]) -> Tensor | None:
-        """As `Optimizer` has it."""
-        norm, divisor = self.clipping(gradient)  # the kernel divides
+        norm, divisor = self.clipping(gradient)  # the kernel applies the divisor
         self._count += 1
-        # The kernel walks through gradients as its parameters lie, whatever their strides say.
-        lying = [each.contiguous() for each in gradient]
+        # The kernel ignores strides and reads gradients in the memory order of their parameters.
+        gradients = [part.contiguous() for part in gradient]
         averages = self._means, self._squares, _NO_MAXIMA, self._steps
-        torch._fused_adam_(self._memory, lying, *averages, **self._settings, grad_scale=divisor)
-        torch.autograd.graph.increment_version(self._memory)  # which the kernel leaves alone
+        torch._fused_adam_(self._memory, gradients, *averages, **self._settings, grad_scale=divisor)
+        torch.autograd.graph.increment_version(self._memory)  # the kernel does not
         return norm
 
     def set_learning_rate(self, value: float) -> None:
-        """As `Optimizer` has it."""
         self._settings["lr"] = value
 
     def state_dict(self) -> dict[str, list[Tensor]]:
-        """The averages and counters themselves, not copies."""
+        """Returns the averages and counters themselves, not copies."""
         return {"means": self._means, "squares": self._squares, "steps": self._steps}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave, from any device."""
-        for name, mine in self.state_dict().items():
-            for target, source in zip(mine, state[name], strict=True):
+        for name, targets in self.state_dict().items():
+            for target, source in zip(targets, state[name], strict=True):
                 target.copy_(source)
 
 
 class TorchOptimizer(Optimizer):
-    """An optimizer of torch.optim, which clips the norm as `Adam` does."""
+    """An optimizer of torch.optim, with the same clipping as `Adam`."""
 
     def __init__(
         self,
@@ -194,28 +191,27 @@ class TorchOptimizer(Optimizer):
         self._optimizer = optimizer
 
     def step(self, gradient: tuple[Tensor, ...]) -> Tensor | None:
-        """As `Optimizer` has it; leaves `gradient` as it is."""
+        """Like `Optimizer.step`, but never overwrites `gradient`."""
         norm, divisor = self.clipping(gradient)
         if divisor is not None:
             gradient = tuple(torch._foreach_div(gradient, divisor))
-        for parameter, each in zip(self.parameters, gradient, strict=True):
-            parameter.grad = each
+        for parameter, part in zip(self.parameters, gradient, strict=True):
+            parameter.grad = part
         self._optimizer.step()
         self._optimizer.zero_grad()
         return norm
 
     def set_learning_rate(self, value: float) -> None:
-        """As `Optimizer` has it."""
         for group in self._optimizer.param_groups:
             group["lr"] = value
 
     def state_dict(self) -> dict[str, Any]:
-        """Torch's own: itself and not copies."""
+        """Returns torch's state itself, not a copy."""
         return self._optimizer.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave, from any device; the learning rate stays that of the
-        settings, which may have changed."""
+        """Restores a state from any device, except for the learning rate: that of the settings
+        applies, which may have changed."""
         rates = [group["lr"] for group in self._optimizer.param_groups]
         self._optimizer.load_state_dict(dict(state))
         for group, rate in zip(self._optimizer.param_groups, rates, strict=True):

@@ -1,4 +1,4 @@
-"""Orthogonal first weights of networks.
+"""Orthogonal initialisation of networks.
 
 Saxe, McClelland and Ganguli 2014, "Exact solutions to the nonlinear dynamics of learning in deep
 linear neural networks"; with the gains of OpenAI's baselines (Huang et al. 2022, detail 2).
@@ -25,9 +25,9 @@ def make_orthogonal(
     outputs: int | None = None,
     dense_only: bool = False,
 ) -> None:
-    """Gives all layers, or the dense ones alone, orthogonal weights and no biases.
+    """Sets all layers, or only the dense ones, to orthogonal weights and zero biases.
 
-    `gain` is that of the first so many `outputs` of the last layer, None for all; others have 1.
+    The first `outputs` of the last layer (None means all) have this `gain`, the other ones have 1.
     """
     for module in (network.mlp if dense_only else network).modules():
         weight, bias = getattr(module, "weight", None), getattr(module, "bias", None)

@@ -1,4 +1,4 @@
-"""The memory of an agent, estimated from the number of its parameters while it is being built."""
+"""A limit on the memory of an agent under construction, based on its number of parameters."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from torch.nn.parameter import is_lazy
 
 from border_cli.words import size
 
-# Seven float32: weights, gradient, Adam's two averages, target, snapshot, and the actors' copy.
-# A checkpoint copies more: DQN with two layers of 5,000 units took 114 bytes at its peak.
+# Seven float32: weight, gradient, Adam's two averages, target, snapshot, and the actors' copy. A
+# checkpoint needs more: at its peak, DQN with two layers of 5,000 units took 114 bytes.
 PARAMETER_NBYTES = 28
 
 
 @contextmanager
 def parameters_within(nbytes: int) -> Iterator[None]:
-    """Raises MemoryError within the block where the parameters of its modules need more memory.
+    """Raises MemoryError in the block if the parameters of new modules need more memory.
 
-    A module registers an empty parameter before it writes to it, so the memory is not taken yet.
+    A module registers an empty parameter before it writes to it, so no memory has been used yet.
     """
     count = 0
 

@@ -19,10 +19,10 @@ from border_cli.nn.network import LearnedNetwork, torso_of
 
 
 class QuantileNetwork(LearnedNetwork):
-    """f(psi(s) * phi(tau)); `NumpyQuantileNetwork` is its twin.
+    """f(psi(s) * phi(tau)); `NumpyQuantileNetwork` is the numpy counterpart.
 
-    The last hidden layer is f's, and all before it are psi's, as the paper has it with
-    convolutions. One that stands alone is psi's where there is no encoder before it.
+    The last hidden layer belongs to f and all others to psi, as in the paper with convolutions. A
+    single hidden layer without an encoder belongs to psi.
     """
 
     _waves: Tensor  # [embedding_size]  pi i
@@ -47,28 +47,28 @@ class QuantileNetwork(LearnedNetwork):
         self.register_buffer("_waves", waves, persistent=False)
 
     def forward(self, features: FeatureTensors, fractions: Tensor) -> Tensor:
-        """Quantiles at these fractions, [B, N] or [1, N]. [B, N, num_actions]"""
+        """Returns the quantiles at these fractions, [B, N] or [1, N]. [B, N, num_actions]"""
         return self.quantiles(self.embedded(features), fractions)
 
     def embedded(self, features: FeatureTensors) -> Tensor:
-        """psi(s). [B, size]"""
+        """Returns psi(s). [B, size]"""
         rows: Tensor = self.psi(self.torso(features))
         return rows
 
     def quantiles(self, rows: Tensor, fractions: Tensor) -> Tensor:
         """psi(s) [B, size], fractions [B, N] or [1, N] -> [B, N, num_actions]"""
-        result: Tensor = self.f(self._beside(rows, fractions))
+        result: Tensor = self.f(self._multiply(rows, fractions))
         return result
 
     def means(self, rows: Tensor, fractions: Tensor) -> Tensor:
-        """The mean over the fractions, psi(s) [B, size], [1, N] -> [B, num_actions].
+        """Averages over the fractions. psi(s) [B, size], [1, N] -> [B, num_actions]
 
-        It is taken before the last layer, which is linear.
+        The mean is taken before the last layer, which is linear.
         """
-        result: Tensor = self.f.layers[-1](self.f.trunk(self._beside(rows, fractions)).mean(1))
+        result: Tensor = self.f.layers[-1](self.f.trunk(self._multiply(rows, fractions)).mean(1))
         return result
 
-    def _beside(self, rows: Tensor, fractions: Tensor) -> Tensor:
-        """psi(s) * phi(tau). [B, N, size]"""
+    def _multiply(self, rows: Tensor, fractions: Tensor) -> Tensor:
+        """Returns psi(s) * phi(tau). [B, N, size]"""
         cosines = torch.cos(fractions[:, :, None] * self._waves)  # [B or 1, N, embedding_size]
         return rows[:, None, :] * torch.relu_(self.phi(cosines))

@@ -1,4 +1,4 @@
-"""States of agents on disk, and copies of them in memory."""
+"""Agent states on disk, and copies of them in memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from border_cli.errors import CheckpointError
 
 
 def copied_arrays(module: nn.Module) -> dict[str, NDArray[Any]]:
-    """Copies of a module's arrays under the names of its state dict; read-only."""
+    """Returns read-only copies of a module's arrays, by their names in its state dict."""
     arrays = {}
     for name, tensor in module.state_dict().items():
         array = tensor.detach().to("cpu", copy=True).numpy()
@@ -26,12 +26,12 @@ def copied_arrays(module: nn.Module) -> dict[str, NDArray[Any]]:
 
 
 def copied_state(state: Any) -> Any:
-    """A copy of dicts, lists, numbers and strings, whose tensors are copies on the CPU."""
+    """Copies nested dicts, lists, numbers and strings, with tensors copied to the CPU."""
     return tree_map_only(Tensor, lambda tensor: tensor.detach().to("cpu", copy=True), state)
 
 
 def first_not_finite(state: Any) -> str | None:
-    """The path of the first tensor or number in a state that holds a NaN or an infinity."""
+    """Returns the path of the first tensor or number that contains NaN or infinity, or None."""
     for path, leaf in tree_flatten_with_path(state)[0]:
         numbers = isinstance(leaf, Tensor | float)
         if numbers and not torch.isfinite(torch.as_tensor(leaf)).all():
@@ -40,18 +40,18 @@ def first_not_finite(state: Any) -> str | None:
 
 
 def save_state(state: Mapping[str, Any], path: Path) -> None:
-    """Writes a state to a file. Not synced to the disk; raises OSError where the disk is full."""
-    # Through memory, because torch reports a full disk as a RuntimeError of its own.
+    """Writes a state to a file, without syncing it; raises OSError if the disk is full."""
+    # Through memory, because torch reports a full disk as a RuntimeError.
     buffer = io.BytesIO()
     torch.save(dict(state), buffer)
     path.write_bytes(buffer.getbuffer())
 
 
 def load_state(path: Path) -> dict[str, Any]:
-    """Reads a state, its tensors onto the CPU. Cannot run code, whoever wrote the file."""
+    """Reads a state, with tensors on the CPU. Never executes code from the file."""
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # a damaged file may raise anything
+    except Exception as error:  # a corrupt file may raise anything
         reason = str(error).strip().partition("\n")[0] or type(error).__name__
         raise CheckpointError(
             f"{path} cannot be read as the state of an agent: {reason}"

@@ -1,7 +1,7 @@
-"""A user's network: a torch.nn.Module, imported, built with the observation's space and tried.
+"""Users' networks: a torch.nn.Module is imported, built with the observation space, and tested.
 
-It maps a batch of observations to features [B, F]. What does not fit is a ConfigError: a dry build
-of the agent finds it before there is a run directory.
+It maps a batch of observations to features [B, F]. All errors are ConfigErrors, found by a dry
+build of the agent before a run directory is created.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from border_cli.nn.architecture import Architecture
 from border_cli.nn.features import FeatureTensors, TensorObs, Torso
 from border_cli.nn.tensor_batch import tensor_obs
 
-ROWS = 2  # of the observation that it is tried on: of one, BatchNorm and `squeeze` show nothing
+ROWS = 2  # size of the test batch: with 1, errors of BatchNorm and `squeeze` go unnoticed
 
 
 class UserTorso(Torso):
-    """A user's network, which maps all of an observation to features."""
+    """A user's network, which maps whole observations to features."""
 
     def __init__(self, architecture: Architecture, generator: torch.Generator) -> None:
         assert architecture.target is not None
         called = f"agent.network={architecture.kind}: {architecture.target}"
-        kind = _imported(architecture.target, called)
+        kind = _import_class(architecture.target, called)
         seed = int(torch.randint(2**63 - 1, (), generator=generator))
-        with torch.random.fork_rng(devices=[]):  # all that modules draw from
+        with torch.random.fork_rng(devices=[]):  # the generator of torch's modules
             torch.default_generator.manual_seed(seed)
             try:
                 network: nn.Module = kind(architecture.observation, **architecture.kwargs)
             except MemoryError:
-                raise  # which a dry build reports with what the whole run needs
+                raise  # reported by the dry build, with the needs of the whole run
             except Exception as error:
                 raise ConfigError(f"{called} cannot be built: {place_of(error)}") from error
-            features = _tried(network, architecture, called)
+            features = _test_network(network, architecture, called)
         _refuse_unused(network, features, called)
         super().__init__(features.shape[1])
         self.network = network
@@ -50,7 +50,7 @@ class UserTorso(Torso):
         return rows
 
 
-def _imported(target: str, called: str) -> Any:
+def _import_class(target: str, called: str) -> Any:
     module, _, name = target.partition(":")
     try:
         return getattr(importlib.import_module(module), name)
@@ -58,35 +58,35 @@ def _imported(target: str, called: str) -> Any:
         raise ConfigError(f"{called} cannot be imported: {error}") from error
 
 
-def _tried(network: nn.Module, architecture: Architecture, called: str) -> Tensor:
-    """Features that it makes of zeros, with a gradient. [ROWS, F]"""
+def _test_network(network: nn.Module, architecture: Architecture, called: str) -> Tensor:
+    """Returns the features of an observation of zeros, with a gradient. [ROWS, F]"""
     obs = tensor_obs(map_array(np.zeros_like, allocate(architecture.observation, ROWS)))
     network.eval()
     try:
         features: Any = network(obs)
     except Exception as error:
-        raise ConfigError(f"{called} cannot take {_form(obs)}: {place_of(error)}") from error
+        raise ConfigError(f"{called} fails for {_describe(obs)}: {place_of(error)}") from error
     network.train()
     fits = isinstance(features, Tensor) and features.dtype == torch.float32
     if not fits or features.ndim != 2 or len(features) != ROWS or not features.shape[1]:
-        found = _form(features) if isinstance(features, Tensor) else repr(type(features))
+        actual = _describe(features) if isinstance(features, Tensor) else repr(type(features))
         raise ConfigError(
-            f"{called} must give [{ROWS}, F] torch.float32 for {_form(obs)}, got {found}"
+            f"{called} must return [{ROWS}, F] torch.float32 for {_describe(obs)}, got {actual}"
         )
-    tried: Tensor = features
-    return tried
+    tensor: Tensor = features
+    return tensor
 
 
 def _refuse_unused(network: nn.Module, features: Tensor, called: str) -> None:
-    """Raises ConfigError for parameters that have no gradient to learn from."""
-    learned = {name: each for name, each in network.named_parameters() if each.requires_grad}
+    """Raises ConfigError if trainable parameters have no gradient."""
+    learned = {name: leaf for name, leaf in network.named_parameters() if leaf.requires_grad}
     if not learned:
         return
     leaves = list(learned.values())
     gradient: Sequence[Tensor | None] = [None] * len(leaves)
     if features.requires_grad:
         gradient = torch.autograd.grad(features.sum(), leaves, allow_unused=True)
-    unused = [name for name, each in zip(learned, gradient, strict=True) if each is None]
+    unused = [name for name, part in zip(learned, gradient, strict=True) if part is None]
     if unused:
         raise ConfigError(
             f"{called}: the features do not depend on its parameters {', '.join(unused)}: leave "
@@ -94,8 +94,8 @@ def _refuse_unused(network: nn.Module, features: Tensor, called: str) -> None:
         )
 
 
-def _form(obs: TensorObs) -> str:
-    """`[2, 4] torch.float32`, or that of each part."""
+def _describe(obs: TensorObs) -> str:
+    """Describes shape and dtype, as in `[2, 4] torch.float32`, for each part of a dict."""
     if isinstance(obs, dict):
-        return f"{{{', '.join(f'{key}: {_form(part)}' for key, part in obs.items())}}}"
+        return f"{{{', '.join(f'{key}: {_describe(part)}' for key, part in obs.items())}}}"
     return f"{list(obs.shape)} {obs.dtype}"

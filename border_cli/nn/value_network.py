@@ -1,4 +1,4 @@
-"""A network of action values that may be dueling, and whose dense layers may be noisy."""
+"""A network of action values, optionally dueling and with noisy dense layers."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from border_cli.nn.network import LearnedNetwork, torso_of
 
 
 def factors(normal: Tensor) -> Tensor:
-    """f(x) = sgn(x) sqrt(|x|), entry by entry."""
+    """Returns f(x) = sgn(x) sqrt(|x|), elementwise."""
     return normal.sign() * normal.abs().sqrt()
 
 
 class ValueNetwork(LearnedNetwork):
-    """Q(s, a) of every action, or the logits of so many atoms of it. `NumpyValueNetwork` is a twin.
+    """Q(s, a) of every action, or the logits of its atoms; `NumpyValueNetwork` is its counterpart.
 
     Dueling: Wang et al. 2016, "Dueling network architectures for deep reinforcement learning",
-    equation 9; every stream has a last hidden layer of its own. For atoms and noise in it: Hessel
-    et al. 2018, "Rainbow: combining improvements in deep reinforcement learning". With `noisy_std`
-    all dense layers are noisy, and convolutions are not, as in the latter.
+    equation 9; every stream has its own last hidden layer. Atoms and noise: Hessel et al. 2018,
+    "Rainbow: combining improvements in deep reinforcement learning"; `noisy_std` adds noise to all
+    dense layers, but not to convolutions.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class ValueNetwork(LearnedNetwork):
         self._atoms = atoms
         self.torso = torso_of(architecture, generator)
         sizes = [self.torso.size, *architecture.hidden]
-        split = max(0, len(architecture.hidden) - 1) if dueling else 0  # layers shared
+        split = max(0, len(architecture.hidden) - 1) if dueling else 0  # shared layers
 
         def stream(sizes: Sequence[int], outputs: int | None) -> Mlp:
             return Mlp(architecture, sizes, outputs, generator, noisy_std=noisy_std)
@@ -49,18 +49,19 @@ class ValueNetwork(LearnedNetwork):
         self.shared = stream(sizes[: split + 1], None)
         self.value = stream(sizes[split:], atoms) if dueling else None
         self.advantage = stream(sizes[split:], num_actions * atoms)
-        layers = [each for each in self.modules() if isinstance(each, NoisyDense)]
-        self._draws = [sum(each.weight.shape) for each in layers]  # in the order of their use
+        layers = [module for module in self.modules() if isinstance(module, NoisyDense)]
+        self._draws = [sum(layer.weight.shape) for layer in layers]  # in order of use
 
     @property
     def draws(self) -> int:
-        """Standard normal numbers that make the noise of one pass; 0 where nothing is noisy."""
+        """Number of standard normal numbers for the noise of one pass; 0 if no layer is noisy."""
         return sum(self._draws)
 
     def forward(self, features: FeatureTensors, noise: Tensor | None = None) -> Tensor:
-        """[B, num_actions * atoms]; without `noise` [draws], standard normal, weights are means.
+        """[B, num_actions * atoms]; without `noise` [draws], normal numbers, the weights are the
+        means.
 
-        One draw serves all rows of a batch, as in the paper.
+        All rows of a batch share one draw, as in the paper.
         """
         noises = () if noise is None else factors(noise).split_with_sizes(self._draws)
         shared = len(self.shared.layers)

@@ -127,8 +127,8 @@ class Fails(nn.Module):
 @pytest.mark.parametrize(
     ("kind", "said"),
     [
-        (Slices, r"Slices cannot take \[2, 4\] torch.float32: .*RuntimeError: mat1"),
-        (OneAxis, r"OneAxis must give \[2, F\] torch.float32 for .*, got \[2\] torch.float32"),
+        (Slices, r"Slices fails for \[2, 4\] torch.float32: .*RuntimeError: mat1"),
+        (OneAxis, r"OneAxis must return \[2, F\] torch.float32 for .*, got \[2\] torch.float32"),
         (HalfUsed, r"do not depend on its parameters last.weight, last.bias: leave them out"),
         (Fails, r"Fails cannot be built: .*test_user_network.py:\d+: ValueError: no luck"),
     ],
