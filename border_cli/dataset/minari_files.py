@@ -20,7 +20,7 @@ EXTRA = "border-cli[offline]"
 class RawEpisode:
     """An episode of T steps and T + 1 observations, in the types of the environment's spaces."""
 
-    seed: int  # seed of the environment's reset
+    seed: int  # seed of the reset
     observations: Any  # [T + 1, …], or a dict or tuple of these
     actions: Any  # [T, …]
     rewards: Any  # [T]
@@ -151,14 +151,14 @@ class DatasetWriter:
         namespace = self._id.rpartition("/")[0]
         if namespace and namespace not in list_local_namespaces():
             create_namespace(namespace)
-        refuse_name(self._id, overwrite=self._overwrite)  # it may exist by now
+        refuse_name(self._id, overwrite=self._overwrite)  # it may have been created meanwhile
         if self._final.exists():
             shutil.rmtree(self._final)
         self._folder.rename(self._final)
 
 
 def _serializable_spec(spec: Any) -> Any:
-    """Returns Gymnasium's spec, or None if it cannot be saved, because it contains a class, say."""
+    """Returns Gymnasium's spec, or None if it cannot be serialized, e.g. because of a class."""
     try:
         spec.to_json()
     except Exception:  # a user's environment may raise anything

@@ -153,7 +153,7 @@ def form(space: Space) -> str:
 
 
 def refuse_damaged(where: str, episode: RecordedEpisode, spec: EnvSpec) -> None:
-    """Raises ConfigError if an episode is incomplete, not finite, or contains invalid actions."""
+    """Raises ConfigError if an episode is incomplete or not finite, or has invalid actions."""
     steps = len(episode)
     columns = {
         "observations": (episode.obs, steps + 1),
@@ -182,7 +182,7 @@ def _refuse_not_finite(where: str, leaf: NDArray[Any]) -> None:
 
 
 def _refuse_invalid(where: str, episode: RecordedEpisode, space: LeafSpace) -> None:
-    """Raises ConfigError for actions excluded by their mask, which have no probability or value."""
+    """Raises ConfigError for masked actions, which have no probability and no value."""
     assert isinstance(episode.obs, dict)
     mask = episode.obs[ACTION_MASK]  # [T + 1, n]
     nvec = space.nvec if isinstance(space, MultiDiscreteSpace) else (0,)

@@ -86,7 +86,7 @@ class Image:
 
     @property
     def batch_axes(self) -> tuple[int, ...]:
-        """The axes of a batch, whose first axis is the batch size."""
+        """The same axes for a batch of observations, after the batch axis."""
         return 0, *(axis + 1 for axis in self.axes)
 
 
@@ -99,10 +99,10 @@ class Architecture:
     hidden: tuple[int, ...] = (256, 256)
     activation: Activation = Activation.relu
     layer_norm: bool = False
-    target: str | None = None  # "module:Class" of a user's network, which encodes it all
-    kwargs: Mapping[str, Any] = field(default_factory=dict)  # its arguments after the space
+    target: str | None = None  # "module:Class" of a user's network, which encodes everything
+    kwargs: Mapping[str, Any] = field(default_factory=dict)  # keyword arguments of that network
     matmul: Matmul = Matmul.auto  # value of agent.matmul
-    matmul_precision: MatmulPrecision = MatmulPrecision.highest  # agent.matmul_precision
+    matmul_precision: MatmulPrecision = MatmulPrecision.highest  # value of agent.matmul_precision
 
     def __post_init__(self) -> None:
         if self.kind in CONVOLUTIONS and not self.images:
@@ -138,7 +138,7 @@ class Architecture:
 
     @property
     def rows(self) -> Space | None:
-        """The rest of the observation, which is encoded as rows of numbers; None if all is images.
+        """The rest of the observation, which is encoded as rows of numbers; None if there is none.
 
         With a user's network, the rows are the real numbers, which may be normalised.
         """

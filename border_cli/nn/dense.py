@@ -1,8 +1,8 @@
 """Dense layers: hand-written passes, and modules that may be normalised or noisy.
 
 The backward pass through ReLU and tanh is written by hand: autograd's bookkeeping costs more than
-the pass itself in networks this small, and makes an update of DQN 1.4 times as long. Next to parts
-that need autograd, the products are torch's, or oneDNN's (`onednn_layers`).
+the pass itself in networks this small, and makes an update of DQN 1.4 times as long. In networks
+that need autograd elsewhere, the layers are computed by torch, or by oneDNN (`onednn_layers`).
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def onednn_layers(layers: Sequence[Layer], rows: Tensor) -> Tensor:
 
 
 def linear(rows: Tensor, weight: Tensor, bias: Tensor, *, onednn: bool) -> Tensor:
-    """A dense layer with autograd. [..., inputs], [outputs, inputs], [outputs] -> [..., outputs]"""
+    """Applies a dense layer. [..., inputs], [outputs, inputs], [outputs] -> [..., outputs]"""
     if onednn:
         flat = rows.flatten(0, -2)
         if suits_onednn(flat, weight.t()):
@@ -182,7 +182,7 @@ class NoisyDense(Dense):
         self.bias_std = nn.Parameter(torch.full((outputs,), std * inputs**-0.5))
 
     def forward(self, rows: Tensor, noise: Tensor | None = None) -> Tensor:
-        """`noise` [inputs + outputs] is f of normal numbers; without it, only the means count."""
+        """`noise` [inputs + outputs] is f of normal numbers; without it, weights are means."""
         if noise is None:
             return super().forward(rows)
         outputs, inputs = self.weight.shape
@@ -193,12 +193,12 @@ class NoisyDense(Dense):
 
 
 class Mlp(nn.Module):
-    """Dense layers of these `sizes`, which start with the inputs, and a linear layer of `outputs`.
+    """Dense layers of `sizes`, beginning with that of the inputs, and a linear layer of `outputs`.
 
     With `layer_norm`, hidden layers are normalised before the activation (Ba, Kiros and Hinton
-    2016, "Layer normalization"). `final_bound` initialises the last layer from U(-bound, bound), as
-    in papers on deterministic policies. With `noisy_std`, all layers are noisy. If `outputs` is
-    None, all layers are hidden. `NumpyMlp` is the numpy counterpart.
+    2016, "Layer normalization"). `final_bound` draws the last layer from U(-bound, bound), as in
+    papers on deterministic policies. With `noisy_std`, all layers are noisy. If `outputs` is None,
+    all layers are hidden. `NumpyMlp` is the numpy counterpart.
     """
 
     def __init__(

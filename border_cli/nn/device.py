@@ -18,7 +18,7 @@ import torch
 
 from border_cli.errors import ConfigError
 
-# The mmap and trim thresholds that glibc sets itself after a block of 32 MiB was freed.
+# The mmap and trim thresholds to which glibc adjusts itself after freeing a block of 32 MiB.
 LARGEST_BLOCK_NBYTES = 32 * 2**20
 KEPT_NBYTES = 2 * LARGEST_BLOCK_NBYTES
 
@@ -55,8 +55,8 @@ def refuse_other_dtype() -> None:
 
 @contextmanager
 def learner_thread(num_threads: int, matmul_precision: str = "highest") -> Iterator[None]:
-    """Sets the calling thread up for many small updates within the block, and restores it
-    afterwards.
+    """Configures the calling thread for many small updates, and restores it at the end of the
+    block.
 
     Denormals become 0, because they cost 13 % of a DQN update once Adam's averages decay through
     them. Torch threads that start within the block inherit this and keep it. The matmul precision
@@ -101,6 +101,6 @@ def keep_freed_memory(environ: Mapping[str, str] = os.environ) -> bool:
 
 
 def _flushes_denormals() -> bool:
-    """Returns whether half of the smallest normal number is 0, because torch has no getter."""
+    """Returns whether the smallest normal number becomes 0 when halved; torch has no getter."""
     smallest = torch.tensor(torch.finfo(torch.float32).tiny)
     return bool((smallest / 2).item() == 0)

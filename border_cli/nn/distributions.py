@@ -55,7 +55,7 @@ def normal_log_density(standardised: Tensor, log_std: Tensor) -> Tensor:
 
 
 def _log_slope(pre_tanh: Tensor) -> Tensor:
-    """Returns log(1 - tanh(x)^2) = 2 (log 2 - x - softplus(-2 x)), exact for large |x|, too. [B,
+    """Returns log(1 - tanh(x)^2) as 2 (log 2 - x - softplus(-2 x)), accurate for large |x|. [B,
     A]"""
     return 2 * (math.log(2) - pre_tanh - F.softplus(-2 * pre_tanh))
 
@@ -75,7 +75,7 @@ class StochasticNetwork(Network, ABC):
 
     @abstractmethod
     def sample(self, outputs: Tensor, noise: Tensor) -> Tensor:
-        """Samples an action per row, in the form for critics. [B, outputs], [B, A] -> [B, A]"""
+        """Samples an action per row, as input of critics. [B, outputs], [B, A] -> [B, A]"""
 
     def clamp_parameters(self) -> None:
         """Clamps parameters to their range; called after every step of the optimizer."""
@@ -84,9 +84,9 @@ class StochasticNetwork(Network, ABC):
 class GaussianNetwork(StochasticNetwork):
     """N(tanh(x), std), clipped to [-1, 1], with state-independent standard deviations.
 
-    The authors of AWAC and IQL use it in their code. Samples are not squashed by tanh, so actions
-    at the bounds are as likely as any others. `NumpyNetwork` outputs x, and the policy computes the
-    rest.
+    The authors of AWAC and IQL use it in their code. Samples are not squashed by tanh, so recorded
+    actions at the bounds have a finite density. `NumpyNetwork` outputs x, and the policy computes
+    the rest.
     """
 
     def __init__(
@@ -105,8 +105,8 @@ class GaussianNetwork(StochasticNetwork):
         return torch.addcmul(outputs, self.log_std.exp(), noise).clamp(-1, 1)
 
     def clamp_parameters(self) -> None:
-        # The parameter itself is clamped, because beyond a clamp in the forward pass it has no
-        # gradient.
+        # The parameter itself is clamped: a clamp in the forward pass has no gradient beyond its
+        # range.
         self.log_std.detach().clamp_(CUT_LOG_STD_MIN, CUT_LOG_STD_MAX)
 
 

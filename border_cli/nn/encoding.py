@@ -25,14 +25,14 @@ from border_cli.core.spaces import (
 from border_cli.core.types import Array
 
 MOST_BOUND = 2**16  # larger bounds of integers say nothing about typical values
-LIMIT = 10.0  # normalised numbers are clipped at +-10 deviations, unlike in TD3-BC's paper
+LIMIT = 10.0  # standard deviations at which normalised numbers are clipped, unlike in TD3-BC
 
 # N observations, one array or one per key of a Dict space -> [N, encoded_size(space)]
 Encoder: TypeAlias = Callable[[Any], NDArray[np.float32]]
 
 
 class Scaling(NamedTuple):
-    """Maps x to (x - low) * factor; both are one number, or one per column or channel."""
+    """The map from x to (x - low) * factor; both are one number, or one per column or channel."""
 
     low: float | NDArray[np.float32]
     factor: float | NDArray[np.float32]
@@ -80,7 +80,7 @@ def row_scaling(space: BoxSpace) -> Scaling:
 
 
 def encoded_size(space: Space) -> int:
-    """Returns the numbers per encoded observation."""
+    """Returns the size of an encoded observation."""
     match space:
         case BoxSpace(shape=shape):
             return prod(shape)

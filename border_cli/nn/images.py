@@ -217,7 +217,7 @@ IMAGE_NETWORKS: dict[str, type[PlainCnn | ImpalaResNet]] = {
 
 
 class ImageTorso(Torso):
-    """Encodes each image by its own network; the other parts of an observation are appended."""
+    """Encodes each image by a network of its own, and adds the other parts of an observation."""
 
     def __init__(self, architecture: Architecture, generator: torch.Generator) -> None:
         networks = [

@@ -36,7 +36,7 @@ def suits_onednn(left: Tensor, right: Tensor) -> bool:
 
 
 def _is_matrix(operand: Tensor) -> bool:
-    """Returns whether the matrix is contiguous, row by row or column by column."""
+    """Returns whether the matrix is contiguous, in row-major or column-major order."""
     rows, columns = operand.shape
     return operand.stride() in ((columns, 1), (1, rows))
 

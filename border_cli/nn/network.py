@@ -33,7 +33,7 @@ def torso_of(architecture: Architecture, generator: torch.Generator) -> Torso:
 
 
 class LearnedNetwork(nn.Module):
-    """A network that computes its gradient from that with respect to its outputs, by autograd.
+    """A network that backpropagates a gradient with respect to its outputs, by autograd.
 
     A subclass may implement the backward pass by hand.
     """
@@ -100,7 +100,7 @@ def target_of(network: M) -> M:
 
 
 def without_gradient(network: M) -> M:
-    """Returns a network in the same memory whose gradients flow to its inputs only.
+    """Returns a network that shares memory with this one, with gradients for its inputs only.
 
     An actor maximises it: the critic's weights are constants, so no product is spent on their
     gradient. Call it after the network was moved to its device.
@@ -109,7 +109,7 @@ def without_gradient(network: M) -> M:
 
 
 def copied_with(network: M, parameters: Mapping[Tensor, Tensor]) -> M:
-    """Returns a copy with these parameters in place of its own, in their memory and as constants.
+    """Returns a copy whose parameters are replaced by these, as constants that share their memory.
 
     Buffers are shared. Torch counts in-place changes once for all tensors that share memory.
     """

@@ -26,7 +26,7 @@ Images: TypeAlias = NDArray[np.float32]  # [H, W, C], or [G, H, W, C] for a grou
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]
 Pixels: TypeAlias = NDArray[np.uint8 | np.bool_]  # [G, C, H, W]
 
-GROUP_NUMBERS = 2**16  # maximum size of the windows of a group of images
+GROUP_NUMBERS = 2**16  # maximum number of values in the windows of a group
 MOST_IN_GROUP = 32
 _ZERO = np.zeros((), np.float32)
 
@@ -136,7 +136,7 @@ class NumpyCnn:
             )
             sides = self._convolutions[-1].sides_after
         first = self._convolutions[0]
-        # The weights are scaled instead of the pixels, which are more.
+        # The weights are scaled, because there are more pixels than weights.
         by_input = first.weight.reshape(-1, first.inputs, first.weight.shape[1])
         by_input *= np.asarray(scaling.factor, np.float32).reshape(-1, 1)  # [1 or inputs, 1]
         self._low = np.asarray(scaling.low, np.float32) if scaling.shifts else None

@@ -46,7 +46,7 @@ class ActingNetwork(ABC):
         self._rows = None if space is None or is_vector(space) else encoder_of_rows(space)
         self._images = architecture.images
         self._encode: Encoder | None = None  # None if observations are rows already
-        self.twin_form: dict[str, Any] = {}  # arguments after the architecture and the encoder
+        self.twin_form: dict[str, Any] = {}  # constructor arguments after the encoder
 
     def bind_thread(self) -> None:
         """Called once by a thread that only acts."""
@@ -168,8 +168,8 @@ def _channels_first(images: NDArray[Any], image: Image) -> NDArray[Any]:
 class NumpyMlp:
     """The numpy counterpart of `Mlp`; copies its arrays, which never change afterwards.
 
-    Layers are noisy or normalised if the arrays for it exist. If not `linear`, the last layer is
-    hidden, too.
+    Layers are noisy or normalised if the arrays have the parameters. If not `linear`, the last
+    layer is hidden, too.
     """
 
     def __init__(

@@ -45,7 +45,7 @@ class Optimizer(ABC):
         self._max_grad_norm = max_grad_norm
 
     def minimize(self, loss: Tensor) -> Tensor | None:
-        """Takes one step along the gradient of `loss`; returns the same as `step`."""
+        """Takes one step along the gradient of `loss`; returns the result of `step`."""
         return self.step(torch.autograd.grad(loss, self.parameters))
 
     def clipping(self, gradient: tuple[Tensor, ...]) -> tuple[Tensor | None, Tensor | None]:
@@ -160,7 +160,7 @@ class Adam(Optimizer):
         gradients = [part.contiguous() for part in gradient]
         averages = self._means, self._squares, _NO_MAXIMA, self._steps
         torch._fused_adam_(self._memory, gradients, *averages, **self._settings, grad_scale=divisor)
-        torch.autograd.graph.increment_version(self._memory)  # the kernel does not
+        torch.autograd.graph.increment_version(self._memory)  # the kernel does not do this
         return norm
 
     def set_learning_rate(self, value: float) -> None:
@@ -210,8 +210,8 @@ class TorchOptimizer(Optimizer):
         return self._optimizer.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores a state from any device, except for the learning rate: that of the settings
-        applies, which may have changed."""
+        """Restores a state from any device, but keeps the learning rate of the settings, which may
+        have changed."""
         rates = [group["lr"] for group in self._optimizer.param_groups]
         self._optimizer.load_state_dict(dict(state))
         for group, rate in zip(self._optimizer.param_groups, rates, strict=True):

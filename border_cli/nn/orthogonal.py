@@ -27,7 +27,7 @@ def make_orthogonal(
 ) -> None:
     """Sets all layers, or only the dense ones, to orthogonal weights and zero biases.
 
-    The first `outputs` of the last layer (None means all) have this `gain`, the other ones have 1.
+    The first `outputs` outputs of the last layer (None means all) get `gain`, the others get 1.
     """
     for module in (network.mlp if dense_only else network).modules():
         weight, bias = getattr(module, "weight", None), getattr(module, "bias", None)

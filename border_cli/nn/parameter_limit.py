@@ -12,13 +12,13 @@ from torch.nn.parameter import is_lazy
 from border_cli.words import size
 
 # Seven float32: weight, gradient, Adam's two averages, target, snapshot, and the actors' copy. A
-# checkpoint needs more: at its peak, DQN with two layers of 5,000 units took 114 bytes.
+# checkpoint needs more: DQN with two layers of 5,000 units took 114 bytes at its peak.
 PARAMETER_NBYTES = 28
 
 
 @contextmanager
 def parameters_within(nbytes: int) -> Iterator[None]:
-    """Raises MemoryError in the block if the parameters of new modules need more memory.
+    """Raises MemoryError if parameters created in the block need more than `nbytes` of memory.
 
     A module registers an empty parameter before it writes to it, so no memory has been used yet.
     """

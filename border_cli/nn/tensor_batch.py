@@ -33,7 +33,7 @@ class TensorBatch(NamedTuple):
 
 
 class TargetDistribution(NamedTuple):
-    """A distribution of the return for each transition, with any support."""
+    """A distribution of the return for each transition, with arbitrary support."""
 
     positions: Tensor  # [B, N]
     probabilities: Tensor  # [B, N]
@@ -54,8 +54,7 @@ TDLoss: TypeAlias = Callable[[Tensor, Tensor, Tensor | None, TensorBatch], TDRes
 
 
 class TensorBatches:
-    """Batches as tensors on a device; owned by the learner's thread. A result is valid until the
-    next.
+    """Batches as tensors on a device, each valid until the next one; owned by the learner's thread.
 
     A replay buffer writes all batches of one size to the same arrays, so the tensors are created
     once. On the CPU they share the arrays' memory, unless `own_memory` is set: then they are
@@ -67,7 +66,7 @@ class TensorBatches:
         self._device = device
         self._to_tensors = _share_masked if has_masks else _share_memory
         self._own_memory = own_memory or device.type != "cpu"
-        self._batch: Batch | None = None  # its arrays belong to the tensors
+        self._batch: Batch | None = None  # shares memory with the tensors
 
     def of(self, batch: Batch) -> TensorBatch:
         """Returns the batch as tensors."""
@@ -108,7 +107,7 @@ def of_action(values: Tensor, action: Tensor) -> Tensor:
 
 
 def by_outputs(by_action: Tensor, values: Tensor, action: Tensor) -> Tensor:
-    """Returns the gradient with respect to all outputs, given that with respect to the action's.
+    """Returns the gradient with respect to all outputs, given the one for the action's outputs.
 
     [B, N], [B, num_actions, N], [B, 1] -> [B, num_actions, N]
     """
@@ -121,7 +120,7 @@ def _expand_action(action: Tensor, values: Tensor) -> Tensor:
 
 
 def empty_batch(spec: EnvSpec, rows: int, extras: Sequence[Column] = ()) -> Batch:
-    """Returns a batch of zeros with this number of rows, in the usual shapes, for trial runs."""
+    """Returns a batch of zeros with this number of rows, for trial runs."""
     obs = map_array(np.zeros_like, allocate(spec.observation, rows))
     action = map_array(np.zeros_like, allocate(spec.action, rows))
     assert not isinstance(action, dict)
@@ -154,7 +153,7 @@ def _to_column(values: NDArray[Any]) -> Tensor:
 
 
 def _share_masked(batch: Batch) -> TensorBatch:
-    """Returns tensors that share memory with the batch, with masks apart from observations."""
+    """Returns tensors that share memory with the batch, with masks separated from observations."""
     obs, mask = split_mask(batch.obs)
     next_obs, next_mask = split_mask(batch.next_obs)
     return _share_memory(replace(batch, obs=obs, next_obs=next_obs))._replace(
@@ -163,7 +162,7 @@ def _share_masked(batch: Batch) -> TensorBatch:
 
 
 def masked(values: Tensor, mask: Tensor | None) -> Tensor:
-    """Sets the values of invalid actions to -inf; None means that all are valid. [B, n]"""
+    """Returns the values, with -inf for invalid actions; without a mask all are valid. [B, n]"""
     return values if mask is None else values.masked_fill(~mask, -torch.inf)
 
 

@@ -28,8 +28,7 @@ class TorchEncoder:
         self._torso = torso_of(architecture, torch.Generator())
         modules = {"features": self._features, "network": nn.ModuleDict({"torso": self._torso})}
         whole = nn.ModuleDict(modules).eval()
-        # Arrays that share the weights' memory. Snapshots are read-only, and torch would warn of
-        # them.
+        # Arrays that share the weights' memory: torch would warn of tensors in read-only snapshots.
         self._arrays = {name: tensor.numpy() for name, tensor in whole.state_dict().items()}
 
     def bind_thread(self) -> None:

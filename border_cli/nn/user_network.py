@@ -1,7 +1,7 @@
-"""Users' networks: a torch.nn.Module is imported, built with the observation space, and tested.
+"""Users' networks, which are imported, built for the observation space, and tested.
 
-It maps a batch of observations to features [B, F]. All errors are ConfigErrors, found by a dry
-build of the agent before a run directory is created.
+A network is a torch.nn.Module that maps a batch of observations to features [B, F]. All errors are
+ConfigErrors, found by a dry build of the agent before a run directory is created.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class UserTorso(Torso):
             try:
                 network: nn.Module = kind(architecture.observation, **architecture.kwargs)
             except MemoryError:
-                raise  # reported by the dry build, with the needs of the whole run
+                raise  # reported by the dry build, for the whole run
             except Exception as error:
                 raise ConfigError(f"{called} cannot be built: {place_of(error)}") from error
             features = _test_network(network, architecture, called)

@@ -58,8 +58,7 @@ class ValueNetwork(LearnedNetwork):
         return sum(self._draws)
 
     def forward(self, features: FeatureTensors, noise: Tensor | None = None) -> Tensor:
-        """[B, num_actions * atoms]; without `noise` [draws], normal numbers, the weights are the
-        means.
+        """[B, num_actions * atoms]; without `noise` [draws], normal numbers, weights are means.
 
         All rows of a batch share one draw, as in the paper.
         """

@@ -26,8 +26,8 @@ class RingConfig(ReplayBufferConfig):
     frames: bool | None = setting(
         None,
         "stores each frame of stacked images (uint8 [frames, height, width]) once instead of in "
-        "every stack that contains it; null means only if a FrameStackObservation stacks the "
-        "images. Sampled transitions are the same",
+        "every stack that contains it; null enables this only if a FrameStackObservation stacks "
+        "the images. Sampled transitions are the same",
         takes_memory=True,
     )
     dataset: str | None = setting(
@@ -53,7 +53,7 @@ def rows_of_share(share: float, batch_size: int) -> int:
 
 @dataclass(kw_only=True)
 class UniformConfig(RingConfig):
-    """Samples all transitions with equal probability."""
+    """Uniform replay: samples all transitions with equal probability."""
 
 
 @dataclass(kw_only=True)
@@ -90,7 +90,7 @@ class DatasetConfig(UniformConfig):
 
 
 class Strategy(StrEnum):
-    """Where in its episode a transition gets its new goal from."""
+    """The part of its episode from which a transition gets its new goal."""
 
     future = "future"
     final = "final"
@@ -106,9 +106,9 @@ class HindsightConfig(ReplayBufferConfig):
 
     strategy: Strategy = setting(
         Strategy.future,
-        "source of the goal that replaces the one of a sampled transition: achieved in this step "
-        "or later in the episode (future), in the last step stored of the episode (final), or "
-        "anywhere in the episode (episode)",
+        "source of the new goal of a sampled transition: a goal achieved in the same step or later "
+        "in the episode (future), in the last stored step of the episode (final), or anywhere in "
+        "the episode (episode)",
     )
     k: int = setting(
         4,
@@ -118,15 +118,15 @@ class HindsightConfig(ReplayBufferConfig):
     )
     draws: int = setting(
         1,
-        "maximum number of transitions drawn per relabelled one, to find a new goal that was not "
-        "already achieved before the step (Manela and Biess 2021); 1 accepts any goal",
+        "maximum number of attempts to draw a transition whose new goal had not already been "
+        "achieved before the step (Manela and Biess 2021); 1 accepts any goal",
         low=1,
     )
 
 
 @dataclass(kw_only=True)
 class RolloutConfig(ReplayBufferConfig):
-    """Rollouts of the current policy, which are used for a few epochs and then discarded."""
+    """Rollouts of the current policy, used for a few epochs and then discarded."""
 
     on_policy: ClassVar[bool] = True
     one_step: ClassVar[bool] = True

@@ -19,14 +19,14 @@ from border_cli.replay_buffer.ring import Ring
 class DatasetRows:
     """Transitions of a data set, read once into the ring of a replay buffer.
 
-    A checkpoint contains the id of the data set and a checksum, but none of its transitions: a
-    resume reads them again.
+    A checkpoint contains the id of the data set and a checksum, but none of its transitions: they
+    are read again on resume.
     """
 
     id: str
     rows: Iterable[Transitions]
     steps: int  # maximum number of transitions
-    checksum: object  # str() of it covers all transitions once they have been read
+    checksum: object  # str(checksum) is valid once all transitions have been read
     grows: bool  # whether actors add transitions
     share: float | None  # fraction of each batch; None means that all transitions form a single set
 
@@ -41,7 +41,7 @@ class DatasetRows:
             raise ConfigError(f"data set {self.id} contains no transitions")
 
     def count_of(self, batch_size: int) -> int:
-        """Returns how many transitions of a batch come from the data set; requires a `share`."""
+        """Returns how many transitions of a batch come from the data set; `share` must be set."""
         assert self.share is not None
         return rows_of_share(self.share, batch_size)
 

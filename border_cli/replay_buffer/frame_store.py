@@ -1,7 +1,7 @@
-"""A store of frames that are shared by many stacks, each stored once.
+"""A store for frames that many stacks share; it stores each frame once.
 
-A frame is found by a key and then compared pixel by pixel. Which environment a stack comes from
-does not matter: the most recent frames of all actors are searched.
+A frame is found by a key and then compared pixel by pixel. It does not matter which environment a
+stack comes from: the most recent frames of all actors are searched.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-RECENT = 2**15  # number of recent frames that are searched; repeats usually come much sooner
-# Frames reserved beyond one per transition: first frames of episodes, and missed repeats.
+RECENT = 2**15  # recent frames searched for duplicates, which usually come much sooner
+# Frames reserved beyond one per transition: first frames of episodes, and missed duplicates.
 MARGIN = 32  # transitions per extra frame
 LEAST_MARGIN = 1024
 MOST_AT_ONCE = 128  # frames stored per call; few enough to stay in the CPU cache
@@ -65,8 +65,8 @@ class FrameStore:
         return self._used - len(self._free)
 
     def put(self, frames: Pixels, rows: NDArray[np.int64], *, oldest: int) -> Slots:
-        """Returns the slots of at most `MOST_AT_ONCE` frames, and stores new ones. [F, nbytes], [F]
-        -> [F]
+        """Returns the slots of up to `MOST_AT_ONCE` frames, storing new ones. [F, nbytes], [F] ->
+        [F]
 
         `rows` are the numbers of the transitions that refer to the frames, in ascending order.
         `oldest` is the number of the oldest transition that remains stored.
@@ -83,7 +83,7 @@ class FrameStore:
 
     def refer(self, slots: Slots, rows: NDArray[np.int64]) -> None:
         """Records that transitions `rows`, in ascending order, refer to these slots. [F], [F]"""
-        self.last_row[slots] = np.maximum(self.last_row[slots], rows)  # the last of equal slots
+        self.last_row[slots] = np.maximum(self.last_row[slots], rows)  # last duplicate wins
 
     def _find(self, keys: list[int], words: NDArray[Any], oldest: int) -> Slots:
         """Returns the slots of the frames, or -1 for frames that are not stored. [F]"""
@@ -99,15 +99,14 @@ class FrameStore:
         return slots
 
     def _differ(self, frames: Pixels, words: NDArray[Any], index: Slots) -> NDArray[np.bool_]:
-        """Compares frames with `words` at `index`; True if they differ. [F, nbytes], [F', words],
-        [F]"""
+        """Returns which frames differ from `words[index]`. [F, nbytes], [F', words], [F] -> [F]"""
         expected = self._scratch[1, : len(index)].view(self._word)
         words.take(index, axis=0, out=expected, mode="clip")
         differ: NDArray[np.bool_] = (frames.view(self._word) != expected).any(axis=1)
         return differ
 
     def _add(self, frames: Pixels, words: NDArray[Any], keys: list[int], new: Slots) -> Slots:
-        """Stores the frames at `new`, equal ones once, and returns their slots. [F']"""
+        """Stores the frames at indices `new` without duplicates, and returns their slots. [F']"""
         first_index: dict[int, int] = {}
         same_as = np.array([first_index.setdefault(keys[i], i) for i in new.tolist()])  # [F']
         repeats = np.flatnonzero(same_as != new)
@@ -166,10 +165,10 @@ class FrameStore:
             frames[outside] = beyond[slots[outside] - self._reserved]
 
     def release(self, slots: Slots, *, oldest: int) -> None:
-        """Frees those of the slots that no transition from number `oldest` on refers to."""
+        """Frees the given slots unless a transition with number >= `oldest` refers to them."""
         unused = np.unique(slots[self.last_row[slots] < oldest])
         self._free += unused.tolist()
 
     def release_unused(self, *, oldest: int) -> None:
-        """Frees every slot that no transition from number `oldest` on refers to."""
+        """Frees every slot unless a transition with number >= `oldest` refers to it."""
         self._free = np.flatnonzero(self.last_row[: self._used] < oldest).tolist()

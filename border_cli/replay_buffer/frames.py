@@ -31,7 +31,7 @@ from border_cli.replay_buffer.frame_store import (
 from border_cli.replay_buffer.frozen_frames import STACKS, FrozenStacks, slot_columns
 from border_cli.replay_buffer.ring import Ring, RingState
 
-STAYS = 2**62  # transition number of the data set, which is never overwritten
+STAYS = 2**62  # number given to transitions of a data set, which are never overwritten
 
 
 def _frame_sizes(spec: EnvSpec) -> tuple[int, int]:
@@ -121,7 +121,7 @@ class FrameRing(Ring):
     def _store(self, rows: Transitions, numbers: NDArray[np.int64], *, oldest: int) -> Transitions:
         """Stores the frames of transitions, and returns the transitions with slots instead."""
         depth = self._shape[0]
-        stacks = self._pushed[: len(rows)]  # by transition, so that numbers ascend
+        stacks = self._pushed[: len(rows)]  # ordered by transition, so that numbers ascend
         for i, stack in enumerate((rows.obs, rows.next_obs)):
             self._require_stacks(stack, len(rows))
             np.copyto(stacks[:, i], stack, casting="same_kind")  # type: ignore[arg-type]
@@ -186,7 +186,7 @@ class FrameRing(Ring):
     def _insert_slots(
         self, first: int, blocks: Sequence[NDArray[Any]], slots: NDArray[np.int64]
     ) -> list[NDArray[Any]]:
-        """Returns the transitions, with slots in place of indices into the frames of the chunk."""
+        """Returns copies of the transitions in which slots replace frame indices."""
         copies = [block.copy() for block in blocks]
         for column in slot_columns(copies):
             if column.size and not 0 <= column.min() <= column.max() < len(slots):

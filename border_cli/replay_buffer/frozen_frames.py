@@ -45,7 +45,7 @@ class FrozenStacks(FrozenSlots):
 
     def _copy_rows(self, start: int, stop: int) -> list[NDArray[Any]]:
         blocks = super()._copy_rows(start, stop)
-        if self._abandoned:  # during the copy, so slots may be inconsistent
+        if self._abandoned:  # during the copy: slots may be inconsistent
             return blocks
         columns = slot_columns(blocks)
         all_slots = np.concatenate([slot_column.ravel() for slot_column in columns])

@@ -1,4 +1,4 @@
-"""Snapshots of the transitions in a ring, taken while new ones overwrite them."""
+"""Snapshots of a ring's transitions, written to disk while new ones overwrite the ring."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 CHUNK_NBYTES = 16 * 2**20  # bytes copied and written at a time
-CHUNKS_AT_ONCE = 2  # chunks copied at once, as a lead of the disk over the learner
+CHUNKS_AT_ONCE = 2  # chunks copied in advance, to give the disk a lead over the learner
 
 
 class FrozenSlots:
@@ -62,7 +62,7 @@ class FrozenSlots:
         if start == stop or self._abandoned:
             return None
         rows = self._copy_rows(start, stop)
-        if self._abandoned:  # during the copy, so rows may be inconsistent
+        if self._abandoned:  # during the copy: rows may be inconsistent
             return None
         self._copied = stop
         return rows

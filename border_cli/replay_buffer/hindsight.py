@@ -5,9 +5,9 @@ transitions are sampled and not when they are stored, so k costs no memory. Rewa
 environment's `compute_reward`. Beyond the paper: if a new goal ends the episode
 (`compute_terminated`), it ends the relabelled transition, too.
 `draws`: Manela and Biess 2021, "Bias-reduced hindsight experience replay with virtual goal
-prioritization", Filtered-HER. Until the object of a task is moved, all goals achieved later equal
-its current position and are achieved whatever the agent does, so such transitions do not show how
-to reach a goal. Here, other transitions are drawn in their place, so that batches keep their size.
+prioritization", Filtered-HER. As long as the object of a task does not move, all later achieved
+goals equal its position and require no action, so such transitions do not show how to reach a goal.
+Here, other transitions are drawn in their place, so that batches keep their size.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from border_cli.settings.run import ReplayBufferConfig
 DESIRED: Final = "desired_goal"
 ACHIEVED: Final = "obs.achieved_goal"
 ACHIEVED_NEXT: Final = "next_obs.achieved_goal"
-MISSING: Final = -1  # replaces the number of an overwritten transition
+MISSING: Final = -1  # placeholder for the number of an overwritten transition
 
-# Per transition: its step, its number in the list of its episode, and a fraction of the Python
-# objects of that episode.
+# Bytes per transition: its step, its number in the episode's list, and a fraction of the episode's
+# Python objects.
 EPISODES_NBYTES: Final = 40
 
 
@@ -44,7 +44,7 @@ class StoredEpisodes:
     def __init__(self, episode_of: NDArray[np.int64]) -> None:
         self.episode_of = episode_of  # [slots]  column of the buffer
         self.step_of = np.zeros(len(episode_of), np.int64)  # [slots]  index within the episode
-        self.rows: dict[int, array[int]] = {}  # transition numbers by episode, including old ones
+        self.rows: dict[int, array[int]] = {}  # transitions by episode, even overwritten ones
 
     @property
     def nbytes(self) -> int:
@@ -119,7 +119,7 @@ class HindsightReplayBuffer(UniformReplayBuffer):
         for i, episode in enumerate(numbers):
             slot = (ring.position + i) % ring.capacity
             if ring.size + i >= ring.capacity:
-                oldest = i - ring.capacity  # index of the overwritten one, if in this push
+                oldest = i - ring.capacity  # overwritten; < 0 if from an earlier push
                 stored.drop(slot, numbers[oldest] if oldest >= 0 else int(stored.episode_of[slot]))
             stored.append(ring.pushed + i, slot, episode)
         super().push(transitions)
@@ -139,8 +139,8 @@ class HindsightReplayBuffer(UniformReplayBuffer):
     def _draw_goals(
         self, index: NDArray[np.int64], chosen: NDArray[np.intp], goal_u: NDArray[np.float64]
     ) -> NDArray[Any]:
-        """Draws new goals for the transitions `chosen`; replaces transitions whose new goal was
-        already achieved before. [B], [R], [R] -> [R, …]"""
+        """Draws new goals for the transitions `chosen`; replaces transitions whose new goal had
+        already been achieved. [B], [R], [R] -> [R, …]"""
         goals: NDArray[Any] = self._achieved[self._outcomes(index[chosen], goal_u)]
         pending = np.arange(len(chosen))  # positions in `chosen` that may need another draw
         for _ in range(self.config.draws - 1):
@@ -153,8 +153,8 @@ class HindsightReplayBuffer(UniformReplayBuffer):
         return goals
 
     def _were_achieved(self, slots: NDArray[np.int64], goals: NDArray[Any]) -> NDArray[np.bool_]:
-        """Returns whether the previous outcome earns the same reward as the goal itself. [R], [R,
-        …] -> [R]"""
+        """Returns whether the outcome before a step already earns the goal's reward. [R], [R, …] ->
+        [R]"""
         outcomes = np.concatenate([self._achieved_before[slots], goals])
         rewards = self._goal_rewards.rewards(outcomes, np.concatenate([goals, goals]))
         achieved: NDArray[np.bool_] = rewards[: len(goals)] == rewards[len(goals) :]

@@ -71,7 +71,7 @@ class PrioritizedReplayBuffer(RingReplayBuffer):
         """Builds the priorities, and initialises those of the data set."""
         ring, minimum = self.ring, self.config.normalize == Normalize.buffer
         priorities: Priorities | SharedPriorities
-        if self._shared:
+        if self._has_shares:
             from border_cli.replay_buffer.shared_priorities import SharedPriorities
 
             assert self._dataset is not None
@@ -88,8 +88,8 @@ class PrioritizedReplayBuffer(RingReplayBuffer):
     def row_nbytes(
         cls, config: ReplayBufferConfig, spec: EnvSpec, extras: Sequence[Column] = ()
     ) -> int:
-        """Returns the bytes of a transition with its priority, which the minimum tree stores again.
-        The inner nodes, 1/31 of that, are not counted."""
+        """Returns the bytes of a transition and its priority, which a minimum tree stores again;
+        inner nodes (1/31 of that) are not counted."""
         assert isinstance(config, PrioritizedConfig)
         trees = 2 if config.normalize == Normalize.buffer else 1
         return super().row_nbytes(config, spec, extras) + trees * PRIORITY_NBYTES
@@ -118,7 +118,7 @@ class PrioritizedReplayBuffer(RingReplayBuffer):
         If the data set has a share, it is sampled separately from the transitions of the actors.
         Raises `RunFailed` if the buffer is empty.
         """
-        self.ring.require_rows(batch_size, of_actors=self._shared)
+        self.ring.require_rows(batch_size, of_actors=self._has_shares)
         index = self._priorities.draw(self._rng.random(batch_size))
         batch = self.ring.gather(index)
         batch.weight[:] = importance_weights(*self._priorities.drawn(index), self.beta)

@@ -96,8 +96,8 @@ class Ring:
         return Rows(row_columns(self._spec, self._extras), blocks)
 
     def fix(self, parts: Iterable[Transitions]) -> None:
-        """Copies transitions that are never overwritten, before `push` is called; raises ValueError
-        if there are more than `most_fixed` in total."""
+        """Stores transitions that are never overwritten; must precede `push`. Raises ValueError if
+        there are more than `most_fixed` in total."""
         most = len(self._all.blocks[0]) - self.capacity
         for rows in parts:
             end = self.fixed + len(rows)
@@ -159,7 +159,7 @@ class Ring:
         self.size = 0
 
     def require_rows(self, batch_size: int, *, of_actors: bool = False) -> None:
-        """Raises `RunFailed` if nothing is stored, or with `of_actors` if only fixed ones are."""
+        """Raises `RunFailed` if nothing is stored; `of_actors` ignores fixed transitions."""
         if (self.size if of_actors else self.stored) == 0:
             raise RunFailed(
                 f"cannot sample {batch_size} transitions: the replay buffer is empty "

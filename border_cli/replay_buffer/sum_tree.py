@@ -1,4 +1,4 @@
-"""Trees over the priorities of a replay buffer, for their sum, their minimum, and searches by sum.
+"""Trees over priorities: for their sum, their minimum, and searches by cumulative sum.
 
 Each node has 32 children, which numpy reduces in one call for all nodes that a batch touches.
 The search accumulates the whole top level of up to 1,024 nodes, so that a million leaves
@@ -126,7 +126,7 @@ class SumTree(BlockTree):
 
 
 class Priorities:
-    """Priorities of slots that are drawn in proportion to them."""
+    """Priorities of slots, which are sampled in proportion to them."""
 
     def __init__(self, capacity: int, *, minimum: bool) -> None:
         """`minimum`: whether to track the smallest priority of all slots."""
@@ -155,7 +155,7 @@ class Priorities:
 
     def load(self, values: NDArray[np.float64]) -> None:
         """Sets the first M priorities to `values` and clears the others. [M]"""
-        # Parents depend on their leaves alone, so the trees are restored bit by bit.
+        # Parents depend on their leaves alone, so the restored trees are identical to the bit.
         for tree in self._trees:
             tree.load(values)
 
@@ -165,7 +165,7 @@ class Priorities:
         return self.sums.find((np.arange(len(u)) + u) * slice_mass)
 
     def drawn(self, index: NDArray[np.int64]) -> tuple[NDArray[np.float64], float]:
-        """Returns the priorities of a batch, and the smallest of all (of the batch if untracked).
+        """Returns priorities of a batch, and the smallest of all (of the batch if untracked).
         [B]"""
         priority = self.sums.get(index)
         return priority, self.minima.smallest if self.minima else float(priority.min())
@@ -175,7 +175,7 @@ class _Descent:
     """A step down by one level for B nodes at once, with preallocated arrays."""
 
     def __init__(self, batch_size: int) -> None:
-        self.offset = np.arange(batch_size) * (FANOUT + 1)  # [B]  of rows in `_cumulative`
+        self.offset = np.arange(batch_size) * (FANOUT + 1)  # [B]  row starts in `_cumulative`
         self._children = np.empty((batch_size, FANOUT))
         self._cumulative = np.zeros((batch_size, FANOUT + 1))  # starts with 0
         self._ends = self._cumulative[:, 1:]  # [B, 32]
@@ -185,8 +185,7 @@ class _Descent:
     def choose(
         self, blocks: NDArray[np.float64], node: NDArray[np.int64], rest: NDArray[np.float64]
     ) -> NDArray[np.int64]:
-        """Returns the child that contains each mass, and subtracts the sum before it from `rest`.
-        [B]"""
+        """Returns the child containing each mass; subtracts the preceding sum from `rest`. [B]"""
         blocks.take(node, axis=0, out=self._children, mode="clip")
         np.add.accumulate(self._children, axis=1, out=self._ends)
         np.minimum(rest, np.nextafter(self._sums, 0.0), out=rest)

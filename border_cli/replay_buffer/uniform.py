@@ -1,4 +1,4 @@
-"""Replay buffers over a ring of transitions, and the uniform one (Lin 1992)."""
+"""Uniform replay (Lin 1992), and the base of all replay buffers with a ring."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ BLOCK = 32  # batches whose uniform numbers are drawn by one call of the generat
 
 
 def is_stack(observation: Space) -> bool:
-    """Returns whether an observation may be a stack of frames: uint8 [frames, height, width], or of
-    images with channels."""
+    """Returns whether an observation may be a stack of frames: uint8 [frames, height, width],
+    possibly with channels."""
     return (
         isinstance(observation, BoxSpace)
         and observation.dtype == "uint8"
@@ -39,8 +39,8 @@ def is_stack(observation: Space) -> bool:
 
 
 def stores_frames(config: ReplayBufferConfig, spec: EnvSpec) -> bool:
-    """Returns whether a replay buffer with these settings stores frames; raises ConfigError if the
-    settings require it and the observations are no stacks."""
+    """Returns whether a replay buffer with these settings stores frames; raises ConfigError if they
+    require it for observations that are not stacks."""
     frames = config.frames if isinstance(config, RingConfig) else False
     if frames is None:
         return spec.stacked and is_stack(spec.observation)
@@ -69,8 +69,8 @@ def _choose_ring(config: ReplayBufferConfig, spec: EnvSpec) -> type[Ring]:
 class RingReplayBuffer(ReplayBuffer):
     """The base of replay buffers that store transitions in a ring; owns the ring and a generator.
 
-    A state loaded without its transitions gives an empty buffer that continues the numbering and
-    the generator.
+    A state loaded without its transitions gives an empty buffer that continues the saved numbering
+    and random numbers.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class RingReplayBuffer(ReplayBuffer):
         """`extras` are columns in addition to those that every run has."""
         ring_type = _choose_ring(config, spec)
         self._dataset = dataset
-        self._shared = dataset is not None and dataset.share is not None  # in each batch
+        self._has_shares = dataset is not None and dataset.share is not None
         self._rng = rng
         if dataset is None:
             self.ring = ring_type(spec, config.capacity, extras=extras)
@@ -157,7 +157,7 @@ class UniformReplayBuffer(RingReplayBuffer):
 
     def _draw(self, batch_size: int) -> NDArray[np.int64]:
         """Returns the slots of the next batch, in an array that the next call overwrites. [B]"""
-        self.ring.require_rows(batch_size, of_actors=self._shared)
+        self.ring.require_rows(batch_size, of_actors=self._has_shares)
         if len(self._index) != batch_size:
             self._uniforms, self._index = iter(()), np.empty(batch_size, np.int64)
         u = next(self._uniforms, None)
@@ -167,7 +167,7 @@ class UniformReplayBuffer(RingReplayBuffer):
         # Scaled by the current size, so transitions pushed since the numbers were drawn are as
         # likely as all others. The product is never rounded up to the size, and no probability is
         # off by more than 2**-53.
-        if self._shared:
+        if self._has_shares:
             self._draw_shares(u)
         else:
             np.multiply(u, self.ring.stored, out=self._index, casting="unsafe")

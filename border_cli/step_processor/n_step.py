@@ -32,7 +32,7 @@ def suffix_powers(gamma: float, n_steps: int) -> NDArray[np.float64]:
 
 
 class NStep(StepProcessor):
-    """Builds n-step transitions from the last n steps of N environments; owned by one actor.
+    """A step processor that stores the last n steps of N environments; owned by one actor.
 
     Observations are copied only around the end of an episode. Otherwise, the transitions contain
     the arrays of the step that leaves the window.
@@ -51,7 +51,7 @@ class NStep(StepProcessor):
         self.reset()
 
     def reset(self) -> None:
-        """Empties the windows, for environments that were restarted."""
+        """Empties the windows after the environments were restarted."""
         self._episode = np.zeros(self._num_envs, np.int64)  # [N]  numbers of the current episodes
         self._begin_episodes(range(self._num_envs))
         # Observations, actions and columns of the policy for the last n steps, oldest first.
@@ -65,7 +65,7 @@ class NStep(StepProcessor):
         self._begin_episodes(range(self._num_envs))
 
     def _begin_episodes(self, envs: Collection[int]) -> None:
-        """Numbers new episodes in these environments; transitions may share the old array."""
+        """Numbers new episodes, in a copy, because transitions may share the old array."""
         if not envs or self._next_episode is None:
             return
         self._episode = self._episode.copy()

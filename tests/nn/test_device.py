@@ -62,7 +62,7 @@ def test_a_missing_gpu_is_refused_by_name(name: str):
 
 @pytest.mark.parametrize("name", ["tpu", "meta", "", "cpu:x"])
 def test_an_unknown_device_is_refused(name: str):
-    with pytest.raises(ConfigError, match=f"device={name} is not there"):
+    with pytest.raises(ConfigError, match=f"device={name} is not available"):
         resolve_device(name)
 
 
