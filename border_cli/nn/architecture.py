@@ -154,7 +154,7 @@ class Architecture:
 
     @property
     def row_size(self) -> int:
-        """Numbers per row."""
+        """Number of values per row."""
         return 0 if self.rows is None else encoded_size(self.rows)
 
 

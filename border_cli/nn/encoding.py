@@ -24,7 +24,7 @@ from border_cli.core.spaces import (
 )
 from border_cli.core.types import Array
 
-MOST_BOUND = 2**16  # larger bounds of integers say nothing about typical values
+MOST_BOUND = 2**16  # wider integer bounds say nothing about typical values
 LIMIT = 10.0  # standard deviations at which normalised numbers are clipped, unlike in TD3-BC
 
 # N observations, one array or one per key of a Dict space -> [N, encoded_size(space)]
@@ -114,7 +114,7 @@ def encode(space: Space, obs: Array) -> NDArray[np.float32]:
 
 
 def encoder(space: Space) -> Encoder:
-    """Returns the encoder of a space, whose result may be its argument itself."""
+    """Returns the encoder of a space, which may return its argument itself."""
     if not isinstance(space, DictSpace):
         return _make_part_encoder(space)
     parts = [(key, _make_part_encoder(part)) for key, part in space.spaces.items()]

@@ -1,7 +1,7 @@
 """Encoding of observations as inputs of networks, in torch; `encoding.py` encodes rows for acting.
 
 Features are rows of numbers [B, row_size] float32, or an image [B, C, H, W] if it is the whole
-observation. If there are several parts, they are a dict of the images by their keys, with the rows
+observation. For a Dict with images, they are a dict of the images by their keys, and of the rows
 under "".
 """
 
@@ -98,7 +98,7 @@ class Features(nn.Module):
 
 
 def _channels_first(images: Tensor, image: Image) -> Tensor:
-    """Returns images [B, C, H, W] of observations [B, …]; copies nothing but stacks."""
+    """Returns images [B, C, H, W] of observations [B, …]; only stacks may be copied."""
     return images.permute(image.batch_axes).reshape(-1, *image.shape)
 
 

@@ -195,8 +195,8 @@ def pooled(images: Tensor) -> Tensor:
 def _prepare_images(
     images: Tensor, dtype: torch.dtype, low: Tensor | float | None, layout: torch.memory_format
 ) -> Tensor:
-    """Converts images to real numbers above `low`. With channels last on the CPU, gradients take
-    three quarters of the time for NatureCnn and a half to two thirds for ImpalaResNet."""
+    """Returns images minus `low`, on the CPU in this memory layout: with channels last, gradients
+    take three quarters of the time for NatureCnn and a half to two thirds for ImpalaResNet."""
     if images.device.type == "cpu":
         images = images.to(dtype, memory_format=layout)
     else:

@@ -78,7 +78,7 @@ class Network(LearnedNetwork):
         return result
 
     def keeping(self, *args: Any) -> tuple[Tensor, Kept]:
-        if not self._by_hand or torch.compiler.is_compiling():  # compile autograd's backward pass
+        if not self._by_hand or torch.compiler.is_compiling():  # autograd's backward is compiled
             return super().keeping(*args)
         if torch.is_grad_enabled():  # the block takes 3 µs, so it is skipped if possible
             with torch.no_grad():

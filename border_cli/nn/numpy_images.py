@@ -4,8 +4,7 @@ Images are stored channels last, so the pixels of a window are a few contiguous 
 a convolution is one matrix product. Several convolutions process one image after the other, so that
 intermediate results stay in the cache: four images of 84 x 84 at a time gained 1 to 7 % and changed
 the last bits. One such image takes three fifths of torch's time, 8 take as long as in torch. A
-single convolution processes small images together: 8 of 10 x 10 take half of the time of one by
-one.
+single convolution processes small images together: 8 of 10 x 10 take half as long as one by one.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ class _Convolution(NamedTuple):
 
     @property
     def size_below(self) -> int:
-        """Numbers in all windows of one image."""
+        """Number of values in all windows of one image."""
         return math.prod(self.sides_after) * len(self.weight)
 
 

@@ -66,7 +66,7 @@ class TensorBatches:
         self._device = device
         self._to_tensors = _share_masked if has_masks else _share_memory
         self._own_memory = own_memory or device.type != "cpu"
-        self._batch: Batch | None = None  # shares memory with the tensors
+        self._batch: Batch | None = None  # source of the tensors
 
     def of(self, batch: Batch) -> TensorBatch:
         """Returns the batch as tensors."""

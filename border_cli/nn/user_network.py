@@ -32,12 +32,12 @@ class UserTorso(Torso):
         called = f"agent.network={architecture.kind}: {architecture.target}"
         kind = _import_class(architecture.target, called)
         seed = int(torch.randint(2**63 - 1, (), generator=generator))
-        with torch.random.fork_rng(devices=[]):  # the generator of torch's modules
+        with torch.random.fork_rng(devices=[]):  # of the generator that modules use
             torch.default_generator.manual_seed(seed)
             try:
                 network: nn.Module = kind(architecture.observation, **architecture.kwargs)
             except MemoryError:
-                raise  # reported by the dry build, for the whole run
+                raise  # the dry build reports it for the whole run
             except Exception as error:
                 raise ConfigError(f"{called} cannot be built: {place_of(error)}") from error
             features = _test_network(network, architecture, called)

@@ -46,7 +46,8 @@ class PrioritizedReplayBuffer(RingReplayBuffer):
     """A ring of transitions sampled by priority; only the learner's thread calls it.
 
     A new transition gets the largest priority so far. If a transition is overwritten between
-    `sample` and `update_priorities`, its priority goes to the new transition in its slot.
+    `sample` and `update_priorities`, its new priority applies to the transition now in its slot,
+    until that is sampled.
     """
 
     def __init__(

@@ -212,8 +212,8 @@ class Ring:
         self._restored = state.rows_pushed - state.size
 
     def restore_rows(self, first: int, blocks: Sequence[NDArray[Any]]) -> bool:
-        """Restores transitions from number `first` on, in ascending order; returns True once all
-        are.
+        """Restores transitions from number `first` on, in ascending order; True once all are
+        stored.
 
         Until then, the ring counts as empty.
         """

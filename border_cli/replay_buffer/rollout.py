@@ -1,5 +1,4 @@
-"""The rollout of an on-policy agent: used for some epochs of shuffled minibatches, then
-discarded."""
+"""The rollout of an on-policy agent, used for several epochs of minibatches and then discarded."""
 
 from __future__ import annotations
 

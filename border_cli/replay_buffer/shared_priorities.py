@@ -14,8 +14,8 @@ class SharedPriorities:
     """Two sets of priorities: for the slots of a data set and for the slots behind them.
 
     Each set is sampled by its own priorities. Importance weights correct for the priorities, not
-    for the fractions of the batch: at beta 1, all transitions of a set count equally. So priorities
-    are returned relative to the mean of their set, with its N and sum p in the paper's formula.
+    for the fractions of the batch: at beta 1, all transitions of a set count equally. Priorities
+    are therefore relative to the mean of their set, to which the paper's N and sum p refer.
     """
 
     def __init__(

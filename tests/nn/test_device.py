@@ -79,7 +79,7 @@ def test_gpus_are_chosen_by_number_and_those_that_are_not_there_refused(
 
 def test_mps_is_taken_where_torch_has_it(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
-    with pytest.raises(ConfigError, match="device=mps is not there"):
+    with pytest.raises(ConfigError, match="device=mps is not available"):
         resolve_device("mps")
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
     assert resolve_device("mps") == torch.device("mps")
