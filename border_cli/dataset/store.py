@@ -25,7 +25,9 @@ def known_ids() -> list[str]:
     """Returns the ids of all data sets on this machine, sorted."""
     dirs = (path.parents[1].relative_to(root()) for path in root().rglob("data/metadata.json"))
     names = (directory.as_posix() for directory in dirs)
-    return sorted(name for name in names if not re.search(r"(^|/)\.", name))  # skips unfinished
+    return sorted(
+        name for name in names if not re.search(r"(^|/)\.", name)
+    )  # skips unfinished ones
 
 
 def is_known(dataset: str) -> bool:
@@ -83,5 +85,5 @@ def reference_scores(dataset: str) -> tuple[float, float] | None:
         return None
     metadata = metadata_of(dataset)
     low, high = metadata.get("ref_min_score"), metadata.get("ref_max_score")
-    known = isinstance(low, int | float) and isinstance(high, int | float)
-    return (float(low), float(high)) if known and low < high else None  # type: ignore[arg-type,operator]
+    valid = isinstance(low, int | float) and isinstance(high, int | float)
+    return (float(low), float(high)) if valid and low < high else None  # type: ignore[arg-type,operator]

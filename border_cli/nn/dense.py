@@ -33,7 +33,7 @@ ACTIVATIONS = {
 
 
 class Layer(NamedTuple):
-    """Weight and bias of a dense layer, in the memory of its parameters."""
+    """Weight and bias of a dense layer, which share memory with its parameters."""
 
     weight: Tensor  # [outputs, inputs]
     bias: Tensor  # [outputs]
@@ -182,7 +182,7 @@ class NoisyDense(Dense):
         self.bias_std = nn.Parameter(torch.full((outputs,), std * inputs**-0.5))
 
     def forward(self, rows: Tensor, noise: Tensor | None = None) -> Tensor:
-        """`noise` [inputs + outputs] is f of normal numbers; without it, weights are means."""
+        """`noise` [inputs + outputs] is f of standard normal numbers; None means no noise."""
         if noise is None:
             return super().forward(rows)
         outputs, inputs = self.weight.shape

@@ -38,7 +38,7 @@ class EnsembleMlp(nn.Module):
         dropout: float = 0.0,
         final_bound: float | None = None,
     ) -> None:
-        """`final_bound` as in `Mlp`."""
+        """See `Mlp` for `final_bound`."""
         super().__init__()
         self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
         for i, (inputs, outputs) in enumerate(pairwise(sizes)):
@@ -116,7 +116,7 @@ class EnsembleMlp(nn.Module):
         return torch.stack([onednn_layers(stack, inputs) for inputs, stack in members])
 
     def dropout_masks(self, rows: int, generator: torch.Generator) -> list[Tensor]:
-        """Draws the dropout masks for one pass of `rows`: entries are 0, or 1 / (1 - dropout).
+        """Draws the dropout masks for `rows` rows: entries are 0, or 1 / (1 - dropout).
 
         [E, B, hidden] for each hidden layer, on the CPU.
         """
@@ -132,7 +132,7 @@ def _pick(parameter: Tensor, members: Tensor | None) -> Tensor:
 
 
 def _draw_mask(shape: tuple[int, ...], probability: float, generator: torch.Generator) -> Tensor:
-    """Draws a mask with zeros of this probability; `bernoulli_` would take 1.5 times as long."""
+    """Draws a mask with zeros of this probability; `bernoulli_` takes 1.5 times as long."""
     return (torch.rand(shape, generator=generator) >= probability).float().div_(1 - probability)
 
 
@@ -166,7 +166,7 @@ class Critics(nn.Module):
         )
 
     def first_critic(self) -> Critics:
-        """Returns the first critic, sharing its memory, as a constant like `without_gradient`.
+        """Returns the first critic in the same memory, with gradients for its inputs only.
 
         Call it after the critics were moved to their device.
         """

@@ -17,9 +17,9 @@ from torch import Tensor
 from border_cli.nn.architecture import Architecture
 from border_cli.settings.networks import Matmul, MatmulPrecision
 
-# Multiplications from which oneDNN is used. On an AMD EPYC, a call took 13 µs longer than with MKL,
-# and each multiplication 0.47 of the time. At 2**20 (256 rows in layers of 64), oneDNN makes a run
-# of PPO 1.13 times as long.
+# Minimum number of multiplications for oneDNN. On an AMD EPYC, a call took 13 µs longer than with
+# MKL, and each multiplication 0.47 of the time. At 2**20 (256 rows in layers of 64), oneDNN makes a
+# run of PPO 1.13 times as long.
 WORTHWHILE = 2**21
 
 
@@ -29,7 +29,7 @@ def suits_onednn(left: Tensor, right: Tensor) -> bool:
         left.shape[0] * right.shape[0] * right.shape[1] >= WORTHWHILE
         and left.dtype is torch.float32
         and left.is_cpu
-        and not torch.compiler.is_compiling()  # compiled code has its own
+        and not torch.compiler.is_compiling()  # compiled code has its own products
         and _is_matrix(left)
         and _is_matrix(right)
     )
@@ -110,9 +110,9 @@ def has_bfloat16() -> bool:
 
 
 def rounds_convolutions(architecture: Architecture) -> bool:
-    """Returns whether convolutions on a CPU use bfloat16 operands; nothing is timed.
+    """Returns whether convolutions on a CPU use bfloat16 operands.
 
-    Convolutions always use oneDNN, whatever the matmul backend.
+    Convolutions always use oneDNN, whatever the matmul backend. Nothing is timed.
     """
     return architecture.matmul_precision == MatmulPrecision.medium and has_bfloat16()
 

@@ -34,8 +34,7 @@ MakeEncoder: TypeAlias = "Callable[[], TorchEncoder]"  # picklable
 class ActingNetwork(ABC):
     """A network that a policy calls; owned by the thread that acts."""
 
-    # Generator of noisy layers, which draw from it for every row; None means that weights are
-    # means.
+    # Generator for the noise of noisy layers, drawn for every row; None means no noise.
     noise: np.random.Generator | None = None
 
     def __init__(self, architecture: Architecture, encoder: MakeEncoder | None = None) -> None:

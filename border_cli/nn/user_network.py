@@ -32,7 +32,7 @@ class UserTorso(Torso):
         called = f"agent.network={architecture.kind}: {architecture.target}"
         kind = _import_class(architecture.target, called)
         seed = int(torch.randint(2**63 - 1, (), generator=generator))
-        with torch.random.fork_rng(devices=[]):  # of the generator that modules use
+        with torch.random.fork_rng(devices=[]):  # modules use this generator
             torch.default_generator.manual_seed(seed)
             try:
                 network: nn.Module = kind(architecture.observation, **architecture.kwargs)

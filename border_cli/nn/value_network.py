@@ -58,7 +58,8 @@ class ValueNetwork(LearnedNetwork):
         return sum(self._draws)
 
     def forward(self, features: FeatureTensors, noise: Tensor | None = None) -> Tensor:
-        """[B, num_actions * atoms]; without `noise` [draws], normal numbers, weights are means.
+        """Returns [B, num_actions * atoms]; `noise` [draws] is standard normal, None means no
+        noise.
 
         All rows of a batch share one draw, as in the paper.
         """

@@ -21,8 +21,8 @@ class SharedPriorities:
     def __init__(
         self, fixed: int, capacity: int, *, minimum: bool, count_of: Callable[[int], int]
     ) -> None:
-        """`fixed`: slots of the data set; `count_of`: how many of them a batch of this size
-        contains."""
+        """`fixed` is the number of the data set's slots; `count_of` returns how many of them are in
+        a batch of a given size."""
         self._fixed = fixed
         self._count_of = count_of
         self._dataset = Priorities(fixed, minimum=minimum)
