@@ -25,9 +25,7 @@ def known_ids() -> list[str]:
     """Returns the ids of all data sets on this machine, sorted."""
     dirs = (path.parents[1].relative_to(root()) for path in root().rglob("data/metadata.json"))
     names = (directory.as_posix() for directory in dirs)
-    return sorted(
-        name for name in names if not re.search(r"(^|/)\.", name)
-    )  # skips unfinished ones
+    return sorted(name for name in names if not re.search(r"(^|/)\.", name))  # skips unfinished
 
 
 def is_known(dataset: str) -> bool:

@@ -58,8 +58,7 @@ class ValueNetwork(LearnedNetwork):
         return sum(self._draws)
 
     def forward(self, features: FeatureTensors, noise: Tensor | None = None) -> Tensor:
-        """Returns [B, num_actions * atoms]; `noise` [draws] is standard normal, None means no
-        noise.
+        """[B, num_actions * atoms]; `noise` [draws] is standard normal, and None means no noise.
 
         All rows of a batch share one draw, as in the paper.
         """
