@@ -43,8 +43,8 @@ class FrozenStacks(FrozenSlots):
     def row_nbytes(self) -> int:
         return super().row_nbytes + self._frames.frame_nbytes
 
-    def _copy_rows(self, start: int, stop: int) -> list[NDArray[Any]]:
-        blocks = super()._copy_rows(start, stop)
+    def _copy(self, start: int, stop: int) -> list[NDArray[Any]]:
+        blocks = super()._copy(start, stop)
         if self._abandoned:  # during the copy: slots may be inconsistent
             return blocks
         columns = slot_columns(blocks)

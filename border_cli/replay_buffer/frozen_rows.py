@@ -61,7 +61,7 @@ class FrozenSlots:
         start, stop = self._copied, min(self._copied + self._chunk_rows, self.end)
         if start == stop or self._abandoned:
             return None
-        rows = self._copy_rows(start, stop)
+        rows = self._copy(start, stop)
         if self._abandoned:  # during the copy: rows may be inconsistent
             return None
         self._copied = stop
@@ -73,7 +73,7 @@ class FrozenSlots:
         self._abandoned = True
         self._ready.clear()
 
-    def _copy_rows(self, start: int, stop: int) -> list[NDArray[Any]]:
+    def _copy(self, start: int, stop: int) -> list[NDArray[Any]]:
         capacity, count = len(self._blocks[0]), stop - start
         slot = (self._slot + start - self.first) % capacity
         before_end = min(count, capacity - slot)
