@@ -1,1 +1,1 @@
-"""Where the numbers go."""
+"""Recorders write the metrics of a run to files, trackers and the terminal."""

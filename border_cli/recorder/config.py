@@ -1,4 +1,4 @@
-"""Settings of the recorders; a run may have several."""
+"""Settings of the recorders. A run may use several recorders."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ class StepAxis(StrEnum):
     env_steps = "env_steps"
 
 
-PROJECT = re.compile(r"[^/\\:]+")  # a name, which leads to no account, store or folder
+PROJECT = re.compile(r"[^/\\:]+")  # a plain name: cannot select an account, a store or a folder
 
 
 def refuse_store_here(tracker: str) -> None:
-    """Raises ConfigError if the tracker's package would use settings or a store in the current
-    directory, and border_cli wrote that directory."""
+    """Raises ConfigError if border_cli wrote the current directory and the tracker's package would
+    read settings or open a store there."""
     mark = mark_of(Path.cwd())
     elsewhere = {"mlflow": os.environ.get("MLFLOW_TRACKING_URI"), "wandb": None}
     if mark and not elsewhere.get(tracker, tracker):
         raise ConfigError(
             f"recorder={tracker} would use files of the current directory, which border_cli wrote: "
-            f"{mark}. Go to another directory (for mlflow it is enough to set "
-            "$MLFLOW_TRACKING_URI)"
+            f"{mark}. Change to another directory (for mlflow, setting $MLFLOW_TRACKING_URI is "
+            "enough)"
         )
 
 
@@ -51,15 +51,15 @@ class TensorboardConfig(RecorderConfig, path="recorder.tensorboard"):
 
 @dataclass(kw_only=True)
 class TrackerConfig(RecorderConfig, path="recorder"):
-    """What the trackers' settings have in common."""
+    """Settings common to all trackers."""
 
-    tracker: ClassVar[str]  # the name of the recorder, and of the package that it needs
+    tracker: ClassVar[str]  # name of the recorder and of the package that it requires
 
     project: str | None = setting(
-        None, "project or experiment; null: the package's own environment variable, or border_cli"
+        None, "project or experiment; null: the package's environment variable, else border_cli"
     )
     close_timeout_s: float = setting(
-        20.0, "seconds that the end of a run waits for what is not delivered yet", above=0
+        20.0, "maximum seconds to wait for pending deliveries at the end of a run", above=0
     )
 
     step: StepAxis = setting(StepAxis.opt_steps, "x axis: updates (opt_steps) or env steps")
@@ -77,21 +77,21 @@ class TrackerConfig(RecorderConfig, path="recorder"):
 
 @dataclass(kw_only=True)
 class MlflowConfig(TrackerConfig, path="recorder.mlflow"):
-    """MLflow: a server or a store in $MLFLOW_TRACKING_URI; by default mlflow.db, here."""
+    """MLflow: the server or store in $MLFLOW_TRACKING_URI; by default ./mlflow.db."""
 
     tracker = "mlflow"
 
 
 @dataclass(kw_only=True)
 class WandbConfig(TrackerConfig, path="recorder.wandb"):
-    """Weights & Biases; offline where nobody has logged in."""
+    """Weights & Biases; offline unless the user is logged in."""
 
     tracker = "wandb"
 
 
 @dataclass(kw_only=True)
 class TrackioConfig(TrackerConfig, path="recorder.trackio"):
-    """trackio, in its local store."""
+    """trackio with its local store."""
 
     tracker = "trackio"
 
@@ -103,7 +103,7 @@ class JsonlConfig(RecorderConfig, path="recorder.jsonl"):
 
 @dataclass(kw_only=True)
 class ConsoleConfig(RecorderConfig, path="recorder.console"):
-    """A live panel in a terminal; a status line from time to time elsewhere."""
+    """A live panel in a terminal; otherwise a status line at regular intervals."""
 
     line_interval_s: float = setting(
         30.0, "seconds between status lines when output is not a terminal", above=0

@@ -1,4 +1,4 @@
-"""The progress of a run as it is shown: a live panel on a terminal, lines elsewhere."""
+"""A recorder that shows progress: a live panel on a terminal, otherwise status lines."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from border_cli.recorder.panel_line import panel_line
 from border_cli.recorder.terminal import make_console, say
 from border_cli.system.machine import machine_bytes, resident_bytes
 
-DRAW_INTERVAL_S = 0.5  # of run time; one drawing costs the learner some milliseconds
-FIRST_LINE_S = 2.0  # soon enough to see that it runs, late enough for some numbers
+DRAW_INTERVAL_S = 0.5  # run time between redraws; a redraw costs the learner a few milliseconds
+FIRST_LINE_S = 2.0  # early enough to show that the run works, late enough for first values
 
 
 class ConsoleRecorder(Recorder):
-    """Draws within `show` and `close` only, in the caller's thread: it has none of its own."""
+    """Shows a run on the terminal. Draws only in `show` and `close`, in the caller's thread."""
 
     def __init__(
         self, config: ConsoleConfig, *, info: RunInfo, console: Console | None = None
@@ -29,10 +29,10 @@ class ConsoleRecorder(Recorder):
         self._interval_s = DRAW_INTERVAL_S if self._draws else config.line_interval_s
         self._view = RunView(info)
         self._live: LiveArea | None = None
-        self._due_s: float | None = None  # when to draw or to print again
+        self._due_s: float | None = None  # run time of the next redraw or status line
         self._drawn_phase = ""
         self._shows = not info.quiet
-        panel_line.clear()  # of the job before
+        panel_line.clear()  # may contain a message of the previous job
 
     def write(self, step: RecordStep, metrics: Metrics, *, final: bool = False) -> None:
         del final
@@ -45,14 +45,14 @@ class ConsoleRecorder(Recorder):
         if not self._is_due():
             return
         if not self._draws:
-            self._say_line()
+            self._print_line()
             return
         if self._live is None:
             self._live = LiveArea(self._console)
         self._live.draw(self._panel())
 
     def close(self) -> None:
-        """Leaves the last state on the screen and the terminal as it was."""
+        """Draws the final state and restores the terminal."""
         if not self._shows:
             return
         self._shows = False
@@ -61,10 +61,10 @@ class ConsoleRecorder(Recorder):
             self._live.draw(self._panel())
             self._live.close()
         elif self._due_s is not None:
-            self._say_line()
+            self._print_line()
 
     def _is_due(self) -> bool:
-        """Whether to draw the panel, or to print a line, now."""
+        """Returns whether a redraw or a status line is due, and if so schedules the next one."""
         now_s, phase = self._view.step.time_s, self._view.phase
         if self._due_s is None:
             self._due_s = now_s + min(FIRST_LINE_S, self._interval_s)
@@ -77,7 +77,7 @@ class ConsoleRecorder(Recorder):
     def _panel(self) -> RenderableType:
         return panel(self._view, _memory(), notice=panel_line.text)
 
-    def _say_line(self) -> None:
+    def _print_line(self) -> None:
         say(self._console, line(self._view, _memory()))
 
 

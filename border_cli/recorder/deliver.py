@@ -1,18 +1,19 @@
-"""The process that hands the records of a run to a tracker: `python -m border_cli.recorder.deliver
-RUN_DIR TRACKER [SECONDS]`.
+"""The process that delivers the records of a run to a tracker: `python -m
+border_cli.recorder.deliver RUN_DIR TRACKER [SECONDS]`.
 
-Started by `tracking.py`, or typed for what was not delivered. It ends when its input is closed and
-all is delivered, or the seconds are over. It loads neither torch nor Hydra; a tracker's own package
-is imported by the module of its name, whose class in `RUNS` is one run there: it is made with the
-state, where it stores ids for later attempts, with facts about the run, and with a function that
-writes the state, and takes `rows`, a `file`, and at last the `end`. Among the facts is `init`,
-arguments that several packages share.
+It is started by `tracking.py`, or by the user to deliver records that are still pending. It exits
+when its stdin is closed and everything is delivered, or when the time is up. It loads neither torch
+nor Hydra. Each tracker has a module of the same name, which imports the tracker's package; its
+class in `RUNS` represents a run in the tracker. The class is constructed with the delivery state,
+in which it stores IDs for later attempts; with facts about the run, whose `init` contains arguments
+that several packages share; and with a function that saves the state. Its methods are `rows`,
+`file` and finally `end`.
 
-SIGTERM ends the process where its state is written: between two events, and before and after a
-database is opened. Its status is 1 where not all is delivered, and 2 after a refusal.
+After SIGTERM the process exits when it next saves its state: between two events, and before and
+after opening a database. It exits with 1 if records are still pending, and with 2 if it refuses.
 
-The run directory may be somebody else's. Only files that a run writes are sent, and no file in it
-chooses a host, an account or a store.
+The run directory may come from another person. Only files that a run writes are sent, and none of
+them can select a host, an account or a store.
 """
 
 from __future__ import annotations
@@ -43,46 +44,46 @@ from border_cli.system.files import SETTINGS, write_json
 from border_cli.system.printed import take_printed
 from border_cli.words import masked, visible
 
-PAUSE_S, RETRY_S = 5.0, 2.0  # between two looks at the outbox, after a failure
-MOST_NBYTES = 2**20  # of events that are read at a time
-TYPED_S = 60.0  # how long one that is typed goes on trying
-PRINTED_S = 1.0  # for the rest of what was printed; a child may keep the pipe open
-RUNS = {"mlflow": "MlflowRun", "trackio": "TrackioRun", "wandb": "WandbRun"}  # in their modules
+PAUSE_S, RETRY_S = 5.0, 2.0  # wait before the outbox is read again, and before a retry
+MOST_NBYTES = 2**20  # maximum number of bytes of events per read
+TYPED_S = 60.0  # time limit if the user typed the command
+PRINTED_S = 1.0  # wait for remaining output; a child process may hold the pipe open
+RUNS = {"mlflow": "MlflowRun", "trackio": "TrackioRun", "wandb": "WandbRun"}  # module -> class
 ROW, END = b'{"kind": "row"', b'{"kind": "end"'
 
 
 class Delivery:
-    """From the outbox to the tracker, in order; owned by the main thread."""
+    """Delivers events from the outbox to the tracker, in order; owned by the main thread."""
 
     def __init__(self, run_dir: Path, tracker: str) -> None:
         self._run_dir, self._tracker = run_dir, tracker
         self._outbox = outbox_of(run_dir, tracker)
-        self.ends = False  # after a SIGTERM
+        self.ends = False  # set by SIGTERM
         self.forget()
 
     def forget(self) -> None:
-        """After a failure the tracker is opened anew, with what is on the disk."""
+        """Drops the client and reads the state from disk again; called after a failure."""
         self._client: Any = None
         self._state = state_of(self._outbox)
 
     def step(self) -> bool:
-        """Hands over an event, or rows that follow each other; whether there was anything."""
+        """Delivers the next event, or all consecutive rows; returns whether there was one."""
         with self._outbox.open("rb") as file:
             file.seek(self._state["delivered"])
-            lines = [each for each in file.readlines(MOST_NBYTES) if each.endswith(b"\n")]
-        found = list(takewhile(lambda each: each.startswith(ROW), lines)) or lines[:1]
-        if found:
-            self._hand_over([json.loads(each) for each in found])
-            self._state["delivered"] += sum(map(len, found))
-            self._keep()
-        return bool(found)
+            lines = [line for line in file.readlines(MOST_NBYTES) if line.endswith(b"\n")]
+        events = list(takewhile(lambda line: line.startswith(ROW), lines)) or lines[:1]
+        if events:
+            self._deliver([json.loads(event) for event in events])
+            self._state["delivered"] += sum(map(len, events))
+            self._save_state()
+        return bool(events)
 
-    def _keep(self) -> None:
+    def _save_state(self) -> None:
         write_json(self._outbox.with_suffix(".json"), self._state)
         if self.ends:
             os._exit(1)
 
-    def _hand_over(self, events: list[dict[str, Any]]) -> None:
+    def _deliver(self, events: list[dict[str, Any]]) -> None:
         event = events[0]
         if event["kind"] == "begin":
             git = git_state(Path.cwd()) or {}
@@ -90,8 +91,8 @@ class Delivery:
             self._state["begun"], self._client = event, None
         if self._client is None:
             module = importlib.import_module(f"border_cli.recorder.{self._tracker}")
-            run_there = getattr(module, RUNS[self._tracker])
-            self._client = run_there(self._state, self._facts(), self._keep)
+            run_class = getattr(module, RUNS[self._tracker])
+            self._client = run_class(self._state, self._facts(), self._save_state)
             self._send([str(SETTINGS)], "settings")
         match event["kind"]:
             case "row":
@@ -106,7 +107,7 @@ class Delivery:
                 self._client.end(event["summary"])
 
     def _facts(self) -> dict[str, Any]:
-        """What a client is told of the run."""
+        """Returns what the client needs to describe the run."""
         begun, group = self._state["begun"], group_of(self._run_dir)
         init = {
             "name": begun["name"],
@@ -118,21 +119,21 @@ class Delivery:
         return {**begun, "project": project, "group": group, "init": init}
 
     def _send(self, names: Iterable[str], folder: str) -> None:
-        """Hands over those files of the run that it has written, by their paths there."""
+        """Sends files to the tracker, by their paths in the run; skips those a run never writes."""
         written = written_files(self._run_dir)
         for name in names:
             if name in written:
                 self._client.file(self._run_dir / name, folder)
 
     def _files_of_best(self) -> Iterator[str]:
-        """The files of the best model, by their paths in the run."""
+        """Yields the files of the best model, by their paths in the run."""
         for path in sorted((self._run_dir / "best").resolve().glob("*")):
             name = os.path.relpath(path, self._run_dir.resolve())
             if name.startswith("checkpoints/best-"):
                 yield name
 
     def record_killed(self) -> None:
-        """Adds the end that the run could not record itself."""
+        """Appends the end event if the run was killed before it could write it."""
         with self._outbox.open("rb+") as file:
             if not file.readlines()[-1].startswith(END):
                 summary = {"status": "killed", "exit_reason": KILLED}
@@ -140,8 +141,8 @@ class Delivery:
 
 
 def main(run_dir: Path, tracker: str, timeout_s: float | None = None) -> bool:
-    """Returns once there is nothing more to come, or it has given up; whether all is delivered.
-    Without `timeout_s` it was typed."""
+    """Delivers until the run has ended or the time is up; returns whether all is delivered.
+    `timeout_s` is None if the user typed the command."""
     refuse_store_here(tracker)
     refuse_foreign(run_dir)
     if group := group_of(run_dir):
@@ -149,49 +150,51 @@ def main(run_dir: Path, tracker: str, timeout_s: float | None = None) -> bool:
     os.nice(19)
     messages = os.dup(1 if timeout_s else 2)
     outbox = outbox_of(run_dir, tracker).open("rb")
-    fcntl.flock(outbox, fcntl.LOCK_EX)  # the process of the attempt before may still be at it
+    fcntl.flock(outbox, fcntl.LOCK_EX)  # the previous attempt may still be delivering
     stderr = os.dup(2)
     printed = take_printed(lambda line: os.write(stderr, masked(line).encode()))
     delivery = Delivery(run_dir, tracker)
     signal.signal(signal.SIGTERM, lambda *_: setattr(delivery, "ends", True))
     try:
-        return _deliver(delivery, messages, timeout_s)
+        return _run_delivery(delivery, messages, timeout_s)
     finally:
         os.dup2(messages, 1)
         os.dup2(stderr, 2)
         printed.join(PRINTED_S)
 
 
-def _deliver(delivery: Delivery, messages: int, timeout_s: float | None) -> bool:
-    said = False
+def _run_delivery(delivery: Delivery, messages: int, timeout_s: float | None) -> bool:
+    reported = False
     end_s = math.inf if timeout_s else time.monotonic() + TYPED_S
     while time.monotonic() < end_s and not delivery.ends:
         try:
             pause_s = 0 if delivery.step() else PAUSE_S
         except ConfigError:
             raise
-        except Exception as error:  # of a package, or its server: they raise whatever they like
-            if timeout_s or not said:
+        except Exception as error:  # the tracker's package or server may raise anything
+            if timeout_s or not reported:
                 traceback.print_exc()
             delivery.forget()
-            if not said:
-                why = f"not delivered for now: {error!r:.300}\n"
-                os.write(messages, masked(why).encode())
-            said, pause_s = True, RETRY_S
+            if not reported:
+                message = f"not delivered for now: {error!r:.300}\n"
+                os.write(messages, masked(message).encode())
+            reported, pause_s = True, RETRY_S
         if end_s < math.inf and pause_s == PAUSE_S:
             return True
         if end_s < math.inf:
             time.sleep(max(0.0, min(pause_s, end_s - time.monotonic())))
-        elif select.select([0], [], [], pause_s)[0]:  # closed: nothing is ever written there
+        elif select.select([0], [], [], pause_s)[
+            0
+        ]:  # stdin was closed; nothing is ever written to it
             end_s = time.monotonic() + (timeout_s or 0)
             delivery.record_killed()
     return False
 
 
 if __name__ == "__main__":
-    _, place, name, *seconds = sys.argv
+    _, run_path, name, *seconds = sys.argv
     try:
-        sys.exit(not main(Path(place).absolute(), name, *map(float, seconds)))
+        sys.exit(not main(Path(run_path).absolute(), name, *map(float, seconds)))
     except ConfigError as error:
         (sys.stdout if seconds else sys.stderr).write(f"{visible(str(error))}\n")
         sys.exit(error.exit_status)

@@ -1,4 +1,4 @@
-"""Numbers as people read them. What is not known is `-`."""
+"""Formats numbers for people. Unknown values are shown as `-`."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ UNKNOWN = "-"
 Figure: TypeAlias = Callable[[float | None], str]
 
 
-def _shown(value: float | None, form: str) -> str:
-    return form.format(value) if value is not None and math.isfinite(value) else UNKNOWN
+def _format(value: float | None, template: str) -> str:
+    return template.format(value) if value is not None and math.isfinite(value) else UNKNOWN
 
 
 def count(value: float | None) -> str:
     """12300 -> `12,300`, and 12345678 -> `12.35 M`."""
     if value is None or abs(value) < 1e7:
-        return _shown(value, "{:,.0f}")
-    return _shown(value / 1e6, "{:,.4g} M")
+        return _format(value, "{:,.0f}")
+    return _format(value / 1e6, "{:,.4g} M")
 
 
 def rate(value: float | None) -> str:
-    """1210.4 -> `1,210`, and 0.42 -> `0.42`: slow environments are no zeros."""
-    return _shown(value, "{:.3g}") if value is not None and abs(value) < 10 else count(value)
+    """1210.4 -> `1,210`, and 0.42 -> `0.42`, so that slow environments are not shown as 0."""
+    return _format(value, "{:.3g}") if value is not None and abs(value) < 10 else count(value)
 
 
 def score(value: float | None) -> str:
     """412.345 -> `412.3`."""
-    return _shown(value, "{:,.1f}")
+    return _format(value, "{:,.1f}")
 
 
 def ratio(value: float | None) -> str:
     """0.9987 -> `1.00`."""
-    return _shown(value, "{:,.2f}")
+    return _format(value, "{:,.2f}")
 
 
 def percent(value: float | None) -> str:
     """0.62 -> `62 %`."""
-    return _shown(None if value is None else 100 * value, "{:.0f} %")
+    return _format(None if value is None else 100 * value, "{:.0f} %")
 
 
 def duration(seconds: float | None) -> str:

@@ -1,4 +1,4 @@
-"""Films of evaluated episodes, as files in the run directory."""
+"""Writes films of evaluated episodes to the run directory."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ FOLDER = "videos"
 
 
 def film_path(step: RecordStep) -> Path:
-    """Of the film after an update, in the run directory."""
+    """Returns the path of the film recorded at `step`, relative to the run directory."""
     return Path(FOLDER, f"{step.opt_steps:010d}.gif")
 
 
 class FilmFiles(Recorder):
-    """One file per film, named after its update: `videos/0000005000.gif`."""
+    """Writes a file per film, named after the number of updates: `videos/0000005000.gif`."""
 
     def __init__(self, run_dir: Path) -> None:
         self._run_dir = run_dir
 
     def write(self, step: RecordStep, metrics: Metrics, *, final: bool = False) -> None:
-        """Rows of metrics are for others."""
+        """Ignores metrics; this recorder only writes films."""
 
     def film(self, step: RecordStep, gif: bytes) -> None:
         path = self._run_dir / film_path(step)
@@ -31,4 +31,4 @@ class FilmFiles(Recorder):
         write_bytes(path, gif)
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Does nothing; no file stays open."""

@@ -14,7 +14,7 @@ from border_cli.system.files import METRICS, AppendFile, cut, finite
 
 
 class JsonlRecorder(Recorder):
-    """Appends to <run>/metrics.jsonl; each row is there as soon as `write` returns."""
+    """Appends to <run>/metrics.jsonl; a row is in the file when `write` returns."""
 
     def __init__(self, config: JsonlConfig, *, info: RunInfo, console: Any = None) -> None:
         del config, console
@@ -22,7 +22,7 @@ class JsonlRecorder(Recorder):
         self._file = AppendFile(self._path)
 
     def write(self, step: RecordStep, metrics: Metrics, *, final: bool = False) -> None:
-        # JSON has neither NaN nor infinity
+        # JSON has no NaN or infinity
         row: dict[str, Any] = finite({**asdict(step), **metrics})
         if final:
             row["final"] = True

@@ -1,4 +1,4 @@
-"""The rows at the bottom of a terminal that are drawn again and again, `panel_line` among them."""
+"""The lines at the bottom of a terminal that are redrawn in place, including `panel_line`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from border_cli.recorder.panel_line import panel_line
 
 
 class LiveArea:
-    """Draws in `draw` and `close` only, in the caller's thread."""
+    """An area that is redrawn in place, by `draw` and `close` only, in the caller's thread."""
 
     def __init__(self, console: Console, *, transient: bool = False) -> None:
         self._console = console
@@ -21,7 +21,7 @@ class LiveArea:
         panel_line.live = True
 
     def draw(self, content: RenderableType) -> None:
-        """Puts this in the place of what is there."""
+        """Replaces the current content."""
         panel_line.drawing = True
         before, self._width = self._width, self._console.width
         if self._width < before:
@@ -30,16 +30,16 @@ class LiveArea:
         panel_line.drawing = False
 
     def close(self) -> None:
-        """Gives the terminal back."""
+        """Restores the terminal; a transient area is erased."""
         panel_line.live = False
         self._live.stop()
 
     def _erase_wrapped(self, width: int) -> None:
-        """Terminals that become narrower wrap what was drawn in this width: erases as many rows as
-        there are more of them."""
+        """Erases the extra rows that appear when a terminal becomes narrower and wraps the content,
+        which was drawn for `width`."""
         options = self._console.options.update(width=width)
         lines = self._console.render_lines(self._live.renderable, options, pad=False)
-        lengths = [Segment.get_line_length(each) for each in lines]
-        more = sum(max(0, length - 1) // self._width for length in lengths)
-        row = ((ControlType.ERASE_IN_LINE, 2), (ControlType.CURSOR_UP, 1))
-        self._console.control(Control(ControlType.CARRIAGE_RETURN, *row * more))
+        lengths = [Segment.get_line_length(line) for line in lines]
+        num_extra = sum(max(0, length - 1) // self._width for length in lengths)
+        erase_row = ((ControlType.ERASE_IN_LINE, 2), (ControlType.CURSOR_UP, 1))
+        self._console.control(Control(ControlType.CARRIAGE_RETURN, *erase_row * num_extra))

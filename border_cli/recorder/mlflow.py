@@ -1,4 +1,4 @@
-"""MLflow: `$MLFLOW_TRACKING_URI`, or `mlflow.db` here, which `mlflow ui` shows."""
+"""Delivery to MLflow, at `$MLFLOW_TRACKING_URI` or in ./mlflow.db, which `mlflow ui` displays."""
 
 from __future__ import annotations
 
@@ -22,60 +22,60 @@ from border_cli.errors import ConfigError
 from border_cli.words import masked
 
 SQLITE, STORE = "sqlite:///", "sqlite:///mlflow.db"
-STATUSES = {"done": "FINISHED", "interrupted": "KILLED"}  # all else: FAILED
-PARENT = "mlflow.parent"  # in the directory of a sweep: the id of its run
+STATUSES = {"done": "FINISHED", "interrupted": "KILLED"}  # any other status: FAILED
+PARENT = "mlflow.parent"  # file in a sweep's directory with the ID of the sweep's MLflow run
 NAME = re.compile(r"(?![./])[\w/. -]{1,250}")
 
 
 def clean(name: str) -> str:
-    """The name of a param or metric as MLflow takes it: any path without detours. A changed one
-    ends with its checksum, so that two names stay two."""
+    """Returns a valid MLflow name for a param or metric: a normalized path. A changed name gets a
+    checksum, so that different names stay different."""
     if NAME.fullmatch(name) and posixpath.normpath(name) == name:
         return name
     return f"{re.sub('[^a-zA-Z0-9]', '_', name)[:200]}-{crc32(json.dumps(name).encode()):08x}"
 
 
 class MlflowRun:
-    """One run, below that of its sweep."""
+    """A run in MLflow; a job of a sweep is a child of the sweep's run."""
 
     def __init__(
-        self, state: dict[str, Any], facts: dict[str, Any], keep: Callable[[], None]
+        self, state: dict[str, Any], facts: dict[str, Any], save_state: Callable[[], None]
     ) -> None:
-        os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")  # we try again ourselves
+        os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")  # `deliver` retries
         self._state, self._step = state, facts["step"]
-        self._open(facts["group"], keep)
+        self._open(facts["group"], save_state)
         if "run" not in state:
             self._create(facts)
-            keep()
+            save_state()
         try:
             self._client.update_run(state["run"], status="RUNNING")
         except MlflowException as error:
             if error.error_code == "RESOURCE_DOES_NOT_EXIST":
-                raise self._elsewhere() from error
+                raise self._other_store_error() from error
             raise
-        if facts["tags"]["attempt"] == 1:  # MLflow changes no param
+        if facts["tags"]["attempt"] == 1:  # MLflow params cannot be changed
             params = [Param(clean(key), value) for key, value in facts["settings"].items()]
             self._client.log_batch(state["run"], params=params)
         commit = facts["tags"].get("git_commit", "")
         self._tag({**facts["tags"], "mlflow.source.git.commit": commit})
 
-    def _open(self, sweep: Path | None, keep: Callable[[], None]) -> None:
-        """Opens the store; creates it only where neither the run nor its sweep has begun in one."""
+    def _open(self, sweep: Path | None, save_state: Callable[[], None]) -> None:
+        """Opens the store; creates it only if neither the run nor its sweep began in another."""
         uri = os.environ.get("MLFLOW_TRACKING_URI") or STORE
         is_file, path = uri.startswith(SQLITE), Path(uri.removeprefix(SQLITE).partition("?")[0])
         has_begun = "run" in self._state or (sweep and (sweep / PARENT).exists())
         if has_begun and is_file and not path.exists():
-            raise self._elsewhere()
-        self._place = f"{SQLITE}{path.absolute()}" if is_file else masked(uri)
+            raise self._other_store_error()
+        self._store = f"{SQLITE}{path.absolute()}" if is_file else masked(uri)
         mlflow.set_tracking_uri(uri)
         with Path(__file__).open() as file:
-            with suppress(OSError):  # some network file systems
-                fcntl.flock(file, fcntl.LOCK_EX)  # two processes that create tables ruin a store
+            with suppress(OSError):  # some network file systems cannot lock
+                fcntl.flock(file, fcntl.LOCK_EX)  # concurrent table creation corrupts a store
             self._state["opening"] = True
-            keep()
+            save_state()
             self._client = MlflowClient()
         self._state["opening"] = False
-        keep()
+        save_state()
 
     def _create(self, facts: dict[str, Any]) -> None:
         state = self._state
@@ -86,16 +86,16 @@ class MlflowRun:
             state["parent"] = self._parent(experiment, facts["group"])
             tags = {"mlflow.parentRunId": state["parent"]}
         run = self._client.create_run(experiment, run_name=facts["name"], tags=tags)
-        state |= {"run": run.info.run_id, "store": self._place}
+        state |= {"run": run.info.run_id, "store": self._store}
 
-    def _elsewhere(self) -> ConfigError:
-        store = shlex.quote(str(self._state.get("store", "STORE")))  # for this message alone
+    def _other_store_error(self) -> ConfigError:
+        store = shlex.quote(str(self._state.get("store", "STORE")))  # used only in this message
         return ConfigError(
             f"the records began in another store: deliver with MLFLOW_TRACKING_URI={store}"
         )
 
     def _parent(self, experiment: str, sweep: Path) -> str:
-        """The run of the sweep, which the first of its jobs creates."""
+        """Returns the ID of the sweep's run; the first job of the sweep creates that run."""
         with (sweep / PARENT).open("a+", encoding="utf-8") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             file.seek(0)
@@ -111,7 +111,7 @@ class MlflowRun:
         )
 
     def rows(self, rows: list[dict[str, Any]]) -> None:
-        # With the times of their events, so that one that is sent twice is there once.
+        # With the event's timestamp a row that is sent twice is stored once.
         metrics = [
             Metric(clean(name), value, int(1000 * row["at"]), row["metrics"][self._step])
             for row in rows

@@ -1,4 +1,4 @@
-"""The newest state of a running run, and two ways to draw it: the live panel and the plain line."""
+"""The current state of a run, shown as a live panel or as a plain line."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from border_cli.core.output import Progress, RecordStep, RunInfo
 from border_cli.core.types import Metrics
 from border_cli.recorder import figures
 
-STYLES = {"best eval": "bold green", "last eval": "bold"}  # of values, by their labels
-ENDED = "ended"  # the last phase: nothing is left of any budget then
+STYLES = {"best eval": "bold green", "last eval": "bold"}  # label -> style of the value
+ENDED = "ended"  # the last phase, in which no remaining time is shown
 HINT = "Ctrl-C stops the run and saves a checkpoint"
-RATE_SPAN_S = 30.0  # rates are means over the last seconds: samples arrive in bursts
+RATE_SPAN_S = 30.0  # window over which rates are averaged, because samples arrive in bursts
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """One of the limits that end a run."""
+    """A limit that ends a run."""
 
     unit: str  # updates, env steps or time
     done: float
     limit: float
-    left_s: float  # at the present rates; infinite without any
+    left_s: float  # estimate at the current rate; infinite if the rate is 0
 
     @property
     def fraction(self) -> float:
@@ -39,7 +39,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Means per second over the last seconds; 0 before the first ones."""
+    """Rates per second over the last `RATE_SPAN_S` seconds; 0 until they can be measured."""
 
     updates: float = 0.0
     env_steps: float = 0.0
@@ -47,19 +47,19 @@ class Rates:
 
 
 class RunView:
-    """The newest values of everything; owned by the recorder that draws."""
+    """The latest values of all metrics and counters; owned by the recorder that draws them."""
 
     def __init__(self, info: RunInfo) -> None:
         self.info = info
         self.step = RecordStep(opt_steps=0, env_steps=0, time_s=0.0)
         self.phase = ""
-        self.problem = ""  # what goes wrong just now, in one line
-        self.best = info.best  # score, opt steps
+        self.problem = ""  # what currently fails, in one line
+        self.best = info.best  # score and number of updates
         self._values: dict[str, float] = {}
-        self._recent: deque[Progress] = deque()  # of the last seconds
+        self._recent: deque[Progress] = deque()  # progress of the last `RATE_SPAN_S` seconds
 
     def take_row(self, step: RecordStep, metrics: Metrics) -> None:
-        """A row of metrics, maybe with an evaluation."""
+        """Updates the values with a row of metrics, which may contain an evaluation."""
         self.step = step
         self._values.update(metrics)
         score = metrics.get("eval/return", math.nan)
@@ -67,9 +67,9 @@ class RunView:
             self.best = (score, step.opt_steps)
 
     def take_progress(self, progress: Progress) -> None:
-        """Where the run stands now."""
+        """Updates the phase, the counters and the rates."""
         if (progress.phase == "warm-up") != (self.phase == "warm-up"):
-            self._recent.clear()  # what is collected without updates says nothing about learning
+            self._recent.clear()  # rates without updates do not predict rates while learning
         self.step = progress.step
         self.phase = progress.phase
         self.problem = (progress.problem or "").strip().partition("\n")[0]
@@ -81,7 +81,7 @@ class RunView:
                 recent.popleft()
 
     def rates(self) -> Rates:
-        """The present rates."""
+        """Returns the current rates."""
         if len(self._recent) < 2:
             return Rates()
         first, last = self._recent[0], self._recent[-1]
@@ -93,11 +93,11 @@ class RunView:
         )
 
     def value(self, name: str) -> float | None:
-        """The newest value of a metric, or None."""
+        """Returns the latest value of a metric, or None."""
         return self._values.get(name)
 
     def nearest_budget(self) -> Budget | None:
-        """The limit that will be reached first, or None for a run without one."""
+        """Returns the limit that the run will reach first; None if the run has no limit."""
         now, info, rates = self.step, self.info, self.rates()
         limits = (
             ("updates", now.opt_steps, info.max_opt_steps, rates.updates),
@@ -109,14 +109,14 @@ class RunView:
             for unit, done, limit, rate in limits
             if limit is not None
         ]
-        return min(budgets, key=lambda each: (each.left_s, -each.fraction), default=None)
+        return min(budgets, key=lambda budget: (budget.left_s, -budget.fraction), default=None)
 
 
 def panel(view: RunView, memory: str, *, notice: str = "") -> RenderableType:
-    """Eleven lines, and one more while there is a problem.
+    """Builds the live panel: eleven lines, or twelve while there is a problem.
 
-    `memory` is ready to read. The line below the frame shows `notice`, which a signal handler may
-    have written there, or else how the run is stopped.
+    `memory` is already formatted. The line below the frame shows `notice`, a message of a signal
+    handler; if it is empty, the line explains how to stop the run.
     """
     title = Text(view.info.name, style="bold not dim")
     if view.phase:
@@ -135,7 +135,7 @@ def panel(view: RunView, memory: str, *, notice: str = "") -> RenderableType:
 
 
 def line(view: RunView, memory: str) -> str:
-    """One plain line with the figures of the panel."""
+    """Formats the figures of the panel as a plain line."""
     nearest = view.nearest_budget()
     parts = [
         view.phase,
@@ -170,7 +170,7 @@ def _bar(view: RunView) -> RenderableType:
 
 
 def _table(pairs: list[tuple[str, str]]) -> RenderableType:
-    """Labels and values, two of each per line."""
+    """Builds a table with two labels and their values per line."""
     table = Table.grid(expand=True, padding=(0, 1))
     for _ in range(2):
         table.add_column(style="dim", no_wrap=True, width=10)
@@ -182,33 +182,33 @@ def _table(pairs: list[tuple[str, str]]) -> RenderableType:
 
 
 def _figures(view: RunView, memory: str) -> list[tuple[str, str]]:
-    """Every figure with its label; those of samples only where actors collect some."""
+    """Returns labels and figures; without actors those about samples are left out."""
     value, step, info, rates = view.value, view.step, view.info, view.rates()
-    share = value("time/network/transfer")  # of the calls of actors on a cluster
+    share = value("time/network/transfer")  # fraction of the duration of calls to remote actors
     network = "" if share is None else f", network {figures.percent(share)}"
     ratio = rates.samples / rates.updates if rates.updates else None
     best = figures.UNKNOWN
     if view.best is not None:
         best = f"{figures.score(view.best[0])} at {figures.count(view.best[1])}"
-    of_samples = info.samples
-    found = [
+    has_samples = info.samples
+    entries = [
         ("updates", _of(step.opt_steps, info.max_opt_steps, figures.count), True),
-        ("env steps", _of(step.env_steps, info.max_env_steps, figures.count), of_samples),
+        ("env steps", _of(step.env_steps, info.max_env_steps, figures.count), has_samples),
         ("best eval", best, True),
         ("last eval", figures.score(value("eval/return")), True),
         ("updates/s", figures.rate(rates.updates), True),
-        ("samples/s", figures.rate(rates.samples), of_samples),
-        ("per update", f"{figures.ratio(ratio)} samples", of_samples),
-        ("return", figures.score(value("episode/return")), of_samples),
-        ("queue", f"{figures.percent(value('async/queue_fill'))}{network}", of_samples),
-        ("buffer", figures.percent(value("async/buffer_fill")), of_samples),
-        ("weight lag", figures.count(value("async/weight_lag")), of_samples),
+        ("samples/s", figures.rate(rates.samples), has_samples),
+        ("per update", f"{figures.ratio(ratio)} samples", has_samples),
+        ("return", figures.score(value("episode/return")), has_samples),
+        ("queue", f"{figures.percent(value('async/queue_fill'))}{network}", has_samples),
+        ("buffer", figures.percent(value("async/buffer_fill")), has_samples),
+        ("weight lag", figures.count(value("async/weight_lag")), has_samples),
         ("memory", memory, True),
         ("time", _of(step.time_s, info.max_time_s, figures.duration), True),
     ]
-    return [(label, shown) for label, shown, applies in found if applies]
+    return [(label, figure) for label, figure, applies in entries if applies]
 
 
-def _of(done: float, limit: float | None, shown: figures.Figure) -> str:
-    """The part that is done of one budget, and its limit where there is one."""
-    return shown(done) if limit is None else f"{shown(done)} of {shown(limit)}"
+def _of(done: float, limit: float | None, form: figures.Figure) -> str:
+    """Formats the progress towards a limit: `done of limit`, or only `done` without a limit."""
+    return form(done) if limit is None else f"{form(done)} of {form(limit)}"

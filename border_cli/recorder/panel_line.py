@@ -1,4 +1,4 @@
-"""The line below a live panel, which signal handlers write."""
+"""The line below the live panel, set by signal handlers."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import time
 
 
 class PanelLine:
-    """The line below the live panel: signal handlers write there, and the panel redraws it.
+    """The line below the live panel: signal handlers set it, and the panel redraws it.
 
-    Each method only sets attributes, hence is safe in a signal handler.
+    All methods only set attributes and are therefore safe in a signal handler.
     """
 
     def __init__(self) -> None:
-        self.live = False  # a panel is on the terminal, with the cursor at the end of this line
-        self.drawing = False  # the panel is being redrawn: the cursor may be anywhere
+        self.live = False  # whether a panel is shown, with the cursor at the end of this line
+        self.drawing = False  # whether the panel is being redrawn: the cursor may be anywhere
         self.clear()
 
     def clear(self) -> None:
@@ -23,14 +23,14 @@ class PanelLine:
         self._until_s = math.inf
 
     def show(self, text: str, seconds: float | None = None) -> None:
-        """Sets the message, permanently or for that many seconds."""
+        """Sets the message, permanently or for `seconds`."""
         self._until_s = math.inf if seconds is None else time.monotonic() + seconds
         self._text = text
 
     @property
     def text(self) -> str:
-        """The message, or nothing."""
+        """The message; empty if there is none or it has expired."""
         return self._text if time.monotonic() < self._until_s else ""
 
 
-panel_line = PanelLine()  # of this process, which has one terminal
+panel_line = PanelLine()  # a process has one terminal and therefore one line

@@ -1,13 +1,13 @@
-"""Event files for TensorBoard, written without torch, without TensorFlow and without a thread.
+"""Event files for TensorBoard, written without torch, TensorFlow or a thread.
 
-TensorBoard's own writer has a thread that dies of a full disk; its record format is all we need.
+TensorBoard's own writer has a thread that dies if the disk is full; only its record format is used.
 
-HParams gets a session start with the settings, and at the end of the run the best score and a
-session end. There is no `experiment` record: TensorBoard would use the first run's for all runs and
-no longer see which settings differ. The session end comes after the position of every checkpoint,
-so a resume drops it. A resume truncates the event files to the checkpoint and starts a new one with
-a marker that makes a running TensorBoard drop what it had shown. The page of texts has the command
-and all settings of every attempt.
+HParams gets a session start with the settings and, at the end of the run, the best score and a
+session end. There is no `experiment` record: TensorBoard would apply the first run's to all runs
+and no longer detect which settings differ. The session end comes after the position of every
+checkpoint, so a resume drops it. A resume truncates the event files to the checkpoint and starts a
+new one with a marker that makes a running TensorBoard discard later values. The text page shows the
+command and all settings of every attempt.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from border_cli.system.files import AppendFile, cut
 if TYPE_CHECKING:
     from tensorboard.compat.proto.summary_pb2 import Summary
 
-# TensorBoard sorts the groups of a page by name and opens the first two. With the groups that would
-# sort before them under another name, these are episode/ and eval/.
+# TensorBoard sorts the groups of a page by name and expands the first two. Moving these groups to
+# system/ makes episode/ and eval/ the first two.
 SYSTEM, OF_SYSTEM = "system/", ("actor/", "async/")
 PREFIX = "events.out.tfevents."  # TensorBoard reads every file with `tfevents` in its name
-SUFFIX = ".border"  # of ours, in a directory where users may put event files of their own
+SUFFIX = ".border"  # distinguishes our event files from those of users in the same directory
 
 
 class TensorboardRecorder(Recorder):
-    """One event per row, in an event file in the run directory; on disk when `write` returns.
+    """Writes an event per row to a file in the run directory; it is on disk when `write` returns.
 
-    TensorBoard keeps values in 32 bits and steps in 64. Every attempt of a run has its own file.
+    TensorBoard stores values in 32 bits and steps in 64. Every attempt of a run has its own file.
     The settings of the run are a session of TensorBoard's HParams plug-in.
     """
 
@@ -58,29 +58,32 @@ class TensorboardRecorder(Recorder):
         self._began_s = wall_time_s()
         self._path = new_event_file(info.run_dir, self._began_s)
         self._settings = info.settings
-        # In Markdown lines that are indented are shown as they are.
+        # Markdown shows indented lines verbatim.
         self._text = textwrap.indent(f"{shlex.join(info.command)}\n\n{info.resolved}", "    ")
         self._file = AppendFile(self._path)
         self._is_new, self._is_rewound = True, False
-        self._last_step = -1  # the highest that was recorded, earlier attempts included
+        self._last_step = -1  # highest step recorded, including earlier attempts
 
     def write(self, step: RecordStep, metrics: Metrics, *, final: bool = False) -> None:
         del final
-        at = self._at(step)
-        self._append_metrics(at, metrics)
-        self._last_step = max(self._last_step, at)
+        axis_step = self._axis_step(step)
+        self._append_metrics(axis_step, metrics)
+        self._last_step = max(self._last_step, axis_step)
 
-    def _append_metrics(self, at: int, metrics: Metrics) -> None:
+    def _append_metrics(self, step: int, metrics: Metrics) -> None:
         from border_cli.recorder.tensorboard_events import metrics_summary
 
-        self._append(at, metrics_summary({_tag(name): float(metrics[name]) for name in metrics}))
+        self._append(step, metrics_summary({_tag(name): float(metrics[name]) for name in metrics}))
 
-    def _at(self, step: RecordStep) -> int:
+    def _axis_step(self, step: RecordStep) -> int:
         return step.env_steps if self._axis is StepAxis.env_steps else step.opt_steps
 
     def _append(self, step: int, summary: Summary) -> None:
-        """Appends an event, in a new file behind its head: there a full disk is counted."""
-        # imported late: a run needs it with its first row
+        """Appends an event, in a new file preceded by the file's head.
+
+        The head is not written in `__init__`, so that a full disk counts as a failed write.
+        """
+        # imported late: not needed before the first row
         from border_cli.recorder.tensorboard_events import event_row, file_head
 
         now_s = self._wall_time_s()
@@ -94,19 +97,19 @@ class TensorboardRecorder(Recorder):
         self._is_new = False
 
     def film(self, step: RecordStep, gif: bytes) -> None:
-        """A moving picture on the page of images."""
+        """Adds an animated GIF to the image page."""
         from border_cli.recorder.tensorboard_events import film_summary
 
-        self._append(self._at(step), film_summary(gif))
+        self._append(self._axis_step(step), film_summary(gif))
 
     def position(self) -> State:
         return {"file": self._path.name, "size": self._file.size, "step": self._last_step}
 
     def rewind(self, position: Mapping[str, Any]) -> None:
-        """Drops the rows after `position`, also from a page that has shown them.
+        """Drops the rows after `position`, also in an open TensorBoard page.
 
-        TensorBoard drops all from a step on where a file begins with the start of a session. A page
-        that stays open keeps rows at the last step before it, as the last window of a run.
+        At a session start TensorBoard discards all values from that step on. An open page retains
+        rows at the last step before it, such as those of a run's last window.
         """
         path = self._path.with_name(Path(position["file"]).name)
         if not (path.name.startswith(PREFIX) and path.name.endswith(SUFFIX)):
@@ -115,21 +118,21 @@ class TensorboardRecorder(Recorder):
         cut(path, int(position["size"]))
         for later in event_files(self._path.parent):
             if path.name < later.name and later != self._path:
-                # Empty, it stays: a TensorBoard without its data server waits forever for a file
-                # that was there before.
+                # Emptied, not deleted: a TensorBoard without its data server waits forever for a
+                # deleted file.
                 os.truncate(later, 0)
         self._is_rewound = True
 
     def end(self, ended: RunEnd) -> None:
         """Writes the result for the HParams page.
 
-        A resume drops it again: it lies after the position of every checkpoint.
+        A resume drops it, because it comes after the position of every checkpoint.
         """
         from border_cli.recorder.tensorboard_events import session_end
 
         if ended.best_score is not None:
-            at = max(self._last_step, 0)
-            self._append_metrics(at, {"eval/best_score": ended.best_score})
+            step = max(self._last_step, 0)
+            self._append_metrics(step, {"eval/best_score": ended.best_score})
         if (summary := session_end(ended.status, self._wall_time_s())) is not None:
             self._append(0, summary)
 
@@ -138,20 +141,22 @@ class TensorboardRecorder(Recorder):
 
 
 def event_files(run_dir: Path) -> list[Path]:
-    """Those of the run, in the order in which TensorBoard reads them: directly in its directory, by
-    which TensorBoard names it."""
-    return sorted(each for each in run_dir.glob(f"{PREFIX}*{SUFFIX}") if each.is_file())
+    """Returns our event files of a run, in the order in which TensorBoard reads them.
+
+    They lie directly in the run directory, because TensorBoard names a run after the directory.
+    """
+    return sorted(path for path in run_dir.glob(f"{PREFIX}*{SUFFIX}") if path.is_file())
 
 
 def new_event_file(run_dir: Path, wall_time_s: float) -> Path:
-    """A name that sorts after all others: TensorBoard never returns to an earlier file.
+    """Returns a path that sorts after all others, since TensorBoard never rereads earlier files.
 
-    The clock alone is not enough. A run may be resumed within the same second, or on a machine
+    The clock alone is not enough: a run may be resumed within the same second, or on a machine
     whose clock is behind.
     """
-    times = (int(each.name.split(".")[3]) for each in event_files(run_dir))
-    begun = max([int(wall_time_s), *(each + 1 for each in times)])
-    return run_dir / f"{PREFIX}{begun:010d}.{socket.gethostname()}.{os.getpid()}.0{SUFFIX}"
+    times = (int(path.name.split(".")[3]) for path in event_files(run_dir))
+    began_s = max([int(wall_time_s), *(time_s + 1 for time_s in times)])
+    return run_dir / f"{PREFIX}{began_s:010d}.{socket.gethostname()}.{os.getpid()}.0{SUFFIX}"
 
 
 def _tag(name: str) -> str:

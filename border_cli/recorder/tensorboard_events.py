@@ -1,4 +1,4 @@
-"""Events of TensorBoard as bytes of its file format. Its packages take 0.1 s to import."""
+"""TensorBoard events, serialized in its file format. Its packages take 0.1 s to import."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tensorboard.plugins.hparams.summary_v2 import hparams_pb
 from tensorboard.plugins.text.summary_v2 import text_pb
 from tensorboard.summary.writer.record_writer import RecordWriter
 
-STATUSES = {"done": STATUS_SUCCESS, "failed": STATUS_FAILURE}  # else unknown
+STATUSES = {"done": STATUS_SUCCESS, "failed": STATUS_FAILURE}  # HParams has no other final status
 
 
 def file_head(
@@ -27,10 +27,11 @@ def file_head(
     *,
     is_rewound: bool,
 ) -> bytes:
-    """Returns what the file of an attempt begins with: version, settings for HParams, and a page of
-    text; of a resumed attempt also the marker that makes TensorBoard drop all from `step` on.
+    """Returns the first events of an attempt's file: version, settings for HParams and a text page.
+
+    A resumed attempt also gets the marker that makes TensorBoard discard all values from `step` on.
     """
-    # A session of its own, even of equal settings; of several attempts TensorBoard keeps the first.
+    # Equal settings are separate sessions. Of several attempts TensorBoard uses the first session.
     session = hparams_pb(settings, trial_id="", start_time_secs=began_s)
     events = [
         Event(wall_time=began_s, file_version="brain.Event:2"),
@@ -38,7 +39,7 @@ def file_head(
     ]
     if is_rewound:
         start = SessionLog(status=SessionLog.START)
-        # TensorBoard ignores the first that it ever sees.
+        # Written twice, because TensorBoard ignores the first session start that it reads.
         events += 2 * [Event(wall_time=now_s, step=step, session_log=start)]
     events.append(Event(wall_time=now_s, step=step, summary=text_pb("settings", text)))
     return b"".join(map(_record, events))
@@ -49,19 +50,19 @@ def event_row(now_s: float, step: int, summary: Summary) -> bytes:
 
 
 def metrics_summary(values: Mapping[str, float]) -> Summary:
-    """Returns one scalar per tag."""
+    """Returns a summary with a scalar per tag."""
     scalars = [Summary.Value(tag=tag, simple_value=value) for tag, value in values.items()]
     return Summary(value=scalars)
 
 
 def film_summary(gif: bytes) -> Summary:
-    width, height = struct.unpack("<HH", gif[6:10])  # of a GIF's header
+    width, height = struct.unpack("<HH", gif[6:10])  # bytes of the GIF header
     image = Summary.Image(height=height, width=width, colorspace=3, encoded_image_string=gif)
     return Summary(value=[Summary.Value(tag="eval/film", image=image)])
 
 
 def session_end(status: str, now_s: float) -> Summary | None:
-    """Returns the end of the session in HParams, None for a status that it does not have."""
+    """Returns the end of the HParams session; None for a status that HParams does not have."""
     if status not in STATUSES:
         return None
     end = SessionEndInfo(status=STATUSES[status], end_time_secs=now_s)
@@ -73,7 +74,7 @@ def session_end(status: str, now_s: float) -> Summary | None:
 
 
 def _record(event: Event) -> bytes:
-    """Returns an event with the length and the checksums of the file format."""
+    """Returns an event framed by its length and checksums, as the file format requires."""
     framed = io.BytesIO()
     RecordWriter(framed).write(event.SerializeToString())
     return framed.getvalue()

@@ -1,7 +1,7 @@
-"""The terminal before, during and after a run: the console, its log, header, tables.
+"""Output on the terminal: the console, log lines, the header and tables.
 
-What users named (paths, runs, messages) is printed as it is: never wrapped, cut or coloured. Only
-characters that would steer the terminal are escaped.
+Text from users (paths, run names, messages) is printed verbatim: never wrapped, cut or coloured.
+Only control characters are escaped.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SECTION_NAMES = {"wait": "receive samples", "env_step": "env step"}
 
 
 class MaskedFormatter(logging.Formatter):
-    """Formats log records, and leaves out passwords."""
+    """Formats log records and masks passwords."""
 
     def format(self, record: logging.LogRecord) -> str:
         return masked(super().format(record))
@@ -37,14 +37,14 @@ MESSAGE = MaskedFormatter("%(message)s")
 
 
 class _Terminal(Console):
-    """A console whose reader may go away (`border-train … | head`) without ending the run."""
+    """A console whose output may be closed (`border-train … | head`) without ending the run."""
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterator[Segment]:
-        """Escapes what would steer the terminal; rich's own steps are marked by `control`."""
-        for each in super().render(renderable, options):
-            yield each if each.control else each._replace(text=visible(each.text))
+        """Escapes control characters, except in segments that rich marks as `control`."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=visible(segment.text))
 
     def on_broken_pipe(self) -> None:
         with suppress(SystemExit):
@@ -53,10 +53,12 @@ class _Terminal(Console):
 
 
 def make_console(*, stderr: bool = False) -> Console:
-    """The console on stdout. A live panel needs a terminal there, whatever FORCE_COLOR says; in a
-    notebook it prints plain lines."""
+    """Creates the console for stdout or stderr.
+
+    A live panel requires a terminal, regardless of FORCE_COLOR; a notebook gets plain lines.
+    """
     stream = sys.stderr if stderr else sys.stdout
-    with suppress(AttributeError):  # the stream may be closed, or a plain object
+    with suppress(AttributeError):  # the stream may be closed or a plain object
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]
     return _Terminal(
         highlight=False,
@@ -68,7 +70,7 @@ def make_console(*, stderr: bool = False) -> Console:
 
 
 def say(console: Console, message: str | Text) -> None:
-    """Prints one message whole, however narrow the terminal is."""
+    """Prints a message in full, however narrow the terminal is."""
     text = message if isinstance(message, Text) else Text(message)
     console.print(text, soft_wrap=True)
 
@@ -79,7 +81,7 @@ class ConsoleHandler(logging.Handler):
     def __init__(self, console: Console) -> None:
         super().__init__()
         self._console = console
-        self.setFormatter(MESSAGE)  # else logging.basicConfig would set one of its own
+        self.setFormatter(MESSAGE)  # otherwise logging.basicConfig would set its own
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -98,15 +100,15 @@ class ConsoleHandler(logging.Handler):
 
 
 def header(console: Console, lines: Sequence[tuple[str, str]]) -> None:
-    """Prints keys and values in two columns; long values are left to the terminal to break."""
+    """Prints keys and values in two columns; the terminal wraps long values."""
     width = max(len(key) for key, _ in lines) + 2
     for key, value in lines:
-        shown = value.replace("\n", "\n" + " " * width)
-        say(console, Text.assemble((key.ljust(width), "dim"), shown))
+        indented = value.replace("\n", "\n" + " " * width)
+        say(console, Text.assemble((key.ljust(width), "dim"), indented))
 
 
 def make_table(*figures: str) -> Table:
-    """An empty table; its columns are `figures`, and what is added."""
+    """Creates an empty table with a right-aligned column for each figure."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="dim")
     for name in figures:
         table.add_column(name, justify="right")
@@ -116,19 +118,19 @@ def make_table(*figures: str) -> Table:
 def stats_tables(
     console: Console, actor_stats: Sequence[ActorStats], trainer_stats: Mapping[str, float]
 ) -> None:
-    """The statistics of the actors and of the trainer at the end of a run."""
+    """Prints the statistics of the actors and the trainer at the end of a run."""
     if actor_stats:
         names = ("env steps", "samples", "samples/s", "duration", "restarts", "lost samples")
         actors = make_table("actor", *names)
-        for each in actor_stats:
+        for actor in actor_stats:
             actors.add_row(
-                str(each.actor_id),
-                f"{each.env_steps:,}",
-                f"{each.samples:,}",
-                figures.rate(each.samples_per_sec),
-                figures.duration(each.duration_s),
-                str(each.restarts),
-                f"{each.lost_samples:,}",
+                str(actor.actor_id),
+                f"{actor.env_steps:,}",
+                f"{actor.samples:,}",
+                figures.rate(actor.samples_per_sec),
+                figures.duration(actor.duration_s),
+                str(actor.restarts),
+                f"{actor.lost_samples:,}",
             )
         console.print(actors)
     trainer = make_table("trainer", *trainer_stats)
@@ -142,9 +144,9 @@ def time_tree(
     actors: Mapping[str, float],
     concurrent: Mapping[str, float],
 ) -> None:
-    """Prints the seconds of each section, and their share of the actors' or of the learner's time.
+    """Prints the seconds spent in each section and their share of the actors' or learner's time.
 
-    `concurrent` is what other threads did while the learner worked.
+    `concurrent` contains the work of other threads while the learner worked.
     """
     learner_s = sum(learner.values())
     if learner_s <= 0:
@@ -159,8 +161,8 @@ def time_tree(
     for title, seconds, whole_s in groups:
         for name, spent_s in sorted(seconds.items(), key=lambda item: -item[1]):
             if spent_s > 0:
-                shown = f"{title}: {SECTION_NAMES.get(name, name)}"
-                table.add_row(f"{spent_s:,.2f}", f"{100 * spent_s / whole_s:.1f} %", shown)
+                label = f"{title}: {SECTION_NAMES.get(name, name)}"
+                table.add_row(f"{spent_s:,.2f}", f"{100 * spent_s / whole_s:.1f} %", label)
     console.print(table)
 
 

@@ -1,8 +1,8 @@
-"""Recorders of experiment trackers: MLflow, Weights & Biases, trackio.
+"""Recorders for experiment trackers: MLflow, Weights & Biases, trackio.
 
-The learner only appends lines to an outbox in the run directory, `trackers/<name>.jsonl`; a process
-of its own, `deliver.py`, hands them to the tracker. What cannot be delivered waits there for the
-next attempt of the run, and neither the tracker nor that process can end the run.
+The learner only appends lines to an outbox in the run directory, `trackers/<name>.jsonl`. A
+separate process, `deliver.py`, sends them to the tracker. Events that cannot be delivered wait in
+the outbox for the next attempt. Neither the tracker nor the process can end the run.
 """
 
 from __future__ import annotations
@@ -27,22 +27,23 @@ from border_cli.system.files import AppendFile, cut, finite, readable_bytes
 
 log = logging.getLogger(__name__)
 
-EVENT_S = 5.0  # for the event that is being delivered when the time is over
+EVENT_S = 5.0  # grace period for the event that is being delivered when the time is up
 
 
 def outbox_of(run_dir: Path, tracker: str) -> Path:
-    """What is to be delivered, an event a line."""
+    """Returns the path of the events to deliver, one per line."""
     return run_dir / "trackers" / f"{tracker}.jsonl"
 
 
 def state_of(outbox: Path) -> dict[str, Any]:
-    """What the process remembers: `delivered` bytes, the attempt that was `begun` last, ids of the
-    tracker, and whether it is `opening` a database."""
+    """Reads the state of the delivery: the bytes `delivered`, the last attempt `begun`, IDs of the
+    tracker, and whether the process is `opening` a database."""
     return {"delivered": 0, **json.loads(readable_bytes(outbox.with_suffix(".json")) or "{}")}
 
 
 class TrackerRecorder(Recorder):
-    """Hands everything on; begins with the first row, after what an earlier attempt recorded."""
+    """Writes all records to the outbox. The delivery process starts with the first row; rows of
+    earlier attempts that are still pending are delivered first."""
 
     def __init__(self, config: TrackerConfig, *, info: RunInfo, console: Any = None) -> None:
         del console
@@ -51,7 +52,7 @@ class TrackerRecorder(Recorder):
         self._outbox = AppendFile(self._path)
         self._attempt = 1 + self._path.read_bytes().count(b'{"kind": "begin"')
         self._process: subprocess.Popen[bytes] | None = None
-        self._end_s = 0.0  # when the wait is over
+        self._end_s = 0.0  # deadline of `wait`
 
     def write(self, step: RecordStep, metrics: Metrics, *, final: bool = False) -> None:
         del final
@@ -65,7 +66,8 @@ class TrackerRecorder(Recorder):
         return {"size": self._outbox.size}
 
     def rewind(self, position: Mapping[str, Any]) -> None:
-        """What a tracker has, it keeps: the rows that follow have the number of another attempt."""
+        """Drops only events that are not yet delivered, since a tracker cannot delete rows. The rows
+        that follow have a new attempt number."""
         cut(self._path, max(int(position["size"]), state_of(self._path)["delivered"]))
 
     def end(self, ended: RunEnd) -> None:
@@ -76,7 +78,7 @@ class TrackerRecorder(Recorder):
         self._outbox.close()
         if self._process is None:
             return
-        self._process.stdin.close()  # type: ignore[union-attr]  # it delivers the rest, and ends
+        self._process.stdin.close()  # type: ignore[union-attr]  # delivers the rest, then exits
         self._end_s = time.monotonic() + self._config.close_timeout_s
 
     def wait(self) -> None:
@@ -84,7 +86,7 @@ class TrackerRecorder(Recorder):
             return
         if not self._has_ended(self._end_s - time.monotonic()):
             self._stop(self._process)
-        self._pass_on(self._process)
+        self._log_output(self._process)
         if self._process.returncode is not None:
             self._process.stdout.close()  # type: ignore[union-attr]
         if state_of(self._path)["delivered"] < self._path.stat().st_size:
@@ -95,21 +97,21 @@ class TrackerRecorder(Recorder):
             )
 
     def _has_ended(self, timeout_s: float) -> bool:
-        """Whether the process ends within this time."""
+        """Returns whether the process ends within `timeout_s`."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(max(0.0, timeout_s))  # type: ignore[union-attr]
             return True
         return False
 
     def _stop(self, process: subprocess.Popen[bytes]) -> None:
-        """Ends the process after its event. Killed while it creates or migrates a database it would
-        ruin that for all later runs."""
+        """Ends the process after its current event. It is not killed while it creates or migrates a
+        database, because that would corrupt the database for all later runs."""
         process.terminate()
         if self._has_ended(EVENT_S):
             return
         if state_of(self._path).get("opening"):
             log.warning(
-                "%s: process %d still creates or migrates a database, and ends after that",
+                "%s: process %d still creates or migrates a database and will end after that",
                 *(self._name, process.pid),
             )
         else:
@@ -118,7 +120,7 @@ class TrackerRecorder(Recorder):
 
     def _append(self, kind: str, **facts: Any) -> None:
         if self._process is None:
-            self._process, info = self._started(), self._info
+            self._process, info = self._start_process(), self._info
             self._append(
                 "begin",
                 name="/".join(info.run_dir.parts[-2:]),
@@ -129,11 +131,12 @@ class TrackerRecorder(Recorder):
             )
         event = finite({"kind": kind, "at": time.time(), **facts})  # seconds since 1970
         self._outbox.append(json.dumps(event, allow_nan=False).encode() + b"\n")
-        self._pass_on(self._process)
+        self._log_output(self._process)
 
-    def _started(self) -> subprocess.Popen[bytes]:
-        """The process; it hears of no signal to the command, and of its end by its closed input."""
-        # -P: a file of the current directory is no tracker's package, whatever its name.
+    def _start_process(self) -> subprocess.Popen[bytes]:
+        """Starts the delivery process in its own session, out of reach of signals to the command. Its
+        stdin is closed when the command ends."""
+        # -P: a module in the current directory must not replace the tracker's package.
         command = [sys.executable, "-P", "-m", "border_cli.recorder.deliver"]
         command += [str(self._info.run_dir), self._name, str(self._config.close_timeout_s)]
         with self._path.with_suffix(".log").open("ab") as errors:
@@ -147,7 +150,7 @@ class TrackerRecorder(Recorder):
         os.set_blocking(process.stdout.fileno(), False)  # type: ignore[union-attr]
         return process
 
-    def _pass_on(self, process: subprocess.Popen[bytes]) -> None:
-        """Logs what the process has to say."""
-        if said := process.stdout.read():  # type: ignore[union-attr]
-            log.warning("%s: %s", self._name, said.decode().strip())
+    def _log_output(self, process: subprocess.Popen[bytes]) -> None:
+        """Logs the output of the process as warnings."""
+        if output := process.stdout.read():  # type: ignore[union-attr]
+            log.warning("%s: %s", self._name, output.decode().strip())

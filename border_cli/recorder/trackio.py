@@ -1,4 +1,4 @@
-"""trackio: a local store, which `trackio show` shows."""
+"""Delivery to trackio's local store, which `trackio show` displays."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import trackio
 
 
 class TrackioRun:
-    """One run, known by its name, in the group of its sweep."""
+    """A run in trackio, identified by its name, in the group of its sweep."""
 
     def __init__(
-        self, state: dict[str, Any], facts: dict[str, Any], keep: Callable[[], None]
+        self, state: dict[str, Any], facts: dict[str, Any], save_state: Callable[[], None]
     ) -> None:
-        del state, keep  # a run is known by its name
+        del state, save_state  # a run is identified by its name
         self._step = facts["step"]
         self._run: Any = trackio.init(
             facts["project"] or "border_cli",

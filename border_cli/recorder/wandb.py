@@ -1,4 +1,4 @@
-"""Weights & Biases: offline, for `wandb sync`, where nobody has logged in."""
+"""Delivery to Weights & Biases; offline, for `wandb sync`, unless the user is logged in."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ import wandb
 
 
 class WandbRun:
-    """One run, in the group of its sweep."""
+    """A run in Weights & Biases, in the group of its sweep."""
 
     def __init__(
-        self, state: dict[str, Any], facts: dict[str, Any], keep: Callable[[], None]
+        self, state: dict[str, Any], facts: dict[str, Any], save_state: Callable[[], None]
     ) -> None:
         self._id = state.setdefault("run", token_hex(4))
-        keep()
-        # In settings it would take `wandb-artifact://HOST/…` for an artifact, and log in there.
+        save_state()
+        # Otherwise wandb would resolve `wandb-artifact://HOST/…` in a setting and log in at HOST.
         self._run = wandb.init(
             project=facts["project"] or os.environ.get("WANDB_PROJECT", "border_cli"),
             id=self._id,
@@ -51,8 +51,8 @@ class WandbRun:
 
 
 def _mode(settings: Any) -> Literal["offline"] | None:
-    """None, for the mode that the user's own settings choose; offline where nobody has logged in
-    at their server."""
+    """Returns "offline" if the user is not logged in at the server and $WANDB_MODE is not set;
+    otherwise None, which selects the mode from the user's settings."""
     host = urlsplit(settings.base_url).netloc
     logged_in = settings.api_key or os.environ.get("WANDB_IDENTITY_TOKEN_FILE")
     with suppress(OSError, netrc.NetrcParseError):
