@@ -66,8 +66,8 @@ class TrackerRecorder(Recorder):
         return {"size": self._outbox.size}
 
     def rewind(self, position: Mapping[str, Any]) -> None:
-        """Drops only events that are not yet delivered, since a tracker cannot delete rows. The rows
-        that follow have a new attempt number."""
+        """Drops only undelivered events, since a tracker cannot delete rows. Later rows have a new
+        attempt number."""
         cut(self._path, max(int(position["size"]), state_of(self._path)["delivered"]))
 
     def end(self, ended: RunEnd) -> None:
@@ -134,8 +134,8 @@ class TrackerRecorder(Recorder):
         self._log_output(self._process)
 
     def _start_process(self) -> subprocess.Popen[bytes]:
-        """Starts the delivery process in its own session, out of reach of signals to the command. Its
-        stdin is closed when the command ends."""
+        """Starts the delivery process. Signals to the command do not reach it, since it has its own
+        session; its stdin is closed when the command ends."""
         # -P: a module in the current directory must not replace the tracker's package.
         command = [sys.executable, "-P", "-m", "border_cli.recorder.deliver"]
         command += [str(self._info.run_dir), self._name, str(self._config.close_timeout_s)]

@@ -1,1 +1,1 @@
-"""A search for hyperparameters: trials, each trained with several seeds and pruned as it goes."""
+"""Hyperparameter search: trials are trained with several seeds each, and bad ones are pruned."""

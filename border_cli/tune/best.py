@@ -1,4 +1,4 @@
-"""`best.yaml`: the settings of a study's winner, to be used as an experiment or as a tuned file."""
+"""`best.yaml`: the settings of a study's winner, for use as an experiment or as a tuned file."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from border_cli.tune.trials import Study, TrialRow
 def best_yaml(
     composer: Composer, study: Study, winner: TrialRow, config: RunConfig, fresh: Sequence[float]
 ) -> str:
-    """The content of `best.yaml`: what the winner's `config` has that differs from the defaults, or
-    from what tuned files set, so that it means the same above a tuned file and in its place.
+    """Returns the content of `best.yaml`: the settings of the winner's `config` that differ from
+    the defaults or from the tuned file. It works on top of a tuned file and in place of it.
 
-    `fresh`: its scores on fresh seeds.
+    `fresh` contains the winner's scores on fresh seeds.
     """
     pair = [f"agent={study.agent}", f"env={study.env}"]
-    chosen, usual = _groups(config), _groups(composer.job(pair).config)
-    others = {
-        group: each["option"]
-        for group, each in chosen.items()
-        if len(options := {each.get("option"), usual[group].get("option")}) > 1
-        and not options <= {ONE_STEP, MULTI_STEP}  # `n_steps` says which
+    winning, default = _groups(config), _groups(composer.job(pair).config)
+    other_options = {
+        group: values["option"]
+        for group, values in winning.items()
+        if len(options := {values.get("option"), default[group].get("option")}) > 1
+        and not options <= {ONE_STEP, MULTI_STEP}  # implied by `n_steps`
     }
-    typed = [*pair, *(f"{group}={option}" for group, option in others.items())]
-    bases = [_groups(composer.job([*typed, *more]).config) for more in ([], ["~tuned"])]
-    listed = [{f"override /{group}": option} for group, option in others.items()]
-    content: dict[str, Any] = {"defaults": listed} if listed else {}
-    for group, settings in chosen.items():
+    overrides = [*pair, *(f"{group}={option}" for group, option in other_options.items())]
+    bases = [_groups(composer.job([*overrides, *more]).config) for more in ([], ["~tuned"])]
+    defaults_list = [{f"override /{group}": option} for group, option in other_options.items()]
+    content: dict[str, Any] = {"defaults": defaults_list} if defaults_list else {}
+    for group, settings in winning.items():
         for item in settings.items():
             if any(item not in base[group].items() for base in bases):
                 content.setdefault(group, {}).update([item])
@@ -44,7 +44,7 @@ def best_yaml(
 # Trial {winner.number} of {study.name!r}: {score_of(winner, fresh)}
 # As conf/experiment/best.yaml: {command} experiment=best
 """
-    if not others:  # which tuned files cannot choose
+    if not other_options:  # tuned files cannot select options
         comment += f"# As conf/tuned/{study.agent}_{study.env}.yaml: {command}\n"
     return comment + yaml_text(content)
 

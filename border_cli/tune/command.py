@@ -1,6 +1,6 @@
-"""A study while a command works on it: whenever a process is free, a run of the most useful trial.
+"""The `border-tune` command: whenever a process is free, it trains a run of the most useful trial.
 
-The runs of a trial come to a rung together; no trial waits for another one.
+All runs of a trial reach a rung together, but trials do not wait for each other.
 """
 
 from __future__ import annotations
@@ -41,24 +41,24 @@ from border_cli.tune.trials import TRIALS_JSON, Study, ranked
 from border_cli.words import shell_command, shortest, size
 
 STUDY_DB = "study.db"
-ASK_S = 2.0  # between two looks at what others do while there is nothing to do
-MOST_DEATHS = 3  # of the processes of one run; with another one its trial fails
-LEAST_FREE_NBYTES = 2**26  # of the disk; what fails with less is not the trial's fault
+ASK_S = 2.0  # polling interval for changes by other commands while there is nothing to train
+MOST_DEATHS = 3  # times that the process of a run may die before the trial fails
+LEAST_FREE_NBYTES = 2**26  # a failure with less free disk space is not attributed to the trial
 
 
 def tune(
     composer: Composer, overrides: Sequence[str], config: TuneConfig, command: Sequence[str]
 ) -> None:
-    """Works on the study that a command asks for.
+    """Runs or resumes the study that a command requests.
 
-    Raises ConfigError where it is refused, SystemExit where it was interrupted.
+    Raises ConfigError if the study is refused, SystemExit if it was interrupted.
     """
     root = Path(config.study)
     job = composer.job(overrides)
-    if dropped := without_tuned_ends(composer, overrides, job.config.trainer):
-        for text in dropped:
-            say(f"{text}: the tuned value does not count in a study, whose runs are equally long")
-        overrides = [*overrides, *dropped]
+    if ends_to_drop := without_tuned_ends(composer, overrides, job.config.trainer):
+        for override in ends_to_drop:
+            say(f"{override}: the tuned value is ignored; all runs of a study have the same length")
+        overrides = [*overrides, *ends_to_drop]
         job = composer.job(overrides)
     base = replace(job, folder=root, command=tuple(command))
     with composer.opened() as files:
@@ -66,25 +66,25 @@ def tune(
         space = read_space(files, name).without(overrides)
     check_job(base, composer)
     terms = sweep_terms(composer, overrides, OUR_LAUNCHER)
-    asked = described(config, space, base, overrides)  # refuses sooner than all of the space
+    requested = described(config, space, base, overrides)  # before the slower check of the space
     check_space(composer, space, overrides, terms)
     if config.dry_run:
-        entries = [f"  {each}: {shown(space.content[each])}" for each in space.hyperparameters]
-        budgets = ", ".join(map(asked.steps, range(len(asked.budgets))))
+        entries = [f"  {param}: {shown(space.content[param])}" for param in space.hyperparameters]
+        budgets = ", ".join(map(requested.steps, range(len(requested.budgets))))
         say("\n".join([f"# {space.file}, budgets of {budgets}", "hyperparameters:", *entries]))
         return
-    first, full = asked.budgets[0], asked.budgets[-1]
-    if 0 < asked.trials * (config.max_cost * full - first) < 2 * (full - first):
+    first, full = requested.budgets[0], requested.budgets[-1]
+    if 0 < requested.trials * (config.max_cost * full - first) < 2 * (full - first):
         complain(
             "border-tune",
-            f"max_cost={config.max_cost:g} pays for one trial to the end: the best of all after "
-            f"{asked.steps(0)}",
+            f"max_cost={config.max_cost:g} is enough to train only one trial to the end: the best "
+            f"trial after {requested.steps(0)}",
         )
-    there = (root / TRIALS_JSON).exists()
-    study = begun(root, asked)
+    exists = (root / TRIALS_JSON).exists()
+    study = begun(root, requested)
     runs = TrialRuns(composer=composer, terms=terms, overrides=overrides, study=study, root=root)
     url = config.storage or f"sqlite:///{root / STUDY_DB}"
-    with opened(url, f"{study.name} {study.id}", root, begun=there) as store:
+    with opened(url, f"{study.name} {study.id}", root, begun=exists) as store:
         panel = StudyPanel()
         trials = Trials(study, space, store, config, runs, panel.event)
         collect_from_here()
@@ -100,7 +100,8 @@ def tune(
 
 
 def described(config: TuneConfig, space: Space, base: Job, overrides: Sequence[str]) -> Study:
-    """The study that a command asks for; `base`: a run of it before any value is chosen."""
+    """Returns the study that a command requests. `base` is a job of the study without the values of
+    a trial."""
     unit, full, interval = length_of(base.config)
     rungs, reduction = config.rungs, config.reduction
     budgets = rung_budgets(full, rungs=rungs, reduction=reduction, interval=interval)
@@ -108,7 +109,7 @@ def described(config: TuneConfig, space: Space, base: Job, overrides: Sequence[s
         config.refuse(
             "max_cost",
             config.max_cost,
-            f"must be above {budgets[0] / full:.2g}, which all trials at the first rung cost",
+            f"must be above {budgets[0] / full:.2g}, the cost of all trials up to the first rung",
         )
     return Study(
         id=uuid4().hex[:8],
@@ -131,18 +132,21 @@ def described(config: TuneConfig, space: Space, base: Job, overrides: Sequence[s
 
 @dataclass(slots=True)
 class Tuning:
-    """Works on a study until it is finished or the command is to stop; owned by its main thread."""
+    """Trains trials until the study is finished or stopped; owned by the command's main thread."""
 
     trials: Trials
     panel: StudyPanel
     at_once: int
     trainings: list[Training] = field(default_factory=list)
-    deaths: Counter[Path] = field(default_factory=Counter)  # of the processes of each run
-    asked_s: float = -ASK_S
+    deaths: Counter[Path] = field(default_factory=Counter)  # run directory -> processes that died
+    asked_s: float = -ASK_S  # when there was last nothing to train
     finished: bool = False
 
     def run(self) -> None:
-        """Raises SystemExit once an interrupted study has saved, and RunFailed on a full disk."""
+        """Trains until the study is finished.
+
+        Raises SystemExit once an interrupted study is saved, and RunFailed if the disk is full.
+        """
         study = self.trials.study
         terms = Terms(root=str(self.trials.runs.root), at_once=self.at_once)
         with Processes(LocalProcess, terms, study.command) as processes, self.panel:
@@ -150,53 +154,55 @@ class Tuning:
             while processes.running or not (processes.stop.requested or self.finished):
                 self._start(processes)
                 for view, reason in processes.look():
-                    self._ended(view.folder, reason, stopping=processes.stop.requested)
+                    self._process_ended(view.folder, reason, stopping=processes.stop.requested)
                     self.trials.look()
-                    self.asked_s = -ASK_S  # there may be something to decide
+                    self.asked_s = -ASK_S  # there may be a new decision to make
                 self.panel.show(processes.running, study, self.trials.rows)
         if isinstance(processes.stop.reason, Interrupted):
-            storage = " storage=…" if self.trials.config.storage else ""  # it may have a password
+            storage = " storage=…" if self.trials.config.storage else ""  # may contain a password
             say(f"resume with: {shlex.join(study.command)}{storage}")
             raise SystemExit(processes.stop.reason.exit_status)
 
     def _start(self, processes: Processes) -> None:
-        """Starts runs while there is room: of trials that this command trains, then of others."""
+        """Starts runs while processes are free: of trials in training first, then of new ones."""
         while len(processes.running) < self.at_once and not processes.stop.requested:
             running = {view.folder for view in processes.running}
             jobs = (job for training in self.trainings for job in training.jobs.values())
-            if job := next((each for each in jobs if each.folder not in running), None):
+            if job := next(
+                (candidate for candidate in jobs if candidate.folder not in running), None
+            ):
                 processes.start(job, JobView(job.number or 0, job.folder.name, job.folder))
             elif time.monotonic() < self.asked_s + ASK_S:
                 return
             else:
-                self._take()
+                self._take_trial()
                 self.trials.look()
 
-    def _take(self) -> None:
-        """Takes on a trial, if there is one now."""
-        taken, runs = self.trials.take(), self.trials.runs
-        if not isinstance(taken, Training):
+    def _take_trial(self) -> None:
+        """Begins training a trial if one is available."""
+        training, runs = self.trials.take(), self.trials.runs
+        if not isinstance(training, Training):
             self.asked_s = time.monotonic()
-            self.finished = taken == What.finish and not self.trainings
+            self.finished = training == What.finish and not self.trainings
             return
         try:
-            jobs = runs.jobs(taken)
+            jobs = runs.jobs(training)
         except ConfigError as error:
-            self.trials.failed(taken, reason_of(error))
+            self.trials.failed(training, reason_of(error))
             return
-        taken.jobs = {each: jobs[each] for each in jobs if not runs.is_done(each, taken.rung)}
-        if taken.jobs:
-            self.trainings.append(taken)
-        else:  # a command was ended before it could say so
-            self.trials.reached(taken)
+        training.jobs = {path: jobs[path] for path in jobs if not runs.is_done(path, training.rung)}
+        if training.jobs:
+            self.trainings.append(training)
+        else:  # a command was killed before it could record that the runs were done
+            self.trials.reached(training)
 
-    def _ended(self, folder: Path, reason: str, *, stopping: bool) -> None:
-        """A process has ended, and its run with it; else that resumes from its checkpoint.
+    def _process_ended(self, folder: Path, reason: str, *, stopping: bool) -> None:
+        """Handles the end of a process; a run that is not done resumes from its checkpoint.
 
-        `reason`: what ended the process, if the run has not said so itself.
+        `reason` says why the process ended, in case the run has not recorded a reason.
         """
-        training = next((each for each in self.trainings if folder in each.jobs), None)
-        if training is None:  # of a trial that has failed
+        training = next((current for current in self.trainings if folder in current.jobs), None)
+        if training is None:  # its trial has failed
             return
         facts = read_run(folder)
         why = facts.get("exit_reason") or reason
@@ -207,9 +213,11 @@ class Tuning:
                 self.trials.reached(training)
         elif not stopping:
             if (free := shutil.disk_usage(self.trials.runs.root).free) < LEAST_FREE_NBYTES:
-                raise RunFailed(f"{why}; the disk has {size(free)} left, and the study stops")
+                raise RunFailed(
+                    f"{why}; only {size(free)} of disk space are left, so the study stops"
+                )
             self.deaths[folder] += 1
-            failed = facts.get("status") == "failed" and why != reason  # else it never began
+            failed = facts.get("status") == "failed" and why != reason  # otherwise it never started
             if failed or self.deaths[folder] > MOST_DEATHS:
-                self.trainings.remove(training)  # what still runs of it counts for nothing
+                self.trainings.remove(training)  # results of its other runs are ignored
                 self.trials.failed(training, f"{folder.name}: {why}")

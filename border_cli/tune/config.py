@@ -1,4 +1,4 @@
-"""The settings of `border-tune` itself; all else that is typed is a setting of every run."""
+"""The settings of `border-tune`. All other overrides are settings of every run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from border_cli.settings.base import Settings, setting
 
 
 class Sampler(StrEnum):
-    """Which sampler of Optuna chooses the values of a trial."""
+    """The Optuna sampler that chooses the values of a trial."""
 
     tpe = "tpe"
     gp = "gp"
@@ -17,41 +17,46 @@ class Sampler(StrEnum):
 
 
 class Score(StrEnum):
-    """Which evaluations of a run make its score."""
+    """The way a run's evaluations are reduced to a score."""
 
-    last = "last"  # the mean of the last ones
-    best = "best"  # the highest one
-    auc = "auc"  # the mean of all
+    last = "last"  # mean of the last evaluations
+    best = "best"  # best evaluation
+    auc = "auc"  # mean of all evaluations
 
 
 @dataclass(kw_only=True)
 class TuneConfig(Settings):
-    """What a study is, and how it goes on."""
+    """The settings of a study."""
 
-    study: str = setting("", "directory of the study; one that is there goes on")
-    trials: int = setting(30, "trials in all; a larger number adds some", low=1)
-    seeds: int = setting(3, "runs of each trial, with the seeds 0, 1, …", low=1, high=1000)
-    jobs: int | None = setting(None, "runs at once; null: as many as there are cores", low=1)
+    study: str = setting("", "directory of the study; an existing study is resumed")
+    trials: int = setting(30, "total number of trials; a larger number adds trials", low=1)
+    seeds: int = setting(3, "runs per trial, with the seeds 0, 1, …", low=1, high=1000)
+    jobs: int | None = setting(None, "runs in parallel; null: one per core", low=1)
     search: str | None = setting(
-        None, "space of the values: a file of conf/search; null: that of the agent's name"
+        None, "search space: a file in conf/search; null: the file named after the agent"
     )
     sampler: Sampler = setting(Sampler.tpe, "Optuna's sampler that chooses the values of a trial")
     score: Score = setting(
         Score.last,
-        "what a run is worth: the mean of its last evaluations, the best one, or the mean of all "
-        "(the area under its curve)",
+        "score of a run: the mean of its last evaluations, its best evaluation, or the mean of all "
+        "evaluations (the area under the curve)",
     )
-    last_evals: int = setting(5, "evaluations that score=last is the mean of", low=1)
-    rungs: int = setting(3, "budgets at which trials wait for each other", low=1, high=20)
-    reduction: int = setting(3, "factor between two budgets, and of trials that go on", low=2)
+    last_evals: int = setting(5, "number of evaluations averaged by score=last", low=1)
+    rungs: int = setting(3, "number of budgets at which trials are compared", low=1, high=20)
+    reduction: int = setting(
+        3, "factor between two budgets; the best 1/reduction of a rung are promoted early", low=2
+    )
     risk: float = setting(
-        0.1, "a trial is pruned where its chance to be the better one is lower", low=0, high=1
+        0.1,
+        "a trial is pruned if its probability of being better than the best one is lower",
+        low=0,
+        high=1,
     )
     max_cost: float = setting(
-        0.5, "share of the cost of all trials at the full budget that may be spent", above=0, high=1
+        0.5, "fraction of the cost of all trials at full budget that may be spent", above=0, high=1
     )
-    fresh_seeds: int = setting(5, "seeds with which the winner is trained again; 0: none", low=0)
+    fresh_seeds: int = setting(5, "number of new seeds for retraining the winner; 0: none", low=0)
     storage: str | None = setting(
-        None, "URL of Optuna's storage; null: study.db (SQLite) in the directory of the study"
+        None, "URL of Optuna's storage; null: study.db (SQLite) in the study's directory"
     )
-    dry_run: bool = setting(False, "checks everything, prints the space and the budgets, and ends")
+    dry_run: bool = setting(False, "check all settings, print the space and the budgets, and exit")

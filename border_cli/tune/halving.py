@@ -1,17 +1,17 @@
-"""Which trial of a study is trained next, and which one ends.
+"""Asynchronous successive halving: decides which trial to train next and which one to prune.
 
 Li et al. 2020, "A System for Massively Parallel Hyperparameter Tuning", Algorithm 2 (ASHA): a trial
 is trained to the first of several budgets, the rungs, and waits there; the top 1/`reduction` of a
-rung are promoted. Here a promoted trial resumes from its checkpoints, and both ends of a rung are
-treated alike: of its worst third, trials are pruned early if they are significantly worse than the
-best one. What lies between waits until all trials have started, and is then promoted, the most
-promising first, as far as the study's budget reaches. Slow starters live on that, and half of the
-budget is kept for it (docs/benchmarks.md).
+rung are promoted. Here a promoted trial resumes from its checkpoints. In addition, trials in the
+worst third of a rung are pruned early if they are significantly worse than the best one. The
+trials between wait until all trials have started. They are then promoted, the most promising first,
+while the study's budget lasts. This helps trials that learn slowly at first, and half of the budget
+is reserved for it (docs/benchmarks.md).
 
-The comparison is the moderated t of Smyth 2004, "Linear models and empirical Bayes methods for
-assessing differential expression in microarray experiments": few seeds say little about the
-variance of one difference, so it is drawn towards the mean of all at the rung. The prior degrees of
-freedom are fixed, not estimated.
+Trials are compared with the moderated t of Smyth 2004, "Linear models and empirical Bayes methods
+for assessing differential expression in microarray experiments": the variance of a difference is
+poorly estimated from few seeds, so it is shrunk towards the mean of all variances at the rung. The
+prior degrees of freedom are fixed, not estimated.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from border_cli.errors import ConfigError
 from border_cli.tune.config import Score, TuneConfig
 from border_cli.tune.trials import Study
 
-PRIOR_DEGREES = 4  # at most: weight of the pooled variance, in degrees of freedom
-WORST = 3  # one in three at a rung, the worst, may be pruned before all have started
-EARLY = 1 / 2  # of what may be spent beyond the first rung, before all have started
+PRIOR_DEGREES = 4  # maximum weight of the pooled variance, in degrees of freedom
+WORST = 3  # the worst 1/WORST of a rung may be pruned before all trials have started
+EARLY = 1 / 2  # fraction of the budget beyond the first rung that is reserved for late promotions
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -39,17 +39,17 @@ Floats: TypeAlias = NDArray[np.float64]
 class What(StrEnum):
     """What a free process does next."""
 
-    start = "start"  # a new trial
-    promote = "promote"  # a trial, to its next rung
-    prune = "pruned"  # a trial ends where it is; then ask again
-    complete = "complete"  # a trial ends at the last rung; then ask again
-    wait = "wait"  # until another process has finished
-    finish = "finish"  # every trial has ended
+    start = "start"  # start a new trial
+    promote = "promote"  # train a trial to its next rung
+    prune = "pruned"  # end a trial at its current rung, then decide again
+    complete = "complete"  # end a trial at the last rung, then decide again
+    wait = "wait"  # wait until another process has finished
+    finish = "finish"  # nothing is left to do
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A decision, and the trial that it is about."""
+    """What to do next, and with which trial."""
 
     what: What
     number: int | None = None
@@ -57,36 +57,39 @@ class Decision:
 
 
 class Standing(NamedTuple):
-    """A trial as far as it is."""
+    """The progress of a trial."""
 
     number: int
-    samples: Sequence[Floats] = ()  # per rung reached: [S, K], K evaluations that count
+    samples: Sequence[Floats] = ()  # [S, K] per rung reached: the K evaluations used, of S seeds
     busy: bool = False  # on its way to rung len(samples)
     ended: bool = False  # complete, pruned or failed
 
 
 def rung_budgets(full: int, *, rungs: int, reduction: int, interval: int) -> tuple[int, ...]:
-    """full / reduction^k steps for each rung, rounded up to evaluations; the last is `full`."""
+    """Returns full / reduction^k steps for each rung, rounded up to a multiple of `interval`."""
     evaluations = [math.ceil(full / reduction**k / interval) for k in reversed(range(rungs))]
     if len(set(evaluations)) < rungs:
         raise ConfigError(
             f"rungs={rungs} with reduction={reduction}: {evaluations[-1]} evaluations are too few; "
             "choose fewer rungs or a smaller trainer.eval_interval"
         )
-    return tuple(min(full, interval * each) for each in evaluations)
+    return tuple(min(full, interval * num) for num in evaluations)
 
 
 def counted(curve: Sequence[float], score: Score, last_evals: int) -> list[float]:
-    """The evaluations of one run so far that count; of few, `last` takes the later half."""
+    """Returns the evaluations of a run from which its score is computed.
+
+    `last` returns at most the later half of the curve.
+    """
     last = curve[len(curve) // 2 :][-last_evals:]
     return list({Score.last: last, Score.best: [max(curve)], Score.auc: curve}[score])
 
 
 def chances(samples: Floats) -> Floats:
-    """P(a trial is better than the best one at its rung), 0.5 for that one.  [N, S, K] -> [N]
+    """Returns P(a trial is better than the best one at its rung), 0.5 for the best itself.
 
-    Trials have the same seeds and are evaluated at the same steps, so differences are paired. One
-    seed has no variance: no trial is significantly worse then.
+    [N, S, K] -> [N]. Trials have the same seeds and are evaluated at the same steps, so differences
+    are paired. A single seed has no variance, so no trial is significantly worse.
     """
     from scipy.special import stdtr
 
@@ -95,88 +98,96 @@ def chances(samples: Floats) -> Floats:
     if min(trials, seeds) == 1:
         return np.full(trials, 0.5)
     behind = means[means.mean(axis=1).argmax()] - means
-    own, degrees = behind.var(axis=1, ddof=1), seeds - 1
-    pooled = own.sum() / (trials - 1)  # the best one does not differ from itself
-    prior = min(PRIOR_DEGREES, (trials - 2) * degrees)  # what others know of the variance
-    variance = (prior * pooled + degrees * own) / (prior + degrees)
-    error = np.sqrt(variance / seeds + 1e-300)  # the best one's may be 0
-    found: Floats = stdtr(prior + degrees, -behind.mean(axis=1) / error)
-    return found
+    variances, degrees = behind.var(axis=1, ddof=1), seeds - 1
+    pooled = variances.sum() / (trials - 1)  # without the best trial, whose differences are 0
+    prior = min(PRIOR_DEGREES, (trials - 2) * degrees)  # degrees of freedom of the pooled variance
+    variance = (prior * pooled + degrees * variances) / (prior + degrees)
+    error = np.sqrt(variance / seeds + 1e-300)  # the variance of the best trial may be 0
+    probabilities: Floats = stdtr(prior + degrees, -behind.mean(axis=1) / error)
+    return probabilities
 
 
 def next_step(trials: Sequence[Standing], study: Study, config: TuneConfig) -> Decision:
-    """The next thing to do for a process that is free.
+    """Decides what a free process does next.
 
     The cost stays within the study's budget, except that one trial is always trained to the end. A
-    trial that stands nowhere was added just now, or by a command that is gone.
+    trial that has reached no rung and is not being trained was just added, or its command is gone.
 
-    A promotion leaves enough for the best trial to be trained to the end. While a trial has not
-    come to the first rung, that one may be the best.
+    A promotion leaves enough of the budget to train the best trial to the end. The best trial is
+    unknown until all trials have reached the first rung.
     """
     budgets, rungs = study.budgets, len(study.budgets)
-    for each in trials:
-        if len(each.samples) == rungs and not each.ended:
-            return Decision(What.complete, each.number)
-        if not (each.samples or each.busy or each.ended):
-            return Decision(What.promote, each.number)
+    for trial in trials:
+        if len(trial.samples) == rungs and not trial.ended:
+            return Decision(What.complete, trial.number)
+        if not (trial.samples or trial.busy or trial.ended):
+            return Decision(What.promote, trial.number)
     first, full = budgets[0], budgets[-1]
-    reached = [len(each.samples) + each.busy for each in trials]  # or on their way there
-    may_spend = study.trials * (config.max_cost * full - first)  # beyond the first rung
-    left = may_spend - sum(budgets[rung - 1] - first for rung in reached if rung)
+    reached = [len(trial.samples) + trial.busy for trial in trials]  # includes rungs in training
+    spendable = study.trials * (config.max_cost * full - first)  # beyond the first rung
+    left = spendable - sum(budgets[rung - 1] - first for rung in reached if rung)
     unstarted = len(trials) < study.trials
-    kept = EARLY * may_spend * unstarted
-    late = unstarted or any(each.busy and not each.samples for each in trials)
+    reserved = EARLY * spendable * unstarted
+    best_unknown = unstarted or any(trial.busy and not trial.samples for trial in trials)
     best = best_of(trials, rungs)
-    to_keep = full - first if late else 0
-    if best is not None and not (late or best.ended):
-        to_keep = full - budgets[len(best.samples) + best.busy - 1]
+    needed = full - first if best_unknown else 0
+    if best is not None and not (best_unknown or best.ended):
+        needed = full - budgets[len(best.samples) + best.busy - 1]
 
     def leaves_enough(number: int, rung: int) -> bool:
-        is_best = best is not None and number == best.number and not late
-        return is_best or left - (budgets[rung + 1] - budgets[rung]) >= to_keep
+        is_best = best is not None and number == best.number and not best_unknown
+        return is_best or left - (budgets[rung + 1] - budgets[rung]) >= needed
 
     waiting = list(_waiting(trials, rungs - 1))
-    for chance, worse, others, rung, number in reversed(waiting):
-        if worse < others // WORST and chance < config.risk:
+    for probability, num_worse, num_at_rung, rung, number in reversed(waiting):
+        if num_worse < num_at_rung // WORST and probability < config.risk:
             return Decision(What.prune, number, "significantly worse than the best at its budget")
-        too_dear = full - budgets[rung] > left and max(reached) > rung + 1
-        if too_dear and not late:
+        too_expensive = full - budgets[rung] > left and max(reached) > rung + 1
+        if too_expensive and not best_unknown:
             return Decision(What.prune, number, "max_cost leaves too little to train it to the end")
-        early = others - worse <= others // config.reduction and left > kept
-        if early and leaves_enough(number, rung):
+        promote_early = (
+            num_at_rung - num_worse <= num_at_rung // config.reduction and left > reserved
+        )
+        if promote_early and leaves_enough(number, rung):
             return Decision(What.promote, number)
     if unstarted:
         return Decision(What.start)
-    for *_, rung, number in sorted(waiting, reverse=True):  # the most promising one first
+    for *_, rung, number in sorted(waiting, reverse=True):  # the most promising trial first
         if leaves_enough(number, rung):
             return Decision(What.promote, number)
-    return Decision(What.wait if any(each.busy for each in trials) else What.finish)
+    return Decision(What.wait if any(trial.busy for trial in trials) else What.finish)
 
 
 def best_of(trials: Sequence[Standing], rungs: int) -> Standing | None:
-    """The best trial so far: the best one at the first rung or, where that was trained further, the
-    best one at the next rung, and so on. Pruned and failed trials do not count."""
+    """Returns the best trial so far, ignoring pruned and failed ones.
+
+    This is the best trial at the first rung. If that trial has reached the second rung, it is the
+    best trial at the second rung, and likewise for all further rungs.
+    """
     best = None
     for rung in range(rungs):
-        there = {
-            float(each.samples[rung].mean()): each
-            for each in trials
-            if len(each.samples) > rung and (not each.ended or len(each.samples) == rungs)
+        by_mean = {
+            float(trial.samples[rung].mean()): trial
+            for trial in trials
+            if len(trial.samples) > rung and (not trial.ended or len(trial.samples) == rungs)
         }
-        if not there or (best is not None and len(best.samples) <= rung):
+        if not by_mean or (best is not None and len(best.samples) <= rung):
             return best
-        best = there[max(there)]
+        best = by_mean[max(by_mean)]
     return best
 
 
 def _waiting(trials: Sequence[Standing], rungs: int) -> Iterator[tuple[float, int, int, int, int]]:
-    """Chance, how many at its rung are worse, how many there are, rung and number of each trial
-    that waits; the highest rung and its best trial come last."""
+    """Yields the waiting trials, ordered by rung and by mean.
+
+    A tuple contains the probability of being better than the best, the number of worse trials at
+    the rung, the number of all trials at the rung, the rung, and the number of the trial.
+    """
     for rung in range(rungs):
-        reached = [each for each in trials if len(each.samples) > rung]
-        reached.sort(key=lambda each: float(each.samples[rung].mean()))
+        reached = [trial for trial in trials if len(trial.samples) > rung]
+        reached.sort(key=lambda trial: float(trial.samples[rung].mean()))
         if reached:
-            found = chances(np.array([each.samples[rung] for each in reached]))
-        for worse, each in enumerate(reached):
-            if len(each.samples) == rung + 1 and not (each.busy or each.ended):
-                yield found[worse], worse, len(reached), rung, each.number
+            probabilities = chances(np.array([trial.samples[rung] for trial in reached]))
+        for num_worse, trial in enumerate(reached):
+            if len(trial.samples) == rung + 1 and not (trial.busy or trial.ended):
+                yield probabilities[num_worse], num_worse, len(reached), rung, trial.number

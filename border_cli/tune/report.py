@@ -1,5 +1,5 @@
-"""A study as `border-plot` shows it: the score of its best trial over what the study had cost by
-then, and the importance of hyperparameters."""
+"""What `border-plot` shows of a study: the score of the best trial over the cost so far, and the
+importance of hyperparameters."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from border_cli.tune.space import space_of
 from border_cli.tune.store import imported_optuna
 from border_cli.tune.trials import Study, TrialRow, ranked
 
-LEAST_TRIALS = 8  # of which an importance can be told
-BEST_SHARE = 0.25  # of trials, whose values are compared with those of all
+LEAST_TRIALS = 8  # minimum number of trials to estimate the importance
+BEST_SHARE = 0.25  # fraction of the best trials, whose values are compared with those of all trials
 
 
 def progress(root: Path, study: Study, rows: Sequence[TrialRow]) -> list[RunCurve]:
-    """A curve for each seed, of the best trial so far over the steps of all trials, which come in
-    the order in which they ended, those that go on last; empty before there is any score."""
+    """Returns a curve per seed: the score of the best trial so far over the steps of all trials.
+
+    Trials are ordered by the time they ended; unfinished ones come last. Without scores the result
+    is empty.
+    """
     rows = sorted((row for row in rows if row.scores), key=lambda row: row.ended or "later")
     steps = np.cumsum([float(study.seeds * row.budget) for row in rows])  # [N]
     best = [ranked(rows[: num + 1])[0].scores for num in range(len(rows))]  # [N][S]
@@ -30,11 +33,11 @@ def progress(root: Path, study: Study, rows: Sequence[TrialRow]) -> list[RunCurv
 
 
 def importance(study: Study, rows: Sequence[TrialRow]) -> Mapping[str, float]:
-    """The importance of each hyperparameter that all trials have, the largest first, by Optuna's
-    names; empty where trials are too few.
+    """Returns the importance of the hyperparameters common to all trials, the largest first, by
+    Optuna's names; empty if there are too few trials.
 
     Watanabe, Bansal and Hutter 2023, "PED-ANOVA: Efficiently Quantifying Hyperparameter Importance
-    in Arbitrary Subspaces". Scores count by their ranks alone, since budgets differ.
+    in Arbitrary Subspaces". Only the ranks of scores are used, since budgets differ.
     """
     imported_optuna()
     from optuna import create_study
@@ -43,10 +46,10 @@ def importance(study: Study, rows: Sequence[TrialRow]) -> Mapping[str, float]:
     if len(rows := ranked(rows)) < LEAST_TRIALS:
         return {}
     space = space_of(study.space, "").without(study.overrides)
-    seen = create_study(direction="maximize")
+    ranking = create_study(direction="maximize")
     for rank, row in enumerate(rows):
-        seen.enqueue_trial(row.params)
-        space.suggest(trial := seen.ask())
-        seen.tell(trial, -rank)
+        ranking.enqueue_trial(row.params)
+        space.suggest(trial := ranking.ask())
+        ranking.tell(trial, -rank)
     evaluator = PedAnovaImportanceEvaluator(target_quantile=BEST_SHARE)
-    return dict(get_param_importances(seen, evaluator=evaluator))
+    return dict(get_param_importances(ranking, evaluator=evaluator))

@@ -1,4 +1,4 @@
-"""The runs of a trial: composed and checked like any job, each trained from rung to rung."""
+"""The runs of a trial. They are composed and checked like any job, and trained rung by rung."""
 
 from __future__ import annotations
 
@@ -28,16 +28,18 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
 SCORE = "eval/return"
-FAILURES = ("save_failures", "recorder_failures")  # of run.json
-ENDS = ("max_time_s", "stop_at_score", "patience")  # of runs that are not equally long then
-FRESH = 1000  # the first of the winner's fresh seeds
+FAILURES = ("save_failures", "recorder_failures")  # keys of run.json
+ENDS = ("max_time_s", "stop_at_score", "patience")  # settings that make runs differ in length
+FRESH = 1000  # first seed of the winner's fresh seeds
 
 
 def without_tuned_ends(
     composer: Composer, overrides: Sequence[str], trainer: TrainerConfig
 ) -> list[str]:
-    """Overrides that take away what a tuned file would end a run with before its limit; `trainer`
-    has the settings without them."""
+    """Returns overrides that reset settings of a tuned file that could end a run before its limit.
+
+    `trainer` contains the settings as composed without these overrides.
+    """
     ends = [name for name in ENDS if getattr(trainer, name) is not None]
     if not ends or "~tuned" in overrides:
         return []
@@ -46,10 +48,10 @@ def without_tuned_ends(
 
 
 def length_of(config: RunConfig) -> tuple[str, int, int]:
-    """How long the runs of a study are: the limit, in env steps where there are any, its value, and
-    the steps between two evaluations.
+    """Returns the length of a study's runs: the setting that limits it (env steps unless the runs
+    are offline), its value, and the steps between two evaluations.
 
-    Raises ConfigError for what ends a run elsewhere, and where the settings say no length.
+    Raises ConfigError if another setting can end a run, or if no length is set.
     """
     trainer = config.trainer
     for name in ENDS:
@@ -70,38 +72,40 @@ def length_of(config: RunConfig) -> tuple[str, int, int]:
 
 @dataclass(slots=True)
 class Training:
-    """Runs that this command trains: of a trial to a rung, or of the winner."""
+    """Runs that this command trains: those of a trial, to a rung, or those of the winner."""
 
     trial: FrozenTrial
     rung: int
-    settings: Sequence[str]  # the overrides that its values make
-    folders: Mapping[int, Path]  # by seed
-    lock: RunLock  # of their folder; it goes with the command, whatever ends that
-    jobs: dict[Path, Job] = field(default_factory=dict)  # those that have not come to the rung
+    settings: Sequence[str]  # overrides with the values of the trial
+    folders: Mapping[int, Path]  # seed -> run directory
+    lock: RunLock  # lock of the trial's directory; released however the command ends
+    jobs: dict[Path, Job] = field(default_factory=dict)  # jobs that have not reached the rung
 
     @property
     def of_winner(self) -> bool:
-        """Whether the seeds are fresh ones."""
+        """Whether these are the winner's runs on fresh seeds."""
         return FRESH in self.folders
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialRuns:
-    """Makes the jobs of trials from their settings."""
+    """Composes the jobs of trials from their settings, and reads their results."""
 
     composer: Composer
     terms: SweepTerms
-    overrides: Sequence[str]  # of every run
+    overrides: Sequence[str]  # overrides of every run
     study: Study
     root: Path
 
     def jobs(self, training: Training) -> dict[Path, Job]:
-        """A job for each seed, to the rung, checked and built dry; raises ConfigError where the
-        settings are refused."""
-        of_all = [*self.typed(training.settings), setting("run_dir", str(self.root))]
-        typed = [[*of_all, f"resume={AUTO}", f"seed={seed}"] for seed in training.folders]
-        made = jobs_of(self.composer, typed, self.terms, training.trial.number)
-        [first] = dry_built(made[:1]).jobs  # which knows of action masks
+        """Returns a job per seed that ends at the rung, checked and dry-built.
+
+        Raises ConfigError if the settings are refused.
+        """
+        common = [*self.typed(training.settings), setting("run_dir", str(self.root))]
+        batch = [[*common, f"resume={AUTO}", f"seed={seed}"] for seed in training.folders]
+        composed = jobs_of(self.composer, batch, self.terms, training.trial.number)
+        [first] = dry_built(composed[:1]).jobs  # has found out whether there are action masks
         return {
             folder: replace(
                 job,
@@ -110,34 +114,36 @@ class TrialRuns:
                 command=tuple(self.study.command),
                 config=self._limited(replace(job.config, env=first.config.env), training.rung),
             )
-            for folder, job in zip(training.folders.values(), made, strict=True)
+            for folder, job in zip(training.folders.values(), composed, strict=True)
         }
 
     def _limited(self, config: RunConfig, rung: int) -> RunConfig:
-        """The settings of a run that ends at a rung, but whose schedules follow the full budget."""
+        """Returns the settings of a run that ends at a rung, with schedules for the full budget."""
         study, trainer = self.study, config.trainer
-        own: dict[str, Any] = {"max_opt_steps": None, "max_env_steps": None}
-        own |= {study.unit: study.budgets[rung], "eval_interval": study.interval}
+        changes: dict[str, Any] = {"max_opt_steps": None, "max_env_steps": None}
+        changes |= {study.unit: study.budgets[rung], "eval_interval": study.interval}
         if not trainer.offline:
-            own["eval_interval"] = TrainerConfig().eval_interval  # which the other one replaces
-            own["eval_interval_env_steps"] = study.interval
+            changes["eval_interval"] = TrainerConfig().eval_interval  # replaced by the next setting
+            changes["eval_interval_env_steps"] = study.interval
         return replace(
             config,
             agent=trainer.with_steps(config.agent),
             replay_buffer=trainer.with_steps(config.replay_buffer),
-            trainer=replace(trainer, **own),
+            trainer=replace(trainer, **changes),
         )
 
     def typed(self, settings: Sequence[str]) -> list[str]:
-        """All that is typed for a run with these settings, but for its seed."""
+        """Returns all overrides of a run with these settings, except its seed."""
         limit = f"trainer.{self.study.unit}="
-        own = [each for each in self.overrides if not each.startswith(limit)]
-        return [*own, *settings, f"{limit}{self.study.budgets[-1]}"]
+        overrides = [override for override in self.overrides if not override.startswith(limit)]
+        return [*overrides, *settings, f"{limit}{self.study.budgets[-1]}"]
 
     def is_done(self, folder: Path, rung: int) -> bool:
-        """Whether the run in a folder has come to a rung. One that was to go on, but whose process
-        was killed before it began, has come to the rung before; one whose evaluations or checkpoint
-        are missing is removed, and starts over."""
+        """Returns whether the run in a folder has reached a rung.
+
+        The `run.json` of a run that was killed before it could resume still describes the previous
+        rung. A run that failed to save an evaluation or a checkpoint is removed and starts over.
+        """
         facts, steps = read_run(folder), self.study.unit.removeprefix("max_")
         if facts.get("status") != DONE:
             return False
@@ -147,11 +153,13 @@ class TrialRuns:
         return bool(facts[steps] >= self.study.budgets[rung])
 
     def curve(self, folder: Path, rung: int) -> list[float]:
-        """The evaluations of a run up to a rung, [E], at the places of all runs: where actors run
-        freely they are made a few steps later. Raises ConfigError for a run without."""
+        """Returns the evaluations of a run up to a rung, interpolated at `Study.places`. [E]
+
+        Asynchronous runs evaluate a few steps later. Raises ConfigError if there is no evaluation.
+        """
         unit = self.study.unit.removeprefix("max_")
         rows = [row for row in rows_with(folder / METRICS, SCORE) if row[SCORE] is not None]
         if not rows:
             raise ConfigError(f"{folder} has recorded no finite {SCORE}")
-        at, scores = zip(*((row[unit], row[SCORE]) for row in rows), strict=True)
-        return [float(each) for each in np.interp(self.study.places(rung), at, scores)]
+        steps, scores = zip(*((row[unit], row[SCORE]) for row in rows), strict=True)
+        return [float(score) for score in np.interp(self.study.places(rung), steps, scores)]

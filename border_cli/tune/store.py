@@ -1,6 +1,6 @@
-"""The trials of a study in Optuna's storage, and what its samplers learn from.
+"""The trials of a study in Optuna's storage.
 
-A trial is RUNNING from its first step to the last decision about it, also while it waits at a rung.
+A trial is RUNNING from its first step to the last decision about it, even while it waits at a rung.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from optuna.study import Study
     from optuna.trial import FrozenTrial
 
-CURVES = "curves"  # attribute of a trial: the evaluations of each seed up to its rung, [S][E]
-REASON = "reason"  # why it failed or was pruned
+CURVES = "curves"  # attribute of a trial: evaluations of each seed up to its rung, [S][E]
+REASON = "reason"  # attribute of a trial: why it failed or was pruned
 NEW = {"direction": "maximize", "load_if_exists": True}
 SAMPLERS = {
     Sampler.tpe: "TPESampler",
@@ -34,31 +34,35 @@ SAMPLERS = {
 
 @dataclass
 class TrialStore:
-    """The study of one command; used by its main thread."""
+    """A study in Optuna's storage; used by the command's main thread."""
 
     _study: Study
 
     def trials(self) -> list[FrozenTrial]:
-        """All trials, in the order of their numbers."""
+        """Returns all trials, ordered by number."""
         return self._study.get_trials(deepcopy=False)
 
     def add(self, space: Space, sampler: Sampler) -> None:
-        """Adds a trial with values that the sampler chose. It is there with all of them, or not.
+        """Adds a trial with values chosen by the sampler, in a single step.
 
-        The sampler learns from trials that wait at a rung, too, by their last scores; its draws
-        follow from how many trials there are.
+        The sampler also learns from the last scores of trials that wait at a rung. Its seed is
+        the number of trials.
         """
         import optuna
 
         trials = self.trials()
-        more = {"multivariate": True, "group": True} if sampler == Sampler.tpe else {}
-        with warnings.catch_warnings(action="ignore"):  # of all in Optuna that is young
-            made = getattr(optuna.samplers, SAMPLERS[sampler])(seed=len(trials), **more)
-            seen = optuna.create_study(direction="maximize", sampler=made)
-            seen.add_trials([_seen(each) for each in trials if each.state.name != "FAIL"])
-            asked = seen.ask()
-            space.suggest(asked)
-            self._study.add_trial(seen.trials[asked.number])
+        options = {"multivariate": True, "group": True} if sampler == Sampler.tpe else {}
+        with warnings.catch_warnings(action="ignore"):  # about experimental features of Optuna
+            optuna_sampler = getattr(optuna.samplers, SAMPLERS[sampler])(
+                seed=len(trials), **options
+            )
+            sampling_study = optuna.create_study(direction="maximize", sampler=optuna_sampler)
+            sampling_study.add_trials(
+                [_completed(old) for old in trials if old.state.name != "FAIL"]
+            )
+            new_trial = sampling_study.ask()
+            space.suggest(new_trial)
+            self._study.add_trial(sampling_study.trials[new_trial.number])
 
     def note(self, trial: FrozenTrial, name: str, value: Any) -> None:
         """Writes an attribute of a trial."""
@@ -69,15 +73,15 @@ class TrialStore:
         self._study._storage.set_trial_intermediate_value(trial._trial_id, budget, score)
 
     def end(self, trial: FrozenTrial, state: str) -> None:
-        """A trial is complete with its last score, pruned, or has failed, without one."""
+        """Ends a trial, with its last score if it is complete."""
         from optuna.trial import TrialState
 
-        score = _seen(trial).value if state == "complete" else None  # Optuna's own if pruned
+        score = _completed(trial).value if state == "complete" else None  # Optuna sets it if pruned
         self._study.tell(trial.number, score, state=TrialState[state.upper()])
 
 
-def _seen(trial: FrozenTrial) -> FrozenTrial:
-    """A trial as samplers see it."""
+def _completed(trial: FrozenTrial) -> FrozenTrial:
+    """Returns a trial as complete with its last score, so that samplers learn from it."""
     from optuna.trial import TrialState, create_trial
 
     if not trial.intermediate_values:
@@ -93,15 +97,15 @@ def _seen(trial: FrozenTrial) -> FrozenTrial:
 
 @contextmanager
 def opened(url: str, name: str, root: Path, *, begun: bool) -> Iterator[TrialStore]:
-    """The study of this name in a storage, which is made there unless it has `begun`; of all
-    commands that work in `root` one at a time does that.
+    """Opens the study `name` in a storage, and creates it unless it has `begun`.
 
-    Raises ConfigError where the storage fails, or has no such study.
+    Holds the lock of `root` while opening. Raises ConfigError if the storage fails or does not
+    contain a study that has begun.
     """
     optuna = imported_optuna()
     from sqlalchemy.exc import SQLAlchemyError
 
-    shown = f"storage={url.partition('?')[0].rpartition('@')[2]}"  # without its password
+    label = f"storage={url.partition('?')[0].rpartition('@')[2]}"  # without the password
     try:
         with ExitStack() as opened_here:
             with alone(root):
@@ -109,17 +113,17 @@ def opened(url: str, name: str, root: Path, *, begun: bool) -> Iterator[TrialSto
                 opened_here.callback(storage.engine.dispose)
                 if begun and name not in optuna.get_all_study_names(storage):
                     raise ConfigError(
-                        f"{shown} has no study {name!r}: type the one that it was begun with"
+                        f"{label} has no study {name!r}: use the storage that it was begun with"
                     )
                 study = optuna.create_study(study_name=name, storage=storage, **NEW)
             yield TrialStore(study)
     except (SQLAlchemyError, ImportError, optuna.exceptions.OptunaError) as error:
         reason = str(error.__cause__ or error).strip().partition("\n")[0]
-        raise ConfigError(f"{shown}: {reason}") from error
+        raise ConfigError(f"{label}: {reason}") from error
 
 
 def imported_optuna() -> Any:
-    """Optuna; raises MissingPackage without one of the version that is needed."""
+    """Imports Optuna; raises MissingPackage unless the required version is installed."""
     try:
         import optuna
     except ImportError as error:
@@ -131,5 +135,5 @@ def imported_optuna() -> Any:
             "; hydra-optuna-sweeper 1.3 excludes it",
         )
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    logging.getLogger("alembic").setLevel(logging.WARNING)  # which lists its plug-ins
+    logging.getLogger("alembic").setLevel(logging.WARNING)  # its INFO log lists plug-ins
     return optuna

@@ -1,5 +1,5 @@
-"""A study in its directory: how it begins and goes on, what is decided about its trials, and where
-each of them stands."""
+"""A study in its directory: creating or resuming it, deciding about its trials, and recording
+their progress."""
 
 from __future__ import annotations
 
@@ -38,54 +38,56 @@ from border_cli.words import shortest
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
-MOST_FAILED = 3  # trials before any has a score: then it is not their values that are wrong
-# The end of a journal of SQLite's for several databases. Optuna opens one.
+MOST_FAILED = 3  # if this many trials fail before any has a score, their values are not the cause
+# Last bytes of an SQLite journal for several databases, which Optuna never writes.
 SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")
 MAY_CHANGE = ("id", "name", "command", "trials", "fresh_seeds")
 
 
-def begun(root: Path, asked: Study) -> Study:
-    """The study in its directory, which goes on where it was there.
+def begun(root: Path, requested: Study) -> Study:
+    """Creates the study in its directory, or resumes an existing one.
 
-    Raises ConfigError where the directory holds something else, or a study of another kind.
+    Raises ConfigError if the directory contains something else or a study with other settings.
     """
     if RunFolder(root).has_run or (root / SWEEP_JSON).exists():
-        raise ConfigError(f"study={shortest(root)} contains runs that are not a study's")
+        raise ConfigError(f"study={shortest(root)} contains runs that do not belong to a study")
     refuse_foreign(root, STUDY)
     journal = root / "study.db-journal"
     if journal.is_file() and journal.read_bytes().endswith(SUPER_JOURNAL):
-        raise ConfigError(f"{journal} names another file, which SQLite would remove: delete it")
+        raise ConfigError(
+            f"{journal} names another file, which SQLite would remove: delete it first"
+        )
     root.mkdir(parents=True, exist_ok=True)
     with alone(root):
-        found = read_study(root) if (root / STUDY_JSON).exists() else asked
+        saved = read_study(root) if (root / STUDY_JSON).exists() else requested
         changed = [
             name
             for name in Study.__slots__
-            if name not in MAY_CHANGE and getattr(found, name) != getattr(asked, name)
+            if name not in MAY_CHANGE and getattr(saved, name) != getattr(requested, name)
         ]
         if changed:
             raise ConfigError(
-                f"study={shortest(root)} was begun with other {', '.join(changed)} (see "
-                f"{STUDY_JSON}), and its trials would not compare: type those, or choose another "
-                "study=DIR"
+                f"study={shortest(root)} was begun with different {', '.join(changed)} (see "
+                f"{STUDY_JSON}), so its trials would not be comparable: use the same values, or "
+                "choose another study=DIR"
             )
-        study = replace(asked, id=found.id, name=found.name)
-        write_study(root, replace(study, trials=max(found.trials, asked.trials)))
-        if found.trials > asked.trials:
+        study = replace(requested, id=saved.id, name=saved.name)
+        write_study(root, replace(study, trials=max(saved.trials, requested.trials)))
+        if saved.trials > requested.trials:
             complain(
                 "border-tune",
-                f"the first {asked.trials} trials are trained; the study has others, too, which "
-                f"trials={found.trials} trains",
+                f"only the first {requested.trials} trials are trained; to train all, set "
+                f"trials={saved.trials}",
             )
         return study
 
 
 @dataclass(slots=True)
 class Trials:
-    """The trials of a study as one command sees and moves them; owned by its main thread.
+    """The trials of a study, as one command reads and advances them; owned by its main thread.
 
-    A trial is trained by whoever has the lock of its folder. Where nobody has it, the trial waits
-    at the last rung that it has reached, whatever was trained since.
+    A command must hold the lock of a trial's directory to train the trial. An unlocked trial waits
+    at the last rung that it has reached, even if it was trained beyond it.
     """
 
     study: Study
@@ -93,49 +95,51 @@ class Trials:
     store: TrialStore
     config: TuneConfig
     runs: TrialRuns
-    say: Callable[[str], None]  # tells the user what happened to a trial
-    rows: list[TrialRow] = field(default_factory=list)  # all trials, as `look` has found them
+    say: Callable[[str], None]  # reports events of a trial to the user
+    rows: list[TrialRow] = field(default_factory=list)  # all trials, as of the last `look`
     fresh: list[float] = field(default_factory=list)  # the winner's scores on fresh seeds
-    winner: FrozenTrial | None = None  # once it is trained on those, here or elsewhere
+    winner: FrozenTrial | None = None  # set once this or another command trains it on fresh seeds
 
     def take(self) -> Training | What:
-        """What this command trains next, in the end the winner; `wait` and `finish` as halving
-        does. All else that is decided on the way there is done."""
+        """Returns the next training, finally that of the winner, or `wait` or `finish`.
+
+        Carries out all other decisions on the way, such as adding and pruning trials.
+        """
         with alone(self.runs.root):
             while True:
                 trials = self.store.trials()[: self.study.trials]
-                standings = [self._standing(each) for each in trials]
-                decided = next_step(standings, self.study, self.config)
-                step, number = decided.what, decided.number
+                standings = [self._standing(trial) for trial in trials]
+                decision = next_step(standings, self.study, self.config)
+                step, number = decision.what, decision.number
                 if step == What.finish:
-                    return self._crowned(trials) or step
+                    return self._train_winner(trials) or step
                 if step == What.wait:
                     return step
                 if number is None:
                     self.store.add(self.space, self.config.sampler)
                 elif step == What.promote:
                     rung = len(standings[number].samples)
-                    return self._trained(trials[number], rung, range(self.study.seeds))
+                    return self._begin_training(trials[number], rung, range(self.study.seeds))
                 else:
-                    why = f": {decided.reason}" if decided.reason else ""
-                    self.store.note(trials[number], REASON, decided.reason)
+                    why = f": {decision.reason}" if decision.reason else ""
+                    self.store.note(trials[number], REASON, decision.reason)
                     self.store.end(trials[number], step)
                     self.say(f"trial {number} is {step}{why}")
 
-    def _crowned(self, trials: Sequence[FrozenTrial]) -> Training | None:
-        """The best trial on fresh seeds, unless this command or another one trains it."""
-        complete = [each for each in trials if each.state.name == "COMPLETE"]
+    def _train_winner(self, trials: Sequence[FrozenTrial]) -> Training | None:
+        """Returns the training of the best trial on fresh seeds, unless that has begun already."""
+        complete = [trial for trial in trials if trial.state.name == "COMPLETE"]
         seeds = range(FRESH, FRESH + self.study.fresh_seeds)
         if self.winner or not complete or not seeds:
             return None
-        self.winner = max(complete, key=lambda trial: trial.value or 0.0)
+        self.winner = max(complete, key=lambda candidate: candidate.value or 0.0)
         try:
-            return self._trained(self.winner, len(self.study.budgets) - 1, seeds, "best")
+            return self._begin_training(self.winner, len(self.study.budgets) - 1, seeds, "best")
         except RunInUse as error:
             self.say(str(error))
             return None
 
-    def _trained(
+    def _begin_training(
         self, trial: FrozenTrial, rung: int, seeds: Sequence[int], parent: str = ""
     ) -> Training:
         settings, folder = self.space.overrides(trial.params), self._folder(trial, parent)
@@ -149,60 +153,60 @@ class Trials:
         return self.runs.root / parent / f"trial-{trial.number:04}"
 
     def reached(self, training: Training) -> None:
-        """All these runs have come to their rung."""
+        """Records that all runs of a training have reached their rung."""
         trial, rung = training.trial, training.rung
         try:
-            curves = [self.runs.curve(each, rung) for each in training.folders.values()]
+            curves = [self.runs.curve(folder, rung) for folder in training.folders.values()]
         except ConfigError as error:
             return self.failed(training, str(error))
-        scores = [float(np.mean(self._counted(each))) for each in curves]
+        scores = [float(np.mean(self._counted(curve))) for curve in curves]
         score = float(np.mean(scores))
         if training.of_winner:
             self.fresh = scores
         else:
-            with alone(self.runs.root):  # others see all of it or nothing
+            with alone(self.runs.root):  # other commands read both writes or none
                 self.store.report(trial, self.study.budgets[rung], score)
                 self.store.note(trial, CURVES, curves)
         on = " on fresh seeds" if training.of_winner else ""
-        return self._released(training, f"{score:.6g} at {self.study.steps(rung)}{on}")
+        return self._release(training, f"{score:.6g} at {self.study.steps(rung)}{on}")
 
     def failed(self, training: Training, reason: str) -> None:
-        """A trial has no score. Raises RunFailed where the first ones all have none."""
+        """Records that a trial failed. Raises RunFailed if all of the first trials failed."""
         if not training.of_winner:
             self.store.note(training.trial, REASON, reason)
             self.store.end(training.trial, "fail")
-        self._released(training, f"failed: {reason}")
+        self._release(training, f"failed: {reason}")
         self.look()
         failed = [row.reason for row in self.rows if row.status == FAILED]
         if len(failed) >= MOST_FAILED and not any(row.scores for row in self.rows):
-            raise RunFailed(f"the first {len(failed)} trials have failed, the last one: {reason}")
+            raise RunFailed(f"the first {len(failed)} trials failed, the last one with: {reason}")
 
-    def _released(self, training: Training, what: str) -> None:
+    def _release(self, training: Training, event: str) -> None:
         training.lock.__exit__()
-        self.say(f"trial {training.trial.number}: {what}")
+        self.say(f"trial {training.trial.number}: {event}")
 
     def _counted(self, curve: Sequence[float]) -> list[float]:
         return counted(curve, Score(self.study.score), self.study.last_evals)
 
     def _standing(self, trial: FrozenTrial) -> Standing:
         curves = trial.user_attrs.get(CURVES, [[]])  # [S][E]
-        places = [len(self.study.places(rung)) for rung in range(len(self.study.budgets))]
+        lengths = [len(self.study.places(rung)) for rung in range(len(self.study.budgets))]
         samples = [
-            np.array([self._counted(each[:num]) for each in curves])  # [S, K]
-            for num in places
+            np.array([self._counted(curve[:num]) for curve in curves])  # [S, K]
+            for num in lengths
             if num <= len(curves[0])
         ]
         with running(folder := self._folder(trial)) as busy:
             if busy is None:
                 raise ConfigError(
-                    f"{folder} is on a file system without locks, which a study needs"
+                    f"{folder} is on a file system without locks, which a study requires"
                 )
             return Standing(trial.number, samples, busy, trial.state.is_finished())
 
     def look(self) -> None:
-        """Updates `rows`, and the directory where they have changed. Raises OSError."""
-        with alone(self.runs.root):  # never older ones than another command has written
-            rows = [self._row(each) for each in self.store.trials()]
+        """Updates `rows` and, if they have changed, `trials.json`. Raises OSError."""
+        with alone(self.runs.root):  # never overwrites newer rows of another command
+            rows = [self._row(trial) for trial in self.store.trials()]
             if rows != self.rows:
                 write_trials(self.runs.root, rows)
         self.rows = rows
@@ -216,7 +220,7 @@ class Trials:
             status=status,
             reason=trial.user_attrs.get(REASON, ""),
             budget=self.study.budgets[len(samples) - 1] if samples else 0,
-            scores=[float(each.mean()) for each in samples[-1]] if samples else [],
+            scores=[float(evaluations.mean()) for evaluations in samples[-1]] if samples else [],
             ended=ended.isoformat(" ", "seconds") if ended else "",
             params=trial.params,
             settings=settings,

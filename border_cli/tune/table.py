@@ -1,4 +1,4 @@
-"""A study in the terminal: a live table while it runs, and what came out at its end."""
+"""The terminal output of a study: a live table while it runs, and the results at its end."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from border_cli.recorder import figures, terminal
 from border_cli.sweep.panel import JobView, LivePanel
 from border_cli.tune.trials import Study, TrialRow, ranked
 
-BEST_WHILE_RUNNING, BEST_OF_ALL = 3, 10  # trials
+BEST_WHILE_RUNNING, BEST_OF_ALL = 3, 10  # number of trials shown
 
 
 class StudyPanel(LivePanel):
-    """The runs of a study, and its best trials."""
+    """A live panel of the running runs and the best trials."""
 
     kind, hint = "trial", "Ctrl-C saves all running trials"
     other_lines = 13
 
     def show(self, running: Sequence[JobView], study: Study, rows: Sequence[TrialRow]) -> None:
-        """The runs of this command and all trials as they are now; draws where it is time to."""
+        """Updates the runs of this command and all trials, and redraws if a redraw is due."""
         self.draw(running, counts(study, rows), best_table(ranked(rows)[:BEST_WHILE_RUNNING]))
 
 
 def counts(study: Study, rows: Sequence[TrialRow]) -> str:
-    """How many trials there are, what all of them cost, and how many are in which state."""
+    """Summarizes the number of trials, their total cost, and the number of trials per status."""
     by_status = Counter(row.status for row in rows)
     states = ", ".join(f"{by_status[status]} {status}" for status in sorted(by_status))
     full_grid = study.trials * study.budgets[-1]  # steps of each seed
@@ -39,18 +39,21 @@ def counts(study: Study, rows: Sequence[TrialRow]) -> str:
 
 
 def interval(scores: Sequence[float]) -> str:
-    """`-78.2 [-81.3, -75.1]`: the mean and its 95 % interval over seeds."""
+    """Formats the mean and its 95 % interval over seeds: `-78.2 [-81.3, -75.1]`."""
     return with_interval(mean_over_seeds(np.array(scores)))
 
 
 def score_of(winner: TrialRow, fresh: Sequence[float]) -> str:
-    """`-78.2 [-81.3, -75.1] over 5 fresh seeds`, or over its own where there are none."""
+    """Formats the winner's score: `-78.2 [-81.3, -75.1] over 5 fresh seeds`.
+
+    Without fresh seeds it is the score over the seeds of the search.
+    """
     over = f"{len(fresh)} fresh seeds" if fresh else "the seeds that chose it"
     return f"{interval(fresh or winner.scores)} over {over}"
 
 
 def best_table(rows: Sequence[TrialRow]) -> Table:
-    """Trials with their scores, and as much of their hyperparameters as there is room for."""
+    """Builds a table of trials: scores, and as many hyperparameters as fit into the line."""
     table = terminal.make_table("trial", "score", "status")
     for column in table.columns:
         column.no_wrap = True
@@ -62,7 +65,7 @@ def best_table(rows: Sequence[TrialRow]) -> Table:
 
 
 def print_best(study: Study, rows: Sequence[TrialRow], *lines: tuple[str, str]) -> None:
-    """Prints the best trials, how far the study is, all values of the first, and more lines."""
+    """Prints the best trials, the state of the study, the values of the best trial, and `lines`."""
     console, best = terminal.make_console(), ranked(rows)
     console.print(best_table(best[:BEST_OF_ALL]))
     first = [("best", f"trial {row.number}: {row.values}") for row in best[:1]]

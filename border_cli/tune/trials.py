@@ -1,5 +1,5 @@
-"""A study as its directory describes it: `study.json`, which says what is searched, and
-`trials.json`, how far each trial is. Neither needs Optuna."""
+"""The files of a study: `study.json` describes the search, `trials.json` the progress of the
+trials. Reading them does not require Optuna."""
 
 from __future__ import annotations
 
@@ -22,57 +22,57 @@ Read = TypeVar("Read")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Study:
-    """What is searched, and how trials are compared."""
+    """The description of a study: what it searches and how it compares trials."""
 
     id: str
     name: str
     command: Sequence[str]  # as typed
     agent: str  # the option chosen, such as dqn
     env: str
-    overrides: Sequence[str]  # of every run
-    space: dict[str, Any]  # plain data, as read
-    seeds: int  # of each trial: 0 to seeds - 1
+    overrides: Sequence[str]  # overrides of every run
+    space: dict[str, Any]  # entries of the search space, as JSON values
+    seeds: int  # number of seeds per trial: 0 to seeds - 1
     score: str  # last, best or auc
     last_evals: int
-    unit: str  # of budgets: max_env_steps or max_opt_steps
+    unit: str  # unit of budgets: max_env_steps or max_opt_steps
     interval: int  # steps between two evaluations
-    budgets: Sequence[int]  # steps of each seed, per rung; the last is the full limit
+    budgets: Sequence[int]  # steps per seed at each rung; the last is the full limit
     trials: int
-    fresh_seeds: int  # on which the winner is trained again
+    fresh_seeds: int  # number of new seeds on which the winner is retrained
 
     def steps(self, rung: int) -> str:
-        """`3,000 env steps`, or updates: the budget of a rung."""
+        """Formats the budget of a rung: `3,000 env steps`, or updates."""
         return f"{self.budgets[rung]:,} {UPDATES if self.unit == 'max_opt_steps' else ENV_STEPS}"
 
     def places(self, rung: int) -> list[int]:
-        """Where the evaluations of a run are, up to a rung: the same in every trial."""
+        """Returns the steps at which runs are evaluated, up to a rung; the same for all trials."""
         steps = self.budgets[rung]
         return [*range(self.interval, steps, self.interval), steps]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialRow:
-    """A trial as far as it is."""
+    """The state of a trial."""
 
     number: int
     status: str  # running, waiting (at a rung), complete, pruned, fail
     reason: str  # why it failed or was pruned
-    budget: int  # steps that each seed has been trained, at the last rung reached
-    scores: Sequence[float]  # of each seed there
-    ended: str  # local time; empty while it goes on
-    params: dict[str, Any]  # as in Optuna
-    settings: Sequence[str]  # the overrides that they make
-    command: str  # the border-train line that repeats it, with its first seed
+    budget: int  # steps per seed at the last rung reached
+    scores: Sequence[float]  # score of each seed at that rung
+    ended: str  # local time; empty while the trial is unfinished
+    params: dict[str, Any]  # Optuna's parameters
+    settings: Sequence[str]  # overrides that result from `params`
+    command: str  # the border-train command that repeats the trial with its first seed
 
     @property
     def score(self) -> float:
-        """The mean over seeds, of which there is none before the first rung."""
+        """The mean over seeds; undefined before the first rung."""
         return sum(self.scores) / len(self.scores)
 
     @property
     def values(self) -> str:
         """`learning_rate=6e-4 n_steps=3`."""
-        return " ".join(re.sub(r"^[\w.]+\.", "", each) for each in self.settings)
+        return " ".join(re.sub(r"^[\w.]+\.", "", override) for override in self.settings)
 
 
 def write_study(root: Path, study: Study) -> None:
@@ -82,25 +82,26 @@ def write_study(root: Path, study: Study) -> None:
 
 def write_trials(root: Path, rows: Sequence[TrialRow]) -> None:
     """Replaces `trials.json`. Raises OSError."""
-    write_json(root / TRIALS_JSON, [asdict(each) for each in rows])
+    write_json(root / TRIALS_JSON, [asdict(row) for row in rows])
 
 
 def read_study(root: Path) -> Study:
-    """Raises CheckpointError where there is no study of ours."""
-    return _read(root / STUDY_JSON, lambda found: Study(**found))
+    """Reads `study.json`. Raises CheckpointError if it is missing or invalid."""
+    return _read(root / STUDY_JSON, lambda content: Study(**content))
 
 
 def read_trials(root: Path) -> list[TrialRow]:
-    """In the order of their numbers. Raises CheckpointError where they cannot be read."""
-    return _read(root / TRIALS_JSON, lambda found: [TrialRow(**each) for each in found])
+    """Reads `trials.json`, ordered by number. Raises CheckpointError if it cannot be read."""
+    return _read(root / TRIALS_JSON, lambda content: [TrialRow(**row) for row in content])
 
 
-def _read(path: Path, made: Callable[[Any], Read]) -> Read:
+def _read(path: Path, convert: Callable[[Any], Read]) -> Read:
     with readable(path):
-        return made(json.loads(read_bytes(path)))
+        return convert(json.loads(read_bytes(path)))
 
 
 def ranked(rows: Sequence[TrialRow]) -> list[TrialRow]:
-    """Trials that have a score, the best first; those that were trained longest before others."""
-    scored = (each for each in rows if each.scores and each.status != FAILED)
-    return sorted(scored, key=lambda row: (-row.budget, -row.score, row.number))
+    """Returns the trials that have a score. Trials with the largest budget come first, and among
+    these the best."""
+    scored = (row for row in rows if row.scores and row.status != FAILED)
+    return sorted(scored, key=lambda trial: (-trial.budget, -trial.score, trial.number))

@@ -92,7 +92,7 @@ def without(key: str) -> tuple[str, ...]:
         ((*STUDY, "trainer.max_time_s=60"), "trainer.max_time_s must be null in a study"),
         ((*STUDY, "~recorder.jsonl"), "recorder must have jsonl in a study"),
         ((*STUDY, "rungs=3"), "rungs=3 with reduction=3"),
-        ((*STUDY, "max_cost=0.5"), "max_cost must be above 0.5, which all trials at the first"),
+        ((*STUDY, "max_cost=0.5"), "max_cost must be above 0.5, the cost of all trials up to the"),
         ((*STUDY, "search=nope"), "unknown search space 'nope' (choose from "),
         (("agent=random", *STUDY[1:3], "study=S"), "unknown search space 'random'"),
         (("--nope", *STUDY), "--nope"),
@@ -118,7 +118,7 @@ def test_a_tuned_value_that_ends_a_run_early_does_not_count_and_is_said_to(
     pair = ("agent=dqn", "env=cartpole", "study=S", "dry_run=true")
     assert status(*pair) == 0
     said = capsys.readouterr().out
-    assert said.startswith("trainer.stop_at_score=null: the tuned value does not count in a study")
+    assert said.startswith("trainer.stop_at_score=null: the tuned value is ignored; all runs ")
     assert "budgets of 4,500 env steps, 13,500 env steps, 40,500 env steps" in said
     assert status(*pair, "trainer.stop_at_score=400") == 2
     assert "trainer.stop_at_score must be null in a study" in capsys.readouterr().err

@@ -248,7 +248,7 @@ def test_a_study_of_another_kind_is_refused_by_what_differs(
     tmp_path: Path, other: dict[str, Any], names: str
 ) -> None:
     begun(tmp_path, STUDY)
-    with pytest.raises(ConfigError, match=f"was begun with other {names} "):
+    with pytest.raises(ConfigError, match=f"was begun with different {names} "):
         begun(tmp_path, replace(STUDY, **other))
     assert read_study(tmp_path) == STUDY
 
@@ -256,6 +256,6 @@ def test_a_study_of_another_kind_is_refused_by_what_differs(
 @pytest.mark.parametrize("file", ["run.json", "sweep.json"])
 def test_a_directory_of_other_runs_is_refused(tmp_path: Path, file: str) -> None:
     (tmp_path / file).touch()
-    with pytest.raises(ConfigError, match="contains runs that are not a study's"):
+    with pytest.raises(ConfigError, match="contains runs that do not belong to a study"):
         begun(tmp_path, STUDY)
     assert len(list(tmp_path.iterdir())) == 1
