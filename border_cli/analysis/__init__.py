@@ -1,1 +1,1 @@
-"""Runs read back from their directories, and what many of them say together."""
+"""Reads saved runs, and compares them in lists, tables and plots."""

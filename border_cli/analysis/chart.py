@@ -1,4 +1,4 @@
-"""The curves of one environment as text, drawn by plotext."""
+"""Plots of the curves of an environment as text, drawn by plotext."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import plotext
 from border_cli.analysis.curves import X_NAMES, Panel
 
 COLORS = ("blue", "red", "green", "magenta", "cyan", "yellow")
-LINE = "braille"  # plotext's name of its finest dots
-MOST_WIDTH, HEIGHT = 120, 19  # characters, with the axes and their names
+LINE = "braille"  # plotext's marker with the highest resolution
+MOST_WIDTH, HEIGHT = 120, 19  # characters, including axes and labels
 
 
 def color(group: int) -> str:
@@ -18,19 +18,19 @@ def color(group: int) -> str:
 
 
 def mark(group: int, groups: int, *, colored: bool) -> str:
-    """The sign of a curve: a line, or a letter where colours do not tell the groups apart."""
+    """Returns the marker of a curve: a line, or a letter if there are too few colours."""
     letters = string.ascii_uppercase
     return LINE if colored and groups <= len(COLORS) else letters[group % len(letters)]
 
 
 def chart(panel: Panel, groups: tuple[str, ...], x_name: str, *, width: int, colored: bool) -> str:
-    """The plot with its axes, in escape codes of the colours."""
+    """Draws the plot with its axes, coloured by escape codes."""
     plotext.clear_figure()
     plotext.theme("clear")
     for curve in panel.curves:
         group = groups.index(curve.group)
-        drawn_with = mark(group, len(groups), colored=colored)
-        plotext.plot(curve.x.tolist(), curve.y.mid.tolist(), marker=drawn_with, color=color(group))
+        marker = mark(group, len(groups), colored=colored)
+        plotext.plot(curve.x.tolist(), curve.y.mid.tolist(), marker=marker, color=color(group))
     plotext.xlabel(X_NAMES[x_name])
     plotext.plot_size(min(width, MOST_WIDTH), HEIGHT)
     return str(plotext.build())

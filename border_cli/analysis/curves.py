@@ -1,5 +1,5 @@
-"""From the curves of single runs to what is shown of them: one curve per group with its interval,
-final scores, probabilities of improvement, performance profiles, and warnings."""
+"""A report on the curves of several runs: a curve with an interval per group, final scores,
+probabilities of improvement, performance profiles and warnings."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from border_cli.analysis.statistics import (
 )
 from border_cli.words import counted, listed
 
-THRESHOLDS = 101  # of a performance profile
-UNEQUAL = 0.05  # budgets that differ by more are named
-NAMED = 3  # runs in one warning
+THRESHOLDS = 101  # number of points of a performance profile
+UNEQUAL = 0.05  # budgets that differ by more than this fraction cause a warning
+NAMED = 3  # maximum number of runs listed in a warning
 ALL = "all"  # stands for every environment in tables
 X_NAMES = {"env_steps": "env steps", "opt_steps": "updates", "time_s": "seconds"}
 STATS = {"mean": "mean", "iqm": "IQM"}
@@ -37,45 +37,45 @@ STATS = {"mean": "mean", "iqm": "IQM"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunCurve:
-    """One metric of one run. x rises strictly."""
+    """A metric of a run. x is strictly increasing."""
 
-    name: str  # what messages call the run
+    name: str  # name of the run in messages
     env: str
     group: str
-    x: NDArray[np.float64]  # [T], at least one
+    x: NDArray[np.float64]  # [T], not empty
     y: NDArray[np.float64]  # [T]
-    stopped: bool = False  # it reached trainer.stop_at_score: its last value holds to the end
-    normalized: float | None = None  # of the last y: 0 is the random policy, 100 the expert
+    stopped: bool = False  # reached trainer.stop_at_score: the curve continues at its last value
+    normalized: float | None = None  # normalised last y: 0 is the random policy, 100 the expert
 
 
 class GroupCurve(NamedTuple):
-    """The runs of one group on one environment, and what is drawn of them."""
+    """The runs of a group on an environment, and the curve that is drawn for them."""
 
     group: str
     x: NDArray[np.float64]  # [T]
-    y: Estimate  # each [T]
+    y: Estimate  # three arrays, [T]
     runs: tuple[RunCurve, ...]
 
     @property
     def last(self) -> NDArray[np.float64]:
-        """The last value of every run, wherever the others end.  [S]"""
+        """The last value of every run, even if the runs differ in length.  [S]"""
         return np.array([run.y[-1] for run in self.runs])
 
     @property
     def normalized(self) -> NDArray[np.float64]:
-        """The last normalised scores; NaN of a run that knows none.  [S]"""
+        """The last normalised scores; NaN for a run without one.  [S]"""
         return np.array([run.normalized for run in self.runs], np.float64)
 
 
 class Panel(NamedTuple):
-    """Every group on one environment."""
+    """The curves of all groups on an environment."""
 
     env: str
     curves: tuple[GroupCurve, ...]
 
 
 class FinalScore(NamedTuple):
-    """The last values of the runs of one group; over all environments only the normalised are."""
+    """The final scores of a group; over all environments there are only normalised scores."""
 
     env: str
     group: str
@@ -85,18 +85,18 @@ class FinalScore(NamedTuple):
 
     @property
     def limits(self) -> tuple[float, float]:
-        """The lowest and the highest score; NaN over all environments."""
+        """The lowest and highest score; NaN over all environments."""
         last = [float(run.y[-1]) for run in self.runs] if self.score else [np.nan]
         return min(last), max(last)
 
     @property
     def budget(self) -> float:
-        """The mean of the steps, or seconds, at which the runs end."""
+        """The mean length of the runs, in steps or seconds."""
         return float(np.mean([run.x[-1] for run in self.runs]))
 
 
 class Improvement(NamedTuple):
-    """The probability that a run of `group` ends above one of `other`."""
+    """The probability that a run of `group` ends above a run of `other`."""
 
     group: str
     other: str
@@ -105,7 +105,7 @@ class Improvement(NamedTuple):
 
 
 class Profile(NamedTuple):
-    """The share of runs of one group that end above each normalised score."""
+    """A performance profile: the fraction of a group's runs that end above each threshold."""
 
     group: str
     thresholds: NDArray[np.float64]
@@ -114,7 +114,7 @@ class Profile(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """Everything that is drawn and written."""
+    """All data for plots and tables."""
 
     by: tuple[str, ...]
     x_name: str
@@ -138,7 +138,7 @@ def report(
     hold: bool = False,
     notes: Sequence[str] = (),
 ) -> Report:
-    """A report on at least one run, the same whenever it is made. `notes` are further warnings."""
+    """Builds a report on at least one run, with a fixed seed. `notes` are additional warnings."""
     rng = np.random.default_rng(0)
     groups = tuple(dict.fromkeys(run.group for run in runs))
     panels = []
@@ -151,7 +151,7 @@ def report(
                 over_seeds = _over_seeds(values, stat, rng)
                 curves.append(GroupCurve(group, steps, over_seeds, tuple(seeds)))
         panels.append(Panel(env, tuple(curves)))
-    everywhere = _normalized_everywhere(panels, groups) if len(panels) > 1 else {}
+    normalized_scores = _scores_on_all_envs(panels, groups) if len(panels) > 1 else {}
     return Report(
         by=tuple(by),
         x_name=x,
@@ -159,10 +159,10 @@ def report(
         stat=stat,
         groups=groups,
         panels=tuple(panels),
-        finals=(*_finals(panels, stat, rng), *_over_envs(runs, everywhere, stat, rng)),
+        finals=(*_finals(panels, stat, rng), *_over_envs(runs, normalized_scores, stat, rng)),
         improvements=tuple(_improvements(panels, groups, rng)),
-        profiles=tuple(_profiles(everywhere, rng)),
-        warnings=(*notes, *(line for each in panels for line in _warnings(each, x))),
+        profiles=tuple(_profiles(normalized_scores, rng)),
+        warnings=(*notes, *(line for panel in panels for line in _warnings(panel, x))),
     )
 
 
@@ -173,20 +173,20 @@ def _over_seeds(values: NDArray[np.float64], stat: str, rng: np.random.Generator
 def on_one_grid(
     runs: Sequence[RunCurve], *, hold: bool
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Common steps, and every run's value there.  [T], [S, T]
+    """Interpolates all runs at common steps; returns the steps and the values.  [T], [S, T]
 
-    The curve ends with the first run that ends, but for runs that reached the score at which they
-    stop: those, and with `hold` all runs, keep their last value. The steps are the evaluations of
-    the run with which it ends, and no others: halfway between evaluations interpolated values of
-    several runs lie closer together than the runs do.
+    The curve ends where the shortest run ends. Runs that reached their stop score, and with `hold`
+    all runs, do not shorten it: they continue at their last value. The steps are the evaluations
+    of the run that ends the curve. Steps between evaluations are not used, because interpolated
+    values vary less between runs than the evaluations do.
     """
     open_ended = [run for run in runs if not (hold or run.stopped)]
     if open_ended:
-        ending = min(open_ended, key=lambda run: run.x[-1])
+        last_run = min(open_ended, key=lambda run: run.x[-1])
     else:
-        ending = max(runs, key=lambda run: run.x[-1])
+        last_run = max(runs, key=lambda run: run.x[-1])
     first = max(run.x[0] for run in runs)
-    x = np.append(first, ending.x[ending.x > first])
+    x = np.append(first, last_run.x[last_run.x > first])
     return x, np.stack([np.interp(x, run.x, run.y) for run in runs])
 
 
@@ -203,62 +203,64 @@ def _finals(panels: Sequence[Panel], stat: str, rng: np.random.Generator) -> Ite
             )
 
 
-def _normalized_everywhere(panels: Sequence[Panel], groups: Sequence[str]) -> dict[str, Scores]:
-    """Normalised scores of the groups that know them on every environment."""
-    found: dict[str, Scores] = {}
+def _scores_on_all_envs(panels: Sequence[Panel], groups: Sequence[str]) -> dict[str, Scores]:
+    """Returns the normalised scores of the groups that have them on all environments."""
+    scores_by_group: dict[str, Scores] = {}
     for group in groups:
-        curves = [curve for each in panels for curve in each.curves if curve.group == group]
+        curves = [curve for panel in panels for curve in panel.curves if curve.group == group]
         scores = [curve.normalized for curve in curves]
         if len(scores) == len(panels) and not np.isnan(np.hstack(scores)).any():
-            found[group] = scores
-    return found
+            scores_by_group[group] = scores
+    return scores_by_group
 
 
 def _over_envs(
     runs: Sequence[RunCurve],
-    everywhere: Mapping[str, Scores],
+    normalized_scores: Mapping[str, Scores],
     stat: str,
     rng: np.random.Generator,
 ) -> Iterator[FinalScore]:
-    """The normalised scores over several environments, resampled within each."""
+    """Aggregates normalised scores over environments; each environment is resampled separately."""
     statistic: Statistic = mean if stat == "mean" else iqm
-    for group, scores in everywhere.items():
+    for group, scores in normalized_scores.items():
         normalized = bootstrap(statistic, scores, resampled(map(len, scores), rng))
-        ours = tuple(run for run in runs if run.group == group)
-        yield FinalScore(ALL, group, ours, None, normalized)
+        group_runs = tuple(run for run in runs if run.group == group)
+        yield FinalScore(ALL, group, group_runs, None, normalized)
 
 
 def _improvements(
     panels: Sequence[Panel], groups: Sequence[str], rng: np.random.Generator
 ) -> Iterator[Improvement]:
-    """Probabilities for every two groups, the better one first, on the environments of both."""
-    last = {(each.env, curve.group): curve.last for each in panels for curve in each.curves}
+    """Compares all pairs of groups on their common environments; the better group comes first."""
+    last = {(panel.env, curve.group): curve.last for panel in panels for curve in panel.curves}
     for pair in combinations(groups, 2):
         shared = [env for env, _ in panels if all((env, group) in last for group in pair)]
         if not shared:
             continue
         scores = {group: [last[env, group] for env in shared] for group in pair}
         better, worse = pair if improvement(*scores.values()) >= 0.5 else pair[::-1]
-        found = improvement_estimate(scores[better], scores[worse], rng)
+        probability = improvement_estimate(scores[better], scores[worse], rng)
         seeds = sum(map(len, scores[better])), sum(map(len, scores[worse]))
-        yield Improvement(better, worse, found, seeds)
+        yield Improvement(better, worse, probability, seeds)
 
 
-def _profiles(everywhere: Mapping[str, Scores], rng: np.random.Generator) -> Iterator[Profile]:
-    """Performance profiles of groups over several environments, at common thresholds."""
-    every = np.hstack([0.0, 100.0, *chain(*everywhere.values())])
-    thresholds = np.linspace(every.min(), every.max(), THRESHOLDS)
-    for group, scores in everywhere.items():
+def _profiles(
+    normalized_scores: Mapping[str, Scores], rng: np.random.Generator
+) -> Iterator[Profile]:
+    """Computes the groups' performance profiles over all environments, at common thresholds."""
+    all_scores = np.hstack([0.0, 100.0, *chain(*normalized_scores.values())])
+    thresholds = np.linspace(all_scores.min(), all_scores.max(), THRESHOLDS)
+    for group, scores in normalized_scores.items():
         indices = resampled(map(len, scores), rng)
         yield Profile(group, thresholds, bootstrap(profile(thresholds), scores, indices))
 
 
 def _warnings(panel: Panel, x: str) -> Iterator[str]:
-    """Warnings about single seeds and unequal budgets."""
+    """Warns about single seeds and unequal budgets."""
     for curve in panel.curves:
         if len(curve.runs) == 1:
             yield f"{curve.group} on {panel.env}: one seed, so it has no interval"
-    runs = [run for each in panel.curves for run in each.runs if not run.stopped]
+    runs = [run for group in panel.curves for run in group.runs if not run.stopped]
     most = max((run.x[-1] for run in runs), default=0.0)
     short = [run for run in runs if most - run.x[-1] > UNEQUAL * most]
     if short:

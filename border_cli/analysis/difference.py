@@ -1,4 +1,4 @@
-"""The differences between two runs: settings, versions, commit, machine and results."""
+"""Differences between two runs: settings, versions, commit, machine and results."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from border_cli.analysis.listing import Row
 FACTS = {"settings": "settings", "versions": "versions", "commit": "git", "machine": "machine"}
 RESULTS = ("status", "reason", "best", "last", "opt_steps", "env_steps", "duration")
 
-Differing = dict[str, tuple[Any, Any]]  # the values of both by key; None where a run has none
+Differing = dict[str, tuple[Any, Any]]  # key -> values of both runs; None for a missing value
 
 
 def differences(first: Row, second: Row) -> dict[str, Differing]:
-    """The differences by the kind of fact, in the order of interest."""
+    """Returns the differences by category, the most interesting category first."""
     both = first, second
-    found = {
+    by_category = {
         kind: _differing(*(row.run.facts.get(fact) or {} for row in both))
         for kind, fact in FACTS.items()
     }
     results = ({key: row.value(key) for key in RESULTS} for row in both)
-    return {**found, "results": _differing(*results)}
+    return {**by_category, "results": _differing(*results)}
 
 
 def _differing(first: Mapping[str, Any], second: Mapping[str, Any]) -> Differing:

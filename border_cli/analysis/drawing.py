@@ -1,7 +1,7 @@
-"""Pictures of a report as PNG, SVG or PDF, the same bytes for the same report. Needs matplotlib.
+"""Figures of a report as PNG, SVG or PDF; deterministic to the byte. Requires matplotlib.
 
-Groups differ by colour (Okabe and Ito 2008, which colour-blind readers can tell apart), and by line
-style and marker, which remain when a picture is printed in grey.
+Groups differ by colour (the colour-blind safe palette of Okabe and Ito 2008) and also by line style
+and marker, which remain visible in a greyscale print.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from border_cli.errors import ConfigError
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#E69F00")
 DASHES: tuple[tuple[float, ...], ...] = ((), (5, 1.6), (1.2, 1.4), (7, 1.6, 1.2, 1.6))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", "*", ">")
-MARKS = 7  # markers on one curve
-GOLDEN = 0.618034  # shares of the distance between markers that never come close to each other
+MARKS = 7  # number of markers on a curve
+GOLDEN = 0.618034  # golden ratio: offsets n * GOLDEN mod 1 of markers are well separated
 PANEL_INCHES = (4.8, 3.6)
-ALONE_INCHES = 6.0  # width of a panel beside which there is none
-LEAST_INCHES = (2.0, 1.5)  # of a panel with its labels, where a size is asked for
+ALONE_INCHES = 6.0  # width of a single panel
+LEAST_INCHES = (2.0, 1.5)  # minimum size of a panel with its labels, if --size is given
 MOST_COLUMNS = 3
-NAME_CHARACTERS = 46  # of a line in the legend
+NAME_CHARACTERS = 46  # maximum line length in the legend
 CHARACTERS_PER_INCH = 15
-LINE_CHARACTERS = 9  # as wide as the line in front of a name
+LINE_CHARACTERS = 9  # width of a legend handle in characters
 DPI = 150
 UNDATED = {"svg": ("Date", "Creator"), "pdf": ("CreationDate", "Creator", "Producer")}
 STYLE: dict[Any, Any] = {
@@ -48,13 +48,13 @@ STYLE: dict[Any, Any] = {
     "font.size": 9,
     "grid.alpha": 0.3,
     "legend.borderpad": 0.8,
-    "legend.columnspacing": 1.6,  # twice the pad: so the widths of columns add up
+    "legend.columnspacing": 1.6,  # twice the pad, so that n columns are n times as wide as one
     "legend.fontsize": "small",
     "legend.frameon": False,
     "legend.handlelength": 4.0,
     "legend.labelspacing": 0.4,
     "path.simplify": False,
-    "pdf.fonttype": 42,  # text that can be searched and edited
+    "pdf.fonttype": 42,  # text stays searchable and editable
     "svg.fonttype": "none",
     "svg.hashsalt": "border_cli",
 }
@@ -63,19 +63,19 @@ Inches = tuple[float, float]  # width and height
 
 
 def drawn(report: Report, kind: str, size: Inches | None = None) -> bytes:
-    """A png, svg or pdf with one panel per environment, and one with the performance profiles.
+    """Draws a png, svg or pdf with a panel per environment and one for performance profiles.
 
-    Raises `ConfigError` where `size` leaves no room for the curves.
+    Raises `ConfigError` if `size` leaves no room for the curves.
     """
-    made = io.BytesIO()
-    with style.context(["default", STYLE]):  # whatever the user's matplotlibrc says
+    content = io.BytesIO()
+    with style.context(["default", STYLE]):  # overrides the user's matplotlibrc
         undated: dict[str, Any] = dict.fromkeys(UNDATED.get(kind, ()))
-        picture(report, size).savefig(made, format=kind, metadata=undated)
-    return made.getvalue()
+        picture(report, size).savefig(content, format=kind, metadata=undated)
+    return content.getvalue()
 
 
 def picture(report: Report, size: Inches | None = None) -> Figure:
-    """The figure; to be made and saved within `STYLE`."""
+    """Draws the figure. Must be called, and the result saved, within the style context `STYLE`."""
     count = len(report.panels) + bool(report.profiles)
     columns = 2 if count == 4 else min(count, MOST_COLUMNS)
     if size is not None:
@@ -85,16 +85,18 @@ def picture(report: Report, size: Inches | None = None) -> Figure:
     figure = Figure(figsize=size or default, layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False).ravel().tolist()
     handles: dict[str, Line2D] = {}
-    for panel, each in zip(report.panels, axes, strict=False):
-        handles |= _draw_panel(each, panel, report)
+    for panel, panel_axes in zip(report.panels, axes, strict=False):
+        handles |= _draw_panel(panel_axes, panel, report)
     if report.profiles:
-        profiled = axes[len(report.panels)]
-        for each in report.profiles:
-            _draw_band(profiled, each.thresholds, each.shares, report.groups.index(each.group))
-        profiled.set(
+        profile_axes = axes[len(report.panels)]
+        for profile in report.profiles:
+            _draw_band(
+                profile_axes, profile.thresholds, profile.shares, report.groups.index(profile.group)
+            )
+        profile_axes.set(
             title="performance profile, all environments",
             xlabel="normalised score",
-            ylabel="share of runs above it",
+            ylabel="fraction of runs with a higher score",
             ylim=(-0.03, 1.03),
         )
     for empty in axes[count:]:
@@ -106,34 +108,37 @@ def picture(report: Report, size: Inches | None = None) -> Figure:
         figure.set_figheight(default[1] + legend_inches)
     elif size[0] < least[0] or size[1] < least[1]:
         raise ConfigError(
-            f"--size has no room for the curves beside their names: give at least {least[0]:g} by "
+            f"--size has no room for the curves beside their names: the minimum is {least[0]:g} by "
             f"{math.ceil(least[1] * 10) / 10:g} inches"
         )
     return figure
 
 
 def _draw_legend(figure: Figure, handles: Sequence[Line2D], report: Report) -> Legend:
-    """Names below the panels, in as many columns as the figure is wide enough for."""
+    """Draws the legend below the panels, in as many columns as fit."""
     characters = min(
         NAME_CHARACTERS, int(figure.get_figwidth() * CHARACTERS_PER_INCH) - LINE_CHARACTERS
     )
     names = [_plain(textwrap.fill(group, characters)) for group in report.groups]
     draw = partial(figure.legend, handles, names, loc="outside lower center")
     one_column = draw()
-    beside = int(figure.bbox.width / one_column.get_window_extent().width)
+    columns = int(figure.bbox.width / one_column.get_window_extent().width)
     one_column.remove()
     title = _plain(textwrap.fill(", ".join(report.by), characters))
-    return draw(ncols=max(1, beside), title=title)
+    return draw(ncols=max(1, columns), title=title)
 
 
 def _plain(text: str) -> str:
-    """Dollar signs are no formulas."""
+    """Escapes dollar signs, which matplotlib would read as formulas."""
     return text.replace("$", r"\$")
 
 
 def _draw_panel(axes: Axes, panel: Panel, report: Report) -> dict[str, Line2D]:
-    """The lines of the groups. Seeds set the limits of the axes, and intervals do not, which are
-    wide where seeds are few; up to three groups show their seeds."""
+    """Draws a panel and returns the line of each group.
+
+    Single seeds are visible for up to three groups. The limits of the axes follow the seeds and not
+    the intervals, which are wide if there are few seeds.
+    """
     numbers = {curve.group: report.groups.index(curve.group) for curve in panel.curves}
     for curve in panel.curves:
         color = COLORS[numbers[curve.group] % len(COLORS)]
@@ -156,7 +161,7 @@ def _draw_panel(axes: Axes, panel: Panel, report: Report) -> dict[str, Line2D]:
 
 
 def _draw_band(axes: Axes, x: Any, y: Estimate, number: int) -> Line2D:
-    """The line and the interval of a group; the first 28 groups differ in print, too."""
+    """Draws the line and the interval of a group; the first 28 groups differ even in greyscale."""
     color = COLORS[number % len(COLORS)]
     axes.fill_between(x, y.low, y.high, color=color, alpha=0.15, lw=0)
     step = max(1, len(x) // MARKS)
@@ -169,6 +174,6 @@ def _draw_band(axes: Axes, x: Any, y: Estimate, number: int) -> Line2D:
         lw=1.5,
         markersize=5.5,
         markeredgewidth=0.0,
-        markevery=(round(step * (number * GOLDEN % 1)) % step, step),  # equal curves alternate
+        markevery=(round(step * (number * GOLDEN % 1)) % step, step),  # visible on identical curves
     )
     return line

@@ -1,4 +1,4 @@
-"""From run directories to curves in groups: what a group is called, and what it leaves out."""
+"""Grouping of runs: reads their curves, groups them by settings and labels the groups."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from border_cli.system.files import METRICS
 from border_cli.words import counted, did_you_mean, listed, shortest, unknown
 
 SCORE, NORMALIZED = "eval/return", "eval/normalized_score"
-STOPPED = "stop_at_score reached"  # an exit reason
-BARE = ("agent", "env")  # keys that a label need not name
+STOPPED = "stop_at_score reached"  # exit reason of a run that reached its stop score
+BARE = ("agent", "env")  # keys that labels omit
 OF_ONE_RUN = {
     *("seed", "name", "quiet", "statistics", "imports", "objective", "device"),
-    *(f"trainer.max_{each}" for each in ("opt_steps", "env_steps", "time_s")),
+    *(f"trainer.max_{unit}" for unit in ("opt_steps", "env_steps", "time_s")),
 }
 ASIDE = ("recorder", "callback", "checkpoint")  # groups that do not change what is learned
-MISSING = "–"  # the value of a setting that a run does not have
+MISSING = "–"  # stands for a setting that a run does not have
 
-Reference = tuple[float, float]  # the returns of the random policy and of the expert
+Reference = tuple[float, float]  # returns of the random policy and of the expert
 NO_REFERENCES: Mapping[str, Reference] = {}
 
 
 class _Measured(NamedTuple):
-    """A run, and its rows in which the metric that is drawn is a number."""
+    """A run, and its rows with a numeric value of the plotted metric."""
 
     run: SavedRun
     rows: Sequence[Mapping[str, Any]]
@@ -44,7 +44,7 @@ class _Measured(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grouped:
-    """The curves of runs, how they are grouped, and what a reader must know about it."""
+    """The curves of runs, the settings that group them, and warnings."""
 
     curves: tuple[RunCurve, ...]
     by: tuple[str, ...]
@@ -60,61 +60,66 @@ def grouped(
     y: str = SCORE,
     references: Mapping[str, Reference] = NO_REFERENCES,
 ) -> Grouped:
-    """`by`: dotted settings, by default those that differ; `x`: by default env steps, or updates
-    where no run has stepped an environment. `references`: returns by environment.
+    """Reads the curves of runs and groups them.
 
-    Raises `ConfigError` for settings and metrics that no run has.
+    `by` are dotted settings, by default those that differ. `x` defaults to env steps, or to updates
+    if no run has stepped an environment. `references` are returns by environment. Raises
+    `ConfigError` for settings and metrics that no run has.
     """
     warnings: list[str] = []
-    known = list(_readable(runs, y, warnings))
-    settings = [each.run.settings for each in known]
+    readable = list(_readable(runs, y, warnings))
+    settings = [measured.run.settings for measured in readable]
     names = dict.fromkeys(chain(*settings))
     for key in by:
         if key not in names:
             raise ConfigError(f"--by: no run has the setting {key!r}{did_you_mean(key, names)}")
     by = tuple(dict.fromkeys(by)) or swept(settings)
-    drawn = [each for each in known if each.rows]
+    drawn = [measured for measured in readable if measured.rows]
     if not drawn:
-        raise ConfigError("; ".join([_no_metric([each.run for each in known], y), *warnings]))
-    offline = not any(each.rows[-1]["env_steps"] for each in drawn)
+        raise ConfigError(
+            "; ".join([_no_metric([measured.run for measured in readable], y), *warnings])
+        )
+    offline = not any(measured.rows[-1]["env_steps"] for measured in drawn)
     if offline and x == "env_steps":
-        raise ConfigError("--x must be opt_steps or time_s: these runs have stepped no environment")
+        raise ConfigError("--x must be opt_steps or time_s: these runs stepped no environment")
     x = x or ("opt_steps" if offline else "env_steps")
-    envs = list(dict.fromkeys(each.env for each in drawn))
+    envs = list(dict.fromkeys(measured.env for measured in drawn))
     for env in references:
         if env not in envs:
             raise ConfigError(f"--reference: {unknown('env', env, envs)}")
     curves = []
     members: dict[str, list[Mapping[str, Any]]] = {}
-    for each in drawn:
-        env = ", ".join(envs) if "env" in by else each.env
-        curve = _curve(each, _label(each.run.settings, by), env, x=x, y=y, references=references)
+    for measured in drawn:
+        env = ", ".join(envs) if "env" in by else measured.env
+        curve = _curve(
+            measured, _label(measured.run.settings, by), env, x=x, y=y, references=references
+        )
         curves.append(curve)
-        members.setdefault(f"{curve.group} on {env}", []).append(each.run.settings)
-    warnings += _warnings(known, members, y)
+        members.setdefault(f"{curve.group} on {env}", []).append(measured.run.settings)
+    warnings += _warnings(readable, members, y)
     return Grouped(curves=tuple(curves), by=by, x=x, warnings=tuple(warnings))
 
 
 def _warnings(
-    known: Sequence[_Measured], members: Mapping[str, Sequence[Mapping[str, Any]]], y: str
+    readable: Sequence[_Measured], members: Mapping[str, Sequence[Mapping[str, Any]]], y: str
 ) -> Iterator[str]:
-    """Warnings about runs left out, groups that mix settings, and runs that still run."""
-    without = [each.run for each in known if not each.rows]
-    if without:
-        yield f"{_named(without)} left out: no {y} recorded"
+    """Warns about runs left out, groups that mix settings, and unfinished runs."""
+    excluded = [measured.run for measured in readable if not measured.rows]
+    if excluded:
+        yield f"{_name_runs(excluded)} left out: no {y} recorded"
     for group, settings in members.items():
-        keys = dict.fromkeys(filter(_counts, chain(*settings)))
-        differing = [key for key in keys if len({_value(each, key) for each in settings}) > 1]
+        keys = dict.fromkeys(filter(_affects_learning, chain(*settings)))
+        differing = [key for key in keys if len({_value(saved, key) for saved in settings}) > 1]
         if differing:
-            named = listed(differing, NAMED)
-            yield f"{group} mixes runs that differ in {named}; add what matters to --by"
-    unfinished = [each.run for each in known if each.run.status == "running"]
+            names = listed(differing, NAMED)
+            yield f"{group} mixes runs that differ in {names}; add what matters to --by"
+    unfinished = [measured.run for measured in readable if measured.run.status == "running"]
     if unfinished:
-        yield f"{_named(unfinished)} still running"
+        yield f"{_name_runs(unfinished)} still running"
 
 
 def _readable(runs: Iterable[SavedRun], y: str, warnings: list[str]) -> Iterator[_Measured]:
-    """The runs whose settings and metrics can be read; the others are named in `warnings`."""
+    """Yields the runs whose settings and metrics can be read; adds a warning for any other run."""
     for run in runs:
         try:
             _ = run.settings
@@ -125,28 +130,28 @@ def _readable(runs: Iterable[SavedRun], y: str, warnings: list[str]) -> Iterator
 
 
 def swept(settings: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """The settings that differ between the runs on one environment, options before single values.
+    """Returns the settings that differ between runs on the same environment, options first.
 
-    What follows from another (the n-step returns of one agent) is not among them.
+    Leaves out settings that are determined by others, such as the n-step returns of an agent.
     """
-    keys = dict.fromkeys(filter(_counts, chain(*settings)))
+    keys = dict.fromkeys(filter(_affects_learning, chain(*settings)))
     cells: list[tuple[str, ...]]
-    cells = [(_value(each, "env"), _value(each, "env.id")) for each in settings]
-    found = []
-    for key in sorted(keys, key=lambda each: (each != "agent", "." in each)):  # stable
-        refined = [(*cell, _value(each, key)) for cell, each in zip(cells, settings, strict=True)]
+    cells = [(_value(saved, "env"), _value(saved, "env.id")) for saved in settings]
+    differing = []
+    for key in sorted(keys, key=lambda name: (name != "agent", "." in name)):  # sort is stable
+        refined = [(*cell, _value(saved, key)) for cell, saved in zip(cells, settings, strict=True)]
         if len(set(refined)) > len(set(cells)):
-            found.append(key)
+            differing.append(key)
             cells = refined
-    return tuple(found) or ("agent",)
+    return tuple(differing) or ("agent",)
 
 
-def _counts(key: str) -> bool:
+def _affects_learning(key: str) -> bool:
     return key not in OF_ONE_RUN and key.partition(".")[0] not in ASIDE
 
 
 def _value(settings: Mapping[str, Any], key: str) -> str:
-    """A setting as it is typed: true, null, [64,64]; an env without a file by its id."""
+    """Formats a setting as it is typed: true, null, [64,64]. An env without a file has its id."""
     if key == "env" and settings.get(key) in (None, "gym"):
         key = "env.id"
     value = settings.get(key, MISSING)
@@ -154,7 +159,7 @@ def _value(settings: Mapping[str, Any], key: str) -> str:
 
 
 def _label(settings: Mapping[str, Any], by: Sequence[str]) -> str:
-    """`true` where one setting makes the groups, else `dqn, double=true`."""
+    """Returns the label of a group: `true` if grouped by one setting, else `dqn, double=true`."""
     bare = by if len(by) == 1 else BARE
     values = ((key, _value(settings, key)) for key in by)
     return ", ".join(
@@ -179,7 +184,7 @@ def _curve(
     references: Mapping[str, Reference],
 ) -> RunCurve:
     run, rows = measured
-    points = {row[x]: row[y] for row in rows}  # of several at one x the last
+    points = {row[x]: row[y] for row in rows}  # the last row wins if several have the same x
     steps, values = np.array(sorted(points.items()), np.float64).T
     normalized = rows[-1].get(NORMALIZED) if y == SCORE else None
     if y == SCORE and measured.env in references:
@@ -196,6 +201,6 @@ def _curve(
     )
 
 
-def _named(runs: Sequence[SavedRun]) -> str:
+def _name_runs(runs: Sequence[SavedRun]) -> str:
     names = listed([shortest(run.folder) for run in runs], NAMED)
     return f"{counted(len(runs), 'run')} ({names})"

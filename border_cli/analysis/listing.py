@@ -1,4 +1,4 @@
-"""Rows of a list of runs: the values of each, conditions that choose rows, and their order."""
+"""The rows of a list of runs: their values, `--where` conditions, and sorting."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ORDERS: dict[str, Callable[[Any, Any], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-# Columns, and the entries of `run.json` that are shown there
+# Column -> key in `run.json`
 _FACTS = {
     "best": "best_score",
     "last": "final_score",
@@ -42,7 +42,7 @@ _FACTS = {
     "ended": "ended",
     "reason": "exit_reason",
 }
-# Columns of a run without an end, and the metrics that have their newest values
+# Column -> metric whose latest value is shown for a run that has not recorded its end
 _MEASURED = {
     "last": "eval/return",
     "opt_steps": "opt_steps",
@@ -53,24 +53,23 @@ _MEASURED = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One run of a list, or one job of a sweep that has not begun."""
+    """A run in a list, or a sweep job that has not started."""
 
     run: SavedRun
-    values: Mapping[str, Any]  # by column, in the listed sweep also its job; times in seconds
-    swept: Mapping[str, str | None] = field(default_factory=dict)  # what was typed for such a job
+    values: Mapping[str, Any]  # column -> value, for sweeps including the job; times in seconds
+    swept: Mapping[str, str | None] = field(default_factory=dict)  # overrides typed for the job
 
     @property
     def folder(self) -> Path:
         return self.run.folder
 
     def value(self, key: str) -> Any:
-        """The value of a column or a setting; None where the run has none."""
+        """Returns the value of a column or a setting; None if the run has none."""
         return self.values[key] if key in self.values else self.run.labels.get(key)
 
 
 def row_of(run: SavedRun, now_s: float) -> Row:
-    """The row of a run; of one that is running, or was killed, with the values of its newest row
-    of metrics."""
+    """Builds the row of a run. A running or killed run has the latest values of its metrics."""
     values = {
         "status": run.status,
         "agent": run.agent,
@@ -86,19 +85,19 @@ def row_of(run: SavedRun, now_s: float) -> Row:
 
 
 def _newest(folder: Path) -> dict[str, Any]:
-    """Counters and scores of a run that has written no end, as of its metrics and best model."""
-    found: dict[str, Any] = {}
+    """Reads counters and scores of a run without a recorded end from its metrics and best model."""
+    values: dict[str, Any] = {}
     for row in last_rows(folder / METRICS):
-        found |= {
+        values |= {
             name: row[metric] for name, metric in _MEASURED.items() if row.get(metric) is not None
         }
     with suppress(ValueError, LookupError, TypeError):
-        found["best"] = number(json.loads(readable_bytes(folder / "best" / "score.json"))["score"])
-    return found
+        values["best"] = number(json.loads(readable_bytes(folder / "best" / "score.json"))["score"])
+    return values
 
 
 def _age_s(started: str | None, now_s: float) -> float | None:
-    """Since the run began."""
+    """Returns the seconds since the run started."""
     try:
         return max(0.0, now_s - datetime.fromisoformat(started or "").timestamp())
     except (ValueError, OverflowError):
@@ -106,47 +105,47 @@ def _age_s(started: str | None, now_s: float) -> float | None:
 
 
 def where(rows: Sequence[Row], text: str) -> list[Row]:
-    """The rows that meet all conditions of a text such as `agent=sac best>200 age<7d`.
+    """Returns the rows that meet all conditions, such as `agent=sac best>200 age<7d`.
 
-    Raises `ConfigError` for what is no condition, and for a key that no run has.
+    Raises `ConfigError` for an invalid condition and for a key that no run has.
     """
     try:
         words = shlex.split(text)
     except ValueError as error:
         raise ConfigError(f"--where {text!r}: {error}") from error
-    met = list(rows)
+    matches = list(rows)
     for word in words:
         condition = _CONDITION.fullmatch(word)
         if condition is None:
             raise ConfigError(
-                f"--where: {word!r} is no condition: write KEY=VALUE, or with !=, <, <=, > or >= "
-                "in its place, and several with spaces between them, as in 'agent=sac best>200'"
+                f"--where: {word!r} is not a condition: write KEY=VALUE, or use !=, <, <=, > or >= "
+                "instead of =; separate conditions with spaces, as in 'agent=sac best>200'"
             )
-        key, how, value = condition.groups()
+        key, comparison, value = condition.groups()
         _refuse_unknown(key, rows)
-        met = [row for row in met if _holds(row.value(key), key, how, value)]
-    return met
+        matches = [row for row in matches if _holds(row.value(key), key, comparison, value)]
+    return matches
 
 
-def _holds(found: Any, key: str, how: str, value: str) -> bool:
-    """Whether a value meets a condition; None meets `!=` and `=null` alone."""
-    if how in ("=", "==", "!="):
-        return _equals(found, key, value) == (how != "!=")
-    if found is None:
+def _holds(actual: Any, key: str, comparison: str, value: str) -> bool:
+    """Returns whether a value meets a condition. None meets only `!=` and `=null`."""
+    if comparison in ("=", "==", "!="):
+        return _equals(actual, key, value) == (comparison != "!=")
+    if actual is None:
         return False
-    if isinstance(found, list | dict | bool):
-        raise ConfigError(f"{key}{how}{value}: {key} has no order; use = or !=")
-    return _ORDERS[how](found, value if isinstance(found, str) else _number(key, value))
+    if isinstance(actual, list | dict | bool):
+        raise ConfigError(f"{key}{comparison}{value}: {key} cannot be ordered; use = or !=")
+    return _ORDERS[comparison](actual, value if isinstance(actual, str) else _number(key, value))
 
 
-def _equals(found: Any, key: str, value: str) -> bool:
+def _equals(actual: Any, key: str, value: str) -> bool:
     if value == "null":
-        return found is None
-    if isinstance(found, str):
-        return fnmatchcase(found, value)
-    if type(found) in (int, float):  # and no bool
-        return bool(found == _number(key, value))
-    return "".join(value.split()) == json.dumps(found, separators=(",", ":"))
+        return actual is None
+    if isinstance(actual, str):
+        return fnmatchcase(actual, value)
+    if type(actual) in (int, float):  # but not bool
+        return bool(actual == _number(key, value))
+    return "".join(value.split()) == json.dumps(actual, separators=(",", ":"))
 
 
 def _number(key: str, value: str) -> float:
@@ -156,13 +155,15 @@ def _number(key: str, value: str) -> float:
     try:
         return float(value)
     except ValueError as error:
-        units = ", with s, m, h, d or w behind it" if key in SPANS else ""
-        raise ConfigError(f"{key} is compared with a number{units}, got {value!r}") from error
+        units = " or a time such as 90s, 15m, 2h, 7d or 1w" if key in SPANS else ""
+        raise ConfigError(f"{key} must be compared with a number{units}, got {value!r}") from error
 
 
 def ordered(rows: Sequence[Row], key: str) -> list[Row]:
-    """Rows by a column or a setting: numbers from the highest, texts from A, the other way round
-    for `-key`; then those without a value."""
+    """Sorts rows by a column or a setting: numbers in descending, text in ascending order.
+
+    `-key` reverses the order. Rows without a value always come last.
+    """
     name = key.removeprefix("-")
     _refuse_unknown(name, rows)
 
@@ -173,7 +174,7 @@ def ordered(rows: Sequence[Row], key: str) -> list[Row]:
         return True, 0.0, str(value)
 
     by_value = sorted(rows, key=rank, reverse=key.startswith("-"))
-    return sorted(by_value, key=lambda row: row.value(name) is None)  # keeps the order otherwise
+    return sorted(by_value, key=lambda row: row.value(name) is None)  # sort is stable
 
 
 def _refuse_unknown(key: str, rows: Sequence[Row]) -> None:

@@ -1,6 +1,6 @@
-"""Runs read back from their directories: their settings, how they went and what they measured.
+"""Loads runs from their directories: settings, status, results and metrics.
 
-Nothing is written, and nothing is imported that the settings name.
+Nothing is written, and no class or module named in the settings is imported.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-POSITIONS = ("opt_steps", "env_steps", "time_s")  # of a row of metrics
-NEAR = 0.9  # from here on a misspelt metric; two that are recorded apart are less alike
+POSITIONS = ("opt_steps", "env_steps", "time_s")  # position of a row of metrics in the run
+NEAR = 0.9  # similarity from which a name counts as misspelt; recorded names are less similar
 _NUMBER = re.compile(r"(\d+)")
-# Of a run, without runs in it.
-_OWN_FOLDER = re.compile("|".join(name for name, each in RUN.items() if not isinstance(each, str)))
+# Subdirectories that belong to a run and cannot contain other runs
+_OWN_FOLDER = re.compile("|".join(name for name, kind in RUN.items() if not isinstance(kind, str)))
 
 
 class SavedRun:
-    """One run directory. What is asked for is read then, and kept; nothing follows the run.
+    """A run directory. Files are read on first access and cached; later changes are not noticed.
 
-    `typed` are the settings of a job of a sweep that has not begun.
+    `typed` contains the settings of a sweep job that has not started.
     """
 
     def __init__(self, folder: Path, typed: Mapping[str, Any] | None = None) -> None:
@@ -49,20 +49,20 @@ class SavedRun:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """`run.json`, see `run.status.read_run`; empty where it is missing or damaged."""
+        """The content of `run.json` (see `run.status.read_run`); empty if missing or corrupt."""
         return self._files.facts
 
     @cached_property
     def status(self) -> str:
-        """running, done, failed, interrupted or killed; lost where a run has begun and its
-        `run.json` is missing or damaged, not started where none has begun."""
+        """running, done, failed, interrupted or killed; lost if the run has started but its
+        `run.json` is missing or corrupt; not started otherwise."""
         return self._files.status
 
     @property
     def settings(self) -> dict[str, Any]:
-        """All settings by their dotted names, as saved; of a group the chosen option: `agent`.
+        """All saved settings by dotted name; a group name, such as `agent`, has its chosen option.
 
-        Raises `CheckpointError` where `run.json` has none.
+        Raises `CheckpointError` if `run.json` has no settings.
         """
         if "settings" not in self.facts:
             raise CheckpointError(f"{self.folder / RUN_JSON} has no settings")
@@ -70,20 +70,20 @@ class SavedRun:
 
     @property
     def labels(self) -> dict[str, Any]:
-        """All that is known of the settings; empty where that is nothing."""
-        found: dict[str, Any] = self.facts.get("settings", self._typed)
-        return found
+        """The settings as far as they are known; may be empty."""
+        labels: dict[str, Any] = self.facts.get("settings", self._typed)
+        return labels
 
     @property
     def agent(self) -> str | None:
-        """The option of `agent=` that was typed, such as `droq`."""
+        """The chosen option of `agent`, such as `droq`."""
         return self.labels.get("agent")
 
     @property
     def env(self) -> str | None:
-        """The option of `env=` that was typed, or the `env.id`."""
-        chosen: str | None = self.labels.get("env")
-        return self.labels.get("env.id") if chosen in (None, "gym") else chosen
+        """The chosen option of `env`, or `env.id` for environments without a file."""
+        option: str | None = self.labels.get("env")
+        return self.labels.get("env.id") if option in (None, "gym") else option
 
     @property
     def seed(self) -> int | None:
@@ -93,48 +93,50 @@ class SavedRun:
     def metric(
         self, name: str, x: str = "env_steps"
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """The recorded values of one metric, [n], and where each was recorded, [n].
+        """Returns positions and values of a metric, [n] each; empty if it was not recorded.
 
-        `x` is env_steps, opt_steps or time_s. Both are empty where the run has not recorded it.
-        Raises `ConfigError` for a name that is nearly that of a recorded one.
+        `x` is env_steps, opt_steps or time_s. Raises `ConfigError` for a name that looks like a
+        misspelt metric.
         """
-        # imported late, like pandas below: a list of runs needs neither
+        # imported late, like pandas below: listing runs requires neither
         import numpy as np
 
         if x not in POSITIONS:
             raise ConfigError(unknown("position", x, POSITIONS))
         points = [(row.get(x), row[name]) for row in rows_with(self.folder / METRICS, name)]
-        known = [point for point in points if None not in point]
-        if not known:
-            # Another actor's metric is no misspelt one
-            words = [each for each in self.metrics() if _words(each) != _words(name)]
-            if near := get_close_matches(name, words, 1, NEAR):
-                raise ConfigError(f"{self.folder} has no metric {name!r}, did you mean {near[0]}?")
-        at, values = np.array(known, dtype=np.float64).reshape(-1, 2).T
-        return at, values
+        complete = [point for point in points if None not in point]
+        if not complete:
+            # A name that differs only in the actor's number is not a misspelling
+            candidates = [metric for metric in self.metrics() if _words(metric) != _words(name)]
+            if matches := get_close_matches(name, candidates, 1, NEAR):
+                raise ConfigError(
+                    f"{self.folder} has no metric {name!r}, did you mean {matches[0]}?"
+                )
+        positions, values = np.array(complete, dtype=np.float64).reshape(-1, 2).T
+        return positions, values
 
     def metrics(self) -> dict[str, NDArray[np.float64]]:
-        """All that was recorded, a column [rows] for each metric; NaN where a row has no value."""
+        """Returns all metrics as columns, [rows] each; NaN for rows without a value."""
         import numpy as np
 
         rows = read_metrics(self.folder / METRICS)
         names = dict.fromkeys(name for row in rows for name in row if name != "final")
-        # numpy makes NaN of None
+        # numpy converts None to NaN
         return {name: np.array([row.get(name) for row in rows], dtype=np.float64) for name in names}
 
     def frame(self) -> pd.DataFrame:
-        """All that was recorded as a pandas DataFrame, a row for each row of metrics."""
+        """Returns all metrics as a pandas DataFrame, with a row per row of metrics."""
         return _pandas().DataFrame(self.metrics())
 
 
 class SavedRuns(list[SavedRun]):
-    """Runs in the order of their directories."""
+    """A list of runs, ordered by directory."""
 
     def __repr__(self) -> str:
         return f"<Runs: {len(self)}>"
 
     def frame(self) -> pd.DataFrame:
-        """A pandas DataFrame with a row for each run: folder, status, facts and settings."""
+        """Returns a pandas DataFrame with a row per run: folder, status, facts and settings."""
         rows = [
             {"folder": str(run.folder), "status": run.status, **_figures(run.facts), **run.settings}
             for run in self
@@ -143,41 +145,45 @@ class SavedRuns(list[SavedRun]):
 
 
 def load_runs(*paths: str | os.PathLike[str]) -> SavedRuns:
-    """The runs in and below these directories, each once, ordered by name: 9 before 10.
+    """Loads all runs in and below `paths`, without duplicates, in natural order (9 before 10).
 
-    Raises `CheckpointError` for a path that does not exist or is no directory.
+    Raises `CheckpointError` for a path that does not exist or is not a directory.
     """
-    return SavedRuns(map(SavedRun, sorted(find_runs(map(Path, paths)), key=_in_order)))
+    return SavedRuns(map(SavedRun, sorted(find_runs(map(Path, paths)), key=_natural_key)))
 
 
 def find_runs(paths: Iterable[Path]) -> list[Path]:
-    """The run directories in and below `paths`, which have saved settings, each once, in no
-    particular order; links below them are not followed."""
-    found: dict[str, Path] = {}  # by real path
+    """Finds the run directories in and below `paths`, that is those with saved settings.
+
+    The result is unordered and has no duplicates. Links below `paths` are not followed.
+    """
+    run_dirs: dict[str, Path] = {}  # real path -> run directory
     for path in paths:
         if not path.is_dir():
-            what = f"{path} is not a directory" if path.exists() else f"no such directory: {path}"
-            raise CheckpointError(what)
+            problem = (
+                f"{path} is not a directory" if path.exists() else f"no such directory: {path}"
+            )
+            raise CheckpointError(problem)
         for folder in runs_below(path):
-            found.setdefault(os.path.realpath(folder), Path(folder))
-    return list(found.values())
+            run_dirs.setdefault(os.path.realpath(folder), Path(folder))
+    return list(run_dirs.values())
 
 
 def runs_below(path: Path) -> Iterator[str]:
-    """The run directories in and below a folder."""
+    """Yields the run directories in and below a folder."""
     for folder, subfolders, _ in os.walk(path):
-        own = SETTINGS.parent.name in subfolders and (Path(folder) / SETTINGS).is_file()
-        if own:
+        is_run = SETTINGS.parent.name in subfolders and (Path(folder) / SETTINGS).is_file()
+        if is_run:
             yield folder
         subfolders[:] = [
             name
             for name in subfolders
-            if not name.startswith(".") and not (own and _OWN_FOLDER.fullmatch(name))
+            if not name.startswith(".") and not (is_run and _OWN_FOLDER.fullmatch(name))
         ]
 
 
-def _in_order(path: Path) -> list[int | str]:
-    """Texts and numbers by turns."""
+def _natural_key(path: Path) -> list[int | str]:
+    """Splits a path into alternating text and numbers, as a key for natural sorting."""
     return [int(part) if part.isdecimal() else part for part in _NUMBER.split(str(path))]
 
 
@@ -186,7 +192,7 @@ def _words(name: str) -> str:
 
 
 def _figures(facts: dict[str, Any]) -> dict[str, Any]:
-    """The entries of `run.json` that are one number or text."""
+    """Returns the scalar entries of `run.json`."""
     return {
         name: value
         for name, value in facts.items()

@@ -1,5 +1,5 @@
-"""A report as one HTML page that needs no network and no script: the curves as SVG, and the tables.
-`page.html` holds its style."""
+"""A report as a self-contained HTML page: the curves as SVG, and the tables. It needs no network
+and no scripts; `page.html` is its template."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ TEMPLATE = Path(__file__).with_name("page.html")
 def page(
     report: Report, size: tuple[float, float] | None = None, *, origin: Sequence[str] = ()
 ) -> str:
-    """The HTML page of a report; `size` is that of the curves, `origin` how and when it was made.
-    Needs matplotlib."""
+    """Returns the HTML page of a report. `size` is the size of the figure; `origin` says how and
+    when the page was created. Requires matplotlib."""
     by = ", ".join(report.by)
     picture = drawn(report, "svg", size).decode()
-    warnings = (f'<p class="warning">{escape(each)}.</p>' for each in report.warnings)
+    warnings = (f'<p class="warning">{escape(warning)}.</p>' for warning in report.warnings)
     return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(
         title=escape(f"{report.y_name} by {by}" if by else report.y_name),
         warnings="\n".join(warnings),
-        curves=picture[picture.index("<svg") :],  # without the XML declaration of a file
+        curves=picture[picture.index("<svg") :],  # without the XML declaration
         tables="\n".join(map(_table, sections(report))),
         origin="<br>\n".join(map(escape, [*origin, *_runs(report)])),
     )
 
 
 def _runs(report: Report) -> list[str]:
-    """A line for each run, with its group."""
+    """Returns a line per run, with its group."""
     curves = [curve for panel in report.panels for curve in panel.curves]
     return [f"{curve.group}: {run.name}" for curve in curves for run in curve.runs]
 

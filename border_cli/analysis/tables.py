@@ -1,4 +1,4 @@
-"""A report as tables: rows for the terminal, Markdown and CSV."""
+"""The tables of a report, for the terminal, Markdown and CSV."""
 
 from __future__ import annotations
 
@@ -20,99 +20,100 @@ METHODS = {
     "iqm": "interquartile mean and 95 % interval (stratified bootstrap) over seeds",
 }
 
-MOST_PAIRS = 10  # probabilities of improvement in the terminal
-IMPROVEMENT = "how likely a run of the group ends above one of the other; a tie counts half"
+MOST_PAIRS = 10  # maximum number of probabilities of improvement in the terminal
+IMPROVEMENT = "probability that a run of the group ends above a run of the other; a tie counts half"
 UNKNOWN = Estimate(*np.full(3, np.nan))
 
 Row = list[str]
 
 
 def number(value: float, *others: float) -> str:
-    """412.345 -> `412.3`, 4.1 -> `4.10`, 0.0123456 -> `0.01235`, and an en dash for NaN.
+    """412.345 -> `412.3`, 4.1 -> `4.10`, 0.0123456 -> `0.01235`, and NaN -> an en dash.
 
-    With as many decimals as the largest of `others` has.
+    The number of decimals depends on the largest of `value` and `others`.
     """
     if not math.isfinite(value):
         return NOTHING
-    largest = max(abs(each) for each in (value, *others) if math.isfinite(each))
+    largest = max(abs(other) for other in (value, *others) if math.isfinite(other))
     if largest < 1:
         return f"{value:.4g}"
     return f"{value:,.1f}" if largest >= 100 else f"{value:.2f}"
 
 
 def with_interval(estimate: Estimate | None) -> str:
-    """`412.3 [380.1, 444.5]`."""
-    values = [float(each) for each in estimate or UNKNOWN]
-    return _bracketed(values, lambda value: number(value, *values))
+    """Formats an estimate: `412.3 [380.1, 444.5]`."""
+    values = [float(part) for part in estimate or UNKNOWN]
+    return _with_brackets(values, lambda value: number(value, *values))
 
 
-def _bracketed(estimate: Sequence[float], text: Callable[[float], str]) -> str:
+def _with_brackets(estimate: Sequence[float], text: Callable[[float], str]) -> str:
     mid, low, high = map(text, estimate)
     return mid if math.isnan(estimate[1]) else f"{mid} [{low}, {high}]"
 
 
 class Section(NamedTuple):
-    """A table, and what is said of it."""
+    """A table with its title and a note."""
 
     title: str
     note: str
     head: Row
     rows: list[Row]
-    names: int  # columns in front that are no figures
-    most: int | None = None  # rows in the terminal
+    names: int  # number of leading columns with text
+    most: int | None = None  # maximum number of rows in the terminal
 
 
 def sections(report: Report) -> Iterator[Section]:
-    """The final scores and, of several groups, the probabilities of improvement."""
+    """Yields the final scores and, for several groups, the probabilities of improvement."""
     yield _final_section(report)
     if report.improvements:
         yield _improvement_section(report)
 
 
 def _final_section(report: Report) -> Section:
-    """Columns that say nothing are left out."""
+    """Builds the table of final scores, without columns that would be empty or constant."""
     by = ", ".join(report.by) or "group"
     head = ["env", by, "seeds", STATS[report.stat], "lowest", "highest", "normalised", "budget"]
     rows = [
         [
-            "all (normalised)" if each.env == ALL else each.env,
-            each.group,
-            str(len(each.runs)),
-            with_interval(each.score),
-            *(number(limit, *each.limits) for limit in each.limits),
-            with_interval(each.normalized),
-            f"{each.budget:,.0f} {X_NAMES[report.x_name]}",
+            "all (normalised)" if final.env == ALL else final.env,
+            final.group,
+            str(len(final.runs)),
+            with_interval(final.score),
+            *(number(limit, *final.limits) for limit in final.limits),
+            with_interval(final.normalized),
+            f"{final.budget:,.0f} {X_NAMES[report.x_name]}",
         ]
-        for each in report.finals
+        for final in report.finals
     ]
     shown = [True] * len(head)
     shown[0] = len(report.panels) > 1
-    shown[6] = any(each.normalized for each in report.finals)
+    shown[6] = any(score.normalized for score in report.finals)
     head, *rows = [list(compress(row, shown)) for row in (head, *rows)]
     return Section(f"Final {report.y_name}", METHODS[report.stat], head, rows, 1 + shown[0])
 
 
 def _improvement_section(report: Report) -> Section:
-    """The clearest first."""
+    """Builds the table of probabilities of improvement, the highest first."""
     rows = [
         [
-            each.group,
-            each.other,
-            _bracketed([*map(float, each.probability)], "{:.2f}".format),
-            ", ".join(map(str, each.seeds)),
+            pair.group,
+            pair.other,
+            _with_brackets([*map(float, pair.probability)], "{:.2f}".format),
+            ", ".join(map(str, pair.seeds)),
         ]
-        for each in sorted(report.improvements, key=lambda each: -each.probability.mid)
+        for pair in sorted(report.improvements, key=lambda item: -item.probability.mid)
     ]
     head = ["group", "ends above", "probability", "seeds"]
     return Section("Probability of improvement", IMPROVEMENT, head, rows, 2, MOST_PAIRS)
 
 
 def markdown(report: Report) -> str:
-    """A report without its curves, in Markdown."""
+    """Formats the tables and warnings of a report as Markdown."""
     parts = [
-        f"{each.title}: {each.note}.\n\n{_pipes(each.head, each.rows)}" for each in sections(report)
+        f"{section.title}: {section.note}.\n\n{_pipes(section.head, section.rows)}"
+        for section in sections(report)
     ]
-    return "\n".join([*parts, *(f"Warning: {each}.\n" for each in report.warnings)])
+    return "\n".join([*parts, *(f"Warning: {warning}.\n" for warning in report.warnings)])
 
 
 def _pipes(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -125,8 +126,10 @@ def _cell(text: str) -> str:
 
 
 def csv_text(report: Report, kind: str) -> str:
-    """The curves, scores, improvements or profiles of a report; NaN is an empty cell, which
-    spreadsheets and pandas read as missing."""
+    """Formats the curves, scores, improvements or profiles of a report as CSV.
+
+    NaN is written as an empty cell, which spreadsheets and pandas read as missing.
+    """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     for row in CSV[kind](report):
@@ -139,8 +142,8 @@ def _curves(report: Report) -> Iterator[list[object]]:
     for env, curves in report.panels:
         for curve in curves:
             for x, *values in np.column_stack([curve.x, *curve.y]).tolist():
-                whole = int(x) if x == int(x) else x
-                yield [env, curve.group, whole, *values, len(curve.runs)]
+                position = int(x) if x == int(x) else x
+                yield [env, curve.group, position, *values, len(curve.runs)]
 
 
 def _scores(report: Report) -> Iterator[list[object]]:
@@ -148,23 +151,23 @@ def _scores(report: Report) -> Iterator[list[object]]:
         *("env", "group", "seeds", report.stat, "low", "high", "lowest", "highest"),
         *("normalised", "normalised_low", "normalised_high", "budget", "budget_unit"),
     ]
-    for each in report.finals:
-        score, normalized = each.score or UNKNOWN, each.normalized or UNKNOWN
-        place, unit = [each.env, each.group, len(each.runs)], X_NAMES[report.x_name]
-        yield [*place, *score, *each.limits, *normalized, each.budget, unit]
+    for final in report.finals:
+        score, normalized = final.score or UNKNOWN, final.normalized or UNKNOWN
+        head, unit = [final.env, final.group, len(final.runs)], X_NAMES[report.x_name]
+        yield [*head, *score, *final.limits, *normalized, final.budget, unit]
 
 
 def _improvements(report: Report) -> Iterator[list[object]]:
     yield ["group", "other", "probability", "low", "high", "seeds", "other_seeds"]
-    for each in report.improvements:
-        yield [each.group, each.other, *each.probability, *each.seeds]
+    for pair in report.improvements:
+        yield [pair.group, pair.other, *pair.probability, *pair.seeds]
 
 
 def _profiles(report: Report) -> Iterator[list[object]]:
     yield ["group", "normalised_score", "share_above", "low", "high"]
-    for each in report.profiles:
-        for values in np.column_stack([each.thresholds, *each.shares]).tolist():
-            yield [each.group, *values]
+    for profile in report.profiles:
+        for values in np.column_stack([profile.thresholds, *profile.shares]).tolist():
+            yield [profile.group, *values]
 
 
 CSV: Mapping[str, Callable[[Report], Iterator[list[object]]]] = {

@@ -114,7 +114,7 @@ def test_curves_are_drawn_over_what_was_asked_for(tmp_path: Path) -> None:
 def test_offline_runs_are_drawn_over_updates(tmp_path: Path) -> None:
     evaluated_run(tmp_path / "run", [1.0, 2.0], every=0)
     assert of(tmp_path).x == "opt_steps"
-    with pytest.raises(ConfigError, match="--x must be opt_steps or time_s: these runs have step"):
+    with pytest.raises(ConfigError, match="--x must be opt_steps or time_s: these runs stepped"):
         of(tmp_path, x="env_steps")
 
 

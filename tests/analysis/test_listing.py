@@ -89,11 +89,11 @@ def test_conditions_choose_runs(conditions: str, met: str, rows: list[Row]) -> N
     [
         ("agnt=dqn", "unknown key 'agnt', did you mean agent"),
         ("agent.gama=1", "did you mean agent.gamma"),
-        ("best", "'best' is no condition"),
-        ("best > 3", "is no condition"),
-        ("best>many", "best is compared with a number, got 'many'"),
-        ("age>2y", "with s, m, h, d or w behind it, got '2y'"),
-        ("agent.hidden>3", "has no order"),
+        ("best", "'best' is not a condition"),
+        ("best > 3", "is not a condition"),
+        ("best>many", "best must be compared with a number, got 'many'"),
+        ("age>2y", "or a time such as .*, got '2y'"),
+        ("agent.hidden>3", "cannot be ordered"),
         ("'best", "No closing quotation"),
     ],
 )
