@@ -1,7 +1,7 @@
 """Asynchronous reinforcement learning from the shell.
 
-The Python interface is what `__all__` lists. Each name is imported on first use, so that the
-command line answers before torch is loaded.
+`__all__` lists the Python interface. Names are imported on first use, so that the command line can
+respond before torch is loaded.
 """
 
 from __future__ import annotations

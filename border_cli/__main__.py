@@ -1,4 +1,4 @@
-"""`python -m border_cli` is `border-train`."""
+"""Runs `border-train` as `python -m border_cli`."""
 
 from border_cli.cli.train import command
 

@@ -1,4 +1,4 @@
-"""Training and acting from Python; `compose` stands in `config.compose`."""
+"""The Python interface for training and for loading agents; see also `config.compose`."""
 
 from __future__ import annotations
 
@@ -50,28 +50,28 @@ def train(
     evaluator: Evaluator | None = None,
     env: MakeEnv | None = None,
 ) -> Result:
-    """Trains as `border-train` would, and returns the trained agent with its statistics.
+    """Trains like `border-train`, and returns the trained agent and its statistics.
 
-    `recorders`, `callbacks` and `evaluator` replace those of the config; an empty list records
-    nothing. The run directory is `config.run_dir`, else a new one below `outputs`; `config.resume`
-    continues the run in one, or with auto starts it. Raises ConfigError before anything is written,
-    CheckpointError where there is nothing whole to resume from, RunFailed when the run cannot
-    continue; blocks until the end.
+    `recorders`, `callbacks` and `evaluator` replace those of the config; an empty list disables
+    recording. The run directory is `config.run_dir`, by default a new one below `outputs`.
+    `config.resume` continues the run in a directory; `auto` starts it if there is none. Blocks
+    until the run ends. Raises ConfigError before anything is written, CheckpointError if there is
+    no complete checkpoint to resume from, and RunFailed if the run cannot continue.
 
-    `env` is called with `env.kwargs` for each environment, in the place of what `env.id` says. For
-    actors in processes it must be picklable.
+    `env` replaces `env.id`: it is called with `env.kwargs` to create each environment. It must be
+    picklable if actors run in processes.
 
     The settings are checked again, because a caller may have changed them since `compose`.
     """
     refuse_while_imported_by_a_child()
     config = checked(config if env is None else replace(config, env=with_given(config.env, env)))
-    if evaluator is not None:  # which runs in this process
+    if evaluator is not None:  # a caller's evaluator runs in this process
         config = replace(config, evaluator=replace(config.evaluator, background=False))
     register_builtin()
-    user_folders()  # calls the installed plug-ins, whose components the config may name
+    user_folders()  # calls the installed plug-ins, because the config may name their components
     import_modules(config.imports)
     if is_local(config.env.id):
-        config = _staying_here(config)
+        config = _without_pickling(config)
     if config.dry_run:
         raise ConfigError("dry_run=true is for the command line; train() does not support it")
     job = Job(
@@ -87,9 +87,9 @@ def train(
         evaluator=evaluator,
         finished_too=True,
     )
-    ended = run_job(dry_built([job]).jobs[0], options)
-    assert isinstance(ended, Result)
-    return ended
+    result = run_job(dry_built([job]).jobs[0], options)
+    assert isinstance(result, Result)
+    return result
 
 
 def resume(
@@ -101,53 +101,56 @@ def resume(
     env: MakeEnv | None = None,
     trust: bool = False,
 ) -> Result:
-    """Continues a run, as `border-train resume=RUN_DIR OVERRIDES` would; see `train`.
+    """Resumes a run like `border-train resume=RUN_DIR OVERRIDES`; see `train`.
 
-    Modules that it names are imported as `load_policy` does.
+    Modules named by the run are imported as in `load_policy`.
     """
-    place = Path(run_dir).expanduser().absolute()
-    typed = [setting("resume", str(place)), *overrides, *(["trust=true"] if trust else [])]
+    folder = Path(run_dir).expanduser().absolute()
+    arguments = [setting("resume", str(folder)), *overrides, *(["trust=true"] if trust else [])]
     unused = {"env.id"} if env else set[str]()
     with ExitStack() as stack:
         with reachable(CheckpointError):
-            composer, words = stack.enter_context(composing(typed, unused=unused))
-            config = composer.job(words).config
-        config = replace(config, run_dir=None, resume=str(place))
+            composer, job_overrides = stack.enter_context(composing(arguments, unused=unused))
+            config = composer.job(job_overrides).config
+        config = replace(config, run_dir=None, resume=str(folder))
         return train(config, recorders=recorders, callbacks=callbacks, evaluator=evaluator, env=env)
 
 
-def _staying_here(config: RunConfig) -> RunConfig:
-    """The settings with which an environment that cannot be pickled stays in this process."""
+def _without_pickling(config: RunConfig) -> RunConfig:
+    """Returns settings under which the environment is never pickled.
+
+    Raises ConfigError if actors or evaluator need a picklable environment.
+    """
     effective = effective_settings(config)
-    asking = "evaluator.background=true" if config.evaluator.background else None
+    pickling_setting = "evaluator.background=true" if config.evaluator.background else None
     if not (effective.actors.in_learner_thread or effective.backend == "thread"):
-        asking = f"actor_manager={effective.backend}"
-    if asking is not None:
+        pickling_setting = f"actor_manager={effective.backend}"
+    if pickling_setting is not None:
         raise ConfigError(
-            f"{asking} needs an env that can be pickled, such as a function at the top of a "
-            "module; actor_manager=thread takes any"
+            f"{pickling_setting} needs an env that can be pickled, such as a function at the "
+            "top level of a module; actor_manager=thread accepts any env"
         )
     return replace(config, evaluator=replace(config.evaluator, background=False))
 
 
 def _run_dir(config: RunConfig) -> Path:
-    """The directory of the run; a new one below `outputs` where the config names none."""
-    place = config.run_dir if config.resume in (None, AUTO) else config.resume
-    if place is None:
-        place = f"outputs/{config.name}/{datetime.now():%Y-%m-%d_%H-%M-%S-%f}"
-    return Path(place).expanduser().absolute()
+    """Returns the run directory; a new one below `outputs` if the config has none."""
+    path = config.run_dir if config.resume in (None, AUTO) else config.resume
+    if path is None:
+        path = f"outputs/{config.name}/{datetime.now():%Y-%m-%d_%H-%M-%S-%f}"
+    return Path(path).expanduser().absolute()
 
 
 def policy_of_run(
     run_dir: Path, checkpoint: str | int | None, *, env: MakeEnv | None, trust: bool
 ) -> LoadedPolicy:
-    """The policy of a run, see `load_policy`."""
-    named = None if checkpoint is None else str(checkpoint)
-    place, which = find_run(run_dir, named)
+    """Loads the policy of a run, see `load_policy`."""
+    requested = None if checkpoint is None else str(checkpoint)
+    folder, name = find_run(run_dir, requested)
     with reachable(CheckpointError):
-        spec = read_spec(place) if env is None else None
-    with opened_run(place, trust=trust):
-        effective, agent, _ = load_agent(place, which or "best", env=env, spec=spec, trust=trust)
+        spec = read_spec(folder) if env is None else None
+    with opened_run(folder, trust=trust):
+        effective, agent, _ = load_agent(folder, name or "best", env=env, spec=spec, trust=trust)
         policy = evaluation_policy(effective, agent)
         return LoadedPolicy(policy.act, spec or env_factory(effective).spec)
 
@@ -162,10 +165,10 @@ def load_agent(
     config: RunConfig | None = None,
     trust: bool = False,
 ) -> tuple[EffectiveSettings, Agent, dict[str, Any]]:
-    """The settings, the agent and the counters of a run as they were saved, or were exported.
+    """Loads the settings, the agent and the counters of a run or an exported policy.
 
-    With `spec` the environment is not constructed, and its modules need not be there. `config`
-    stands for the saved settings.
+    With `spec` the environment is not constructed, and its modules are not needed. `config`
+    replaces the saved settings.
     """
     register_builtin()
     config = config or read_config(run_dir, trust=trust, plays=spec is None and env is None)
@@ -175,7 +178,7 @@ def load_agent(
     effective = effective_settings(_with_episode_limit(config, run_dir, trained))
     folder = opened_folder(run_dir) if is_exported(run_dir) else None
     if folder is None:
-        find_checkpoint(run_dir, checkpoint)  # refused before anything is built
+        find_checkpoint(run_dir, checkpoint)  # raises before anything is built
     spec = spec or env_factory(effective).spec
     if trained is not None:
         refuse_other_spaces(
@@ -194,7 +197,7 @@ def load_agent(
 
 
 def _with_episode_limit(config: RunConfig, run_dir: Path, trained: EnvSpec | None) -> RunConfig:
-    """The settings with the limit that the run decided for evaluations of its environment."""
+    """Returns the settings with the episode limit that the run determined for its evaluations."""
     limit = RunFolder(run_dir).episode_limit
     if limit is None or trained is None or trained.id != config.env.id:
         return config
@@ -205,5 +208,5 @@ def _with_episode_limit(config: RunConfig, run_dir: Path, trained: EnvSpec | Non
 
 @reachable(CheckpointError)
 def read_config(run_dir: Path, *, trust: bool = False, plays: bool = True) -> RunConfig:
-    """The saved settings of a run; its own modules are imported again, see `load_policy`."""
+    """Reads the saved settings of a run and imports the modules they name, see `load_policy`."""
     return load_resolved(run_dir, trust=trust, plays=plays)

@@ -1,19 +1,19 @@
-"""The errors that border_cli expects; each knows the exit status of the command line.
+"""The expected errors of border_cli, with the exit status of the command line.
 
 BorderError
  ├── ConfigError             settings refused before anything is built        exit 2
  │    ├── UnknownSetting     a Python caller assigned a setting that does not exist
- │    ├── NotBegun           the run directory is another run's
+ │    ├── NotBegun           the run directory belongs to another run
  │    ├── MissingPackage     a chosen component needs a package               exit 2
- │    ├── ClusterRefused     a Ray cluster cannot run what is asked of it     exit 2
- │    └── ProbeFailed        the environment failed as it was tried           exit 2
- ├── RunFailed               the run cannot go on                             exit 1
- │    ├── ActorCrashed       an actor is past its restarts, or fails again and again
+ │    ├── ClusterRefused     a Ray cluster cannot run the requested jobs      exit 2
+ │    └── ProbeFailed        the environment failed in a trial before the run exit 2
+ ├── RunFailed               the run cannot continue                          exit 1
+ │    ├── ActorCrashed       an actor used up its restarts or fails repeatedly
  │    ├── ActorHung          an actor did not stop by its deadline
- │    ├── Stalled            a part made no step for `stall_timeout_s`
- │    ├── BadStep            an observation, reward or flag of an environment does not fit
+ │    ├── Stalled            a component made no progress for `stall_timeout_s`
+ │    ├── BadStep            an observation, reward or flag of an environment is invalid
  │    ├── OutOfMemory        an allocation failed
- │    ├── RunDeleted         files of the run were deleted while it ran
+ │    ├── RunDeleted         files of the run were deleted while it was running
  │    └── NotFinite          a NaN or an infinity in data or loss
  ├── Interrupted             the user or the system asked the run to stop     exit 128 + signal
  └── CheckpointError         a run directory or checkpoint cannot be read     exit 2
@@ -31,13 +31,13 @@ from typing import Any
 
 from border_cli.words import masked
 
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # the disk, a quota, a limit of a file's size
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # full disk, quota, maximum file size
 
 
 class BorderError(Exception):
-    """The root of every failure that is reported as a message, not as a stack trace.
+    """Base class of failures that are reported as a message instead of a stack trace.
 
-    `details` end the message where it is shown in full: a traceback, or stacks.
+    `details`, such as a traceback, are appended to the message when it is shown in full.
     """
 
     exit_status = 1
@@ -48,7 +48,7 @@ class BorderError(Exception):
 
     @property
     def message(self) -> str:
-        """All of it without the details."""
+        """The message without the details."""
         return str(self).removesuffix(self._details)
 
 
@@ -59,17 +59,17 @@ class ConfigError(BorderError):
 
 
 class UnknownSetting(ConfigError, AttributeError):
-    """A Python caller assigned a setting that does not exist; names the nearest that does."""
+    """A Python caller assigned a setting that does not exist; suggests the most similar one."""
 
 
 class NotBegun(ConfigError):
-    """A run was refused in a run directory of another run, which it leaves as it is."""
+    """The run directory belongs to another run; nothing in it was changed."""
 
 
 class MissingPackage(ConfigError):
     """A chosen component needs a package that is not installed.
 
-    `pip install "border-cli[ray]"` needs no border-cli on an index where one is installed.
+    `pip install "border-cli[ray]"` works even if the installed border-cli is on no package index.
     """
 
     def __init__(self, what: str, package: str, then: str = "") -> None:
@@ -80,19 +80,19 @@ class MissingPackage(ConfigError):
 
 
 class ClusterRefused(ConfigError):
-    """A Ray cluster or one of its nodes cannot run what is asked. Crosses processes as it is."""
+    """A Ray cluster or one of its nodes cannot run the requested jobs. Can be pickled unchanged."""
 
 
 class ProbeFailed(ConfigError):
-    """An environment that was tried before the run raised or hung; names the call and the line."""
+    """An environment raised or hung in a trial before the run; names the call and the line."""
 
 
 class RunFailed(BorderError):
-    """The run ended before its budget; what was saved stays."""
+    """The run ended before its budget was used up; saved files are retained."""
 
 
 class ActorCrashed(RunFailed):
-    """An actor failed and is not restarted; carries the reason and its first traceback."""
+    """An actor failed and is not restarted; contains the reason and the first traceback."""
 
     def __init__(self, actor_id: int, why_no_more: str, first_traceback: str) -> None:
         self.actor_id = actor_id
@@ -100,20 +100,20 @@ class ActorCrashed(RunFailed):
         self.first_traceback = first_traceback
         *_, last_frame = first_traceback.split('\n  File "')
         lines = last_frame.strip().splitlines() or [""]
-        said = (each for each in lines[1:] if each and not each.startswith(" "))
-        error = next(said, lines[-1])
+        messages = (line for line in lines[1:] if line and not line.startswith(" "))
+        error = next(messages, lines[-1])
         super().__init__(
             f"actor {actor_id} failed, first with {error}; {why_no_more}",
             f". Its first failure:\n{first_traceback}",
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """For its way out of the process that supervises actors on a cluster."""
+        """Supports pickling, to leave the process that supervises the actors on a cluster."""
         return type(self), (self.actor_id, self.why_no_more, self.first_traceback)
 
 
 class ActorHung(RunFailed):
-    """An actor did not stop by its deadline; carries the stack of the thread that blocks."""
+    """An actor did not stop by its deadline; contains the stack of the blocking thread."""
 
     def __init__(self, actor_id: int, timeout_s: float, stack: str) -> None:
         self.actor_id = actor_id
@@ -123,30 +123,30 @@ class ActorHung(RunFailed):
 
 
 class Stalled(RunFailed):
-    """A part made no step for `trainer.stall_timeout_s`; carries the stacks of all threads."""
+    """A component made no progress for `trainer.stall_timeout_s`; contains all thread stacks."""
 
 
 class BadStep(RunFailed):
-    """An observation, reward or flag of an environment does not fit.
+    """An observation, reward or flag of an environment is invalid.
 
-    It does not use up restarts: a restarted actor would fail, too. Crosses processes as it is.
+    The actor is not restarted, because it would fail again. Can be pickled unchanged.
     """
 
     def within(self, place: str) -> BadStep:
-        """This error with the place in front."""
+        """Returns this error with the place prepended."""
         return BadStep(f"{place}: {self}")
 
     def of_actor(self, actor_id: int, env_steps: int) -> BadStep:
-        """This error with the actor and its env steps, of all its environments, in front."""
+        """Returns this error with the actor and the env steps of all its environments prepended."""
         return self.within(f"actor {actor_id}, after {env_steps:,} env steps")
 
 
 class OutOfMemory(RunFailed):
-    """An allocation failed; the message says during what, and which settings would take less."""
+    """An allocation failed; the message says during what, and which settings reduce memory."""
 
 
 class RunDeleted(RunFailed):
-    """Files that a running run writes or relies on were deleted or moved; names the outermost."""
+    """Files of a running run were deleted or moved; names the outermost missing directory."""
 
     def __init__(self, path: Path) -> None:
         while not path.parent.exists():
@@ -155,11 +155,11 @@ class RunDeleted(RunFailed):
 
 
 class NotFinite(RunFailed):
-    """A NaN or an infinity; the message names the quantity and its step."""
+    """A value is NaN or infinite; the message names the quantity and the step."""
 
 
 class Interrupted(BorderError):
-    """A signal asked the run to stop; everything in flight was saved."""
+    """A signal requested the run to stop; its state was saved."""
 
     def __init__(self, signum: int) -> None:
         self.signum = signum
@@ -168,31 +168,36 @@ class Interrupted(BorderError):
 
 
 class CheckpointError(BorderError):
-    """A run directory or a checkpoint is missing, incomplete or not ours."""
+    """A run directory or checkpoint is missing, incomplete or not of border_cli."""
 
     exit_status = 2
 
 
 def reason_of(error: BaseException) -> str:
-    """Why something failed, in one line and without passwords: for tables and run.json. A message
-    of ours says it all."""
+    """Returns the reason of a failure in one line without passwords, for tables and run.json.
+
+    The type of the error is omitted for a `BorderError`, whose message is sufficient.
+    """
     message = error.message if isinstance(error, BorderError) else str(error)
     first_line = message.strip().partition("\n")[0]
     if first_line and isinstance(error, BorderError):
         return masked(first_line)
-    return masked(": ".join(filter(None, (type(error).__name__, first_line))))  # may be empty
+    return masked(": ".join(filter(None, (type(error).__name__, first_line))))
 
 
 def place_of(error: BaseException) -> str:
-    """`file:line: Error: message` of where code of the user failed, as far as it is the user's."""
+    """Returns `file:line: Error: message` with the last line of user code in the traceback.
+
+    Without user code in the traceback the place is omitted.
+    """
     kind = type(error).__name__
     if isinstance(error, SyntaxError):
         return f"{error.filename}:{error.lineno}: {kind}: {error.msg}"
     ours = str(Path(__file__).parent)
     frames = [
-        each
-        for each in traceback.extract_tb(error.__traceback__)
-        if "importlib" not in each.filename and not each.filename.startswith(ours)
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if "importlib" not in frame.filename and not frame.filename.startswith(ours)
     ]
     place = f"{frames[-1].filename}:{frames[-1].lineno}: " if frames else ""
     return f"{place}{kind}: {error}"
@@ -200,16 +205,17 @@ def place_of(error: BaseException) -> str:
 
 @contextmanager
 def reachable(kind: type[BorderError]) -> Iterator[None]:
-    """Raises `kind` with the path and the reason where the system denies a file or a folder.
+    """Converts an OSError into `kind`, with the path and the reason.
 
-    A full disk names no path. Other failures without one, such as a broken pipe, stay as they are.
+    A full disk is converted even without a path. Other errors without a path, such as a broken
+    pipe, are raised unchanged.
     """
     try:
         yield
     except OSError as error:
-        here = "the current directory" if isinstance(error, FileNotFoundError) else None
-        full = "a file could not be written" if error.errno in FULL else here
-        path = full if error.filename is None else error.filename
+        missing = "the current directory" if isinstance(error, FileNotFoundError) else None
+        subject = "a file could not be written" if error.errno in FULL else missing
+        path = subject if error.filename is None else error.filename
         if path is None:
             raise
         raise kind(f"{path}: {error.strerror or error}") from error

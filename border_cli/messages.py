@@ -1,5 +1,5 @@
-"""Messages on standard output and error: what others named is escaped here, and in the consoles of
-rich, so that it cannot control a terminal."""
+"""Messages on stdout and stderr. Control characters are escaped here, as in the rich consoles, so
+that text from users or files cannot control the terminal."""
 
 from __future__ import annotations
 
@@ -10,19 +10,21 @@ from border_cli.words import masked, visible
 
 
 def say(text: str) -> None:
-    """Prints an answer of a command."""
+    """Prints text to stdout."""
     sys.stdout.write(visible(f"{text}\n"))
     sys.stdout.flush()
 
 
 def complain(command: str, message: object) -> None:
-    """Writes to standard error what a command refuses or reports, without passwords. Its exit
-    status stays where nobody can read that."""
+    """Writes an error or warning of a command to stderr, without passwords.
+
+    A closed stderr is ignored, so that the exit status is preserved.
+    """
     with suppress(OSError):
         sys.stderr.write(visible(masked(f"{command}: {message}\n")))
 
 
 def report(progress: str) -> None:
-    """Shows on standard error how far a command is; on a terminal the next line replaces it."""
+    """Shows the progress of a command on stderr; on a terminal the next line overwrites it."""
     with suppress(OSError):
         sys.stderr.write(progress + ("\r" if sys.stderr.isatty() else "\n"))

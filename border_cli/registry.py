@@ -1,4 +1,4 @@
-"""Which components exist: names, settings, and classes that are imported only when built."""
+"""The registry of components: names, settings, and classes that are imported on first use."""
 
 from __future__ import annotations
 
@@ -14,16 +14,18 @@ from border_cli.words import unknown
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One component: what it is called, its settings and where its class lives."""
+    """A component: its name, its settings and the path of its class."""
 
     name: str
     config_type: type[Any]
     target: str  # "package.module:Class"
-    presets: tuple[str, ...] = ()  # further options of the group, with other values of the settings
+    presets: tuple[
+        str, ...
+    ] = ()  # other options of the group with different values of the settings
 
 
 class Registry:
-    """The components of one config group."""
+    """The components of a config group."""
 
     def __init__(self, group: str) -> None:
         self.group = group
@@ -32,9 +34,9 @@ class Registry:
     def register(
         self, name: str, config_type: type[Any], target: str, *, presets: tuple[str, ...] = ()
     ) -> None:
-        """Adds a component. Its settings are a dataclass; `target` is imported when it is built.
+        """Adds a component. `config_type` is a dataclass; `target` is imported on first use.
 
-        A module may be imported twice; another class under the same name is refused.
+        Registering the same class twice is allowed; another class under the same name is refused.
         """
         entry = Entry(name, config_type, target, presets)
         _refuse_another(f"{self.group}={name}", self._entries.get(name, entry).target, target)
@@ -48,13 +50,13 @@ class Registry:
         return sorted(self._entries)
 
     def entry(self, name: str) -> Entry:
-        """The component of that name; an unknown one lists the known."""
+        """Returns the component with a name; raises ConfigError with the known names otherwise."""
         if name not in self._entries:
             raise ConfigError(unknown(self.group, name, self.names()))
         return self._entries[name]
 
     def entry_of(self, config: object) -> Entry:
-        """The component whose settings `config` is an instance of."""
+        """Returns the component that `config` configures."""
         for entry in self:
             if type(config) is entry.config_type:
                 return entry
@@ -65,11 +67,11 @@ class Registry:
 
     def load(self, config: object) -> type[Any]:
         """Imports and returns the class that `config` configures."""
-        loaded: type[Any] = _loaded(self.entry_of(config).target)
+        loaded: type[Any] = _import_target(self.entry_of(config).target)
         return loaded
 
     def build(self, config: object, **runtime: Any) -> Any:
-        """The object that `config` describes; `runtime` is what only the program knows."""
+        """Builds the component from `config` and from arguments known only at run time."""
         return self.load(config)(config, **runtime)
 
 
@@ -81,7 +83,7 @@ ACTOR_MANAGERS = Registry("actor_manager")
 TRAINERS = Registry("trainer")
 EVALUATORS = Registry("evaluator")
 RECORDERS = Registry("recorder")
-CALLBACKS = Registry("callback")  # users have some, we have none
+CALLBACKS = Registry("callback")  # empty, for the callbacks of users
 
 GROUPS: dict[str, Registry] = {
     registry.group: registry
@@ -100,21 +102,23 @@ GROUPS: dict[str, Registry] = {
 
 
 def components(config: Any) -> dict[str, Settings]:
-    """What a run has chosen by its places: `agent`, and `recorder.jsonl` of a group of several."""
-    found: dict[str, Settings] = {}
+    """Returns the settings of a run's components by path: `agent`, or `recorder.jsonl` in groups
+    with several components."""
+    settings_by_path: dict[str, Settings] = {}
     for group in GROUPS:
         chosen = getattr(config, group)
         if isinstance(chosen, dict):
-            found |= {f"{group}.{name}": each for name, each in chosen.items()}
+            settings_by_path |= {f"{group}.{name}": settings for name, settings in chosen.items()}
         else:
-            found[group] = chosen
-    return found
+            settings_by_path[group] = chosen
+    return settings_by_path
 
 
 def flat_settings(config: Settings) -> dict[str, Any]:
-    """All settings of a run by their dotted names, and of each group the option: `agent`.
+    """Returns all settings of a run by dotted name, and the chosen option by group (`agent`).
 
-    `agent=droq` is a file, and its component `sac`, which stands for settings made without a file.
+    The option is the name of a config file, such as `droq`. For settings created without a file it
+    is the name of the component, such as `sac`.
     """
     settings = {name: value for name, value in flat(config).items() if name not in OF_ONE_COMMAND}
     options: dict[str, Any] = {}
@@ -124,21 +128,21 @@ def flat_settings(config: Settings) -> dict[str, Any]:
             options[group] = list(chosen)
         else:
             options[group] = settings.pop(f"{group}.option") or registry.entry_of(chosen).name
-    return {**options, **settings, **options}  # a group without members is flat, too
+    return {**options, **settings, **options}  # `settings` also contains empty groups
 
 
 class Targets:
-    """Names that a setting takes, and the classes that they stand for."""
+    """The names that a setting accepts, and the classes that they refer to."""
 
     def __init__(self, setting: str, own: Sequence[str] = ()) -> None:
-        """`own` have no class of their own."""
+        """`own` are names without a class."""
         self._setting = setting
         self._targets: dict[str, str | None] = dict.fromkeys(own)
 
     def register(self, name: str, target: str | type[Any]) -> None:
-        """Adds a class, or "module:Class", which is imported when it is used.
+        """Adds a class, or a "module:Class" that is imported on first use.
 
-        A module may be imported twice; another class under the same name is refused.
+        Registering the same class twice is allowed; another class under the same name is refused.
         """
         if not isinstance(target, str):
             target = f"{target.__module__}:{target.__qualname__}"
@@ -147,18 +151,18 @@ class Targets:
         self._targets[name] = target
 
     def names(self) -> list[str]:
-        """In the order of their registration."""
+        """Returns all names, in the order of registration."""
         return list(self._targets)
 
     def target(self, name: str) -> str | None:
-        """Its "module:Class", where it has one."""
+        """Returns the "module:Class" of a name; None for a name without a class."""
         return self._targets[name]
 
     def load(self, name: str) -> Any:
-        """Imports and returns its class."""
+        """Imports and returns the class of a name."""
         target = self._targets[name]
         assert target is not None
-        return _loaded(target)
+        return _import_target(target)
 
 
 def _refuse_another(chosen: str, known: str, target: str) -> None:
@@ -166,7 +170,7 @@ def _refuse_another(chosen: str, known: str, target: str) -> None:
         raise ConfigError(f"{chosen} is registered twice: {known}, {target}")
 
 
-def _loaded(target: str) -> Any:
+def _import_target(target: str) -> Any:
     module, _, name = target.partition(":")
     return getattr(importlib.import_module(module), name)
 
@@ -176,14 +180,14 @@ NETWORKS = Targets(
 )
 # `EvaluationRunner`s with `of(parts)` and `refuse_missing(config)`, see evaluator/runner.py.
 EVALUATION_RUNNERS = Targets("evaluator.where", ("local",))
-# Who runs the jobs of a sweep, by the name of Hydra's launcher, see sweep/launchers.py.
+# Classes that run the jobs of a sweep, by the name of Hydra's launcher, see sweep/launchers.py.
 JOB_LAUNCHERS = Targets("hydra/launcher")
 
-ENGINES = ("ray",)  # rooms that run actors, evaluations and jobs in their own way
+ENGINES = ("ray",)  # packages with their own way to run actors, evaluations and jobs
 
 
 def register_builtin() -> None:
-    """Imports the settings of every group that ships with border_cli; cheap, and free of torch."""
-    for room in [*GROUPS, *ENGINES]:
-        if room != CALLBACKS.group:
-            importlib.import_module(f"border_cli.{room}.config")
+    """Imports the settings of all built-in components; fast, and without torch."""
+    for package in [*GROUPS, *ENGINES]:
+        if package != CALLBACKS.group:
+            importlib.import_module(f"border_cli.{package}.config")

@@ -1,4 +1,4 @@
-"""How numbers, names, commands and settings appear in a sentence."""
+"""Formats numbers, names, commands and settings for messages."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
-# Categories of Unicode: control and format characters, and what is no character or half of one.
+# Unicode categories: control, format, surrogate and unassigned characters
 HIDDEN = ("Cc", "Cf", "Cs", "Cn")
-LEAST_SECRET = 8  # characters; shorter values are words
+LEAST_SECRET = 8  # minimum length of a secret; shorter values could be ordinary words
 _SECRETS = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
 _PASSWORD = re.compile(r"//[^\s/:]*:[^\s/]*@")
-_PLAIN = re.compile(r"[\w./@%+-]+( [\w./@%+-]+)*", re.ASCII)  # Hydra needs no quotes then
+_PLAIN = re.compile(r"[\w./@%+-]+( [\w./@%+-]+)*", re.ASCII)  # needs no quotes in Hydra
 
 
 def counted(count: float, noun: str) -> str:
@@ -43,16 +43,16 @@ def listed(names: Sequence[object], most: int) -> str:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """`, did you mean gamma?`, or nothing if no known word is similar."""
-    near = nearest(word, known)
-    return f", did you mean {near}?" if near else ""
+    """`, did you mean gamma?`, or an empty string if no known word is similar."""
+    suggestion = nearest(word, known)
+    return f", did you mean {suggestion}?" if suggestion else ""
 
 
 def nearest(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
-    """The known word that is most similar, whatever the case; None if none is similar enough."""
-    names = {each.lower(): each for each in known}
-    found = get_close_matches(word.lower(), names, n=1, cutoff=cutoff)
-    return names[found[0]] if found else None
+    """Returns the most similar known word, ignoring case; None if none is similar enough."""
+    names = {name.lower(): name for name in known}
+    matches = get_close_matches(word.lower(), names, n=1, cutoff=cutoff)
+    return names[matches[0]] if matches else None
 
 
 def unknown(kind: str, word: object, known: Iterable[str]) -> str:
@@ -63,25 +63,25 @@ def unknown(kind: str, word: object, known: Iterable[str]) -> str:
 
 
 def visible(text: str) -> str:
-    r"""The text with everything escaped that would control a terminal or cannot be written to a
-    file: `\x1b`, `\u202e`, `\ud800`.
+    r"""Escapes characters that could control a terminal or cannot be written to a file: `\x1b`,
+    `\u202e`, `\ud800`.
 
-    Line breaks and tabs stay.
+    Line breaks and tabs are retained.
     """
     if text.isascii() and text.isprintable():
         return text
-    return "".join(map(_visible, text))
+    return "".join(map(_escape, text))
 
 
-def _visible(character: str) -> str:
+def _escape(character: str) -> str:
     if character in "\n\t" or unicodedata.category(character) not in HIDDEN:
         return character
     return character.encode("unicode_escape").decode("ascii")
 
 
 def masked(text: str) -> str:
-    """The text without passwords: those in URLs, and values of environment variables that are
-    named like one."""
+    """Masks passwords: those in URLs, and the values of environment variables whose names end like
+    those of secrets."""
     text = _PASSWORD.sub("//***@", text)
     for name, value in os.environ.items():
         if name.endswith(_SECRETS) and len(value) >= LEAST_SECRET:
@@ -90,13 +90,14 @@ def masked(text: str) -> str:
 
 
 def shell_command(name: str) -> str:
-    """How the command beside this one is typed: by its path where that is not on PATH."""
+    """Returns how to type another command of border_cli: its name, or its path if it is not on
+    PATH."""
     beside = Path(sys.argv[0]).with_name(name)
     return name if shutil.which(name) or not beside.is_file() else shlex.quote(str(beside))
 
 
 def shortest(path: Path) -> Path:
-    """Relative to the current folder where it lies below it, and where that still exists."""
+    """Returns a path relative to the current directory if it lies below it, else unchanged."""
     try:
         return path.relative_to(Path.cwd())
     except (ValueError, FileNotFoundError):
@@ -104,9 +105,9 @@ def shortest(path: Path) -> Path:
 
 
 def setting(key: str, value: str) -> str:
-    """`key=value`, quoted for Hydra where it would read something else in the value."""
+    """`key=value`, with quotes if Hydra would interpret the value differently."""
     if _PLAIN.fullmatch(value):
         return f"{key}={value}"
-    escaped = re.sub(r"(\\*)'", r"\1\1\\'", value)  # a backslash counts before a quote only
+    escaped = re.sub(r"(\\*)'", r"\1\1\\'", value)  # backslashes escape only before a quote
     trailing = len(value) - len(value.rstrip("\\"))
     return f"{key}='{escaped}{chr(92) * trailing}'"

@@ -1,1 +1,1 @@
-"""Policies in folders that hold no pickle and need no environment: written, verified, read."""
+"""Exported policies: folders without pickles that can be loaded without the environment."""

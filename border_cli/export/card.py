@@ -1,4 +1,4 @@
-"""The model card of an exported policy, in the form of Hugging Face's model index."""
+"""The model card of an exported policy, with metadata for Hugging Face's model index."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from border_cli.export.form import PolicyForm
 
 USE = """
 ```python
-from border_cli import load_policy  # with policy.npz numpy is enough
+from border_cli import load_policy  # if there is a policy.npz, only numpy is needed
 
 policy = load_policy("DIR")
 action = policy.act(observation)
@@ -23,9 +23,9 @@ action = policy.act(observation)
 ```python
 import onnxruntime
 
-session = onnxruntime.InferenceSession("DIR/policy.onnx")  # where it was asked for
-inputs = [each.name for each in session.get_inputs()]  # "observation", or the keys of a Dict
-action, values = session.run(None, dict(zip(inputs, observations)))  # N observations each
+session = onnxruntime.InferenceSession("DIR/policy.onnx")  # if it was exported
+names = [node.name for node in session.get_inputs()]  # "observation", or the keys of a Dict
+action, values = session.run(None, dict(zip(names, observations)))  # batches of N observations
 ```
 
 ```sh
@@ -34,20 +34,21 @@ border-train --from DIR init_from=DIR
 ```
 """
 FILES = """\
-| file | holds |
+| file | content |
 | --- | --- |
 | `policy.json` | spaces, encodings, network, greedy choice; the SHA-256 of the files |
-| `policy.npz` | what acts in numpy alone |
-| `policy.onnx` | from raw observations to raw actions, for ONNX runtimes |
-| `model.safetensors` | all weights, also those of the critics, to train on from |
-| `verification.npz` | observations, and what the policy does on them |
-| `resolved.yaml` | every setting of the run |
-| `film.mp4` | an episode, where it was asked for |
+| `policy.npz` | weights for acting with numpy alone |
+| `policy.onnx` | a graph from raw observations to raw actions, for ONNX runtimes |
+| `model.safetensors` | all weights including those of the critics, for further training |
+| `verification.npz` | observations, and the policy's outputs and actions for them |
+| `resolved.yaml` | all settings of the run |
+| `film.mp4` | a film of an episode, if requested |
 """
 
 
 def card(form: PolicyForm, evaluation: Evaluation, about: Mapping[str, Any], folder: str) -> str:
-    """`README.md`; `about` has facts of the run, `folder` is the name of its directory."""
+    """Returns the text of `README.md`. `about` contains facts about the run, `folder` is the name
+    of the exported folder."""
     score = "{eval/return:.2f} +/- {eval/return_std:.2f}".format_map(evaluation.metrics)
     name, task = f"{form.agent}-{form.spec.id}", "reinforcement-learning"
     result = {
@@ -69,13 +70,13 @@ def card(form: PolicyForm, evaluation: Evaluation, about: Mapping[str, Any], fol
 # {name}
 
 A policy of `agent={form.agent}` for `{form.spec.id}`, trained and exported by border_cli
-{__version__}. Return over {len(evaluation.returns)} fresh episodes, greedily: **{score}** (the
-deviation is that of the episodes).
+{__version__}. Return of the greedy policy over {len(evaluation.returns)} fresh episodes:
+**{score}** (mean and standard deviation over episodes).
 
 ## Use
 {USE.replace('"DIR', f'"{folder}').replace("DIR", shlex.quote(folder))}
-Observations and actions are as the environment has them: scaling, one-hot encodings, statistics,
-masks and action bounds are inside.
+Observations and actions are those of the environment: scaling, one-hot encodings, statistics,
+masks and action bounds are part of the policy.
 
 ## Training
 
@@ -88,5 +89,5 @@ masks and action bounds are inside.
 
 
 def _cell(value: object) -> str:
-    """Text in a cell of a table, which it cannot leave."""
+    """Escapes text so that it cannot break out of a table cell."""
     return " ".join(str(value).split()).replace("|", "\\|").replace("<", "&lt;")

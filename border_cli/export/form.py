@@ -1,7 +1,7 @@
-"""What `policy.json` says of a policy: all from an observation, as the environment gives it, to the
-greedy action as it takes it, apart from the weights.
+"""The description of a policy in `policy.json`: everything except the weights that is needed to map
+an observation of the environment to the greedy action.
 
-Nothing here, and nothing that it imports, needs torch, Gymnasium or Hydra.
+This module and its imports require no torch, Gymnasium or Hydra.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from border_cli.core.spaces import EnvSpec, without_mask
 from border_cli.nn.architecture import Architecture
 from border_cli.run.spec import spec_as_json, spec_from_json
 
-OF_NETWORK = ("kind", "hidden", "activation", "layer_norm")  # fields of an Architecture
+OF_NETWORK = ("kind", "hidden", "activation", "layer_norm")  # fields of `Architecture` to save
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyForm:
     """A policy without its weights."""
 
-    agent: str  # as `agent=…` has it
+    agent: str  # name of the agent, as in `agent=…`
     opt_steps: int
-    spec: EnvSpec  # its `raw` spaces are known
+    spec: EnvSpec  # `spec.raw` is not None
     architecture: Architecture
-    twin: str  # the class of `nn.numpy_network.TWINS` that computes its dense layers
-    twin_form: Mapping[str, Any]  # that class's own arguments
+    twin: str  # name of the class in `nn.numpy_network.TWINS` that computes the dense layers
+    twin_form: Mapping[str, Any]  # additional arguments of that class
     greedy: GreedyForm
 
     def as_json(self) -> dict[str, Any]:
-        """Its entries of `policy.json`."""
+        """Returns the entries of `policy.json`."""
         return {
             "agent": self.agent,
             "opt_steps": self.opt_steps,
@@ -44,7 +44,7 @@ class PolicyForm:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> PolicyForm:
-        """What `as_json` gave; raises errors of many kinds for anything else."""
+        """Restores a form from the result of `as_json`; raises various errors for other content."""
         spec = spec_from_json(content["env"])
         return cls(
             agent=content["agent"],

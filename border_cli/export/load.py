@@ -1,4 +1,4 @@
-"""Policies of runs and exported folders, for callers that step an environment of their own."""
+"""Loads policies from runs and exported folders, for callers that step their own environment."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ def load_policy(
     env: MakeEnv | None = None,
     trust: bool = False,
 ) -> LoadedPolicy:
-    """The policy of a run, or one that `border-export` has written. Neither needs the environment.
+    """Loads the policy of a run or a policy exported by `border-export`, without its environment.
 
-    Of a run it is the best model, `latest`, or the checkpoint of a number of updates; `place` may
-    also be a checkpoint itself, such as `RUN_DIR/best` or `RUN_DIR/checkpoints/5000`. An exported
-    policy needs numpy alone where its folder has a `policy.npz`.
+    For a run, `checkpoint` is `best` (the default), `latest` or a number of updates; `place` may
+    also be a checkpoint, such as `RUN_DIR/best` or `RUN_DIR/checkpoints/5000`. An exported policy
+    requires only numpy if its folder contains a `policy.npz`.
 
-    Modules that the run names are imported where this Python finds them by itself or in the
-    current directory, never out of the run directory; ConfigError where they are not there. With
-    `trust` also where the run says that it had found them. Raises CheckpointError where there is
-    no such checkpoint or policy, or where it is damaged.
+    Modules named by the run are imported from the current directory or wherever this Python finds
+    them, never from the run directory. With `trust` they are also imported from the paths that the
+    run recorded. Raises ConfigError if a module is not found, and CheckpointError if the checkpoint
+    or policy is missing or corrupt.
     """
     folder = Path(place).expanduser()
     if is_exported(folder):
         if checkpoint is not None or env is not None:
             raise ConfigError(f"{folder} is an exported policy: leave out checkpoint and env")
-        opened = opened_folder(folder)
-        if POLICY_NPZ in opened.content["files"]:
-            policy = numpy_policy(opened)
+        exported = opened_folder(folder)
+        if POLICY_NPZ in exported.content["files"]:
+            policy = numpy_policy(exported)
             return LoadedPolicy(policy.act, policy.form.spec)
-    # imported late: torch and Hydra, which an exported policy does not need
+    # imported late: loads torch and Hydra, which an exported policy does not require
     from border_cli.api import policy_of_run
 
     return policy_of_run(folder, checkpoint, env=env, trust=trust)

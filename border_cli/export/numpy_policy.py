@@ -1,4 +1,4 @@
-"""An exported policy in numpy alone."""
+"""An exported policy that acts with numpy alone."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ class NumpyPolicy:
         self._choice = Choice(form.greedy, form.spec.action)
 
     def act(self, obs: Array, *, explore: bool = False) -> NDArray[Any]:
-        """Actions for N observations as rows: [N] int64, or [N, A]. It never explores."""
+        """Returns greedy actions for N observations: [N] int64, or [N, A]. Cannot explore."""
         assert not explore
         return self.values_and_actions(obs)[1]
 
     def values_and_actions(self, obs: Array) -> tuple[NDArray[Any], NDArray[Any]]:
-        """What the actions are chosen by, and the actions."""
-        seen, mask = split_mask(obs) if self._masked else (obs, None)
-        values = self._choice.values(self._network(seen))
+        """Returns the values that determine the actions, and the actions."""
+        network_obs, mask = split_mask(obs) if self._masked else (obs, None)
+        values = self._choice.values(self._network(network_obs))
         return values, self._choice.actions(values, mask)
 
 
 def numpy_policy(folder: ExportedFolder) -> NumpyPolicy:
-    """The policy of a folder with `policy.npz`; raises CheckpointError where it is damaged."""
+    """Loads the policy of a folder with `policy.npz`; raises CheckpointError if it is corrupt."""
     arrays = folder.arrays()
     try:
         return NumpyPolicy(PolicyForm.from_json(folder.content), arrays)
-    except Exception as error:  # of any kind: anything may stand there
+    except Exception as error:  # the file may contain anything
         raise CheckpointError(
             f"{folder.place / POLICY_JSON} is damaged: {type(error).__name__}: {error}"
         ) from error

@@ -1,4 +1,4 @@
-"""A policy as an ONNX graph, from observations and actions as the environment has them."""
+"""A policy as an ONNX graph, from observations to actions of the environment."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from border_cli.nn.features import TensorObs
 
 OPSET = 18
 OBSERVATION, ACTION, VALUES = "observation", "action", "values"  # names in the graph
-TRIED = 2  # rows of the example that is traced: of one, torch would take it for a constant
+TRIED = 2  # batch size of the traced example; torch would treat a batch size of 1 as constant
 
 
 class RawPolicy(nn.Module):
-    """A policy between raw observations and raw actions; nothing in it draws or learns."""
+    """A deterministic policy without gradients, from raw observations to raw actions."""
 
     fractions: Tensor  # [K]
     shares: Tensor  # [K]
@@ -42,9 +42,9 @@ class RawPolicy(nn.Module):
             self.register_buffer(name, torch.tensor(numbers))
 
     def forward(self, observations: list[Tensor]) -> tuple[Tensor, Tensor]:
-        """The parts of N observations [N, …] -> actions [N, …], and what chose them."""
-        named = zip(self.spaces.items(), observations, strict=True)
-        rows = {key: _counted(space, each) for (key, space), each in named}
+        """Maps the parts of N observations [N, …] to actions [N, …] and the values behind them."""
+        parts = zip(self.spaces.items(), observations, strict=True)
+        rows = {key: _as_float_or_index(space, part) for (key, space), part in parts}
         mask = rows.pop(ACTION_MASK).bool() if self._masked else None
         obs: TensorObs = rows
         if len(rows) == 1 and (self._masked or "" in rows):
@@ -55,39 +55,39 @@ class RawPolicy(nn.Module):
         return action.to(getattr(torch, self._action.dtype)), values
 
     def _outputs(self, features: Any) -> Tensor:
-        """As the twins in numpy compute them. [N, outputs]"""
+        """Computes the outputs in the same way as the numpy networks in `TWINS`. [N, outputs]"""
         network: Any = self.network
         outputs: Tensor
         if "fractions" in self._form:
             outputs = network(features, self.fractions[None]).mean(1)
         elif self._twin != "NumpyNetwork":
             outputs = network(features)
-        else:  # not all there is to a forward pass: that of some policies has a tanh in it
+        else:  # not `forward`, which in some policies applies a tanh
             outputs = network.mlp(network.torso(features))
         if "shares" in self._form:
             outputs = outputs.reshape(outputs.shape[0], -1, len(self.shares)) @ self.shares
         return outputs
 
 
-def _counted(space: RawSpace, values: Tensor) -> Tensor:
-    """Integers counted from 0, real numbers in float32: the rows of `core.raw_values.Values`."""
+def _as_float_or_index(space: RawSpace, values: Tensor) -> Tensor:
+    """Converts values as `core.raw_values.Values` does: integers start at 0, floats are float32."""
     if space.kind == "Box":
         return values.to(getattr(torch, space.carried.name))
-    counted = values.to(torch.int64) - torch.from_numpy(space.start.astype(np.int64))
-    return counted if space.kind == "Discrete" else counted.flatten(1)
+    indices = values.to(torch.int64) - torch.from_numpy(space.start.astype(np.int64))
+    return indices if space.kind == "Discrete" else indices.flatten(1)
 
 
 def write_onnx(agent: TorchAgent, form: PolicyForm, path: Path) -> None:
-    """Writes the graph; raises ConfigError where torch cannot export a user's network."""
+    """Writes the graph; raises ConfigError if torch cannot export a user's network."""
     policy = RawPolicy(agent, form).eval().requires_grad_(False)
     example = []
     for space in policy.spaces.values():
         value = np.where(np.isfinite(space.low), space.low, 0).astype(space.dtype)
         example.append(torch.tensor(np.stack([value] * TRIED)))
     batch = torch.export.Dim("N", min=1)
-    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it tells of packages that it misses
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it warns about missing packages
     try:
-        with warnings.catch_warnings(action="ignore"):  # of what it will change one day
+        with warnings.catch_warnings(action="ignore"):  # about future changes
             program = torch.onnx.export(
                 policy,
                 (example,),
@@ -98,10 +98,10 @@ def write_onnx(agent: TorchAgent, form: PolicyForm, path: Path) -> None:
                 dynamic_shapes=([{0: batch} for _ in example],),
                 verbose=False,
             )
-    except Exception as error:  # torch's own are of many kinds
+    except Exception as error:  # torch raises various errors
         raise ConfigError(
             f"agent.network={form.architecture.kind} cannot be exported to ONNX by torch "
-            f"{torch.__version__}: {reason_of(error)}. onnx=false leaves that file out"
+            f"{torch.__version__}: {reason_of(error)}. Set onnx=false to export without that file"
         ) from error
     assert program is not None
     program.save(path)

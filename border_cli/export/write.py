@@ -1,4 +1,4 @@
-"""Writes the folder of an exported policy: whole, verified, or not at all."""
+"""Writes the folder of an exported policy. It appears only if it is complete and verified."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ from border_cli.settings.networks import Matmul, MatmulPrecision
 from border_cli.settings.run import RunConfig
 from border_cli.system.files import POLICY_JSON, checksum, write_json
 
-MOST_KEPT = 256  # observations for the verification
-MOST_WATCHED = 10 * MOST_KEPT  # from which these are drawn
+MOST_KEPT = 256  # maximum number of observations in the verification
+MOST_WATCHED = 10 * MOST_KEPT  # number of recorded observations from which these are drawn
 
 
 def in_float32(config: RunConfig) -> RunConfig:
-    """The settings without what computes in less on some processors."""
+    """Returns the settings with full float32 precision for matrix products."""
     agent = config.agent
     if isinstance(agent, LearnerConfig):
         agent = replace(agent, matmul=Matmul.mkl, matmul_precision=MatmulPrecision.highest)
@@ -60,9 +60,9 @@ def in_float32(config: RunConfig) -> RunConfig:
 
 
 def form_of(agent: Any, policy: Any, name: str) -> PolicyForm:
-    """What `policy.json` says of the policy of an agent, which messages call by this name.
+    """Returns the description of an agent's policy for `policy.json`.
 
-    Raises ConfigError where its greedy action is none that `policy.json` can describe.
+    Raises ConfigError if `policy.json` cannot describe its greedy action.
     """
     greedy = policy.greedy_form if isinstance(policy, NetworkPolicy) else None
     if (
@@ -72,8 +72,8 @@ def form_of(agent: Any, policy: Any, name: str) -> PolicyForm:
         or agent.spec.raw is None
     ):
         raise ConfigError(
-            f"agent={name} cannot be exported: it must act by a NetworkPolicy that has a "
-            f"greedy_form and one of {', '.join(TWINS)}, in an environment that says its spaces "
+            f"agent={name} cannot be exported: it must act with a NetworkPolicy that has a "
+            f"greedy_form and one of {', '.join(TWINS)}, in an environment that defines its spaces "
             "(EnvSpec.raw)"
         )
     return PolicyForm(
@@ -88,20 +88,20 @@ def form_of(agent: Any, policy: Any, name: str) -> PolicyForm:
 
 
 def refuse_missing(*, onnx: bool, film: bool) -> None:
-    """Raises MissingPackage before anything is played."""
-    for each in ("safetensors", *(("onnx", "onnxruntime", "onnxscript") if onnx else ())):
-        if find_spec(each) is None:
-            raise MissingPackage(f"border-export ({each})", EXTRA)
+    """Raises MissingPackage if a required package is not installed; called before playing."""
+    for package in ("safetensors", *(("onnx", "onnxruntime", "onnxscript") if onnx else ())):
+        if find_spec(package) is None:
+            raise MissingPackage(f"border-export ({package})", EXTRA)
     if film:
         refuse_no_film(Path("film.mp4"))
 
 
 class Watched(Policy):
-    """A policy, and the first observations that it acts on."""
+    """A policy that records the first observations that it acts on."""
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
-        self.kept: list[Array] = []  # [N, …] each
+        self.kept: list[Array] = []  # recorded batches of observations, [N, …]
 
     def load_snapshot(self, snapshot: Snapshot) -> None:
         self._policy.load_snapshot(snapshot)
@@ -126,23 +126,23 @@ def write(
     film: bool,
     about: Mapping[str, Any],
 ) -> tuple[Evaluation, list[str]]:
-    """Plays, writes, verifies; `place` is there at the end or not at all.
+    """Plays episodes, then writes and verifies the folder; `place` exists only after success.
 
-    `settings` is the file of the run's; `about` has facts of the run for the model card.
+    `settings` is the run's settings file; `about` contains facts about the run for the model card.
     """
     place.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix=f".{place.name}-", dir=place.parent) as around:
-        folder = Path(around, place.name)
+    with TemporaryDirectory(prefix=f".{place.name}-", dir=place.parent) as temporary:
+        folder = Path(temporary, place.name)
         folder.mkdir()
         watched = Watched(policy)
         evaluation = play(effective, watched, stop, seed=seed, rounds=1)
         rows = joined_arrays(watched.kept)
-        some = np.random.default_rng(0).permutation(num_rows(rows))[:MOST_KEPT]
-        rows = map_array(lambda part: part[some], rows)
+        indices = np.random.default_rng(0).permutation(num_rows(rows))[:MOST_KEPT]
+        rows = map_array(lambda part: part[indices], rows)
         write_formats(folder, agent, policy, form, rows, onnx=onnx)
         if film:
-            one = effective.with_episodes(1)
-            play(one, policy, stop, seed=seed, rounds=1, video=folder / "film.mp4")
+            one_episode = effective.with_episodes(1)
+            play(one_episode, policy, stop, seed=seed, rounds=1, video=folder / "film.mp4")
         shutil.copyfile(settings, folder / settings.name)
         seal(folder, agent, form)
         (folder / "README.md").write_text(card(form, evaluation, about, place.name), "utf-8")
@@ -160,7 +160,7 @@ def write_formats(
     *,
     onnx: bool,
 ) -> None:
-    """The weights, what acts with them, and what it does on these observations. [N, …]"""
+    """Writes the weights, the formats that act, and the verification on `rows`. [N, …]"""
     from safetensors.torch import save
 
     weights = {
@@ -180,14 +180,14 @@ def write_formats(
 
 
 def _verification(policy: NetworkPolicy, form: PolicyForm, rows: Array) -> dict[str, Any]:
-    """Observations as the environment gives them, and what the policy does on them."""
+    """Returns raw observations of the environment and the policy's actions for them."""
     raw = form.spec.raw
     assert raw is not None
     parts = rows if isinstance(rows, dict) else {"": rows}
-    seen = split_mask(rows)[0] if has_masks(form.spec.observation) else rows
-    values = Choice(form.greedy, form.spec.action).values(policy.network(seen))
+    network_obs = split_mask(rows)[0] if has_masks(form.spec.observation) else rows
+    values = Choice(form.greedy, form.spec.action).values(policy.network(network_obs))
     gaps = np.diff(np.sort(values, axis=1), axis=1).min(axis=1, initial=np.inf)
-    near = 10 * TOLERANCE * np.maximum(1, np.abs(values).max(axis=1))
+    threshold = 10 * TOLERANCE * np.maximum(1, np.abs(values).max(axis=1))
     return {
         **{
             f"{OBSERVATION}.{key}".rstrip("."): batch_of(space)(parts[key])
@@ -195,19 +195,19 @@ def _verification(policy: NetworkPolicy, form: PolicyForm, rows: Array) -> dict[
         },
         "action": batch_of(raw.action)(policy.act(rows, explore=False)),
         "values": values,
-        # Between values that are so close rounding may decide.
-        "decided": (gaps > near) | (form.greedy.kind == "tanh"),
+        # False if rounding errors could change the action
+        "decided": (gaps > threshold) | (form.greedy.kind == "tanh"),
     }
 
 
 def seal(folder: Path, agent: TorchAgent, form: PolicyForm) -> None:
-    """`policy.json`, which names the other files that are there."""
+    """Writes `policy.json`, with the checksums of all other files in the folder."""
     content = {
         "format": FORMAT,
         "version": VERSION,
         **form.as_json(),
         "border_cli": __version__,
         "semantics": agent.config.semantic_settings,
-        "files": {each.name: checksum(each) for each in sorted(folder.iterdir())},
+        "files": {path.name: checksum(path) for path in sorted(folder.iterdir())},
     }
     write_json(folder / POLICY_JSON, content)
