@@ -108,7 +108,7 @@ class ActorCrashed(RunFailed):
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Supports pickling, to leave the process that supervises the actors on a cluster."""
+        """Supports pickling: on a cluster, another process supervises the actors."""
         return type(self), (self.actor_id, self.why_no_more, self.first_traceback)
 
 
@@ -146,7 +146,7 @@ class OutOfMemory(RunFailed):
 
 
 class RunDeleted(RunFailed):
-    """Files of a running run were deleted or moved; names the outermost missing directory."""
+    """Files of a running run were deleted or moved; names the outermost missing path."""
 
     def __init__(self, path: Path) -> None:
         while not path.parent.exists():
@@ -174,7 +174,7 @@ class CheckpointError(BorderError):
 
 
 def reason_of(error: BaseException) -> str:
-    """Returns the reason of a failure in one line without passwords, for tables and run.json.
+    """Returns the reason for a failure in one line without passwords, for tables and run.json.
 
     The type of the error is omitted for a `BorderError`, whose message is sufficient.
     """
@@ -193,14 +193,14 @@ def place_of(error: BaseException) -> str:
     kind = type(error).__name__
     if isinstance(error, SyntaxError):
         return f"{error.filename}:{error.lineno}: {kind}: {error.msg}"
-    ours = str(Path(__file__).parent)
+    package_dir = str(Path(__file__).parent)
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
-        if "importlib" not in frame.filename and not frame.filename.startswith(ours)
+        if "importlib" not in frame.filename and not frame.filename.startswith(package_dir)
     ]
-    place = f"{frames[-1].filename}:{frames[-1].lineno}: " if frames else ""
-    return f"{place}{kind}: {error}"
+    location = f"{frames[-1].filename}:{frames[-1].lineno}: " if frames else ""
+    return f"{location}{kind}: {error}"
 
 
 @contextmanager

@@ -46,11 +46,11 @@ class Registry:
         return iter(self._entries.values())
 
     def names(self) -> list[str]:
-        """All names, sorted."""
+        """Returns all names, sorted."""
         return sorted(self._entries)
 
     def entry(self, name: str) -> Entry:
-        """Returns the component with a name; raises ConfigError with the known names otherwise."""
+        """Returns the component `name`; raises ConfigError if it does not exist."""
         if name not in self._entries:
             raise ConfigError(unknown(self.group, name, self.names()))
         return self._entries[name]
@@ -146,8 +146,8 @@ class Targets:
         """
         if not isinstance(target, str):
             target = f"{target.__module__}:{target.__qualname__}"
-        known = self._targets.get(name, target)
-        _refuse_another(f"{self._setting}={name}", known or "ours", target)
+        registered = self._targets.get(name, target)
+        _refuse_another(f"{self._setting}={name}", registered or "ours", target)
         self._targets[name] = target
 
     def names(self) -> list[str]:
@@ -165,9 +165,9 @@ class Targets:
         return _import_target(target)
 
 
-def _refuse_another(chosen: str, known: str, target: str) -> None:
-    if known != target:
-        raise ConfigError(f"{chosen} is registered twice: {known}, {target}")
+def _refuse_another(chosen: str, registered: str, target: str) -> None:
+    if registered != target:
+        raise ConfigError(f"{chosen} is registered twice: {registered}, {target}")
 
 
 def _import_target(target: str) -> Any:
@@ -178,7 +178,7 @@ def _import_target(target: str) -> Any:
 NETWORKS = Targets(
     "agent.network", ("auto", "mlp", "minatar_cnn", "nature_cnn", "der_cnn", "impala_resnet")
 )
-# `EvaluationRunner`s with `of(parts)` and `refuse_missing(config)`, see evaluator/runner.py.
+# `EvaluationRunner` classes with `of(parts)` and `refuse_missing(config)`, see evaluator/runner.py.
 EVALUATION_RUNNERS = Targets("evaluator.where", ("local",))
 # Classes that run the jobs of a sweep, by the name of Hydra's launcher, see sweep/launchers.py.
 JOB_LAUNCHERS = Targets("hydra/launcher")

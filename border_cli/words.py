@@ -38,8 +38,8 @@ def size(nbytes: float) -> str:
 
 def listed(names: Sequence[object], most: int) -> str:
     """`a, b, c and 4 more`."""
-    more = f" and {len(names) - most:,} more" if len(names) > most else ""
-    return ", ".join(map(str, names[:most])) + more
+    rest = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(map(str, names[:most])) + rest
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -80,8 +80,8 @@ def _escape(character: str) -> str:
 
 
 def masked(text: str) -> str:
-    """Masks passwords: those in URLs, and the values of environment variables whose names end like
-    those of secrets."""
+    """Masks passwords: those in URLs, and the values of environment variables such as
+    `WANDB_API_KEY`."""
     text = _PASSWORD.sub("//***@", text)
     for name, value in os.environ.items():
         if name.endswith(_SECRETS) and len(value) >= LEAST_SECRET:
@@ -90,7 +90,7 @@ def masked(text: str) -> str:
 
 
 def shell_command(name: str) -> str:
-    """Returns how to type another command of border_cli: its name, or its path if it is not on
+    """Returns how to call another command of border_cli: by name, or by path if it is not on
     PATH."""
     beside = Path(sys.argv[0]).with_name(name)
     return name if shutil.which(name) or not beside.is_file() else shlex.quote(str(beside))

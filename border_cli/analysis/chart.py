@@ -24,7 +24,7 @@ def mark(group: int, groups: int, *, colored: bool) -> str:
 
 
 def chart(panel: Panel, groups: tuple[str, ...], x_name: str, *, width: int, colored: bool) -> str:
-    """Draws the plot with its axes, coloured by escape codes."""
+    """Returns the plot with its axes, coloured with escape codes."""
     plotext.clear_figure()
     plotext.theme("clear")
     for curve in panel.curves:

@@ -45,7 +45,7 @@ class RunCurve:
     x: NDArray[np.float64]  # [T], not empty
     y: NDArray[np.float64]  # [T]
     stopped: bool = False  # reached trainer.stop_at_score: the curve continues at its last value
-    normalized: float | None = None  # normalised last y: 0 is the random policy, 100 the expert
+    normalized: float | None = None  # normalised final y: 0 is the random policy, 100 the expert
 
 
 class GroupCurve(NamedTuple):
@@ -75,7 +75,7 @@ class Panel(NamedTuple):
 
 
 class FinalScore(NamedTuple):
-    """The final scores of a group; over all environments there are only normalised scores."""
+    """The final scores of a group; for `ALL` environments only the normalised scores are set."""
 
     env: str
     group: str
@@ -264,9 +264,9 @@ def _warnings(panel: Panel, x: str) -> Iterator[str]:
     most = max((run.x[-1] for run in runs), default=0.0)
     short = [run for run in runs if most - run.x[-1] > UNEQUAL * most]
     if short:
-        named, least = listed([run.name for run in short], NAMED), min(run.x[-1] for run in short)
+        names, least = listed([run.name for run in short], NAMED), min(run.x[-1] for run in short)
         yield (
             f"unequal budgets on {panel.env}: {least:,.0f} to {most:,.0f} {X_NAMES[x]}, "
-            f"{counted(len(short), 'run')} ended early ({named}); final scores are those at each "
+            f"{counted(len(short), 'run')} ended early ({names}); final scores are those at each "
             "run's own end"
         )

@@ -174,6 +174,6 @@ def _draw_band(axes: Axes, x: Any, y: Estimate, number: int) -> Line2D:
         lw=1.5,
         markersize=5.5,
         markeredgewidth=0.0,
-        markevery=(round(step * (number * GOLDEN % 1)) % step, step),  # visible on identical curves
+        markevery=(round(step * (number * GOLDEN % 1)) % step, step),  # offset, for equal curves
     )
     return line

@@ -19,7 +19,7 @@ from border_cli.words import counted, did_you_mean, listed, shortest, unknown
 
 SCORE, NORMALIZED = "eval/return", "eval/normalized_score"
 STOPPED = "stop_at_score reached"  # exit reason of a run that reached its stop score
-BARE = ("agent", "env")  # keys that labels omit
+BARE = ("agent", "env")  # settings whose values are shown without their names
 OF_ONE_RUN = {
     *("seed", "name", "quiet", "statistics", "imports", "objective", "device"),
     *(f"trainer.max_{unit}" for unit in ("opt_steps", "env_steps", "time_s")),
@@ -151,7 +151,7 @@ def _affects_learning(key: str) -> bool:
 
 
 def _value(settings: Mapping[str, Any], key: str) -> str:
-    """Formats a setting as it is typed: true, null, [64,64]. An env without a file has its id."""
+    """Formats a setting as it is typed: true, null, [64,64]. An env without a file is its id."""
     if key == "env" and settings.get(key) in (None, "gym"):
         key = "env.id"
     value = settings.get(key, MISSING)

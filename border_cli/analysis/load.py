@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 POSITIONS = ("opt_steps", "env_steps", "time_s")  # position of a row of metrics in the run
-NEAR = 0.9  # similarity from which a name counts as misspelt; recorded names are less similar
+NEAR = 0.9  # minimum similarity for a suggestion; different metrics are less similar
 _NUMBER = re.compile(r"(\d+)")
 # Subdirectories that belong to a run and cannot contain other runs
 _OWN_FOLDER = re.compile("|".join(name for name, kind in RUN.items() if not isinstance(kind, str)))

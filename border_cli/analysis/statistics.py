@@ -60,7 +60,8 @@ def iqm_over_seeds(scores: NDArray[np.float64], rng: np.random.Generator) -> Est
     interval."""
     [index] = resampled([len(scores)], rng)
     points = scores.reshape(len(scores), -1).T  # [T, S]
-    estimates = [bootstrap(iqm, [point], [index]) for point in points]  # arrays fit into the cache
+    # One point at a time: small arrays fit into the cache
+    estimates = [bootstrap(iqm, [point], [index]) for point in points]
     return Estimate(*(np.reshape(part, scores.shape[1:]) for part in zip(*estimates, strict=True)))
 
 

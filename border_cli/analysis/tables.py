@@ -21,7 +21,7 @@ METHODS = {
 }
 
 MOST_PAIRS = 10  # maximum number of probabilities of improvement in the terminal
-IMPROVEMENT = "probability that a run of the group ends above a run of the other; a tie counts half"
+IMPROVEMENT = "probability that a run of the group ends above one of the other; a tie counts half"
 UNKNOWN = Estimate(*np.full(3, np.nan))
 
 Row = list[str]
@@ -85,11 +85,11 @@ def _final_section(report: Report) -> Section:
         ]
         for final in report.finals
     ]
-    shown = [True] * len(head)
-    shown[0] = len(report.panels) > 1
-    shown[6] = any(score.normalized for score in report.finals)
-    head, *rows = [list(compress(row, shown)) for row in (head, *rows)]
-    return Section(f"Final {report.y_name}", METHODS[report.stat], head, rows, 1 + shown[0])
+    included = [True] * len(head)
+    included[0] = len(report.panels) > 1
+    included[6] = any(score.normalized for score in report.finals)
+    head, *rows = [list(compress(row, included)) for row in (head, *rows)]
+    return Section(f"Final {report.y_name}", METHODS[report.stat], head, rows, 1 + included[0])
 
 
 def _improvement_section(report: Report) -> Section:

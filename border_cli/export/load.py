@@ -24,9 +24,9 @@ def load_policy(
 ) -> LoadedPolicy:
     """Loads the policy of a run or a policy exported by `border-export`, without its environment.
 
-    For a run, `checkpoint` is `best` (the default), `latest` or a number of updates; `place` may
-    also be a checkpoint, such as `RUN_DIR/best` or `RUN_DIR/checkpoints/5000`. An exported policy
-    requires only numpy if its folder contains a `policy.npz`.
+    For a run, `checkpoint` is `latest` or a number of updates; the default is the best model.
+    `place` may also be a checkpoint, such as `RUN_DIR/best` or `RUN_DIR/checkpoints/5000`. An
+    exported policy requires only numpy if its folder contains a `policy.npz`.
 
     Modules named by the run are imported from the current directory or wherever this Python finds
     them, never from the run directory. With `trust` they are also imported from the paths that the

@@ -160,7 +160,7 @@ def write_formats(
     *,
     onnx: bool,
 ) -> None:
-    """Writes the weights, the formats that act, and the verification on `rows`. [N, …]"""
+    """Writes the weights, the formats for acting, and the verification on `rows`. [N, …]"""
     from safetensors.torch import save
 
     weights = {

@@ -1,1 +1,1 @@
-"""Recorders write the metrics of a run to files, trackers and the terminal."""
+"""Recorders that write the metrics of a run to files, experiment trackers and the terminal."""

@@ -28,8 +28,8 @@ PROJECT = re.compile(r"[^/\\:]+")  # a plain name: cannot select an account, a s
 
 
 def refuse_store_here(tracker: str) -> None:
-    """Raises ConfigError if border_cli wrote the current directory and the tracker's package would
-    read settings or open a store there."""
+    """Raises ConfigError if the tracker's package would read settings or open a store in the
+    current directory although border_cli wrote that directory."""
     mark = mark_of(Path.cwd())
     elsewhere = {"mlflow": os.environ.get("MLFLOW_TRACKING_URI"), "wandb": None}
     if mark and not elsewhere.get(tracker, tracker):
@@ -56,7 +56,7 @@ class TrackerConfig(RecorderConfig, path="recorder"):
     tracker: ClassVar[str]  # name of the recorder and of the package that it requires
 
     project: str | None = setting(
-        None, "project or experiment; null: the package's environment variable, else border_cli"
+        None, "project or experiment; null: from the package's environment variable, or border_cli"
     )
     close_timeout_s: float = setting(
         20.0, "maximum seconds to wait for pending deliveries at the end of a run", above=0

@@ -3,14 +3,16 @@ border_cli.recorder.deliver RUN_DIR TRACKER [SECONDS]`.
 
 It is started by `tracking.py`, or by the user to deliver records that are still pending. It exits
 when its stdin is closed and everything is delivered, or when the time is up. It loads neither torch
-nor Hydra. Each tracker has a module of the same name, which imports the tracker's package; its
-class in `RUNS` represents a run in the tracker. The class is constructed with the delivery state,
-in which it stores IDs for later attempts; with facts about the run, whose `init` contains arguments
-that several packages share; and with a function that saves the state. Its methods are `rows`,
-`file` and finally `end`.
+nor Hydra.
+
+Each tracker has a module of the same name, which imports the tracker's package and defines the
+class in `RUNS`. An instance is a run in the tracker. It is constructed with the state, where it
+stores IDs for later attempts, with facts about the run, and with a function that saves the state.
+`facts["init"]` contains arguments common to several packages. Then `rows`, `file` and `end` are
+called.
 
 After SIGTERM the process exits when it next saves its state: between two events, and before and
-after opening a database. It exits with 1 if records are still pending, and with 2 if it refuses.
+after opening a database. The exit status is 1 if records are still pending, and 2 after a refusal.
 
 The run directory may come from another person. Only files that a run writes are sent, and none of
 them can select a host, an account or a store.
@@ -44,7 +46,7 @@ from border_cli.system.files import SETTINGS, write_json
 from border_cli.system.printed import take_printed
 from border_cli.words import masked, visible
 
-PAUSE_S, RETRY_S = 5.0, 2.0  # wait before the outbox is read again, and before a retry
+PAUSE_S, RETRY_S = 5.0, 2.0  # wait after the end of the outbox was reached, and after a failure
 MOST_NBYTES = 2**20  # maximum number of bytes of events per read
 TYPED_S = 60.0  # time limit if the user typed the command
 PRINTED_S = 1.0  # wait for remaining output; a child process may hold the pipe open
@@ -119,7 +121,7 @@ class Delivery:
         return {**begun, "project": project, "group": group, "init": init}
 
     def _send(self, names: Iterable[str], folder: str) -> None:
-        """Sends files to the tracker, by their paths in the run; skips those a run never writes."""
+        """Sends files to the tracker, by their paths in the run; ignores files of other origin."""
         written = written_files(self._run_dir)
         for name in names:
             if name in written:

@@ -1,4 +1,4 @@
-"""Formats numbers for people. Unknown values are shown as `-`."""
+"""Formats numbers for display. Unknown values are shown as `-`."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from border_cli.words import masked
 
 SQLITE, STORE = "sqlite:///", "sqlite:///mlflow.db"
 STATUSES = {"done": "FINISHED", "interrupted": "KILLED"}  # any other status: FAILED
-PARENT = "mlflow.parent"  # file in a sweep's directory with the ID of the sweep's MLflow run
+PARENT = "mlflow.parent"  # file in a sweep's directory that contains the ID of its MLflow run
 NAME = re.compile(r"(?![./])[\w/. -]{1,250}")
 
 
@@ -41,7 +41,7 @@ class MlflowRun:
     def __init__(
         self, state: dict[str, Any], facts: dict[str, Any], save_state: Callable[[], None]
     ) -> None:
-        os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")  # `deliver` retries
+        os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")  # deliver.py retries
         self._state, self._step = state, facts["step"]
         self._open(facts["group"], save_state)
         if "run" not in state:
@@ -60,7 +60,7 @@ class MlflowRun:
         self._tag({**facts["tags"], "mlflow.source.git.commit": commit})
 
     def _open(self, sweep: Path | None, save_state: Callable[[], None]) -> None:
-        """Opens the store; creates it only if neither the run nor its sweep began in another."""
+        """Opens the store; creates it only if neither the run nor its sweep has a store yet."""
         uri = os.environ.get("MLFLOW_TRACKING_URI") or STORE
         is_file, path = uri.startswith(SQLITE), Path(uri.removeprefix(SQLITE).partition("?")[0])
         has_begun = "run" in self._state or (sweep and (sweep / PARENT).exists())
@@ -111,7 +111,7 @@ class MlflowRun:
         )
 
     def rows(self, rows: list[dict[str, Any]]) -> None:
-        # With the event's timestamp a row that is sent twice is stored once.
+        # With the timestamp of the event, a row that is sent twice is stored only once.
         metrics = [
             Metric(clean(name), value, int(1000 * row["at"]), row["metrics"][self._step])
             for row in rows

@@ -53,7 +53,7 @@ class RunView:
         self.info = info
         self.step = RecordStep(opt_steps=0, env_steps=0, time_s=0.0)
         self.phase = ""
-        self.problem = ""  # what currently fails, in one line
+        self.problem = ""  # current problem, in one line
         self.best = info.best  # score and number of updates
         self._values: dict[str, float] = {}
         self._recent: deque[Progress] = deque()  # progress of the last `RATE_SPAN_S` seconds
@@ -182,9 +182,9 @@ def _table(pairs: list[tuple[str, str]]) -> RenderableType:
 
 
 def _figures(view: RunView, memory: str) -> list[tuple[str, str]]:
-    """Returns labels and figures; without actors those about samples are left out."""
+    """Returns labels and figures; without actors the figures about samples are omitted."""
     value, step, info, rates = view.value, view.step, view.info, view.rates()
-    share = value("time/network/transfer")  # fraction of the duration of calls to remote actors
+    share = value("time/network/transfer")  # fraction of the time of calls to remote actors
     network = "" if share is None else f", network {figures.percent(share)}"
     ratio = rates.samples / rates.updates if rates.updates else None
     best = figures.UNKNOWN

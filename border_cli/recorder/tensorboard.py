@@ -79,7 +79,7 @@ class TensorboardRecorder(Recorder):
         return step.env_steps if self._axis is StepAxis.env_steps else step.opt_steps
 
     def _append(self, step: int, summary: Summary) -> None:
-        """Appends an event, in a new file preceded by the file's head.
+        """Appends an event. In a new file it is preceded by the file's head.
 
         The head is not written in `__init__`, so that a full disk counts as a failed write.
         """

@@ -31,7 +31,7 @@ def file_head(
 
     A resumed attempt also gets the marker that makes TensorBoard discard all values from `step` on.
     """
-    # Equal settings are separate sessions. Of several attempts TensorBoard uses the first session.
+    # Runs with equal settings are separate sessions. TensorBoard uses the first session of a run.
     session = hparams_pb(settings, trial_id="", start_time_secs=began_s)
     events = [
         Event(wall_time=began_s, file_version="brain.Event:2"),

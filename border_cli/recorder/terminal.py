@@ -144,7 +144,7 @@ def time_tree(
     actors: Mapping[str, float],
     concurrent: Mapping[str, float],
 ) -> None:
-    """Prints the seconds spent in each section and their share of the actors' or learner's time.
+    """Prints the seconds per section, also as a percentage of the actors' or learner's time.
 
     `concurrent` contains the work of other threads while the learner worked.
     """

@@ -36,8 +36,8 @@ def outbox_of(run_dir: Path, tracker: str) -> Path:
 
 
 def state_of(outbox: Path) -> dict[str, Any]:
-    """Reads the state of the delivery: the bytes `delivered`, the last attempt `begun`, IDs of the
-    tracker, and whether the process is `opening` a database."""
+    """Reads the state of the delivery: the number of bytes `delivered`, the last attempt `begun`,
+    IDs of the tracker, and whether the process is `opening` a database."""
     return {"delivered": 0, **json.loads(readable_bytes(outbox.with_suffix(".json")) or "{}")}
 
 

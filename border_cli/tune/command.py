@@ -66,7 +66,7 @@ def tune(
         space = read_space(files, name).without(overrides)
     check_job(base, composer)
     terms = sweep_terms(composer, overrides, OUR_LAUNCHER)
-    requested = described(config, space, base, overrides)  # before the slower check of the space
+    requested = described(config, space, base, overrides)  # first: checking the space is slower
     check_space(composer, space, overrides, terms)
     if config.dry_run:
         entries = [f"  {param}: {shown(space.content[param])}" for param in space.hyperparameters]
@@ -100,8 +100,7 @@ def tune(
 
 
 def described(config: TuneConfig, space: Space, base: Job, overrides: Sequence[str]) -> Study:
-    """Returns the study that a command requests. `base` is a job of the study without the values of
-    a trial."""
+    """Returns the study that a command requests. `base` is a job without the values of a trial."""
     unit, full, interval = length_of(base.config)
     rungs, reduction = config.rungs, config.reduction
     budgets = rung_budgets(full, rungs=rungs, reduction=reduction, interval=interval)
@@ -138,8 +137,8 @@ class Tuning:
     panel: StudyPanel
     at_once: int
     trainings: list[Training] = field(default_factory=list)
-    deaths: Counter[Path] = field(default_factory=Counter)  # run directory -> processes that died
-    asked_s: float = -ASK_S  # when there was last nothing to train
+    deaths: Counter[Path] = field(default_factory=Counter)  # run directory -> number of deaths
+    asked_s: float = -ASK_S  # last time at which there was nothing to train
     finished: bool = False
 
     def run(self) -> None:
@@ -202,7 +201,7 @@ class Tuning:
         `reason` says why the process ended, in case the run has not recorded a reason.
         """
         training = next((current for current in self.trainings if folder in current.jobs), None)
-        if training is None:  # its trial has failed
+        if training is None:  # the trial of this run has failed
             return
         facts = read_run(folder)
         why = facts.get("exit_reason") or reason

@@ -60,13 +60,13 @@ class Standing(NamedTuple):
     """The progress of a trial."""
 
     number: int
-    samples: Sequence[Floats] = ()  # [S, K] per rung reached: the K evaluations used, of S seeds
-    busy: bool = False  # on its way to rung len(samples)
+    samples: Sequence[Floats] = ()  # [S, K] per rung reached: the evaluations of S seeds that count
+    busy: bool = False  # being trained to rung len(samples)
     ended: bool = False  # complete, pruned or failed
 
 
 def rung_budgets(full: int, *, rungs: int, reduction: int, interval: int) -> tuple[int, ...]:
-    """Returns full / reduction^k steps for each rung, rounded up to a multiple of `interval`."""
+    """Returns full / reduction^k steps per rung, rounded up to evaluations; the last is `full`."""
     evaluations = [math.ceil(full / reduction**k / interval) for k in reversed(range(rungs))]
     if len(set(evaluations)) < rungs:
         raise ConfigError(
@@ -100,7 +100,7 @@ def chances(samples: Floats) -> Floats:
     behind = means[means.mean(axis=1).argmax()] - means
     variances, degrees = behind.var(axis=1, ddof=1), seeds - 1
     pooled = variances.sum() / (trials - 1)  # without the best trial, whose differences are 0
-    prior = min(PRIOR_DEGREES, (trials - 2) * degrees)  # degrees of freedom of the pooled variance
+    prior = min(PRIOR_DEGREES, (trials - 2) * degrees)  # degrees of freedom of the prior
     variance = (prior * pooled + degrees * variances) / (prior + degrees)
     error = np.sqrt(variance / seeds + 1e-300)  # the variance of the best trial may be 0
     probabilities: Floats = stdtr(prior + degrees, -behind.mean(axis=1) / error)
@@ -111,7 +111,7 @@ def next_step(trials: Sequence[Standing], study: Study, config: TuneConfig) -> D
     """Decides what a free process does next.
 
     The cost stays within the study's budget, except that one trial is always trained to the end. A
-    trial that has reached no rung and is not being trained was just added, or its command is gone.
+    trial that has reached no rung and is not being trained was just added, or its command died.
 
     A promotion leaves enough of the budget to train the best trial to the end. The best trial is
     unknown until all trials have reached the first rung.

@@ -56,9 +56,9 @@ def length_of(config: RunConfig) -> tuple[str, int, int]:
     trainer = config.trainer
     for name in ENDS:
         if (value := getattr(trainer, name)) is not None:
-            trainer.refuse(name, value, "must be null in a study: its runs are equally long")
+            trainer.refuse(name, value, "must be null in a study: its runs have the same length")
     if "jsonl" not in config.recorder:
-        raise ConfigError("recorder must have jsonl in a study, which reads evaluations there")
+        raise ConfigError("recorder must have jsonl in a study, which reads its evaluations")
     if isinstance(trainer, ReplayRatioConfig):
         unit, counter, ratio = "max_env_steps", ENV_STEPS, trainer.samples_per_opt_step or 1
         every = trainer.eval_interval_env_steps or round(trainer.eval_interval * ratio)
@@ -72,7 +72,7 @@ def length_of(config: RunConfig) -> tuple[str, int, int]:
 
 @dataclass(slots=True)
 class Training:
-    """Runs that this command trains: those of a trial, to a rung, or those of the winner."""
+    """Runs that this command trains: either those of a trial, up to a rung, or the winner's."""
 
     trial: FrozenTrial
     rung: int
@@ -105,25 +105,27 @@ class TrialRuns:
         common = [*self.typed(training.settings), setting("run_dir", str(self.root))]
         batch = [[*common, f"resume={AUTO}", f"seed={seed}"] for seed in training.folders]
         composed = jobs_of(self.composer, batch, self.terms, training.trial.number)
-        [first] = dry_built(composed[:1]).jobs  # has found out whether there are action masks
+        [first] = dry_built(composed[:1]).jobs  # the dry build detects action masks
         return {
             folder: replace(
                 job,
                 number=training.trial.number,
                 folder=folder,
                 command=tuple(self.study.command),
-                config=self._limited(replace(job.config, env=first.config.env), training.rung),
+                config=self._limit_to_rung(
+                    replace(job.config, env=first.config.env), training.rung
+                ),
             )
             for folder, job in zip(training.folders.values(), composed, strict=True)
         }
 
-    def _limited(self, config: RunConfig, rung: int) -> RunConfig:
+    def _limit_to_rung(self, config: RunConfig, rung: int) -> RunConfig:
         """Returns the settings of a run that ends at a rung, with schedules for the full budget."""
         study, trainer = self.study, config.trainer
         changes: dict[str, Any] = {"max_opt_steps": None, "max_env_steps": None}
         changes |= {study.unit: study.budgets[rung], "eval_interval": study.interval}
         if not trainer.offline:
-            changes["eval_interval"] = TrainerConfig().eval_interval  # replaced by the next setting
+            changes["eval_interval"] = TrainerConfig().eval_interval  # not used, see the next line
             changes["eval_interval_env_steps"] = study.interval
         return replace(
             config,

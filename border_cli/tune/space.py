@@ -47,7 +47,7 @@ COMPLEMENT = "1 - x"  # value of `log` for values close to 1: a log scale of the
 class Hyperparameter:
     """A number in a range, or one of several choices; not changed after it is read."""
 
-    name: str  # a setting; any name if labeled choices list the settings
+    name: str  # a setting, or any name if the choices have labels
     choices: dict[str, dict[str, Any]]  # label -> settings; empty for a number
     when: dict[str, list[str]]  # condition: earlier hyperparameter -> labels that it must have
     low: int | float = math.inf
@@ -74,9 +74,9 @@ class Hyperparameter:
     @property
     def ends(self) -> list[Any]:
         """The lowest and highest parameter, or all labels."""
-        return [*self.choices] or sorted(map(self._scaled, (self.low, self.high)))
+        return [*self.choices] or sorted(map(self._scale, (self.low, self.high)))
 
-    def _scaled(self, value: float) -> int | float:
+    def _scale(self, value: float) -> int | float:
         """Converts a value to Optuna's parameter."""
         if self.powers_of:
             return round(math.log(value, self.powers_of))
@@ -94,7 +94,7 @@ class Hyperparameter:
         if self.choices:
             return self.choices[param]
         value = param if isinstance(param, int) else float(f"{param:.4g}")
-        value = self.powers_of**value if self.powers_of else self._scaled(value)
+        value = self.powers_of**value if self.powers_of else self._scale(value)
         return {self.name: min(max(value, self.low), self.high)}
 
 
@@ -150,7 +150,7 @@ def read_space(files: Files, name: str) -> Space:
     """Reads conf/search/<name>.yaml from the user's, the plug-ins' or our own config directory."""
     file = f"{SEARCH}/{name}.yaml"
     try:
-        return space_of(json.loads(json.dumps(_entries(files, name))), file)  # keys become text
+        return space_of(json.loads(json.dumps(_entries(files, name))), file)  # JSON keys are text
     except (*REFUSED, AttributeError, TypeError, ArithmeticError, RecursionError) as error:
         raise ConfigError(f"{file}: {explanation(error, files, ())}") from error
 

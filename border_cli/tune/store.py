@@ -43,7 +43,7 @@ class TrialStore:
         return self._study.get_trials(deepcopy=False)
 
     def add(self, space: Space, sampler: Sampler) -> None:
-        """Adds a trial with values chosen by the sampler, in a single step.
+        """Adds a trial with values chosen by the sampler, all of them at once.
 
         The sampler also learns from the last scores of trials that wait at a rung. Its seed is
         the number of trials.
@@ -52,13 +52,13 @@ class TrialStore:
 
         trials = self.trials()
         options = {"multivariate": True, "group": True} if sampler == Sampler.tpe else {}
-        with warnings.catch_warnings(action="ignore"):  # about experimental features of Optuna
+        with warnings.catch_warnings(action="ignore"):  # experimental features of Optuna
             optuna_sampler = getattr(optuna.samplers, SAMPLERS[sampler])(
                 seed=len(trials), **options
             )
             sampling_study = optuna.create_study(direction="maximize", sampler=optuna_sampler)
             sampling_study.add_trials(
-                [_completed(old) for old in trials if old.state.name != "FAIL"]
+                [_complete_trial(old) for old in trials if old.state.name != "FAIL"]
             )
             new_trial = sampling_study.ask()
             space.suggest(new_trial)
@@ -76,11 +76,13 @@ class TrialStore:
         """Ends a trial, with its last score if it is complete."""
         from optuna.trial import TrialState
 
-        score = _completed(trial).value if state == "complete" else None  # Optuna sets it if pruned
+        score = (
+            _complete_trial(trial).value if state == "complete" else None
+        )  # Optuna sets it if pruned
         self._study.tell(trial.number, score, state=TrialState[state.upper()])
 
 
-def _completed(trial: FrozenTrial) -> FrozenTrial:
+def _complete_trial(trial: FrozenTrial) -> FrozenTrial:
     """Returns a trial as complete with its last score, so that samplers learn from it."""
     from optuna.trial import TrialState, create_trial
 

@@ -38,7 +38,7 @@ from border_cli.words import shortest
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
-MOST_FAILED = 3  # if this many trials fail before any has a score, their values are not the cause
+MOST_FAILED = 3  # the study stops if this many trials fail before any trial has a score
 # Last bytes of an SQLite journal for several databases, which Optuna never writes.
 SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")
 MAY_CHANGE = ("id", "name", "command", "trials", "fresh_seeds")
@@ -127,7 +127,7 @@ class Trials:
                     self.say(f"trial {number} is {step}{why}")
 
     def _train_winner(self, trials: Sequence[FrozenTrial]) -> Training | None:
-        """Returns the training of the best trial on fresh seeds, unless that has begun already."""
+        """Begins training the best trial on fresh seeds; returns None if that is not needed."""
         complete = [trial for trial in trials if trial.state.name == "COMPLETE"]
         seeds = range(FRESH, FRESH + self.study.fresh_seeds)
         if self.winner or not complete or not seeds:
@@ -159,7 +159,7 @@ class Trials:
             curves = [self.runs.curve(folder, rung) for folder in training.folders.values()]
         except ConfigError as error:
             return self.failed(training, str(error))
-        scores = [float(np.mean(self._counted(curve))) for curve in curves]
+        scores = [float(np.mean(self._scored_evaluations(curve))) for curve in curves]
         score = float(np.mean(scores))
         if training.of_winner:
             self.fresh = scores
@@ -185,14 +185,14 @@ class Trials:
         training.lock.__exit__()
         self.say(f"trial {training.trial.number}: {event}")
 
-    def _counted(self, curve: Sequence[float]) -> list[float]:
+    def _scored_evaluations(self, curve: Sequence[float]) -> list[float]:
         return counted(curve, Score(self.study.score), self.study.last_evals)
 
     def _standing(self, trial: FrozenTrial) -> Standing:
         curves = trial.user_attrs.get(CURVES, [[]])  # [S][E]
         lengths = [len(self.study.places(rung)) for rung in range(len(self.study.budgets))]
         samples = [
-            np.array([self._counted(curve[:num]) for curve in curves])  # [S, K]
+            np.array([self._scored_evaluations(curve[:num]) for curve in curves])  # [S, K]
             for num in lengths
             if num <= len(curves[0])
         ]

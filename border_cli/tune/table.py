@@ -19,7 +19,7 @@ BEST_WHILE_RUNNING, BEST_OF_ALL = 3, 10  # number of trials shown
 
 
 class StudyPanel(LivePanel):
-    """A live panel of the running runs and the best trials."""
+    """A live panel of the current runs and the best trials."""
 
     kind, hint = "trial", "Ctrl-C saves all running trials"
     other_lines = 13

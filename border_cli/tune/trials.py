@@ -16,7 +16,7 @@ from border_cli.system.files import STUDY_JSON, read_bytes, write_json
 
 TRIALS_JSON = "trials.json"
 RUNNING, WAITING = "running", "waiting"
-FAILED = "fail"  # as in Optuna
+FAILED = "fail"  # Optuna's name
 Read = TypeVar("Read")
 
 
@@ -34,7 +34,7 @@ class Study:
     seeds: int  # number of seeds per trial: 0 to seeds - 1
     score: str  # last, best or auc
     last_evals: int
-    unit: str  # unit of budgets: max_env_steps or max_opt_steps
+    unit: str  # setting that the budgets limit: max_env_steps or max_opt_steps
     interval: int  # steps between two evaluations
     budgets: Sequence[int]  # steps per seed at each rung; the last is the full limit
     trials: int
