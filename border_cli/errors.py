@@ -174,10 +174,8 @@ class CheckpointError(BorderError):
 
 
 def reason_of(error: BaseException) -> str:
-    """Returns the reason for a failure in one line without passwords, for tables and run.json.
-
-    The type of the error is omitted for a `BorderError`, whose message is sufficient.
-    """
+    """Returns the reason for a failure in one line without passwords, for tables and run.json. The
+    type of the error is omitted for a `BorderError`, whose message is sufficient."""
     message = error.message if isinstance(error, BorderError) else str(error)
     first_line = message.strip().partition("\n")[0]
     if first_line and isinstance(error, BorderError):
@@ -186,10 +184,8 @@ def reason_of(error: BaseException) -> str:
 
 
 def place_of(error: BaseException) -> str:
-    """Returns `file:line: Error: message` with the last line of user code in the traceback.
-
-    Without user code in the traceback the place is omitted.
-    """
+    """Returns `file:line: Error: message` with the last line of user code in the traceback. Without
+    user code in the traceback the place is omitted."""
     kind = type(error).__name__
     if isinstance(error, SyntaxError):
         return f"{error.filename}:{error.lineno}: {kind}: {error.msg}"
@@ -205,11 +201,8 @@ def place_of(error: BaseException) -> str:
 
 @contextmanager
 def reachable(kind: type[BorderError]) -> Iterator[None]:
-    """Converts an OSError into `kind`, with the path and the reason.
-
-    A full disk is converted even without a path. Other errors without a path, such as a broken
-    pipe, are raised unchanged.
-    """
+    """Converts an OSError into `kind`, with the path and the reason. A full disk is converted even
+    without a path. Other errors without a path, such as a broken pipe, are raised unchanged."""
     try:
         yield
     except OSError as error:

@@ -16,10 +16,8 @@ def say(text: str) -> None:
 
 
 def complain(command: str, message: object) -> None:
-    """Writes an error or warning of a command to stderr, without passwords.
-
-    A closed stderr is ignored, so that the exit status is preserved.
-    """
+    """Writes an error or warning of a command to stderr, without passwords. A closed stderr is
+    ignored, so that the exit status is preserved."""
     with suppress(OSError):
         sys.stderr.write(visible(masked(f"{command}: {message}\n")))
 

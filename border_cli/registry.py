@@ -115,11 +115,8 @@ def components(config: Any) -> dict[str, Settings]:
 
 
 def flat_settings(config: Settings) -> dict[str, Any]:
-    """Returns all settings of a run by dotted name, and the chosen option by group (`agent`).
-
-    The option is the name of a config file, such as `droq`. For settings created without a file it
-    is the name of the component, such as `sac`.
-    """
+    """Returns all settings of a run by dotted name, and the chosen option by group (`agent`). The
+    option is the name of a config file, such as `droq`, or without a file that of the component."""
     settings = {name: value for name, value in flat(config).items() if name not in OF_ONE_COMMAND}
     options: dict[str, Any] = {}
     for group, registry in GROUPS.items():

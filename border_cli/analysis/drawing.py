@@ -88,12 +88,12 @@ def picture(report: Report, size: Inches | None = None) -> Figure:
     for panel, panel_axes in zip(report.panels, axes, strict=False):
         handles |= _draw_panel(panel_axes, panel, report)
     if report.profiles:
-        profile_axes = axes[len(report.panels)]
+        subplot = axes[len(report.panels)]
         for profile in report.profiles:
             _draw_band(
-                profile_axes, profile.thresholds, profile.shares, report.groups.index(profile.group)
+                subplot, profile.thresholds, profile.shares, report.groups.index(profile.group)
             )
-        profile_axes.set(
+        subplot.set(
             title="performance profile, all environments",
             xlabel="normalised score",
             ylabel="fraction of runs with a higher score",
@@ -134,11 +134,8 @@ def _plain(text: str) -> str:
 
 
 def _draw_panel(axes: Axes, panel: Panel, report: Report) -> dict[str, Line2D]:
-    """Draws a panel and returns the line of each group.
-
-    Single seeds are visible for up to three groups. The limits of the axes follow the seeds and not
-    the intervals, which are wide if there are few seeds.
-    """
+    """Draws a panel, with single seeds for up to three groups; returns the lines of the groups. The
+    limits of the axes follow the seeds, not the intervals, which are wide for few seeds."""
     numbers = {curve.group: report.groups.index(curve.group) for curve in panel.curves}
     for curve in panel.curves:
         color = COLORS[numbers[curve.group] % len(COLORS)]

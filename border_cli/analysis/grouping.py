@@ -68,34 +68,30 @@ def grouped(
     """
     warnings: list[str] = []
     readable = list(_readable(runs, y, warnings))
-    settings = [measured.run.settings for measured in readable]
+    settings = [entry.run.settings for entry in readable]
     names = dict.fromkeys(chain(*settings))
     for key in by:
         if key not in names:
             raise ConfigError(f"--by: no run has the setting {key!r}{did_you_mean(key, names)}")
     by = tuple(dict.fromkeys(by)) or swept(settings)
-    drawn = [measured for measured in readable if measured.rows]
+    drawn = [entry for entry in readable if entry.rows]
     if not drawn:
-        raise ConfigError(
-            "; ".join([_no_metric([measured.run for measured in readable], y), *warnings])
-        )
-    offline = not any(measured.rows[-1]["env_steps"] for measured in drawn)
+        raise ConfigError("; ".join([_no_metric([entry.run for entry in readable], y), *warnings]))
+    offline = not any(entry.rows[-1]["env_steps"] for entry in drawn)
     if offline and x == "env_steps":
         raise ConfigError("--x must be opt_steps or time_s: these runs stepped no environment")
     x = x or ("opt_steps" if offline else "env_steps")
-    envs = list(dict.fromkeys(measured.env for measured in drawn))
+    envs = list(dict.fromkeys(entry.env for entry in drawn))
     for env in references:
         if env not in envs:
             raise ConfigError(f"--reference: {unknown('env', env, envs)}")
     curves = []
     members: dict[str, list[Mapping[str, Any]]] = {}
-    for measured in drawn:
-        env = ", ".join(envs) if "env" in by else measured.env
-        curve = _curve(
-            measured, _label(measured.run.settings, by), env, x=x, y=y, references=references
-        )
+    for entry in drawn:
+        env = ", ".join(envs) if "env" in by else entry.env
+        curve = _curve(entry, _label(entry.run.settings, by), env, x=x, y=y, references=references)
         curves.append(curve)
-        members.setdefault(f"{curve.group} on {env}", []).append(measured.run.settings)
+        members.setdefault(f"{curve.group} on {env}", []).append(entry.run.settings)
     warnings += _warnings(readable, members, y)
     return Grouped(curves=tuple(curves), by=by, x=x, warnings=tuple(warnings))
 

@@ -153,10 +153,8 @@ def load_runs(*paths: str | os.PathLike[str]) -> SavedRuns:
 
 
 def find_runs(paths: Iterable[Path]) -> list[Path]:
-    """Finds the run directories in and below `paths`, that is those with saved settings.
-
-    The result is unordered and has no duplicates. Links below `paths` are not followed.
-    """
+    """Finds the run directories in and below `paths`, that is those with saved settings. The result
+    is unordered and has no duplicates. Links below `paths` are not followed."""
     run_dirs: dict[str, Path] = {}  # real path -> run directory
     for path in paths:
         if not path.is_dir():

@@ -34,11 +34,8 @@ class Estimate(NamedTuple):
 
 @lru_cache
 def t_quantile(degrees: int) -> float:
-    """Returns the 97.5 % quantile of Student's t distribution.
-
-    P(|T| < sqrt(degrees) tan(a)) is the integral of cos^(degrees - 1) from 0 to a, divided by the
-    integral from 0 to pi/2.
-    """
+    """Returns the 97.5 % quantile of Student's t distribution. P(|T| < sqrt(degrees) tan(a)) is the
+    integral of cos^(degrees - 1) from 0 to a, divided by the integral from 0 to pi/2."""
     angle = np.linspace(0.0, math.pi / 2, 100_001)
     density = np.cos(angle) ** (degrees - 1)
     cumulative = np.append(0.0, np.cumsum(density[1:] + density[:-1]))
@@ -104,10 +101,8 @@ def profile(thresholds: NDArray[np.float64]) -> Statistic:
 
 
 def improvement(ours: Scores, theirs: Scores) -> NDArray[np.float64]:
-    """Returns P(a run of `ours` beats a run of `theirs`), averaged over environments.
-
-    A tie counts half.
-    """
+    """Returns P(a run of `ours` beats a run of `theirs`), averaged over environments. A tie counts
+    half."""
     beats = [
         0.5 + np.sign(x[..., :, None] - y[..., None, :]).mean(axis=(-2, -1)) / 2
         for x, y in zip(ours, theirs, strict=True)

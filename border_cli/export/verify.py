@@ -30,28 +30,24 @@ Answer: TypeAlias = Mapping[str, NDArray[Any]]
 
 
 def verified(folder: ExportedFolder) -> list[str]:
-    """Returns a line of text per verified format.
-
-    Raises CheckpointError for the first format that differs, with its file and row.
-    """
-    recorded = folder.arrays(VERIFICATION)
-    parts = {
-        key.partition(".")[2]: recorded[key] for key in recorded if key.startswith(OBSERVATION)
-    }
+    """Returns a line of text per verified format. Raises CheckpointError for the first format that
+    differs, with its file and row."""
+    saved = folder.arrays(VERIFICATION)
+    parts = {key.partition(".")[2]: saved[key] for key in saved if key.startswith(OBSERVATION)}
     lines = []
     for name in [file for file in FORMATS if file in folder.content["files"]]:
         worst = {}
         for quantity, outputs in FORMATS[name](folder, parts.get("", parts)).items():
-            error = _row_errors(recorded[quantity], outputs)  # [N]
+            error = _row_errors(saved[quantity], outputs)  # [N]
             if quantity == "action":
-                error = np.where(recorded["decided"], error, 0)
+                error = np.where(saved["decided"], error, 0)
             worst[quantity] = error.max()
             if not worst[quantity] <= TOLERANCE:  # also true for NaN
                 raise CheckpointError(
                     f"{folder.place / name} differs from the policy of the run: {quantity} by "
                     f"{worst[quantity]:.1e}, most in row {error.argmax()} of {VERIFICATION}"
                 )
-        rows, most = counted(len(recorded["action"]), "observation"), max(worst.values())
+        rows, most = counted(len(saved["action"]), "observation"), max(worst.values())
         lines.append(f"{name}: {rows}, {most:.1e} apart")
     return lines
 

@@ -6,10 +6,9 @@ when its stdin is closed and everything is delivered, or when the time is up. It
 nor Hydra.
 
 Each tracker has a module of the same name, which imports the tracker's package and defines the
-class in `RUNS`. An instance is a run in the tracker. It is constructed with the state, where it
-stores IDs for later attempts, with facts about the run, and with a function that saves the state.
-`facts["init"]` contains arguments common to several packages. Then `rows`, `file` and `end` are
-called.
+class in `RUNS`. An instance is a run in the tracker. Its arguments are the state, where it stores
+IDs for later attempts, facts about the run, and a function that saves the state. `facts["init"]`
+contains arguments common to several packages.
 
 After SIGTERM the process exits when it next saves its state: between two events, and before and
 after opening a database. The exit status is 1 if records are still pending, and 2 after a refusal.
@@ -185,9 +184,7 @@ def _run_delivery(delivery: Delivery, messages: int, timeout_s: float | None) ->
             return True
         if end_s < math.inf:
             time.sleep(max(0.0, min(pause_s, end_s - time.monotonic())))
-        elif select.select([0], [], [], pause_s)[
-            0
-        ]:  # stdin was closed; nothing is ever written to it
+        elif select.select([0], [], [], pause_s)[0]:  # stdin was closed: it never gets any input
             end_s = time.monotonic() + (timeout_s or 0)
             delivery.record_killed()
     return False

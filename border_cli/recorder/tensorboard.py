@@ -79,10 +79,8 @@ class TensorboardRecorder(Recorder):
         return step.env_steps if self._axis is StepAxis.env_steps else step.opt_steps
 
     def _append(self, step: int, summary: Summary) -> None:
-        """Appends an event. In a new file it is preceded by the file's head.
-
-        The head is not written in `__init__`, so that a full disk counts as a failed write.
-        """
+        """Appends an event. In a new file it is preceded by the file's head. The head is not
+        written in `__init__`, so that a full disk counts as a failed write."""
         # imported late: not needed before the first row
         from border_cli.recorder.tensorboard_events import event_row, file_head
 
@@ -141,10 +139,8 @@ class TensorboardRecorder(Recorder):
 
 
 def event_files(run_dir: Path) -> list[Path]:
-    """Returns our event files of a run, in the order in which TensorBoard reads them.
-
-    They lie directly in the run directory, because TensorBoard names a run after the directory.
-    """
+    """Returns our event files of a run, in the order in which TensorBoard reads them. They lie
+    directly in the run directory, because TensorBoard names a run after the directory."""
     return sorted(path for path in run_dir.glob(f"{PREFIX}*{SUFFIX}") if path.is_file())
 
 

@@ -31,10 +31,7 @@ def best_yaml(
         and not options <= {ONE_STEP, MULTI_STEP}  # implied by `n_steps`
     }
     overrides = [*pair, *(f"{group}={option}" for group, option in other_options.items())]
-    bases = [
-        _groups(composer.job([*overrides, *without_tuned]).config)
-        for without_tuned in ([], ["~tuned"])
-    ]
+    bases = [_groups(composer.job([*overrides, *extra]).config) for extra in ([], ["~tuned"])]
     defaults_list = [{f"override /{group}": option} for group, option in other_options.items()]
     content: dict[str, Any] = {"defaults": defaults_list} if defaults_list else {}
     for group, settings in winning.items():

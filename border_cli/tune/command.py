@@ -142,10 +142,8 @@ class Tuning:
     finished: bool = False
 
     def run(self) -> None:
-        """Trains until the study is finished.
-
-        Raises SystemExit once an interrupted study is saved, and RunFailed if the disk is full.
-        """
+        """Trains until the study is finished. Raises SystemExit once an interrupted study is saved,
+        and RunFailed if the disk is full."""
         study = self.trials.study
         terms = Terms(root=str(self.trials.runs.root), at_once=self.at_once)
         with Processes(LocalProcess, terms, study.command) as processes, self.panel:
@@ -196,10 +194,8 @@ class Tuning:
             self.trials.reached(training)
 
     def _process_ended(self, folder: Path, reason: str, *, stopping: bool) -> None:
-        """Handles the end of a process; a run that is not done resumes from its checkpoint.
-
-        `reason` says why the process ended, in case the run has not recorded a reason.
-        """
+        """Handles the end of a process; a run that is not done resumes from its checkpoint. `reason`
+        says why the process ended, in case the run has not recorded a reason."""
         training = next((current for current in self.trainings if folder in current.jobs), None)
         if training is None:  # the trial of this run has failed
             return

@@ -43,14 +43,9 @@ class TuneConfig(Settings):
     )
     last_evals: int = setting(5, "number of evaluations averaged by score=last", low=1)
     rungs: int = setting(3, "number of budgets at which trials are compared", low=1, high=20)
-    reduction: int = setting(
-        3, "factor between two budgets; the best 1/reduction of a rung are promoted early", low=2
-    )
+    reduction: int = setting(3, "factor between budgets; top 1/reduction is promoted early", low=2)
     risk: float = setting(
-        0.1,
-        "a trial is pruned if its probability of being better than the best one is lower",
-        low=0,
-        high=1,
+        0.1, "a trial is pruned if P(it is better than the best trial) is lower", low=0, high=1
     )
     max_cost: float = setting(
         0.5, "fraction of the cost of all trials at full budget that may be spent", above=0, high=1

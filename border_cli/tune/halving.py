@@ -77,10 +77,8 @@ def rung_budgets(full: int, *, rungs: int, reduction: int, interval: int) -> tup
 
 
 def counted(curve: Sequence[float], score: Score, last_evals: int) -> list[float]:
-    """Returns the evaluations of a run from which its score is computed.
-
-    `last` returns at most the later half of the curve.
-    """
+    """Returns the evaluations of a run from which its score is computed. `last` returns at most the
+    later half of the curve."""
     last = curve[len(curve) // 2 :][-last_evals:]
     return list({Score.last: last, Score.best: [max(curve)], Score.auc: curve}[score])
 
@@ -111,10 +109,9 @@ def next_step(trials: Sequence[Standing], study: Study, config: TuneConfig) -> D
     """Decides what a free process does next.
 
     The cost stays within the study's budget, except that one trial is always trained to the end. A
-    trial that has reached no rung and is not being trained was just added, or its command died.
-
-    A promotion leaves enough of the budget to train the best trial to the end. The best trial is
-    unknown until all trials have reached the first rung.
+    promotion leaves enough of the budget to train the best trial to the end. The best trial is
+    unknown until all trials have reached the first rung. A trial that has reached no rung and is
+    not being trained was just added, or its command died.
     """
     budgets, rungs = study.budgets, len(study.budgets)
     for trial in trials:
@@ -159,11 +156,8 @@ def next_step(trials: Sequence[Standing], study: Study, config: TuneConfig) -> D
 
 
 def best_of(trials: Sequence[Standing], rungs: int) -> Standing | None:
-    """Returns the best trial so far, ignoring pruned and failed ones.
-
-    This is the best trial at the first rung. If that trial has reached the second rung, it is the
-    best trial at the second rung, and likewise for all further rungs.
-    """
+    """Returns the best trial so far, ignoring pruned and failed ones. Starts with the best trial of
+    the first rung, and moves to the next rung as long as the current best trial has reached it."""
     best = None
     for rung in range(rungs):
         by_mean = {
@@ -178,11 +172,8 @@ def best_of(trials: Sequence[Standing], rungs: int) -> Standing | None:
 
 
 def _waiting(trials: Sequence[Standing], rungs: int) -> Iterator[tuple[float, int, int, int, int]]:
-    """Yields the waiting trials, ordered by rung and by mean.
-
-    A tuple contains the probability of being better than the best, the number of worse trials at
-    the rung, the number of all trials at the rung, the rung, and the number of the trial.
-    """
+    """Yields the waiting trials, ordered by rung and mean. The tuples contain the probability of
+    being better than the best, the numbers of worse and of all trials at the rung, rung, number."""
     for rung in range(rungs):
         reached = [trial for trial in trials if len(trial.samples) > rung]
         reached.sort(key=lambda trial: float(trial.samples[rung].mean()))

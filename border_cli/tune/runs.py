@@ -37,9 +37,7 @@ def without_tuned_ends(
     composer: Composer, overrides: Sequence[str], trainer: TrainerConfig
 ) -> list[str]:
     """Returns overrides that reset settings of a tuned file that could end a run before its limit.
-
-    `trainer` contains the settings as composed without these overrides.
-    """
+    `trainer` contains the settings as composed without these overrides."""
     ends = [name for name in ENDS if getattr(trainer, name) is not None]
     if not ends or "~tuned" in overrides:
         return []
@@ -98,10 +96,8 @@ class TrialRuns:
     root: Path
 
     def jobs(self, training: Training) -> dict[Path, Job]:
-        """Returns a job per seed that ends at the rung, checked and dry-built.
-
-        Raises ConfigError if the settings are refused.
-        """
+        """Returns a job per seed that ends at the rung, checked and dry-built. Raises ConfigError
+        if the settings are refused."""
         common = [*self.typed(training.settings), setting("run_dir", str(self.root))]
         batch = [[*common, f"resume={AUTO}", f"seed={seed}"] for seed in training.folders]
         composed = jobs_of(self.composer, batch, self.terms, training.trial.number)
@@ -141,11 +137,9 @@ class TrialRuns:
         return [*overrides, *settings, f"{limit}{self.study.budgets[-1]}"]
 
     def is_done(self, folder: Path, rung: int) -> bool:
-        """Returns whether the run in a folder has reached a rung.
-
-        The `run.json` of a run that was killed before it could resume still describes the previous
-        rung. A run that failed to save an evaluation or a checkpoint is removed and starts over.
-        """
+        """Returns whether the run in a folder has reached a rung. `run.json` describes the previous
+        rung if the run was killed before it could resume. A run that failed to save an evaluation
+        or a checkpoint is removed and starts over."""
         facts, steps = read_run(folder), self.study.unit.removeprefix("max_")
         if facts.get("status") != DONE:
             return False
@@ -155,10 +149,8 @@ class TrialRuns:
         return bool(facts[steps] >= self.study.budgets[rung])
 
     def curve(self, folder: Path, rung: int) -> list[float]:
-        """Returns the evaluations of a run up to a rung, interpolated at `Study.places`. [E]
-
-        Asynchronous runs evaluate a few steps later. Raises ConfigError if there is no evaluation.
-        """
+        """Returns the evaluations of a run up to a rung, [E], interpolated at `Study.places`, since
+        asynchronous runs evaluate a few steps later. Raises ConfigError if there are none."""
         unit = self.study.unit.removeprefix("max_")
         rows = [row for row in rows_with(folder / METRICS, SCORE) if row[SCORE] is not None]
         if not rows:

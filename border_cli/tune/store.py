@@ -53,16 +53,12 @@ class TrialStore:
         trials = self.trials()
         options = {"multivariate": True, "group": True} if sampler == Sampler.tpe else {}
         with warnings.catch_warnings(action="ignore"):  # experimental features of Optuna
-            optuna_sampler = getattr(optuna.samplers, SAMPLERS[sampler])(
-                seed=len(trials), **options
-            )
-            sampling_study = optuna.create_study(direction="maximize", sampler=optuna_sampler)
-            sampling_study.add_trials(
-                [_complete_trial(old) for old in trials if old.state.name != "FAIL"]
-            )
-            new_trial = sampling_study.ask()
+            algorithm = getattr(optuna.samplers, SAMPLERS[sampler])(seed=len(trials), **options)
+            scratch = optuna.create_study(direction="maximize", sampler=algorithm)
+            scratch.add_trials([_as_complete(old) for old in trials if old.state.name != "FAIL"])
+            new_trial = scratch.ask()
             space.suggest(new_trial)
-            self._study.add_trial(sampling_study.trials[new_trial.number])
+            self._study.add_trial(scratch.trials[new_trial.number])
 
     def note(self, trial: FrozenTrial, name: str, value: Any) -> None:
         """Writes an attribute of a trial."""
@@ -76,13 +72,12 @@ class TrialStore:
         """Ends a trial, with its last score if it is complete."""
         from optuna.trial import TrialState
 
-        score = (
-            _complete_trial(trial).value if state == "complete" else None
-        )  # Optuna sets it if pruned
+        # Optuna itself sets the score of a pruned trial
+        score = _as_complete(trial).value if state == "complete" else None
         self._study.tell(trial.number, score, state=TrialState[state.upper()])
 
 
-def _complete_trial(trial: FrozenTrial) -> FrozenTrial:
+def _as_complete(trial: FrozenTrial) -> FrozenTrial:
     """Returns a trial as complete with its last score, so that samplers learn from it."""
     from optuna.trial import TrialState, create_trial
 
@@ -99,10 +94,10 @@ def _complete_trial(trial: FrozenTrial) -> FrozenTrial:
 
 @contextmanager
 def opened(url: str, name: str, root: Path, *, begun: bool) -> Iterator[TrialStore]:
-    """Opens the study `name` in a storage, and creates it unless it has `begun`.
+    """Opens the study `name` in a storage, and creates it unless it has `begun`. Holds the lock of
+    `root` meanwhile.
 
-    Holds the lock of `root` while opening. Raises ConfigError if the storage fails or does not
-    contain a study that has begun.
+    Raises ConfigError if the storage fails or does not contain a study that has begun.
     """
     optuna = imported_optuna()
     from sqlalchemy.exc import SQLAlchemyError

@@ -44,10 +44,8 @@ def interval(scores: Sequence[float]) -> str:
 
 
 def score_of(winner: TrialRow, fresh: Sequence[float]) -> str:
-    """Formats the winner's score: `-78.2 [-81.3, -75.1] over 5 fresh seeds`.
-
-    Without fresh seeds it is the score over the seeds of the search.
-    """
+    """Formats the winner's score: `-78.2 [-81.3, -75.1] over 5 fresh seeds`. Without fresh seeds it
+    is the score over the seeds of the search."""
     over = f"{len(fresh)} fresh seeds" if fresh else "the seeds that chose it"
     return f"{interval(fresh or winner.scores)} over {over}"
 
