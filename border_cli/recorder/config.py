@@ -35,8 +35,8 @@ def refuse_store_here(tracker: str) -> None:
     if mark and not elsewhere.get(tracker, tracker):
         raise ConfigError(
             f"recorder={tracker} would use files of the current directory, which border_cli wrote: "
-            f"{mark}. Change to another directory (for mlflow, setting $MLFLOW_TRACKING_URI is "
-            "enough)"
+            f"{mark}. Change to another directory (for mlflow it is enough to set "
+            "$MLFLOW_TRACKING_URI)"
         )
 
 

@@ -194,8 +194,8 @@ class Tuning:
             self.trials.reached(training)
 
     def _process_ended(self, folder: Path, reason: str, *, stopping: bool) -> None:
-        """Handles the end of a process; a run that is not done resumes from its checkpoint. `reason`
-        says why the process ended, in case the run has not recorded a reason."""
+        """Handles the end of a process; a run that is not done resumes from its checkpoint.
+        `reason` says why the process ended, in case the run has not recorded a reason."""
         training = next((current for current in self.trainings if folder in current.jobs), None)
         if training is None:  # the trial of this run has failed
             return

@@ -219,7 +219,7 @@ def test_a_larger_number_adds_trials_and_other_settings_are_refused(done: Path) 
     assert (said[:2], len(rows)) == ("0 ", 5)
     said, _ = studied(done, *STUDY, "agent.double=true")
     assert said.startswith("2 ")
-    assert "was begun with other overrides" in said
+    assert "was begun with different overrides" in said
 
 
 @pytest.mark.slow
@@ -240,5 +240,5 @@ def test_a_study_all_of_whose_first_trials_fail_stops_and_says_why(tmp_path: Pat
     argv = (*BROKEN, "env.kwargs.at=30", *STUDY[2:], "seeds=1", "jobs=1", "trials=50")
     said, rows = studied(tmp_path, *argv)
     assert said.startswith("1 ")
-    assert "border-tune: the first 3 trials have failed, the last one: seed-0: " in said
+    assert "border-tune: the first 3 trials failed, the last one with: seed-0: " in said
     assert [row["status"] for row in rows] == ["fail"] * 3
