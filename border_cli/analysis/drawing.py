@@ -28,7 +28,7 @@ COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#E6
 DASHES: tuple[tuple[float, ...], ...] = ((), (5, 1.6), (1.2, 1.4), (7, 1.6, 1.2, 1.6))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", "*", ">")
 MARKS = 7  # number of markers on a curve
-GOLDEN = 0.618034  # golden ratio: offsets n * GOLDEN mod 1 of markers are well separated
+GOLDEN = 0.618034  # golden ratio: marker offsets n * GOLDEN mod 1 are well separated
 PANEL_INCHES = (4.8, 3.6)
 ALONE_INCHES = 6.0  # width of a single panel
 LEAST_INCHES = (2.0, 1.5)  # minimum size of a panel with its labels, if --size is given
@@ -171,6 +171,6 @@ def _draw_band(axes: Axes, x: Any, y: Estimate, number: int) -> Line2D:
         lw=1.5,
         markersize=5.5,
         markeredgewidth=0.0,
-        markevery=(round(step * (number * GOLDEN % 1)) % step, step),  # offset, for equal curves
+        markevery=(round(step * (number * GOLDEN % 1)) % step, step),  # shifted in each group
     )
     return line

@@ -147,7 +147,7 @@ def _affects_learning(key: str) -> bool:
 
 
 def _value(settings: Mapping[str, Any], key: str) -> str:
-    """Formats a setting as it is typed: true, null, [64,64]. An env without a file is its id."""
+    """Formats a setting as typed: true, null, [64,64]. An env without a file is shown by its id."""
     if key == "env" and settings.get(key) in (None, "gym"):
         key = "env.id"
     value = settings.get(key, MISSING)

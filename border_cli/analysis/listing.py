@@ -57,7 +57,9 @@ class Row:
 
     run: SavedRun
     values: Mapping[str, Any]  # column -> value, for sweeps including the job; times in seconds
-    swept: Mapping[str, str | None] = field(default_factory=dict)  # overrides of an unstarted job
+    swept: Mapping[str, str | None] = field(
+        default_factory=dict
+    )  # overrides, if it has not started
 
     @property
     def folder(self) -> Path:

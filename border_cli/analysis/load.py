@@ -54,7 +54,7 @@ class SavedRun:
 
     @cached_property
     def status(self) -> str:
-        """running, done, failed, interrupted or killed; lost if the run has started but its
+        """One of running, done, failed, interrupted and killed; lost if the run has started but its
         `run.json` is missing or corrupt; not started otherwise."""
         return self._files.status
 

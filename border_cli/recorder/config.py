@@ -24,12 +24,12 @@ class StepAxis(StrEnum):
     env_steps = "env_steps"
 
 
-PROJECT = re.compile(r"[^/\\:]+")  # a plain name: cannot select an account, a store or a folder
+PROJECT = re.compile(r"[^/\\:]+")  # plain name, which cannot select an account, store or folder
 
 
 def refuse_store_here(tracker: str) -> None:
-    """Raises ConfigError if the tracker's package would read settings or open a store in the
-    current directory although border_cli wrote that directory."""
+    """Raises ConfigError if border_cli created the current directory and the tracker's package
+    would read settings or open a store in it."""
     mark = mark_of(Path.cwd())
     elsewhere = {"mlflow": os.environ.get("MLFLOW_TRACKING_URI"), "wandb": None}
     if mark and not elsewhere.get(tracker, tracker):

@@ -15,7 +15,7 @@ from border_cli.recorder.terminal import make_console, say
 from border_cli.system.machine import machine_bytes, resident_bytes
 
 DRAW_INTERVAL_S = 0.5  # run time between redraws; a redraw costs the learner a few milliseconds
-FIRST_LINE_S = 2.0  # early enough to show that the run works, late enough for first values
+FIRST_LINE_S = 2.0  # early enough to show that the run works, late enough to have some values
 
 
 class ConsoleRecorder(Recorder):

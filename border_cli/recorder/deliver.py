@@ -45,7 +45,7 @@ from border_cli.system.files import SETTINGS, write_json
 from border_cli.system.printed import take_printed
 from border_cli.words import masked, visible
 
-PAUSE_S, RETRY_S = 5.0, 2.0  # wait after the end of the outbox was reached, and after a failure
+PAUSE_S, RETRY_S = 5.0, 2.0  # seconds to wait at the end of the outbox, and after a failure
 MOST_NBYTES = 2**20  # maximum number of bytes of events per read
 TYPED_S = 60.0  # time limit if the user typed the command
 PRINTED_S = 1.0  # wait for remaining output; a child process may hold the pipe open
@@ -120,7 +120,7 @@ class Delivery:
         return {**begun, "project": project, "group": group, "init": init}
 
     def _send(self, names: Iterable[str], folder: str) -> None:
-        """Sends files to the tracker, by their paths in the run; ignores files of other origin."""
+        """Sends those files to the tracker that a run writes; `names` are paths in the run."""
         written = written_files(self._run_dir)
         for name in names:
             if name in written:
@@ -142,7 +142,7 @@ class Delivery:
 
 
 def main(run_dir: Path, tracker: str, timeout_s: float | None = None) -> bool:
-    """Delivers until the run has ended or the time is up; returns whether all is delivered.
+    """Delivers until the run has ended or the time is up; returns whether everything was delivered.
     `timeout_s` is None if the user typed the command."""
     refuse_store_here(tracker)
     refuse_foreign(run_dir)
@@ -184,7 +184,7 @@ def _run_delivery(delivery: Delivery, messages: int, timeout_s: float | None) ->
             return True
         if end_s < math.inf:
             time.sleep(max(0.0, min(pause_s, end_s - time.monotonic())))
-        elif select.select([0], [], [], pause_s)[0]:  # stdin was closed: it never gets any input
+        elif select.select([0], [], [], pause_s)[0]:  # stdin is readable only once closed
             end_s = time.monotonic() + (timeout_s or 0)
             delivery.record_killed()
     return False

@@ -11,7 +11,7 @@ from border_cli.recorder.panel_line import panel_line
 
 
 class LiveArea:
-    """An area that is redrawn in place, by `draw` and `close` only, in the caller's thread."""
+    """An area that is redrawn in place. Only `draw` and `close` draw, in the caller's thread."""
 
     def __init__(self, console: Console, *, transient: bool = False) -> None:
         self._console = console

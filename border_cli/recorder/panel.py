@@ -115,7 +115,7 @@ class RunView:
 def panel(view: RunView, memory: str, *, notice: str = "") -> RenderableType:
     """Builds the live panel: eleven lines, or twelve while there is a problem.
 
-    `memory` is already formatted. The line below the frame shows `notice`, a message of a signal
+    `memory` is already formatted. The line below the frame shows `notice`, a message from a signal
     handler; if it is empty, the line explains how to stop the run.
     """
     title = Text(view.info.name, style="bold not dim")
@@ -184,7 +184,7 @@ def _table(pairs: list[tuple[str, str]]) -> RenderableType:
 def _figures(view: RunView, memory: str) -> list[tuple[str, str]]:
     """Returns labels and figures; without actors the figures about samples are omitted."""
     value, step, info, rates = view.value, view.step, view.info, view.rates()
-    share = value("time/network/transfer")  # fraction of the time of calls to remote actors
+    share = value("time/network/transfer")  # fraction of the call time of remote actors
     network = "" if share is None else f", network {figures.percent(share)}"
     ratio = rates.samples / rates.updates if rates.updates else None
     best = figures.UNKNOWN

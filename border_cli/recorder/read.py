@@ -73,7 +73,7 @@ def _rows(path: Path, substring: bytes) -> Iterator[dict[str, Any]]:
         try:
             row = json.loads(line)
         except (ValueError, RecursionError) as error:
-            if line_number == len(lines):  # without a newline: still being written
+            if line_number == len(lines):  # no newline: the line is still being written
                 break
             raise CheckpointError(f"{path}, line {line_number}: not JSON ({error})") from error
         if not isinstance(row, dict):

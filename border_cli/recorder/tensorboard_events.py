@@ -15,7 +15,10 @@ from tensorboard.plugins.hparams.summary_v2 import hparams_pb
 from tensorboard.plugins.text.summary_v2 import text_pb
 from tensorboard.summary.writer.record_writer import RecordWriter
 
-STATUSES = {"done": STATUS_SUCCESS, "failed": STATUS_FAILURE}  # HParams has no other final status
+STATUSES = {
+    "done": STATUS_SUCCESS,
+    "failed": STATUS_FAILURE,
+}  # HParams has no status for other ends
 
 
 def file_head(
@@ -56,7 +59,7 @@ def metrics_summary(values: Mapping[str, float]) -> Summary:
 
 
 def film_summary(gif: bytes) -> Summary:
-    width, height = struct.unpack("<HH", gif[6:10])  # bytes of the GIF header
+    width, height = struct.unpack("<HH", gif[6:10])  # screen size in the GIF header
     image = Summary.Image(height=height, width=width, colorspace=3, encoded_image_string=gif)
     return Summary(value=[Summary.Value(tag="eval/film", image=image)])
 

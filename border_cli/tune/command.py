@@ -42,7 +42,7 @@ from border_cli.words import shell_command, shortest, size
 
 STUDY_DB = "study.db"
 ASK_S = 2.0  # polling interval for changes by other commands while there is nothing to train
-MOST_DEATHS = 3  # times that the process of a run may die before the trial fails
+MOST_DEATHS = 3  # how often the process of a run may die; one more death fails the trial
 LEAST_FREE_NBYTES = 2**26  # a failure with less free disk space is not attributed to the trial
 
 
@@ -66,7 +66,7 @@ def tune(
         space = read_space(files, name).without(overrides)
     check_job(base, composer)
     terms = sweep_terms(composer, overrides, OUR_LAUNCHER)
-    requested = described(config, space, base, overrides)  # first: checking the space is slower
+    requested = described(config, space, base, overrides)  # checked before the space: faster
     check_space(composer, space, overrides, terms)
     if config.dry_run:
         entries = [f"  {param}: {shown(space.content[param])}" for param in space.hyperparameters]
@@ -151,7 +151,7 @@ class Tuning:
             while processes.running or not (processes.stop.requested or self.finished):
                 self._start(processes)
                 for view, reason in processes.look():
-                    self._process_ended(view.folder, reason, stopping=processes.stop.requested)
+                    self._handle_process_end(view.folder, reason, stopping=processes.stop.requested)
                     self.trials.look()
                     self.asked_s = -ASK_S  # there may be a new decision to make
                 self.panel.show(processes.running, study, self.trials.rows)
@@ -165,9 +165,7 @@ class Tuning:
         while len(processes.running) < self.at_once and not processes.stop.requested:
             running = {view.folder for view in processes.running}
             jobs = (job for training in self.trainings for job in training.jobs.values())
-            if job := next(
-                (candidate for candidate in jobs if candidate.folder not in running), None
-            ):
+            if job := next((queued for queued in jobs if queued.folder not in running), None):
                 processes.start(job, JobView(job.number or 0, job.folder.name, job.folder))
             elif time.monotonic() < self.asked_s + ASK_S:
                 return
@@ -193,7 +191,7 @@ class Tuning:
         else:  # a command was killed before it could record that the runs were done
             self.trials.reached(training)
 
-    def _process_ended(self, folder: Path, reason: str, *, stopping: bool) -> None:
+    def _handle_process_end(self, folder: Path, reason: str, *, stopping: bool) -> None:
         """Handles the end of a process; a run that is not done resumes from its checkpoint.
         `reason` says why the process ended, in case the run has not recorded a reason."""
         training = next((current for current in self.trainings if folder in current.jobs), None)
@@ -209,7 +207,7 @@ class Tuning:
         elif not stopping:
             if (free := shutil.disk_usage(self.trials.runs.root).free) < LEAST_FREE_NBYTES:
                 raise RunFailed(
-                    f"{why}; only {size(free)} of disk space are left, so the study stops"
+                    f"{why}; only {size(free)} of disk space is left, so the study stops"
                 )
             self.deaths[folder] += 1
             failed = facts.get("status") == "failed" and why != reason  # otherwise it never started

@@ -3,10 +3,10 @@
 Li et al. 2020, "A System for Massively Parallel Hyperparameter Tuning", Algorithm 2 (ASHA): a trial
 is trained to the first of several budgets, the rungs, and waits there; the top 1/`reduction` of a
 rung are promoted. Here a promoted trial resumes from its checkpoints. In addition, trials in the
-worst third of a rung are pruned early if they are significantly worse than the best one. The
-trials between wait until all trials have started. They are then promoted, the most promising first,
-while the study's budget lasts. This helps trials that learn slowly at first, and half of the budget
-is reserved for it (docs/benchmarks.md).
+worst third of a rung are pruned early if they are significantly worse than the best one. All other
+trials wait until every trial has started. They are then promoted, the most promising first, while
+the study's budget lasts. This helps trials that learn slowly at first, and half of the budget is
+reserved for it (docs/benchmarks.md).
 
 Trials are compared with the moderated t of Smyth 2004, "Linear models and empirical Bayes methods
 for assessing differential expression in microarray experiments": the variance of a difference is
@@ -60,7 +60,7 @@ class Standing(NamedTuple):
     """The progress of a trial."""
 
     number: int
-    samples: Sequence[Floats] = ()  # [S, K] per rung reached: the evaluations of S seeds that count
+    samples: Sequence[Floats] = ()  # [S, K] per rung reached: K evaluations of S seeds
     busy: bool = False  # being trained to rung len(samples)
     ended: bool = False  # complete, pruned or failed
 
@@ -172,8 +172,8 @@ def best_of(trials: Sequence[Standing], rungs: int) -> Standing | None:
 
 
 def _waiting(trials: Sequence[Standing], rungs: int) -> Iterator[tuple[float, int, int, int, int]]:
-    """Yields the waiting trials, ordered by rung and mean. The tuples contain the probability of
-    being better than the best, the numbers of worse and of all trials at the rung, rung, number."""
+    """Yields the waiting trials, ordered by rung and mean: the probability of being better than the
+    best, the number of worse trials and of all trials at the rung, the rung, the trial's number."""
     for rung in range(rungs):
         reached = [trial for trial in trials if len(trial.samples) > rung]
         reached.sort(key=lambda trial: float(trial.samples[rung].mean()))

@@ -18,8 +18,8 @@ BEST_SHARE = 0.25  # fraction of the best trials, whose values are compared with
 
 
 def progress(root: Path, study: Study, rows: Sequence[TrialRow]) -> list[RunCurve]:
-    """Returns a curve per seed: the score of the best trial so far over the steps of all trials, in
-    the order in which they ended, unfinished ones last. Empty if there are no scores."""
+    """Returns a curve per seed: the best trial's score over the steps of all trials so far. Trials
+    are ordered by their end, unfinished ones last. Empty if there are no scores."""
     rows = sorted((row for row in rows if row.scores), key=lambda row: row.ended or "later")
     steps = np.cumsum([float(study.seeds * row.budget) for row in rows])  # [N]
     best = [ranked(rows[: num + 1])[0].scores for num in range(len(rows))]  # [N][S]

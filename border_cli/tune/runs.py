@@ -81,7 +81,7 @@ class Training:
 
     @property
     def of_winner(self) -> bool:
-        """Whether these are the winner's runs on fresh seeds."""
+        """True for the winner's runs on fresh seeds."""
         return FRESH in self.folders
 
 

@@ -83,7 +83,7 @@ class Hyperparameter:
         return round(1 - value, 10) if self.log == COMPLEMENT else value
 
     def suggest(self, trial: BaseTrial) -> Any:
-        """Suggests the parameter with a trial of Optuna."""
+        """Samples the parameter with an Optuna trial."""
         if self.choices:
             return trial.suggest_categorical(self.param, self.ends)
         ask = trial.suggest_float if float in map(type, self.ends) else trial.suggest_int
@@ -107,7 +107,7 @@ class Space:
     hyperparameters: dict[str, Hyperparameter]
 
     def suggest(self, trial: BaseTrial) -> dict[str, Any]:
-        """Suggests all hyperparameters whose condition holds; returns parameters by Optuna name."""
+        """Samples all hyperparameters whose condition holds; returns parameters by Optuna name."""
         params: dict[str, Any] = {}
         for hyperparameter in self.hyperparameters.values():
             if all(params.get(name) in labels for name, labels in hyperparameter.when.items()):

@@ -52,7 +52,7 @@ class TrialStore:
 
         trials = self.trials()
         options = {"multivariate": True, "group": True} if sampler == Sampler.tpe else {}
-        with warnings.catch_warnings(action="ignore"):  # experimental features of Optuna
+        with warnings.catch_warnings(action="ignore"):  # about experimental features
             algorithm = getattr(optuna.samplers, SAMPLERS[sampler])(seed=len(trials), **options)
             scratch = optuna.create_study(direction="maximize", sampler=algorithm)
             scratch.add_trials([_as_complete(old) for old in trials if old.state.name != "FAIL"])
@@ -78,7 +78,7 @@ class TrialStore:
 
 
 def _as_complete(trial: FrozenTrial) -> FrozenTrial:
-    """Returns a trial as complete with its last score, so that samplers learn from it."""
+    """Returns a trial as if completed with its last score, so that samplers learn from it."""
     from optuna.trial import TrialState, create_trial
 
     if not trial.intermediate_values:

@@ -55,7 +55,7 @@ def begun(root: Path, requested: Study) -> Study:
     journal = root / "study.db-journal"
     if journal.is_file() and journal.read_bytes().endswith(SUPER_JOURNAL):
         raise ConfigError(
-            f"{journal} names another file, which SQLite would remove: delete it first"
+            f"{journal} names another file, which SQLite would remove: delete the journal"
         )
     root.mkdir(parents=True, exist_ok=True)
     with alone(root):

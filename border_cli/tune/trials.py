@@ -16,7 +16,7 @@ from border_cli.system.files import STUDY_JSON, read_bytes, write_json
 
 TRIALS_JSON = "trials.json"
 RUNNING, WAITING = "running", "waiting"
-FAILED = "fail"  # Optuna's name
+FAILED = "fail"  # named as in Optuna
 Read = TypeVar("Read")
 
 
