@@ -37,7 +37,7 @@ Floats: TypeAlias = NDArray[np.float64]
 
 
 class What(StrEnum):
-    """What a free process does next."""
+    """The next action of a free process."""
 
     start = "start"  # start a new trial
     promote = "promote"  # train a trial to its next rung
@@ -49,7 +49,7 @@ class What(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What to do next, and with which trial."""
+    """The next action, and the trial that it applies to."""
 
     what: What
     number: int | None = None

@@ -1,4 +1,4 @@
-"""What `border-plot` shows of a study: the score of the best trial over the cost so far, and the
+"""Plots of a study in `border-plot`: the score of the best trial over the cost so far, and the
 importance of hyperparameters."""
 
 from __future__ import annotations
