@@ -15,10 +15,7 @@ from tensorboard.plugins.hparams.summary_v2 import hparams_pb
 from tensorboard.plugins.text.summary_v2 import text_pb
 from tensorboard.summary.writer.record_writer import RecordWriter
 
-STATUSES = {
-    "done": STATUS_SUCCESS,
-    "failed": STATUS_FAILURE,
-}  # HParams has no status for other ends
+STATUSES = {"done": STATUS_SUCCESS, "failed": STATUS_FAILURE}  # others: unknown
 
 
 def file_head(
