@@ -1,1 +1,1 @@
-"""From what a user types to a RunConfig; the only folder that knows Hydra and OmegaConf."""
+"""Composes overrides and config files into a RunConfig; Hydra and OmegaConf stay in here."""

@@ -1,4 +1,4 @@
-"""What a command begins with: the primary configuration, or the saved settings of another run."""
+"""Entry point of composition: from the primary config or from another run's saved settings."""
 
 from __future__ import annotations
 
@@ -23,21 +23,23 @@ def composing(
     multirun: bool = False,
     unused: Set[str] = frozenset(),
 ) -> Iterator[tuple[Composer, list[str]]]:
-    """Finds plug-ins and folders; the overrides come back without what is no setting.
+    """Yields the composer of a command, and its overrides without `trust`, which is not a setting.
 
-    Modules of the current folder can be imported within the block. `resume=RUN_DIR` composes from
-    the settings of that run, `origin` a new run from those of another. `SavedSettings` checks what
-    these name, except settings that the command leaves `unused`.
+    Modules in the current directory can be imported inside the block. `resume=RUN_DIR` starts from
+    the settings of that run; `origin` starts a new run from the settings of another. Names in saved
+    settings are checked by `SavedSettings`, except in the settings listed in `unused`.
     """
     overrides, trust = without_trust(typed)
-    saved_in = [each for each in config_dirs if Path(each).resolve().name == SETTINGS.parent.name]
-    if saved_in and config_name == SETTINGS.stem:  # `-cd RUN_DIR/.hydra -cn resolved`
-        config_dirs = [each for each in config_dirs if each not in saved_in]
-        origin, config_name = str(Path(saved_in[0]).resolve().parent), "config"
+    saved = [
+        path for path in config_dirs if Path(path).resolve().name == SETTINGS.parent.name
+    ]
+    if saved and config_name == SETTINGS.stem:  # `-cd RUN_DIR/.hydra -cn resolved`
+        config_dirs = [path for path in config_dirs if path not in saved]
+        origin, config_name = str(Path(saved[0]).resolve().parent), "config"
     if origin is None and run_to_resume(overrides) is None:
-        yield _anew(overrides, config_dirs, config_name, trust=trust), overrides
+        yield _new_composer(overrides, config_dirs, config_name, trust=trust), overrides
         return
-    # imported late: only other runs need what reads runs (12 ms)
+    # imported late: only needed to read another run (12 ms)
     from border_cli.config.resuming import begin_with_run
 
     yield from begin_with_run(
@@ -45,14 +47,14 @@ def composing(
     )
 
 
-def _anew(
+def _new_composer(
     overrides: list[str], config_dirs: Sequence[str], config_name: str, *, trust: bool
 ) -> Composer:
-    if trust and not any(each.key_or_group == "resume" for each in parsed(overrides)):
+    if trust and not any(override.key_or_group == "resume" for override in parsed(overrides)):
         raise ConfigError(
-            "trust=true applies to the modules of a resumed run or of --from RUN_DIR: type one"
+            "trust=true applies to the modules of a resumed run or of --from RUN_DIR: add one"
         )
     folders = user_folders(config_dirs)
     add_current_directory(trust=trust)
-    imports = [each.module for each in plugins_here()]  # elsewhere nothing else leads to them
+    imports = [plugin.module for plugin in plugins_here()]  # lets processes elsewhere import them
     return Composer(folders, config_name, imports=imports, trust=trust)

@@ -1,6 +1,6 @@
-"""From overrides and files to a checked job, from top to bottom in the order in which it happens.
+"""Composes overrides and config files into a checked job. The code is in the order of execution.
 
-Hydra's global state is as before afterwards.
+Hydra's global state is restored afterwards.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ if TYPE_CHECKING:
 def compose(
     *overrides: str, config_dir: str | None = None, config_name: str = "config"
 ) -> RunConfig:
-    """The settings that `border-train OVERRIDES` would run with, checked.
+    """Returns the checked settings that `border-train OVERRIDES` would use.
 
-    Hydra's global state is as before, also inside another Hydra app and in threads.
+    Restores Hydra's global state, also inside another Hydra app and in threads.
     """
     folders = user_folders([config_dir] if config_dir else [])
-    imports = [each.module for each in plugins_here()]
+    imports = [plugin.module for plugin in plugins_here()]
     return Composer(folders, config_name, imports=imports).job(list(overrides)).config
 
 
 class Composer:
-    """Composes jobs from one primary configuration and the folders in front of ours."""
+    """Composes jobs from a primary config; `folders` take precedence over our own config files."""
 
     def __init__(
         self,
@@ -65,24 +65,24 @@ class Composer:
     ) -> None:
         self.folders = list(folders)
         self.config_name = config_name if saved is None else SETTINGS.stem
-        self.run_dir = run_dir  # whose saved settings these are: the run that is resumed
+        self.run_dir = run_dir  # run directory of the run to resume, if any
         self.trust = trust  # whether `trust=true` was typed
-        self._imports = list(imports)  # of every job
-        self._saved = saved  # in the place of the primary configuration's file
+        self._imports = list(imports)  # modules imported for every job
+        self._saved = saved  # settings used instead of the primary config's file
         register_builtin()
 
     def job(self, overrides: Sequence[str], number: int | None = None) -> Job:
-        """Composes and checks one job; a number says which one of a sweep."""
+        """Composes and checks one job; `number` is its index in a sweep."""
         with self.opened() as files:
             return self.job_of(files, overrides, number)
 
     def opened(self) -> AbstractContextManager[Files]:
-        """The files that it composes from, while Hydra reads them."""
+        """Opens the config files for Hydra to read."""
         saved = self._saved.served if self._saved else None
         return opened(Files(self.folders, self.config_name, saved))
 
     def options(self, group: str) -> list[str]:
-        """All that a group offers."""
+        """Returns the names of all options of a group."""
         with self.opened() as files:
             return files.options(group)
 
@@ -93,7 +93,7 @@ class Composer:
         number: int | None = None,
         root: Path | None = None,
     ) -> Job:
-        """One job from files that are open; `root` is the directory of its sweep."""
+        """Composes and checks one job from open files; `root` is the directory of its sweep."""
         typed = normalized(overrides)
         imports = self.import_for(files, typed)
         with explained(files, typed):
@@ -101,26 +101,26 @@ class Composer:
             return self.merge(files, typed, imports).job(number, root)
 
     def import_for(self, files: Files, overrides: Sequence[str]) -> list[str]:
-        """Imports the modules that the chosen files and the command line name, which register
-        components; each once, in order. Returns their names. Those of saved settings are checked.
+        """Imports the modules named in `imports` of the chosen files and overrides, in order.
 
-        Leaves the files that take part in `files.parts`; none if they are to be found again, since
-        modules were imported or the files do not compose, which the composition refuses.
+        Returns their names without duplicates. The modules register components; those in saved
+        settings are checked first. `files.parts` is set to the files that take part, or left empty
+        if it must be computed again: new modules may change it, and `merge` reports its errors.
         """
-        names, of_saved = list(self._imports), list[str]()
+        names, saved_names = list(self._imports), list[str]()
         with suppress(*REFUSED):
             files.find_parts(overrides, lenient=True)
         for part in files.parts:
             if not part.package and part.file:
                 is_saved = self._saved is not None and part.path == self.config_name
-                named = of_saved if is_saved else names
-                named += names_in(OmegaConf.select(part.content, "imports"))
+                target = saved_names if is_saved else names
+                target += names_in(OmegaConf.select(part.content, "imports"))
         for override in parsed(overrides):
             if override.key_or_group == "imports" and not override.is_sweep_override():
                 names += names_in(override.value())
         if self._saved is not None:
             self._saved.refuse_imports(names)
-        imports = list(dict.fromkeys([*of_saved, *names]))
+        imports = list(dict.fromkeys([*saved_names, *names]))
         if imports:
             import_modules(imports)
             files.parts = []
@@ -133,13 +133,13 @@ class Composer:
         imports: Sequence[str],
         mode: RunMode = RunMode.RUN,
     ) -> Composition:
-        """Merges files whose modules are imported, and what is typed."""
+        """Merges the chosen files and the overrides; call `import_for` first."""
         if not files.parts:
             files.find_parts(overrides)
         choose_trainer(files, overrides)
-        read = parsed(overrides)
-        add_tuned(files, {each.key_or_group for each in read if chooses(each)})
-        drop_weaker(files, read)
+        parsed_overrides = parsed(overrides)
+        add_tuned(files, {override.key_or_group for override in parsed_overrides if chooses(override)})
+        drop_weaker(files, parsed_overrides)
         config = files.loader.load_configuration(
             files.config_name,
             list(overrides),
@@ -151,17 +151,17 @@ class Composer:
 
 @dataclass(frozen=True, slots=True)
 class Composition:
-    """Merged settings, those of Hydra among them, before interpolations are resolved."""
+    """The merged config, including Hydra's own settings, with interpolations not yet resolved."""
 
     config: DictConfig
     parts: Sequence[ConfigFile]
-    imports: Sequence[str]  # modules that files and overrides name
-    saved: SavedSettings | None  # the settings of another run that it began with
+    imports: Sequence[str]  # modules named by files and overrides
+    saved: SavedSettings | None  # settings of another run, if the composition started from them
     trust: bool
 
     def job(self, number: int | None, root: Path | None = None) -> Job:
-        """The job, checked. `number`: within a sweep, whose directory is `root`, or as its own
-        settings say."""
+        """Resolves and checks the job. `number`: index in a sweep. `root`: directory of the sweep,
+        `hydra.sweep.dir` by default."""
         hydra, typed = self.config.hydra, as_typed(self.config.hydra.overrides.task)
         if number is None and hydra.mode == RunMode.MULTIRUN:
             raise ConfigError("hydra.mode must be RUN: -m runs several jobs")
@@ -169,11 +169,11 @@ class Composition:
         if number is not None:
             with open_dict(hydra):
                 hydra.job.num, hydra.job.id = number, str(number)
-        record = _record(self.config)
-        HydraConfig.instance().set_config(self.config)  # which `${hydra:…}` reads
+        record = _make_record(self.config)
+        HydraConfig.instance().set_config(self.config)  # read by `${hydra:…}`
         config = run_settings(self.config)
         if self.saved is not None:
-            self.saved.refuse_values(config, self._set_anew(typed))
+            self.saved.refuse_values(config, self._new_settings(typed))
         folder = Path(hydra.run.dir)
         if number is not None:
             folder = Path(root or hydra.sweep.dir) / hydra.sweep.subdir
@@ -183,53 +183,53 @@ class Composition:
             config=config,
             overrides=tuple(typed),
             number=number,
-            sources=_sources(self.parts),
+            sources=_list_sources(self.parts),
             record=record,
             import_paths=tuple(homes(modules_of(config))),
             trust=self.trust,
         )
 
-    def _set_anew(self, overrides: Sequence[str]) -> set[str]:
-        """The settings that are typed, or are in a file besides the saved ones."""
+    def _new_settings(self, overrides: Sequence[str]) -> set[str]:
+        """Returns the settings set by overrides or by files other than the saved one."""
         sources: list[tuple[str, Any]] = [
             (part.package, OmegaConf.to_container(part.content, resolve=False))
             for part in self.parts
             if part.path != SETTINGS.stem
         ]
-        sources += [(each.key_or_group, each.value()) for each in parsed(overrides)]
-        return {name for place, content in sources for name in flat(content, place)}
+        sources += [(override.key_or_group, override.value()) for override in parsed(overrides)]
+        return {name for prefix, content in sources for name in flat(content, prefix)}
 
 
 def show_answer(argv: list[str], overrides: Sequence[str], composer: Composer) -> None:
-    """Prints what Hydra's own entry point answers to `--cfg hydra`, `--info`, …, once the settings
-    are composed and checked."""
+    """Prints Hydra's own output for flags such as `--cfg hydra` and `--info`, after composing and
+    checking the settings."""
     with composer.opened() as files:
         composer.job_of(files, overrides)
         answer(argv)
 
 
 def as_typed(overrides: Any) -> list[str]:
-    """Hydra's record of the command line; a `${…}` in it stays as it was typed."""
-    return [str(each) for each in OmegaConf.to_container(overrides, resolve=False) or []]
+    """Returns Hydra's list of overrides, with any `${…}` unresolved."""
+    return [str(text) for text in OmegaConf.to_container(overrides, resolve=False) or []]
 
 
-def _record(config: DictConfig) -> dict[str, str]:
-    """The settings and the command line, in the files in which Hydra saves them."""
+def _make_record(config: DictConfig) -> dict[str, str]:
+    """Returns the settings and overrides as the contents of the files that Hydra would save."""
     settings: Any = OmegaConf.to_container(config, resolve=False, enum_to_str=True)
     typed = settings.pop("hydra")["overrides"]["task"]
     return {"config.yaml": yaml_text(settings), "overrides.yaml": yaml_text(typed)}
 
 
-def _sources(parts: Sequence[ConfigFile]) -> tuple[Source, ...]:
-    """One entry per chosen file, in the order of merging; the primary configuration first.
+def _list_sources(parts: Sequence[ConfigFile]) -> tuple[Source, ...]:
+    """Lists the chosen files in merge order, the primary config first.
 
-    Of files that build on each other the last one was chosen. Every file of `tuned` counts.
+    If one file builds on another, only the last is listed. All tuned files are listed.
     """
-    found: dict[tuple[str, str], Source] = {}
+    sources: dict[tuple[str, str], Source] = {}
     for part in parts:
         group, _, name = part.path.rpartition("/")
         if part.file and not group.startswith("hydra/"):
-            place = (group, name if group == TUNED else part.package)
-            found.pop(place, None)
-            found[place] = Source(group or "config", name, str(part.file))
-    return tuple(sorted(found.values(), key=lambda source: source.group != "config"))
+            key = (group, name if group == TUNED else part.package)
+            sources.pop(key, None)
+            sources[key] = Source(group or "config", name, str(part.file))
+    return tuple(sorted(sources.values(), key=lambda source: source.group != "config"))

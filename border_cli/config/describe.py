@@ -1,4 +1,4 @@
-"""Values and meanings of settings in words: for help, for refusals and for the settings page."""
+"""Descriptions of settings and their values, for help, error messages and the settings page."""
 
 from __future__ import annotations
 
@@ -24,32 +24,32 @@ _PLAIN = {
     str: "text",
     type(None): "null",
 }
-WIDTH = 94  # characters of a meaning in --help
+WIDTH = 94  # characters per line of a description in --help
 _PLURAL = {int: "integers", float: "numbers", str: "texts"}
 
 
 def expected(kind: type[Any], name: str) -> str:
-    """Everything that `name` may be, its range among it."""
+    """Returns the values that the setting `name` accepts, including the range."""
     bounds = bounds_of(kind, name)
     return values_of(kind, name) + (f" ({bounds})" if bounds else "")
 
 
 def values_of(kind: type[Any], name: str) -> str:
-    """The kind of value that `name` takes, or the names to choose from."""
-    choices = _metadata(kind, name).get("choices")  # the names of what is registered
-    known = list(choices()) if choices else []
-    return f"one of {', '.join(known)}" if known else in_words(get_type_hints(kind)[name])
+    """Returns the type of the setting `name`, or the names to choose from."""
+    choices = _metadata(kind, name).get("choices")  # returns the registered names
+    names = list(choices()) if choices else []
+    return f"one of {', '.join(names)}" if names else in_words(get_type_hints(kind)[name])
 
 
 def bounds_of(kind: type[Any], name: str) -> str:
-    """The range of a number, and what a schedule in its place follows; or nothing."""
+    """Returns the range of a number and the counter of a possible schedule; may be empty."""
     metadata = _metadata(kind, name)
     bounds, counter = str(metadata.get("range") or ""), metadata.get("counter")
     return f"{bounds}, or a schedule over {counter}" if counter else bounds
 
 
 def meaning_of(kind: type[Any], name: str) -> str:
-    """The meaning of a setting, in words."""
+    """Returns the description of a setting."""
     return str(_metadata(kind, name).get("meaning", ""))
 
 
@@ -58,12 +58,12 @@ def _metadata(kind: type[Any], name: str) -> dict[str, Any]:
 
 
 def in_words(hint: Any) -> str:
-    """`a number or null` for `float | None`."""
+    """Describes a type hint: `a number or null` for `float | None`."""
     kind, inside = get_origin(hint) or hint, get_args(hint)
     if kind in (Union, types.UnionType):
         return " or ".join(map(in_words, inside))
     if _is_a(hint, Enum):
-        return "one of " + ", ".join(each.name for each in hint)
+        return "one of " + ", ".join(member.name for member in hint)
     if kind is list:
         return f"a list of {_PLURAL.get(inside[0], 'values')}" if inside else "a list"
     if kind is dict:
@@ -78,30 +78,30 @@ def _is_a(hint: Any, kind: type) -> bool:
 
 
 def settings_help(job: Job, overrides: Sequence[str]) -> str:
-    """`agent=dqn --help`: every setting of the groups named on the command line, as set now.
+    """Returns the text of `agent=dqn --help`: the settings of the groups named in the overrides.
 
-    A value that a file or the command line has set shows the default of the schema too. Where no
-    group is named (`seed=1 --help`), all are listed.
+    A value that a file or the command line has set is followed by the default of its schema. If no
+    group is named (`seed=1 --help`), all groups are listed.
     """
-    words = {each.lstrip("+~").partition("=")[0].partition(".")[0] for each in overrides}
+    groups = {text.lstrip("+~").partition("=")[0].partition(".")[0] for text in overrides}
     sections = {name: getattr(job.config, name) for name in SECTIONS}
     settings = {**components(job.config), **sections}
-    named = {place: each for place, each in settings.items() if place.partition(".")[0] in words}
-    return "\n\n".join(_block(place, each) for place, each in (named or settings).items()) + "\n"
+    named = {path: part for path, part in settings.items() if path.partition(".")[0] in groups}
+    return "\n\n".join(_describe_group(path, part) for path, part in (named or settings).items()) + "\n"
 
 
-def _block(place: str, settings: Settings) -> str:
+def _describe_group(path: str, settings: Settings) -> str:
     kind = type(settings)
     about = (kind.__doc__ or "").strip().splitlines()[0]
     option = getattr(settings, "option", None)  # sections and recorders have none
-    lines = [f"{place}={option}  {about}" if option else f"{place}  {about}"]
-    for each in fields(kind):
-        if each.compare:  # else composing sets it
-            lines += _setting(place, kind, each.name, getattr(settings, each.name))
+    lines = [f"{path}={option}  {about}" if option else f"{path}  {about}"]
+    for item in fields(kind):
+        if item.compare:  # the other fields are set by the composition
+            lines += _describe_setting(path, kind, item.name, getattr(settings, item.name))
     return "\n".join(lines)
 
 
-def _setting(path: str, kind: type[Any], name: str, value: object) -> list[str]:
+def _describe_setting(path: str, kind: type[Any], name: str, value: object) -> list[str]:
     text = shown(value)
     default = default_of(kind, name)
     if default is not MISSING and default != value:
@@ -112,13 +112,13 @@ def _setting(path: str, kind: type[Any], name: str, value: object) -> list[str]:
 
 
 def shown(value: object) -> str:
-    """A value as it is written in YAML; of settings their type."""
+    """Formats a value as in YAML; settings are shown as the name of their type."""
     if value is None or isinstance(value, bool):
         return json.dumps(value)
     if isinstance(value, list):
         return f"[{', '.join(map(shown, value))}]"
     if isinstance(value, Mapping):
-        return f"{{{', '.join(f'{key}: {shown(each)}' for key, each in value.items())}}}"
+        return f"{{{', '.join(f'{key}: {shown(entry)}' for key, entry in value.items())}}}"
     if isinstance(value, Enum):
         return value.name
     return type(value).__name__ if is_dataclass(value) else str(value)
