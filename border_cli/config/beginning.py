@@ -30,9 +30,7 @@ def composing(
     settings are checked by `SavedSettings`, except in the settings listed in `unused`.
     """
     overrides, trust = without_trust(typed)
-    saved = [
-        path for path in config_dirs if Path(path).resolve().name == SETTINGS.parent.name
-    ]
+    saved = [path for path in config_dirs if Path(path).resolve().name == SETTINGS.parent.name]
     if saved and config_name == SETTINGS.stem:  # `-cd RUN_DIR/.hydra -cn resolved`
         config_dirs = [path for path in config_dirs if path not in saved]
         origin, config_name = str(Path(saved[0]).resolve().parent), "config"
@@ -52,7 +50,7 @@ def _new_composer(
 ) -> Composer:
     if trust and not any(override.key_or_group == "resume" for override in parsed(overrides)):
         raise ConfigError(
-            "trust=true applies to the modules of a resumed run or of --from RUN_DIR: add one"
+            "trust=true applies to the modules of a resumed run or of --from RUN_DIR: give one"
         )
     folders = user_folders(config_dirs)
     add_current_directory(trust=trust)

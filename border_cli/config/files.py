@@ -1,8 +1,7 @@
-"""The files of one composition, as they are written, and the schemas that they begin with.
+"""The config files of one composition, as written, and the schemas that they start with.
 
-Every word of a defaults list counts; Hydra would pass over unknown keywords, and over groups that
-no folder has. Schemas are the registry's dataclasses, as `/schema/run` and
-`/schema/<group>/<name>`.
+Unknown keywords and groups in a defaults list are refused; Hydra ignores them. Schemas are created
+from the registry's dataclasses, with the paths `/schema/run` and `/schema/<group>/<name>`.
 """
 
 from __future__ import annotations
@@ -28,32 +27,32 @@ from border_cli.settings.run import RunConfig
 from border_cli.words import shortest, unknown
 
 NAME = "border-train"
-BORDER = "border"  # the scheme of our own source, which hands these files to Hydra
-STRUCTURED = "structured"  # the scheme of Hydra's own store, which is searched last
-HYDRA_SETTINGS = "hydra_settings"  # ours of Hydra itself; every primary configuration has them
-TUNED = "tuned"  # the group of the values that agents, and pairs of agent and env, need
-OPTIONAL_GROUPS = (TUNED, "experiment")  # whose files are merged at the top
+BORDER = "border"  # URL scheme of our config source, which serves these files to Hydra
+STRUCTURED = "structured"  # URL scheme of Hydra's ConfigStore, which is searched last
+HYDRA_SETTINGS = "hydra_settings"  # our settings for Hydra itself, in every primary config
+TUNED = "tuned"  # group of tuned values for agents and for pairs of agent and env
+OPTIONAL_GROUPS = (TUNED, "experiment")  # groups whose files are merged at the top level
 KEYWORDS = ("optional", "override")
-SCHEMA = "schema"  # the folder of all schemas
+SCHEMA = "schema"  # folder of all schemas
 RUN = "run"
-# Any key is valid in these, so that `env.kwargs.x=1` needs no `+`.
+# Settings of these types accept any key, so that `env.kwargs.x=1` needs no `+`.
 FREE = (dict[str, Any], dict[str, float], dict[str, float] | None)
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigFile:
-    """One configuration file that took part, in the order of merging."""
+    """A config file that takes part in a composition."""
 
-    path: str  # agent/dqn
-    package: str  # where it was merged: agent; empty is the top
-    file: Path | None  # None: a schema, or a pair without a file of its own
-    content: Any  # as written, less what does not apply of a tuned file; not merged or resolved
+    path: str  # config path, such as agent/dqn
+    package: str  # where it is merged, such as agent; empty for the top level
+    file: Path | None  # None for a schema, and for a pair without a tuned file
+    content: Any  # as written, without tuned values that do not apply; not merged, not resolved
 
 
 class Files:
-    """The files of one composition; owned by the thread that composes."""
+    """The config files of one composition; owned by the composing thread."""
 
-    loader: ConfigLoader  # of Hydra, once the files are open
+    loader: ConfigLoader  # Hydra's loader, set by `open`
 
     def __init__(
         self,
@@ -61,27 +60,27 @@ class Files:
         config_name: str = "config",
         saved: ConfigResult | None = None,
     ) -> None:
-        """`folders`: as Hydra's URLs, first wins. `config_name`: the primary configuration.
-        `saved`: what is served for it instead of a file."""
+        """`folders`: Hydra URLs, highest precedence first. `config_name`: the primary config.
+        `saved`: its content, if not read from a file."""
         self.folders = list(folders)
         self.config_name = config_name
-        self.parts: list[ConfigFile] = []  # that take part in the composition under way
+        self.parts: list[ConfigFile] = []  # files of the current composition, in merge order
         self._edited: dict[str, ConfigResult] = {}
         self._read: dict[str, ConfigResult | None] = {config_name: saved} if saved else {}
-        self._lenient = False  # every schema exists: modules may still have to register some
+        self._lenient = False  # whether unknown schemas are accepted, as modules may register them
 
     def open(self, loader: ConfigLoader) -> None:
-        """Reads what Hydra's loader has on its search path."""
+        """Stores Hydra's loader and the sources on its search path."""
         self.loader = loader
         self._sources: list[ConfigSource] = list(loader.get_sources())
 
     def find_parts(
         self, overrides: Sequence[str], *, lenient: bool = False, again: bool = False
     ) -> Mapping[str, Any]:
-        """Finds the files that take part, as `parts`; returns the options that were chosen.
+        """Finds the files that take part, stores them in `parts` and returns the chosen options.
 
-        What an earlier composition edited is forgotten, unless this is the same one `again`. If it
-        is `lenient`, every schema exists.
+        Discards all edits, unless the same composition is computed `again`. `lenient` accepts
+        schemas that are not registered.
         """
         self.parts, self._lenient = [], lenient
         if not again:
@@ -93,39 +92,39 @@ class Files:
         finally:
             self._lenient = False
         for default in listed.defaults:
-            found = self.read(default.config_path)
-            content = found.config if found else OmegaConf.create()
-            file = file_of(found.path, default.config_path) if found else None
+            result = self.read(default.config_path)
+            content = result.config if result else OmegaConf.create()
+            file = file_of(result.path, default.config_path) if result else None
             part = ConfigFile(default.config_path, default.package or "", file, content)
             self.parts.append(part)
         choices: Mapping[str, Any] = listed.overrides.override_choices
         return choices
 
     def served(self, path: str) -> ConfigResult | None:
-        """The file that Hydra gets for a path; None where the next source decides.
+        """Returns the config that Hydra receives for a path; None to try the next source.
 
-        A pair without a tuned file has an empty one, so that its place among the defaults is
-        known: files of the agent stand there, too.
+        A missing tuned file is served as an empty one, which marks its position in the defaults
+        list: the agent's tuned files are inserted there.
         """
         if path.startswith(f"{SCHEMA}/"):
-            known = schema(path)
-            if known is None and self._lenient:
-                known = OmegaConf.create()
-            return None if known is None else ConfigResult(NAME, "", known, {"package": None})
-        found = self.read(path)
-        if found is None and path.startswith(f"{TUNED}/"):
+            node = schema(path)
+            if node is None and self._lenient:
+                node = OmegaConf.create()
+            return None if node is None else ConfigResult(NAME, "", node, {"package": None})
+        result = self.read(path)
+        if result is None and path.startswith(f"{TUNED}/"):
             return ConfigResult(NAME, "", OmegaConf.create(), {"package": "_global_"})
-        return found
+        return result
 
     def edited(self, path: str) -> ConfigResult:
-        """What is served for a path, as a copy that is served from now on: it may be changed."""
-        found = self.served(path)
-        assert found is not None
-        self._edited[path] = replace(found, config=deepcopy(found.config))
+        """Returns an editable copy of the config served for a path; the copy is served instead."""
+        result = self.served(path)
+        assert result is not None
+        self._edited[path] = replace(result, config=deepcopy(result.config))
         return self._edited[path]
 
     def read(self, path: str) -> ConfigResult | None:
-        """A file as it is written, its defaults list included; copy it before it is changed."""
+        """Reads a file as written, including its defaults list. Copy the result to change it."""
         if path in self._edited:
             return self._edited[path]
         if path not in self._read:
@@ -133,29 +132,29 @@ class Files:
             if source is None or source.scheme() == STRUCTURED:
                 self._read[path] = None
             else:
-                self._read[path] = self._checked(path, source.load_config(path))
+                self._read[path] = self._check_file(path, source.load_config(path))
         return self._read[path]
 
-    def _checked(self, path: str, found: ConfigResult) -> ConfigResult:
-        """Refuses unknown words of a defaults list, and named tuned files that are not there.
+    def _check_file(self, path: str, result: ConfigResult) -> ConfigResult:
+        """Refuses unknown keywords and groups in a defaults list, and missing tuned files.
 
-        A file of a group gets its name as `option`: the settings keep it, wherever they go.
+        Sets `option` to the name of the chosen file, as part of the settings of its group.
         """
         group, _, name = path.partition("/")
-        if group == "hydra" or not isinstance(found.config, DictConfig):
-            return found
-        for entry in entries_of(path, found.config):
-            said = self._unmeant(entry)
-            if said:
-                file = file_of(found.path, path)
-                raise ConfigError(f"{shortest(file) if file else path}: {said}")
-        one = group in GROUPS and not takes_several(group)
-        if one and "option" not in found.config:
-            found = replace(found, config=deepcopy(found.config))
-            found.config["option"] = name
-        return found
+        if group == "hydra" or not isinstance(result.config, DictConfig):
+            return result
+        for entry in entries_of(path, result.config):
+            mistake = self._find_mistake(entry)
+            if mistake:
+                file = file_of(result.path, path)
+                raise ConfigError(f"{shortest(file) if file else path}: {mistake}")
+        is_single = group in GROUPS and not takes_several(group)
+        if is_single and "option" not in result.config:
+            result = replace(result, config=deepcopy(result.config))
+            result.config["option"] = name
+        return result
 
-    def _unmeant(self, entry: DefaultsEntry) -> str:
+    def _find_mistake(self, entry: DefaultsEntry) -> str:
         for word in entry.keywords:
             if word not in KEYWORDS:
                 return f"`{entry.key}: …`: {unknown('keyword', word, KEYWORDS)}"
@@ -168,42 +167,42 @@ class Files:
         return ""
 
     def _source_of(self, path: str) -> ConfigSource | None:
-        sources = (each for each in self._sources if each.scheme() != BORDER)
-        return next((each for each in sources if each.is_config(path)), None)
+        sources = (source for source in self._sources if source.scheme() != BORDER)
+        return next((source for source in sources if source.is_config(path)), None)
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file `agent/dqn`."""
+        """Returns whether there is a file for a path such as `agent/dqn`."""
         return self._source_of(path) is not None
 
     def group_exists(self, group: str) -> bool:
-        """Whether there is a folder of that name anywhere."""
-        return any(each.is_group(group) for each in self._sources)
+        """Returns whether any source has this group."""
+        return any(source.is_group(group) for source in self._sources)
 
     def options(self, group: str, kind: ObjectType = ObjectType.CONFIG) -> list[str]:
-        """All that a group offers, in all folders."""
-        sources = [each for each in self._sources if each.is_group(group)]
-        return sorted({name for each in sources for name in each.list(group, kind)})
+        """Returns the names of all options of a group, from all sources."""
+        sources = [source for source in self._sources if source.is_group(group)]
+        return sorted({name for source in sources for name in source.list(group, kind)})
 
     def primary_configs(self) -> list[str]:
-        """All that a command may begin with: `config` and files of the user."""
+        """Returns the names of all primary configs: `config` and the user's own."""
         hidden = (HYDRA_SETTINGS, "_dummy_empty_config_")
         return [
-            each for each in self.options("") if each not in hidden and not each.startswith("_")
+            name for name in self.options("") if name not in hidden and not name.startswith("_")
         ]
 
     def file(self, path: str) -> Path | None:
-        """The file of `agent/dqn`; None for a schema."""
-        found = self.read(path)
-        return file_of(found.path, path) if found else None
+        """Returns the file of a path such as `agent/dqn`; None for a schema."""
+        result = self.read(path)
+        return file_of(result.path, path) if result else None
 
     def searched(self) -> list[str]:
-        """The folders searched, but for Hydra's own."""
+        """Returns the folders on the search path, except Hydra's own."""
         hidden = ("hydra", SCHEMA, NAME)
-        return [each.path for each in self._sources if each.provider not in hidden]
+        return [source.path for source in self._sources if source.provider not in hidden]
 
 
 def file_of(source: str, path: str) -> Path | None:
-    """The file of `agent/dqn` in `file://FOLDER` or `pkg://package`; None for a schema."""
+    """Returns the file of `agent/dqn` in `file://FOLDER` or `pkg://package`; None for a schema."""
     scheme, _, folder = source.partition("://")
     if scheme == "file":
         return Path(f"{folder}/{path}.yaml")
@@ -213,16 +212,16 @@ def file_of(source: str, path: str) -> Path | None:
 
 
 class DefaultsEntry(NamedTuple):
-    """An entry of a defaults list that chooses the option of a group."""
+    """A defaults-list entry that chooses an option of a group."""
 
-    key: str  # as written: `override /env@env`
+    key: str  # as written, such as `override /env@env`
     keywords: list[str]
-    group: str  # its path from the top
+    group: str  # absolute path
     option: Any
 
 
 def entries_of(path: str, content: Any) -> Iterator[DefaultsEntry]:
-    """The entries of a file's defaults list that choose the option of a group."""
+    """Yields the entries of a file's defaults list that choose an option of a group."""
     listed = content.get("defaults") if isinstance(content, DictConfig) else None
     entries: Any = OmegaConf.to_container(listed, resolve=False) if listed else []
     for entry in entries:
@@ -232,40 +231,40 @@ def entries_of(path: str, content: Any) -> Iterator[DefaultsEntry]:
 
 
 def overridden(path: str, content: Any) -> dict[str, Any]:
-    """The groups of which the defaults list of a file overrides the option, each with that."""
+    """Returns the options that a file's defaults list overrides, by group."""
     entries = entries_of(path, content)
-    return {each.group: each.option for each in entries if "override" in each.keywords}
+    return {entry.group: entry.option for entry in entries if "override" in entry.keywords}
 
 
 def absolute(config_path: str, group: str) -> str:
-    """The path of an entry of a defaults list, which may be relative to its file."""
+    """Returns the absolute path of a group, which a defaults list may give relative to its file."""
     folder = config_path.rpartition("/")[0]
     return group[1:] if group.startswith("/") else f"{folder}/{group}".lstrip("/")
 
 
 def settings_in(value: object, path: str) -> set[str]:
-    """The settings of groups that a file, or what is typed for a path, sets to more than null."""
+    """Returns the settings that a file, or an override of `path`, sets to anything but null."""
     if isinstance(value, DictConfig):
         value = OmegaConf.to_container(value, resolve=False)
-    keys = [key for key, each in flat(value, path).items() if each is not None]
-    return {".".join(key.split(".")[:2]) for key in keys}  # of a schedule, its setting
+    keys = [key for key, entry in flat(value, path).items() if entry is not None]
+    return {".".join(key.split(".")[:2]) for key in keys}  # without the key of a schedule
 
 
 def takes_several(group: str) -> bool:
-    """Whether a run may have several components of a group."""
+    """Returns whether a run may have several components of a group."""
     return group in GROUPS and get_origin(get_type_hints(RunConfig)[group]) is dict
 
 
 @cache
 def base_of(group: str) -> type[Settings]:
-    """The class that the settings of each option of a group extend, or of a section its class."""
+    """Returns the base class of the settings of a group, or the class of a section."""
     hint = get_type_hints(RunConfig)[group]
     base: type[Settings] = get_args(hint)[1] if get_origin(hint) is dict else hint
     return base
 
 
 def schema(path: str) -> DictConfig | None:
-    """The schema `schema/agent/dqn`, if there is one; copy it before it is changed."""
+    """Returns the schema `schema/agent/dqn`, or None if there is none. Copy it to change it."""
     _, _, rest = path.partition("/")
     group, _, option = rest.partition("/")
     if rest == RUN:
@@ -278,13 +277,13 @@ def schema(path: str) -> DictConfig | None:
 
 @cache
 def schema_of(kind: Any) -> DictConfig:
-    """The schema of a component, or of a run. A composition asks for about ten of the thirty
-    components, and to make one takes milliseconds."""
+    """Returns the schema of a component or of a run. Cached, because creating one takes
+    milliseconds and a composition needs about ten."""
     node: DictConfig = OmegaConf.structured(kind)
     hints = get_type_hints(kind)
-    for each in fields(kind):
-        child = node._get_node(each.name)
-        free = hints[each.name] in FREE or each.metadata.get("counter")  # a schedule
-        if free and isinstance(child, DictConfig):
+    for item in fields(kind):
+        child = node._get_node(item.name)
+        is_free = hints[item.name] in FREE or item.metadata.get("counter")  # counter: a schedule
+        if is_free and isinstance(child, DictConfig):
             child._set_flag("struct", False)
     return node

@@ -1,8 +1,7 @@
-"""Hydra as a composition uses it, by its public interface.
+"""A Hydra config source and search path for compositions, based on Hydra's public interface.
 
-Hydra's search path is that of the composition under way, and a source of ours stands in front of
-it. It hands Hydra the files that are read once, the schemas that are made on demand, and what a
-composition makes itself, which are saved settings and tuned values.
+During a composition our source comes first on the search path. It serves files that are read once,
+schemas that are created on demand, saved settings and tuned values.
 """
 
 from __future__ import annotations
@@ -38,55 +37,55 @@ from border_cli.config.search_path import OURS
 from border_cli.hydra_plugin import register as register_launchers
 from border_cli.registry import GROUPS, register_builtin
 
-ANY_ENV = "gym"  # the choice that takes any env.id
+ANY_ENV = "gym"  # the option of env that accepts any env.id
 VERSION_BASE = {"version_base": "1.3"} if hydra.__version__.startswith("1.3.") else {}
 
-# Hydra keeps its state per process; compositions take turns.
-_turn = RLock()
-_under_way: ContextVar[Files | None] = ContextVar("_under_way", default=None)
+# Hydra's state is global, so only one thread composes at a time.
+_composition_lock = RLock()
+_current_files: ContextVar[Files | None] = ContextVar("_current_files", default=None)
 
 
 @contextmanager
 def opened(files: Files) -> Iterator[Files]:
-    """Within the block Hydra reads these files; its own state is as before afterwards, also inside
-    another Hydra application and in threads."""
-    with _turn:
+    """Lets Hydra read the files inside the block, and restores its global state afterwards, also
+    inside another Hydra application and in threads."""
+    with _composition_lock:
         find_plugins()
         singleton, runtime, version = GlobalHydra.instance(), JobRuntime.instance(), VersionBase()
         app, name, base = singleton.hydra, runtime.get("name"), version.version_base
-        told = HydraConfig.instance()
-        config = told.cfg
+        hydra_config = HydraConfig.instance()
+        old_config = hydra_config.cfg
         singleton.clear()
-        token = _under_way.set(files)
+        token = _current_files.set(files)
         try:
             with initialize_config_module(OURS, job_name=NAME, **VERSION_BASE):
                 files.open(GlobalHydra.instance().config_loader())
                 yield files
         finally:
-            _under_way.reset(token)
+            _current_files.reset(token)
             GlobalHydra.set_instance(singleton)
-            singleton.hydra, version.version_base, told.cfg = app, base, config
+            singleton.hydra, version.version_base, hydra_config.cfg = app, base, old_config
             runtime.set("name", name)
 
 
 def find_plugins() -> None:
-    """Has Hydra import its plug-ins, the first time, and registers ours."""
+    """Imports Hydra's plug-ins on the first call, and registers ours."""
     with warnings.catch_warnings():
-        # Of ours, where this package is installed as editable.
+        # The warning is about our plug-in in an editable install.
         warnings.filterwarnings("ignore", ".*in an editable hydra_plugins namespace install")
         plugins = Plugins.instance()
-    for each in (_Reader, _Folders):
-        plugins.register(each)
+    for plugin in (_Reader, _Folders):
+        plugins.register(plugin)
     register_launchers()
     register_builtin()
 
 
 class _Folders(SearchPathPlugin):
-    """Puts the folders of the composition under way in front of ours; in a Hydra application of
-    others there is none."""
+    """Puts the user's folders before ours on the search path during a composition. Has no effect
+    in other Hydra applications."""
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
-        files = _under_way.get()
+        files = _current_files.get()
         if files is None:
             return
         for folder in files.folders:
@@ -95,7 +94,7 @@ class _Folders(SearchPathPlugin):
 
 
 class _Reader(ConfigSource):
-    """Hands the composition under way to Hydra, which makes and copies its sources as it likes."""
+    """Serves the current composition's files; stateless, since Hydra creates its own instances."""
 
     @staticmethod
     def scheme() -> str:
@@ -105,12 +104,12 @@ class _Reader(ConfigSource):
         return True
 
     def load_config(self, config_path: str) -> ConfigResult:
-        found = _served(config_path)
-        assert found is not None
-        return deepcopy(found)  # Hydra takes the defaults list out
+        result = _serve(config_path)
+        assert result is not None
+        return deepcopy(result)  # Hydra removes the defaults list
 
     def is_config(self, config_path: str) -> bool:
-        return _served(config_path) is not None
+        return _serve(config_path) is not None
 
     def is_group(self, config_path: str) -> bool:
         folder, _, group = config_path.rstrip("/").partition("/")
@@ -119,40 +118,40 @@ class _Reader(ConfigSource):
     def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
         _, _, group = config_path.rstrip("/").partition("/")
         configs, groups = (GROUPS[group].names(), []) if group else ([RUN], list(GROUPS))
-        found = {ObjectType.CONFIG: configs, ObjectType.GROUP: groups}
-        return [*found[results_filter]] if results_filter else sorted([*configs, *groups])
+        names = {ObjectType.CONFIG: configs, ObjectType.GROUP: groups}
+        return [*names[results_filter]] if results_filter else sorted([*configs, *groups])
 
 
-def _served(path: str) -> ConfigResult | None:
-    files = _under_way.get()
+def _serve(path: str) -> ConfigResult | None:
+    files = _current_files.get()
     assert files is not None
     return files.served(path)
 
 
 def either(first: str | None, second: str) -> str:
-    """`first` unless it is null; `~` is the home folder."""
+    """Returns `first` with `~` expanded, or `second` if `first` is null."""
     return str(Path(first).expanduser()) if first else second
 
 
 def run_name(*, _root_: DictConfig) -> str:
-    """`dqn_cartpole`, after the options of agent and env; with env=gym the id as a file name.
+    """Returns the default name of a run, `<agent>_<env>`, such as `dqn_cartpole`.
 
-    `ALE/Pong-v5` becomes `ALE-Pong-v5`, and `my_envs:Corridor-v0` `my_envs-Corridor-v0`.
+    With env=gym, the id is used as a file name: `my_envs:Corridor-v0` as `my_envs-Corridor-v0`.
     """
     agent, env, env_id = (
         str(OmegaConf.select(_root_, key, throw_on_missing=False) or "")
         for key in ("agent.option", "env.option", "env.id")
     )
-    named = re.sub(r"[^\w.+-]+", "-", env_id).strip(".-") if env == ANY_ENV else ""
-    return f"{agent}_{named or env}"
+    file_name = re.sub(r"[^\w.+-]+", "-", env_id).strip(".-") if env == ANY_ENV else ""
+    return f"{agent}_{file_name or env}"
 
 
 def _register_resolvers() -> None:
-    """Makes `${border.…}`, by which conf/hydra_settings.yaml says where a run is written, known to
-    OmegaConf; repeating it changes nothing."""
-    # OmegaConf 2.4 has another name for it, which means something else before.
-    new = omegaconf.__version__ >= "2.4"
-    register: Any = OmegaConf.register_resolver if new else OmegaConf.register_new_resolver
+    """Registers the `${border.…}` resolvers, used by conf/hydra_settings.yaml for the run
+    directory. Can be called repeatedly."""
+    # OmegaConf 2.4 renames the function; earlier versions use the new name for another one.
+    is_new = omegaconf.__version__ >= "2.4"
+    register: Any = OmegaConf.register_resolver if is_new else OmegaConf.register_new_resolver
     register("border.or", either, replace=True)
     register("border.name", run_name, replace=True)
 
@@ -162,24 +161,24 @@ _register_resolvers()
 
 
 def answer(argv: list[str]) -> None:
-    """Prints what Hydra's own entry point answers; the files are open."""
-    root, before = logging.getLogger(), sys.argv
+    """Runs Hydra's own entry point, which prints its output. The files must be open."""
+    root, old_argv = logging.getLogger(), sys.argv
     handlers, level = list(root.handlers), root.level
     GlobalHydra.instance().clear()
     sys.argv = [NAME, *argv]
-    ask = hydra.main(config_path=f"pkg://{OURS}", config_name="config", **VERSION_BASE)
+    hydra_main = hydra.main(config_path=f"pkg://{OURS}", config_name="config", **VERSION_BASE)
     try:
-        ask(_task)()
-    except SystemExit as ended:
-        if ended.code:
+        hydra_main(_task)()
+    except SystemExit as system_exit:
+        if system_exit.code:
             raise
     finally:
-        sys.argv, root.handlers = before, handlers  # Hydra sets the root logger up
+        sys.argv, root.handlers = old_argv, handlers  # Hydra configures the root logger
         root.setLevel(level)
 
 
 def _task(config: DictConfig) -> None:
-    """Stands for a run, whose place in a package is the name of the application."""
+    """A placeholder for a run; Hydra takes the application's name from its module."""
 
 
 _task.__module__ = NAME

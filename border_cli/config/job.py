@@ -1,7 +1,7 @@
-"""A job: its run directory and its settings, composed and checked, and how they are saved.
+"""A job, which is a run directory with its checked settings, and how the settings are saved.
 
-The settings in `.hydra` are written with their types, so that they run again by themselves. `${` in
-a value is written escaped.
+The file in `.hydra` lists the types of the settings and can be run again on its own. `${` in a
+value is escaped.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from border_cli.system.files import SETTINGS, write_text
 
 HEADER = "# All settings of one run. `border-train -cd FOLDER -cn NAME` runs this file again.\n"
 BEFORE = "resolved-before.yaml"
-ALWAYS_LISTED = ("/schema/run@_here_", "/hydra_settings", "_self_")  # in every defaults list
+ALWAYS_LISTED = ("/schema/run@_here_", "/hydra_settings", "_self_")  # part of each defaults list
 _OPENING = re.compile(r"(\\*)\$\{")
 
 
 class Source(NamedTuple):
-    """Which file a choice came from."""
+    """The file of a chosen option."""
 
     group: str
     choice: str
@@ -37,39 +37,39 @@ class Source(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One run that was asked for, from a shell, from Python or by a sweep."""
+    """A requested run, from a shell, from Python or from a sweep."""
 
-    folder: Path  # absolute: its run directory
+    folder: Path  # absolute path of the run directory
     config: RunConfig
-    overrides: tuple[str, ...] = ()  # without those of Hydra itself
-    number: int | None = None  # within a sweep
-    sources: tuple[Source, ...] = ()  # the files that took part, for its header
-    record: Mapping[str, str] = field(default_factory=dict)  # what Hydra saves: files and texts
-    command: tuple[str, ...] = ()  # as typed
-    import_paths: tuple[str, ...] = ()  # where its modules were found, see `search_path.homes`
+    overrides: tuple[str, ...] = ()  # without overrides of Hydra's own settings
+    number: int | None = None  # index in a sweep; None for a single run
+    sources: tuple[Source, ...] = ()  # files that took part, listed in the header
+    record: Mapping[str, str] = field(default_factory=dict)  # texts that Hydra saves, by file name
+    command: tuple[str, ...] = ()  # arguments as typed
+    import_paths: tuple[str, ...] = ()  # folders of the imported modules, see `search_path.homes`
     trust: bool = False  # see `load_policy`
 
     @property
     def in_sweep(self) -> bool:
-        """Whether it is one of several jobs of a command."""
+        """Whether the job is part of a sweep."""
         return self.number is not None
 
     @property
     def name(self) -> str:
-        """Its name in messages."""
+        """Name of the job in messages."""
         return f"job {self.number} ({' '.join(self.overrides)})" if self.in_sweep else "the run"
 
 
 def modules_of(config: RunConfig) -> list[str]:
-    """The modules that the settings of a run lead to."""
+    """Returns the modules named in the settings of a run."""
     envs = (vars(config.env), config.evaluator.env)
-    named = [module for env in envs for _, module in modules_of_env(env)]
-    return list(dict.fromkeys([*config.imports, *named]))
+    env_modules = [module for env in envs for _, module in modules_of_env(env)]
+    return list(dict.fromkeys([*config.imports, *env_modules]))
 
 
 def begin_attempt(run_dir: Path, record: Mapping[str, str], text: str) -> None:
-    """Saves how an attempt was asked for, as files and texts, and its settings: of a first one in
-    `.hydra`, of a later one in `.hydra/resume-<n>`, with the settings that these replace."""
+    """Saves the request of an attempt (`record`) and its settings (`text`). The first attempt uses
+    `.hydra`; a resume uses `.hydra/resume-<n>` and also saves the settings that it replaces."""
     saved = run_dir / SETTINGS
     before = saved.read_text(encoding="utf-8") if saved.is_file() else text
     files = {**record, **({BEFORE: before} if before != text else {})}
@@ -86,7 +86,7 @@ def begin_attempt(run_dir: Path, record: Mapping[str, str], text: str) -> None:
 
 
 def write_resolved(run_dir: Path, text: str) -> Path:
-    """Saves the text of `resolved_yaml` in a run directory."""
+    """Writes the text of `resolved_yaml` to a run directory."""
     path = run_dir / SETTINGS
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, text)
@@ -94,50 +94,50 @@ def write_resolved(run_dir: Path, text: str) -> Path:
 
 
 def resolved_yaml(config: RunConfig) -> str:
-    """All values with their types: a file that runs again by itself, wherever it is put.
+    """Returns all settings with their types, as a config file that can be run from any folder.
 
-    Where this one run was written, and how it was asked for, is no part of it.
+    Leaves out the run directory and the settings that apply to a single command.
     """
     entries = [*ALWAYS_LISTED[:2]]
     for place, settings in components(config).items():
         group = place.partition(".")[0]
         entries.append(f"/schema/{group}/{GROUPS[group].entry_of(settings).name}@{place}")
     entries.append(ALWAYS_LISTED[2])
-    listed = "".join(f"- {entry}\n" for entry in entries)
+    defaults = "".join(f"- {entry}\n" for entry in entries)
     values = {**plain(config), "run_dir": None, "resume": None, "dry_run": False}
-    return f"{HEADER}defaults:\n{listed}{yaml_text(values)}"
+    return f"{HEADER}defaults:\n{defaults}{yaml_text(values)}"
 
 
 def plain(value: Any) -> Any:
-    """Settings as OmegaConf and YAML are given them: mappings, lists and values, in which `${` is
-    escaped and a scalar of numpy's is Python's own."""
+    """Converts settings to mappings, lists and scalars for OmegaConf and YAML. Escapes `${` and
+    converts NumPy scalars to Python numbers."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
+        return {item.name: plain(getattr(value, item.name)) for item in fields(value)}
     if isinstance(value, dict):
-        return {key: plain(each) for key, each in value.items()}
+        return {key: plain(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
+        return [plain(entry) for entry in value]
     if isinstance(value, Enum):
         return value.name
     if isinstance(value, str):
-        return _OPENING.sub(lambda found: 2 * found[1] + r"\${", value)
+        return _OPENING.sub(lambda match: 2 * match[1] + r"\${", value)
     return value.item() if getattr(value, "shape", None) == () else value
 
 
 def yaml_text(content: object) -> str:
-    """Plain values as YAML, the same that `OmegaConf.to_yaml` gives."""
-    how = {"default_flow_style": False, "allow_unicode": True, "sort_keys": False}
-    text: str = yaml.dump(content, Dumper=_Dumper, **how)
+    """Formats plain values as YAML, with the same result as `OmegaConf.to_yaml`."""
+    options = {"default_flow_style": False, "allow_unicode": True, "sort_keys": False}
+    text: str = yaml.dump(content, Dumper=_Dumper, **options)
     return text
 
 
 class _Dumper(getattr(yaml, "CDumper", yaml.Dumper)):  # type: ignore[misc]
-    """Writes as OmegaConf does, six times as fast where PyYAML has its C library: of a sweep with
-    200 jobs, that took three of five seconds before the first one starts."""
+    """Writes the YAML of OmegaConf, six times faster if PyYAML has its C library. Without it,
+    dumping took 3 of the 5 seconds before the first job of a 200-job sweep."""
 
 
-def _represented(dumper: Any, text: str) -> Any:
-    """OmegaConf reads `1e3` as a number, so that a text is quoted."""
+def _represent_text(dumper: Any, text: str) -> Any:
+    """Quotes texts that OmegaConf would read as a number, such as `1e3`."""
     style = None
     with suppress(ValueError):
         float(text)
@@ -145,4 +145,4 @@ def _represented(dumper: Any, text: str) -> Any:
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
-_Dumper.add_representer(str, _represented)
+_Dumper.add_representer(str, _represent_text)

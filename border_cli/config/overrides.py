@@ -1,4 +1,4 @@
-"""Overrides as typed: read, and refused before anything is composed where they cannot apply."""
+"""Parses overrides, and refuses those that cannot apply before anything is composed."""
 
 from __future__ import annotations
 
@@ -28,32 +28,32 @@ _OF_SCHEDULE = re.compile(rf"(agent|replay_buffer)\.\w+\.({'|'.join(SCHEDULE_KEY
 
 
 def parsed(texts: Sequence[str]) -> list[Override]:
-    """Hydra's reading of `key=value`, one at a time, so that a refusal names the one."""
-    return [_parsed(text) for text in texts]
+    """Parses overrides with Hydra's grammar, one at a time, so that an error names the override."""
+    return [_parse(text) for text in texts]
 
 
-@lru_cache(maxsize=1024)  # the jobs of a sweep have most of theirs in common
-def _parsed(text: str) -> Override:
+@lru_cache(maxsize=1024)  # jobs of a sweep share most of their overrides
+def _parse(text: str) -> Override:
     try:
-        read = OverridesParser.create().parse_override(text)
-        if not read.key_or_group:
+        override = OverridesParser.create().parse_override(text)
+        if not override.key_or_group:
             raise ValueError("there is no key")
     except (HydraException, ValueError) as error:
         raise ConfigError(
-            f"{text!r} cannot be read: write key=value, lists as key=[1,2], and quote what "
-            "holds spaces or any of , : = [ ] { } for the shell and again inside, "
+            f"{text!r} cannot be read: write key=value, lists as key=[1,2], and quote values "
+            "with spaces or any of , : = [ ] { } twice, for the shell and for Hydra, "
             "as in 'name=\"a b\"'"
         ) from error
-    return read
+    return override
 
 
 def normalized(texts: Sequence[str]) -> list[str]:
-    """Takes `imports=my_envs` as a list of one name, and a key of a schedule as one to add where
-    it is not there: `agent.learning_rate.final=0`."""
+    """Rewrites shorthands: a single name in `imports=my_envs` to a list, 1e5 to an integer, and a
+    schedule key such as `agent.learning_rate.final=0` to an override that may add the key."""
     result = []
     for text, override in zip(texts, parsed(texts), strict=True):
-        single = override.key_or_group == "imports" and not override.is_sweep_override()
-        if single and isinstance(override.value(), str):
+        is_single = override.key_or_group == "imports" and not override.is_sweep_override()
+        if is_single and isinstance(override.value(), str):
             text = f"imports=[{override.get_value_string()}]"
         elif _is_whole_float(override):
             text = f"{override.get_key_element()}={override.value():.0f}"
@@ -64,18 +64,18 @@ def normalized(texts: Sequence[str]) -> list[str]:
 
 
 def _is_whole_float(override: Override) -> bool:
-    """Whether a setting of integers is typed as a whole float, such as 1e5."""
+    """Returns whether an integer setting is given as a whole float, such as 1e5."""
     group, _, name = override.key_or_group.partition(".")
     value = override.value()
     if group not in GROUPS or not isinstance(value, float) or not value.is_integer():
         return False
-    kinds = [each.config_type.__dataclass_fields__.get(name) for each in GROUPS[group]]
-    return any(str(each.type).startswith("int") for each in kinds if each is not None)
+    fields = [entry.config_type.__dataclass_fields__.get(name) for entry in GROUPS[group]]
+    return any(str(field.type).startswith("int") for field in fields if field is not None)
 
 
 def without_trust(texts: Sequence[str]) -> tuple[list[str], bool]:
-    """The overrides without `trust=…`, which is typed for one command and is no setting, and
-    whether it was typed as true."""
+    """Returns the overrides without `trust=…`, and whether it is true. `trust` applies to a single
+    command and is not a setting."""
     trust, rest = False, []
     for text, override in zip(texts, parsed(texts), strict=True):
         if override.key_or_group != TRUST or override.is_delete():
@@ -89,32 +89,36 @@ def without_trust(texts: Sequence[str]) -> tuple[list[str], bool]:
 
 
 def run_to_resume(overrides: Sequence[str]) -> Path | None:
-    """The RUN_DIR of `resume=RUN_DIR`, absolute; None where nothing or `auto` is typed."""
+    """Returns the absolute path of `resume=RUN_DIR`; None if it is not set, or is `auto`."""
     typed = parsed(overrides)
-    named = [each for each in typed if each.key_or_group == "resume" and not each.is_delete()]
-    if not named or named[-1].is_sweep_override():
+    resumes = [
+        override
+        for override in typed
+        if override.key_or_group == "resume" and not override.is_delete()
+    ]
+    if not resumes or resumes[-1].is_sweep_override():
         return None
-    value, text = named[-1].value(), named[-1].get_value_string()
+    value, text = resumes[-1].value(), resumes[-1].get_value_string()
     if value in (None, "", AUTO):
         return None
     return full_path(Path(value if isinstance(value, str) else text))
 
 
 def is_sweep(text: str) -> bool:
-    """Whether an override names several values, as only `-m` may."""
-    return _parsed(text).is_sweep_override()
+    """Returns whether an override has several values, which requires `-m`."""
+    return _parse(text).is_sweep_override()
 
 
 def chooses(override: Override) -> bool:
-    """Whether an override chooses the option of a group: it neither deletes one, nor adds one to a
-    list, nor sets values."""
+    """Returns whether an override chooses the option of a group, rather than deleting an option,
+    adding one to a list or setting values."""
     changes_list = override.is_delete() or override.is_add()
     is_choice = override.key_or_group in GROUPS and not isinstance(override.value(), dict)
     return is_choice and not changes_list
 
 
 def refuse_unmeant(files: Files, overrides: Sequence[Override]) -> None:
-    """Refuses several values without `-m`, and choices that no group offers."""
+    """Refuses several values without `-m`, and options that do not exist."""
     for override in overrides:
         if override.is_sweep_override():
             _refuse_sweep(override)
@@ -123,7 +127,7 @@ def refuse_unmeant(files: Files, overrides: Sequence[Override]) -> None:
             raise ConfigError(f"{override.input_line}: only border-tune has a search space")
         if group.startswith(("hydra.verbose", "hydra/job_logging", "hydra.job_logging")):
             raise ConfigError(
-                f"Hydra's logging is off ({override.input_line}): a run has a log of its own, "
+                f"Hydra's logging is off ({override.input_line}): a run writes its own log, "
                 "border-train.log; quiet=true prints less and statistics=true more"
             )
         is_choice = files.group_exists(group) and not isinstance(value, dict)
@@ -135,22 +139,22 @@ def refuse_unmeant(files: Files, overrides: Sequence[Override]) -> None:
             continue
         for name in value if isinstance(value, list) and takes_several(group) else [value]:
             if not isinstance(name, str) or not files.exists(f"{group}/{name}"):
-                raise ConfigError(unknown(group, name, files.options(group)) + _remark(group, name))
+                raise ConfigError(unknown(group, name, files.options(group)) + _hint(group, name))
 
 
-def _remark(group: str, name: object) -> str:
-    """What a choice that does not exist may have meant."""
+def _hint(group: str, name: object) -> str:
+    """Returns a suggestion for an option that does not exist; may be empty."""
     if group == ENVS.group:
         return f"; a Gymnasium id is written env.id={name}"
     if group == AGENTS.group and name in MISSING:
-        return "; of on-policy agents there are ppo and a2c"
+        return "; the on-policy agents are ppo and a2c"
     return ""
 
 
 def _refuse_sweep(override: Override) -> None:
     key, _, value = str(override.input_line).partition("=")
-    single = key in GROUPS and not takes_several(key)
-    as_list = "" if single else f"; write a list as '{key}=[{value}]'"
+    is_single = key in GROUPS and not takes_several(key)
+    as_list = "" if is_single else f"; write a list as '{key}=[{value}]'"
     raise ConfigError(
         f"{override.input_line} has several values: add -m to run a job for each{as_list}"
     )

@@ -1,9 +1,9 @@
-"""Another run's saved settings as what a command begins with, and which of them may change.
+"""Commands that start from another run's saved settings, and which settings may change on resume.
 
-`resume=RUN_DIR` continues that run, `--from RUN_DIR` starts a new run with its settings. What is
-typed comes on top of these. An option that is typed replaces its group; with `--from` so do the
-options that its file chooses of other groups. Tuned values are part of the saved settings, and none
-are added.
+`resume=RUN_DIR` continues that run; `--from RUN_DIR` starts a new run with its settings. Overrides
+are applied on top. Choosing an option replaces the saved settings of its group, and of other groups
+for which the file of the option chooses options. Tuned values are part of the saved settings; no
+others are added.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def begin_with_run(
     unused: Set[str],
     trust: bool,
 ) -> Iterator[tuple[Composer, list[str]]]:
-    """Begins with the saved settings of `origin`, or of the run in `resume=RUN_DIR`; see
-    `composing`."""
+    """Yields a composer that starts from the saved settings of `origin`, or of the run in
+    `resume=RUN_DIR`; see `composing`."""
     resumed = run_to_resume(overrides)
     if origin is not None:
         refuse_beside_origin(origin, overrides, config_name)
@@ -78,7 +78,7 @@ def begin_with_run(
 def refuse_beside_resume(
     run_dir: Path, overrides: Sequence[str], *, multirun: bool, config_name: str
 ) -> None:
-    """Refuses what contradicts `resume=RUN_DIR`, and a folder that holds no run."""
+    """Refuses overrides that contradict `resume=RUN_DIR`, and folders without a run."""
     if multirun:
         raise ConfigError(
             "resume=RUN_DIR continues one run and -m runs several: to continue a sweep, repeat its "
@@ -97,22 +97,24 @@ def refuse_beside_resume(
 
 
 def without_its_own(saved: SavedSettings, overrides: Sequence[str]) -> list[str]:
-    """The overrides but for choices that the run has made and keeps: `agent=dqn` of one with DQN
-    is no reason to begin with the values of that option."""
-    own = saved_options(saved.settings)
+    """Returns the overrides without those that choose a saved option again: `agent=dqn` must not
+    reset a resumed DQN run to the values of that option."""
+    options = saved_options(saved.settings)
 
-    def is_kept(override: Override) -> bool:
+    def is_saved(override: Override) -> bool:
         group = override.key_or_group
-        return chooses(override) and not may_change(group) and own.get(group) == override.value()
+        return (
+            chooses(override) and not may_change(group) and options.get(group) == override.value()
+        )
 
-    return [str(each.input_line) for each in parsed(overrides) if not is_kept(each)]
+    return [str(override.input_line) for override in parsed(overrides) if not is_saved(override)]
 
 
 def refuse_beside_origin(origin: str, overrides: Sequence[str], config_name: str) -> None:
-    """Refuses what contradicts `--from RUN_DIR`."""
+    """Refuses options that contradict `--from RUN_DIR`."""
     if config_name != "config":
         raise ConfigError(
-            f"-cn {config_name} and --from {origin} both say what settings begin with: give one"
+            f"-cn {config_name} and --from {origin} both choose the initial settings: give one"
         )
     if run_to_resume(overrides) is not None:
         raise ConfigError(
@@ -121,12 +123,12 @@ def refuse_beside_origin(origin: str, overrides: Sequence[str], config_name: str
 
 
 def run_of_origin(origin: str) -> Path:
-    """The RUN_DIR of `--from`, absolute."""
+    """Returns the absolute run directory of `--from`."""
     run_dir, checkpoint = find_run(expanded(origin))
     if checkpoint is not None:
         raise ConfigError(
-            f"--from {origin} is a checkpoint: --from {shortest(run_dir)} takes the settings of "
-            f"its run, and with init_from={origin} it begins with these weights"
+            f"--from {origin} is a checkpoint: --from {shortest(run_dir)} uses the settings of "
+            f"its run, and init_from={origin} starts from these weights"
         )
     return run_dir.absolute()
 
@@ -134,8 +136,8 @@ def run_of_origin(origin: str) -> Path:
 def settings_from(
     saved: SavedSettings, overrides: Sequence[str], folders: Sequence[str]
 ) -> SavedSettings:
-    """The saved settings of a run as those that a new run begins with."""
-    # A name that follows from agent and env is that of the new ones, too.
+    """Adapts the saved settings of a run for a new run."""
+    # A default name is derived again from the new agent and env.
     if saved.settings.get("name") == run_name(_root_=OmegaConf.create(saved.settings)):
         del saved.settings["name"]
     saved = with_choices(saved, overrides, folders)
@@ -148,29 +150,29 @@ def settings_from(
 def with_choices(
     saved: SavedSettings, overrides: Sequence[str], folders: Sequence[str]
 ) -> SavedSettings:
-    """Returns saved settings without those of the groups whose option the command line chooses, or
-    the file of an option that it chooses."""
-    own = saved_options(saved.settings)
+    """Returns the saved settings without the groups whose option is chosen by an override, or by
+    the file of an option that an override chooses."""
+    saved_of = saved_options(saved.settings)
     with opened(Files(folders)) as files, explained(files, overrides):
         parser = OverridesParser.create(config_loader=files.loader)
         choices = [each for each in parser.parse_overrides([*overrides]) if chooses(each)]
-        by_files: dict[str, Any] = {}
+        file_choices: dict[str, Any] = {}
         for choice in choices:
             swept = choice.is_sweep_override()
             for option in choice.sweep_string_iterator() if swept else [choice.get_value_string()]:
-                by_files |= _chosen_by_files(choice.key_or_group, str(option), files)
-        typed = {each.key_or_group for each in choices}
-        # In the place of the saved option a file can choose another one.
-        instead = {
-            group: own[group] if files.exists(f"{group}/{own[group]}") else option
-            for group, option in by_files.items()
-            if group in GROUPS and group not in typed
+                file_choices |= _choices_of_files(choice.key_or_group, str(option), files)
+        chosen_groups = {each.key_or_group for each in choices}
+        # If the saved option has a file, the chosen file can override it.
+        replacements = {
+            group: saved_of[group] if files.exists(f"{group}/{saved_of[group]}") else option
+            for group, option in file_choices.items()
+            if group in GROUPS and group not in chosen_groups
         }
-    return saved.choosing({**dict.fromkeys(typed, "???"), **instead})
+    return saved.choosing({**dict.fromkeys(chosen_groups, "???"), **replacements})
 
 
-def _chosen_by_files(group: str, option: str, files: Files) -> dict[str, Any]:
-    """The options of other groups that the files of an option choose."""
+def _choices_of_files(group: str, option: str, files: Files) -> dict[str, Any]:
+    """Returns the options of other groups that the files of an option choose."""
     files.find_parts([f"{group}={option}"], lenient=True)
     chosen: dict[str, Any] = {}
     for part in files.parts:
@@ -180,7 +182,7 @@ def _chosen_by_files(group: str, option: str, files: Files) -> dict[str, Any]:
 
 
 def marked(mark: str) -> list[str]:
-    """The settings whose definition has a mark; of a group that has it as a whole, its name."""
+    """Returns the settings marked with `mark`; a group is listed by its name if all of it is."""
     names = RunConfig.marked(mark)
     names += [name for name in (*GROUPS, *SECTIONS) if getattr(base_of(name), mark, False)]
     for group, registry in GROUPS.items():
@@ -190,13 +192,13 @@ def marked(mark: str) -> list[str]:
 
 
 def may_change(key: str) -> bool:
-    """Whether a run can resume with another value of this setting, whatever it is."""
+    """Returns whether a run can resume with any other value of this setting."""
     return any(f"{key}.".startswith(f"{name}.") for name in marked("may_change"))
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One setting that differs."""
+    """A setting whose value differs from the saved one."""
 
     key: str
     before: Any
@@ -207,7 +209,7 @@ class Change:
 
     @property
     def allowed(self) -> bool:
-        """Whether a run can resume with it."""
+        """Whether a run can resume with the new value."""
         if self.key in marked("may_grow"):
             return set(self.before) <= set(self.after)
         if self.key in marked("may_become_null") and self.after is None:
@@ -216,43 +218,43 @@ class Change:
 
 
 def changes(before: RunConfig, after: RunConfig) -> list[Change]:
-    """The differences between the saved and the present settings of a run, one entry per key.
+    """Returns the differences between the saved and the current settings of a run, by key.
 
-    Of another component of a group its name comes first, then the settings that both have.
+    If a group has a new component, only settings that both components have are compared.
     """
-    old, new = _compared(before), _compared(after)
-    others = {group for group in GROUPS if old[group] != new[group]}
-    found = [
+    old, new = _comparable_settings(before), _comparable_settings(after)
+    replaced = {group for group in GROUPS if old[group] != new[group]}
+    pairs = [
         Change(key, old.get(key, _ABSENT), new.get(key, _ABSENT))
         for key in dict.fromkeys([*old, *new])
-        if key.partition(".")[0] not in others or (key in old and key in new)
+        if key.partition(".")[0] not in replaced or (key in old and key in new)
     ]
-    return [each for each in found if shown(each.before) != shown(each.after)]
+    return [pair for pair in pairs if shown(pair.before) != shown(pair.after)]
 
 
-def _compared(config: RunConfig) -> dict[str, object]:
-    """The component of each group, and settings by their dotted names."""
+def _comparable_settings(config: RunConfig) -> dict[str, object]:
+    """Returns the settings by dotted name, and the component of each group."""
     settings = {key: value for key, value in flat_settings(config).items() if value != {}}
     del settings["init_from"]
     for group, registry in GROUPS.items():
-        if not isinstance(settings[group], list):  # an option has the settings of a component
+        if not isinstance(settings[group], list):  # several options can have the same component
             settings[group] = registry.entry_of(getattr(config, group)).name
     return settings
 
 
 def refuse_fixed(found: Sequence[Change], run_dir: Path, *, job: str) -> None:
-    """Raises ConfigError for changes with which the run cannot resume, and lists them.
+    """Raises ConfigError with the list of changes that the run cannot resume with.
 
-    `job` says which one of a sweep it is.
+    `job`: start of the message, which identifies a job of a sweep.
     """
-    fixed = [each for each in found if not each.allowed]
+    fixed = [change for change in found if not change.allowed]
     if not fixed:
         return
-    listed = "\n".join(f"  {each}" for each in fixed)
+    lines = "\n".join(f"  {change}" for change in fixed)
     init_from = shlex.quote(setting("init_from", str(shortest(run_dir))))
     raise ConfigError(
         f"{job}a resumed run keeps its settings, but these differ from "
-        f"{shortest(run_dir) / SETTINGS}:\n{listed}\n"
+        f"{shortest(run_dir) / SETTINGS}:\n{lines}\n"
         f"These may change: {', '.join(marked('may_change'))}.\n"
         f"To start a new run from its weights, set {init_from}"
     )

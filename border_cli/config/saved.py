@@ -1,9 +1,9 @@
-"""The saved settings of a run, read again as data, and what they may import, call, open and dial.
+"""The saved settings of a run, read as data, with checks of what they may import, call and open.
 
-The file may be another's. It is one mapping under the defaults list that we write, without aliases,
-tags (except bytes and paths, which Python callers may use), interpolations and Hydra settings.
-Anything else is refused with file and line or entry, and no other file of its folder is composed.
-Each rule of `SavedSettings` is one of docs/runs.md, "Other people's runs".
+The file may come from somebody else. It must be one mapping under the defaults list that we write,
+without aliases, tags (except bytes and paths, which Python callers may use), interpolations and
+Hydra settings. Anything else is refused with the file and the line or entry. No other file of its
+folder is composed. The rules of `SavedSettings` are those of docs/runs.md, "Other people's runs".
 """
 
 from __future__ import annotations
@@ -45,28 +45,28 @@ from border_cli.system.foreign import (
 )
 from border_cli.words import setting, shortest
 
-ADDRESSES = {"actor_manager.address", "evaluator.address"}  # of clusters
+ADDRESSES = {"actor_manager.address", "evaluator.address"}  # settings with cluster addresses
 _OF_ENV = re.compile(r"(?:evaluator\.)?env\.(id|wrappers|kwargs)\b")
-_FILMS = re.compile(r"(.*[.:])?RecordVideo")  # a wrapper that writes
-_NEAR = re.compile(  # addresses of clusters
+_FILMS = re.compile(r"(.*[.:])?RecordVideo")  # the wrapper writes files
+_NEAR = re.compile(  # cluster addresses that are always allowed
     r"None|auto|local|(ray://)?(localhost|127\.[\d.]+|\[::1\]):\d+", re.ASCII
 )
-# The order of groups in conf/config.yaml; the others come before.
+# Order of these groups in conf/config.yaml; all others come before them.
 _LAST = ("evaluator", "recorder", "callback", "env", "agent", "trainer")
 _ENTRY = re.compile(
     r"/schema/(?P<group>\w+)/(?P<component>[^/@\s]+)@(?P<package>(?P=group)(\.[^@\s]+)?)"
 )
-_INTERPOLATION = re.compile(r"(?<!\\)(?:\\\\)*\$\{")  # unless it is escaped
+_INTERPOLATION = re.compile(r"(?<!\\)(?:\\\\)*\$\{")  # matches `${` unless it is escaped
 
 
 def load_resolved(
     run_dir: Path, *, trust: bool = False, plays: bool = True, typed: Collection[str] = ()
 ) -> RunConfig:
-    """The RunConfig that a run has saved; typed and checked.
+    """Returns the typed and checked RunConfig that a run has saved.
 
-    Imports the modules that it names; those in `typed` need no check. Raises ConfigError for what a
-    saved folder may not name. With `plays=False` the environment is not constructed, and its
-    settings are not checked.
+    Imports its modules; those in `typed` are not checked. Raises ConfigError for values that are
+    not allowed in saved settings. With `plays=False`, the environment will not be constructed, and
+    such values are not checked.
     """
     file = settings_of(run_dir)
     if not file.is_file():
@@ -76,18 +76,18 @@ def load_resolved(
         register_builtin()
         saved = saved_settings(file.parent, trust=trust, typed=ADDRESSES)
         saved.refuse_imports(typed)
-        config = replace(_config_of(file, saved.settings), run_dir=None)
+        config = replace(_build_config(file, saved.settings), run_dir=None)
         if plays:
             saved.refuse_values(config)
         return config
 
 
 def read_config(file: Path) -> RunConfig:
-    """The RunConfig of a saved file, typed and checked; imports the modules that it names."""
-    return _config_of(file, read_saved(file))
+    """Returns the typed and checked RunConfig of a saved file. Imports its modules."""
+    return _build_config(file, read_saved(file))
 
 
-def _config_of(file: Path, settings: Mapping[str, Any]) -> RunConfig:
+def _build_config(file: Path, settings: Mapping[str, Any]) -> RunConfig:
     import_modules(names_in(settings.get("imports")))
     files = Files(config_name=file.stem)
     files.parts = [ConfigFile(file.stem, "", file, OmegaConf.create(dict(settings)))]
@@ -104,14 +104,13 @@ def _config_of(file: Path, settings: Mapping[str, Any]) -> RunConfig:
 
 @contextmanager
 def opened_run(run_dir: Path, *, trust: bool) -> Iterator[None]:
-    """Within the block the modules of a saved run are found where the user's own Python finds any:
-    in the current directory, on $PYTHONPATH, among the installed packages. No folder that
-    border_cli wrote is on sys.path.
+    """Sets up sys.path to import the modules of a saved run inside the block.
 
-    With `trust` also in the current directory if border_cli wrote it, and where the run had found
-    its modules. Restores sys.path afterwards.
+    Modules are searched in the current directory, on $PYTHONPATH and in the installed packages, but
+    in no folder written by border_cli. With `trust`, the current directory may be such a folder,
+    and the folders in which the run found its modules are searched as well. Restores sys.path.
     """
-    before = list(sys.path)
+    old_path = list(sys.path)
     with reachable(CheckpointError):
         recorded = import_paths(run_dir)
     if trust:
@@ -122,38 +121,38 @@ def opened_run(run_dir: Path, *, trust: bool) -> Iterator[None]:
     try:
         yield
     finally:
-        sys.path[:] = before
+        sys.path[:] = old_path
 
 
 def saved_settings(
     folder: Path, *, trust: bool = False, typed: Set[str] = frozenset()
 ) -> SavedSettings:
-    """The settings in the `.hydra` of a run."""
+    """Reads the settings in the `.hydra` folder of a run."""
     settings = read_saved(folder / SETTINGS.name)
     return SavedSettings(folder=folder, settings=settings, trust=trust, typed=typed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedSettings:
-    """Saved settings as the primary configuration of a command, perhaps with other choices."""
+    """Saved settings as the primary config of a command, possibly with other options."""
 
     folder: Path  # `.hydra` of the run, or the folder of an exported policy
     settings: dict[str, Any]
     trust: bool = False  # whether `trust=true` was typed
-    typed: Set[str] = frozenset()  # settings that were typed elsewhere, or that nothing will use
+    typed: Set[str] = frozenset()  # settings that need no check: typed elsewhere, or unused
 
     def choosing(self, options: Mapping[str, str]) -> SavedSettings:
-        """These settings with other options of groups, without the saved values of these groups.
+        """Returns a copy with other options of some groups, and without their saved values.
 
-        `???` demands a choice, which the command line makes.
+        The option `???` requires a choice on the command line.
         """
         entries = [
             entry
             for entry in self.settings["defaults"]
             if not str(entry).startswith(tuple(f"/schema/{group}/" for group in options))
         ]
-        # As in conf/config.yaml: a file chooses options of the groups before its own.
-        groups = sorted(options, key=lambda each: _LAST.index(each) if each in _LAST else -1)
+        # In the order of conf/config.yaml: a file can only override options of earlier groups.
+        groups = sorted(options, key=lambda name: _LAST.index(name) if name in _LAST else -1)
         chosen = [{group: options[group]} for group in groups]
         settings = {key: value for key, value in self.settings.items() if key not in options}
         settings["defaults"] = [*entries[:-1], *chosen, entries[-1]]
@@ -161,137 +160,135 @@ class SavedSettings:
 
     @property
     def served(self) -> ConfigResult:
-        """The primary configuration that Hydra gets."""
+        """The primary config passed to Hydra."""
         content = OmegaConf.create(self.settings)
         return ConfigResult("user", f"file://{self.folder}", content, {"package": None})
 
     @property
     def run_dir(self) -> Path:
-        """The run directory, or the folder of an exported policy, without links."""
+        """The run directory or the folder of an exported policy, with links resolved."""
         is_run = self.folder.name == SETTINGS.parent.name
         return (self.folder.parent if is_run else self.folder).resolve()
 
-    def _of(self, name: str) -> str:
-        """A setting of this file, for messages."""
+    def _locate(self, name: str) -> str:
+        """Names a setting together with its file, for messages."""
         return f"{shortest(self.folder / SETTINGS.name)}: {name}"
 
     def refuse_imports(self, typed: Collection[str]) -> None:
-        """Raises ConfigError for a module of `imports` that was not typed and is not allowed."""
+        """Raises ConfigError if `imports` has a module that is neither typed nor allowed."""
         for module in names_in(self.settings.get("imports")):
             if module not in typed:
                 self._refuse_module(module, "imports")
 
     def _refuse_module(self, module: str, name: str) -> None:
-        refuse_standard(module, self._of(name))
+        refuse_standard(module, self._locate(name))
         if self.trust or may_import(module, self.run_dir):
             return
-        recorded = ", ".join(import_paths(self.run_dir)) or "it does not say where"
+        recorded = ", ".join(import_paths(self.run_dir)) or "not recorded"
         raise ConfigError(
-            f"{self._of(name)} names the module {module!r}. Modules of a run must be your own, in "
-            "the current directory, on $PYTHONPATH or in an editable install, or belong to an "
-            "installed package that requires Gymnasium or border_cli; none comes from the run "
-            f"directory, and nothing was imported. The run had found its modules in: {recorded}. "
-            "Where you have its code and trust it: cd to the folder that holds it, or type that "
-            "setting (resume=, --from), or trust=true (from Python: trust=True), which also looks "
-            "where the run says"
+            f"{self._locate(name)} names the module {module!r}, which was not imported. Modules of "
+            "a run must be your own, in the current directory, on $PYTHONPATH or in an editable "
+            "install, or belong to an installed package that requires Gymnasium or border_cli; "
+            f"none comes from the run directory. The run had found its modules in: {recorded}. "
+            "If you have the code and trust it: cd to its folder, or type that setting (resume=, "
+            "--from), or add trust=true (from Python: trust=True), which also searches the folders "
+            "of the run"
         )
 
     def refuse_values(self, config: RunConfig, typed: Set[str] = frozenset()) -> None:
-        """Raises ConfigError for values that were not typed and call, open or dial something.
-
-        `typed`: the names of settings that were typed.
-        """
+        """Raises ConfigError if an untyped value calls a function, opens a file or address, and
+        this is not allowed. `typed`: names of the typed settings."""
         for name, value in flat(config).items():
             of_env = _OF_ENV.match(name)
             if name in typed | self.typed:
                 continue
             if of_env:
-                self._refuse_of_env(config.env, of_env[1], name, value)
+                self._refuse_env_value(config.env, of_env[1], name, value)
             elif name.endswith(".address"):
                 if _NEAR.fullmatch(str(value)) or value == os.environ.get("RAY_ADDRESS"):
                     continue
                 raise ConfigError(
-                    f"{self._of(name)}={value} is not dialled: a saved address must be null, "
+                    f"{self._locate(name)}={value} is not used: a saved address must be null, "
                     f"auto, this machine's or that of $RAY_ADDRESS. Type {setting(name, value)}, "
-                    "or another one"
+                    "or another address"
                 )
 
-    def _refuse_of_env(self, env: EnvConfig, key: str, name: str, value: Any) -> None:
-        """Refuses calls, paths that lead out of the run, and the wrapper that writes films."""
+    def _refuse_env_value(self, env: EnvConfig, key: str, name: str, value: Any) -> None:
+        """Refuses calls that are not allowed, paths outside the run, and the video wrapper."""
         if self.trust or not env.calls_by_name:
             return
         for _, module in modules_of_env({key: value}):
             self._refuse_module(module, name)
             if key == "id":
-                ENVS.load(env).refuse_saved_id(value, self._of(name))
-        for text in _texts(value):
+                ENVS.load(env).refuse_saved_id(value, self._locate(name))
+        for text in _iterate_texts(value):
             if _FILMS.fullmatch(text) or self._is_outside(text):
                 raise ConfigError(
-                    f"{self._of(name)} has {text!r}, which writes or leads out of the run. "
-                    "Where you trust it, type that setting (resume=, --from), or trust=true"
+                    f"{self._locate(name)} has {text!r}, which writes or leads out of the run. "
+                    "If you trust it, type that setting (resume=, --from), or add trust=true"
                 )
 
     def _is_outside(self, text: str) -> bool:
-        """Whether a text is a path that leads out of the run."""
+        """Returns whether a text is a path that leads out of the run directory."""
         path = Path(text.removeprefix("file:"))
         if text.startswith("~") or ".." in path.parts:
             return True
         return path.is_absolute() and not path.resolve().is_relative_to(self.run_dir)
 
 
-def _texts(value: Any) -> Iterator[str]:
-    """All texts in plain values, keys among them."""
+def _iterate_texts(value: Any) -> Iterator[str]:
+    """Yields all texts in plain values, including keys."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict | list):
         for entry in [*value, *value.values()] if isinstance(value, dict) else value:
-            yield from _texts(entry)
+            yield from _iterate_texts(entry)
 
 
 def saved_options(settings: Mapping[str, Any]) -> dict[str, str]:
-    """The option that was chosen of each group, or its component where none was; of recorders the
-    last."""
-    components = {each["group"]: each["component"] for each in _schemas_of(settings)}
-    groups = {group: each for group, each in settings.items() if isinstance(each, dict)}
-    options = {group: each["option"] for group, each in groups.items() if each.get("option")}
+    """Returns the chosen option of each group, or its component if no option is saved. A group
+    with several components has its last one."""
+    components = {schema["group"]: schema["component"] for schema in _schemas_of(settings)}
+    groups = {group: values for group, values in settings.items() if isinstance(values, dict)}
+    options = {group: values["option"] for group, values in groups.items() if values.get("option")}
     return {**components, **options}
 
 
 def _schemas_of(settings: Mapping[str, Any]) -> list[re.Match[str]]:
-    """The schemas that the defaults list of saved settings has."""
-    return [found for each in settings["defaults"] if (found := _ENTRY.fullmatch(str(each)))]
+    """Returns the schemas in the defaults list of saved settings."""
+    return [match for entry in settings["defaults"] if (match := _ENTRY.fullmatch(str(entry)))]
 
 
 def read_saved(file: Path) -> dict[str, Any]:
-    """The saved settings of a run: values alone, under the defaults list that we write.
+    """Reads the saved settings of a run: plain values under the defaults list that we write.
 
-    Raises ConfigError naming the file and what else is in it.
+    Raises ConfigError with the file and the entry for anything else.
     """
-    found = read_plain(file)
-    entries = found.get("defaults") if isinstance(found, dict) else None
+    content = read_plain(file)
+    entries = content.get("defaults") if isinstance(content, dict) else None
     if not isinstance(entries, list):
         raise ConfigError(f"{file} is not a saved configuration: it has no defaults list")
     for name in ("hydra", "run_dir", "resume", "dry_run"):
-        if found.get(name):
+        if content.get(name):
             raise ConfigError(
                 f"{file}: {name} is not read from a run: it decides which files are written, and "
-                "a run never saves any"
+                "a run never saves it"
             )
-    for text in _texts(found):
-        if _INTERPOLATION.search(text):  # settings are saved resolved: somebody put it there
+    for text in _iterate_texts(content):
+        if _INTERPOLATION.search(text):  # settings are saved resolved, so it was added later
             raise ConfigError(f"{file}: {text} is an interpolation, which a run never saves")
     for entry in entries:
         match = _ENTRY.fullmatch(str(entry))
         if entry not in ALWAYS_LISTED and not (match and match["group"] in GROUPS):
             raise ConfigError(f"{file}: its defaults list has {entry!r}, which a run never saves")
-    return {str(key): value for key, value in found.items()}
+    return {str(key): value for key, value in content.items()}
 
 
 def read_plain(file: Path) -> Any:
-    """The plain values in a YAML file of a run directory, which may be another's.
+    """Reads plain values from a YAML file of a run directory, which may be somebody else's.
 
-    Raises ConfigError for what our own files never have: aliases, by which a small file becomes a
-    huge one, before anything is built; and tags that build objects.
+    Raises ConfigError for tags that construct objects, and for aliases, which can expand a small
+    file into a huge one. Aliases are refused before any value is built.
     """
     try:
         text = read_bytes(file).decode()

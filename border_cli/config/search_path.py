@@ -1,7 +1,7 @@
-"""Where the user's own is looked for: folders of configuration files, which come before ours,
-plug-ins, and modules that register components, wherever `imports` is written. Never imports Hydra.
+"""The search for a user's own config files, plug-ins and modules. Never imports Hydra.
 
-./conf is read only where somebody names it.
+Folders of the user come before ours. ./conf is read only if it is named. Modules in `imports`
+register components.
 """
 
 from __future__ import annotations
@@ -23,20 +23,21 @@ from border_cli.system.foreign import PLUGINS, is_installed, mark_of, refuse_sta
 OURS = "border_cli.conf"
 ENVIRONMENT_VARIABLE = "BORDER_CONFIG_PATH"
 PROJECT = "pyproject.toml"
-# False while a shell completes a command, which runs nothing of the current directory.
+# False during shell completion, which must not run code from the current directory.
 uses_plugins_here = ContextVar("uses_plugins_here", default=True)
-SEARCH = "search"  # the folder of the spaces of border-tune, no group of a run
+SEARCH = "search"  # folder of border-tune's search spaces; not a group of a run
 
 
 def user_folders(config_dirs: Sequence[str] = ()) -> list[str]:
-    """`--config-dir`, $BORDER_CONFIG_PATH and plug-ins, first wins, as Hydra's URLs."""
-    named = [(folder, "--config-dir") for folder in config_dirs]
+    """Returns the folders of `--config-dir`, $BORDER_CONFIG_PATH and plug-ins as Hydra URLs, in
+    order of precedence."""
+    origins = [(folder, "--config-dir") for folder in config_dirs]
     variable = os.environ.get(ENVIRONMENT_VARIABLE, "")
-    named += [(each, f"${ENVIRONMENT_VARIABLE}") for each in variable.split(os.pathsep) if each]
-    return [_url(folder, origin) for folder, origin in named] + _plugin_folders()
+    origins += [(path, f"${ENVIRONMENT_VARIABLE}") for path in variable.split(os.pathsep) if path]
+    return [_to_url(folder, origin) for folder, origin in origins] + _call_plugins()
 
 
-def _url(folder: str, origin: str) -> str:
+def _to_url(folder: str, origin: str) -> str:
     path = Path(folder).expanduser().resolve()
     if not path.is_dir():
         raise ConfigError(f"{origin}: no such directory: {path}")
@@ -44,8 +45,8 @@ def _url(folder: str, origin: str) -> str:
 
 
 def plugins_here() -> list[EntryPoint]:
-    """The plug-ins that ./pyproject.toml declares, installed or not: a repository of experiments
-    works in its own directory as it is. A folder that border_cli wrote is no project."""
+    """Returns the plug-ins declared in ./pyproject.toml, installed or not, so that a repository of
+    experiments works without installation. Ignores folders written by border_cli."""
     text = readable_bytes(Path(PROJECT)).decode(errors="replace")
     if PLUGINS not in text or mark_of(Path.cwd()) or not uses_plugins_here.get():
         return []
@@ -54,57 +55,58 @@ def plugins_here() -> list[EntryPoint]:
 
     try:
         points = tomllib.loads(text).get("project", {}).get("entry-points", {})
-        named = dict(points.get(PLUGINS, {}))
+        declared = dict(points.get(PLUGINS, {}))
     except (tomllib.TOMLDecodeError, AttributeError, TypeError, ValueError) as error:
         raise ConfigError(f"{PROJECT} cannot be read: {error}") from error
-    return [EntryPoint(name, str(value), PLUGINS) for name, value in named.items()]
+    return [EntryPoint(name, str(value), PLUGINS) for name, value in declared.items()]
 
 
-def _plugins() -> list[EntryPoint]:
-    """Plugins of the current directory, which can be imported from now on, then those installed."""
+def _find_plugins() -> list[EntryPoint]:
+    """Returns the plug-ins of the current directory, which it adds to sys.path, and those that are
+    installed."""
     installed = list(entry_points(group=PLUGINS))
-    known = {each.value for each in installed}
-    here = [each for each in plugins_here() if each.value not in known]
-    if here:
+    targets = {plugin.value for plugin in installed}
+    local = [plugin for plugin in plugins_here() if plugin.value not in targets]
+    if local:
         add_to_path([str(Path.cwd())])
-    return [*here, *installed]
+    return [*local, *installed]
 
 
-def _plugin_folders() -> list[str]:
-    """Calls every plug-in, which registers its components and may name a folder."""
+def _call_plugins() -> list[str]:
+    """Calls every plug-in, which registers components, and returns their config folders."""
     folders = []
-    for entry in _plugins():
+    for entry in _find_plugins():
         try:
             folder = entry.load()()
         except Exception as error:
             reason = str(error) if isinstance(error, ConfigError) else place_of(error)
             if isinstance(error, ModuleNotFoundError) and error.name == entry.module:
-                reason += f"; {PROJECT} names it, under [project.entry-points]: is it renamed?"
+                reason += f"; {PROJECT} lists it under [project.entry-points]: was it renamed?"
             raise ConfigError(
                 f"the plug-in {entry.name!r} ({entry.value}) failed: {reason}"
             ) from error
         if folder is not None:
-            folders.append(folder if "://" in folder else _url(folder, entry.value))
+            folders.append(folder if "://" in folder else _to_url(folder, entry.value))
     return folders
 
 
 def opened(url: str) -> Traversable:
-    """The folder behind one of Hydra's URLs."""
-    scheme, _, place = url.partition("://")
-    return importlib.resources.files(place) if scheme == "pkg" else Path(place)
+    """Returns the folder that a Hydra URL points to."""
+    scheme, _, location = url.partition("://")
+    return importlib.resources.files(location) if scheme == "pkg" else Path(location)
 
 
 def names_in(value: object) -> list[str]:
-    """The modules that a value of `imports` names: none, one, or a list."""
+    """Returns the modules in a value of `imports`: null, a name or a list."""
     if value is None:
         return []
     if isinstance(value, str) or not isinstance(value, Iterable):
         return [str(value)]
-    return [str(each) for each in value]
+    return [str(name) for name in value]
 
 
 def import_modules(names: Sequence[str]) -> None:
-    """Imports each; a module that is missing or fails refuses the settings that name it."""
+    """Imports modules. Raises ConfigError if one is missing or fails."""
     for name in names:
         refuse_standard(name, "imports")
         try:
@@ -125,24 +127,24 @@ def import_modules(names: Sequence[str]) -> None:
 
 
 def add_to_path(folders: Sequence[str]) -> None:
-    """Puts folders at the end of sys.path: a module of the same name there is another one."""
+    """Appends folders to sys.path. Modules of the same name found earlier take precedence."""
     sys.path.extend(folder for folder in folders if folder not in sys.path)
 
 
 def add_current_directory(*, trust: bool) -> None:
-    """Puts the current directory at the end of sys.path, since console scripts do not search it: a
-    module of the same name there is another one. With `trust` also one that border_cli wrote."""
+    """Appends the current directory to sys.path, which console scripts do not search. A directory
+    written by border_cli needs `trust`."""
     if trust or mark_of(Path.cwd()) is None:
         add_to_path([str(Path.cwd())])
 
 
 def homes(modules: Iterable[str]) -> list[str]:
-    """The folders of those modules that are imported by now and are no installed packages, for a
-    later process."""
+    """Returns the folders of imported modules that are not installed packages, so that a later
+    process finds them."""
     tops = {module: sys.modules.get(module.partition(".")[0]) for module in modules}
-    places = [
+    paths = [
         next(iter(getattr(top, "__path__", [])), getattr(top, "__file__", None))
         for top in tops.values()
     ]
-    found = dict.fromkeys(str(Path(each).absolute().parent) for each in places if each)
-    return [each for each in found if not is_installed(Path(each))]
+    folders = dict.fromkeys(str(Path(path).absolute().parent) for path in paths if path)
+    return [folder for folder in folders if not is_installed(Path(folder))]

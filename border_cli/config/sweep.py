@@ -1,5 +1,4 @@
-"""The jobs of a sweep: how they come about and are run, as its configuration says, and how they are
-composed and checked."""
+"""The jobs of a sweep, its launcher and its directory, and the composition of its jobs."""
 
 from __future__ import annotations
 
@@ -26,45 +25,45 @@ ONE_PER_COMMAND = (
     *("sweep.on_error", "sweep.skip_invalid"),
 )
 LAUNCHER = "hydra/launcher"
-NUMBER = "${hydra:job.num}"  # the sub-folder of a job, unless a user chose another
-BASIC_SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"  # its name in settings
+NUMBER = "${hydra:job.num}"  # default sub-folder of a job
+BASIC_SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"  # Hydra's default sweeper
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepTerms:
-    """How the jobs of a sweep come about and are run."""
+    """How the jobs of a sweep are generated and launched."""
 
-    jobs: list[list[str]] | None  # the overrides of each; None: its sweeper invents them
-    skip_invalid: bool  # leaves out jobs that are refused
-    fixed: list[str]  # overrides of every job
-    launcher: str  # the choice, such as joblib
+    jobs: list[list[str]] | None  # overrides of each job; None if a sweeper plug-in generates them
+    skip_invalid: bool  # whether jobs with invalid settings are skipped
+    fixed: list[str]  # overrides that all jobs share
+    launcher: str  # chosen option, such as joblib
     launcher_settings: dict[str, Any]
-    root: Path  # the directory of the sweep, absolute
-    config: DictConfig  # the composition of the sweep itself, for Hydra's plug-ins
-    own_names: bool  # the sub-folder of a job is named by us
+    root: Path  # absolute path of the sweep directory
+    config: DictConfig  # composed config of the sweep itself, for Hydra's plug-ins
+    own_names: bool  # whether the jobs' sub-folders are named by us
 
 
 def sweep_terms(
     composer: Composer, overrides: Sequence[str], default_launcher: str | None = None
 ) -> SweepTerms:
-    """The jobs of a sweep, its launcher and its directory.
+    """Returns the jobs, launcher and directory of a sweep.
 
-    `default_launcher` is taken where no file and no override chooses one.
+    `default_launcher` is used if no file or override chooses a launcher.
     """
     typed = normalized(overrides)
     _refuse_swept(parsed(typed))
     with composer.opened() as files:
-        imports = composer.import_for(files, [each for each in typed if not is_sweep(each)])
+        imports = composer.import_for(files, [text for text in typed if not is_sweep(text)])
         with explained(files, typed):
-            chosen = files.find_parts(typed)
-            if default_launcher and LAUNCHER not in chosen:
+            options = files.find_parts(typed)
+            if default_launcher and LAUNCHER not in options:
                 typed = [f"{LAUNCHER}={default_launcher}", *typed]
-            return _terms(composer.merge(files, typed, imports, RunMode.MULTIRUN), files)
+            return _read_terms(composer.merge(files, typed, imports, RunMode.MULTIRUN), files)
 
 
-def _terms(made: Composition, files: Files) -> SweepTerms:
-    """The terms in the composition of the sweep itself."""
-    hydra = made.config.hydra
+def _read_terms(composition: Composition, files: Files) -> SweepTerms:
+    """Reads the terms from the composition of the sweep itself."""
+    hydra = composition.config.hydra
     task, jobs = as_typed(hydra.overrides.task), None
     if hydra.sweeper.get("_target_") == BASIC_SWEEPER:
         params = [f"{key}={value}" for key, value in (hydra.sweeper.params or {}).items()]
@@ -75,25 +74,25 @@ def _terms(made: Composition, files: Files) -> SweepTerms:
     settings: Any = OmegaConf.to_container(hydra.launcher, resolve=True)
     return SweepTerms(
         jobs=jobs,
-        skip_invalid=OmegaConf.select(made.config, "sweep.skip_invalid") is True,
-        fixed=[each for each in task if not is_sweep(each)],
+        skip_invalid=OmegaConf.select(composition.config, "sweep.skip_invalid") is True,
+        fixed=[text for text in task if not is_sweep(text)],
         launcher=str(hydra.runtime.choices.get(LAUNCHER)),
         launcher_settings=settings,
         root=Path(hydra.sweep.dir).absolute(),
-        config=made.config,
+        config=composition.config,
         own_names=hydra.sweep._get_node("subdir")._value() == NUMBER,
     )
 
 
 def _refuse_swept(typed: Sequence[Override]) -> None:
-    """Refuses several values of a setting that a command has once, and several values or a mapping
-    of a key that is typed twice: Hydra's sweeper takes the last one."""
+    """Refuses several values for settings that apply to a whole command. If a key is given twice,
+    also refuses several values or a mapping: Hydra's sweeper would use the last one only."""
     keys = [override.get_key_element() for override in typed]
     for override, key in zip(typed, keys, strict=True):
-        swept = override.is_sweep_override()
-        if swept and override.key_or_group in ONE_PER_COMMAND:
+        is_swept = override.is_sweep_override()
+        if is_swept and override.key_or_group in ONE_PER_COMMAND:
             raise ConfigError(f"{override.input_line}: {key} takes one value")
-        if keys.count(key) > 1 and (swept or isinstance(override.value(), dict)):
+        if keys.count(key) > 1 and (is_swept or isinstance(override.value(), dict)):
             raise ConfigError(f"{override.input_line}: a sweep takes {key} once")
 
 
@@ -106,8 +105,8 @@ def jobs_of(
 ) -> list[Job]:
     """Composes and checks the jobs of a sweep, numbered from `first`.
 
-    With `refused`, it takes the refusals by the jobs' numbers, and the other jobs are returned;
-    else the first refusal raises.
+    Errors are stored in `refused` by job number, and the valid jobs are returned. If `refused` is
+    None, the first error is raised.
     """
     of_hydra, jobs = as_typed(terms.config.hydra.overrides.hydra), []
     with composer.opened() as files:

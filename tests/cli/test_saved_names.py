@@ -345,7 +345,7 @@ def test_a_saved_address_is_dialled_only_if_it_is_typed(
         for more in ([], ["trust=true"]):
             assert train_status(*argv, *more) == 2
             said = capsys.readouterr().err
-            assert f"resolved.yaml: actor_manager.address={address} is not dialled" in said
+            assert f"resolved.yaml: actor_manager.address={address} is not used" in said
             assert "$RAY_ADDRESS. Type actor_manager.address=" in said
     shown = ("--from", "theirs", "--cfg", "job")
     assert train_status(*shown, f"actor_manager.address='{address}'") == 0
@@ -370,7 +370,7 @@ def test_so_is_the_address_of_evaluations(theirs: Theirs, capsys: Capture) -> No
         theirs(), "auto", capsys, "evaluator.background=true", "evaluator.where=ray", place
     )
     assert train_status("--from", "theirs", "--cfg", "job") == 2
-    assert f"{place} is not dialled" in capsys.readouterr().err
+    assert f"{place} is not used" in capsys.readouterr().err
     assert train_status("--from", "theirs", "--cfg", "job", place) == 0
 
 

@@ -119,7 +119,7 @@ def test_a_module_that_a_run_brings_along_is_refused_by_name(
     assert not mark.exists()
     said = capsys.readouterr().err
     assert re.search(rf"resolved\.yaml: imports names the module '{MODULE}'", said)
-    assert f"The run had found its modules in: {run_dir}. Where you have its code and trust" in said
+    assert f"The run had found its modules in: {run_dir}. If you have the code and trust it" in said
 
 
 @pytest.mark.parametrize(
