@@ -84,7 +84,7 @@ def test_what_cannot_be_trained_on_is_refused_before_a_folder_is_made(
 @pytest.mark.parametrize(
     ("env", "said"),
     [
-        ("OneGoal", r"OneGoal-v0: compute_reward's answer -1.0 is not one number for each pair"),
+        ("OneGoal", r"OneGoal-v0: compute_reward's result -1.0 is not one number for each pair"),
         ("Informed", r"Informed-v0: compute_reward, called with an empty info, raised KeyError"),
         (
             "Odd",

@@ -1,1 +1,1 @@
-"""Environments; gymnasium lives here only."""
+"""Environments; the only package that imports Gymnasium."""

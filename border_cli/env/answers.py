@@ -1,6 +1,6 @@
-"""Checks of what environments answer, before it is stored: observations, rewards and flags.
+"""Checks of the values that `reset` and `step` return: observations, rewards, flags and info.
 
-Values are accepted by `core/raw_values.py`, one by one or N of a vector environment.
+Values are validated by `core/raw_values.py`, singly or in batches of N from a vector environment.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ REWARD: Final = Values(
     raw_space(spaces.Box(-np.inf, np.inf, (), np.float64)),
     "the reward",
     "is not a number",
-    np.dtype(np.float64),  # it is added up before it is rounded
+    np.dtype(np.float64),  # rewards are summed before they are rounded to float32
 )
 TERMINATED, TRUNCATED = (
     Values(raw_space(spaces.Box(0, 1, (), np.bool_)), name, "is not true or false")
@@ -36,38 +36,38 @@ TERMINATED, TRUNCATED = (
 
 
 def as_reward(given: Any) -> float:
-    """A number, or an array of one."""
+    """Converts a number, or an array with one number, to float."""
     return float(given if isinstance(given, _NUMBER) else REWARD(given))
 
 
 def as_flag(check: Values, given: Any) -> bool:
-    """True, False, 0, 1, or an array of one of these."""
+    """Converts True, False, 0, 1, or an array with one of these, to bool."""
     return bool(given if isinstance(given, _FLAG) else check(given))
 
 
 def info_values(info: Any, names: Sequence[str]) -> tuple[float, ...]:
-    """The numbers of these names in what a step says besides, NaN where there is none; () where
-    there is none of them."""
+    """Returns the numbers with these names in `info`, NaN if one is missing or not a number; () if
+    all are missing."""
     if not isinstance(info, Mapping) or not any(name in info for name in names):
         return ()
     return tuple([_info_value(info.get(name)) for name in names])
 
 
-def _info_value(given: Any) -> float:
+def _info_value(value: Any) -> float:
     try:
-        return as_reward(given)
+        return as_reward(value)
     except BadStep:
         return math.nan
 
 
 def other_answer(wanted: str, answer: object) -> BadStep:
-    """The error where a method returned something else than a tuple of the wanted values."""
+    """Returns the error for a method that did not return the `wanted` values."""
     got = f"{len(answer)} values" if isinstance(answer, tuple) else shown(answer)
     return BadStep(f"{wanted}, got {got}")
 
 
 def stepped(answer: Any) -> tuple[Any, Any, Any, Any, Any]:
-    """The five values in the answer of a `step`."""
+    """Unpacks the five values returned by `step`."""
     try:
         observation, reward, terminated, truncated, info = answer
     except (TypeError, ValueError):
@@ -76,7 +76,7 @@ def stepped(answer: Any) -> tuple[Any, Any, Any, Any, Any]:
 
 
 def begun(answer: Any) -> tuple[Any, Any]:
-    """The observation and the `info` in the answer of a `reset`."""
+    """Unpacks the observation and `info` returned by `reset`."""
     try:
         observation, info = answer
     except (TypeError, ValueError):

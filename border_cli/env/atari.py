@@ -1,15 +1,15 @@
-"""Games of the Arcade Learning Environment, prepared as in the papers about DQN.
+"""Games of the Arcade Learning Environment, with the preprocessing of the DQN papers.
 
-Mnih et al. 2015, "Human-level control through deep reinforcement learning", Methods: each action
-lasts four frames, of whose last two every pixel is the brighter one; grey, 84 x 84, the last four
-stacked; a random number of no-ops begins a game, and while training an episode ends with each life
-and rewards are clipped. Sticky actions: Machado et al. 2018, "Revisiting the Arcade Learning
-Environment". A game that begins with FIRE is started so, as in most implementations.
+Mnih et al. 2015, "Human-level control through deep reinforcement learning", Methods: each action is
+repeated for four frames; the observation is a stack of the last four results, each the pixelwise
+maximum of the last two frames in grayscale, scaled to 84 x 84. Games start with a random number of
+no-ops. During training, each life is an episode and rewards are clipped. Sticky actions: Machado et
+al. 2018, "Revisiting the Arcade Learning Environment". FIRE is pressed to start a game, if needed.
 
-`AtariGame` and `AtariGames`, which is ALE's own vector environment in C++, give the same frames,
-rewards and ends for the same seeds and actions. After a life the game goes on: `reset` presses FIRE
-for one action (NOOP where there is none), and a new game begins only when the last one is over.
-ALE's vector environment would begin a new game after each life, so that none but the first is seen.
+`AtariGame` and `AtariGames`, based on ALE's own C++ vector environment, return the same frames,
+rewards and ends for the same seeds and actions. After the loss of a life the game continues:
+`reset` presses FIRE for one action (NOOP without FIRE). A new game starts only after game over.
+ALE's vector environment would start a new game after each life, so only first lives would be seen.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ from numpy.typing import NDArray
 from border_cli.errors import ConfigError
 from border_cli.words import unknown
 
-with warnings.catch_warnings():  # it adds filters of its own
+with warnings.catch_warnings():  # ale_py adds its own filters
     import ale_py
     from ale_py import roms
     from ale_py.vector_env import AtariVectorEnv
 
-FRAME_SKIP = 4  # frames that an action lasts
-STACK = 4  # frames of an observation
-SIDE = 84  # pixels
-MOST_NOOPS = 30  # frames that begin a game, less than this
-SEVERAL_PLAYERS = ("combat", "joust", "maze_craze", "warlords")  # there is nobody to play against
+FRAME_SKIP = 4  # frames per action
+STACK = 4  # frames per observation
+SIDE = 84  # width and height of a frame in pixels
+MOST_NOOPS = 30  # exclusive maximum of no-op frames at the start of a game
+SEVERAL_PLAYERS = ("combat", "joust", "maze_craze", "warlords")  # games that need an opponent
 
 Info = dict[str, Any]
 
 
 def rom_of(game: str) -> str:
-    """The file of a game; an unknown one is refused with the nearest name."""
-    known = sorted(set(roms.get_all_rom_ids()) - set(SEVERAL_PLAYERS))
-    if game not in known:
-        raise ConfigError(f"env.game: {unknown('game', game, known)}")
+    """Returns the ROM file of a game. Raises ConfigError with the nearest name if it is unknown."""
+    games = sorted(set(roms.get_all_rom_ids()) - set(SEVERAL_PLAYERS))
+    if game not in games:
+        raise ConfigError(f"env.game: {unknown('game', game, games)}")
     return str(roms.get_rom_path(game))
 
 
 class AtariGame(gym.Env[NDArray[np.uint8], np.int64]):
-    """One game. Owns its emulator; one thread calls it."""
+    """One game. Owns its emulator; used by one thread."""
 
     stacks_frames = True  # observations are successive images, the newest last
 
@@ -69,7 +69,7 @@ class AtariGame(gym.Env[NDArray[np.uint8], np.int64]):
     ) -> None:
         self.render_mode = render_mode
         self._rom = rom_of(game)
-        self._limit = max_game_steps  # of a whole game
+        self._limit = max_game_steps  # maximum number of steps of a whole game
         self._episodic_life = episodic_life
         self._clip_rewards = clip_rewards
         ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
@@ -93,20 +93,20 @@ class AtariGame(gym.Env[NDArray[np.uint8], np.int64]):
         self._stack = np.zeros((STACK, SIDE, SIDE), np.uint8)
         self._noops = np.random.RandomState()
         self._lives = self._steps = 0
-        self.goes_on = False  # whether `reset` goes on with the game, of which a life has ended
+        self.goes_on = False  # whether `reset` continues the game after the loss of a life
 
     def reset(
         self, *, seed: int | None = None, options: Info | None = None
     ) -> tuple[NDArray[np.uint8], Info]:
-        """Begins a new game, or after the loss of a life goes on with it, whatever the seed."""
+        """Starts a new game. After the loss of a life, continues the game and ignores the seed."""
         super().reset(seed=seed, options=options)
         if not self.goes_on or not self._begin_life():
             self._begin_game(seed)
         self.goes_on = False
-        return self._stack.copy(), self._facts()
+        return self._stack.copy(), self._make_info()
 
     def _begin_life(self) -> bool:
-        """Whether the game could be gone on with."""
+        """Starts the next life and returns whether the game can continue."""
         _, terminated, truncated = self._act(self._start)
         return not (terminated or truncated)
 
@@ -121,14 +121,14 @@ class AtariGame(gym.Env[NDArray[np.uint8], np.int64]):
         fires = self._actions[self._start] == ale_py.Action.FIRE
         if fires:
             ale.act(ale_py.Action.FIRE)
-        for _ in range(_below(self._noops, MOST_NOOPS) - fires):
+        for _ in range(_draw_below(self._noops, MOST_NOOPS) - fires):
             ale.act(ale_py.Action.NOOP)
             if ale.game_over():
                 ale.reset_game()
         self._stack[:] = 0
         ale.getScreenGrayscale(self._screen)
         self._screen_before[:] = 0
-        self._see()
+        self._push_frame()
         self._lives, self._steps = ale.lives(), 0
 
     def step(self, action: np.int64) -> tuple[NDArray[np.uint8], float, bool, bool, Info]:
@@ -137,10 +137,10 @@ class AtariGame(gym.Env[NDArray[np.uint8], np.int64]):
         self.goes_on = terminated and not over
         if self._clip_rewards:
             reward = max(-1, min(1, reward))
-        return self._stack.copy(), float(reward), terminated, truncated, self._facts()
+        return self._stack.copy(), float(reward), terminated, truncated, self._make_info()
 
     def _act(self, action: int) -> tuple[int, bool, bool]:
-        """Four frames: the sum of rewards, and whether that was the end, and the limit."""
+        """Plays four frames. Returns the summed reward, terminated and truncated."""
         ale, reward, lost, over = self._ale, 0, False, False
         self._steps += 1
         for frame in range(FRAME_SKIP):
@@ -148,38 +148,38 @@ class AtariGame(gym.Env[NDArray[np.uint8], np.int64]):
             over = ale.game_over(with_truncation=False)
             lost = 0 < ale.lives() < self._lives
             if over or (frame == FRAME_SKIP - 1 and self._steps >= self._limit):
-                break  # ALE shows what it saw before
+                break  # as in ALE, the screen is not updated
             if frame == FRAME_SKIP - 2:
                 ale.getScreenGrayscale(self._screen_before)
             elif frame == FRAME_SKIP - 1:
                 ale.getScreenGrayscale(self._screen)
-        self._see()
+        self._push_frame()
         self._lives = ale.lives()
         terminated = over or (self._episodic_life and lost)
         return reward, terminated, self._steps >= self._limit and not terminated
 
-    def _see(self) -> None:
-        """Moves the stack on by one frame."""
+    def _push_frame(self) -> None:
+        """Adds the maximum of the last two screens to the stack."""
         np.maximum(self._screen, self._screen_before, out=self._screen)
         self._stack[:-1] = self._stack[1:]
         self._stack[-1] = self._shrink(self._screen)
 
-    def _facts(self) -> Info:
+    def _make_info(self) -> Info:
         return {"lives": self._lives}
 
     def render(self) -> Any:
-        """The screen in colours.  [210, 160, 3]"""
+        """Returns the screen in colour. [210, 160, 3]"""
         return None if self.render_mode == "human" else self._ale.getScreenRGB()
 
 
 class AtariGames(VectorEnv[Any, NDArray[np.int64], Any]):
-    """N games in ALE's threads; an episode that is over is followed by another in its next step.
+    """N games in ALE's threads. After the end of an episode, the next step starts another one.
 
-    Seeds count on from that of the first game. Those after the first of an environment differ in
-    their number of no-ops alone, which its own generator draws.
+    The first games have consecutive seeds. Later games of an environment differ only in the number
+    of no-ops, which its own generator draws.
     """
 
-    returns_new_arrays = True  # observations are never written again, so that nobody copies them
+    returns_new_arrays = True  # arrays of observations are never reused, so callers need no copy
 
     metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012 - Gymnasium's
 
@@ -214,27 +214,27 @@ class AtariGames(VectorEnv[Any, NDArray[np.int64], Any]):
         self.action_space = self._games.action_space
         self.single_action_space = self._games.single_action_space
         self._start = _start_action(self._games.ale.get_action_set())
-        self._ended = np.zeros(num_envs, np.bool_)  # [N] in the step before
+        self._ended = np.zeros(num_envs, np.bool_)  # [N] episodes that ended in the last step
 
     def reset(
         self, *, seed: int | list[int | None] | None = None, options: Info | None = None
     ) -> tuple[Any, Info]:
         self._ended[:] = False
-        begun: tuple[Any, Info] = self._games.reset(seed=seed, options=options)
-        return begun
+        result: tuple[Any, Info] = self._games.reset(seed=seed, options=options)
+        return result
 
     def step(self, actions: NDArray[np.int64]) -> tuple[Any, Any, Any, Any, Info]:
-        """One action in each game; one that has ended is begun instead, or its next life is."""
-        beginning = self._ended
-        if beginning.any():
-            actions = np.where(beginning, self._start, actions)
+        """Plays one action in each game. After an episode, starts the next life or game instead."""
+        starting = self._ended
+        if starting.any():
+            actions = np.where(starting, self._start, actions)
         obs, reward, terminated, truncated, info = self._games.step(actions)
         self._ended = terminated | truncated
-        again = beginning & self._ended
-        if again.any():  # a life that ended within its first action
-            begun, _ = self._games.reset(options={"reset_mask": again})
-            obs = np.where(again[:, None, None, None], begun, obs)
-            self._ended &= ~again
+        lost = starting & self._ended
+        if lost.any():  # the new life has already ended within its first action
+            reset_obs, _ = self._games.reset(options={"reset_mask": lost})
+            obs = np.where(lost[:, None, None, None], reset_obs, obs)
+            self._ended &= ~lost
         return obs, reward, terminated, truncated, info
 
     def close_extras(self, **kwargs: Any) -> None:
@@ -242,12 +242,12 @@ class AtariGames(VectorEnv[Any, NDArray[np.int64], Any]):
 
 
 def _start_action(actions: list[Any]) -> int:
-    """The action that starts a life: FIRE, or NOOP where there is none."""
+    """Returns the index of the action that starts a life: FIRE, or NOOP without FIRE."""
     return actions.index(ale_py.Action.FIRE if ale_py.Action.FIRE in actions else actions[0])
 
 
-def _below(generator: np.random.RandomState, bound: int) -> int:
-    """Draws as `std::uniform_int_distribution` of GNU's library does from `std::mt19937`.
+def _draw_below(generator: np.random.RandomState, bound: int) -> int:
+    """Draws an integer like GNU's `std::uniform_int_distribution` from `std::mt19937`.
 
     Lemire 2019, "Fast random integer generation in an interval".
     """
@@ -258,9 +258,9 @@ def _below(generator: np.random.RandomState, bound: int) -> int:
 
 
 class Shrink:
-    """Means over areas of pixels, to the bit as OpenCV's `INTER_AREA`, which ALE calls.
+    """Scales images by averaging areas, bit-identical to OpenCV's `INTER_AREA`, which ALE uses.
 
-    Its order of sums matters: along a row first, from the left, then from the top.
+    The order of summation matters: first along rows from the left, then from the top.
     """
 
     def __init__(self, shape: tuple[int, int]) -> None:
@@ -269,32 +269,32 @@ class Shrink:
         self._columns, self._column_weights = _areas(width)
 
     def __call__(self, image: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """[height, width] -> [84, 84]"""
-        across = _weighted(image.astype(np.float32).T, self._columns, self._column_weights)
-        down = _weighted(across.T, self._rows, self._row_weights)
+        """Scales an image. [height, width] -> [84, 84]"""
+        across = _weighted_sum(image.astype(np.float32).T, self._columns, self._column_weights)
+        down = _weighted_sum(across.T, self._rows, self._row_weights)
         return np.rint(down).astype(np.uint8)
 
 
-def _weighted(
-    lines: NDArray[np.float32], places: NDArray[np.intp], weights: NDArray[np.float32]
+def _weighted_sum(
+    lines: NDArray[np.float32], indices: NDArray[np.intp], weights: NDArray[np.float32]
 ) -> NDArray[np.float32]:
-    """[lines, K] -> [84, K]"""
-    total: NDArray[np.float32] = lines[places[0]] * weights[0]
-    for place, weight in zip(places[1:], weights[1:], strict=True):
-        total += lines[place] * weight
+    """Sums weighted lines. [lines, K] -> [84, K]"""
+    total: NDArray[np.float32] = lines[indices[0]] * weights[0]
+    for index, weight in zip(indices[1:], weights[1:], strict=True):
+        total += lines[index] * weight
     return total
 
 
 def _areas(pixels: int) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
-    """The pixels that each of the 84 is a mean of, and their weights.
+    """Returns the indices of the pixels that form each of the 84 outputs, and their weights.
 
     [most, 84], [most, 84, 1]
     """
     scale = pixels / SIDE
     edges = np.arange(SIDE + 1) * scale
     low, high = edges[:-1], edges[1:]
-    places = np.floor(low).astype(np.intp) + np.arange(ceil(scale) + 1)[:, None]  # [most, 84]
-    parts = (np.minimum(high, places + 1) - np.maximum(low, places)) / scale
-    parts[parts <= 1e-9] = 0
-    used = parts.any(axis=1)
-    return np.minimum(places, pixels - 1)[used], parts[used].astype(np.float32)[..., None]
+    indices = np.floor(low).astype(np.intp) + np.arange(ceil(scale) + 1)[:, None]  # [most, 84]
+    weights = (np.minimum(high, indices + 1) - np.maximum(low, indices)) / scale
+    weights[weights <= 1e-9] = 0
+    used = weights.any(axis=1)
+    return np.minimum(indices, pixels - 1)[used], weights[used].astype(np.float32)[..., None]

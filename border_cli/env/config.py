@@ -1,4 +1,4 @@
-"""Settings of the environments. Never imports gymnasium."""
+"""Settings of environments. Never imports Gymnasium."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from border_cli.registry import ENVS
 from border_cli.settings.base import setting
 from border_cli.settings.run import EnvConfig
 
-ATARI = "atari/"  # ids of ALE's games begin with it
+ATARI = "atari/"  # prefix of the ids of ALE games
 SUCCESS = "is_success"
 NAME = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)
-# Metrics of their own under `episode/` and `eval/`.
+# Names of built-in metrics under `episode/` and `eval/`.
 RESERVED = (
     *("return", "return_std", "return_min", "return_max"),
     *("length", "length_std", "length_min", "length_max"),
@@ -25,7 +25,7 @@ RESERVED = (
 
 
 class Vectorization(StrEnum):
-    """Who steps the environments of one actor."""
+    """How an actor steps several environments."""
 
     auto = "auto"
     sync = "sync"
@@ -43,23 +43,23 @@ class GymConfig(EnvConfig):
     )
     info_metrics: list[str] = setting(
         [],
-        "numbers in info to record as episode/NAME and eval/NAME: those of an episode's last step; "
-        "is_success is always recorded where present",
+        "numbers in info to record as episode/NAME and eval/NAME, from an episode's last step; "
+        "is_success is always recorded if present",
     )
     action_mask: bool | None = setting(
         None,
-        'whether the environment says which actions are valid, in info["action_mask"] or in a '
-        "part action_mask of a Dict observation; null: found as the environment is tried "
-        "(env.probe); true: required; false: masks in info are ignored, and a part is one like any "
-        "other",
+        'whether the environment provides action masks, in info["action_mask"] or in the part '
+        "action_mask of a Dict observation; null: detected in a trial of the environment "
+        "(env.probe); true: required; false: masks in info are ignored, and the part is an "
+        "ordinary observation",
         may_become_null=True,
     )
     own_generators: bool | None = setting(
         None,
-        "whether each environment has states of Python's random and of np.random of its own, "
-        "seeded with each episode and exchanged around each reset and step; null: where the "
-        "environment draws from these as it is tried (env.probe). Actor threads share them, so "
-        "such runs do not repeat",
+        "whether each environment has its own states of Python's random and of np.random, seeded "
+        "with each episode and swapped in for each reset and step; null: true if the environment "
+        "draws from them in a trial (env.probe). Actor threads share both generators, so such runs "
+        "are not reproducible",
         may_become_null=True,
     )
     vectorization: Vectorization = setting(
@@ -72,7 +72,7 @@ class GymConfig(EnvConfig):
 
     calls_by_name = True
 
-    # Constructors that are registered under no id, as "module:Class"
+    # Constructors without a registered id, as "module:Class"
     entry_point: ClassVar[str | None] = None
     vector_entry_point: ClassVar[str | None] = None
 
@@ -89,29 +89,29 @@ class GymConfig(EnvConfig):
 
     @property
     def recorded_info(self) -> tuple[str, ...]:
-        """All names in `info` that are recorded where they are present."""
+        """Names of the values in `info` that are recorded if present."""
         return tuple(dict.fromkeys([SUCCESS, *self.info_metrics]))
 
     @property
     def human_scores(self) -> tuple[float, float] | None:
-        """Published returns of random actions and of a human."""
+        """Published returns of random actions and of a human player."""
         return None
 
     def one_by_one(self) -> Self:
         return replace(self, vectorization=Vectorization.sync)
 
     def arguments(self) -> dict[str, Any]:
-        """Keyword arguments of the constructors."""
+        """Returns the keyword arguments of the constructor."""
         return copy.deepcopy(self.kwargs)
 
     def vector_arguments(self) -> dict[str, Any]:
-        """Keyword arguments of the vector implementation."""
+        """Returns the keyword arguments of the vector implementation."""
         return self.arguments()
 
 
 @dataclass(kw_only=True)
 class AtariConfig(GymConfig):
-    """A game of the Arcade Learning Environment, prepared as in the papers about DQN."""
+    """A game of the Arcade Learning Environment, with the preprocessing of the DQN papers."""
 
     entry_point = "border_cli.env.atari:AtariGame"
     vector_entry_point = "border_cli.env.atari:AtariGames"
@@ -119,10 +119,10 @@ class AtariConfig(GymConfig):
 
     game: str | None = setting(None, "name of the game in ALE, such as qbert or ms_pacman")
     max_episode_steps: int | None = setting(
-        27_000, "limit of a whole game in env steps, of four frames each", low=1
+        27_000, "limit of a whole game in env steps of four frames each", low=1
     )
     episodic_life: bool = setting(
-        True, "training only: an episode ends with each life, and the next one goes on from there"
+        True, "training only: an episode ends with each life, and the next one continues the game"
     )
     clip_rewards: bool = setting(True, "training only: rewards are clipped to -1, 0 and 1")
     repeat_action_probability: float = setting(
@@ -133,7 +133,7 @@ class AtariConfig(GymConfig):
         high=1,
     )
     full_action_space: bool = setting(
-        False, "all 18 actions, instead of those that do something in this game"
+        False, "all 18 actions, instead of those that have an effect in the game"
     )
     num_threads: int | None = setting(
         None,
@@ -171,7 +171,7 @@ class AtariConfig(GymConfig):
     def arguments(self) -> dict[str, Any]:
         return self._shared_arguments() | {"max_game_steps": self.max_episode_steps}
 
-    def vector_arguments(self) -> dict[str, Any]:  # its limit is passed as that of any is
+    def vector_arguments(self) -> dict[str, Any]:  # `construct_vector` passes the time limit
         return self._shared_arguments() | {"num_threads": self.num_threads or 1}
 
     def _shared_arguments(self) -> dict[str, Any]:

@@ -1,5 +1,5 @@
-"""One Gymnasium environment inside its wrappers, from its settings: the id is looked up, and
-packages that are missing are named."""
+"""The construction of a Gymnasium environment and its wrappers from the settings, including the
+look-up of ids and errors for missing packages."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from border_cli.words import unknown
 
 Wrapper: TypeAlias = gym.Wrapper[Any, Any, Any, Any]
 
-PACKAGES = {  # module -> what pip calls it
+PACKAGES = {  # module -> name of the package for pip
     "ale_py": "border-cli[atari]",
     "minatar": "border-cli[minatar]",
     "cv2": "opencv-python",
     "gymnasium_robotics": "border-cli[robotics]",
     "shimmy": "shimmy[dm-control]",
 }
-# Beginnings of ids -> the module that registers them when it is imported
+# Patterns of ids -> module that registers them on import
 REGISTERED_BY = {
     r"ALE/|\w+NoFrameskip-v": "ale_py",
     r"MiniGrid-|BabyAI-": "minigrid",
@@ -46,30 +46,30 @@ REGISTERED_BY = {
     ),
     r"dm_control/": "shimmy",
 }
-GIVEN = "python/"  # ids of what a caller in Python gives begin with it, see env/given.py
+GIVEN = "python/"  # prefix of the ids of environments passed from Python, see env/given.py
 MINATAR = "MinAtar"
 MINATAR_GAMES = ("asterix", "breakout", "freeway", "seaquest", "space_invaders")
 
-# Wrappers for what agents do themselves, with one set of statistics that is saved with the model.
+# Wrappers replaced by settings of the agent, which saves one set of statistics with the model.
 SETTING_INSTEAD = {
     "NormalizeObservation": "agent.normalize_obs",
     "NormalizeReward": "agent.normalize_reward",
 }
 
-# Physics engines load shared libraries and set global state: one constructor at a time. Reentrant:
-# an environment may construct another, as one that plays against a saved policy does.
+# Physics engines load shared libraries and set global state, so constructors run one at a time.
+# Reentrant, because an environment may construct another, for example to play against a policy.
 _constructing = threading.RLock()
 
 
 @contextmanager
 def construction(config: GymConfig) -> Iterator[None]:
-    """The only block in which environments are constructed, one at a time."""
+    """Holds the lock under which every environment is constructed, one at a time."""
     with _constructing, _without_noise(), missing_packages(f"env.id={config.id}"):
         yield
 
 
 def construct(config: GymConfig, render: str | None = None) -> gym.Env[Any, Any]:
-    """A new environment inside its wrappers, not reset. Waits while another one is constructed."""
+    """Constructs an environment with its wrappers, without a reset. Waits for other threads."""
     with construction(config):
         env = apply_wrappers(_construct_unwrapped(config, render), config.wrappers)
         if config.own_generators:
@@ -86,24 +86,23 @@ def construct(config: GymConfig, render: str | None = None) -> gym.Env[Any, Any]
 
 
 def time_limit(config: GymConfig, env: gym.Env[Any, Any]) -> int | None:
-    """The env steps after which an episode is truncated; None where it need not end."""
+    """Returns the number of env steps after which an episode is truncated; None if unlimited."""
     if config.max_episode_steps is not None:
         return config.max_episode_steps
-    inside = (each for each in layers(env) if isinstance(each, gym_wrappers.TimeLimit))
-    return min((each._max_episode_steps for each in inside), default=None)
+    limits = (layer for layer in layers(env) if isinstance(layer, gym_wrappers.TimeLimit))
+    return min((limit._max_episode_steps for limit in limits), default=None)
 
 
 def layers(env: gym.Env[Any, Any]) -> Iterator[Wrapper]:
-    """The wrappers around an environment, the outermost first."""
+    """Yields the wrappers of an environment, outermost first."""
     while isinstance(env, gym.Wrapper):
         yield env
         env = env.env
 
 
 def stacks_images(env: gym.Env[Any, Any]) -> bool:
-    """Whether observations are made of successive images, uint8 [frames, H, W] or with channels
-    behind the frames or at the end: by a wrapper, or by an environment that says so with
-    `stacks_frames = True`."""
+    """Returns whether observations are stacks of successive images, uint8 [frames, H, W] or with
+    channels second or last, due to a wrapper or an environment with `stacks_frames = True`."""
     space = env.observation_space
     if not isinstance(space, gym.spaces.Box) or space.dtype != "uint8":
         return False
@@ -111,8 +110,10 @@ def stacks_images(env: gym.Env[Any, Any]) -> bool:
         return False
     if getattr(env.unwrapped, "stacks_frames", False) is True:
         return True
-    stacks = (each for each in layers(env) if isinstance(each, gym_wrappers.FrameStackObservation))
-    return any(each.stack_size == space.shape[0] > 1 for each in stacks)
+    stacks = (
+        layer for layer in layers(env) if isinstance(layer, gym_wrappers.FrameStackObservation)
+    )
+    return any(stack.stack_size == space.shape[0] > 1 for stack in stacks)
 
 
 def _construct_unwrapped(config: GymConfig, render: str | None) -> gym.Env[Any, Any]:
@@ -120,7 +121,7 @@ def _construct_unwrapped(config: GymConfig, render: str | None) -> gym.Env[Any, 
     kwargs = config.arguments()
     if render is not None:
         kwargs["render_mode"] = render
-    # Our own limit counts actions outside all wrappers, so the environment's own is left away.
+    # Our limit counts actions outside all wrappers and replaces the environment's own limit.
     own_limit = config.max_episode_steps
     no_limit = None if own_limit is None else -1
     try:
@@ -132,46 +133,46 @@ def _construct_unwrapped(config: GymConfig, render: str | None) -> gym.Env[Any, 
             f"env.kwargs {config.kwargs} is not accepted by {spec.id}: {error.__cause__ or error}"
         ) from error
     if own_limit is not None and env.unwrapped.spec is not None:
-        env.unwrapped.spec.max_episode_steps = own_limit  # TimeAwareObservation reads it there
+        env.unwrapped.spec.max_episode_steps = own_limit  # read by TimeAwareObservation
     return env
 
 
 @contextmanager
 def _without_noise() -> Iterator[None]:
-    """Silences warnings that the user of an environment cannot act on.
+    """Silences warnings that users of an environment cannot act on.
 
-    Box2D's SWIG half even crashes the interpreter where its DeprecationWarnings are errors.
+    The SWIG bindings of Box2D crash the interpreter if their DeprecationWarnings become errors.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         warnings.filterwarnings("ignore", message=".*precision lowered by casting")
-        # Vector environments without a mode are not used.
+        # Vector environments without an autoreset mode are not used.
         warnings.filterwarnings("ignore", message=".*(AutoresetMode|autoreset_mode)")
         yield
 
 
 def normalizing(entries: list[Any]) -> dict[str, str]:
-    """The wrappers with running statistics of their own, each with the setting to use instead."""
-    names = [_name_and_arguments("env.wrappers", each)[0] for each in entries]
+    """Returns the wrappers with running statistics, with the setting to use instead of each."""
+    names = [_name_and_arguments("env.wrappers", entry)[0] for entry in entries]
     return {name: SETTING_INSTEAD[name] for name in names if name in SETTING_INSTEAD}
 
 
 def apply_wrappers(env: gym.Env[Any, Any], entries: list[Any]) -> gym.Env[Any, Any]:
-    """`env` inside the wrappers, the first one innermost."""
-    for place, entry in enumerate(entries):
-        where = f"env.wrappers[{place}]"
+    """Wraps an environment, starting with the innermost wrapper."""
+    for index, entry in enumerate(entries):
+        where = f"env.wrappers[{index}]"
         name, arguments = _name_and_arguments(where, entry)
         with missing_packages(f"{where} {name}"):
-            wrapper = _wrapper(where, name)
+            wrapper = _find_wrapper(where, name)
             try:
-                env = wrapper(env, **_as_annotated(wrapper, copy.deepcopy(arguments)))
+                env = wrapper(env, **_convert_lists(wrapper, copy.deepcopy(arguments)))
             except (AssertionError, AttributeError, TypeError, ValueError) as error:
                 raise ConfigError(f"{where} {name} cannot be created: {place_of(error)}") from error
     return env
 
 
-def _as_annotated(wrapper: type[Wrapper], arguments: dict[str, Any]) -> dict[str, Any]:
-    """The arguments, their lists as arrays or tuples where the parameters are annotated so."""
+def _convert_lists(wrapper: type[Wrapper], arguments: dict[str, Any]) -> dict[str, Any]:
+    """Converts lists to arrays or tuples if the parameters are annotated as such."""
     for key, parameter in inspect.signature(wrapper).parameters.items():
         annotation, value = str(parameter.annotation).lower(), arguments.get(key)
         if isinstance(value, list) and "ndarray" in annotation:
@@ -191,23 +192,25 @@ def _name_and_arguments(where: str, entry: object) -> tuple[str, dict[str, Any]]
     raise ConfigError(f"{where} must be a name or {{Name: {{argument: value}}}}, got {entry!r}")
 
 
-def _wrapper(where: str, name: str) -> type[Wrapper]:
-    """The class that a name in gymnasium.wrappers means, or `module:Class` of the user's own."""
-    module, colon, own = name.rpartition(":")
+def _find_wrapper(where: str, name: str) -> type[Wrapper]:
+    """Returns the wrapper class for a name in gymnasium.wrappers or the user's `module:Class`."""
+    module, colon, class_name = name.rpartition(":")
     home: Any = import_named(module, f"{where}={name}") if colon else gym_wrappers
-    found = getattr(home, own, None)  # Gymnasium imports some of its own only now
-    if isinstance(found, type) and issubclass(found, gym.Wrapper):
-        return found
-    known = [
+    wrapper = getattr(home, class_name, None)  # Gymnasium imports some wrappers on first access
+    if isinstance(wrapper, type) and issubclass(wrapper, gym.Wrapper):
+        return wrapper
+    names = [
         key
-        for key, each in vars(home).items()
-        if isinstance(each, type) and issubclass(each, gym.Wrapper)
+        for key, value in vars(home).items()
+        if isinstance(value, type) and issubclass(value, gym.Wrapper)
     ]
-    raise ConfigError(f"{where}: {unknown(f'wrapper of {home.__name__}', own, sorted(known))}")
+    raise ConfigError(
+        f"{where}: {unknown(f'wrapper of {home.__name__}', class_name, sorted(names))}"
+    )
 
 
 def entry_of(config: GymConfig) -> registration.EnvSpec:
-    """How the environment of these settings is constructed."""
+    """Returns Gymnasium's spec to construct the environment of these settings."""
     if config.entry_point is None:
         return registered(config.id)
     if config.id is None:
@@ -218,7 +221,7 @@ def entry_of(config: GymConfig) -> registration.EnvSpec:
 
 
 def _register_minatar() -> None:
-    """Registers MinAtar's ten ids: v0 has six actions, v1 those that do something in the game."""
+    """Registers MinAtar's ten ids: v0 with all six actions, v1 with those that have an effect."""
     for game in MINATAR_GAMES:
         for version, minimal in (("v0", False), ("v1", True)):
             env_id = f"{MINATAR}/{game.title().replace('_', '')}-{version}"
@@ -230,8 +233,8 @@ def _register_minatar() -> None:
 
 
 def registered(env_id: str | None) -> registration.EnvSpec:
-    """Gymnasium's entry for the id, or for a class or function `module:name`; `gym.make` would warn
-    of older versions."""
+    """Returns Gymnasium's spec of an id, or of a class or function `module:name`. Unlike
+    `gym.make`, it does not warn about older versions."""
     if env_id is None:
         raise ConfigError("env.id must be set: a Gymnasium id such as CartPole-v1, or module:Id-v0")
     module, _, name = env_id.rpartition(":")
@@ -240,22 +243,22 @@ def registered(env_id: str | None) -> registration.EnvSpec:
         _register_minatar()
     try:
         return gym.spec(_with_version(name))
-    except gym.error.Error as error:  # did you mean …?
-        own = getattr(home, name, None)
-        if callable(own):
-            return registration.EnvSpec(name, own)
+    except gym.error.Error as error:  # its message suggests similar ids
+        constructor = getattr(home, name, None)
+        if callable(constructor):
+            return registration.EnvSpec(name, constructor)
         refuse_of_other_package(name)
         if name.startswith(GIVEN):
             raise ConfigError(
-                f"env.id={env_id} was given to train(env=…) in Python: open the run with "
-                "resume(…, env=…) or load_policy(…, env=…). An environment that is a class or "
-                "function at the top of a module is found by its name"
+                f"env.id={env_id} was passed to train(env=…) in Python: open the run with "
+                "resume(…, env=…) or load_policy(…, env=…). A class or function at the top level "
+                "of a module does not need this: it is found by its name"
             ) from error
         if home is not None:
-            registering = [f"{each}()" for each in vars(home) if each.startswith("register")]
+            functions = [f"{key}()" for key in vars(home) if key.startswith("register")]
             raise ConfigError(
-                f"env.id={env_id}: the module {module} was imported and has no {name}: {error} If "
-                f"a function of it registers it ({', '.join(registering) or 'none here'}), "
+                f"env.id={env_id}: the module {module} was imported but has no {name}: {error} If "
+                f"one of its functions registers it ({', '.join(functions) or 'none here'}), "
                 f"call that in a module of your own: imports=[your_module] env.id={name}"
             ) from error
         raise ConfigError(
@@ -265,7 +268,7 @@ def registered(env_id: str | None) -> registration.EnvSpec:
 
 
 def _with_version(name: str) -> str:
-    """The newest one of an id without version."""
+    """Adds the newest version to an id without one."""
     namespace, plain, version = registration.parse_env_id(name)
     if version is None:
         version = registration.find_highest_version(namespace, plain)
@@ -273,10 +276,10 @@ def _with_version(name: str) -> str:
 
 
 def portable(env_id: str | None) -> tuple[str, bytes] | None:
-    """The id and what is registered under it, for a process that may not know it.
+    """Returns the id and its pickled spec, for a process in which it may not be registered.
 
-    None where the id names its own module, or where what it stands for is no class or function of
-    a module, so that it cannot be sent.
+    Returns None if the id names its own module, or if the spec cannot be pickled because its
+    constructor is not a class or function of a module.
     """
     if env_id is None or ":" in env_id:
         return None
@@ -288,20 +291,20 @@ def portable(env_id: str | None) -> tuple[str, bytes] | None:
 
 
 def register_portable(sent: tuple[str, bytes] | None) -> None:
-    """Registers what `portable` returned elsewhere, unless the id is known here."""
+    """Registers the result of `portable` from another process, unless the id is already known."""
     if sent is not None and sent[0] not in registration.registry:
         registration.registry[sent[0]] = pickle.loads(sent[1])
 
 
 def import_named(module: str, setting: str) -> ModuleType:
-    """The module that stands before the colon in this setting."""
+    """Imports the module named before the colon in a setting."""
     refuse_standard(module, setting)
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        itself = error.name is not None and f"{module}.".startswith(f"{error.name}.")
-        if not itself or error.name in PACKAGES:
-            raise  # it exists and lacks a package, or is one of PACKAGES
+        is_module = error.name is not None and f"{module}.".startswith(f"{error.name}.")
+        if not is_module or error.name in PACKAGES:
+            raise  # the module needs a missing package, or is one of PACKAGES itself
         raise ConfigError(
             f"{setting}: no module named {error.name!r}; the part before the colon must "
             "be on the Python path"
@@ -310,23 +313,23 @@ def import_named(module: str, setting: str) -> ModuleType:
 
 @contextmanager
 def missing_packages(what: str) -> Iterator[None]:
-    """Turns the failure to import a package into the line that installs it."""
+    """Turns a failed import inside the block into an error with the command to install it."""
     try:
         yield
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         if not package or not _is_absent(package):
-            raise  # a mistake inside a package that is installed
+            raise  # an error inside an installed package
         raise MissingPackage(what, PACKAGES.get(package, package)) from error
-    except gym.error.DependencyNotInstalled as error:  # it names the line that installs it
+    except gym.error.DependencyNotInstalled as error:  # contains the command to install it
         cause = f" ({error.__cause__})" if error.__cause__ else ""
         raise ConfigError(f"{what}: {error}{cause}") from error
 
 
 def refuse_of_other_package(env_id: str) -> None:
-    """Raises ConfigError if the id is known to be of another package, which is not imported."""
-    for beginning, module in REGISTERED_BY.items():
-        if re.match(beginning, env_id) is None:
+    """Raises ConfigError if the id belongs to a known package that is not imported."""
+    for pattern, module in REGISTERED_BY.items():
+        if re.match(pattern, env_id) is None:
             continue
         what, remedy = f"env.id={env_id}", f"add imports=[{module}]"
         if _is_absent(module):

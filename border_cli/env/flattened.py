@@ -1,5 +1,5 @@
-"""Recorded observations as an environment that flattens its observations makes them: by the rules
-of Gymnasium's FlattenObservation, and by the space that the environment itself flattens."""
+"""Flattening of recorded observations, for environments with Gymnasium's FlattenObservation. Uses
+the same rules and the space that the environment itself flattens."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from border_cli.settings.run import EnvConfig
 
 
 def flattened_space(config: EnvConfig, recorded: Any, dataset: str) -> Any:
-    """The space of which the environment flattens observations, where they are recorded before
-    that; None where they are read as they are. Raises ConfigError where it flattens others."""
+    """Returns the space to flatten recorded observations from; None if they need no flattening.
+    Raises ConfigError if the environment flattens another space."""
     if isinstance(recorded, spaces.Box) or not isinstance(config, GymConfig):
         return None
     with closing(construct(config)) as env:
-        inside = (each.env for each in layers(env) if isinstance(each, FlattenObservation))
-        space = next((each.observation_space for each in inside), None)
+        inner_envs = (layer.env for layer in layers(env) if isinstance(layer, FlattenObservation))
+        space = next((inner_env.observation_space for inner_env in inner_envs), None)
     if space is not None and space != recorded:
         raise ConfigError(
             f"{dataset} has observations {recorded}, but env.id={config.id} flattens {space}"
@@ -34,13 +34,13 @@ def flattened_space(config: EnvConfig, recorded: Any, dataset: str) -> Any:
 
 
 def flat_space(space: Any) -> Any:
-    """The Box of Gymnasium that values of this space are flattened to."""
+    """Returns the Box to which Gymnasium flattens values of this space."""
     return spaces.flatten_space(space)
 
 
 def flattened(space: Any, recorded: Any, count: int) -> NDArray[Any]:
-    """So many observations of this space, each flattened; raises `BadStep` where one is not of the
-    space. [T + 1, n]"""
+    """Flattens `count` observations of a space. Raises `BadStep` if one is not in the space.
+    [T + 1, n]"""
     try:
         rows = [spaces.flatten(space, _at(recorded, t)) for t in range(count)]
     except (LookupError, TypeError, ValueError) as error:
@@ -49,7 +49,7 @@ def flattened(space: Any, recorded: Any, count: int) -> NDArray[Any]:
 
 
 def _at(recorded: Any, t: int) -> Any:
-    """One of the observations that are stored by their parts."""
+    """Returns observation t; nested observations are stored by their parts."""
     if isinstance(recorded, Mapping):
         return {key: _at(part, t) for key, part in recorded.items()}
     if isinstance(recorded, tuple):

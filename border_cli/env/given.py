@@ -1,8 +1,8 @@
-"""Environments that a caller in Python gives: a callable that returns a `gymnasium.Env`.
+"""Environments passed from Python, as a callable that returns a `gymnasium.Env`.
 
-A class or function at the top of a module is named `module:name` in the settings, so that every
-command finds it. Any other has an id that only this process knows, and is given again to open the
-run; of two with one name the newer counts.
+A class or function at the top level of a module becomes `module:name` in the settings, so that
+every command finds it. Any other callable gets an id that only this process knows, and must be
+passed again to open the run. If two have the same name, the newer one replaces the older.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MakeEnv = Callable[..., Any]  # takes env.kwargs
 
 
 def with_given(settings: EnvConfig, make: MakeEnv) -> GymConfig:
-    """The settings with this environment in the place of theirs."""
+    """Returns a copy of the settings for the environment that `make` constructs."""
     if type(settings) is not GymConfig:
         raise ConfigError(f"env=… needs settings of env=gym, got {type(settings).__name__}")
     if not callable(make):
@@ -32,32 +32,32 @@ def with_given(settings: EnvConfig, make: MakeEnv) -> GymConfig:
         )
     env_id = settings.id
     if env_id is None or not env_id.startswith(GIVEN):
-        env_id = _importable(make) or _own_id(make)
+        env_id = _import_name(make) or _make_id(make)
     if env_id.startswith(GIVEN):
         registration.registry[env_id] = registration.EnvSpec(env_id, make)
     return replace(settings, id=env_id)
 
 
 def is_local(env_id: str | None) -> bool:
-    """Whether only this process can construct it, because it cannot be pickled."""
+    """Returns whether only this process can construct the environment: it cannot be pickled."""
     return env_id is not None and env_id.startswith(GIVEN) and portable(env_id) is None
 
 
-def _importable(make: MakeEnv) -> str | None:
-    """`module:name`, where that leads to it, and to no limit or wrapper that it has in Gymnasium's
-    registry."""
+def _import_name(make: MakeEnv) -> str | None:
+    """Returns `module:name` if it means `make`, and not a registered environment with a time limit
+    or wrappers; else None."""
     module = getattr(make, "__module__", "__main__")
     env_id = f"{module}:{getattr(make, '__qualname__', '')}"
     if module == "__main__":
         return None
     try:
-        found = registered(env_id)
+        spec = registered(env_id)
     except ConfigError:
         return None
-    itself = found.entry_point is make and found.id not in registration.registry
-    return env_id if itself else None
+    is_make = spec.entry_point is make and spec.id not in registration.registry
+    return env_id if is_make else None
 
 
-def _own_id(make: MakeEnv) -> str:
+def _make_id(make: MakeEnv) -> str:
     name = getattr(make, "__name__", type(make).__name__)
     return GIVEN + re.sub(r"\W", "", name)

@@ -1,4 +1,4 @@
-"""Rewards of Gymnasium environments with goals, as `gymnasium_robotics.GoalEnv` defines them."""
+"""Goal rewards of Gymnasium environments with the interface of `gymnasium_robotics.GoalEnv`."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from border_cli.errors import BadStep, ConfigError
 
 REWARDS = Values(
     raw_space(gym.spaces.Box(-np.inf, np.inf, (), np.float64)),
-    "compute_reward's answer",
+    "compute_reward's result",
     "is not one number for each pair of goals, computed along their last axis",
     np.dtype(np.float64),
 )
 GOALS = ("achieved_goal", "desired_goal")
-TRIED = 3  # goals at once in the check before a run: none of the goals' own axes
+TRIED = 3  # number of goals in the trial call before a run
 
 
 def refuse_no_goals(spec: EnvSpec) -> None:
-    """Raises ConfigError where observations have no goals that `compute_reward` could take."""
+    """Raises ConfigError if observations have no goals for `compute_reward`."""
     space = spec.observation
     parts = space.spaces if isinstance(space, DictSpace) else {}
     missing = [name for name in GOALS if name not in parts]
@@ -39,9 +39,9 @@ def refuse_no_goals(spec: EnvSpec) -> None:
 
 
 class GymGoalRewards(GoalRewards):
-    """`compute_reward` and `compute_terminated` of an environment that is never stepped; owns it.
+    """Goal rewards by `compute_reward` and `compute_terminated` of an environment; owns it.
 
-    They are called with an empty `info`, and with goals of the type that their space has.
+    The environment is never stepped. `info` is empty, and goals have the dtype of their space.
     """
 
     def __init__(self, env: gym.Env[Any, Any], env_id: str) -> None:
@@ -60,42 +60,43 @@ class GymGoalRewards(GoalRewards):
         self._try()
 
     def _method(self, name: str) -> Callable[..., Any] | None:
-        """The outermost one, which takes the goals that agents see."""
+        """Returns the outermost method of that name, which accepts goals as agents observe them."""
         if not self._env.has_wrapper_attr(name):
             return None
         method: Callable[..., Any] = self._env.get_wrapper_attr(name)
         return method
 
     def _try(self) -> None:
-        """Calls both with the goals of a first episode; refuses what is not one reward per row."""
+        """Calls both methods with the goals of a first episode, to check the shapes of results."""
         obs, _ = self._env.reset(seed=0)
         achieved, desired = (np.stack([np.asarray(obs[name])] * TRIED) for name in GOALS)
         self.rewards(achieved, desired)
         self.terminated(achieved, desired)
 
     def rewards(self, achieved: NDArray[Any], desired: NDArray[Any]) -> NDArray[np.float32]:
-        """Of M pairs of goals. [M]"""
-        given = self._reward(self._typed(achieved), self._typed(desired), {})
+        """Returns the rewards of M pairs of goals. [M]"""
+        result = self._reward(self._typed(achieved), self._typed(desired), {})
         try:
-            found = REWARDS(given, len(achieved))
+            values = REWARDS(result, len(achieved))
         except BadStep as error:
             raise error.within(f"env.id={self._id}") from None
-        with np.errstate(over="ignore"):  # what becomes infinite is refused
-            rewards = found.astype(np.float32)
+        with np.errstate(over="ignore"):  # infinite values are refused below
+            rewards = values.astype(np.float32)
         if not np.isfinite(rewards).all():
-            raise BadStep(f"env.id={self._id}: compute_reward returned {shown(given)}: not finite")
+            raise BadStep(f"env.id={self._id}: compute_reward returned {shown(result)}: not finite")
         return rewards
 
     def terminated(self, achieved: NDArray[Any], desired: NDArray[Any]) -> NDArray[np.bool_] | None:
-        """Of M pairs of goals. [M]; one by one where `compute_terminated` takes only one pair."""
+        """Returns whether M pairs of goals end an episode [M]; None without `compute_terminated`,
+        which is called once per pair if it does not accept several."""
         method = self._terminated
         if method is None:
             return None
         achieved, desired = self._typed(achieved), self._typed(desired)
-        found = np.asarray(method(achieved, desired, {}), np.bool_)
-        if found.shape == (len(achieved),):
-            return found
-        ends = [bool(method(*each, {})) for each in zip(achieved, desired, strict=True)]
+        flags = np.asarray(method(achieved, desired, {}), np.bool_)
+        if flags.shape == (len(achieved),):
+            return flags
+        ends = [bool(method(*pair, {})) for pair in zip(achieved, desired, strict=True)]
         return np.array(ends, np.bool_)
 
     def _typed(self, goals: NDArray[Any]) -> NDArray[Any]:

@@ -1,4 +1,4 @@
-"""The recipe of Gymnasium environments."""
+"""The factory of Gymnasium environments."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ log = logging.getLogger(__name__)
 
 
 class MaskFinder(gym.Wrapper[Any, Any, Any, Any]):
-    """Looks for action masks in the `info` of `reset`; once there are some, `step` does nothing.
+    """Detects action masks in the `info` of `reset`; after that, `step` does nothing.
 
-    Whoever tries the environment acts without them and could take an invalid action.
+    The trial of the environment acts without masks and could otherwise take an invalid action.
     """
 
     found = False
@@ -47,12 +47,12 @@ class MaskFinder(gym.Wrapper[Any, Any, Any, Any]):
             self.found = self._is_mask(info[ACTION_MASK])
         return self._obs, info
 
-    def _is_mask(self, given: Any) -> bool:
-        # imported late, as all below: few environments need it
+    def _is_mask(self, value: Any) -> bool:
+        # imported late, as below: only some environments need it
         from border_cli.env.masks import MaskReader
 
         try:
-            MaskReader(self.env.action_space)(given)
+            MaskReader(self.env.action_space)(value)
         except BadStep as error:
             log.warning("%s is ignored: %s", self.env, error)
             return False
@@ -63,9 +63,9 @@ class MaskFinder(gym.Wrapper[Any, Any, Any, Any]):
 
 
 class GymEnvFactory(EnvFactory):
-    """A recipe for environments; holds settings only, and what follows from them.
+    """A picklable factory of environments, which holds only settings and values derived from them.
 
-    In another process the id means what it meant here, also where it was registered here alone.
+    It also transfers the registration of the id, for processes in which the id is unknown.
     """
 
     def __init__(self, config: GymConfig) -> None:
@@ -80,65 +80,65 @@ class GymEnvFactory(EnvFactory):
 
     @staticmethod
     def refuse_saved_id(env_id: str, setting: str) -> None:
-        """Raises ConfigError where a saved folder may not name what the id calls."""
+        """Raises ConfigError if a saved id calls something that saved settings must not call."""
         from border_cli.env.saved_id import refuse_saved_id
 
         refuse_saved_id(env_id, setting)
 
     @cached_property
     def spec(self) -> EnvSpec:
-        """Spaces and time limit; the first call constructs one environment and closes it."""
+        """Spaces and time limit; the first access constructs an environment and closes it."""
         with closing(construct(self.config)) as env:
             return self._spec_of(env)
 
     def make(
         self, *, training: bool, render: str | None = None, first: int = 0, beat: Beat | None = None
     ) -> Env:
-        """A fresh environment of `num_envs`. `render="human"` opens the window of the first.
+        """Constructs `num_envs` new environments. `render="human"` opens a window for the first.
 
-        Several that train are an environment's own vector implementation where there is one that
-        does what the settings ask (`env.vectorization`).
+        For training, uses the environment's own vector implementation if there is one that supports
+        the settings (`env.vectorization`).
         """
-        own = self._make_vector(first) if training and render is None else None
-        return own or GymEnv(self.config, training=training, render=render, first=first, beat=beat)
+        env = self._make_vector(first) if training and render is None else None
+        return env or GymEnv(self.config, training=training, render=render, first=first, beat=beat)
 
     def trials(self) -> Iterator[Env]:
-        one = GymEnv(replace(self.config, num_envs=1), training=True)
-        self.spec = self._spec_of(one.envs[0])
-        generators = self._generator_finder(one)
-        finder = self._finder(one)
-        yield one
-        if generators is not None and generators.found:
+        env = GymEnv(replace(self.config, num_envs=1), training=True)
+        self.spec = self._spec_of(env.envs[0])
+        generator_finder = self._add_generator_finder(env)
+        mask_finder = self._add_mask_finder(env)
+        yield env
+        if generator_finder is not None and generator_finder.found:
             self.config = replace(self.config, own_generators=True)
             self.spec = replace(self.spec, own_generators=True)
-        if finder is not None and finder.found:
+        if mask_finder is not None and mask_finder.found:
             self.config = replace(self.config, action_mask=True)
-            one = GymEnv(replace(self.config, num_envs=1), training=True)
-            self.spec = self._spec_of(one.envs[0])
-            yield one
-        own = self._make_vector(first=0)
-        if own is not None:
-            yield own
+            env = GymEnv(replace(self.config, num_envs=1), training=True)
+            self.spec = self._spec_of(env.envs[0])
+            yield env
+        vector_env = self._make_vector(first=0)
+        if vector_env is not None:
+            yield vector_env
 
-    def _generator_finder(self, one: GymEnv) -> GeneratorFinder | None:
-        """Looks for draws from the global generators; None where the settings say."""
+    def _add_generator_finder(self, env: GymEnv) -> GeneratorFinder | None:
+        """Adds a wrapper that detects draws from the global generators, unless settings decide."""
         if self.config.own_generators is not None:
             return None
         from border_cli.env.own_generators import GeneratorFinder
 
-        finder = one.envs[0] = GeneratorFinder(one.envs[0], str(self.config.id))
+        finder = env.envs[0] = GeneratorFinder(env.envs[0], str(self.config.id))
         return finder
 
-    def _finder(self, one: GymEnv) -> MaskFinder | None:
-        """Looks for action masks as the environment is played; None where it is known."""
-        known = self.config.action_mask is not None or has_masks(self.spec.observation)
-        if known or isinstance(one.envs[0].action_space, gym.spaces.Box):
+    def _add_mask_finder(self, env: GymEnv) -> MaskFinder | None:
+        """Adds a wrapper that detects action masks, unless it is known whether there are any."""
+        is_known = self.config.action_mask is not None or has_masks(self.spec.observation)
+        if is_known or isinstance(env.envs[0].action_space, gym.spaces.Box):
             return None
-        finder = one.envs[0] = MaskFinder(one.envs[0])
+        finder = env.envs[0] = MaskFinder(env.envs[0])
         return finder
 
     def _make_vector(self, first: int) -> Env | None:
-        """The environment's own vector implementation; None where it is not to be used."""
+        """Constructs the environment's own vector implementation; None if it cannot be used."""
         if self.config.num_envs == 1 or self.config.vectorization == Vectorization.sync:
             return None
         from border_cli.env.vector import GymVectorEnv, NoVectorEnv, construct_vector
@@ -151,7 +151,7 @@ class GymEnvFactory(EnvFactory):
         return GymVectorEnv(env, self.spec, first=first)
 
     def goal_rewards(self) -> GoalRewards:
-        """Goal rewards of one more environment, which is never stepped."""
+        """Constructs an environment to compute goal rewards, which is never stepped."""
         from border_cli.env.goals import GymGoalRewards, refuse_no_goals
 
         refuse_no_goals(self.spec)

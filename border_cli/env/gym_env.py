@@ -1,6 +1,6 @@
-"""N Gymnasium environments stepped in one loop, each episode with a seed of its own.
+"""N Gymnasium environments stepped in one loop, with a separate seed for each episode.
 
-Not Gymnasium's own synchronous vector, where episodes have no seeds of their own; and here an
+Gymnasium's `SyncVectorEnv` is not used, because its episodes do not have separate seeds. Here, an
 episode that ends is followed by the next one within the same step.
 """
 
@@ -37,11 +37,11 @@ from border_cli.errors import BadStep
 
 log = logging.getLogger(__name__)
 
-TIDY_EVERY = 1024  # steps after which actions of episodes that are over are dropped
+TIDY_EVERY = 1024  # steps between two removals of the actions of finished episodes
 
 
 class GymEnv(Env):
-    """N environments of one id; owns them until `close`. One thread calls it."""
+    """N environments with the same id; owns them until `close`. Used by one thread."""
 
     def __init__(
         self,
@@ -58,11 +58,11 @@ class GymEnv(Env):
         config = config if training else config.for_evaluation()
         self._limit = config.max_episode_steps
         self._info_metrics = config.recorded_info
-        self.envs: list[Any] = []  # as Gymnasium made them
+        self.envs: list[Any] = []  # Gymnasium environments with their wrappers
         if render == "rgb_array":
             choose_renderer()
         for i in range(config.num_envs):
-            # A process has one window at most: pygame draws all environments into the same.
+            # Only the first one opens a window, because pygame has a single window per process.
             self.envs.append(construct(config, render if i == 0 else None))
             if beat:
                 beat()
@@ -73,40 +73,39 @@ class GymEnv(Env):
         self._read = action_reader(raw.action)
         self._allocate = allocator(self._space, self.num_envs)
         self._no_flags = np.zeros(self.num_envs, np.bool_)  # [N]
-        self._no_flags.setflags(write=False)  # shared by all steps in which nothing ended
-        self._first = first  # number of the first environment, from which the seeds follow
+        self._no_flags.setflags(write=False)  # shared by all steps in which no episode ends
+        self._first = first  # index of the first environment, for the seeds
         self._clear(seed=0)
 
     @property
     def frames_per_s(self) -> float:  # type: ignore[override]
-        """As its metadata say."""
+        """Frame rate in the environment's metadata, by default 30."""
         rate = self.envs[0].metadata.get("render_fps")
         return float(rate) if rate else 30.0
 
     def frame(self) -> NDArray[np.uint8]:
-        """The picture that the first environment draws. [H, W, 3]"""
+        """Returns the frame rendered by the first environment. [H, W, 3]"""
         return drawn_frame(self.envs[0], self._id)
 
     def _clear(self, seed: int) -> None:
-        """No episode has begun yet; those to come belong to this seed."""
+        """Resets the state of the episodes. Later episodes are seeded from `seed`."""
         self._obs: Array = self._allocate()  # [N, …]
-        self._live = list(range(self.num_envs))  # those that still move
+        self._live = list(range(self.num_envs))  # environments that still act
         self._seed = seed
-        self._number = [0] * self.num_envs  # how many episodes of this seed have begun, less one
-        self._score = [0.0] * self.num_envs  # of the running episodes
-        self._length = [0] * self.num_envs
-        # Of the episodes that the running one goes on from, as after a life of the same game: they
-        # are replayed together.
-        self._lives: list[list[int]] = [[] for _ in self.envs]  # their lengths
-        self._recent: list[NDArray[Any]] = []  # each [N] or [N, A]: the actions of one step
+        self._number = [0] * self.num_envs  # indices of the running episodes since this seed
+        self._score = [0.0] * self.num_envs  # returns of the running episodes
+        self._length = [0] * self.num_envs  # lengths of the running episodes
+        # Lengths of earlier episodes of the same game, such as lives. A resume replays them, too.
+        self._lives: list[list[int]] = [[] for _ in self.envs]
+        self._recent: list[NDArray[Any]] = []  # actions of the latest steps, each [N] or [N, A]
 
     def _seed_of(self, i: int) -> int:
-        """Seed of the running episode, or of the one that it goes on from."""
+        """Returns the seed of the running episode, or of the first episode of its game."""
         first = self._number[i] - len(self._lives[i])
         return derived_seed(self._seed, self._first + i, first)
 
     def reset(self, seed: int) -> Array:
-        """Starts N episodes, whatever ran before. [N, …]"""
+        """Starts N new episodes and returns their first observations. [N, …]"""
         self._clear(seed)
         with missing_packages(f"env.id={self._id}"):  # windows open with the first reset
             for i in range(self.num_envs):
@@ -114,21 +113,23 @@ class GymEnv(Env):
         return self._obs
 
     def _tidy(self) -> None:
-        """Drops actions of episodes that are over."""
-        del self._recent[: max(0, len(self._recent) - max(map(self._moves, range(self.num_envs))))]
+        """Drops the actions of finished episodes."""
+        del self._recent[
+            : max(0, len(self._recent) - max(map(self._num_actions, range(self.num_envs))))
+        ]
 
-    def _moves(self, i: int) -> int:
-        """The actions of environment i that `replay` needs."""
+    def _num_actions(self, i: int) -> int:
+        """Returns the number of actions of environment i that `replay` needs."""
         return self._length[i] + sum(self._lives[i])
 
     def state_dict(self) -> State:
-        """The running episodes, and the observations to act on next."""
+        """Returns the running episodes and the observations to act on next."""
         self._tidy()
         return {
             "episodes": list(self._number),
             "scores": list(self._score),
             "lengths": list(self._length),
-            "lives": [list(each) for each in self._lives],
+            "lives": [list(lengths) for lengths in self._lives],
             "actions": stacked(self._recent, self.num_envs),  # [T, N] or [T, N, A]
             "obs": self._obs,
         }
@@ -136,23 +137,29 @@ class GymEnv(Env):
     def resume(
         self, seed: int, state: Mapping[str, Any], beat: Beat = lambda: None
     ) -> tuple[Array, list[int]]:
-        """Replays the running episodes. One that diverges, ends or raises is followed by a new one;
-        its environment is returned."""
-        if "episodes" not in state:  # of a vector implementation, whose seeds are others
+        """Replays the running episodes. Returns the observations, and the indices of environments
+        whose replay diverged, ended or raised, and which have started a new episode."""
+        if "episodes" not in state:  # saved by a vector implementation, with different seeds
             return self.reset(seed), list(range(self.num_envs))
         self._clear(seed)
         self._number, self._score = list(state["episodes"]), list(state["scores"])
-        self._length, self._lives = list(state["lengths"]), [list(each) for each in state["lives"]]
+        self._length, self._lives = (
+            list(state["lengths"]),
+            [list(lengths) for lengths in state["lives"]],
+        )
         self._recent = list(state["actions"])
-        return self._obs, [i for i in range(self.num_envs) if not self._replayed(i, state, beat)]
+        return self._obs, [
+            i for i in range(self.num_envs) if not self._restore_episode(i, state, beat)
+        ]
 
-    def _replayed(self, i: int, state: Mapping[str, Any], beat: Beat) -> bool:
-        """Whether environment i is where it was; else its next episode has begun."""
+    def _restore_episode(self, i: int, state: Mapping[str, Any], beat: Beat) -> bool:
+        """Replays the episode of environment i, or starts its next one if that fails. Returns
+        whether the episode was restored."""
         actions = state["actions"]
         try:
             last = replay(
                 self.envs[i],
-                self._read(actions[len(actions) - self._moves(i) :, i]),
+                self._read(actions[len(actions) - self._num_actions(i) :, i]),
                 lives=self._lives[i],
                 seed=self._seed_of(i),
                 score=self._score[i],
@@ -160,7 +167,7 @@ class GymEnv(Env):
             )
             self._check.write(self._obs, i, last)
             require_same_row(i, self._obs, state["obs"])
-        except Exception as reason:  # a user's environment may raise anything
+        except Exception as reason:  # environments of users may raise anything
             log.info(
                 "env.id=%s: starting a new episode, the saved one cannot be continued: %r",
                 self._id,
@@ -172,21 +179,21 @@ class GymEnv(Env):
         return True
 
     def step(self, action: NDArray[Any]) -> Step:
-        """Acts once in each environment that still moves."""
+        """Acts once in each environment whose episode has not ended."""
         envs, limit = self.envs, self._limit
         plain_dtype, plain_shape = self._plain
         scores, lengths = self._score, self._length
         obs = self._obs
-        next_obs = self._fresh()  # [N, …]
+        next_obs = self._allocate_next()  # [N, …]
         reward = np.zeros(self.num_envs, np.float32)  # [N]
-        ended = []  # (environment, terminated, truncated, values in info)
+        ended = []  # (environment, terminated, truncated, info values)
 
         actions = self._read(action)
         i = 0
         try:
             for i in self._live:
                 answer = envs[i].step(actions[i])
-                try:  # as `stepped`, whose call would cost more than the check
+                try:  # as in `stepped`; a call would cost more than the check
                     observation, r, terminated, truncated, info = answer
                 except (TypeError, ValueError):
                     raise other_answer(STEP, answer) from None
@@ -207,15 +214,15 @@ class GymEnv(Env):
                     terminated = as_flag(TERMINATED, terminated)
                     truncated = as_flag(TRUNCATED, truncated)
                 if terminated or truncated or lengths[i] == limit:
-                    over = info_values(info, self._info_metrics)
-                    ended.append((i, terminated, truncated or lengths[i] == limit, over))
+                    values = info_values(info, self._info_metrics)
+                    ended.append((i, terminated, truncated or lengths[i] == limit, values))
         except BadStep as error:
-            raise error.within(self._place(i)) from None
+            raise error.within(self._locate(i)) from None
         self._recent.append(action)
         if len(self._recent) % TIDY_EVERY == 0:
             self._tidy()
         if ended:
-            return self._ending(obs, action, reward, next_obs, ended)
+            return self._finish_episodes(obs, action, reward, next_obs, ended)
         self._obs = next_obs
         return Step(
             obs=obs,
@@ -227,7 +234,7 @@ class GymEnv(Env):
             act_obs=next_obs,
         )
 
-    def _ending(
+    def _finish_episodes(
         self,
         obs: Array,
         action: NDArray[Any],
@@ -235,12 +242,12 @@ class GymEnv(Env):
         next_obs: Array,
         ended: list[tuple[int, bool, bool, tuple[float, ...]]],
     ) -> Step:
-        """The step that ends some episodes; while training, the next ones begin within it."""
+        """Returns a step that ends some episodes. In training, it also starts the next ones."""
         flags = np.zeros((2, self.num_envs), np.bool_)  # terminated and truncated
-        for i, has_terminated, was_cut, _ in ended:
-            flags[:, i] = has_terminated, was_cut
+        for i, terminated, truncated, _ in ended:
+            flags[:, i] = terminated, truncated
         episodes = tuple(Episode(self._score[i], self._length[i], info) for i, *_, info in ended)
-        self._obs = self._after([i for i, *_ in ended], next_obs)
+        self._obs = self._start_next([i for i, *_ in ended], next_obs)
         return Step(
             obs=obs,
             action=action,
@@ -252,14 +259,15 @@ class GymEnv(Env):
             episodes=episodes,
         )
 
-    def _fresh(self) -> Array:
-        """Storage for the next observations; environments at rest repeat their last one."""
+    def _allocate_next(self) -> Array:
+        """Allocates the next observations. Environments at rest repeat their last observation."""
         if len(self._live) == self.num_envs:
             return self._allocate()
         return map_array(np.copy, self._obs)
 
-    def _after(self, ended: list[int], next_obs: Array) -> Array:
-        """The observations to act on once the episodes of `ended` are over.  [N, …]"""
+    def _start_next(self, ended: list[int], next_obs: Array) -> Array:
+        """Returns the observations to act on after the episodes of `ended`. In training, starts the
+        next episodes. [N, …]"""
         if not self._training:
             self._live = [i for i in self._live if i not in ended]
             return next_obs
@@ -270,9 +278,9 @@ class GymEnv(Env):
         return act_obs
 
     def _begin(self, i: int, obs: Array, *, anew: bool = False) -> None:
-        """Starts the next episode of environment i and writes its first observation into `obs`."""
-        # An environment whose next episode goes on where the last one ended, without a seed of its
-        # own, says so by an attribute.
+        """Starts the next episode of environment i and writes its first observation to `obs`."""
+        # The attribute `goes_on` means that the next episode continues the last one and therefore
+        # has no separate seed.
         if not anew and getattr(self.envs[i].unwrapped, "goes_on", False):
             self._lives[i].append(self._length[i])
         else:
@@ -283,15 +291,15 @@ class GymEnv(Env):
             answer = self.envs[i].reset(seed=self._seed_of(i))
             self._check.write(obs, i, begun(answer)[0])
         except BadStep as error:
-            raise error.within(f"{self._place(i)}, at reset") from None
+            raise error.within(f"{self._locate(i)}, at reset") from None
 
-    def _place(self, i: int) -> str:
-        """Where an error happened; one environment alone needs no number."""
+    def _locate(self, i: int) -> str:
+        """Names environment i in an error message."""
         number = f", environment {i + 1} of {self.num_envs}" if self.num_envs > 1 else ""
         return f"env.id={self._id}{number}"
 
     def close(self) -> None:
-        """Frees the environments; may be called twice."""
+        """Closes the environments. Can be called more than once."""
         envs, self.envs = self.envs, []
         for env in envs:
             env.close()

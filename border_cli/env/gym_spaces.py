@@ -1,4 +1,4 @@
-"""Gymnasium's spaces in our terms."""
+"""Conversion of Gymnasium's spaces to ours."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from border_cli.errors import ConfigError
 
 LEAVES = "Box, Discrete, MultiDiscrete, MultiBinary"
 SUPPORTED = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
-ENV_ID = "env.id"  # the setting that chooses an environment, as messages name it
+ENV_ID = "env.id"  # setting that chooses an environment, for messages
 FLATTEN = "; env.wrappers=[FlattenObservation] turns it into a Box"
 IMAGE_OF_GRID = "; env.wrappers=[minigrid.wrappers:ImgObsWrapper] keeps the image alone"
 OWN_WRAPPER = "; a wrapper of your own can turn it into one: env.wrappers=[module:Class]"
 
 
 class MaskedDict(spaces.Dict):
-    """Observations whose `action_mask` says which actions are valid (`env/masks.py`)."""
+    """Observations with a part `action_mask` that marks the valid actions (`env/masks.py`)."""
 
 
 def may_have_masks(space: gym.Space[Any]) -> bool:
-    """Whether observations have a part of that name."""
+    """Returns whether observations have a part `action_mask`."""
     return isinstance(space, spaces.Dict) and ACTION_MASK in space.spaces
 
 
 def raw_space(space: gym.Space[Any], what: str = "", others: str = "") -> RawSpace:
-    """A space of one of `LEAVES`, free of Gymnasium; an unsupported one is refused as `what`."""
+    """Converts a space of a kind in `LEAVES`. Raises ConfigError for other spaces, named `what`."""
     shape = getattr(space, "shape", None) or ()
     low: Any
     match space:
@@ -58,23 +58,24 @@ def raw_space(space: gym.Space[Any], what: str = "", others: str = "") -> RawSpa
     return RawSpace(kind, shape, np.dtype(space.dtype).name, low, high, str(space))
 
 
-def _remedy(space: Any, name: str, setting: str) -> str:
-    """How an unsupported observation space becomes a supported one."""
-    if _flattens(space):
+def _suggest_wrapper(space: Any, name: str, setting: str) -> str:
+    """Suggests a wrapper that turns an unsupported observation space into a supported one."""
+    if _can_flatten(space):
         return FLATTEN
-    if setting != ENV_ID:  # a data set is read as it is
+    if setting != ENV_ID:  # data sets are read without wrappers
         return ""
     parts = space.spaces.items() if isinstance(space, spaces.Dict) else ()
     keys = ", ".join(key for key, part in parts if isinstance(part, SUPPORTED))
     if not keys:
         return OWN_WRAPPER
     alone = IMAGE_OF_GRID if name.startswith(("MiniGrid-", "BabyAI-")) else ""
-    kept = f"'env.wrappers=[{{FilterObservation: {{filter_keys: [{keys}]}}}}]'"
-    return f"; {kept} keeps the others{alone}"
+    filter_wrapper = f"'env.wrappers=[{{FilterObservation: {{filter_keys: [{keys}]}}}}]'"
+    return f"; {filter_wrapper} keeps the others{alone}"
 
 
-def _flattens(space: Any) -> bool:
-    """Whether Gymnasium flattens its values to numbers; a user's own space may not say."""
+def _can_flatten(space: Any) -> bool:
+    """Returns whether Gymnasium can flatten values of a space. False if a user's space does not
+    define it."""
     try:
         return bool(space.is_np_flattenable)
     except (AttributeError, NotImplementedError):
@@ -82,10 +83,10 @@ def _flattens(space: Any) -> bool:
 
 
 def raw_observation(space: Any, name: str = "", setting: str = ENV_ID) -> RawObservation:
-    """An observation space, free of Gymnasium; an unsupported one is refused with its own name,
-    that of the setting, and a remedy."""
+    """Converts an observation space. Raises ConfigError for an unsupported one, with the setting
+    and a suggestion."""
     what = f"{setting}={name}: observation space"
-    others = f" and Dict of these{_remedy(space, name, setting)}"
+    others = f" and Dict of these{_suggest_wrapper(space, name, setting)}"
     if not isinstance(space, spaces.Dict) or not space.spaces:
         return raw_space(space, f"{what} {space}", others)
     parts = {
@@ -96,13 +97,13 @@ def raw_observation(space: Any, name: str = "", setting: str = ENV_ID) -> RawObs
 
 
 def raw_spaces(observation: Any, action: Any, name: str, setting: str = ENV_ID) -> RawSpaces:
-    """Both spaces of an environment; unsupported ones are refused with their own names."""
+    """Converts both spaces of an environment. Raises ConfigError for unsupported ones."""
     what = f"{setting}={name}: action space {action}"
     return RawSpaces(raw_observation(observation, name, setting), raw_space(action, what))
 
 
 def allocator(space: Space, rows: int) -> Callable[[], Array]:
-    """Makes uninitialised storage for `rows` values of the space, again and again.  [rows, …]"""
+    """Returns a function that allocates an uninitialised array for `rows` values. [rows, …]"""
     first = allocate(space, rows)
     if not isinstance(first, dict):
         return partial(np.empty, first.shape, first.dtype)

@@ -1,10 +1,10 @@
-"""Action masks of Gymnasium environments, which become a part of the observation.
+"""Action masks of Gymnasium environments, which become part of the observation.
 
-An environment tells which actions are valid by `info["action_mask"]`, as Taxi does, or by a part
-`action_mask` of a Dict observation, as in PettingZoo and RLlib. Masks of MultiDiscrete actions are
-those of its integers one behind the other; MultiBinary actions have a number for each bit, whether
-it may be 1. Settings say whether there are masks; those in `info` are found as an environment is
-tried (`env/gym.py`).
+An environment provides a mask in `info["action_mask"]`, as Taxi does, or in the part `action_mask`
+of a Dict observation, as in PettingZoo and RLlib. The mask of a MultiDiscrete action is the
+concatenation of the masks of its integers. The mask of a MultiBinary action has a number for each
+bit: whether the bit may be 1. Settings decide whether there are masks; masks in `info` are detected
+in the trial of an environment (`env/gym.py`).
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ Environment = gym.Env[Any, Any]
 
 
 def choices_of(space: gym.Space[Any]) -> list[int]:
-    """How many values each integer of an action has; none of those without masks."""
+    """Returns the number of values of each integer of an action; empty if masks are impossible."""
     match space:
         case spaces.Discrete():
             return [int(space.n)]
         case spaces.MultiDiscrete():
-            return [int(each) for each in space.nvec.ravel()]
+            return [int(count) for count in space.nvec.ravel()]
         case spaces.MultiBinary():
             return [2] * int(np.prod(space.shape))
         case _:
@@ -47,17 +47,17 @@ def choices_of(space: gym.Space[Any]) -> list[int]:
 
 
 class MaskReader:
-    """Accepts masks of one action space; raises `BadStep` for what is none."""
+    """Validates the masks of one action space. Raises `BadStep` for invalid masks."""
 
     def __init__(self, space: gym.Space[Any]) -> None:
         choices = choices_of(space)
         self.size = sum(choices)
-        self._first = np.cumsum([0, *choices[:-1]])  # [A]  the number of each integer's 0
+        self._first = np.cumsum([0, *choices[:-1]])  # [A] index of the value 0 of each integer
         self._is_binary = isinstance(space, spaces.MultiBinary)
-        self.given = len(choices) if self._is_binary else self.size  # numbers of a mask
+        self.given = len(choices) if self._is_binary else self.size  # length of the env's masks
 
     def __call__(self, given: Any) -> NDArray[np.uint8]:
-        """1 for a valid action; every bit of MultiBinary actions may be 0. [size]"""
+        """Returns 1 for each valid action. Every bit of a MultiBinary action may be 0. [size]"""
         parts = [as_array(part) for part in (given if isinstance(given, tuple) else (given,))]
         arrays = [part.ravel() for part in parts if part is not None and part.dtype.kind in "biuf"]
         values = np.concatenate([np.empty(0, np.bool_), *arrays])
@@ -70,13 +70,13 @@ class MaskReader:
         return np.asarray(valid, np.uint8)
 
     def leaves_a_choice(self, mask: NDArray[np.uint8]) -> bool:
-        """Whether any action is valid."""
+        """Returns whether any action is valid."""
         return bool(np.maximum.reduceat(mask, self._first).all())
 
 
 def with_masks(env: Environment, config: GymConfig) -> Environment:
-    """The environment with its masks in the observation, where the settings ask for them or its
-    observation has a mask of its actions."""
+    """Moves masks into the observation, if the settings require masks or a part of the observation
+    is a mask of the actions."""
     space = env.observation_space
     part = space[ACTION_MASK] if isinstance(space, spaces.Dict) and may_have_masks(space) else None
     if choices_of(env.action_space):
@@ -89,11 +89,11 @@ def with_masks(env: Environment, config: GymConfig) -> Environment:
             f"{env.action_space} and {'no action mask' if part is None else f'a mask {part}'}; "
             "needed are Discrete, MultiDiscrete or MultiBinary actions, and 0 or 1 for each"
         )
-    return env  # the part is one as any
+    return env  # the part is an ordinary observation
 
 
 def _is_mask(space: gym.Space[Any], choices: int) -> bool:
-    """Whether a part of an observation can be a mask of so many actions."""
+    """Returns whether a part of an observation can be a mask of length `choices`."""
     numbers = isinstance(space, spaces.Box) and bool(
         (space.low == 0).all() and (space.high == 1).all()
     )
@@ -103,12 +103,12 @@ def _is_mask(space: gym.Space[Any], choices: int) -> bool:
 class ActionMasks(gym.Wrapper[Any, Any, Any, Any]):
     """Moves the mask into the observation, uint8 [n], and checks it.
 
-    A plain observation becomes the part `observation`. Where an episode ends there may be no valid
-    action, or no mask: all count as valid then, because nobody acts there.
+    A plain observation becomes the part `observation`. At the end of an episode, the mask may be
+    missing or without a valid action. All actions count as valid then, because none is taken.
     """
 
     def __init__(self, env: Environment, read: MaskReader, limit: int | None) -> None:
-        """`limit` is that of the settings, which truncates outside of all wrappers."""
+        """`limit`: time limit in the settings, which truncates outside all wrappers."""
         super().__init__(env)
         self._read, self._limit = read, limit
         self._by_key = may_have_masks(env.observation_space)
@@ -124,25 +124,25 @@ class ActionMasks(gym.Wrapper[Any, Any, Any, Any]):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         observation, info = begun(self.env.reset(seed=seed, options=options))
         self._steps = 0
-        return self._masked(observation, info, over=False), info
+        return self._add_mask(observation, info, over=False), info
 
     def step(self, action: Any) -> Any:
         observation, reward, terminated, truncated, info = stepped(self.env.step(action))
         self._steps += 1
         ended = as_flag(TERMINATED, terminated) or as_flag(TRUNCATED, truncated)
-        seen = self._masked(observation, info, over=ended or self._steps == self._limit)
-        return seen, reward, terminated, truncated, info
+        masked_obs = self._add_mask(observation, info, over=ended or self._steps == self._limit)
+        return masked_obs, reward, terminated, truncated, info
 
-    def _masked(self, observation: Any, info: Any, *, over: bool) -> Any:
+    def _add_mask(self, observation: Any, info: Any, *, over: bool) -> Any:
         if not self._is_plain and not isinstance(observation, Mapping):
-            return observation  # refused by who reads it
+            return observation  # refused when it is read
         try:
-            mask = self._mask(observation if self._by_key else info, over=over)
+            mask = self._read_mask(observation if self._by_key else info, over=over)
         except BadStep as error:
             raise error.within(f"step {self._steps} of an episode") from None
         return {**self._parts(observation), ACTION_MASK: mask}
 
-    def _mask(self, holder: Any, *, over: bool) -> NDArray[np.uint8]:
+    def _read_mask(self, holder: Any, *, over: bool) -> NDArray[np.uint8]:
         if isinstance(holder, Mapping) and ACTION_MASK in holder:
             mask = self._read(holder[ACTION_MASK])
             if self._read.leaves_a_choice(mask):

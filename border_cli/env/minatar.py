@@ -1,9 +1,9 @@
-"""The games of MinAtar as Gymnasium environments, each episode of which follows from its seed.
+"""The games of MinAtar as Gymnasium environments with reproducible episodes.
 
 Young and Tian 2019, "MinAtar: an Atari-inspired testbed for thorough and reproducible reinforcement
-learning experiments". MinAtar's own environments keep the last action, which a sticky one repeats,
-from one episode to the next; and importing them takes seconds, for seaborn and scipy. Only its
-games are loaded here, which need numpy alone.
+learning experiments". MinAtar's own environments carry the last action, which sticky actions
+repeat, over to the next episode. They also take seconds to import, because of seaborn and scipy.
+Only the games are loaded here; they need nothing but NumPy.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from border_cli.env.construct import MINATAR_GAMES
 from border_cli.errors import ConfigError
 from border_cli.words import unknown
 
-PIXELS_PER_CELL = 16  # of a rendered picture
+PIXELS_PER_CELL = 16  # width and height of a cell in rendered frames
 
 
 class Minatar(gym.Env[Any, np.int64]):
-    """One game on a grid of 10 x 10 cells, with a plane for each kind of object."""
+    """One game on a grid of 10 x 10 cells, with a channel for each kind of object."""
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 15}  # noqa: RUF012 - Gymnasium's
 
@@ -41,11 +41,11 @@ class Minatar(gym.Env[Any, np.int64]):
     ) -> None:
         self.render_mode = render_mode
         self._sticky_action_prob = sticky_action_prob
-        self._game = _module_of(game).Env(ramping=difficulty_ramping)
+        self._game = _load_game(game).Env(ramping=difficulty_ramping)
         self._game.random = np.random.RandomState()
         self._last_action = 0
         actions = self._game.minimal_action_set() if use_minimal_action_set else range(6)
-        self._actions = [int(each) for each in actions]  # of the six, those that there are here
+        self._actions = [int(action) for action in actions]  # available ones of MinAtar's six
         self.action_space = spaces.Discrete(len(self._actions))
         shape = tuple(self._game.state_shape())
         self.observation_space = spaces.Box(0, 1, shape, dtype=np.dtype(np.bool_))
@@ -67,16 +67,16 @@ class Minatar(gym.Env[Any, np.int64]):
         return self._game.state(), float(reward), bool(terminated), False, {}
 
     def render(self) -> NDArray[np.uint8]:
-        """Each cell in the colour of the last of its objects.  [H, W, 3]"""
+        """Draws each cell in the colour of its last object. [H, W, 3]"""
         state = self._game.state()  # [10, 10, objects]
         objects = state.shape[2]
-        shown = np.max(state * np.arange(1, objects + 1), axis=2)  # [10, 10]  0: empty
-        cells: NDArray[np.uint8] = _colours(objects)[shown]  # [10, 10, 3]
+        shown = np.max(state * np.arange(1, objects + 1), axis=2)  # [10, 10], 0 for empty cells
+        cells: NDArray[np.uint8] = _make_colours(objects)[shown]  # [10, 10, 3]
         return cells.repeat(PIXELS_PER_CELL, axis=0).repeat(PIXELS_PER_CELL, axis=1)
 
 
-def _module_of(game: str) -> ModuleType:
-    """A game's own module, without MinAtar's other ones."""
+def _load_game(game: str) -> ModuleType:
+    """Loads the module of a game without the rest of MinAtar."""
     if game not in MINATAR_GAMES:
         raise ConfigError(unknown("game", game, MINATAR_GAMES))
     package = importlib.util.find_spec("minatar")
@@ -91,9 +91,10 @@ def _module_of(game: str) -> ModuleType:
     return module
 
 
-def _colours(objects: int) -> NDArray[np.uint8]:
-    """Black, then as many shades that differ in hue and get lighter.  [1 + objects, 3]"""
-    part = np.linspace(0, 1, objects)[:, None]  # [objects, 1]
-    hue = 0.5 + 0.5 * np.cos(2 * np.pi * (part + np.array([0.0, 1 / 3, 2 / 3])))
-    shades = 255 * (0.35 + 0.65 * part) * (0.4 + 0.6 * hue)
+def _make_colours(objects: int) -> NDArray[np.uint8]:
+    """Returns black and one colour per object, with different hues and increasing brightness.
+    [1 + objects, 3]"""
+    fraction = np.linspace(0, 1, objects)[:, None]  # [objects, 1]
+    hue = 0.5 + 0.5 * np.cos(2 * np.pi * (fraction + np.array([0.0, 1 / 3, 2 / 3])))
+    shades = 255 * (0.35 + 0.65 * fraction) * (0.4 + 0.6 * hue)
     return np.concatenate([np.zeros((1, 3)), shades]).astype(np.uint8)

@@ -1,7 +1,7 @@
-"""States of Python's and NumPy's global generators for one environment alone.
+"""Separate states of Python's and NumPy's global random generators for each environment.
 
-Many environments draw from `random` or `np.random` and not from the generator that
-`reset(seed=…)` seeds. Runs with one seed then differ, and evaluations disturb each other.
+Many environments draw from `random` or `np.random` instead of the generator that `reset(seed=…)`
+seeds. Without separate states, runs with the same seed differ and evaluations affect each other.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from border_cli.env.answers import begun
 
 log = logging.getLogger(__name__)
 
-# Held while the states of one environment are in place. Nothing waits for it: actor threads would
-# step one after another.
+# Held while the states of one environment are swapped in. Other threads do not wait for it, because
+# actor threads would then step one at a time.
 _exchanged = threading.Lock()
 
 
 def global_states() -> tuple[Any, Any]:
-    """The states of `random` and `np.random`."""
+    """Returns the states of `random` and `np.random`."""
     return random.getstate(), np.random.get_state()
 
 
@@ -36,15 +36,15 @@ def set_global_states(states: tuple[Any, Any]) -> None:
     np.random.set_state(states[1])
 
 
-def _seeded(seed: int) -> tuple[Any, Any]:
-    """States that follow from a seed."""
+def _make_states(seed: int) -> tuple[Any, Any]:
+    """Returns the states of both generators after seeding them."""
     return random.Random(seed).getstate(), np.random.RandomState(seed).get_state()
 
 
 class OwnGenerators(gym.Wrapper[Any, Any, Any, Any]):
-    """Exchanges the global states around each `reset` and `step`; `reset(seed=…)` seeds its own.
+    """Swaps in its own states for each `reset` and `step`; `reset(seed=…)` seeds them.
 
-    Where another thread has exchanged them, the environment draws from what is there.
+    While another thread has swapped in its states, the environment draws from those instead.
     """
 
     def __init__(self, env: gym.Env[Any, Any]) -> None:
@@ -53,7 +53,7 @@ class OwnGenerators(gym.Wrapper[Any, Any, Any, Any]):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         if seed is not None:
-            self._states = _seeded(seed)
+            self._states = _make_states(seed)
         with self._exchange():
             return self.env.reset(seed=seed, options=options)
 
@@ -77,7 +77,8 @@ class OwnGenerators(gym.Wrapper[Any, Any, Any, Any]):
 
 
 class GeneratorFinder(gym.Wrapper[Any, Any, Any, Any]):
-    """Looks whether an environment uses the global generators, and resets twice with its seed."""
+    """Detects whether an environment uses the global generators. The first reset is repeated, to
+    check that its observation is reproducible."""
 
     found = False
     _has_reset = False
@@ -87,27 +88,27 @@ class GeneratorFinder(gym.Wrapper[Any, Any, Any, Any]):
         self._id = env_id
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
-        with self._watched():
-            answer = begun(self.env.reset(seed=seed, options=options))
+        with self._watch():
+            result = begun(self.env.reset(seed=seed, options=options))
         if not self._has_reset:
             self._has_reset = True
-            first = pickle.dumps(answer[0])
-            with self._watched():
-                answer = begun(self.env.reset(seed=seed, options=options))
-            if not self.found and first != pickle.dumps(answer[0]):
+            first = pickle.dumps(result[0])
+            with self._watch():
+                result = begun(self.env.reset(seed=seed, options=options))
+            if not self.found and first != pickle.dumps(result[0]):
                 log.warning(
-                    "env.id=%s: reset(seed=…) with one seed gives different observations, though "
-                    "nothing is drawn from random or np.random: runs and evaluations do not repeat",
+                    "env.id=%s: reset(seed=…) with the same seed returns different observations "
+                    "without draws from random or np.random: runs and evaluations do not repeat",
                     self._id,
                 )
-        return answer
+        return result
 
     def step(self, action: Any) -> Any:
-        with self._watched():
+        with self._watch():
             return self.env.step(action)
 
     @contextmanager
-    def _watched(self) -> Iterator[None]:
+    def _watch(self) -> Iterator[None]:
         before = pickle.dumps(global_states())
         yield
         self.found = self.found or before != pickle.dumps(global_states())

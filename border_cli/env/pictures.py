@@ -1,4 +1,4 @@
-"""Pictures of Gymnasium environments, also on machines without a display."""
+"""Rendered frames of Gymnasium environments, also on machines without a display."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from numpy.typing import NDArray
 from border_cli.core.raw_values import shown
 from border_cli.errors import ConfigError
 
-WITHOUT_DISPLAY = {"egl": "EGL", "osmesa": "OSMesa"}  # of MuJoCo's renderers, each with its library
+WITHOUT_DISPLAY = {"egl": "EGL", "osmesa": "OSMesa"}  # headless MuJoCo renderer -> its library
 
 
 def choose_renderer(
     platform: str = sys.platform, environment: MutableMapping[str, str] = os.environ
 ) -> None:
-    """Has MuJoCo and pygame draw without a window where there is no display, unless `MUJOCO_GL` or
-    `SDL_VIDEODRIVER` says how."""
+    """Configures MuJoCo and pygame to render without a window if there is no display. `MUJOCO_GL`
+    and `SDL_VIDEODRIVER` are not overwritten."""
     displays = ("DISPLAY", "WAYLAND_DISPLAY")
-    if not platform.startswith("linux") or any(environment.get(each) for each in displays):
+    if not platform.startswith("linux") or any(environment.get(name) for name in displays):
         return
     environment.setdefault("SDL_VIDEODRIVER", "dummy")
     if "MUJOCO_GL" in environment:
@@ -36,20 +36,22 @@ def choose_renderer(
 
 
 def drawn_frame(env: gym.Env[Any, Any], env_id: str) -> NDArray[np.uint8]:
-    """A copy of the picture that the environment draws. [H, W, 3]"""
+    """Returns a copy of the frame that the environment renders. [H, W, 3]"""
     try:
-        drawn: Any = env.render()
-    except Exception as error:  # users' environments and drivers may raise anything
+        rendered: Any = env.render()
+    except Exception as error:  # environments of users and drivers may raise anything
         raise ConfigError(
             f"env.id={env_id} cannot be filmed: render raised {error!r}. Without a display MuJoCo "
             "needs EGL or OSMesa (apt-get install libegl1, or libosmesa6) and MUJOCO_GL=egl or "
             'osmesa; classic control needs pip install "border-cli[render]"'
         ) from error
-    picture = drawn[-1] if isinstance(drawn, list) and drawn else drawn  # of collected frames
-    if not isinstance(picture, np.ndarray) or picture.ndim != 3 or picture.shape[2] != 3:
+    frame = (
+        rendered[-1] if isinstance(rendered, list) and rendered else rendered
+    )  # the last of a list
+    if not isinstance(frame, np.ndarray) or frame.ndim != 3 or frame.shape[2] != 3:
         raise ConfigError(
             f"env.id={env_id} cannot be filmed: with render_mode=rgb_array, render must return "
-            f"pixels [height, width, 3], got {shown(drawn)}; its render_modes: "
+            f"pixels [height, width, 3], got {shown(rendered)}; its render_modes: "
             f"{env.metadata.get('render_modes')}"
         )
-    return np.array(picture, np.uint8)
+    return np.array(frame, np.uint8)

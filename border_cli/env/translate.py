@@ -1,6 +1,6 @@
-"""Recorded observations and actions as rows, whole episodes at once, and back.
+"""Conversion of recorded observations and actions to rows and back, a whole episode at a time.
 
-What `core/raw_values.py` does step by step.
+`core/raw_values.py` does the same step by step.
 """
 
 from __future__ import annotations
@@ -20,30 +20,32 @@ from border_cli.env.gym_spaces import raw_observation, raw_space, raw_spaces
 
 
 def spaces_of(observation: Any, action: Any, setting: str, name: str) -> tuple[Space, LeafSpace]:
-    """Our names for the spaces of a recording; unsupported ones are refused with what chose it."""
+    """Converts the spaces of a recording. Raises ConfigError with the setting if unsupported."""
     return raw_spaces(observation, action, name, setting).ours
 
 
 def observation_rows(space: Any, recorded: Any) -> Array:
-    """Observations of an episode as rows; raises `BadStep` as for a played one. [T + 1, …]"""
+    """Converts the observations of an episode to rows. Raises `BadStep` if one is invalid.
+    [T + 1, …]"""
     with np.errstate(over="ignore"):
         return copied(observations(raw_observation(space))(recorded, len(leaves(recorded)[0])))
 
 
 def action_rows(space: Any, recorded: Any) -> NDArray[Any]:
-    """Actions of an episode as rows; raises `BadStep` for impossible choices. [T], or [T, A]"""
+    """Converts the actions of an episode to rows. Raises `BadStep` if one is invalid.
+    [T] or [T, A]"""
     with np.errstate(over="ignore"):
         return np.array(Values(raw_space(space), "the action")(recorded, len(recorded)), order="C")
 
 
 def recorded_rows(space: Any, rows: Array) -> Any:
-    """Rows as a data set of this space holds them: what the two above undo."""
+    """Converts rows to values of a space, the inverse of `observation_rows` and `action_rows`."""
     if isinstance(rows, dict):
         return {key: batch_of(raw_space(part))(rows[key]) for key, part in space.spaces.items()}
     return batch_of(raw_space(space))(rows)
 
 
 def raw_parts(config: GymConfig) -> tuple[Any, Any, Any]:
-    """Gymnasium's own observation space, action space and specification of an environment."""
+    """Returns Gymnasium's observation space, action space and spec of an environment."""
     with closing(construct(config)) as env:
         return env.observation_space, env.action_space, env.spec

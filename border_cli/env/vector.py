@@ -1,8 +1,8 @@
-"""An environment's own vector implementation, if it does what the settings ask.
+"""An environment's own vector implementation, if it supports the settings.
 
-One that resets in the step after an end, as Gymnasium's own do, so that the last step of an episode
-shows its true last observation. Most of its episodes have no seed of their own and cannot be
-played again: evaluations and bit-reproducible runs take the loop of `gym_env.py`.
+It must reset in the step after an end, as Gymnasium's own do, so that the last step of an episode
+returns its true last observation. Most of its episodes have no separate seed and cannot be
+replayed, so evaluations and bit-reproducible runs use the loop in `gym_env.py`.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ Vector = gym.vector.VectorEnv[Any, Any, Any]
 
 
 class NoVectorEnv(Exception):
-    """The environment has no vector implementation that does what the settings ask; says why."""
+    """The environment has no vector implementation that supports the settings."""
 
 
 def construct_vector(config: GymConfig, spec_of_single: Callable[[], EnvSpec]) -> Vector:
-    """A new vector environment, not reset.
+    """Constructs a vector environment, without a reset. Waits for other threads that construct one.
 
-    Raises `NoVectorEnv` where nothing but stepping single environments gives what their spec, which
-    may have to construct one, promises. Waits while another environment is constructed.
+    Raises `NoVectorEnv` if it would differ from single environments. `spec_of_single` returns their
+    spec, and may construct one.
     """
     with construction(config):
         entry = copy.copy(entry_of(config))
@@ -59,8 +59,8 @@ def construct_vector(config: GymConfig, spec_of_single: Callable[[], EnvSpec]) -
         if has_masks(spec.observation):
             raise NoVectorEnv("action masks are read from single environments only")
         if config.own_generators:
-            raise NoVectorEnv("global generators are exchanged for single environments only")
-        if spec.max_episode_steps is None and _own_limit(entry.vector_entry_point) is not None:
+            raise NoVectorEnv("global generators are swapped for single environments only")
+        if spec.max_episode_steps is None and _default_limit(entry.vector_entry_point) is not None:
             raise NoVectorEnv("it truncates episodes, unlike a single environment")
         entry.max_episode_steps = spec.max_episode_steps
         kwargs = config.vector_arguments()
@@ -68,44 +68,45 @@ def construct_vector(config: GymConfig, spec_of_single: Callable[[], EnvSpec]) -
             env = gym.make_vec(entry, config.num_envs, "vector_entry_point", **kwargs)
         except TypeError as error:
             raise NoVectorEnv(f"it cannot be constructed: {error}") from error
-        _check(env, spec)
+        _check_equal(env, spec)
         return env
 
 
-def _own_limit(constructor: Any) -> Any:
-    """The time limit that it has where none is given."""
+def _default_limit(constructor: Any) -> Any:
+    """Returns the default time limit of a constructor."""
     if isinstance(constructor, str):
         constructor = registration.load_env_creator(constructor)
     limit = inspect.signature(constructor).parameters.get("max_episode_steps")
     return None if limit is None else limit.default
 
 
-def _check(env: Vector, spec: EnvSpec) -> None:
-    """Raises where it differs from single environments."""
+def _check_equal(env: Vector, spec: EnvSpec) -> None:
+    """Raises `NoVectorEnv` if a vector environment differs from single environments."""
     mode = env.metadata.get("autoreset_mode")
     if mode != AutoresetMode.NEXT_STEP:
         raise NoVectorEnv(f"its autoreset mode is {mode}, not AutoresetMode.NEXT_STEP")
     ours = raw_spaces(env.single_observation_space, env.single_action_space, spec.id).ours
-    # Compared as text: bounds are arrays.
+    # Compared as text, because bounds are arrays.
     if str(ours) != str((spec.observation, spec.action)):
         raise NoVectorEnv(f"its spaces {ours} differ from a single environment's")
 
 
 def _values_of(i: int, info: dict[str, Any], names: tuple[str, ...]) -> tuple[float, ...]:
-    """The numbers of environment i in the `info` of all, where `_name` says which have one."""
-    found = {
+    """Returns the values of environment i in the common `info`. A mask `_name` in `info` marks the
+    environments that have a value."""
+    values = {
         name: info[name][i]
         for name in names
         if np.ndim(info.get(name, 0)) > 0 and info.get(f"_{name}", [True] * (i + 1))[i]
     }
-    return info_values(found, names)
+    return info_values(values, names)
 
 
 class GymVectorEnv(Env):
-    """A vector environment for training; owns it until `close`. One thread calls it.
+    """A vector environment for training; owns it until `close`. Used by one thread.
 
-    Episodes have no seeds of their own here: one seed begins the N first ones, and the
-    implementation draws those that follow.
+    Episodes have no separate seeds: one seed determines the first N episodes, and the
+    implementation draws the seeds of later ones.
     """
 
     def __init__(self, env: Vector, spec: EnvSpec, *, first: int) -> None:
@@ -121,33 +122,33 @@ class GymVectorEnv(Env):
         self._actions = batch_of(raw.action)
 
     def reset(self, seed: int) -> Array:
-        """Starts N episodes, whatever ran before. [N, …]"""
+        """Starts N new episodes and returns their first observations. [N, …]"""
         with missing_packages(f"env.id={self._id}"):
-            # Below 2**31 by far: implementations count on from it and keep it in 32 bits with
-            # a sign.
+            # Far below 2**31: implementations count up from the seed and store it as a signed
+            # 32-bit integer.
             answer = self._env.reset(seed=derived_seed(seed, self._first) >> 2)
         try:
-            self._obs = self._rows(begun(answer)[0])  # [N, …]
+            self._obs = self._copy_rows(begun(answer)[0])  # [N, …]
         except BadStep as error:
             raise error.within(f"env.id={self._id}, at reset") from None
-        self._moved: NDArray[np.bool_] | None = None  # [N]  in the coming step; None: all
+        self._moved: NDArray[np.bool_] | None = None  # [N] which act in the next step; None for all
         self._score = np.zeros(self.num_envs)  # [N] float64
         self._length = np.zeros(self.num_envs, np.int64)  # [N]
         return self._obs
 
     def step(self, action: NDArray[Any]) -> Step:
-        """Acts once in each environment that moves; every array of the step is new."""
+        """Acts once in each environment that does not reset. All arrays of the step are new."""
         obs, moved, count = self._obs, self._moved, self.num_envs
-        answer = self._env.step(self._actions(action))
+        result = self._env.step(self._actions(action))
         try:
-            observation, pay, has_terminated, was_cut, info = stepped(answer)
-            self._obs = self._rows(observation)
-            reward = np.array(REWARD(pay, count))  # [N] float64
-            terminated = TERMINATED(has_terminated, count).copy()  # [N]
-            truncated = TRUNCATED(was_cut, count).copy()  # [N]
+            observation, raw_reward, raw_terminated, raw_truncated, info = stepped(result)
+            self._obs = self._copy_rows(observation)
+            reward = np.array(REWARD(raw_reward, count))  # [N] float64
+            terminated = TERMINATED(raw_terminated, count).copy()  # [N]
+            truncated = TRUNCATED(raw_truncated, count).copy()  # [N]
         except BadStep as error:
             raise error.within(f"env.id={self._id}") from None
-        if moved is not None:  # the others only began their next episode
+        if moved is not None:  # the other environments were merely reset
             reward[~moved] = 0
             terminated &= moved
             truncated &= moved
@@ -159,7 +160,7 @@ class GymVectorEnv(Env):
         self._moved = None
         if np.count_nonzero(ended):
             episodes = self._finish(ended, info)
-            self._moved = ~ended  # they ignore one action while they reset
+            self._moved = ~ended  # the ended ones reset in the next step and ignore its action
         return Step(
             obs=obs,
             action=action,
@@ -173,7 +174,7 @@ class GymVectorEnv(Env):
         )
 
     def _refuse_longer(self, ended: NDArray[np.bool_]) -> None:
-        """Raises where an episode goes on at the time limit."""
+        """Raises `BadStep` if an episode continues after the time limit."""
         if self._limit is not None and np.count_nonzero((self._length >= self._limit) & ~ended):
             raise BadStep(
                 f"env.id={self._id}: its vector implementation does not end episodes at "
@@ -181,18 +182,18 @@ class GymVectorEnv(Env):
             )
 
     def _finish(self, ended: NDArray[np.bool_], info: dict[str, Any]) -> tuple[Episode, ...]:
-        """The episodes that ended; the counts of the next ones begin at 0."""
+        """Returns the episodes that ended, and resets their returns and lengths."""
         finished = np.flatnonzero(ended)
         metrics = [_values_of(i, info, self._info_metrics) for i in finished.tolist()]
         scores, lengths = self._score[finished].tolist(), self._length[finished].tolist()
         self._score[finished] = self._length[finished] = 0
         return tuple(map(Episode, scores, lengths, metrics))
 
-    def _rows(self, observation: Any) -> Array:
-        """Observations in memory of their own: most implementations use theirs again.  [N, …]"""
+    def _copy_rows(self, observation: Any) -> Array:
+        """Checks and copies observations: most implementations reuse their arrays. [N, …]"""
         checked = self._check(observation, self.num_envs)
         return checked if self._returns_new else copied(checked)
 
     def close(self) -> None:
-        """Frees the environments; may be called twice."""
+        """Closes the environments. Can be called more than once."""
         self._env.close()

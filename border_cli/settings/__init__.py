@@ -1,1 +1,1 @@
-"""Settings."""
+"""The settings of a run and their base class."""

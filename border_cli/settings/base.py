@@ -1,4 +1,4 @@
-"""Settings that know their meaning and their range, so that help, checks and errors agree."""
+"""The base class of settings. Each field declares its meaning and range for help and checks."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from border_cli.words import did_you_mean, nearest, unknown
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Which finite numbers a setting may be; for a list, which each of its entries may be."""
+    """The range of finite numbers for a setting, or for the entries of a list."""
 
-    low: float | None = None  # allowed itself
-    above: float | None = None  # not allowed itself
-    high: float | None = None  # allowed itself
+    low: float | None = None  # inclusive minimum
+    above: float | None = None  # exclusive minimum
+    high: float | None = None  # inclusive maximum
 
     def __contains__(self, value: float) -> bool:
         return (
@@ -32,14 +32,16 @@ class Range:
 
     def __str__(self) -> str:
         bounds = {"at least": self.low, "above": self.above, "at most": self.high}
-        return " and ".join(f"{name} {at:g}" for name, at in bounds.items() if at is not None)
+        return " and ".join(
+            f"{name} {bound:g}" for name, bound in bounds.items() if bound is not None
+        )
 
 
 ANY_NUMBER = Range()
-LARGEST = 2**63 - 1  # number of a setting: counters and arrays hold no larger integer
-LONGEST_WAIT_S = 1e6  # operating systems wait for at most 24 days
+LARGEST = 2**63 - 1  # maximum of all settings: counters and arrays have 64-bit integers
+LONGEST_WAIT_S = 1e6  # below the limit of operating systems, 24 days
 OR_SCHEDULE = f" or a schedule {{{', '.join(SCHEDULE_KEYS)}}}"
-OF_ONE_COMMAND = ("run_dir", "resume", "dry_run")  # settings that do not define a run
+OF_ONE_COMMAND = ("run_dir", "resume", "dry_run")  # settings of a command, not of its run
 
 
 def setting(
@@ -57,12 +59,13 @@ def setting(
     may_grow: bool = False,
     may_become_null: bool = False,
 ) -> Any:
-    """A dataclass field with its meaning, unit and range; `takes_memory` where memory grows with
-    it, so that a refusal for want of memory names it. `choices` gives the allowed names where they
-    are not known before modules of users are imported. `counter` is what a schedule in the place
-    of the number follows; such a field is of type Any, and null only if `nullable`. A run resumes
-    with any other value if `may_change`, with more entries if `may_grow`, and with null if
-    `may_become_null`, because it is then found anew."""
+    """Returns a dataclass field with a meaning, unit and range.
+
+    `takes_memory`: memory use grows with the value, so out-of-memory errors list the setting.
+    `choices` returns the allowed names once the user's modules are imported. `counter`: a schedule
+    over this counter is allowed; the field has type Any, and null is allowed only if `nullable`. A
+    run can resume with any other value if `may_change`, with more entries if `may_grow`, and with
+    null if `may_become_null`, because the value is then detected again."""
     metadata = {
         "meaning": meaning,
         "range": Range(low=low, above=above, high=high),
@@ -80,9 +83,9 @@ def setting(
 
 
 def unknown_setting(path: str, known: Sequence[str], elsewhere: Sequence[str] = ()) -> str:
-    """The refusal of an unknown key: settings of that name `elsewhere`, else the one that another
-    library calls so, else the nearest one, and all that exist there."""
-    from border_cli.settings.other_words import SETTINGS  # imported late: for refusals alone
+    """Returns the error message for an unknown setting, with the known ones and a suggestion: the
+    same name `elsewhere`, else our name for a setting of another library, else the nearest name."""
+    from border_cli.settings.other_words import SETTINGS  # imported late: only for errors
 
     parent, _, key = path.rpartition(".")
     near = nearest(key, known)
@@ -90,33 +93,33 @@ def unknown_setting(path: str, known: Sequence[str], elsewhere: Sequence[str] = 
     hint = f", did you mean {' or '.join(similar)}?" if similar else ""
     if not elsewhere and key in SETTINGS:
         hint = f": here it is {SETTINGS[key]}"
-    there = ", ".join(known) or "no settings"
-    return f"unknown setting {path!r}{hint} ({parent or 'a run'} has {there})"
+    names = ", ".join(known) or "no settings"
+    return f"unknown setting {path!r}{hint} ({parent or 'a run'} has {names})"
 
 
 def default_of(kind: type[Any], name: str) -> object:
-    """The default that the dataclass itself has; MISSING where it has none."""
+    """Returns the default of a dataclass field; MISSING if it has none."""
     field = kind.__dataclass_fields__[name]
     return field.default_factory() if field.default_factory is not MISSING else field.default
 
 
 @dataclass(kw_only=True)
 class Settings:
-    """Base of all settings. Errors name a setting by the path that a user types.
+    """Base class of all settings. Errors name a setting by its path, as in an override.
 
-    A number outside its range is refused at construction, and so are NaN and the infinities: null
-    switches a limit off. Assigning an attribute that is no setting raises `UnknownSetting`. A value
-    that is assigned later is checked when a run starts (`config.check.checked`).
+    Numbers outside their range, NaN and infinities are refused at construction; null disables a
+    limit. Assigning to an unknown attribute raises `UnknownSetting`. Values assigned later are
+    checked when a run starts (`config.check.checked`).
     """
 
     path: ClassVar[str] = ""
-    may_change: ClassVar[bool] = False  # all of these settings, when a run is resumed
+    may_change: ClassVar[bool] = False  # whether a resumed run may change any of these settings
 
     def __setattr__(self, name: str, value: object) -> None:
         declared = name in self.__dataclass_fields__ or hasattr(type(self), name)
         if not declared and not name.startswith("_"):
             path = f"{self.path}.{name}".lstrip(".")
-            raise UnknownSetting(unknown_setting(path, [each.name for each in fields(self)]))
+            raise UnknownSetting(unknown_setting(path, [item.name for item in fields(self)]))
         super().__setattr__(name, value)
 
     def __init_subclass__(cls, path: str | None = None, **kwargs: Any) -> None:
@@ -125,30 +128,30 @@ class Settings:
             cls.path = path
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            value = getattr(self, each.name)
-            bounds = each.metadata.get("range", ANY_NUMBER)
-            if each.metadata.get("counter") and not (value is None and each.metadata["nullable"]):
+        for item in fields(self):
+            value = getattr(self, item.name)
+            bounds = item.metadata.get("range", ANY_NUMBER)
+            if item.metadata.get("counter") and not (value is None and item.metadata["nullable"]):
                 if isinstance(value, Mapping):
-                    value = self._scheduled(each.name, value, bounds)
+                    value = self._complete_schedule(item.name, value, bounds)
                 else:
-                    value = self._number(each.name, value, OR_SCHEDULE)
-                setattr(self, each.name, value)
-            self._check(each.name, value, bounds)
-            choices = each.metadata.get("choices")
+                    value = self._to_number(item.name, value, OR_SCHEDULE)
+                setattr(self, item.name, value)
+            self._check(item.name, value, bounds)
+            choices = item.metadata.get("choices")
             if choices is not None:
                 self._check_choice(
-                    each.name, value, choices(), " (`imports` lists modules that register more)"
+                    item.name, value, choices(), " (`imports` lists modules that register more)"
                 )
 
     @property
     def schedules(self) -> dict[str, tuple[str, Mapping[str, Any]]]:
-        """The settings that are schedules, by name, each with the counter that it follows."""
+        """The settings that are schedules, by name, with the counter of each."""
         return {
-            each.name: (each.metadata["counter"], value)
-            for each in fields(self)
-            if isinstance(value := getattr(self, each.name), Mapping)
-            and each.metadata.get("counter")
+            item.name: (item.metadata["counter"], value)
+            for item in fields(self)
+            if isinstance(value := getattr(self, item.name), Mapping)
+            and item.metadata.get("counter")
         }
 
     def _check(self, name: str, value: object, bounds: Range) -> None:
@@ -158,37 +161,39 @@ class Settings:
                 where = " in each entry" if isinstance(value, list) else ""
                 self.refuse(name, value, f"must be {str(bounds) or 'a finite number'}{where}")
 
-    def _scheduled(self, name: str, value: Mapping[str, Any], bounds: Range) -> dict[str, Any]:
-        """A schedule with all its keys; without an end, it changes keys of the default. The limit
-        that a number must stay above may be the final value, which a schedule only comes to."""
+    def _complete_schedule(
+        self, name: str, value: Mapping[str, Any], bounds: Range
+    ) -> dict[str, Any]:
+        """Returns a schedule with all keys. If `initial` or `final` is missing, missing keys have
+        the values of the default schedule. `final` may be equal to an exclusive minimum."""
         default = default_of(type(self), name)
         if isinstance(default, Mapping) and not {"initial", "final"} <= value.keys():
             value = {**default, **value}
-        given = {"kind": Kind.linear, "steps": None, **value}
-        kind, steps = given["kind"], given["steps"]
+        schedule = {"kind": Kind.linear, "steps": None, **value}
+        kind, steps = schedule["kind"], schedule["steps"]
         if isinstance(steps, float) and steps.is_integer():  # 1e5
-            given["steps"] = steps = int(steps)
-        for key in given:
+            schedule["steps"] = steps = int(steps)
+        for key in schedule:
             if key not in SCHEDULE_KEYS:
                 raise ConfigError(unknown(f"{self.path}.{name} key", key, SCHEDULE_KEYS))
         self._check_choice(f"{name}.kind", kind, list(Kind))
         if steps is not None and (type(steps) is not int or steps < 1):
             self.refuse(f"{name}.steps", steps, "must be a whole number of at least 1, or null")
-        closed = bounds if bounds.above is None else Range(low=bounds.above, high=bounds.high)
-        for key, allowed in (("initial", bounds), ("final", closed)):
-            number = self._number(f"{name}.{key}", given.get(key))
+        inclusive = bounds if bounds.above is None else Range(low=bounds.above, high=bounds.high)
+        for key, allowed in (("initial", bounds), ("final", inclusive)):
+            number = self._to_number(f"{name}.{key}", schedule.get(key))
             self._check(f"{name}.{key}", number, allowed)
             if kind == Kind.exponential and number <= 0:
                 self.refuse(
                     f"{name}.{key}",
                     number,
-                    "must be above 0 with kind=exponential, which never comes to 0",
+                    "must be above 0 with kind=exponential, which never reaches 0",
                 )
-            given[key] = number
-        return {key: given[key] for key in SCHEDULE_KEYS} | {"kind": str(kind)}
+            schedule[key] = number
+        return {key: schedule[key] for key in SCHEDULE_KEYS} | {"kind": str(kind)}
 
-    def _number(self, name: str, value: Any, alternative: str = "") -> float:
-        """The value as OmegaConf reads one of type float."""
+    def _to_number(self, name: str, value: Any, alternative: str = "") -> float:
+        """Converts a value to float as OmegaConf does."""
         try:
             return float("true or false" if isinstance(value, bool) else value)
         except (TypeError, ValueError):
@@ -204,36 +209,36 @@ class Settings:
             )
 
     def taking_memory(self) -> dict[str, Any]:
-        """Settings that memory grows with, as they are typed; what is off or 1 cannot be less."""
-        grows = self.marked("takes_memory")
+        """Returns the settings that increase memory use, by path, unless they are null or 1."""
+        names = self.marked("takes_memory")
         return {
             f"{self.path}.{name}": value
             for name, value in vars(self).items()
-            if name in grows and value not in (None, 1)
+            if name in names and value not in (None, 1)
         }
 
     @classmethod
     def marked(cls, mark: str) -> list[str]:
-        """The settings that have `mark`, in this class or in one that it extends: a class that
-        gives a setting another default does not repeat its marks."""
+        """Returns the settings marked with `mark` in this class or in a base class. Subclasses that
+        change a default need not repeat the marks."""
         bases = [base for base in reversed(cls.__mro__) if is_dataclass(base)]
-        return [each.name for base in bases for each in fields(base) if each.metadata.get(mark)]
+        return [item.name for base in bases for item in fields(base) if item.metadata.get(mark)]
 
     def refuse(self, name: str, value: object, allowed: str) -> NoReturn:
-        """Raises the error of a setting that cannot be meant."""
+        """Raises ConfigError with the path of a setting, what is allowed, and its value."""
         where = f"{self.path}.{name}".lstrip(".")
         got = "null" if value is None else repr(value)
         got = got if len(got) <= 200 else f"{got[:50]}…"
         raise ConfigError(f"{where} {allowed}, got {got}")
 
     def refuse_negative(self, name: str) -> None:
-        """Raises ConfigError for an entry of a mapping that is no number of at least 0."""
+        """Raises ConfigError if an entry of a mapping is not a number of at least 0."""
         for key, amount in (getattr(self, name) or {}).items():
             if not isinstance(amount, int | float) or not 0 <= amount < math.inf:
                 self.refuse(name, getattr(self, name), f"must have numbers of at least 0 ({key})")
 
     def refuse_beside(self, unused: Sequence[str], allowed: str) -> None:
-        """Raises ConfigError for the first of these settings that is not at its default."""
+        """Raises ConfigError if one of the `unused` settings differs from its default."""
         for name in unused:
             value = getattr(self, name)
             if value != default_of(type(self), name):
@@ -241,27 +246,27 @@ class Settings:
 
 
 def flat(settings: object, prefix: str = "") -> dict[str, Any]:
-    """Settings, or what a file of them holds, by dotted names: `{"agent.gamma": 0.99, …}`.
+    """Returns settings, or the content of a config file, by dotted name: `{"agent.gamma": 0.99}`.
 
-    The values are those of JSON; what JSON does not know becomes text.
+    Values that JSON does not support are converted to text.
     """
     if isinstance(settings, Settings):
-        settings = {each.name: getattr(settings, each.name) for each in fields(settings)}
+        settings = {item.name: getattr(settings, item.name) for item in fields(settings)}
     if not isinstance(settings, Mapping) or (prefix and not settings):
         return {prefix: _plain(settings)}
-    found: dict[str, Any] = {}
+    flattened: dict[str, Any] = {}
     for name, value in settings.items():
-        found |= flat(value, f"{prefix}.{name}" if prefix else str(name))
-    return found
+        flattened |= flat(value, f"{prefix}.{name}" if prefix else str(name))
+    return flattened
 
 
 def _plain(value: object) -> Any:
     if isinstance(value, Enum):
         return value.name
     if isinstance(value, Mapping):
-        return {str(name): _plain(each) for name, each in value.items()}
+        return {str(name): _plain(entry) for name, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
+        return [_plain(entry) for entry in value]
     if isinstance(value, bytes):
         return value.decode(errors="replace")
     if isinstance(value, float):

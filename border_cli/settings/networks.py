@@ -1,4 +1,4 @@
-"""Choices of networks, apart from all other settings: a policy in numpy imports no more of them."""
+"""Enums of network settings, in a module of their own so that NumPy policies import little."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Matmul(StrEnum):
-    """Whose matrix products dense layers take on a CPU."""
+    """Matmul backend of dense layers on a CPU."""
 
     auto = "auto"
     mkl = "mkl"
@@ -14,7 +14,7 @@ class Matmul(StrEnum):
 
 
 class MatmulPrecision(StrEnum):
-    """How precise float32 matrix products are."""
+    """Precision of float32 matrix products."""
 
     highest = "highest"
     high = "high"
@@ -22,7 +22,7 @@ class MatmulPrecision(StrEnum):
 
 
 class Activation(StrEnum):
-    """The function between two dense layers."""
+    """Activation function between dense layers."""
 
     relu = "relu"
     tanh = "tanh"

@@ -1,4 +1,4 @@
-"""Words of Stable-Baselines3, CleanRL and Hydra, and the settings that mean the same here."""
+"""Names of settings in Stable-Baselines3, CleanRL and Hydra, with the corresponding settings."""
 
 from __future__ import annotations
 
@@ -40,4 +40,4 @@ SETTINGS = {
     **dict.fromkeys(("exp_name", "run_name", "experiment_name"), "name"),
     **dict.fromkeys(("log_dir", "logdir", "save_path", "output_dir"), "run_dir"),
 }
-MISSING = ("trpo", "ppo_lstm", "recurrent_ppo")  # on-policy agents
+MISSING = ("trpo", "ppo_lstm", "recurrent_ppo")  # on-policy agents of other libraries only

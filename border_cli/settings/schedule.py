@@ -1,6 +1,6 @@
-"""Settings that may change in the course of a run: a number, or a schedule that it follows.
+"""Schedules: settings whose value changes in the course of a run.
 
-As a setting, a schedule is a mapping of `initial`, `final`, `kind` and `steps`.
+In the settings, a schedule is a mapping with the keys `initial`, `final`, `kind` and `steps`.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeAlias
 
-# A number, or the mapping of a schedule: OmegaConf has no union of the two.
+# A number, or the mapping of a schedule. OmegaConf does not support such a union.
 Scheduled: TypeAlias = Any
 
 UPDATES = "updates"
-ENV_STEPS = "env steps"  # of all actors, as the learner counts them
+ENV_STEPS = "env steps"  # sum over all actors, as counted by the learner
 SCHEDULE_KEYS = ("initial", "final", "kind", "steps")
 
 
 class Kind(StrEnum):
-    """How a schedule moves between its two values."""
+    """The shape of a schedule between its two values."""
 
     linear = "linear"
     cosine = "cosine"
@@ -29,10 +29,10 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """A number that moves from `initial` to `final` over `steps` of its counter, and stays there.
+    """A number that changes from `initial` to `final` over `steps` of a counter, then stays there.
 
-    It depends on that counter alone, so that a resumed run continues exactly. Without `steps` it
-    depends on the share of the run that is done.
+    It depends only on the counter, so a resumed run continues exactly. If `steps` is None, it
+    depends on the completed fraction of the run.
     """
 
     initial: float
@@ -44,27 +44,27 @@ class Schedule:
         return f"{self.kind} from {self.initial:g} to {self.final:g}"
 
     def at(self, count: int, done: float | None = None) -> float:
-        """The value at this count, or without `steps` where this share of the run is done, 0 to
-        1."""
-        share = done if self.steps is None else min(1.0, count / self.steps)
-        assert share is not None, "only a schedule of the replay buffer may be without steps"
+        """Returns the value at this count. If `steps` is None, `done` is the completed fraction of
+        the run, 0 to 1, and `count` is ignored."""
+        fraction = done if self.steps is None else min(1.0, count / self.steps)
+        assert fraction is not None, "only a schedule of the replay buffer may have no steps"
         if self.kind == Kind.exponential:
-            return float(self.initial ** (1 - share) * self.final**share)
+            return float(self.initial ** (1 - fraction) * self.final**fraction)
         if self.kind == Kind.cosine:
-            share = (1 - math.cos(math.pi * share)) / 2
-        return (1 - share) * self.initial + share * self.final
+            fraction = (1 - math.cos(math.pi * fraction)) / 2
+        return (1 - fraction) * self.initial + fraction * self.final
 
 
 def value_at(setting: float | Schedule, count: int, done: float | None = None) -> float:
-    """The value of a number or a schedule at this count, or share of the run."""
+    """Returns the value of a number or schedule at this count or completed fraction of the run."""
     return setting.at(count, done) if isinstance(setting, Schedule) else setting
 
 
 def make_schedule(setting: Mapping[str, Any]) -> Schedule:
-    """The schedule of a checked setting."""
+    """Builds a schedule from a checked setting."""
     return Schedule(**{**setting, "kind": Kind(setting["kind"])})
 
 
 def schedule_of(setting: float | Mapping[str, Any]) -> float | Schedule:
-    """A checked setting as a number or a schedule."""
+    """Converts a checked setting to a number or a schedule."""
     return make_schedule(setting) if isinstance(setting, Mapping) else setting

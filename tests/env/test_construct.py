@@ -75,7 +75,7 @@ def test_a_module_without_the_environment_is_refused_with_the_functions_that_may
     importlib.invalidate_caches()
     try:
         refused(
-            rf"^env\.id=silent_envs:Walk-v0: the module silent_envs was imported and {said}",
+            rf"^env\.id=silent_envs:Walk-v0: the module silent_envs was imported but {said}",
             id="silent_envs:Walk-v0",
         )
     finally:
