@@ -191,7 +191,7 @@ class SavedSettings:
             "install, or belong to an installed package that requires Gymnasium or border_cli; "
             f"none comes from the run directory. The run had found its modules in: {recorded}. "
             "If you have the code and trust it: cd to its folder, or type that setting (resume=, "
-            "--from), or add trust=true (from Python: trust=True), which also searches the folders "
+            "--from), or trust=true (from Python: trust=True), which also searches the folders "
             "of the run"
         )
 
@@ -225,7 +225,7 @@ class SavedSettings:
             if _FILMS.fullmatch(text) or self._is_outside(text):
                 raise ConfigError(
                     f"{self._locate(name)} has {text!r}, which writes or leads out of the run. "
-                    "If you trust it, type that setting (resume=, --from), or add trust=true"
+                    "If you trust it, type that setting (resume=, --from), or trust=true"
                 )
 
     def _is_outside(self, text: str) -> bool:

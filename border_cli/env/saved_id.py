@@ -35,7 +35,7 @@ def refuse_saved_id(env_id: str, setting: str) -> None:
         f"{setting}={env_id} is not called: it is neither a class of environments nor a "
         "registered id, nor a function in your own files, nor a function of an installed package "
         "annotated to return a gymnasium.Env. If you trust it, type that setting "
-        f"(border-eval RUN_DIR env.id={env_id}, resume=, --from), or add trust=true"
+        f"(border-eval RUN_DIR env.id={env_id}, resume=, --from), or trust=true"
     )
 
 

@@ -200,7 +200,7 @@ def test_trust_is_no_setting(folder: Path, ran: Path, capsys: Capture) -> None:
     (folder / "conf" / "mine.yaml").write_text("defaults: [config, _self_]\ntrust: true\n")
     for argv, said in (
         (["trust=true", "--cfg", "job"], "trust=true applies to the modules of a resumed run"),
-        (["trust=true", "run_dir=x", "env=cartpole"], "or of --from RUN_DIR: type one"),
+        (["trust=true", "run_dir=x", "env=cartpole"], "or of --from RUN_DIR: give one"),
         (["-cd", "conf", "-cn", "mine"], "unknown setting 'trust'"),
         ([f"resume={ran}", "trust=[true]"], "trust=[true]: trust must be true or false"),
         (["-m", f"resume={ran}", "trust=true,false"], "trust must be true or false"),

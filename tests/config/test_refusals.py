@@ -54,7 +54,7 @@ TYPED = [
         "agent.hidden must be a list of integers (at least 1): write a list, as in",
     ),
     ("env.wrappers=FlattenObservation", "write a list, as in env.wrappers=[FlattenObservation]"),
-    ("hydra.verbose=true", "Hydra's logging is off (hydra.verbose=true): a run has a log of its"),
+    ("hydra.verbose=true", "Hydra's logging is off (hydra.verbose=true): a run writes its own log"),
     ("hydra/job_logging=none", "Hydra's logging is off (hydra/job_logging=none): a run has"),
     ("env=CartPole-v1", "; a Gymnasium id is written env.id=CartPole-v1"),
 ]

@@ -59,7 +59,7 @@ GIVEN = {"initial": 0.5, "final": 0.1}
         (GIVEN | {"final": math.nan}, r"\.final must be at least 0 and at most 1, got nan"),
         (GIVEN | {"final": True}, r"\.final must be a number, got True"),
         (GIVEN | {"steps": 10.5}, r"\.steps must be a whole number of at least 1"),
-        (GIVEN | {"final": 0, "kind": "exponential"}, r"\.final must be above 0 .* never comes to"),
+        (GIVEN | {"final": 0, "kind": "exponential"}, r"\.final must be above 0 .* never reaches"),
         ("often", r"must be a number or a schedule"),
         (True, r"must be a number .* got True"),
     ],
