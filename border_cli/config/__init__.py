@@ -1,1 +1,1 @@
-"""Composes overrides and config files into a RunConfig; Hydra and OmegaConf stay in here."""
+"""Composition of a RunConfig from overrides and config files, with Hydra and OmegaConf."""

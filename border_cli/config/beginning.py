@@ -1,4 +1,4 @@
-"""Entry point of composition: from the primary config or from another run's saved settings."""
+"""Opens a command's composer, with the primary config or with another run's saved settings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def composing(
     multirun: bool = False,
     unused: Set[str] = frozenset(),
 ) -> Iterator[tuple[Composer, list[str]]]:
-    """Yields the composer of a command, and its overrides without `trust`, which is not a setting.
+    """Yields the composer of a command, and its overrides without `trust=…`.
 
     Modules in the current directory can be imported inside the block. `resume=RUN_DIR` starts from
     the settings of that run; `origin` starts a new run from the settings of another. Names in saved
@@ -54,5 +54,5 @@ def _new_composer(
         )
     folders = user_folders(config_dirs)
     add_current_directory(trust=trust)
-    imports = [plugin.module for plugin in plugins_here()]  # lets processes elsewhere import them
+    imports = [plugin.module for plugin in plugins_here()]  # for other processes of the run
     return Composer(folders, config_name, imports=imports, trust=trust)

@@ -104,8 +104,8 @@ class Composer:
         """Imports the modules named in `imports` of the chosen files and overrides, in order.
 
         Returns their names without duplicates. The modules register components; those in saved
-        settings are checked first. `files.parts` is set to the files that take part, or left empty
-        if it must be computed again: new modules may change it, and `merge` reports its errors.
+        settings are checked first. Sets `files.parts`, which stays empty if `merge` must compute it
+        again: after imports, which may change it, and if the files do not compose.
         """
         names, saved_names = list(self._imports), list[str]()
         with suppress(*REFUSED):
@@ -138,7 +138,9 @@ class Composer:
             files.find_parts(overrides)
         choose_trainer(files, overrides)
         parsed_overrides = parsed(overrides)
-        add_tuned(files, {override.key_or_group for override in parsed_overrides if chooses(override)})
+        add_tuned(
+            files, {override.key_or_group for override in parsed_overrides if chooses(override)}
+        )
         drop_weaker(files, parsed_overrides)
         config = files.loader.load_configuration(
             files.config_name,
@@ -170,7 +172,7 @@ class Composition:
             with open_dict(hydra):
                 hydra.job.num, hydra.job.id = number, str(number)
         record = _make_record(self.config)
-        HydraConfig.instance().set_config(self.config)  # read by `${hydra:…}`
+        HydraConfig.instance().set_config(self.config)  # resolves `${hydra:…}`
         config = run_settings(self.config)
         if self.saved is not None:
             self.saved.refuse_values(config, self._new_settings(typed))

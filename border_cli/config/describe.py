@@ -29,20 +29,20 @@ _PLURAL = {int: "integers", float: "numbers", str: "texts"}
 
 
 def expected(kind: type[Any], name: str) -> str:
-    """Returns the values that the setting `name` accepts, including the range."""
+    """Describes the values that the setting `name` accepts, including the range."""
     bounds = bounds_of(kind, name)
     return values_of(kind, name) + (f" ({bounds})" if bounds else "")
 
 
 def values_of(kind: type[Any], name: str) -> str:
-    """Returns the type of the setting `name`, or the names to choose from."""
-    choices = _metadata(kind, name).get("choices")  # returns the registered names
+    """Describes the type of the setting `name`, or lists the names to choose from."""
+    choices = _metadata(kind, name).get("choices")  # function that returns registered names
     names = list(choices()) if choices else []
     return f"one of {', '.join(names)}" if names else in_words(get_type_hints(kind)[name])
 
 
 def bounds_of(kind: type[Any], name: str) -> str:
-    """Returns the range of a number and the counter of a possible schedule; may be empty."""
+    """Describes the range of a number and, if it may be a schedule, the counter; may be empty."""
     metadata = _metadata(kind, name)
     bounds, counter = str(metadata.get("range") or ""), metadata.get("counter")
     return f"{bounds}, or a schedule over {counter}" if counter else bounds
@@ -87,13 +87,16 @@ def settings_help(job: Job, overrides: Sequence[str]) -> str:
     sections = {name: getattr(job.config, name) for name in SECTIONS}
     settings = {**components(job.config), **sections}
     named = {path: part for path, part in settings.items() if path.partition(".")[0] in groups}
-    return "\n\n".join(_describe_group(path, part) for path, part in (named or settings).items()) + "\n"
+    return (
+        "\n\n".join(_describe_group(path, part) for path, part in (named or settings).items())
+        + "\n"
+    )
 
 
 def _describe_group(path: str, settings: Settings) -> str:
     kind = type(settings)
     about = (kind.__doc__ or "").strip().splitlines()[0]
-    option = getattr(settings, "option", None)  # sections and recorders have none
+    option = getattr(settings, "option", None)  # sections and recorders have no option
     lines = [f"{path}={option}  {about}" if option else f"{path}  {about}"]
     for item in fields(kind):
         if item.compare:  # the other fields are set by the composition

@@ -67,7 +67,7 @@ class Files:
         self.parts: list[ConfigFile] = []  # files of the current composition, in merge order
         self._edited: dict[str, ConfigResult] = {}
         self._read: dict[str, ConfigResult | None] = {config_name: saved} if saved else {}
-        self._lenient = False  # whether unknown schemas are accepted, as modules may register them
+        self._lenient = False  # whether to accept unknown schemas, which modules may register later
 
     def open(self, loader: ConfigLoader) -> None:
         """Stores Hydra's loader and the sources on its search path."""
@@ -138,7 +138,7 @@ class Files:
     def _check_file(self, path: str, result: ConfigResult) -> ConfigResult:
         """Refuses unknown keywords and groups in a defaults list, and missing tuned files.
 
-        Sets `option` to the name of the chosen file, as part of the settings of its group.
+        Adds the name of the file to the settings of its group, as `option`.
         """
         group, _, name = path.partition("/")
         if group == "hydra" or not isinstance(result.config, DictConfig):
@@ -247,7 +247,7 @@ def settings_in(value: object, path: str) -> set[str]:
     if isinstance(value, DictConfig):
         value = OmegaConf.to_container(value, resolve=False)
     keys = [key for key, entry in flat(value, path).items() if entry is not None]
-    return {".".join(key.split(".")[:2]) for key in keys}  # without the key of a schedule
+    return {".".join(key.split(".")[:2]) for key in keys}  # without keys of schedules
 
 
 def takes_several(group: str) -> bool:
@@ -283,7 +283,7 @@ def schema_of(kind: Any) -> DictConfig:
     hints = get_type_hints(kind)
     for item in fields(kind):
         child = node._get_node(item.name)
-        is_free = hints[item.name] in FREE or item.metadata.get("counter")  # counter: a schedule
+        is_free = hints[item.name] in FREE or item.metadata.get("counter")  # or a schedule
         if is_free and isinstance(child, DictConfig):
             child._set_flag("struct", False)
     return node

@@ -1,6 +1,6 @@
-"""A job, which is a run directory with its checked settings, and how the settings are saved.
+"""Jobs (a run directory with checked settings) and the files in which their settings are saved.
 
-The file in `.hydra` lists the types of the settings and can be run again on its own. `${` in a
+The settings in `.hydra` include their types, so that the file can be run on its own. `${` in a
 value is escaped.
 """
 
@@ -23,7 +23,7 @@ from border_cli.system.files import SETTINGS, write_text
 
 HEADER = "# All settings of one run. `border-train -cd FOLDER -cn NAME` runs this file again.\n"
 BEFORE = "resolved-before.yaml"
-ALWAYS_LISTED = ("/schema/run@_here_", "/hydra_settings", "_self_")  # part of each defaults list
+ALWAYS_LISTED = ("/schema/run@_here_", "/hydra_settings", "_self_")  # in saved defaults lists
 _OPENING = re.compile(r"(\\*)\$\{")
 
 
@@ -37,7 +37,7 @@ class Source(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A requested run, from a shell, from Python or from a sweep."""
+    """A run requested from a shell, from Python or by a sweep."""
 
     folder: Path  # absolute path of the run directory
     config: RunConfig

@@ -1,4 +1,4 @@
-"""Parses overrides, and refuses those that cannot apply before anything is composed."""
+"""Parsing of overrides, and refusal of invalid ones before anything is composed."""
 
 from __future__ import annotations
 

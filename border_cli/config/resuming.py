@@ -182,7 +182,7 @@ def _choices_of_files(group: str, option: str, files: Files) -> dict[str, Any]:
 
 
 def marked(mark: str) -> list[str]:
-    """Returns the settings marked with `mark`; a group is listed by its name if all of it is."""
+    """Returns the settings marked with `mark`. A group marked as a whole is listed by its name."""
     names = RunConfig.marked(mark)
     names += [name for name in (*GROUPS, *SECTIONS) if getattr(base_of(name), mark, False)]
     for group, registry in GROUPS.items():
@@ -220,7 +220,7 @@ class Change:
 def changes(before: RunConfig, after: RunConfig) -> list[Change]:
     """Returns the differences between the saved and the current settings of a run, by key.
 
-    If a group has a new component, only settings that both components have are compared.
+    If the component of a group changed, only settings that both components have are compared.
     """
     old, new = _comparable_settings(before), _comparable_settings(after)
     replaced = {group for group in GROUPS if old[group] != new[group]}
@@ -243,7 +243,7 @@ def _comparable_settings(config: RunConfig) -> dict[str, object]:
 
 
 def refuse_fixed(found: Sequence[Change], run_dir: Path, *, job: str) -> None:
-    """Raises ConfigError with the list of changes that the run cannot resume with.
+    """Raises ConfigError if the run cannot resume with some of the changes, and lists these.
 
     `job`: start of the message, which identifies a job of a sweep.
     """

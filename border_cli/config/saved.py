@@ -47,7 +47,7 @@ from border_cli.words import setting, shortest
 
 ADDRESSES = {"actor_manager.address", "evaluator.address"}  # settings with cluster addresses
 _OF_ENV = re.compile(r"(?:evaluator\.)?env\.(id|wrappers|kwargs)\b")
-_FILMS = re.compile(r"(.*[.:])?RecordVideo")  # the wrapper writes files
+_FILMS = re.compile(r"(.*[.:])?RecordVideo")  # a wrapper that writes files
 _NEAR = re.compile(  # cluster addresses that are always allowed
     r"None|auto|local|(ray://)?(localhost|127\.[\d.]+|\[::1\]):\d+", re.ASCII
 )
@@ -65,8 +65,7 @@ def load_resolved(
     """Returns the typed and checked RunConfig that a run has saved.
 
     Imports its modules; those in `typed` are not checked. Raises ConfigError for values that are
-    not allowed in saved settings. With `plays=False`, the environment will not be constructed, and
-    such values are not checked.
+    not allowed in saved settings, unless `plays=False`: the environment is not constructed then.
     """
     file = settings_of(run_dir)
     if not file.is_file():
@@ -104,11 +103,11 @@ def _build_config(file: Path, settings: Mapping[str, Any]) -> RunConfig:
 
 @contextmanager
 def opened_run(run_dir: Path, *, trust: bool) -> Iterator[None]:
-    """Sets up sys.path to import the modules of a saved run inside the block.
+    """Sets up sys.path to import the modules of a saved run, and restores it after the block.
 
     Modules are searched in the current directory, on $PYTHONPATH and in the installed packages, but
     in no folder written by border_cli. With `trust`, the current directory may be such a folder,
-    and the folders in which the run found its modules are searched as well. Restores sys.path.
+    and the folders in which the run found its modules are searched as well.
     """
     old_path = list(sys.path)
     with reachable(CheckpointError):
@@ -189,15 +188,15 @@ class SavedSettings:
             f"{self._locate(name)} names the module {module!r}, which was not imported. Modules of "
             "a run must be your own, in the current directory, on $PYTHONPATH or in an editable "
             "install, or belong to an installed package that requires Gymnasium or border_cli; "
-            f"none comes from the run directory. The run had found its modules in: {recorded}. "
+            f"none may come from the run directory. The run had found its modules in: {recorded}. "
             "If you have the code and trust it: cd to its folder, or type that setting (resume=, "
             "--from), or trust=true (from Python: trust=True), which also searches the folders "
             "of the run"
         )
 
     def refuse_values(self, config: RunConfig, typed: Set[str] = frozenset()) -> None:
-        """Raises ConfigError if an untyped value calls a function, opens a file or address, and
-        this is not allowed. `typed`: names of the typed settings."""
+        """Raises ConfigError for values that would call, open or connect to something that is not
+        allowed. Values of `typed` settings are not checked."""
         for name, value in flat(config).items():
             of_env = _OF_ENV.match(name)
             if name in typed | self.typed:
@@ -246,8 +245,8 @@ def _iterate_texts(value: Any) -> Iterator[str]:
 
 
 def saved_options(settings: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the chosen option of each group, or its component if no option is saved. A group
-    with several components has its last one."""
+    """Returns the chosen option of each group, or its component if no option is saved. If a group
+    has several components, returns the last one."""
     components = {schema["group"]: schema["component"] for schema in _schemas_of(settings)}
     groups = {group: values for group, values in settings.items() if isinstance(values, dict)}
     options = {group: values["option"] for group, values in groups.items() if values.get("option")}

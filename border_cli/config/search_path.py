@@ -1,6 +1,6 @@
 """The search for a user's own config files, plug-ins and modules. Never imports Hydra.
 
-Folders of the user come before ours. ./conf is read only if it is named. Modules in `imports`
+User folders take precedence over ours. ./conf is read only if it is named. Modules in `imports`
 register components.
 """
 

@@ -8,7 +8,7 @@ al. 2018, "Revisiting the Arcade Learning Environment". FIRE is pressed to start
 
 `AtariGame` and `AtariGames`, based on ALE's own C++ vector environment, return the same frames,
 rewards and ends for the same seeds and actions. After the loss of a life the game continues:
-`reset` presses FIRE for one action (NOOP without FIRE). A new game starts only after game over.
+`reset` presses FIRE for one action, or NOOP if there is no FIRE. A new game starts after game over.
 ALE's vector environment would start a new game after each life, so only first lives would be seen.
 """
 
@@ -242,12 +242,12 @@ class AtariGames(VectorEnv[Any, NDArray[np.int64], Any]):
 
 
 def _start_action(actions: list[Any]) -> int:
-    """Returns the index of the action that starts a life: FIRE, or NOOP without FIRE."""
+    """Returns the index of the action that starts a life: FIRE, or NOOP if there is no FIRE."""
     return actions.index(ale_py.Action.FIRE if ale_py.Action.FIRE in actions else actions[0])
 
 
 def _draw_below(generator: np.random.RandomState, bound: int) -> int:
-    """Draws an integer like GNU's `std::uniform_int_distribution` from `std::mt19937`.
+    """Draws an integer below `bound`, like GNU's `std::uniform_int_distribution`.
 
     Lemire 2019, "Fast random integer generation in an interval".
     """
@@ -286,7 +286,7 @@ def _weighted_sum(
 
 
 def _areas(pixels: int) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
-    """Returns the indices of the pixels that form each of the 84 outputs, and their weights.
+    """Returns the input pixels of each of the 84 output pixels, and their weights.
 
     [most, 84], [most, 84, 1]
     """

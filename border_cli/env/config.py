@@ -58,8 +58,8 @@ class GymConfig(EnvConfig):
         None,
         "whether each environment has its own states of Python's random and of np.random, seeded "
         "with each episode and swapped in for each reset and step; null: true if the environment "
-        "draws from them in a trial (env.probe). Actor threads share both generators, so such runs "
-        "are not reproducible",
+        "draws from them in a trial (env.probe). Actor threads share both generators, so runs with "
+        "several are not reproducible",
         may_become_null=True,
     )
     vectorization: Vectorization = setting(

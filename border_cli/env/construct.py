@@ -69,7 +69,7 @@ def construction(config: GymConfig) -> Iterator[None]:
 
 
 def construct(config: GymConfig, render: str | None = None) -> gym.Env[Any, Any]:
-    """Constructs an environment with its wrappers, without a reset. Waits for other threads."""
+    """Constructs an environment and its wrappers, without a reset. One thread at a time."""
     with construction(config):
         env = apply_wrappers(_construct_unwrapped(config, render), config.wrappers)
         if config.own_generators:
@@ -321,7 +321,7 @@ def missing_packages(what: str) -> Iterator[None]:
         if not package or not _is_absent(package):
             raise  # an error inside an installed package
         raise MissingPackage(what, PACKAGES.get(package, package)) from error
-    except gym.error.DependencyNotInstalled as error:  # contains the command to install it
+    except gym.error.DependencyNotInstalled as error:  # its message has the install command
         cause = f" ({error.__cause__})" if error.__cause__ else ""
         raise ConfigError(f"{what}: {error}{cause}") from error
 

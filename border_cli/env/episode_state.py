@@ -1,4 +1,4 @@
-"""Restoring an unfinished episode: its actions are replayed from its seed."""
+"""Restores an unfinished episode by replaying its actions from its seed."""
 
 from __future__ import annotations
 

@@ -44,8 +44,8 @@ def is_local(env_id: str | None) -> bool:
 
 
 def _import_name(make: MakeEnv) -> str | None:
-    """Returns `module:name` if it means `make`, and not a registered environment with a time limit
-    or wrappers; else None."""
+    """Returns `module:name` if it resolves to `make` itself, rather than to a registered
+    environment with a limit or wrappers; else None."""
     module = getattr(make, "__module__", "__main__")
     env_id = f"{module}:{getattr(make, '__qualname__', '')}"
     if module == "__main__":

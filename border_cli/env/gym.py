@@ -63,9 +63,9 @@ class MaskFinder(gym.Wrapper[Any, Any, Any, Any]):
 
 
 class GymEnvFactory(EnvFactory):
-    """A picklable factory of environments, which holds only settings and values derived from them.
+    """A picklable factory of environments. Holds only settings and values derived from them.
 
-    It also transfers the registration of the id, for processes in which the id is unknown.
+    Pickles the registration of the id, too, for processes in which the id is unknown.
     """
 
     def __init__(self, config: GymConfig) -> None:
@@ -80,7 +80,7 @@ class GymEnvFactory(EnvFactory):
 
     @staticmethod
     def refuse_saved_id(env_id: str, setting: str) -> None:
-        """Raises ConfigError if a saved id calls something that saved settings must not call."""
+        """Raises ConfigError if a saved id would call something that is not allowed."""
         from border_cli.env.saved_id import refuse_saved_id
 
         refuse_saved_id(env_id, setting)
@@ -121,7 +121,7 @@ class GymEnvFactory(EnvFactory):
             yield vector_env
 
     def _add_generator_finder(self, env: GymEnv) -> GeneratorFinder | None:
-        """Adds a wrapper that detects draws from the global generators, unless settings decide."""
+        """Adds a wrapper that detects draws from global generators, unless the setting is fixed."""
         if self.config.own_generators is not None:
             return None
         from border_cli.env.own_generators import GeneratorFinder
@@ -151,7 +151,7 @@ class GymEnvFactory(EnvFactory):
         return GymVectorEnv(env, self.spec, first=first)
 
     def goal_rewards(self) -> GoalRewards:
-        """Constructs an environment to compute goal rewards, which is never stepped."""
+        """Constructs an environment that only computes goal rewards and is never stepped."""
         from border_cli.env.goals import GymGoalRewards, refuse_no_goals
 
         refuse_no_goals(self.spec)

@@ -74,7 +74,7 @@ class GymEnv(Env):
         self._allocate = allocator(self._space, self.num_envs)
         self._no_flags = np.zeros(self.num_envs, np.bool_)  # [N]
         self._no_flags.setflags(write=False)  # shared by all steps in which no episode ends
-        self._first = first  # index of the first environment, for the seeds
+        self._first = first  # global index of the first environment, for seeds
         self._clear(seed=0)
 
     @property
@@ -88,11 +88,11 @@ class GymEnv(Env):
         return drawn_frame(self.envs[0], self._id)
 
     def _clear(self, seed: int) -> None:
-        """Resets the state of the episodes. Later episodes are seeded from `seed`."""
+        """Resets the state of all episodes. The next episodes derive their seeds from `seed`."""
         self._obs: Array = self._allocate()  # [N, …]
         self._live = list(range(self.num_envs))  # environments that still act
         self._seed = seed
-        self._number = [0] * self.num_envs  # indices of the running episodes since this seed
+        self._number = [0] * self.num_envs  # number of the running episode, from 0
         self._score = [0.0] * self.num_envs  # returns of the running episodes
         self._length = [0] * self.num_envs  # lengths of the running episodes
         # Lengths of earlier episodes of the same game, such as lives. A resume replays them, too.
@@ -137,8 +137,8 @@ class GymEnv(Env):
     def resume(
         self, seed: int, state: Mapping[str, Any], beat: Beat = lambda: None
     ) -> tuple[Array, list[int]]:
-        """Replays the running episodes. Returns the observations, and the indices of environments
-        whose replay diverged, ended or raised, and which have started a new episode."""
+        """Replays the running episodes. Returns the observations, and the environments that started
+        a new episode because the replay diverged, ended or raised."""
         if "episodes" not in state:  # saved by a vector implementation, with different seeds
             return self.reset(seed), list(range(self.num_envs))
         self._clear(seed)

@@ -2,9 +2,9 @@
 
 An environment provides a mask in `info["action_mask"]`, as Taxi does, or in the part `action_mask`
 of a Dict observation, as in PettingZoo and RLlib. The mask of a MultiDiscrete action is the
-concatenation of the masks of its integers. The mask of a MultiBinary action has a number for each
-bit: whether the bit may be 1. Settings decide whether there are masks; masks in `info` are detected
-in the trial of an environment (`env/gym.py`).
+concatenation of the masks of its integers. The mask of a MultiBinary action has one number per bit:
+whether the bit may be 1. Settings decide whether there are masks; masks in `info` are detected in
+the trial of an environment (`env/gym.py`).
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ class MaskReader:
     def __init__(self, space: gym.Space[Any]) -> None:
         choices = choices_of(space)
         self.size = sum(choices)
-        self._first = np.cumsum([0, *choices[:-1]])  # [A] index of the value 0 of each integer
+        self._first = np.cumsum([0, *choices[:-1]])  # [A] where each integer starts in a mask
         self._is_binary = isinstance(space, spaces.MultiBinary)
-        self.given = len(choices) if self._is_binary else self.size  # length of the env's masks
+        self.given = len(choices) if self._is_binary else self.size  # length of a mask from the env
 
     def __call__(self, given: Any) -> NDArray[np.uint8]:
         """Returns 1 for each valid action. Every bit of a MultiBinary action may be 0. [size]"""

@@ -1,4 +1,4 @@
-"""The games of MinAtar as Gymnasium environments with reproducible episodes.
+"""The games of MinAtar as Gymnasium environments whose seeds determine the episodes.
 
 Young and Tian 2019, "MinAtar: an Atari-inspired testbed for thorough and reproducible reinforcement
 learning experiments". MinAtar's own environments carry the last action, which sticky actions

@@ -37,7 +37,7 @@ def set_global_states(states: tuple[Any, Any]) -> None:
 
 
 def _make_states(seed: int) -> tuple[Any, Any]:
-    """Returns the states of both generators after seeding them."""
+    """Returns the states of both generators for a seed."""
     return random.Random(seed).getstate(), np.random.RandomState(seed).get_state()
 
 

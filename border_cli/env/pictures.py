@@ -47,7 +47,7 @@ def drawn_frame(env: gym.Env[Any, Any], env_id: str) -> NDArray[np.uint8]:
         ) from error
     frame = (
         rendered[-1] if isinstance(rendered, list) and rendered else rendered
-    )  # the last of a list
+    )  # or a list of frames
     if not isinstance(frame, np.ndarray) or frame.ndim != 3 or frame.shape[2] != 3:
         raise ConfigError(
             f"env.id={env_id} cannot be filmed: with render_mode=rgb_array, render must return "

@@ -44,7 +44,7 @@ class NoVectorEnv(Exception):
 
 
 def construct_vector(config: GymConfig, spec_of_single: Callable[[], EnvSpec]) -> Vector:
-    """Constructs a vector environment, without a reset. Waits for other threads that construct one.
+    """Constructs a vector environment, without a reset. One thread at a time.
 
     Raises `NoVectorEnv` if it would differ from single environments. `spec_of_single` returns their
     spec, and may construct one.
@@ -131,7 +131,7 @@ class GymVectorEnv(Env):
             self._obs = self._copy_rows(begun(answer)[0])  # [N, …]
         except BadStep as error:
             raise error.within(f"env.id={self._id}, at reset") from None
-        self._moved: NDArray[np.bool_] | None = None  # [N] which act in the next step; None for all
+        self._moved: NDArray[np.bool_] | None = None  # [N] which envs act next; None for all
         self._score = np.zeros(self.num_envs)  # [N] float64
         self._length = np.zeros(self.num_envs, np.int64)  # [N]
         return self._obs
@@ -160,7 +160,7 @@ class GymVectorEnv(Env):
         self._moved = None
         if np.count_nonzero(ended):
             episodes = self._finish(ended, info)
-            self._moved = ~ended  # the ended ones reset in the next step and ignore its action
+            self._moved = ~ended  # an environment that ended spends the next step on its reset
         return Step(
             obs=obs,
             action=action,

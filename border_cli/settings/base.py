@@ -38,8 +38,8 @@ class Range:
 
 
 ANY_NUMBER = Range()
-LARGEST = 2**63 - 1  # maximum of all settings: counters and arrays have 64-bit integers
-LONGEST_WAIT_S = 1e6  # below the limit of operating systems, 24 days
+LARGEST = 2**63 - 1  # maximum magnitude: counters and arrays use 64-bit integers
+LONGEST_WAIT_S = 1e6  # operating systems limit a wait to 24 days
 OR_SCHEDULE = f" or a schedule {{{', '.join(SCHEDULE_KEYS)}}}"
 OF_ONE_COMMAND = ("run_dir", "resume", "dry_run")  # settings of a command, not of its run
 
@@ -171,7 +171,7 @@ class Settings:
             value = {**default, **value}
         schedule = {"kind": Kind.linear, "steps": None, **value}
         kind, steps = schedule["kind"], schedule["steps"]
-        if isinstance(steps, float) and steps.is_integer():  # 1e5
+        if isinstance(steps, float) and steps.is_integer():  # such as 1e5
             schedule["steps"] = steps = int(steps)
         for key in schedule:
             if key not in SCHEDULE_KEYS:

@@ -1,4 +1,4 @@
-"""Enums of network settings, in a module of their own so that NumPy policies import little."""
+"""Enums of network settings, separate from other settings so that NumPy policies import little."""
 
 from __future__ import annotations
 
