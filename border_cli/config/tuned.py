@@ -1,23 +1,23 @@
-"""Tuned files: the values that an agent, or a pair of agent and env, needs of all groups.
+"""Tuned files: values in all groups for an agent, or for a pair of agent and env.
 
-`conf/tuned/<agent>.yaml` has what an algorithm needs from other groups with any env (the replay
-ratio 20 of `redq`, the priority exponent of `rainbow`), `conf/tuned/<agent>_<env>.yaml` the best
-values for a pair of names; a bare `env.id=…` has no pair. Between them stands the pair with the
-env's family: the preset that its own file is based on, as `pong` is on `atari`. Hydra is given the
-pair's file as one that builds on those of agent and family; an empty file keeps the place of a
-missing pair. If an agent's file is based on another one, the tuned values of that agent apply too,
-below its own; pairs of another agent do not. Saved settings have no `tuned`, so tuned values are
+`conf/tuned/<agent>.yaml` has the values that an algorithm needs with any env, such as the replay
+ratio 20 of `redq`. `conf/tuned/<agent>_<env>.yaml` has the best values for a pair of options; a
+bare `env.id=…` has no pair. The pair of the agent and the env's family comes between these two. The
+family is the preset on which the env's file is based, as `pong` is based on `atari`. Hydra receives
+the pair's file as one that builds on the other two; a missing pair is replaced by an empty file. If
+an agent's file is based on that of another agent, the tuned file of that agent applies as well,
+with lower precedence, but its pairs do not. Saved settings have no `tuned`, so tuned values are
 never applied to them again.
 
-Values of a group count only with an option like the one that the file was made with:
+Values of a group apply only if the chosen option is similar to the one that the file is made for:
 
-- Settings that the chosen option lacks but others have are dropped.
-- Settings that distinguish the options of a group (`n_steps`) are those of an option that is chosen
-  by anything but the agent: the command line, an experiment, or the trainer.
-- With `trainer=offline`, the trainer values of a file made with an online trainer are dropped.
+- Settings that the chosen option lacks but other options have are dropped.
+- If an option is chosen by the command line, an experiment or the trainer, and not by the agent,
+  the settings in its file (such as `n_steps`) take precedence over tuned values.
+- With `trainer=offline`, the trainer values of a file made for an online trainer are dropped.
 
-`drop_weaker` then sees to it that the limits of a run are those of one place, of whatever kind, and
-that of an interval in updates and one in env steps the nearest to the command line counts.
+`drop_weaker` then ensures that all limits of a run come from the same place, and that an interval
+in updates or in env steps replaces the other one if it is nearer to the command line.
 """
 
 from __future__ import annotations
@@ -44,20 +44,20 @@ from border_cli.errors import ConfigError
 from border_cli.registry import AGENTS, GROUPS
 from border_cli.settings.run import INTERVALS, TrainerConfig
 
-# Each of them is sure to end a run; `trainer.stop_at_score` and `trainer.patience` are not.
+# Limits that are certain to end a run, unlike `trainer.stop_at_score` and `trainer.patience`.
 LIMITS = {"trainer.max_opt_steps", "trainer.max_env_steps", "trainer.max_time_s"}
 ALL_LIMITS = {*LIMITS, "trainer.stop_at_score", "trainer.patience"}
-# Only online trainers use them: a file that sets one was made with such a trainer.
+# Settings that only online trainers have: a file that sets one is made for an online trainer.
 OF_ONLINE_TRAINERS = {"samples_per_opt_step", "warmup_period", "sync_interval"}
-# Intervals in updates and in env steps, of which one counts.
+# Pairs of an interval in updates and one in env steps, of which only one applies.
 PAIRS = [{f"trainer.{name}_interval", f"trainer.{name}_interval_env_steps"} for name in INTERVALS]
 BOTH_WAYS = set[str]().union(*PAIRS)
 
 
 def choose_trainer(files: Files, overrides: Sequence[str]) -> None:
-    """Serves the primary configuration with `trainer: sync` where the agent learns from rollouts.
+    """Serves the primary config with `trainer: sync` if the agent learns from rollouts.
 
-    The file of the agent cannot choose it, because a trainer overrides what agents choose.
+    The agent's file cannot choose the trainer, because a trainer overrides the agent's choices.
     """
     agent = _kinds(files.parts).get("agent")
     primary = files.parts[0] if files.parts else None
@@ -71,72 +71,74 @@ def choose_trainer(files: Files, overrides: Sequence[str]) -> None:
 
 
 def add_tuned(files: Files, typed_groups: Set[str]) -> None:
-    """Adds the files of agent and family to the parts of a composition, and has all tuned files
-    served as far as they apply. The options of `typed_groups` are chosen on the command line.
+    """Adds the tuned files of agent and family to a composition, and serves all tuned files without
+    values that do not apply. Options of `typed_groups` are chosen on the command line.
 
-    Where `tuned` is switched off, or was never asked for, as in saved settings, there is no place
-    for any.
+    Does nothing if there is no `tuned` in the defaults list, because it is switched off or because
+    the settings are saved ones.
     """
     parts = files.parts
-    at = next((n for n, part in enumerate(parts) if part.path.startswith(f"{TUNED}/")), None)
-    if at is None:
+    position = next(
+        (index for index, part in enumerate(parts) if part.path.startswith(f"{TUNED}/")), None
+    )
+    if position is None:
         return
-    first, general, kinds = parts[at], _general_parts(files), _kinds(parts)
+    first, general, kinds = parts[position], _general_parts(files), _kinds(parts)
     preset = _preset(parts, typed_groups)
-    files.parts = [*parts[:at], *general, *parts[at:]]
-    for n, part in enumerate(files.parts):
-        of_tuned = part.path.startswith(f"{TUNED}/") and not part.package
-        if not (of_tuned and isinstance(part.content, DictConfig)):
+    files.parts = [*parts[:position], *general, *parts[position:]]
+    for index, part in enumerate(files.parts):
+        is_tuned = part.path.startswith(f"{TUNED}/") and not part.package
+        if not (is_tuned and isinstance(part.content, DictConfig)):
             continue
-        applicable = _applicable(part, kinds, preset)
-        files.parts[n] = replace(part, content=applicable)
+        applicable = _select_applicable(part, kinds, preset)
+        files.parts[index] = replace(part, content=applicable)
         content = applicable.copy()
         if part.path == first.path:
-            own = content.get("defaults") or []
-            content["defaults"] = [*(f"/{each.path}" for each in general), *own]
+            defaults = content.get("defaults") or []
+            content["defaults"] = [*(f"/{base.path}" for base in general), *defaults]
         files.edited(part.path).config = content
 
 
 def _general_parts(files: Files) -> list[ConfigFile]:
-    """The files of an agent, `tuned/dqn`, and of it with the families of its env, `tuned/dqn_atari`
-    for an env that is based on `env/atari`.
+    """Returns the tuned files of an agent (`tuned/dqn`) and of the agent with the families of its
+    env (`tuned/dqn_atari` for an env based on `env/atari`).
 
-    An agent's file brings those of the files that it builds on, its own last.
+    If the agent's file is based on others, their tuned files come first.
     """
     agents, envs = _files_of("agent", files.parts), _files_of("env", files.parts)
     parts = []
-    for name in [*agents, *(f"{agents[-1]}_{each}" for each in envs[:-1] if agents)]:
+    for name in [*agents, *(f"{agents[-1]}_{family}" for family in envs[:-1] if agents)]:
         path = f"{TUNED}/{name}"
-        found = files.read(path)
-        if found is None:
+        result = files.read(path)
+        if result is None:
             continue
-        if "defaults" in found.config:
+        if "defaults" in result.config:
             raise ConfigError(f"{path}.yaml: it may only set values: remove its defaults list")
-        parts.append(ConfigFile(path, "", file_of(found.path, path), found.config))
+        parts.append(ConfigFile(path, "", file_of(result.path, path), result.config))
     return parts
 
 
 def _files_of(group: str, parts: Sequence[ConfigFile]) -> list[str]:
-    """The files that make up the option of a group, what it is based on first."""
+    """Returns the names of the files that make up the option of a group, base files first."""
     paths = [part.path for part in parts if part.package == group]
-    named = [path.removeprefix(f"{group}/") for path in paths if path.startswith(f"{group}/")]
-    return list(dict.fromkeys(named))
+    names = [path.removeprefix(f"{group}/") for path in paths if path.startswith(f"{group}/")]
+    return list(dict.fromkeys(names))
 
 
 def _kinds(parts: Sequence[ConfigFile]) -> dict[str, type[Any]]:
-    """The settings of the option that each group has."""
-    found = {}
+    """Returns the settings class of the chosen option of each group."""
+    kinds = {}
     for part in parts:
-        named = part.path.startswith(f"{SCHEMA}/{part.package}/")
-        kind = OmegaConf.get_type(schema(part.path)) if named else None
+        is_schema = part.path.startswith(f"{SCHEMA}/{part.package}/")
+        kind = OmegaConf.get_type(schema(part.path)) if is_schema else None
         if kind is not None:
-            found[part.package] = kind
-    return found
+            kinds[part.package] = kind
+    return kinds
 
 
 def _preset(parts: Sequence[ConfigFile], typed_groups: Set[str]) -> set[str]:
-    """The settings that tuned files do not replace: those of option files that something else than
-    an agent's file has chosen."""
+    """Returns the settings that tuned files must not replace: those in the files of options that
+    were not chosen by an agent's file."""
     groups = set(typed_groups)
     for part in parts:
         if part.package != AGENTS.group:
@@ -149,35 +151,37 @@ def _preset(parts: Sequence[ConfigFile], typed_groups: Set[str]) -> set[str]:
     }
 
 
-def _applicable(part: ConfigFile, kinds: Mapping[str, type[Any]], preset: Set[str]) -> DictConfig:
-    """The content of a tuned file without `preset` settings, and without those that the option of
-    a group lacks; what no option of it has stays to be refused."""
+def _select_applicable(
+    part: ConfigFile, kinds: Mapping[str, type[Any]], preset: Set[str]
+) -> DictConfig:
+    """Returns the content of a tuned file without `preset` settings, and without settings that the
+    chosen option lacks but others have. Unknown settings remain, and are refused later."""
     values: Any = OmegaConf.to_container(part.content, resolve=False)
     for group, kind in kinds.items():
         if isinstance(values.get(group), dict):
-            known = {each.name for entry in GROUPS[group] for each in fields(entry.config_type)}
-            absent = known - {each.name for each in fields(kind)}
+            names = {item.name for entry in GROUPS[group] for item in fields(entry.config_type)}
+            absent = names - {item.name for item in fields(kind)}
             values[group] = {
                 key: value
                 for key, value in values[group].items()
                 if key not in absent and f"{group}.{key}" not in preset
             }
     trainer = values.get("trainer")
-    online = isinstance(trainer, dict) and OF_ONLINE_TRAINERS & trainer.keys()
-    if online and kinds.get("trainer", TrainerConfig).offline:
+    is_online = isinstance(trainer, dict) and OF_ONLINE_TRAINERS & trainer.keys()
+    if is_online and kinds.get("trainer", TrainerConfig).offline:
         del values["trainer"]
     applicable: DictConfig = OmegaConf.create(values)
     return applicable
 
 
 def drop_weaker(files: Files, overrides: Sequence[Override]) -> None:
-    """Serves files without the limits and intervals that give way to those of a nearer file, or of
-    the command line."""
+    """Serves files without limits and intervals that are replaced by those of the command line or
+    of a file nearer to it."""
     typed = {
         name
-        for each in overrides
-        if not (each.is_sweep_override() or each.is_delete())
-        for name in settings_in(each.value(), each.key_or_group)
+        for override in overrides
+        if not (override.is_sweep_override() or override.is_delete())
+        for name in settings_in(override.value(), override.key_or_group)
     }
     written = [
         (part, settings_in(part.content, part.package))
@@ -188,24 +192,26 @@ def drop_weaker(files: Files, overrides: Sequence[Override]) -> None:
     _drop_intervals(files, written, typed)
 
 
-# The files that are written, the nearest to the command line first, with what they set.
+# The files of a composition and the settings in each, nearest to the command line first.
 Written = Sequence[tuple[ConfigFile, set[str]]]
 
 
 def _drop_limits(files: Files, written: Written, typed: set[str]) -> None:
-    """Serves limits as null, so that none cuts off a run before one that was asked for.
+    """Serves other limits as null, so that none ends a run before the requested limit.
 
-    Limits on the command line replace all others; else those of the last file that sets one
-    replace those before it. A score or patience alone replaces no limit. The last file that sets a
-    limit, or chooses the trainer, sets the others to null.
+    Limits on the command line replace all others. Without these, the last file that sets a limit
+    replaces earlier ones. A score or patience alone replaces no limit. The nulls are added to the
+    last file that sets a limit or belongs to the trainer.
     """
     kept = typed & ALL_LIMITS
     for _, names in written:
         if not kept & LIMITS:
             kept |= names
-    places = [part for part, names in written if part.package == "trainer" or names & ALL_LIMITS]
-    if kept & LIMITS and places:
-        last = places[0]
+    candidates = [
+        part for part, names in written if part.package == "trainer" or names & ALL_LIMITS
+    ]
+    if kept & LIMITS and candidates:
+        last = candidates[0]
         content: Any = files.edited(last.path).config
         for limit in ALL_LIMITS - kept:
             key = limit.removeprefix(f"{last.package}.")
@@ -213,8 +219,8 @@ def _drop_limits(files: Files, written: Written, typed: set[str]) -> None:
 
 
 def _drop_intervals(files: Files, written: Written, typed: set[str]) -> None:
-    """Serves files without an interval where a nearer file, or the command line, sets the other one
-    of its pair. Both in one place are left to be refused."""
+    """Serves files without an interval if the command line or a nearer file sets the other interval
+    of its pair. If one file sets both, they are refused later."""
     for pair in PAIRS:
         nearer = typed & pair
         for part, names in written:
@@ -227,5 +233,5 @@ def _drop_intervals(files: Files, written: Written, typed: set[str]) -> None:
 
 
 def tuned_files(found: Sequence[Source]) -> list[str]:
-    """The files of values for agent, family and pair that took part; later ones win."""
+    """Returns the tuned files of agent, family and pair, in order of increasing precedence."""
     return [source.file for source in found if source.group == TUNED]

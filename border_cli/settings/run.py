@@ -1,6 +1,6 @@
-"""The settings of a run, and of each group the part that every option of the group shares.
+"""The settings of a run, and for each group the settings that all of its options share.
 
-A component's own settings are in its group's `config.py`. Nothing here knows Hydra.
+Settings of a single component are in the `config.py` of its group. Nothing here uses Hydra.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from border_cli.settings.base import LONGEST_WAIT_S, Settings, setting
 from border_cli.settings.schedule import UPDATES
 
 S = TypeVar("S", bound=Settings)
-INTERVALS = ("eval", "record", "save", "sync")  # of the trainer
-# How an actor explores: by the agent's settings, by an amount, or by its own values of the agent's
-# `exploration_settings`.
+INTERVALS = ("eval", "record", "save", "sync")  # prefixes of the trainer's intervals
+# The exploration of an actor: None for the agent's settings, an amount, or the actor's own values
+# of the agent's `exploration_settings`.
 ActorExploration: TypeAlias = float | Mapping[str, Any] | None
-AUTO = "auto"  # of `resume`: starts a run, or resumes the one in run_dir
+AUTO = "auto"  # value of `resume` that starts a run, or resumes the one in run_dir
 DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?|mps")
 
 
 class StartMethod(StrEnum):
-    """How child processes are started."""
+    """Start method of child processes."""
 
     auto = "auto"
     forkserver = "forkserver"
@@ -34,48 +34,48 @@ class StartMethod(StrEnum):
 
 
 class Objective(StrEnum):
-    """Which evaluation score a job returns to a sweeper."""
+    """Evaluation score that a job returns to a sweeper."""
 
     best = "best"
     last = "last"
 
 
 class Warmup(StrEnum):
-    """How actors act until the first update."""
+    """Actions before the first update."""
 
     random = "random"
     policy = "policy"
 
 
-# What a sweep does once a job has failed. `continue` cannot be written as an attribute.
+# Reaction of a sweep to a failed job. `continue` is a keyword, hence the functional syntax.
 OnError = StrEnum("OnError", {"continue": "continue", "stop": "stop"})
 
 
 @dataclass(kw_only=True)
 class GroupConfig(Settings):
-    """Settings of the option chosen in a group; equal if their values are, whatever their name."""
+    """Settings of the option chosen in a group. Comparisons ignore the name of the option."""
 
     option: str | None = field(
         default=None,
         compare=False,
         metadata={
-            "meaning": "name of these settings in lists of runs; null: that of the chosen option"
+            "meaning": "name of these settings in lists of runs; null: name of the chosen option"
         },
     )
 
     def refuse_missing(self) -> None:
-        """Raises where a package or a service that the component needs is not there; called before
-        anything is built."""
+        """Raises an error if a package or service that the component needs is missing. Called
+        before anything is built."""
 
 
 @dataclass(kw_only=True)
 class AgentConfig(GroupConfig, path="agent"):
     """Settings that every agent has."""
 
-    on_policy: ClassVar[bool] = False  # whether it learns from rows of its newest policy alone
-    gives_priorities: ClassVar[bool] = True  # whether its TD errors can be priorities
-    actions: ClassVar[tuple[str, ...]] = ("Discrete", "Box")  # the action spaces that it takes
-    exploration_settings: ClassVar[tuple[str, ...]] = ()  # which each actor may have its own of
+    on_policy: ClassVar[bool] = False  # whether it learns only from its newest policy's transitions
+    gives_priorities: ClassVar[bool] = True  # whether its TD errors can be used as priorities
+    actions: ClassVar[tuple[str, ...]] = ("Discrete", "Box")  # supported action spaces
+    exploration_settings: ClassVar[tuple[str, ...]] = ()  # settings that an actor can override
 
     gamma: float = setting(0.99, "discount per env step", low=0, high=1)
     batch_size: int = setting(64, "transitions per update", low=1, takes_memory=True)
@@ -90,8 +90,8 @@ class AgentConfig(GroupConfig, path="agent"):
 class EnvConfig(GroupConfig, path="env"):
     """Settings that every environment has."""
 
-    named_by: ClassVar[str] = "id"  # the setting that says which environment it is
-    # Whether id and wrappers may name modules, before a colon; its factory has `refuse_saved_id`.
+    named_by: ClassVar[str] = "id"  # setting that identifies the environment
+    # Whether id and wrappers may name a module before a colon. Needs a factory's `refuse_saved_id`.
     calls_by_name: ClassVar[bool] = False
 
     id: str | None = setting(None, "id of the environment; a preset such as env=cartpole sets it")
@@ -107,23 +107,23 @@ class EnvConfig(GroupConfig, path="env"):
     )
 
     def one_by_one(self) -> Self:
-        """The settings with which environments are stepped one by one.
+        """Returns a copy for environments that are stepped one by one.
 
-        A vector implementation keeps random numbers of its own, which no resume brings back.
+        A resume cannot restore the random numbers of a vector implementation.
         """
         return self
 
     def for_evaluation(self) -> Self:
-        """The settings without what is changed for training only."""
+        """Returns a copy without changes that apply to training only."""
         return self
 
-    def with_threads(self, num_threads: int) -> Self:  # noqa: ARG002 - few have any
-        """The settings with the threads that the environments of one actor may use."""
+    def with_threads(self, num_threads: int) -> Self:  # noqa: ARG002 - few environments have any
+        """Returns a copy with the number of threads for the environments of one actor."""
         return self
 
 
 def modules_of_env(env: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """The settings of an environment that name a module before a colon, each with the module."""
+    """Yields the settings of an environment that name a module before a colon, with the module."""
     env_id, wrappers = env.get("id"), env.get("wrappers")
     if isinstance(env_id, str) and ":" in env_id:
         yield "id", env_id.rpartition(":")[0]
@@ -145,8 +145,8 @@ class ReplayBufferConfig(GroupConfig, path="replay_buffer"):
 
     prioritizes: ClassVar[bool] = False  # whether it needs the TD errors of the agent
     one_step: ClassVar[bool] = False  # whether each transition must span one step
-    needs_episodes: ClassVar[bool] = False  # whether rows have the column `episode`
-    on_policy: ClassVar[bool] = False  # whether rows are dropped once an agent has used them
+    needs_episodes: ClassVar[bool] = False  # whether transitions have the column `episode`
+    on_policy: ClassVar[bool] = False  # whether transitions are dropped after the agent's update
 
     capacity: int = setting(
         100_000,
@@ -157,12 +157,12 @@ class ReplayBufferConfig(GroupConfig, path="replay_buffer"):
 
     @property
     def dataset(self) -> str | None:
-        """Id of the data set that it samples from; None: it has none."""
+        """Id of the data set that it samples from; None without a data set."""
         return None
 
     @property
     def dataset_share(self) -> float | None:
-        """Share of the data set in each batch; None: nothing says how many of its transitions."""
+        """Fraction of each batch that comes from the data set; None if the fraction is not set."""
         return None
 
 
@@ -190,7 +190,7 @@ class ActorManagerConfig(GroupConfig, path="actor_manager"):
     max_restarts: int = setting(3, "restarts allowed per actor after failures", low=0)
     exploration: Any = setting(
         None,
-        "null: as the agent's settings say; a list: one entry per actor, null, a number (epsilon, "
+        "null: the agent's settings; a list: one entry per actor, null, a number (epsilon, "
         "temperature, standard deviation of the noise, or factor on that of a stochastic policy) "
         "or a mapping of exploration settings of the agent; ape_x: actor i uses the number 0.4 ** "
         "(1 + 7 i / (num_actors - 1)) (Horgan et al. 2018)",
@@ -205,12 +205,12 @@ class ActorManagerConfig(GroupConfig, path="actor_manager"):
         value = self.exploration
         if value is None or value == "ape_x":
             return
-        fits = isinstance(value, list) and all(
-            isinstance(each, Mapping | None)
-            or (isinstance(each, int | float) and not isinstance(each, bool) and each >= 0)
-            for each in value
+        is_valid = isinstance(value, list) and all(
+            isinstance(entry, Mapping | None)
+            or (isinstance(entry, int | float) and not isinstance(entry, bool) and entry >= 0)
+            for entry in value
         )
-        if not fits or len(value) != self.most_actors:
+        if not is_valid or len(value) != self.most_actors:
             self.refuse(
                 "exploration",
                 value,
@@ -221,24 +221,24 @@ class ActorManagerConfig(GroupConfig, path="actor_manager"):
 
     @property
     def most_actors(self) -> int:
-        """How many actors there may be: `num_actors`, where that is a number."""
+        """Maximum number of actors: `num_actors`, unless it is auto."""
         return int(self.num_actors)
 
     def exploration_of(self, actor_id: int) -> ActorExploration:
-        """The exploration of one actor."""
+        """Returns the exploration of one actor."""
         if self.exploration == "ape_x":
             spread = actor_id / max(1, self.most_actors - 1)
             return float(0.4 ** (1 + 7 * spread))
-        own: ActorExploration = self.exploration and self.exploration[actor_id]
-        return own
+        entry: ActorExploration = self.exploration and self.exploration[actor_id]
+        return entry
 
 
 @dataclass(kw_only=True)
 class TrainerConfig(GroupConfig, path="trainer"):
     """Limits and intervals."""
 
-    offline: ClassVar[bool] = False  # learns from a data set only, without actors
-    synchronous: ClassVar[bool] = False  # needs actors that step only within `receive`
+    offline: ClassVar[bool] = False  # whether it learns from a data set only, without actors
+    synchronous: ClassVar[bool] = False  # whether actors must step only within `receive`
 
     max_opt_steps: int | None = setting(
         100_000, "ends the run after this many updates; null: no limit", low=1, may_change=True
@@ -260,8 +260,8 @@ class TrainerConfig(GroupConfig, path="trainer"):
     )
     stop_confirmations: int = setting(
         2,
-        "times that an evaluation which reaches stop_at_score is extended by as many new "
-        "episodes, while the mean over all of them still reaches it; that mean is the score",
+        "number of times that an evaluation that reaches stop_at_score is repeated with new "
+        "episodes, as long as the mean over all episodes reaches it; this mean is the score",
         low=0,
         may_change=True,
     )
@@ -349,25 +349,25 @@ class TrainerConfig(GroupConfig, path="trainer"):
                 )
 
     def steps_of_run(self, counter: str) -> int | None:
-        """The number of updates or env steps of the whole run; None where no limit says it."""
+        """Returns the number of updates or env steps of the whole run; None without a limit."""
         return self.max_opt_steps if counter == UPDATES else self.max_env_steps
 
     def with_steps(self, settings: S) -> S:
-        """Settings whose schedules have steps: those that have none follow the whole run."""
-        given = {}
+        """Returns a copy in which every schedule has steps, by default those of the whole run."""
+        schedules = {}
         for name, (counter, schedule) in settings.schedules.items():
             steps = schedule["steps"] or self.steps_of_run(counter)
             if steps is None:
                 settings.refuse(
                     f"{name}.steps", None, f"must be set in a run without a limit in {counter}"
                 )
-            given[name] = {**schedule, "steps": steps}
-        return replace(settings, **given) if given else settings
+            schedules[name] = {**schedule, "steps": steps}
+        return replace(settings, **schedules) if schedules else settings
 
 
 @dataclass(kw_only=True)
 class ReplayRatioConfig(TrainerConfig):
-    """Limits, intervals, and what ties the samples of actors to updates."""
+    """Limits, intervals, and the ratio of collected transitions to updates."""
 
     warmup_period: int = setting(
         1_000,
@@ -386,16 +386,16 @@ class ReplayRatioConfig(TrainerConfig):
     )
 
     def steps_of_run(self, counter: str) -> int | None:
-        """The number of updates or env steps up to the first limit in either: the replay ratio
-        converts one into the other."""
+        """Returns the number of updates or env steps until the first limit of either. The replay
+        ratio converts one into the other."""
         ratio, warmup = self.samples_per_opt_step, self.warmup_period
         updates, env_steps = self.max_opt_steps, self.max_env_steps
         if counter == UPDATES:
             limits = updates, env_steps and ratio and (env_steps - warmup) / ratio
         else:
             limits = env_steps, updates and ratio and warmup + updates * ratio
-        known = [limit for limit in limits if limit is not None]
-        return max(1, round(min(known))) if known else None
+        steps = [limit for limit in limits if limit is not None]
+        return max(1, round(min(steps))) if steps else None
 
 
 @dataclass(kw_only=True)
@@ -418,8 +418,8 @@ class EvaluatorConfig(GroupConfig, path="evaluator"):
     )
     background: bool | None = setting(
         None,
-        "evaluates in a separate process while training continues; null: where large images (at "
-        "least 36 x 36) are observed and there are two cores. Bit-reproducible runs "
+        "evaluates in a separate process while training continues; null: true if observations are "
+        "large images (at least 36 x 36) and there are two cores. Bit-reproducible runs "
         "(trainer=sync, trainer=offline, actor_manager=serial) always evaluate inline",
         may_change=True,
     )
@@ -445,7 +445,7 @@ class RecorderConfig(Settings, path="recorder"):
     may_change: ClassVar[bool] = True
 
     def refuse_missing(self) -> None:
-        """Raises MissingPackage where a package that it needs is not installed."""
+        """Raises MissingPackage if a package that the recorder needs is not installed."""
 
 
 @dataclass(kw_only=True)
@@ -457,7 +457,7 @@ class CallbackConfig(Settings, path="callback"):
 
 @dataclass(kw_only=True)
 class CheckpointConfig(Settings, path="checkpoint"):
-    """Which checkpoints are kept, and what they contain."""
+    """Number and content of the checkpoints."""
 
     may_change: ClassVar[bool] = True
 
@@ -466,8 +466,7 @@ class CheckpointConfig(Settings, path="checkpoint"):
     )
     milestone_interval: int = setting(
         0,
-        "updates between checkpoints that are kept permanently, without their replay buffer; 0: "
-        "none",
+        "updates between checkpoints that are kept permanently, without the replay buffer; 0: none",
         low=0,
     )
     replay_buffer: bool = setting(
@@ -479,27 +478,27 @@ class CheckpointConfig(Settings, path="checkpoint"):
 
 @dataclass(kw_only=True)
 class SweepConfig(Settings, path="sweep"):
-    """Settings of all jobs of a sweep together; a single run ignores them."""
+    """Settings of a sweep as a whole; a single run ignores them."""
 
     may_change: ClassVar[bool] = True
 
     on_error: OnError = setting(
         OnError("continue"),
-        "continue: the other jobs run although one has failed; stop: no further job is started",
+        "after a job has failed, continue: the other jobs still run; stop: no further job starts",
     )
     skip_invalid: bool = setting(
         False,
-        "leaves out jobs whose settings are refused, such as an agent and an environment that do "
-        "not go together; false: one that is refused refuses the sweep",
+        "skips jobs with invalid settings, such as an agent that does not support an environment; "
+        "false: one invalid job refuses the whole sweep",
     )
 
 
-# Settings of their own that belong to no group.
+# Sections of settings that are not groups.
 SECTIONS = {"checkpoint": CheckpointConfig, "sweep": SweepConfig}
 
 
 def _name_of(settings: Settings) -> str:
-    """The option that these are the settings of, such as dqn."""
+    """Returns the name of the component that these settings belong to, such as dqn."""
     return type(settings).__name__.removesuffix("Config").lower()
 
 
@@ -544,8 +543,8 @@ class RunConfig(Settings):
     )
     statistics: bool = setting(
         False,
-        "prints at the end what actors and trainer did, and where their time went; the log has "
-        "it always",
+        "prints at the end what actors and trainer did, and how they spent their time; the log "
+        "always contains it",
         may_change=True,
     )
     objective: Objective = setting(
@@ -565,7 +564,7 @@ class RunConfig(Settings):
     sweep: SweepConfig = field(default_factory=SweepConfig)
 
     def __post_init__(self) -> None:
-        """Refuses combinations of settings of different groups, all of them here."""
+        """Checks all combinations of settings from different groups."""
         super().__post_init__()
         if DEVICE.fullmatch(self.device) is None:
             self.refuse("device", self.device, "must be auto, cpu, cuda, cuda:N or mps")
@@ -587,10 +586,10 @@ class RunConfig(Settings):
         else:
             self.trainer.with_steps(self.agent)
         if self.trainer.synchronous and not self.actor_manager.in_learner_thread:
-            chosen = _name_of(self.actor_manager)
+            manager = _name_of(self.actor_manager)
             raise ConfigError(
-                f"actor_manager={chosen} does not work with trainer=sync yet: its actors run in the "
-                "learner's thread. Use actor_manager=serial or trainer=async"
+                f"actor_manager={manager} does not work with trainer=sync yet: its actors run in "
+                "the learner's thread. Use actor_manager=serial or trainer=async"
             )
         if self.replay_buffer.one_step:
             self._check_one_step(_name_of(self.replay_buffer))
@@ -609,11 +608,11 @@ class RunConfig(Settings):
             raise ConfigError("evaluator.env.num_envs: each episode has its own environment")
 
     def _check_rollouts(self) -> None:
-        """Refuses what does not go with an agent that learns from rollouts."""
+        """Refuses settings that do not work with an agent that learns from rollouts."""
         agent, buffer = _name_of(self.agent), _name_of(self.replay_buffer)
         if not self.replay_buffer.on_policy:
             raise ConfigError(
-                f"agent={agent} learns from rollouts of its newest policy alone: use replay_buffer="
+                f"agent={agent} learns only from rollouts of its newest policy: use replay_buffer="
                 f"rollout, got {buffer}"
             )
         if not self.agent.on_policy:
