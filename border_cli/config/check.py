@@ -66,7 +66,7 @@ def settings_of(kind: type[S], overrides: Sequence[Override]) -> S:
 
 
 def with_types(values: Mapping[str, Any], kinds: Mapping[str, Any]) -> DictConfig:
-    """Merges plain values into schemas. `kinds` are settings classes by path: `recorder.jsonl`."""
+    """Merges plain values into schemas. `kinds` maps paths (`recorder.jsonl`) to their classes."""
     config = deepcopy(schema_of(RunConfig))
     for path, kind in kinds.items():
         OmegaConf.update(config, path, deepcopy(schema_of(kind)), force_add=True)
@@ -103,7 +103,7 @@ def run_settings(config: DictConfig) -> RunConfig:
     field_names = {item.name for item in fields(RunConfig)}
     run = RunConfig(**{key: value for key, value in values.items() if key in field_names})
     for key in values.keys() - field_names:  # added with `+`
-        setattr(run, key, values[key])  # raises with the nearest name
+        setattr(run, key, values[key])  # raises, with the nearest name
     kind = type(run.env)
     for key, value in run.evaluator.env.items():  # same checks as for `env`
         if key not in kind.__dataclass_fields__:
@@ -128,12 +128,14 @@ def _complete_exploration(run: RunConfig) -> None:
                 raise ConfigError(unknown("exploration setting", name, names))
             for name, value in entry.items():
                 node[name] = value
-            own = run.trainer.with_steps(replace(agent, **{name: node[name] for name in names}))
+            completed = run.trainer.with_steps(
+                replace(agent, **{name: node[name] for name in names})
+            )
         except (ConfigError, OmegaConfBaseException) as error:
             raise ConfigError(
                 f"actor_manager.exploration of actor {actor_id}: {' '.join(str(error).split())}"
             ) from error
-        entries[actor_id] = {name: getattr(own, name) for name in names}
+        entries[actor_id] = {name: getattr(completed, name) for name in names}
 
 
 @contextmanager
@@ -167,19 +169,19 @@ def explanation(error: Exception, files: Files, overrides: Sequence[str]) -> str
     file = (
         files.file(config_path) if config_path not in (files.config_name, "hydra/config") else None
     )
-    place = f"{shortest(file)}: " if file else ""
+    prefix = f"{shortest(file)}: " if file else ""
     if isinstance(error, MissingConfigException):
-        return place + _explain_missing_file(error, files)
+        return prefix + _explain_missing_file(error, files)
     causes = (error, error.__cause__, error.__context__)
     cause = next(
         (candidate for candidate in causes if isinstance(candidate, OmegaConfBaseException)), None
     )
     if cause is not None and (cause.full_key or cause.key) is not None:
-        return _explain_setting(cause, files, overrides, place)
+        return _explain_setting(cause, files, overrides, prefix)
     if isinstance(error, YAMLError):
         return f"not valid YAML: {' '.join(str(error).split())}"
     lines = [line for line in str(error).splitlines() if line and "To append" not in line]
-    return place + _IN_FILE.sub("", " ".join(lines[:3]), count=1)
+    return prefix + _IN_FILE.sub("", " ".join(lines[:3]), count=1)
 
 
 def _explain_missing_file(error: MissingConfigException, files: Files) -> str:
@@ -195,27 +197,29 @@ def _explain_missing_file(error: MissingConfigException, files: Files) -> str:
 
 
 def _explain_setting(
-    cause: OmegaConfBaseException, files: Files, overrides: Sequence[str], place: str
+    cause: OmegaConfBaseException, files: Files, overrides: Sequence[str], prefix: str
 ) -> str:
-    """Describes a key or value that OmegaConf refuses; `place` is the file that uses it, if any."""
+    """Describes a key or value that OmegaConf refuses. `prefix` names the file that uses it."""
     path, kind = str(cause.full_key or cause.key), cause.object_type
-    typed = not place and _is_typed(path, overrides)
+    is_typed = not prefix and _is_typed(path, overrides)
     group = path.partition(".")[0]
-    problem = _explain_missing_schema(group, files.parts) if group in GROUPS and not typed else ""
+    problem = (
+        _explain_missing_schema(group, files.parts) if group in GROUPS and not is_typed else ""
+    )
     if problem:
         return problem
-    place = place or ("" if typed else _find_file(path, files.parts))
+    prefix = prefix or ("" if is_typed else _find_file(path, files.parts))
     if not isinstance(cause, ConfigAttributeError | ConfigKeyError):
-        return place + _explain_value(cause, kind, path)
+        return prefix + _explain_value(cause, kind, path)
     names = list(cause.parent_node or ())
     if is_dataclass(kind):
-        names = [item.name for item in fields(kind) if item.compare]  # others are set by composing
+        names = [item.name for item in fields(kind) if item.compare]  # others are internal
     if path in OPTIONAL_GROUPS:  # their files must be merged at the top level
         return (
-            f"{place}{path} has no settings of its own: {path}=NAME chooses a file, which must "
+            f"{prefix}{path} has no settings of its own: {path}=NAME chooses a file, which must "
             "begin with the line `# @package _global_`"
         )
-    return place + unknown_setting(path, names, _find_elsewhere(path))
+    return prefix + unknown_setting(path, names, _find_elsewhere(path))
 
 
 def _is_typed(path: str, overrides: Sequence[str]) -> bool:
@@ -242,7 +246,7 @@ def _find_elsewhere(path: str) -> list[str]:
 
 
 def _explain_value(error: OmegaConfBaseException, kind: Any, path: str) -> str:
-    """Describes a refused value, first what is allowed: `agent.gamma must be a number: …`."""
+    """Describes an invalid value and what is allowed: `agent.gamma must be a number: …`."""
     name, reason = path.rpartition(".")[2], str(error).splitlines()[0]
     if is_dataclass(kind) and name in {item.name for item in fields(kind)}:
         assert isinstance(kind, type)

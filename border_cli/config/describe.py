@@ -86,9 +86,9 @@ def settings_help(job: Job, overrides: Sequence[str]) -> str:
     groups = {text.lstrip("+~").partition("=")[0].partition(".")[0] for text in overrides}
     sections = {name: getattr(job.config, name) for name in SECTIONS}
     settings = {**components(job.config), **sections}
-    named = {path: part for path, part in settings.items() if path.partition(".")[0] in groups}
+    chosen = {path: part for path, part in settings.items() if path.partition(".")[0] in groups}
     return (
-        "\n\n".join(_describe_group(path, part) for path, part in (named or settings).items())
+        "\n\n".join(_describe_group(path, part) for path, part in (chosen or settings).items())
         + "\n"
     )
 

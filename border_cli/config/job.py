@@ -99,9 +99,9 @@ def resolved_yaml(config: RunConfig) -> str:
     Leaves out the run directory and the settings that apply to a single command.
     """
     entries = [*ALWAYS_LISTED[:2]]
-    for place, settings in components(config).items():
-        group = place.partition(".")[0]
-        entries.append(f"/schema/{group}/{GROUPS[group].entry_of(settings).name}@{place}")
+    for path, settings in components(config).items():
+        group = path.partition(".")[0]
+        entries.append(f"/schema/{group}/{GROUPS[group].entry_of(settings).name}@{path}")
     entries.append(ALWAYS_LISTED[2])
     defaults = "".join(f"- {entry}\n" for entry in entries)
     values = {**plain(config), "run_dir": None, "resume": None, "dry_run": False}

@@ -155,13 +155,15 @@ def with_choices(
     saved_of = saved_options(saved.settings)
     with opened(Files(folders)) as files, explained(files, overrides):
         parser = OverridesParser.create(config_loader=files.loader)
-        choices = [each for each in parser.parse_overrides([*overrides]) if chooses(each)]
+        choices = [
+            override for override in parser.parse_overrides([*overrides]) if chooses(override)
+        ]
         file_choices: dict[str, Any] = {}
         for choice in choices:
             swept = choice.is_sweep_override()
             for option in choice.sweep_string_iterator() if swept else [choice.get_value_string()]:
                 file_choices |= _choices_of_files(choice.key_or_group, str(option), files)
-        chosen_groups = {each.key_or_group for each in choices}
+        chosen_groups = {override.key_or_group for override in choices}
         # If the saved option has a file, the chosen file can override it.
         replacements = {
             group: saved_of[group] if files.exists(f"{group}/{saved_of[group]}") else option
@@ -242,12 +244,12 @@ def _comparable_settings(config: RunConfig) -> dict[str, object]:
     return settings
 
 
-def refuse_fixed(found: Sequence[Change], run_dir: Path, *, job: str) -> None:
+def refuse_fixed(all_changes: Sequence[Change], run_dir: Path, *, job: str) -> None:
     """Raises ConfigError if the run cannot resume with some of the changes, and lists these.
 
     `job`: start of the message, which identifies a job of a sweep.
     """
-    fixed = [change for change in found if not change.allowed]
+    fixed = [change for change in all_changes if not change.allowed]
     if not fixed:
         return
     lines = "\n".join(f"  {change}" for change in fixed)

@@ -16,8 +16,8 @@ Values of a group apply only if the chosen option is similar to the one that the
   the settings in its file (such as `n_steps`) take precedence over tuned values.
 - With `trainer=offline`, the trainer values of a file made for an online trainer are dropped.
 
-`drop_weaker` then ensures that all limits of a run come from the same place, and that an interval
-in updates or in env steps replaces the other one if it is nearer to the command line.
+`drop_weaker` then ensures that all limits of a run come from the same place. If intervals are set
+in both updates and env steps, the one that is set nearer to the command line applies.
 """
 
 from __future__ import annotations
@@ -197,23 +197,23 @@ Written = Sequence[tuple[ConfigFile, set[str]]]
 
 
 def _drop_limits(files: Files, written: Written, typed: set[str]) -> None:
-    """Serves other limits as null, so that none ends a run before the requested limit.
+    """Sets all other limits to null, so that none ends a run before the requested limit.
 
     Limits on the command line replace all others. Without these, the last file that sets a limit
-    replaces earlier ones. A score or patience alone replaces no limit. The nulls are added to the
-    last file that sets a limit or belongs to the trainer.
+    replaces earlier ones. A score or patience alone replaces no limit. The null values are served
+    as part of the last file that sets a limit or belongs to the trainer.
     """
-    kept = typed & ALL_LIMITS
+    limits = typed & ALL_LIMITS
     for _, names in written:
-        if not kept & LIMITS:
-            kept |= names
+        if not limits & LIMITS:
+            limits |= names
     candidates = [
         part for part, names in written if part.package == "trainer" or names & ALL_LIMITS
     ]
-    if kept & LIMITS and candidates:
+    if limits & LIMITS and candidates:
         last = candidates[0]
         content: Any = files.edited(last.path).config
-        for limit in ALL_LIMITS - kept:
+        for limit in ALL_LIMITS - limits:
             key = limit.removeprefix(f"{last.package}.")
             OmegaConf.update(content, key, None, force_add=True)
 
@@ -232,6 +232,6 @@ def _drop_intervals(files: Files, written: Written, typed: set[str]) -> None:
                 node.pop(key)
 
 
-def tuned_files(found: Sequence[Source]) -> list[str]:
+def tuned_files(sources: Sequence[Source]) -> list[str]:
     """Returns the tuned files of agent, family and pair, in order of increasing precedence."""
-    return [source.file for source in found if source.group == TUNED]
+    return [source.file for source in sources if source.group == TUNED]

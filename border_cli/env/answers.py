@@ -35,14 +35,14 @@ TERMINATED, TRUNCATED = (
 )
 
 
-def as_reward(given: Any) -> float:
+def as_reward(value: Any) -> float:
     """Converts a number, or an array with one number, to float."""
-    return float(given if isinstance(given, _NUMBER) else REWARD(given))
+    return float(value if isinstance(value, _NUMBER) else REWARD(value))
 
 
-def as_flag(check: Values, given: Any) -> bool:
+def as_flag(check: Values, value: Any) -> bool:
     """Converts True, False, 0, 1, or an array with one of these, to bool."""
-    return bool(given if isinstance(given, _FLAG) else check(given))
+    return bool(value if isinstance(value, _FLAG) else check(value))
 
 
 def info_values(info: Any, names: Sequence[str]) -> tuple[float, ...]:

@@ -56,15 +56,15 @@ class MaskReader:
         self._is_binary = isinstance(space, spaces.MultiBinary)
         self.given = len(choices) if self._is_binary else self.size  # length of a mask from the env
 
-    def __call__(self, given: Any) -> NDArray[np.uint8]:
+    def __call__(self, mask: Any) -> NDArray[np.uint8]:
         """Returns 1 for each valid action. Every bit of a MultiBinary action may be 0. [size]"""
-        parts = [as_array(part) for part in (given if isinstance(given, tuple) else (given,))]
+        parts = [as_array(part) for part in (mask if isinstance(mask, tuple) else (mask,))]
         arrays = [part.ravel() for part in parts if part is not None and part.dtype.kind in "biuf"]
         values = np.concatenate([np.empty(0, np.bool_), *arrays])
         valid = values == 1
         if len(arrays) < len(parts) or len(values) != self.given or values[~valid].any():
             expected = f"0 or 1 for each of {self.given} actions"
-            raise BadStep(f"the {ACTION_MASK} must have {expected}, got {shown(given)}")
+            raise BadStep(f"the {ACTION_MASK} must have {expected}, got {shown(mask)}")
         if self._is_binary:
             valid = np.stack([np.ones_like(valid), valid], axis=1).ravel()
         return np.asarray(valid, np.uint8)

@@ -91,7 +91,7 @@ class EnvConfig(GroupConfig, path="env"):
     """Settings that every environment has."""
 
     named_by: ClassVar[str] = "id"  # setting that identifies the environment
-    # Whether id and wrappers may name a module before a colon. Needs a factory's `refuse_saved_id`.
+    # Whether id and wrappers may name a module before a colon, checked by `refuse_saved_id`.
     calls_by_name: ClassVar[bool] = False
 
     id: str | None = setting(None, "id of the environment; a preset such as env=cartpole sets it")
@@ -107,18 +107,18 @@ class EnvConfig(GroupConfig, path="env"):
     )
 
     def one_by_one(self) -> Self:
-        """Returns a copy for environments that are stepped one by one.
+        """Returns the settings for environments that are stepped one by one.
 
         A resume cannot restore the random numbers of a vector implementation.
         """
         return self
 
     def for_evaluation(self) -> Self:
-        """Returns a copy without changes that apply to training only."""
+        """Returns the settings without changes that apply to training only."""
         return self
 
     def with_threads(self, num_threads: int) -> Self:  # noqa: ARG002 - few environments have any
-        """Returns a copy with the number of threads for the environments of one actor."""
+        """Returns the settings with the number of threads for one actor's environments."""
         return self
 
 
@@ -136,7 +136,7 @@ def modules_of_env(env: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 @dataclass(kw_only=True)
 class StepProcessorConfig(GroupConfig, path="step_processor"):
-    """Base of the step processors' settings."""
+    """Base class of the settings of step processors."""
 
 
 @dataclass(kw_only=True)
@@ -440,7 +440,7 @@ class EvaluatorConfig(GroupConfig, path="evaluator"):
 
 @dataclass(kw_only=True)
 class RecorderConfig(Settings, path="recorder"):
-    """Base of the recorders' settings."""
+    """Base class of the settings of recorders."""
 
     may_change: ClassVar[bool] = True
 
@@ -450,7 +450,7 @@ class RecorderConfig(Settings, path="recorder"):
 
 @dataclass(kw_only=True)
 class CallbackConfig(Settings, path="callback"):
-    """Base of the callbacks' settings."""
+    """Base class of the settings of callbacks."""
 
     may_change: ClassVar[bool] = True
 
@@ -484,12 +484,12 @@ class SweepConfig(Settings, path="sweep"):
 
     on_error: OnError = setting(
         OnError("continue"),
-        "after a job has failed, continue: the other jobs still run; stop: no further job starts",
+        "continue: after a job has failed, the other jobs still run; stop: no further job starts",
     )
     skip_invalid: bool = setting(
         False,
         "skips jobs with invalid settings, such as an agent that does not support an environment; "
-        "false: one invalid job refuses the whole sweep",
+        "false: a sweep with an invalid job is refused",
     )
 
 
