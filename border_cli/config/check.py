@@ -1,7 +1,6 @@
 """Checks of settings before anything is built, and their error messages.
 
-Refuses values that plain Hydra accepts, and invalid values from Python callers. Messages contain
-the file, the key, and what is allowed.
+Refuses values that plain Hydra accepts, and invalid values from Python callers.
 """
 
 from __future__ import annotations
@@ -91,7 +90,7 @@ def refuse_untyped(config: DictConfig, parts: Sequence[ConfigFile]) -> None:
         members = [node._get_node(key) for key in node] if several else [node]
         misplaced = several and is_dataclass(OmegaConf.get_type(node))
         if misplaced or any(OmegaConf.get_type(member) not in kinds for member in members):
-            raise ConfigError(_explain_missing_schema(group, parts))
+            raise ConfigError(_explain_no_schema(group, parts))
 
 
 def run_settings(config: DictConfig) -> RunConfig:
@@ -128,14 +127,12 @@ def _complete_exploration(run: RunConfig) -> None:
                 raise ConfigError(unknown("exploration setting", name, names))
             for name, value in entry.items():
                 node[name] = value
-            completed = run.trainer.with_steps(
-                replace(agent, **{name: node[name] for name in names})
-            )
+            full = run.trainer.with_steps(replace(agent, **{name: node[name] for name in names}))
         except (ConfigError, OmegaConfBaseException) as error:
             raise ConfigError(
                 f"actor_manager.exploration of actor {actor_id}: {' '.join(str(error).split())}"
             ) from error
-        entries[actor_id] = {name: getattr(completed, name) for name in names}
+        entries[actor_id] = {name: getattr(full, name) for name in names}
 
 
 @contextmanager
@@ -165,17 +162,13 @@ def explanation(error: Exception, files: Files, overrides: Sequence[str]) -> str
         path = key.group() if key else ""
         return f"{'' if _is_typed(path, overrides) else _find_file(path, files.parts)}{error}"
     match = _IN_FILE.match(str(error))
-    config_path = match[1] if match else files.config_name
-    file = (
-        files.file(config_path) if config_path not in (files.config_name, "hydra/config") else None
-    )
+    name = match[1] if match else files.config_name
+    file = files.file(name) if name not in (files.config_name, "hydra/config") else None
     prefix = f"{shortest(file)}: " if file else ""
     if isinstance(error, MissingConfigException):
         return prefix + _explain_missing_file(error, files)
     causes = (error, error.__cause__, error.__context__)
-    cause = next(
-        (candidate for candidate in causes if isinstance(candidate, OmegaConfBaseException)), None
-    )
+    cause = next((exc for exc in causes if isinstance(exc, OmegaConfBaseException)), None)
     if cause is not None and (cause.full_key or cause.key) is not None:
         return _explain_setting(cause, files, overrides, prefix)
     if isinstance(error, YAMLError):
@@ -203,9 +196,7 @@ def _explain_setting(
     path, kind = str(cause.full_key or cause.key), cause.object_type
     is_typed = not prefix and _is_typed(path, overrides)
     group = path.partition(".")[0]
-    problem = (
-        _explain_missing_schema(group, files.parts) if group in GROUPS and not is_typed else ""
-    )
+    problem = _explain_no_schema(group, files.parts) if group in GROUPS and not is_typed else ""
     if problem:
         return problem
     prefix = prefix or ("" if is_typed else _find_file(path, files.parts))
@@ -213,7 +204,7 @@ def _explain_setting(
         return prefix + _explain_value(cause, kind, path)
     names = list(cause.parent_node or ())
     if is_dataclass(kind):
-        names = [item.name for item in fields(kind) if item.compare]  # others are internal
+        names = [item.name for item in fields(kind) if item.compare]  # without `option`
     if path in OPTIONAL_GROUPS:  # their files must be merged at the top level
         return (
             f"{prefix}{path} has no settings of its own: {path}=NAME chooses a file, which must "
@@ -256,21 +247,15 @@ def _explain_value(error: OmegaConfBaseException, kind: Any, path: str) -> str:
     return f"{path}: {reason}"
 
 
-def _explain_missing_schema(group: str, parts: Sequence[ConfigFile]) -> str:
+def _explain_no_schema(group: str, parts: Sequence[ConfigFile]) -> str:
     """Describes how the files of a group must begin, if one has no schema; else returns ""."""
     header = f"the line `# @package {group}.NAME` and " if takes_several(group) else ""
-    typed_packages = {part.package for part in parts if part.path.startswith(f"schema/{group}/")}
+    typed = {part.package for part in parts if part.path.startswith(f"schema/{group}/")}
     files = [part for part in parts if part.path.startswith(f"{group}/") and part.file]
-    untyped = [
-        part
-        for part in files
-        if part.package not in typed_packages and {*part.content} - {"defaults"}
-    ]
-    if (
-        header and group in typed_packages
-    ):  # merged as the whole group instead of as one of its members
-        untyped += [part for part in files if part.package == group]
-    file = untyped[-1].file if untyped else None
+    bare = [part for part in files if part.package not in typed and {*part.content} - {"defaults"}]
+    if header and group in typed:  # merged as the group itself, not as a member
+        bare += [part for part in files if part.package == group]
+    file = bare[-1].file if bare else None
     if file is None:
         return ""
     return (

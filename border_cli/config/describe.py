@@ -88,23 +88,22 @@ def settings_help(job: Job, overrides: Sequence[str]) -> str:
     settings = {**components(job.config), **sections}
     chosen = {path: part for path, part in settings.items() if path.partition(".")[0] in groups}
     return (
-        "\n\n".join(_describe_group(path, part) for path, part in (chosen or settings).items())
-        + "\n"
+        "\n\n".join(_show_group(path, part) for path, part in (chosen or settings).items()) + "\n"
     )
 
 
-def _describe_group(path: str, settings: Settings) -> str:
+def _show_group(path: str, settings: Settings) -> str:
     kind = type(settings)
     about = (kind.__doc__ or "").strip().splitlines()[0]
     option = getattr(settings, "option", None)  # sections and recorders have no option
     lines = [f"{path}={option}  {about}" if option else f"{path}  {about}"]
     for item in fields(kind):
         if item.compare:  # the other fields are set by the composition
-            lines += _describe_setting(path, kind, item.name, getattr(settings, item.name))
+            lines += _show_setting(path, kind, item.name, getattr(settings, item.name))
     return "\n".join(lines)
 
 
-def _describe_setting(path: str, kind: type[Any], name: str, value: object) -> list[str]:
+def _show_setting(path: str, kind: type[Any], name: str, value: object) -> list[str]:
     text = shown(value)
     default = default_of(kind, name)
     if default is not MISSING and default != value:

@@ -1,4 +1,4 @@
-"""Jobs (a run directory with checked settings) and the files in which their settings are saved.
+"""Jobs, which are run directories with checked settings, and the files of their settings.
 
 The settings in `.hydra` include their types, so that the file can be run on its own. `${` in a
 value is escaped.
@@ -132,7 +132,7 @@ def yaml_text(content: object) -> str:
 
 
 class _Dumper(getattr(yaml, "CDumper", yaml.Dumper)):  # type: ignore[misc]
-    """Writes the YAML of OmegaConf, six times faster if PyYAML has its C library. Without it,
+    """Writes the same YAML as OmegaConf, six times faster if PyYAML has its C library. Without it,
     dumping took 3 of the 5 seconds before the first job of a 200-job sweep."""
 
 

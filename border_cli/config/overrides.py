@@ -91,11 +91,7 @@ def without_trust(texts: Sequence[str]) -> tuple[list[str], bool]:
 def run_to_resume(overrides: Sequence[str]) -> Path | None:
     """Returns the absolute path of `resume=RUN_DIR`; None if it is not set, or is `auto`."""
     typed = parsed(overrides)
-    resumes = [
-        override
-        for override in typed
-        if override.key_or_group == "resume" and not override.is_delete()
-    ]
+    resumes = [item for item in typed if item.key_or_group == "resume" and not item.is_delete()]
     if not resumes or resumes[-1].is_sweep_override():
         return None
     value, text = resumes[-1].value(), resumes[-1].get_value_string()

@@ -207,11 +207,9 @@ def _drop_limits(files: Files, written: Written, typed: set[str]) -> None:
     for _, names in written:
         if not limits & LIMITS:
             limits |= names
-    candidates = [
-        part for part, names in written if part.package == "trainer" or names & ALL_LIMITS
-    ]
-    if limits & LIMITS and candidates:
-        last = candidates[0]
+    targets = [part for part, names in written if part.package == "trainer" or names & ALL_LIMITS]
+    if limits & LIMITS and targets:
+        last = targets[0]
         content: Any = files.edited(last.path).config
         for limit in ALL_LIMITS - limits:
             key = limit.removeprefix(f"{last.package}.")

@@ -114,11 +114,9 @@ class GymEnv(Env):
 
     def _tidy(self) -> None:
         """Drops the actions of finished episodes."""
-        del self._recent[
-            : max(0, len(self._recent) - max(map(self._num_actions, range(self.num_envs))))
-        ]
+        del self._recent[: max(0, len(self._recent) - max(map(self._moves, range(self.num_envs))))]
 
-    def _num_actions(self, i: int) -> int:
+    def _moves(self, i: int) -> int:
         """Returns the number of actions of environment i that `replay` needs."""
         return self._length[i] + sum(self._lives[i])
 
@@ -143,23 +141,18 @@ class GymEnv(Env):
             return self.reset(seed), list(range(self.num_envs))
         self._clear(seed)
         self._number, self._score = list(state["episodes"]), list(state["scores"])
-        self._length, self._lives = (
-            list(state["lengths"]),
-            [list(lengths) for lengths in state["lives"]],
-        )
+        self._length, self._lives = list(state["lengths"]), [list(game) for game in state["lives"]]
         self._recent = list(state["actions"])
-        return self._obs, [
-            i for i in range(self.num_envs) if not self._restore_episode(i, state, beat)
-        ]
+        return self._obs, [i for i in range(self.num_envs) if not self._restore(i, state, beat)]
 
-    def _restore_episode(self, i: int, state: Mapping[str, Any], beat: Beat) -> bool:
+    def _restore(self, i: int, state: Mapping[str, Any], beat: Beat) -> bool:
         """Replays the episode of environment i, or starts its next one if that fails. Returns
         whether the episode was restored."""
         actions = state["actions"]
         try:
             last = replay(
                 self.envs[i],
-                self._read(actions[len(actions) - self._num_actions(i) :, i]),
+                self._read(actions[len(actions) - self._moves(i) :, i]),
                 lives=self._lives[i],
                 seed=self._seed_of(i),
                 score=self._score[i],

@@ -45,9 +45,7 @@ def drawn_frame(env: gym.Env[Any, Any], env_id: str) -> NDArray[np.uint8]:
             "needs EGL or OSMesa (apt-get install libegl1, or libosmesa6) and MUJOCO_GL=egl or "
             'osmesa; classic control needs pip install "border-cli[render]"'
         ) from error
-    frame = (
-        rendered[-1] if isinstance(rendered, list) and rendered else rendered
-    )  # or a list of frames
+    frame = rendered[-1] if isinstance(rendered, list) and rendered else rendered  # last of a list
     if not isinstance(frame, np.ndarray) or frame.ndim != 3 or frame.shape[2] != 3:
         raise ConfigError(
             f"env.id={env_id} cannot be filmed: with render_mode=rgb_array, render must return "

@@ -25,15 +25,13 @@ def spaces_of(observation: Any, action: Any, setting: str, name: str) -> tuple[S
 
 
 def observation_rows(space: Any, recorded: Any) -> Array:
-    """Converts the observations of an episode to rows. Raises `BadStep` if one is invalid.
-    [T + 1, …]"""
+    """Converts the observations of an episode to rows. Raises `BadStep` if invalid. [T + 1, …]"""
     with np.errstate(over="ignore"):
         return copied(observations(raw_observation(space))(recorded, len(leaves(recorded)[0])))
 
 
 def action_rows(space: Any, recorded: Any) -> NDArray[Any]:
-    """Converts the actions of an episode to rows. Raises `BadStep` if one is invalid.
-    [T] or [T, A]"""
+    """Converts the actions of an episode to rows. Raises `BadStep` if invalid. [T] or [T, A]"""
     with np.errstate(over="ignore"):
         return np.array(Values(raw_space(space), "the action")(recorded, len(recorded)), order="C")
 
