@@ -44,7 +44,7 @@ class Job:
     overrides: tuple[str, ...] = ()  # without overrides of Hydra's own settings
     number: int | None = None  # index in a sweep; None for a single run
     sources: tuple[Source, ...] = ()  # files that took part, listed in the header
-    record: Mapping[str, str] = field(default_factory=dict)  # texts that Hydra saves, by file name
+    record: Mapping[str, str] = field(default_factory=dict)  # files that Hydra saves, by name
     command: tuple[str, ...] = ()  # arguments as typed
     import_paths: tuple[str, ...] = ()  # folders of the imported modules, see `search_path.homes`
     trust: bool = False  # see `load_policy`
@@ -136,8 +136,8 @@ class _Dumper(getattr(yaml, "CDumper", yaml.Dumper)):  # type: ignore[misc]
     dumping took 3 of the 5 seconds before the first job of a 200-job sweep."""
 
 
-def _represent_text(dumper: Any, text: str) -> Any:
-    """Quotes texts that OmegaConf would read as a number, such as `1e3`."""
+def _represent_string(dumper: Any, text: str) -> Any:
+    """Quotes strings that OmegaConf would read as a number, such as `1e3`."""
     style = None
     with suppress(ValueError):
         float(text)
@@ -145,4 +145,4 @@ def _represent_text(dumper: Any, text: str) -> Any:
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
-_Dumper.add_representer(str, _represent_text)
+_Dumper.add_representer(str, _represent_string)

@@ -2,7 +2,7 @@
 
 The file may come from somebody else. It must be one mapping under the defaults list that we write,
 without aliases, tags (except bytes and paths, which Python callers may use), interpolations and
-Hydra settings. Anything else is refused with the file and the line or entry. No other file of its
+Hydra settings. Errors for anything else name the file and the line or entry. No other file of its
 folder is composed. The rules of `SavedSettings` are those of docs/runs.md, "Other people's runs".
 """
 
@@ -64,8 +64,8 @@ def load_resolved(
 ) -> RunConfig:
     """Returns the typed and checked RunConfig that a run has saved.
 
-    Imports its modules; those in `typed` are not checked. Raises ConfigError for values that are
-    not allowed in saved settings, unless `plays=False`: the environment is not constructed then.
+    Imports its modules; those in `typed` are not checked. Raises ConfigError for values that saved
+    settings must not have. `plays=False` skips this, if the environment will not be constructed.
     """
     file = settings_of(run_dir)
     if not file.is_file():
@@ -220,7 +220,7 @@ class SavedSettings:
             self._refuse_module(module, name)
             if key == "id":
                 ENVS.load(env).refuse_saved_id(value, self._locate(name))
-        for text in _iterate_texts(value):
+        for text in _iterate_strings(value):
             if _FILMS.fullmatch(text) or self._is_outside(text):
                 raise ConfigError(
                     f"{self._locate(name)} has {text!r}, which writes or leads out of the run. "
@@ -228,20 +228,20 @@ class SavedSettings:
                 )
 
     def _is_outside(self, text: str) -> bool:
-        """Returns whether a text is a path that leads out of the run directory."""
+        """Returns whether a string is a path that leads out of the run directory."""
         path = Path(text.removeprefix("file:"))
         if text.startswith("~") or ".." in path.parts:
             return True
         return path.is_absolute() and not path.resolve().is_relative_to(self.run_dir)
 
 
-def _iterate_texts(value: Any) -> Iterator[str]:
-    """Yields all texts in plain values, including keys."""
+def _iterate_strings(value: Any) -> Iterator[str]:
+    """Yields all strings in plain values, including keys."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict | list):
         for entry in [*value, *value.values()] if isinstance(value, dict) else value:
-            yield from _iterate_texts(entry)
+            yield from _iterate_strings(entry)
 
 
 def saved_options(settings: Mapping[str, Any]) -> dict[str, str]:
@@ -273,7 +273,7 @@ def read_saved(file: Path) -> dict[str, Any]:
                 f"{file}: {name} is not read from a run: it decides which files are written, and "
                 "a run never saves it"
             )
-    for text in _iterate_texts(content):
+    for text in _iterate_strings(content):
         if _INTERPOLATION.search(text):  # settings are saved resolved, so it was added later
             raise ConfigError(f"{file}: {text} is an interpolation, which a run never saves")
     for entry in entries:

@@ -31,7 +31,7 @@ BASIC_SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"  # Hyd
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepTerms:
-    """How the jobs of a sweep are generated and launched."""
+    """The jobs of a sweep, and how they are launched."""
 
     jobs: list[list[str]] | None  # overrides of each job; None if a sweeper plug-in generates them
     skip_invalid: bool  # whether jobs with invalid settings are skipped

@@ -175,8 +175,8 @@ def _select_applicable(
 
 
 def drop_weaker(files: Files, overrides: Sequence[Override]) -> None:
-    """Serves files without limits and intervals that are replaced by those of the command line or
-    of a file nearer to it."""
+    """Removes limits and intervals from the served files if the command line, or a file nearer to
+    it, replaces them."""
     typed = {
         name
         for override in overrides
@@ -217,8 +217,8 @@ def _drop_limits(files: Files, written: Written, typed: set[str]) -> None:
 
 
 def _drop_intervals(files: Files, written: Written, typed: set[str]) -> None:
-    """Serves files without an interval if the command line or a nearer file sets the other interval
-    of its pair. If one file sets both, they are refused later."""
+    """Removes an interval from the served files if the command line, or a nearer file, sets the
+    other interval of its pair. If one file sets both, they are refused later."""
     for pair in PAIRS:
         nearer = typed & pair
         for part, names in written:

@@ -70,7 +70,7 @@ class MaskReader:
         return np.asarray(valid, np.uint8)
 
     def leaves_a_choice(self, mask: NDArray[np.uint8]) -> bool:
-        """Returns whether any action is valid."""
+        """Returns whether every integer of the action has a valid value."""
         return bool(np.maximum.reduceat(mask, self._first).all())
 
 

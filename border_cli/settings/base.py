@@ -248,7 +248,7 @@ class Settings:
 def flat(settings: object, prefix: str = "") -> dict[str, Any]:
     """Returns settings, or the content of a config file, by dotted name: `{"agent.gamma": 0.99}`.
 
-    Values that JSON does not support are converted to text.
+    Values that JSON does not support are converted to strings.
     """
     if isinstance(settings, Settings):
         settings = {item.name: getattr(settings, item.name) for item in fields(settings)}
