@@ -49,17 +49,17 @@ class GymConfig(EnvConfig):
     action_mask: bool | None = setting(
         None,
         'whether the environment provides action masks, in info["action_mask"] or in the part '
-        "action_mask of a Dict observation; null: detected in a trial of the environment "
-        "(env.probe); true: required; false: masks in info are ignored, and the part is an "
-        "ordinary observation",
+        "action_mask of a Dict observation; null means that a trial of the environment "
+        "(env.probe) finds out; true requires them; false ignores masks in info and takes the "
+        "part as an ordinary observation",
         may_become_null=True,
     )
     own_generators: bool | None = setting(
         None,
         "whether each environment has its own states of Python's random and of np.random, seeded "
-        "with each episode and swapped in for each reset and step; null: true if the environment "
-        "draws from them in a trial (env.probe). Actor threads share both generators, so runs with "
-        "several are not reproducible",
+        "with each episode and swapped in for each reset and step; null means that it has them if "
+        "the environment draws from them in a trial (env.probe). Actor threads share both "
+        "generators, so runs with several are not reproducible",
         may_become_null=True,
     )
     vectorization: Vectorization = setting(
@@ -137,8 +137,8 @@ class AtariConfig(GymConfig):
     )
     num_threads: int | None = setting(
         None,
-        "threads in which the environments of one actor are stepped (env.num_envs above 1); null: "
-        "the actor's share of the cores",
+        "threads in which the environments of one actor are stepped (env.num_envs above 1); null "
+        "means the actor's share of the cores",
         low=1,
         high=1_024,
     )

@@ -56,7 +56,9 @@ class TrackerConfig(RecorderConfig, path="recorder"):
     tracker: ClassVar[str]  # name of the recorder and of the package that it requires
 
     project: str | None = setting(
-        None, "project or experiment; null: from the package's environment variable, or border_cli"
+        None,
+        "project or experiment; null means that of the package's environment variable, or "
+        "border_cli",
     )
     close_timeout_s: float = setting(
         20.0, "maximum seconds to wait for pending deliveries at the end of a run", above=0

@@ -59,7 +59,7 @@ class GroupConfig(Settings):
         default=None,
         compare=False,
         metadata={
-            "meaning": "name of these settings in lists of runs; null: name of the chosen option"
+            "meaning": "name of these settings in lists of runs; null means that of the option"
         },
     )
 
@@ -97,11 +97,11 @@ class EnvConfig(GroupConfig, path="env"):
     id: str | None = setting(None, "id of the environment; a preset such as env=cartpole sets it")
     num_envs: int = setting(1, "environments per actor", low=1, high=100_000, takes_memory=True)
     max_episode_steps: int | None = setting(
-        None, "episode limit in env steps; null: the environment's own limit", low=1
+        None, "episode limit in env steps; null means the environment's own limit", low=1
     )
     probe: bool = setting(
         True,
-        "plays a few steps in a fresh environment before the run directory is created; false: "
+        "plays a few steps in a fresh environment before the run directory is created; false "
         "only constructs it, for simulators that start slowly",
         may_change=True,
     )
@@ -190,10 +190,10 @@ class ActorManagerConfig(GroupConfig, path="actor_manager"):
     max_restarts: int = setting(3, "restarts allowed per actor after failures", low=0)
     exploration: Any = setting(
         None,
-        "null: the agent's settings; a list: one entry per actor, null, a number (epsilon, "
-        "temperature, standard deviation of the noise, or factor on that of a stochastic policy) "
-        "or a mapping of exploration settings of the agent; ape_x: actor i uses the number 0.4 ** "
-        "(1 + 7 i / (num_actors - 1)) (Horgan et al. 2018)",
+        "exploration of each actor; null means that of the agent. A list has one entry per actor: "
+        "null, a number (epsilon, temperature, standard deviation of the noise, or a factor for "
+        "that of a stochastic policy) or a mapping of exploration settings of the agent. With "
+        "ape_x, actor i uses the number 0.4 ** (1 + 7 i / (num_actors - 1)) (Horgan et al. 2018)",
     )
 
     def __post_init__(self) -> None:
@@ -241,19 +241,19 @@ class TrainerConfig(GroupConfig, path="trainer"):
     synchronous: ClassVar[bool] = False  # whether actors must step only within `receive`
 
     max_opt_steps: int | None = setting(
-        100_000, "ends the run after this many updates; null: no limit", low=1, may_change=True
+        100_000, "ends the run after this many updates; null means no limit", low=1, may_change=True
     )
     max_env_steps: int | None = setting(
         None,
-        "ends the run after this many env steps, summed over all actors; null: no limit",
+        "ends the run after this many env steps, summed over all actors; null means no limit",
         low=1,
         may_change=True,
     )
     max_time_s: float | None = setting(
-        None, "ends the run after this many seconds; null: no limit", above=0, may_change=True
+        None, "ends the run after this many seconds; null means no limit", above=0, may_change=True
     )
     stop_at_score: float | None = setting(
-        None, "ends the run when evaluations reach this score; null: never", may_change=True
+        None, "ends the run when evaluations reach this score; null means never", may_change=True
     )
     stop_evals: int = setting(
         2, "consecutive evaluations that must reach stop_at_score", low=1, may_change=True
@@ -267,56 +267,63 @@ class TrainerConfig(GroupConfig, path="trainer"):
     )
     patience: int | None = setting(
         None,
-        "ends the run after this many evaluations in a row without a new best score; null: never",
+        "ends the run after this many evaluations in a row without a new best score; null means "
+        "never",
         low=1,
         may_change=True,
     )
     eval_interval: int = setting(
-        1_000, "updates between evaluations; 0: only at the end of the run", low=0, may_change=True
+        1_000,
+        "updates between evaluations; 0 means only at the end of the run",
+        low=0,
+        may_change=True,
     )
     eval_interval_env_steps: int | None = setting(
         None,
-        "env steps between evaluations, in place of eval_interval; null: off",
+        "env steps between evaluations, in place of eval_interval; null means off",
         low=1,
         may_change=True,
     )
     record_interval: int = setting(
         100,
-        "updates between rows of metrics; 0: only at the end of the run",
+        "updates between rows of metrics; 0 means only at the end of the run",
         low=0,
         may_change=True,
     )
     record_interval_env_steps: int | None = setting(
         None,
-        "env steps between rows of metrics, in place of record_interval; null: off",
+        "env steps between rows of metrics, in place of record_interval; null means off",
         low=1,
         may_change=True,
     )
     save_interval: int = setting(
-        5_000, "updates between checkpoints; 0: only at the end of the run", low=0, may_change=True
+        5_000,
+        "updates between checkpoints; 0 means only at the end of the run",
+        low=0,
+        may_change=True,
     )
     save_interval_env_steps: int | None = setting(
         None,
-        "env steps between checkpoints, in place of save_interval; null: off",
+        "env steps between checkpoints, in place of save_interval; null means off",
         low=1,
         may_change=True,
     )
     save_every_s: float | None = setting(
         None,
-        "also saves a checkpoint when the last one is this many seconds old; null: off",
+        "also saves a checkpoint when the last one is this many seconds old; null means off",
         above=0,
         may_change=True,
     )
     sync_interval: int = setting(
         20,
-        "updates between copies of the weights to the actors; 0: none after the warm-up",
+        "updates between copies of the weights to the actors; 0 means none after the warm-up",
         low=0,
         may_change=True,
     )
     sync_interval_env_steps: int | None = setting(
         None,
-        "env steps between copies of the weights to the actors, in place of sync_interval; null: "
-        "off",
+        "env steps between copies of the weights to the actors, in place of sync_interval; null "
+        "means off",
         low=1,
         may_change=True,
     )
@@ -381,7 +388,8 @@ class ReplayRatioConfig(TrainerConfig):
     )
     samples_per_opt_step: float | None = setting(
         1.0,
-        "transitions collected per update (the inverse of the replay ratio); null: no rate limit",
+        "transitions collected per update (the inverse of the replay ratio); null means no rate "
+        "limit",
         above=0,
     )
 
@@ -407,8 +415,8 @@ class EvaluatorConfig(GroupConfig, path="evaluator"):
     )
     max_episode_steps: int | None = setting(
         None,
-        "episode limit in env steps; null: the environment's own limit; if it has none, 5 times "
-        "the longest training episode before the first evaluation, 200 to 10,000",
+        "episode limit in env steps; null means the environment's own limit; if it has none, 5 "
+        "times the longest training episode before the first evaluation, 200 to 10,000",
         low=1,
     )
     env: dict[str, Any] = setting(
@@ -418,15 +426,16 @@ class EvaluatorConfig(GroupConfig, path="evaluator"):
     )
     background: bool | None = setting(
         None,
-        "evaluates in a separate process while training continues; null: true if observations are "
-        "large images (at least 36 x 36) and there are two cores. Bit-reproducible runs "
-        "(trainer=sync, trainer=offline, actor_manager=serial) always evaluate inline",
+        "evaluates in a separate process while training continues; null means that it does if "
+        "observations are large images (at least 36 x 36) and there are two cores. "
+        "Bit-reproducible runs (trainer=sync, trainer=offline, actor_manager=serial) always "
+        "evaluate inline",
         may_change=True,
     )
     ref_min_score: float | None = setting(
         None,
-        "return that maps to 0 in eval/normalized_score, such as that of random actions; null: "
-        "the value stored in the data set, if any",
+        "return that maps to 0 in eval/normalized_score, such as that of random actions; null "
+        "means the value stored in the data set, if any",
     )
     ref_max_score: float | None = setting(None, "return that maps to 100; see ref_min_score")
 
@@ -466,13 +475,14 @@ class CheckpointConfig(Settings, path="checkpoint"):
     )
     milestone_interval: int = setting(
         0,
-        "updates between checkpoints that are kept permanently, without the replay buffer; 0: none",
+        "updates between checkpoints that are kept permanently, without the replay buffer; 0 "
+        "means none",
         low=0,
     )
     replay_buffer: bool = setting(
         True,
-        "saves the replay buffer; false: a resumed run first collects warmup_period transitions "
-        "again",
+        "saves the replay buffer; without it, a resumed run first collects warmup_period "
+        "transitions again",
     )
 
 
@@ -489,7 +499,7 @@ class SweepConfig(Settings, path="sweep"):
     skip_invalid: bool = setting(
         False,
         "skips jobs with invalid settings, such as an agent that does not support an environment; "
-        "false: a sweep with an invalid job is refused",
+        "false refuses a sweep with an invalid job",
     )
 
 
@@ -521,8 +531,8 @@ class RunConfig(Settings):
     )
     run_dir: str | None = setting(
         None,
-        "run directory; null: outputs/<name>/<time>. It must not already contain a run, unless "
-        "resume=auto",
+        "run directory; null means outputs/<name>/<time>. It must not already contain a run, "
+        "unless resume=auto",
     )
     resume: str | None = setting(
         None,
@@ -570,7 +580,7 @@ class RunConfig(Settings):
             self.refuse("device", self.device, "must be auto, cpu, cuda, cuda:N or mps")
         for name in ("run_dir", "resume", "init_from"):
             if getattr(self, name) == "":
-                self.refuse(name, "", "must not be empty; null: none")
+                self.refuse(name, "", "must not be empty; null means none")
         if self.resume == AUTO and self.run_dir is None:
             raise ConfigError("resume=auto needs run_dir=DIR, the run to start or to resume")
         if self.name in ("", ".", "..") or PurePath(self.name).name != self.name:

@@ -31,9 +31,9 @@ class TuneConfig(Settings):
     study: str = setting("", "directory of the study; an existing study is resumed")
     trials: int = setting(30, "total number of trials; a larger number adds trials", low=1)
     seeds: int = setting(3, "runs per trial, with the seeds 0, 1, …", low=1, high=1000)
-    jobs: int | None = setting(None, "runs in parallel; null: one per core", low=1)
+    jobs: int | None = setting(None, "runs in parallel; null means one per core", low=1)
     search: str | None = setting(
-        None, "search space: a file in conf/search; null: the file named after the agent"
+        None, "search space: a file in conf/search; null means the file named after the agent"
     )
     sampler: Sampler = setting(Sampler.tpe, "Optuna's sampler that chooses the values of a trial")
     score: Score = setting(
@@ -50,8 +50,10 @@ class TuneConfig(Settings):
     max_cost: float = setting(
         0.5, "fraction of the cost of all trials at full budget that may be spent", above=0, high=1
     )
-    fresh_seeds: int = setting(5, "number of new seeds for retraining the winner; 0: none", low=0)
+    fresh_seeds: int = setting(
+        5, "number of new seeds for retraining the winner; 0 means none", low=0
+    )
     storage: str | None = setting(
-        None, "URL of Optuna's storage; null: study.db (SQLite) in the study's directory"
+        None, "URL of Optuna's storage; null means study.db (SQLite) in the study's directory"
     )
     dry_run: bool = setting(False, "check all settings, print the space and the budgets, and exit")

@@ -17,7 +17,7 @@ from border_cli.settings.base import Settings, setting
 @dataclass(kw_only=True)
 class Sample(Settings, path="group"):
     share: float = setting(0.5, "a share", low=0, high=1)
-    rate: float | None = setting(1.0, "a rate; null: off", above=0)
+    rate: float | None = setting(1.0, "a rate; null means off", above=0)
     count: int = setting(1, "a count", low=1)
     score: float | None = setting(None, "any finite number", may_change=True)
     sizes: list[int] = setting([1, 2], "sizes", low=1)

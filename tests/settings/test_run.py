@@ -102,7 +102,7 @@ def test_a_name_that_is_no_folder_name_is_refused(name: str) -> None:
 @pytest.mark.parametrize("key", ["run_dir", "resume", "init_from"])
 def test_what_a_run_begins_with_is_not_named_by_nothing(key: str) -> None:
     assert getattr(run_config(**{key: "somewhere"}), key) == "somewhere"
-    with pytest.raises(ConfigError, match=rf"^{key} must not be empty; null: none, got "):
+    with pytest.raises(ConfigError, match=rf"^{key} must not be empty; null means none, got "):
         run_config(**{key: ""})
 
 
