@@ -176,6 +176,7 @@ class Composition:
         config = run_settings(self.config)
         if self.saved is not None:
             self.saved.refuse_values(config, self._new_settings(typed))
+        config.check_actors()
         folder = Path(hydra.run.dir)
         if number is not None:
             folder = Path(root or hydra.sweep.dir) / hydra.sweep.subdir

@@ -595,12 +595,6 @@ class RunConfig(Settings):
             self._check_rollouts()
         else:
             self.trainer.with_steps(self.agent)
-        if self.trainer.synchronous and not self.actor_manager.in_learner_thread:
-            manager = _name_of(self.actor_manager)
-            raise ConfigError(
-                f"actor_manager={manager} does not work with trainer=sync yet: its actors run in "
-                "the learner's thread. Use actor_manager=serial or trainer=async"
-            )
         if self.replay_buffer.one_step:
             self._check_one_step(_name_of(self.replay_buffer))
         trainer, capacity = self.trainer, self.replay_buffer.capacity
@@ -649,6 +643,18 @@ class RunConfig(Settings):
                 self.agent.batch_size,
                 f"must be at most the {rollout} transitions of a rollout (replay_buffer.n_steps "
                 f"times {environments} environments)",
+            )
+
+    def check_actors(self) -> None:
+        """Raises ConfigError if the trainer steps the actors and another manager is chosen.
+
+        Called when a job is composed, not when saved settings are loaded to evaluate a run.
+        """
+        if self.trainer.synchronous and not self.actor_manager.in_learner_thread:
+            raise ConfigError(
+                f"actor_manager={_name_of(self.actor_manager)} does not work with trainer=sync "
+                "yet: its actors run in the learner's thread. Use actor_manager=serial or "
+                "trainer=async"
             )
 
     def _check_one_step(self, replay_buffer: str) -> None:
