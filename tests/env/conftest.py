@@ -1,4 +1,4 @@
-"""Small environments whose every number is known; each test finds their records empty."""
+"""Small environments with known observations and rewards; their records are cleared after tests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gymnasium import spaces
 
 
 class Counting(gym.Env[Any, Any]):
-    """Observes (how many episodes, how many steps); pays the number of the step."""
+    """Observes [episodes, steps in this episode]; the reward of the n-th step is n."""
 
     made: ClassVar[list[Counting]] = []
     metadata: ClassVar[dict[str, Any]] = {"render_modes": ["human"]}
@@ -60,7 +60,7 @@ class Counting(gym.Env[Any, Any]):
 
 
 class Spaced(Counting):
-    """Any spaces; gives `observations` one after another."""
+    """Has the spaces set by a test and returns `observations` in order."""
 
     observations: ClassVar[list[Any]] = []
     spaces: ClassVar[tuple[Any, Any]]
@@ -74,7 +74,7 @@ class Spaced(Counting):
 
 
 class Meeting(Counting):
-    """Its constructor looks whether another one is under way."""
+    """Records whether another constructor runs at the same time."""
 
     barrier: ClassVar[threading.Barrier]
     met: ClassVar[list[bool]] = []
@@ -89,7 +89,7 @@ class Meeting(Counting):
 
 
 class Raising(gym.Env[Any, Any]):
-    """Its constructor raises `error`."""
+    """Raises `error` when it is constructed."""
 
     error: ClassVar[Exception]
 

@@ -1,4 +1,4 @@
-"""What environments answer: what becomes of it, and what is refused before it is stored."""
+"""Return values of `step` and `reset`: conversion to rows, and refusal of invalid values."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ SWITCHES = spaces.MultiBinary([2, 1])
 NAMED = spaces.Dict(place=REAL, room=spaces.Discrete(4))
 
 
-def written(space: gym.Space[Any], value: Any) -> Array:
-    """One observation as its row."""
+def write(space: gym.Space[Any], value: Any) -> Array:
+    """Returns storage of one row that contains an observation."""
     storage = allocate(space_of(raw_observation(space)), 1)
     observations(raw_observation(space)).write(storage, 0, value)
     return storage
@@ -38,7 +38,7 @@ def written(space: gym.Space[Any], value: Any) -> Array:
 @pytest.mark.parametrize(
     ("space", "value", "row"),
     [
-        (REAL, np.array([7.0, -1], np.float64), [7, -1]),  # its bounds are looked at elsewhere
+        (REAL, np.array([7.0, -1], np.float64), [7, -1]),  # bounds of floats are not checked here
         (PIXELS, [[0, 255], [1, 2]], [[0, 255], [1, 2]]),
         (DIGITS, np.array([0, 3], np.uint64), [0, 3]),
         (spaces.Box(0, 1, (2,), np.bool_), np.array([0, 1]), [False, True]),
@@ -49,7 +49,7 @@ def written(space: gym.Space[Any], value: Any) -> Array:
     ],
 )
 def test_numbers_of_any_type_that_fit_become_a_row(space: Any, value: Any, row: Any) -> None:
-    storage = written(space, value)
+    storage = write(space, value)
     assert not isinstance(storage, dict)
     np.testing.assert_array_equal(storage[0], row)
     read = observations(raw_observation(space))(np.stack([value, value]), 2)
@@ -77,11 +77,11 @@ def test_numbers_of_any_type_that_fit_become_a_row(space: Any, value: Any, row: 
         (NAMED, {"place": np.zeros(2), "room": 4}, "^the observation's 'room' 4 does not fit"),
     ],
 )  # fmt: skip
-def test_what_numpy_would_stretch_wrap_round_or_parse_is_refused(
+def test_values_that_numpy_would_broadcast_wrap_or_parse_are_refused(
     space: Any, value: Any, said: str
 ) -> None:
     with pytest.raises(BadStep, match=said):
-        written(space, value)
+        write(space, value)
 
 
 def test_one_wrong_observation_among_many_is_named_by_its_place() -> None:
@@ -99,7 +99,7 @@ def test_a_number_or_an_array_of_one_is_a_reward_and_integers_are_flags(given: A
 
 
 @pytest.mark.parametrize("given", [None, "1.5", 1j, np.ones(2), [], {}])
-def test_anything_else_is_neither(given: Any) -> None:
+def test_other_values_are_neither_rewards_nor_flags(given: Any) -> None:
     with pytest.raises(BadStep, match=r"^the reward .* is not a number: "):
         as_reward(given)
     with pytest.raises(BadStep, match=r"^terminated .* is not true or false: "):
@@ -107,7 +107,7 @@ def test_anything_else_is_neither(given: Any) -> None:
 
 
 class Answers(gym.Env[Any, Any]):
-    """Its step and reset answer what they are told, from the given call on."""
+    """Returns `step` and `reset` from its methods of those names, from call `at` on."""
 
     def __init__(self, at: int, step: Any = None, reset: Any = None) -> None:
         self.observation_space, self.action_space = REAL, spaces.Discrete(2)
@@ -131,7 +131,7 @@ class Answers(gym.Env[Any, Any]):
 gym.register("border/Answers-v1", entry_point=Answers)
 
 
-def answering(num_envs: int = 1, **kwargs: Any) -> GymEnv:
+def make(num_envs: int = 1, **kwargs: Any) -> GymEnv:
     config = GymConfig(id="border/Answers-v1", num_envs=num_envs, kwargs=kwargs)
     env = GymEnvFactory(config).make(training=True)
     assert isinstance(env, GymEnv)
@@ -139,11 +139,11 @@ def answering(num_envs: int = 1, **kwargs: Any) -> GymEnv:
     return env
 
 
-def put(place: int, value: Any) -> Any:
-    return lambda *five: (*five[:place], value, *five[place + 1 :])
+def replace(index: int, value: Any) -> Any:
+    return lambda *five: (*five[:index], value, *five[index + 1 :])
 
 
-def act(env: GymEnv, times: int) -> None:
+def step_all(env: GymEnv, times: int) -> None:
     for _ in range(times):
         env.step(np.zeros(env.num_envs, np.int64))
 
@@ -151,24 +151,24 @@ def act(env: GymEnv, times: int) -> None:
 @pytest.mark.parametrize(
     ("step", "said"),
     [
-        (put(0, np.zeros(1)), r"the observation .* its shape is \(1,\), not \(2,\)$"),
-        (put(1, None), "the reward None is not a number"),
-        (put(2, [0, 1]), r"terminated \[0, 1\] is not true or false"),
-        (put(3, "no"), "truncated 'no' is not true or false"),
+        (replace(0, np.zeros(1)), r"the observation .* its shape is \(1,\), not \(2,\)$"),
+        (replace(1, None), "the reward None is not a number"),
+        (replace(2, [0, 1]), r"terminated \[0, 1\] is not true or false"),
+        (replace(3, "no"), "truncated 'no' is not true or false"),
         (lambda *five: five[:4], "step must return observation, reward, .*, got 4 values$"),
         (7, "step must return observation, reward, terminated, truncated and info, got 7$"),
     ],
 )
 def test_a_later_step_is_refused_with_its_environment(step: Any, said: str) -> None:
-    alone = answering(at=3, step=step)
-    act(alone, 2)
+    alone = make(at=3, step=step)
+    step_all(alone, 2)
     with pytest.raises(BadStep, match=rf"^env\.id=border/Answers-v1: {said}"):
-        act(alone, 1)
-    env = answering(3, at=3, step=step)
-    env.envs[0].unwrapped.at = 9  # of which nothing is wrong yet
-    act(env, 2)
+        step_all(alone, 1)
+    env = make(3, at=3, step=step)
+    env.envs[0].unwrapped.at = 9  # the first environment still returns valid values
+    step_all(env, 2)
     with pytest.raises(BadStep, match=rf"^env\.id=border/Answers-v1, environment 2 of 3: {said}"):
-        act(env, 1)
+        step_all(env, 1)
 
 
 @pytest.mark.parametrize(
@@ -180,19 +180,19 @@ def test_a_later_step_is_refused_with_its_environment(step: Any, said: str) -> N
 )
 def test_a_reset_is_refused_whether_it_is_the_first_or_not(reset: Any, said: str) -> None:
     with pytest.raises(BadStep, match=rf"^env\.id=border/Answers-v1, at reset: {said}"):
-        answering(at=0, reset=reset)
-    env = answering(at=4, reset=reset)
-    act(env, 4)
+        make(at=0, reset=reset)
+    env = make(at=4, reset=reset)
+    step_all(env, 4)
     with pytest.raises(BadStep, match=rf"^env\.id=border/Answers-v1, at reset: {said}"):
-        act(env, 1)
+        step_all(env, 1)
 
 
 def test_rewards_and_flags_in_arrays_of_one_are_numbers_of_an_episode() -> None:
-    env = answering(
+    env = make(
         at=0,
         step=lambda o, r, te, tr, i: (o, np.array([r]), np.array([te]), np.array([tr]), i),
     )
-    act(env, 4)
+    step_all(env, 4)
     step = env.step(np.zeros(1, np.int64))
     assert (step.reward.tolist(), step.terminated.tolist()) == ([1.0], [True])
     assert (step.truncated.tolist(), step.episodes[0].score) == ([False], 5.0)
@@ -200,7 +200,7 @@ def test_rewards_and_flags_in_arrays_of_one_are_numbers_of_an_episode() -> None:
 
 
 @pytest.mark.parametrize("env_id", ["Taxi", "FrozenLake", "LunarLander"])
-def test_environments_of_gymnasium_give_what_they_say(env_id: str) -> None:
+def test_environments_of_gymnasium_pass_the_checks(env_id: str) -> None:
     env = GymEnvFactory(GymConfig(id=env_id)).make(training=True)
     env.reset(0)
     for action in np.random.default_rng(0).integers(0, 2, 300):

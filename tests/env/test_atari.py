@@ -1,4 +1,4 @@
-"""Games of ALE: our single environment against ALE's vector environment, and what is refused.
+"""Atari games: single environments compared with ALE's vector environment, and refused settings.
 
 Tests that play need the extra `atari`.
 """
@@ -35,24 +35,26 @@ def make(training: bool = True, **settings: Any) -> Env:
 
 
 def same_rows(game: str, steps: int, limit: int = 27_000, **settings: Any) -> tuple[int, int]:
-    """Plays at random in both, from the same seeds; how many lives and games have ended."""
+    """Steps both with the same seeds and actions; returns how many lives and games ended."""
     module = atari()
     games = module.AtariGames(N, game=game, max_episode_steps=limit, num_threads=1, **settings)
-    alone = [module.AtariGame(game, max_game_steps=limit, **settings) for _ in range(N)]
+    singles = [module.AtariGame(game, max_game_steps=limit, **settings) for _ in range(N)]
     obs, _ = games.reset(seed=11)
-    np.testing.assert_array_equal(obs, [each.reset(seed=11 + i)[0] for i, each in enumerate(alone)])
+    np.testing.assert_array_equal(
+        obs, [single.reset(seed=11 + i)[0] for i, single in enumerate(singles)]
+    )
     rng, ended, lives, over = np.random.default_rng(0), np.zeros(N, bool), 0, 0
     for _ in range(steps):
         actions = rng.integers(games.single_action_space.n, size=N)
-        obs, *told, _ = games.step(actions)
-        for i, each in enumerate(alone):
-            if ended[i]:  # the others ignore this action
-                lives, over = lives + each.goes_on, over + (not each.goes_on)
-                row, _ = each.reset()
+        obs, *outcomes, _ = games.step(actions)
+        for i, single in enumerate(singles):
+            if ended[i]:  # the vector environment resets and ignores the action
+                lives, over = lives + single.goes_on, over + (not single.goes_on)
+                row, _ = single.reset()
                 ended[i] = False
             else:
-                row, reward, terminated, truncated, _ = each.step(actions[i])
-                assert [values[i] for values in told] == [reward, terminated, truncated]
+                row, reward, terminated, truncated, _ = single.step(actions[i])
+                assert [values[i] for values in outcomes] == [reward, terminated, truncated]
                 ended[i] = terminated or truncated
             np.testing.assert_array_equal(obs[i], row)
     games.close()
@@ -73,8 +75,8 @@ def test_no_image_of_a_step_is_written_again() -> None:
     env = make(game="breakout", num_envs=N, num_threads=1)
     env.reset(0)
     images, copies = [], []
-    for turn in range(300):  # some lives, which begin by themselves
-        step = env.step(np.full(N, turn % 4))
+    for t in range(300):  # several lives, with automatic resets
+        step = env.step(np.full(N, t % 4))
         images.append(step.next_obs)
         copies.append(np.array(step.next_obs))
     env.close()
@@ -86,13 +88,13 @@ def test_no_image_of_a_step_is_written_again() -> None:
 def test_a_game_goes_on_after_a_life_and_begins_anew_after_the_last() -> None:
     game = atari().AtariGame("breakout", max_game_steps=27_000, episodic_life=True)
     game.reset(seed=3)
-    left = []
-    while len(left) < 6:
-        _, _, terminated, _, facts = game.step(np.int64(0 if len(left) % 2 else 2))
+    lives = []
+    while len(lives) < 6:
+        _, _, terminated, _, info = game.step(np.int64(0 if len(lives) % 2 else 2))
         if terminated:
-            left.append(facts["lives"])
+            lives.append(info["lives"])
             game.reset(seed=3)
-    assert left == [4, 3, 2, 1, 0, 4]
+    assert lives == [4, 3, 2, 1, 0, 4]
 
 
 @pytest.mark.slow
@@ -121,36 +123,36 @@ def test_evaluations_are_whole_games_with_their_own_rewards() -> None:
 @pytest.mark.parametrize("sticky", [0.0, 0.25])
 def test_a_life_that_goes_on_is_replayed_with_its_game(sticky: float) -> None:
     settings = {"game": "breakout", "repeat_action_probability": sticky}
-    env, other = make(**settings), make(**settings)
+    env, resumed = make(**settings), make(**settings)
     env.reset(5)
     rng = np.random.default_rng(1)
     lives = 0
-    while lives < 2:  # so the running life is the third, or of a later game
+    while lives < 2:  # the current life is the third one, or in a later game
         lives += len(env.step(rng.integers(4, size=1)).episodes)
     for _ in range(3):
         env.step(rng.integers(4, size=1))
     state = env.state_dict()
-    obs, anew = other.resume(5, state)
-    assert anew == []
+    obs, restarted = resumed.resume(5, state)
+    assert restarted == []
     np.testing.assert_array_equal(obs, state["obs"])
     for _ in range(120):
         action = rng.integers(4, size=1)
-        mine, its = env.step(action), other.step(action)
-        np.testing.assert_array_equal(mine.act_obs, its.act_obs)
-        assert (mine.reward, mine.terminated, mine.episodes) == (
-            its.reward,
-            its.terminated,
-            its.episodes,
+        step, resumed_step = env.step(action), resumed.step(action)
+        np.testing.assert_array_equal(step.act_obs, resumed_step.act_obs)
+        assert (step.reward, step.terminated, step.episodes) == (
+            resumed_step.reward,
+            resumed_step.terminated,
+            resumed_step.episodes,
         )
     env.close()
-    other.close()
+    resumed.close()
 
 
 @pytest.mark.slow
 def test_areas_are_averaged_as_ale_averages_them() -> None:
     shrink = atari().Shrink((210, 160))
     image = np.zeros((210, 160), np.uint8)
-    image[:5, :2] = 200  # two rows of 2.5 lines, and a column of 40 / 21
+    image[:5, :2] = 200  # two output rows of 2.5 lines each, one output column of 40 / 21
     small = shrink(image)
     assert small.shape == (84, 84)
     assert small[:3, :3].tolist() == [[200, 10, 0], [200, 10, 0], [0, 0, 0]]
@@ -167,7 +169,7 @@ def test_an_unknown_game_is_refused_with_the_nearest() -> None:
 def test_without_the_extra_the_line_that_installs_it_is_given(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(sys.modules, "ale_py", None)  # as if it were not there
+    monkeypatch.setitem(sys.modules, "ale_py", None)  # as if it were not installed
     monkeypatch.delitem(sys.modules, "border_cli.env.atari", raising=False)
     with pytest.raises(MissingPackage, match=r'^env\.id=atari/pong needs .*"border-cli\[atari\]"$'):
         GymEnvFactory(AtariConfig(game="pong")).make(training=True)

@@ -1,4 +1,4 @@
-"""Which settings of an environment work, and how the others are refused."""
+"""Construction of environments from settings, and the errors for invalid settings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from border_cli.errors import ConfigError, MissingPackage
 COUNTING = "border/Counting-v1"
 
 
-def refused(match: str, **settings: Any) -> ConfigError:
+def expect_error(match: str, **settings: Any) -> ConfigError:
     with pytest.raises(ConfigError, match=match) as caught:
         construct(GymConfig(**({"id": COUNTING} | settings)))
     return caught.value
@@ -38,7 +38,7 @@ def refused(match: str, **settings: Any) -> ConfigError:
     ],
 )
 def test_an_unknown_id_is_refused_with_the_nearest_known_one(env_id, message):
-    refused(message, id=env_id)
+    expect_error(message, id=env_id)
 
 
 def test_an_id_without_version_means_the_newest():
@@ -74,7 +74,7 @@ def test_a_module_without_the_environment_is_refused_with_the_functions_that_may
     monkeypatch.syspath_prepend(tmp_path)
     importlib.invalidate_caches()
     try:
-        refused(
+        expect_error(
             rf"^env\.id=silent_envs:Walk-v0: the module silent_envs was imported but {said}",
             id="silent_envs:Walk-v0",
         )
@@ -84,7 +84,7 @@ def test_a_module_without_the_environment_is_refused_with_the_functions_that_may
 
 def test_a_module_that_is_not_there_is_refused():
     module = "gymnasium.envs_of_nobody"
-    error = refused(
+    error = expect_error(
         rf"^env\.id={module}:X-v0: no module named '{module}'; the part", id=f"{module}:X-v0"
     )
     assert not isinstance(error, MissingPackage)
@@ -93,7 +93,7 @@ def test_a_module_that_is_not_there_is_refused():
 def test_a_module_that_lacks_a_package_names_the_package(tmp_path, monkeypatch):
     (tmp_path / "envs_that_lack.py").write_text("import no_such_package_of_ours.part")
     monkeypatch.syspath_prepend(tmp_path)
-    error = refused(
+    error = expect_error(
         r"needs a package that is not installed: pip install no_such_package_of_ours$",
         id="envs_that_lack:X-v0",
     )
@@ -103,14 +103,14 @@ def test_a_module_that_lacks_a_package_names_the_package(tmp_path, monkeypatch):
 def test_an_id_of_another_package_names_it_and_how_it_is_imported(monkeypatch):
     monkeypatch.setitem(sys.modules, "minigrid", None)  # as if it were not installed
     line = r"pip install minigrid, then add imports=\[minigrid\]$"
-    assert isinstance(refused(line, id="MiniGrid-Empty-5x5-v0"), MissingPackage)
+    assert isinstance(expect_error(line, id="MiniGrid-Empty-5x5-v0"), MissingPackage)
 
 
 def test_an_id_of_a_package_that_is_there_says_how_it_is_imported(tmp_path, monkeypatch):
     (tmp_path / "minigrid.py").touch()
     monkeypatch.syspath_prepend(tmp_path)
     importlib.invalidate_caches()
-    refused(
+    expect_error(
         r"registered by minigrid, which is installed: add imports=\[minigrid\]$",
         id="MiniGrid-Empty-5x5-v0",
     )
@@ -124,12 +124,12 @@ def dependency(message: str, cause: Exception | None) -> Exception:
 
 def test_a_dependency_that_fails_is_refused_in_gymnasiums_words_and_with_the_cause(raising):
     raising.error = dependency('pip install "gymnasium[other]"', ImportError("libGL.so.1"))
-    error = refused(r"Raising-v1: pip .*\(libGL\.so\.1\)$", id="border/Raising-v1")
+    error = expect_error(r"Raising-v1: pip .*\(libGL\.so\.1\)$", id="border/Raising-v1")
     assert not isinstance(error, MissingPackage)
 
 
 def test_an_argument_that_the_constructor_does_not_take_is_refused():
-    error = refused(
+    error = expect_error(
         r"^env\.kwargs \{'lenght': 5\} is not accepted by border/Counting-v1: .*"
         r"unexpected keyword argument 'lenght'$",
         kwargs={"lenght": 5},
@@ -224,8 +224,8 @@ def test_a_wrapper_of_a_module_of_the_users_own(entry, factor):
         ("no_module:Twice", r"^env\.wrappers\[0\]=no_module:Twice: no module named 'no_module'"),
     ],
 )  # fmt: skip
-def test_a_wrapper_of_a_module_that_cannot_be_meant_is_refused(wrapper, message):
-    refused(message, id="CartPole-v1", wrappers=[wrapper])
+def test_an_invalid_wrapper_of_a_users_module_is_refused(wrapper, message):
+    expect_error(message, id="CartPole-v1", wrappers=[wrapper])
 
 
 @pytest.mark.parametrize(
@@ -239,11 +239,11 @@ def test_a_wrapper_of_a_module_that_cannot_be_meant_is_refused(wrapper, message)
         ({"TimeLimit": {"steps": 3}}, r"^env\.wrappers\[0\] TimeLimit cannot be created: .*steps"),
     ],
 )  # fmt: skip
-def test_a_wrapper_that_cannot_be_meant_is_refused(wrapper, message):
-    refused(message, wrappers=[wrapper])
+def test_an_invalid_wrapper_is_refused(wrapper, message):
+    expect_error(message, wrappers=[wrapper])
 
 
-def test_a_wrapper_that_tells_the_time_knows_the_limit_of_the_settings():
+def test_a_time_aware_wrapper_uses_the_limit_of_the_settings():
     time = {"TimeAwareObservation": {"normalize_time": True}}
     config = GymConfig(id=COUNTING, wrappers=[time], max_episode_steps=4, kwargs={"length": 99})
     env = GymEnvFactory(config).make(training=True)

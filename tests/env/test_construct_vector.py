@@ -1,4 +1,4 @@
-"""When an environment's own vector implementation is used, and when single environments are."""
+"""The choice between an environment's own vector implementation and single environments."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def kind(training: bool = True, **settings: Any) -> type:
 
 
 def reason(caplog: Any, **settings: Any) -> str:
-    """Why single environments are stepped."""
+    """Returns the logged reason for using single environments."""
     with caplog.at_level("DEBUG", logger="border_cli.env"):
         assert kind(**settings) is GymEnv
     return str(caplog.messages[-1])
 
 
-def test_several_that_train_use_it_and_no_others():
+def test_only_several_training_environments_use_the_vector_implementation():
     assert kind() is GymVectorEnv
     assert kind(num_envs=1) is GymEnv
     assert kind(training=False) is GymEnv
@@ -51,5 +51,5 @@ def test_several_that_train_use_it_and_no_others():
         ({"id": "Acrobot-v1"}, "there is none"),
     ],
 )
-def test_one_that_would_give_something_else_is_left_alone(caplog, settings, why):
+def test_a_vector_implementation_that_would_behave_differently_is_not_used(caplog, settings, why):
     assert re.search(why, reason(caplog, **settings))

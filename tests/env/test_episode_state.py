@@ -1,4 +1,4 @@
-"""Back into the middle of running episodes: by their seeds and actions, and never otherwise."""
+"""Resuming unfinished episodes by replaying their actions from their seeds."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def make(num_envs: int = 3, action: str = "number", named: bool = False, **setti
     return env
 
 
-def drawn(action: str, num_envs: int, rng: np.random.Generator) -> Any:
-    """Actions as a policy gives them, counted from 0."""
+def draw_actions(action: str, num_envs: int, rng: np.random.Generator) -> Any:
+    """Draws random actions as a policy outputs them, counted from 0."""
     if action == "number":
         return rng.integers(3, size=num_envs)
     if action == "numbers":
@@ -47,12 +47,12 @@ def drawn(action: str, num_envs: int, rng: np.random.Generator) -> Any:
 
 
 def play(env: GymEnv, action: str, steps: int, rng: np.random.Generator) -> list[Step]:
-    return [env.step(drawn(action, env.num_envs, rng)) for _ in range(steps)]
+    return [env.step(draw_actions(action, env.num_envs, rng)) for _ in range(steps)]
 
 
-def described(steps: list[Step]) -> list[Any]:
+def describe(steps: list[Step]) -> list[Any]:
     return [
-        [*step[:-2], [[each.score, each.length] for each in step.episodes], step.env_steps]
+        [*step[:-2], [[episode.score, episode.length] for episode in step.episodes], step.env_steps]
         for step in steps
     ]
 
@@ -63,22 +63,22 @@ def described(steps: list[Step]) -> list[Any]:
 @pytest.mark.parametrize("action", ACTIONS)
 def test_a_resumed_environment_goes_on_to_the_bit(action, num_envs, named, limit):
     settings = {"action": action, "named": named, "max_episode_steps": limit}
-    for steps in (0, 4, 61):  # at the start, in first episodes, in later ones
+    for steps in (0, 4, 61):  # before the first step, in the first episodes, in later episodes
         env, resumed = make(num_envs, **settings), make(num_envs, **settings)
         obs = env.reset(5)
         rng = np.random.default_rng(steps)
         before = play(env, action, steps, rng)
-        resumed_obs, anew = resumed.resume(5, reread(env.state_dict()))
-        assert anew == []
+        resumed_obs, restarted = resumed.resume(5, reread(env.state_dict()))
+        assert restarted == []
         assert same(resumed_obs, before[-1].act_obs if before else obs)
 
         Walk.seeds.clear()
         ahead = copy.deepcopy(rng)
-        expected = described(play(env, action, 80, rng))
+        expected = describe(play(env, action, 80, rng))
         seeds = Walk.seeds.copy()
-        assert seeds  # later episodes began
+        assert seeds  # later episodes have started
         Walk.seeds.clear()
-        assert same(described(play(resumed, action, 80, ahead)), expected)
+        assert same(describe(play(resumed, action, 80, ahead)), expected)
         assert Walk.seeds == seeds
 
 
@@ -91,11 +91,11 @@ def test_actions_of_episodes_that_are_over_are_dropped(monkeypatch):
         for _ in range(12):
             play(env, action, 7, rng)
             resumed = make(action=action)
-            obs, anew = resumed.resume(1, reread(env.state_dict()))
-            assert anew == []
+            obs, restarted = resumed.resume(1, reread(env.state_dict()))
+            assert restarted == []
             assert same(obs, env.state_dict()["obs"])
             assert same(resumed.state_dict(), env.state_dict())
-            env = resumed  # and again from there
+            env = resumed  # the next round starts from here
     env = make(num_envs=2, max_episode_steps=5)
     env.reset(0)
     play(env, "number", 63, np.random.default_rng(0))
@@ -114,7 +114,7 @@ def test_nothing_in_a_state_is_written_afterwards():
         assert same(state, before)
 
 
-def continued(spoil: Any) -> tuple[GymEnv, Any, Any, list[int]]:
+def resume_spoiled(spoil: Any) -> tuple[GymEnv, Any, Any, list[int]]:
     env = make()
     env.reset(5)
     play(env, "number", 4, np.random.default_rng(0))
@@ -123,15 +123,15 @@ def continued(spoil: Any) -> tuple[GymEnv, Any, Any, list[int]]:
     Walk.spoil = spoil
     Walk.seeds.clear()
     resumed = make()
-    obs, anew = resumed.resume(5, state)
+    obs, restarted = resumed.resume(5, state)
     Walk.spoil = None
-    return resumed, state, obs, anew
+    return resumed, state, obs, restarted
 
 
-SECOND = derived_seed(5, 3, 0)  # environment 1, the first of them being number 2
+SECOND = derived_seed(5, 3, 0)  # seed of environment 1; numbers start at 2
 
 
-def of_second(change: Any) -> Any:
+def only_second(change: Any) -> Any:
     def spoil(walk: Walk) -> None:
         if walk.np_random_seed == SECOND and walk.t == 3:
             change(walk)
@@ -162,8 +162,8 @@ def fall_over(walk: Walk) -> None:
 )
 def test_an_episode_that_cannot_be_continued_gives_way_to_the_next_one(change, reason, caplog):
     caplog.set_level("INFO")
-    resumed, state, obs, anew = continued(of_second(change))
-    assert anew == [1]
+    resumed, state, obs, restarted = resume_spoiled(only_second(change))
+    assert restarted == [1]
     assert Walk.seeds == [
         derived_seed(5, 2, 0),
         SECOND,
@@ -179,7 +179,7 @@ def test_an_episode_that_cannot_be_continued_gives_way_to_the_next_one(change, r
     assert after["scores"][1] == 0
     assert len(caplog.messages) == 1
     assert "starting a new episode" in caplog.text
-    assert any(each in caplog.text for each in reason.split("|"))
+    assert any(text in caplog.text for text in reason.split("|"))
 
 
 def test_an_observation_that_differs_in_one_bit_is_noticed():
@@ -192,22 +192,22 @@ def test_an_observation_that_differs_in_one_bit_is_noticed():
 
 
 def test_an_episode_that_began_anew_is_itself_continued_the_next_time():
-    resumed, _, _, anew = continued(of_second(throw_out))
-    assert anew == [1]
+    resumed, _, _, restarted = resume_spoiled(only_second(throw_out))
+    assert restarted == [1]
     rng = np.random.default_rng(8)
     play(resumed, "number", 3, rng)
-    again = make()
-    _, anew = again.resume(5, reread(resumed.state_dict()))
-    assert anew == []
+    second = make()
+    _, restarted = second.resume(5, reread(resumed.state_dict()))
+    assert restarted == []
     assert same(
-        described(play(again, "number", 40, copy.deepcopy(rng))),
-        described(play(resumed, "number", 40, rng)),
+        describe(play(second, "number", 40, copy.deepcopy(rng))),
+        describe(play(resumed, "number", 40, rng)),
     )
 
 
-def test_a_state_of_a_vector_implementation_lets_all_begin():
-    obs, anew = make(num_envs=2).resume(0, {"resumes": 0})
-    assert anew == [0, 1]
+def test_all_episodes_restart_from_a_state_of_a_vector_implementation():
+    obs, restarted = make(num_envs=2).resume(0, {"resumes": 0})
+    assert restarted == [0, 1]
     assert same(obs, make(num_envs=2).reset(0))
 
 

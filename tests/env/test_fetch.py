@@ -1,4 +1,4 @@
-"""The presets of gymnasium-robotics: their rewards are those that hindsight computes again."""
+"""Presets of gymnasium-robotics: rewards of steps equal the rewards that hindsight recomputes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _robotics() -> None:
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_a_step_of_a_robot_pays_what_compute_reward_says_of_its_goals(preset: str) -> None:
+def test_rewards_of_a_robot_equal_compute_reward_of_its_goals(preset: str) -> None:
     config = compose("agent=sac", f"env={preset}")
     assert type(config.replay_buffer).__name__ == "HindsightConfig"
     factory = GymEnvFactory(config.env)  # type: ignore[arg-type]
@@ -37,10 +37,11 @@ def test_a_step_of_a_robot_pays_what_compute_reward_says_of_its_goals(preset: st
         for name in ("achieved_goal", "desired_goal")
     )
     np.testing.assert_array_equal(
-        goal_rewards.rewards(achieved, desired), np.concatenate([each.reward for each in steps])
+        goal_rewards.rewards(achieved, desired),
+        np.concatenate([one_step.reward for one_step in steps]),
     )
     assert not goal_rewards.terminated(achieved, desired).any()  # type: ignore[union-attr]
-    assert [len(each.episodes) for each in steps].index(1) == 49
+    assert [len(one_step.episodes) for one_step in steps].index(1) == 49
     assert steps[49].episodes[0].metrics[0] in (0, 1)
     goal_rewards.close()
     env.close()

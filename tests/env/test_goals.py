@@ -1,4 +1,4 @@
-"""Rewards for other goals, computed by the environment that has them."""
+"""Rewards for other goals, computed by the environment."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def goals(count: int, seed: int = 0) -> Any:
 
 def test_rewards_of_many_goals_are_those_of_compute_reward_to_the_bit() -> None:
     achieved, desired = goals(200)
-    found = rewards_of("Reach").rewards(achieved, desired)
+    rewards = rewards_of("Reach").rewards(achieved, desired)
     env = reaching.Reach()
     expected = [
         env.compute_reward(a.astype(np.float64), d.astype(np.float64), {})
         for a, d in zip(achieved, desired, strict=True)
     ]
-    assert (found.dtype, found.tolist()) == (np.float32, expected)
-    assert {*found.tolist()} == {0, -1}
+    assert (rewards.dtype, rewards.tolist()) == (np.float32, expected)
+    assert {*rewards.tolist()} == {0, -1}
 
 
 def test_the_achieved_goal_comes_before_the_desired_one() -> None:
@@ -43,16 +43,16 @@ def test_the_achieved_goal_comes_before_the_desired_one() -> None:
             del info
             return (achieved > desired).all(-1)
 
-    found = GymGoalRewards(Above(), "Above").rewards(*goals(50))
-    np.testing.assert_array_equal(found, np.subtract(*goals(50))[:, 0] > 0)
+    rewards = GymGoalRewards(Above(), "Above").rewards(*goals(50))
+    np.testing.assert_array_equal(rewards, np.subtract(*goals(50))[:, 0] > 0)
 
 
 def test_a_goal_ends_an_episode_where_compute_terminated_says_so() -> None:
     achieved, desired = goals(50)
     assert rewards_of("Reach").terminated(achieved, desired) is None
-    found = rewards_of("Stop").terminated(achieved, desired)
-    np.testing.assert_array_equal(found, np.abs(achieved - desired)[:, 0] <= reaching.NEAR)
-    assert found.any()
+    terminated = rewards_of("Stop").terminated(achieved, desired)
+    np.testing.assert_array_equal(terminated, np.abs(achieved - desired)[:, 0] <= reaching.NEAR)
+    assert terminated.any()
 
 
 def test_an_environment_that_cannot_compute_rewards_of_many_goals_is_refused() -> None:
@@ -76,8 +76,8 @@ def test_rewards_that_are_no_finite_numbers_are_refused_as_what_they_are(
 
 
 def test_a_wrapper_between_does_not_hide_the_goals() -> None:
-    found = rewards_of("Reach", wrappers=["ClipAction"])
-    assert found.rewards(*goals(4)).shape == (4,)
+    goal_rewards = rewards_of("Reach", wrappers=["ClipAction"])
+    assert goal_rewards.rewards(*goals(4)).shape == (4,)
 
 
 @pytest.mark.parametrize("wrappers", [[], ["ClipAction"]])
@@ -97,12 +97,12 @@ def test_what_info_says_last_comes_with_each_episode(num_envs: int, wrappers: li
     last = steps[-1].next_obs
     assert isinstance(last, dict)
     distance = np.abs(last["achieved_goal"] - last["desired_goal"])[:, 0]
-    assert [len(each.episodes) for each in steps] == [0] * (reaching.STEPS - 1) + [num_envs]
+    assert [len(step.episodes) for step in steps] == [0] * (reaching.STEPS - 1) + [num_envs]
     for i, episode in enumerate(steps[-1].episodes):
         near, far, text = episode.metrics
         assert far == pytest.approx(distance[i], abs=1e-6)
         assert near == (far <= reaching.NEAR)
-        assert np.isnan(text)  # no number
+        assert np.isnan(text)  # not a number
     env.close()
 
 
@@ -117,13 +117,13 @@ def test_a_vector_implementation_reports_the_last_info_of_the_episode_that_ended
     last = steps[-1].next_obs
     assert isinstance(last, dict)
     distance = np.abs(last["achieved_goal"] - last["desired_goal"])[:, 0]
-    found = [each.metrics[1] for each in steps[-1].episodes]
-    np.testing.assert_allclose(found, distance, atol=1e-6)
+    reported = [episode.metrics[1] for episode in steps[-1].episodes]
+    np.testing.assert_allclose(reported, distance, atol=1e-6)
     env.close()
 
 
 @pytest.mark.parametrize("name", ["return", "length_std", "a/b", ""])
-def test_names_that_are_no_names_of_metrics_are_refused(name: str) -> None:
+def test_invalid_names_of_metrics_are_refused(name: str) -> None:
     with pytest.raises(ConfigError, match=r"env\.info_metrics must be names in info"):
         GymConfig(info_metrics=[name])
 

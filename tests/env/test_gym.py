@@ -28,7 +28,7 @@ def act(env: GymEnv, times: int = 1) -> Step:
     return step
 
 
-def test_a_step_holds_what_was_acted_on_and_what_came_of_it():
+def test_a_step_contains_the_observation_acted_on_and_its_outcome():
     env = make()
     env.reset(0)
     act(env)

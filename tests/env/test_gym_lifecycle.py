@@ -1,4 +1,4 @@
-"""How environments begin and end, also when one of them fails."""
+"""Construction of environments, errors in their steps, and their windows."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def test_an_error_of_a_step_comes_through_as_it_is():
 
 
 def test_each_environment_that_is_constructed_is_a_sign_of_life(counting):
-    made_at_beat: list[int] = []
+    counts: list[int] = []
     factory = GymEnvFactory(GymConfig(id=COUNTING, num_envs=3))
-    factory.make(training=False, beat=lambda: made_at_beat.append(len(counting.made)))
-    assert made_at_beat == [1, 2, 3]
+    factory.make(training=False, beat=lambda: counts.append(len(counting.made)))
+    assert counts == [1, 2, 3]
 
 
 def test_two_threads_never_construct_at_the_same_time(meeting):
@@ -46,5 +46,5 @@ def test_two_threads_never_construct_at_the_same_time(meeting):
 
 def test_only_the_first_environment_opens_a_window(counting):
     env = GymEnvFactory(GymConfig(id=COUNTING, num_envs=2)).make(training=False, render="human")
-    assert [each.render_mode for each in counting.made] == ["human", None]
+    assert [instance.render_mode for instance in counting.made] == ["human", None]
     env.close()

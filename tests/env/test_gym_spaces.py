@@ -1,4 +1,4 @@
-"""Spaces of Gymnasium in our terms, and what flows through them."""
+"""Conversion of Gymnasium spaces, and of observations and actions in them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from border_cli.system.files import finite
 FLAG = spaces.Discrete(2)
 
 
-def opened(spaced: Any, observation: Any, action: Any, observations: list[Any]) -> GymEnv:
+def make(spaced: Any, observation: Any, action: Any, observations: list[Any]) -> GymEnv:
     spaced.spaces, spaced.observations = (observation, action), observations
     return GymEnvFactory(GymConfig(id="border/Spaced-v1")).make(training=True)
 
@@ -41,7 +41,7 @@ def test_float64_arrives_as_float32(spaced):
     assert isinstance(ours, BoxSpace)
     assert (ours.dtype, ours.low.dtype) == ("float32", np.float32)
     assert (ours.low.tolist(), ours.high.tolist()) == ([-np.inf] * 2, [5.0] * 2)
-    env = opened(spaced, space, FLAG, [np.array([0.1, 2.0])])
+    env = make(spaced, space, FLAG, [np.array([0.1, 2.0])])
     obs = env.reset(0)
     assert obs.dtype == np.float32
     np.testing.assert_array_equal(obs, np.array([[0.1, 2.0]], np.float32))
@@ -49,7 +49,7 @@ def test_float64_arrives_as_float32(spaced):
 
 def test_an_environment_may_reuse_its_own_array(spaced):
     buffer = np.zeros(2, np.float32)
-    env = opened(spaced, spaces.Box(0, 9, (2,), np.float32), FLAG, [buffer, buffer])
+    env = make(spaced, spaces.Box(0, 9, (2,), np.float32), FLAG, [buffer, buffer])
     first = env.reset(0)
     buffer[:] = 9
     env.step(np.array([0]))
@@ -67,8 +67,8 @@ def test_named_parts_keep_the_order_of_the_space(spaced):
     ours = space_of(raw_observation(space, "X-v0"))
     assert isinstance(ours, DictSpace)
     assert list(ours.spaces) == ["z", "a", "m"]
-    told = [{"a": 4, "m": np.array([2, 1]), "z": np.array([0.0, 0.5])}]
-    env = opened(spaced, space, FLAG, told)
+    observations = [{"a": 4, "m": np.array([2, 1]), "z": np.array([0.0, 0.5])}]
+    env = make(spaced, space, FLAG, observations)
     obs = env.reset(0)
     assert [(key, value.tolist()) for key, value in obs.items()] == [
         ("z", [[0.0, 0.5]]),
@@ -92,12 +92,12 @@ def test_integer_actions_reach_the_environment_in_its_own_counting(
     spaced, counting, space, ours, action, expected
 ):
     assert raw_space(space).leaf == ours
-    env = opened(spaced, spaces.Discrete(1), space, [0, 0])
+    env = make(spaced, spaces.Discrete(1), space, [0, 0])
     env.reset(0)
     step = env.step(np.array(action))
-    [told] = counting.made[0].actions
-    assert space.contains(told)
-    assert np.asarray(told).tolist() == expected
+    [received] = counting.made[0].actions
+    assert space.contains(received)
+    assert np.asarray(received).tolist() == expected
     assert step.action.tolist() == action
 
 
@@ -106,17 +106,17 @@ def test_real_actions_reach_the_environment_as_a_copy_of_its_own_type(spaced, co
     ours = raw_space(space).leaf
     assert isinstance(ours, BoxSpace)
     assert (ours.shape, ours.dtype) == ((1, 2), "float32")
-    env = opened(spaced, spaces.Discrete(1), space, [0, 0])
+    env = make(spaced, spaces.Discrete(1), space, [0, 0])
     env.reset(0)
     step = env.step(np.array([[0.5, -1.0]], np.float32))
-    [told] = counting.made[0].actions
-    assert (told.dtype, told.tolist()) == (np.float64, [[0.5, -1.0]])
-    told[:] = 9
+    [received] = counting.made[0].actions
+    assert (received.dtype, received.tolist()) == (np.float64, [[0.5, -1.0]])
+    received[:] = 9
     assert step.action.tolist() == [[0.5, -1.0]]
 
 
 class Mission(spaces.Space[str]):
-    """A space of a user's own, which does not say whether it can be flattened."""
+    """A user-defined space that does not declare whether it can be flattened."""
 
     def __repr__(self) -> str:
         return "Mission()"
@@ -167,18 +167,18 @@ NAMED = spaces.Dict(x=spaces.Box(0, 1, (2,), np.float64), room=spaces.Discrete(4
 MASK = spaces.Box(0, 1, (2,), np.uint8)
 
 
-def reading(observation: Any, action: Any = FLAG) -> LoadedPolicy:
-    """Of these spaces, as they are read again where they were saved."""
+def policy_for(observation: Any, action: Any = FLAG) -> LoadedPolicy:
+    """Returns a policy whose spec was written to JSON and read again."""
     raw = raw_spaces(observation, action, "X-v0")
     spec = EnvSpec("X-v0", *raw.ours, None, raw=raw)
     read = spec_from_json(json.loads(json.dumps(finite(spec_as_json(spec)), allow_nan=False)))
     assert repr(read) == repr(spec)
-    nobody: Any = None
-    return LoadedPolicy(nobody, read)
+    unused: Any = None
+    return LoadedPolicy(unused, read)
 
 
 def test_a_batch_of_observations_and_actions_has_one_axis_more() -> None:
-    reads = reading(NAMED, spaces.MultiDiscrete([3, 4], start=[5, 0]))
+    reads = policy_for(NAMED, spaces.MultiDiscrete([3, 4], start=[5, 0]))
     row, is_batch = reads.rows({"x": [0, 0.5], "room": 4})
     assert not is_batch
     assert row["room"].tolist() == [3]
@@ -206,7 +206,7 @@ def test_what_is_neither_one_observation_nor_a_batch_is_refused(
     space: spaces.Space[Any], observation: Any, said: str
 ) -> None:
     with pytest.raises(BadStep, match=rf"^env\.id=X-v0: .*{said}"):
-        reading(space).rows(observation)
+        policy_for(space).rows(observation)
 
 
 @pytest.mark.parametrize(
@@ -223,4 +223,4 @@ def test_a_policy_says_whether_it_needs_a_mask(
     space: spaces.Space[Any], argv: list[Any], said: str
 ) -> None:
     with pytest.raises(BadStep, match=rf"^env\.id=X-v0: it .*{said}"):
-        reading(space).act(*argv)
+        policy_for(space).act(*argv)

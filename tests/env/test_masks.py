@@ -1,4 +1,4 @@
-"""Action masks of environments: found, checked, and moved into the observation."""
+"""Action masks of environments: detection, checks, and their place in the observation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def config(**settings: Any) -> GymConfig:
     return GymConfig(**{"id": "masked/Strict-v0", "action_mask": True, **settings})
 
 
-def walked(env: GymEnv, steps: int = PLACES - 1) -> list[Any]:
+def walk(env: GymEnv, steps: int = PLACES - 1) -> list[Any]:
     return [env.step(np.array([action])) for action in GO_ON[:steps]]
 
 
@@ -35,10 +35,10 @@ def test_masks_are_a_part_of_what_is_observed(by_key: bool) -> None:
         config(kwargs={"by_key": by_key}, action_mask=None if by_key else True), training=True
     )
     first: Any = env.reset(0)
-    steps = walked(env)
-    assert [each.next_obs["action_mask"][0].tolist() for each in steps] == [
+    steps = walk(env)
+    assert [step.next_obs["action_mask"][0].tolist() for step in steps] == [
         *(mask_at(place).tolist() for place in range(1, PLACES - 1)),
-        [1] * ACTIONS,  # the end, where no action is valid
+        [1] * ACTIONS,  # no action is valid at the end
     ]
     assert first["action_mask"].dtype == np.uint8
     assert steps[-1].act_obs["action_mask"].tolist() == [mask_at(0).tolist()]
@@ -56,19 +56,19 @@ def test_masks_are_a_part_of_what_is_observed(by_key: bool) -> None:
         ("all", "must have 0 or 1"),
     ],
 )
-def test_a_mask_that_is_none_ends_the_run_by_name_and_step(mask: Any, said: str) -> None:
+def test_an_invalid_mask_is_reported_with_its_environment_and_step(mask: Any, said: str) -> None:
     env = GymEnv(config(kwargs={"lost_at": 2, "mask": mask}), training=True)
     env.reset(0)
-    walked(env, steps=1)
-    with pytest.raises(BadStep, match="Strict-v0: step 2 of an episode: ") as found:
+    walk(env, steps=1)
+    with pytest.raises(BadStep, match="Strict-v0: step 2 of an episode: ") as error:
         env.step(np.array([GO_ON[1]]))
-    assert said in str(found.value)
+    assert said in str(error.value)
 
 
-def test_no_valid_action_is_no_fault_where_the_limit_of_the_settings_ends_the_episode() -> None:
+def test_no_valid_action_is_needed_if_the_time_limit_ends_the_episode() -> None:
     env = GymEnv(config(kwargs={"lost_at": 2}, max_episode_steps=2), training=False)
     env.reset(0)
-    last = walked(env, steps=2)[-1]
+    last = walk(env, steps=2)[-1]
     assert last.truncated.all()
     assert last.next_obs["action_mask"].all()
 
@@ -82,7 +82,7 @@ THREE, TWO_THREE = spaces.Discrete(3, start=5), spaces.MultiDiscrete([2, 3])
         (THREE, np.array([True, False, True]), [1, 0, 1]),
         (THREE, np.array([1.0, 0.0, 1.0]), [1, 0, 1]),
         (TWO_THREE, (np.array([1, 0]), np.array([0, 1, 1])), [1, 0, 0, 1, 1]),
-        (spaces.MultiBinary(3), [1, 0, 1], [1, 1, 1, 0, 1, 1]),  # each may be 0, two may be 1
+        (spaces.MultiBinary(3), [1, 0, 1], [1, 1, 1, 0, 1, 1]),  # every flag may be 0, two may be 1
     ],
 )
 def test_masks_of_every_kind_of_choice_are_read(space: Any, mask: Any, expected: Any) -> None:
@@ -96,7 +96,7 @@ def test_of_several_integers_each_needs_a_valid_value() -> None:
 
 
 class Other(gym.Env[Any, Any]):
-    """Observes what is called a mask."""
+    """Observes a part named `action_mask`."""
 
     def __init__(self, actions: Any, part: Any) -> None:
         self.action_space = actions
@@ -114,7 +114,7 @@ FOUR_FLAGS = spaces.Box(0, 1, (4,), np.int8)
     ("actions", "part"),
     [(spaces.Discrete(4), ANY_FOUR), (spaces.Discrete(3), FOUR_FLAGS), (ANY_FOUR, FOUR_FLAGS)],
 )
-def test_a_part_that_can_be_no_mask_is_one_as_any_unless_masks_are_required(
+def test_a_part_that_cannot_be_a_mask_is_ordinary_unless_masks_are_required(
     actions: Any, part: Any
 ) -> None:
     kwargs = {"actions": actions, "part": part}

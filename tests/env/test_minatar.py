@@ -1,4 +1,4 @@
-"""MinAtar's games; tests that play need the extra `minatar`."""
+"""MinAtar games. Tests that play need the extra `minatar`."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ installed = pytest.mark.skipif(
 )
 
 
-def played(env: Any, actions: list[int], seed: int) -> list[Any]:
-    """What there is to see until the end of an episode."""
-    seen = [env.reset(seed=seed)[0]]
+def play(env: Any, actions: list[int], seed: int) -> list[Any]:
+    """Plays one episode; returns its observations, rewards and flags as bytes."""
+    parts = [env.reset(seed=seed)[0]]
     for action in actions:
         obs, reward, terminated, _, _ = env.step(action)
-        seen += [obs, reward, terminated]
+        parts += [obs, reward, terminated]
         if terminated:
             break
-    return [np.asarray(each).tobytes() for each in seen]
+    return [np.asarray(part).tobytes() for part in parts]
 
 
 @installed
@@ -38,10 +38,10 @@ def test_an_episode_follows_from_its_seed_whatever_came_before(game: str) -> Non
     env = construct(GymConfig(id=f"MinAtar/{game}-v1"))
     count = int(env.action_space.n)  # type: ignore[attr-defined]
     actions = np.random.default_rng(0).integers(count, size=300).tolist()
-    first = played(env, actions, seed=7)
-    played(env, actions[::-1], seed=8)
-    assert played(env, actions, seed=7) == first
-    assert played(env, actions, seed=8) != first
+    first = play(env, actions, seed=7)
+    play(env, actions[::-1], seed=8)
+    assert play(env, actions, seed=7) == first
+    assert play(env, actions, seed=8) != first
     assert env.observation_space.shape[:2] == (10, 10)  # type: ignore[index]
 
 
@@ -67,7 +67,7 @@ def test_seaborn_and_scipy_stay_away() -> None:
 def test_without_the_extra_the_line_that_installs_it_is_given(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(sys.modules, "minatar", None)  # as if it were not there
+    monkeypatch.setitem(sys.modules, "minatar", None)  # as if it were not installed
     with pytest.raises(
         MissingPackage, match=r'Breakout-v1 needs .*: pip install "border-cli\[minatar\]"$'
     ):

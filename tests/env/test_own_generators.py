@@ -24,7 +24,7 @@ from border_cli.env.own_generators import OwnGenerators, global_states
 from border_cli.launch.trial import called, tried
 
 
-def found(**settings: Any) -> bool:
+def uses_global_generators(**settings: Any) -> bool:
     factory = GymEnvFactory(GymConfig(**settings))
     spec = tried(factory, partial(called, "the environment"), plays=True)
     assert factory.config.own_generators is (True if spec.own_generators else None)
@@ -35,8 +35,8 @@ def found(**settings: Any) -> bool:
 def test_draws_from_the_global_generators_are_found_as_the_environment_is_tried(
     seeds: bool,
 ) -> None:
-    assert found(id=GUESS, kwargs={"seeds": seeds})
-    assert not found(id="CartPole-v1")
+    assert uses_global_generators(id=GUESS, kwargs={"seeds": seeds})
+    assert not uses_global_generators(id="CartPole-v1")
 
 
 def test_what_is_found_becomes_a_setting_of_the_run() -> None:
@@ -46,7 +46,7 @@ def test_what_is_found_becomes_a_setting_of_the_run() -> None:
 
 
 class Unseeded(gym.Env[Any, Any]):
-    """Draws from a generator of its own that no seed reaches."""
+    """Draws from its own generator and ignores the seed."""
 
     observation_space = gym.spaces.Box(0, 1, (1,), np.float64)
     action_space = gym.spaces.Discrete(2)
@@ -63,12 +63,12 @@ class Unseeded(gym.Env[Any, Any]):
         return self._rng.random(1), 0.0, False, False, {}
 
 
-def test_an_environment_that_no_seed_repeats_is_said_to_be_one(
+def test_an_environment_that_ignores_its_seed_is_reported(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    assert not found(id=f"{__name__}:Unseeded")
-    (said,) = caplog.messages
-    assert "runs and evaluations do not repeat" in said
+    assert not uses_global_generators(id=f"{__name__}:Unseeded")
+    (message,) = caplog.messages
+    assert "runs and evaluations do not repeat" in message
 
 
 def env_of(num_envs: int = 1) -> Env:
@@ -76,7 +76,7 @@ def env_of(num_envs: int = 1) -> Env:
     return GymEnvFactory(config).make(training=True)
 
 
-def played(env: Env, steps: int) -> bytes:
+def play(env: Env, steps: int) -> bytes:
     actions = np.zeros(env.num_envs, np.int64)
     return b"".join(np.asarray(env.step(actions).act_obs).tobytes() for _ in range(steps))
 
@@ -84,15 +84,15 @@ def played(env: Env, steps: int) -> bytes:
 def test_environments_neither_disturb_each_other_nor_what_is_outside() -> None:
     with closing(env_of()) as alone:
         alone.reset(1)
-        expected = played(alone, 40)
+        expected = play(alone, 40)
     with closing(env_of()) as one, closing(env_of(3)) as others:
         before = global_states()
         one.reset(1)
         others.reset(2)
         pieces = []
         for _ in range(4):
-            pieces.append(played(one, 10))
-            played(others, 7)
+            pieces.append(play(one, 10))
+            play(others, 7)
         after = global_states()
     assert b"".join(pieces) == expected
     assert before[0] == after[0]
@@ -102,22 +102,22 @@ def test_environments_neither_disturb_each_other_nor_what_is_outside() -> None:
 def test_a_running_episode_is_continued_exactly_wherever_the_global_generators_are() -> None:
     with closing(env_of(2)) as whole, closing(env_of(2)) as resumed:
         whole.reset(5)
-        played(whole, 13)
+        play(whole, 13)
         state = whole.state_dict()
         random.random()
         np.random.random()
-        _, anew = resumed.resume(5, state)
-        assert anew == []
-        assert played(resumed, 20) == played(whole, 20)
+        _, restarted = resumed.resume(5, state)
+        assert restarted == []
+        assert play(resumed, 20) == play(whole, 20)
 
 
 def test_threads_that_step_at_once_do_not_wait_for_each_other() -> None:
-    inside, go_on = threading.Event(), threading.Event()
+    inside, release = threading.Event(), threading.Event()
 
     class Waits(gym.Env[Any, Any]):
         def step(self, action: Any) -> Any:
             inside.set()
-            assert go_on.wait(10)
+            assert release.wait(10)
             return action, 0.0, False, False, {}
 
     class Returns(gym.Env[Any, Any]):
@@ -129,6 +129,6 @@ def test_threads_that_step_at_once_do_not_wait_for_each_other() -> None:
     thread.start()
     assert inside.wait(10)
     assert OwnGenerators(Returns()).step(2)[0] == 2
-    go_on.set()
+    release.set()
     thread.join(10)
     assert global_states()[0] == before[0]

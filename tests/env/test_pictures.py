@@ -1,4 +1,4 @@
-"""Pictures of environments: what draws them without a display, and what is no picture."""
+"""Frames of environments: rendering without a display, and refusal of invalid frames."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from border_cli.errors import ConfigError
 
 
 class Draws(reaching.Reach):
-    """Draws what it was given."""
+    """Renders `picture`."""
 
     def __init__(self, picture: Any) -> None:
         super().__init__(render_mode="rgb_array")
@@ -32,14 +32,14 @@ def test_mujoco_draws_without_a_window_where_there_is_no_display() -> None:
     assert environment["SDL_VIDEODRIVER"] == "dummy"
     library = {"egl": "EGL", "osmesa": "OSMesa", None: "nothing"}[environment.get("MUJOCO_GL")]
     assert library == "nothing" or find_library(library)
-    for platform, kept in (
+    for platform, expected in (
         ("darwin", {}),
         ("linux", {"DISPLAY": ":0"}),
         ("linux", {"MUJOCO_GL": "osmesa", "SDL_VIDEODRIVER": "x11"}),
     ):
-        environment = dict(kept)
+        environment = dict(expected)
         choose_renderer(platform, environment)
-        assert environment == kept
+        assert environment == expected
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Recorded observations and actions of any space, to rows and back."""
+"""Conversion of recorded observations and actions to rows and back."""
 
 from __future__ import annotations
 
@@ -35,30 +35,30 @@ def samples(space: spaces.Space[Any], count: int = 5) -> list[Any]:
     return [space.sample() for _ in range(count)]
 
 
-def together(values: list[Any]) -> Any:
-    """As a data set gives them."""
+def stack(values: list[Any]) -> Any:
+    """Stacks values as a data set stores them."""
     if isinstance(values[0], dict):
-        return {key: np.stack([each[key] for each in values]) for key in values[0]}
+        return {key: np.stack([value[key] for value in values]) for key in values[0]}
     return np.stack(values)
 
 
 @pytest.mark.parametrize("name", SPACES)
 def test_what_is_recorded_comes_back(name: str) -> None:
     space = SPACES[name]
-    rows = observation_rows(space, together(samples(space)))
+    rows = observation_rows(space, stack(samples(space)))
     back = recorded_rows(space, rows)
     again = observation_rows(space, back)
     for mine, theirs in zip(leaves(again), leaves(rows), strict=True):
         np.testing.assert_array_equal(mine, theirs)
     if not isinstance(back, dict):
         assert back.dtype == space.dtype
-        assert all(each in space for each in back)
+        assert all(value in space for value in back)
 
 
-@pytest.mark.parametrize("name", [each for each in SPACES if each != "named"])
+@pytest.mark.parametrize("name", [space_name for space_name in SPACES if space_name != "named"])
 def test_recorded_actions_are_those_that_the_environment_got(name: str) -> None:
     space = SPACES[name]
-    actions = action_rows(space, together(samples(space)))
+    actions = action_rows(space, stack(samples(space)))
     np.testing.assert_array_equal(
         recorded_rows(space, actions), np.stack(action_reader(raw_space(space))(actions))
     )

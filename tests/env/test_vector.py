@@ -1,4 +1,4 @@
-"""Vector environments, against single environments stepped in a loop."""
+"""Vector environments compared with single environments stepped in a loop."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def vector(env_id: str = "Endless", **settings: Any) -> GymVectorEnv:
 
 
 def leaf(obs: Array) -> Any:
-    """[N, 2]: episodes and rung."""
+    """Returns the number of the episode and the rung. [N, 2]"""
     if not isinstance(obs, dict):
         return obs
-    assert [(key, each.dtype.name) for key, each in obs.items()] == [
+    assert [(key, values.dtype.name) for key, values in obs.items()] == [
         ("z", "uint8"), ("a", "int64"), ("m", "int64"), ("f", "float32"),
     ]  # fmt: skip
-    assert all(each.flags.c_contiguous for each in obs.values())
+    assert all(values.flags.c_contiguous for values in obs.values())
     numbers = np.stack([obs["a"], obs["m"][:, 0]], axis=1)
     np.testing.assert_array_equal(obs["z"], np.broadcast_to(numbers[:, 1, None, None], (4, 2, 2)))
     np.testing.assert_array_equal(obs["f"], (numbers / 3).astype(np.float32))
@@ -53,21 +53,21 @@ def leaf(obs: Array) -> Any:
     return numbers
 
 
-def climb(env: Env, steps: int) -> list[Step]:
-    """Each environment acts by what it sees, so that its rows do not depend on the others."""
+def climb(env: Env, count: int) -> list[Step]:
+    """Steps every environment with actions that depend on its own observation alone."""
     obs = env.reset(0)
-    taken = []
-    for _ in range(steps):
+    steps = []
+    for _ in range(count):
         numbers = np.asarray(leaf(obs), np.int64)
         speed = (numbers[:, 0] * (np.arange(LANES) + 1) + numbers[:, 1]) % 3 // 2
-        taken.append(env.step(np.stack([np.arange(LANES), speed], axis=1)))
-        obs = taken[-1].act_obs
-    return taken
+        steps.append(env.step(np.stack([np.arange(LANES), speed], axis=1)))
+        obs = steps[-1].act_obs
+    return steps
 
 
 def lanes(parts: list[Transitions]) -> list[list[tuple[Any, ...]]]:
-    """The rows of each environment in order; an action names its environment."""
-    found: list[list[tuple[Any, ...]]] = [[] for _ in range(LANES)]
+    """Returns the rows of every environment in order; actions contain its number."""
+    lane_rows: list[list[tuple[Any, ...]]] = [[] for _ in range(LANES)]
     for rows in parts:
         if not len(rows):
             continue
@@ -77,18 +77,18 @@ def lanes(parts: list[Transitions]) -> list[list[tuple[Any, ...]]]:
         if isinstance(next_obs, dict):
             next_obs = np.stack([next_obs["a"], next_obs["m"][:, 0]], axis=1)
         for row in zip(obs, rows.action, rows.reward, rows.discount, next_obs, strict=True):
-            found[int(row[1][0])].append(tuple(np.asarray(each).tolist() for each in row))
-    return found
+            lane_rows[int(row[1][0])].append(tuple(np.asarray(value).tolist() for value in row))
+    return lane_rows
 
 
 def episodes_of(steps: list[Step]) -> list[list[Episode]]:
-    """Of each environment, in order."""
-    found: list[list[Episode]] = [[] for _ in range(LANES)]
+    """Returns the episodes of every environment, in order."""
+    episodes: list[list[Episode]] = [[] for _ in range(LANES)]
     for step in steps:
         ended = np.flatnonzero(step.terminated | step.truncated).tolist()
         for i, episode in zip(ended, step.episodes, strict=True):
-            found[i].append(episode)
-    return found
+            episodes[i].append(episode)
+    return episodes
 
 
 def processed(steps: list[Step], n_steps: int) -> list[Transitions]:
@@ -111,16 +111,16 @@ def test_it_gives_the_rows_of_single_environments(named, limit):
             shared = min(len(mine), len(its))
             assert shared > STEPS // 2 - 3
             assert mine[:shared] == its[:shared]
-    for ended, told in zip(episodes_of(steps), episodes_of(expected), strict=True):
+    for ended, others in zip(episodes_of(steps), episodes_of(expected), strict=True):
         assert len(ended) > 10
-        assert ended == told[: len(ended)]
+        assert ended == others[: len(ended)]
 
 
-def test_what_is_told_of_a_step_that_only_resets_means_nothing():
+def test_rewards_and_flags_of_a_step_that_only_resets_are_ignored():
     env = vector("Tipping", num_envs=3)
     env.reset(0)
     first, second, third = [env.step(np.zeros(3, np.int64)) for _ in range(3)]
-    assert first.terminated.tolist() == [False, False, True]  # from 0, 1, 2 to 1, 2, 3
+    assert first.terminated.tolist() == [False, False, True]  # the states 0, 1, 2 became 1, 2, 3
     assert second.next_obs.tolist() == [[2], [3], [0]]
     assert second.terminated.tolist() == [False, True, False]
     assert second.truncated.tolist() == [False, False, False]
@@ -166,10 +166,10 @@ def test_the_seed_of_the_first_episodes_follows_from_the_seed_and_the_first_envi
 
 
 class Strange(Endless):
-    """Replaces what `shown` names of its third answer, or of its reset, by something else."""
+    """Returns the invalid value that `shown` names from `step` or `reset`."""
 
     def step(self, action: Any) -> Any:
-        obs, reward, over, cut, told = super().step(action)
+        obs, reward, over, cut, info = super().step(action)
         if self.shown == "one observation less":
             obs = obs[:-1]
         elif self.shown == "strings":
@@ -179,12 +179,12 @@ class Strange(Endless):
         elif self.shown == "counted flags":
             cut = np.array([0, 2, 0])
         elif self.shown == "four values":
-            return obs, reward, over, told
-        return obs, reward, over, cut, told
+            return obs, reward, over, info
+        return obs, reward, over, cut, info
 
     def reset(self, *, seed: Any = None, options: Any = None) -> Any:
-        obs, told = super().reset(seed=seed, options=options)
-        return (obs[:, 0], told) if self.shown == "flat" else (obs, told)
+        obs, info = super().reset(seed=seed, options=options)
+        return (obs[:, 0], info) if self.shown == "flat" else (obs, info)
 
 
 gymnasium.register("border/Strange-v1", entry_point=Alone, vector_entry_point=Strange)
