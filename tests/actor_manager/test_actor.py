@@ -1,4 +1,4 @@
-"""What an actor tells its policy and the learner of the episodes."""
+"""Ends of episodes, as an actor reports them to its policy and to the learner."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.vector_envs import LANES
 
 
 class Alternating(Policy):
-    """Environment i acts [i, 0], [i, 1], [i, 0], … in each of its episodes."""
+    """In every episode of environment i, the actions are [i, 0], [i, 1], [i, 0], …"""
 
     def __init__(self) -> None:
         self._steps = np.zeros(LANES, np.int64)
@@ -40,14 +40,14 @@ class Alternating(Policy):
         raise AssertionError(f"nobody loads {snapshot}")
 
 
-def actor_of(env: Env, policy: Policy, processor: StepProcessor) -> tuple[Actor, list[Message]]:
+def make_actor(env: Env, policy: Policy, processor: StepProcessor) -> tuple[Actor, list[Message]]:
     sent: list[Message] = []
 
     def send(message: Message) -> float:
         sent.append(message)
         return 0.0
 
-    made = Actor(
+    actor = Actor(
         env=env,
         env_seed=8,
         policy=policy,
@@ -56,13 +56,13 @@ def actor_of(env: Env, policy: Policy, processor: StepProcessor) -> tuple[Actor,
         weights=WeightSlot(),
         clock=FakeClock(),
     )
-    return made, sent
+    return actor, sent
 
 
 @pytest.mark.parametrize("vectorization", ["auto", "sync"])
 def test_a_policy_begins_anew_with_each_episode_of_each_environment(vectorization):
-    """Speeds 0 and 1 in turn climb 1 and 2 rungs: at rungs 0, 3, 6, … of each episode the speed is
-    0, and at 1, 4, 7, … it is 1. Episodes end after 2 to 6 steps, at different times."""
+    """Alternating speeds 0 and 1 climb 1 and 2 rungs: in every episode the speed is 0 at rungs 0,
+    3, 6, … and 1 at rungs 1, 4, 7, … Episodes end after 2 to 6 steps, at different times."""
     env = GymEnvFactory(
         GymConfig(
             id="border/Climb-v1",
@@ -72,22 +72,22 @@ def test_a_policy_begins_anew_with_each_episode_of_each_environment(vectorizatio
         )
     ).make(training=True)
     processor = NStep(NStepConfig(), gamma=0.9, num_envs=LANES)
-    actor, sent = actor_of(env, Alternating(), processor)
+    actor, sent = make_actor(env, Alternating(), processor)
     for _ in range(100):
         actor.step()
     actor.flush()
     actor.close()
-    [rows] = [each.experience().transitions for each in sent]
+    [rows] = [message.experience().transitions for message in sent]
     assert isinstance(rows.obs, np.ndarray)
     episode, rung = rows.obs.T
     assert episode.max() > 15
     np.testing.assert_array_equal(rows.action[:, 1], rung % 3)
 
 
-def test_a_policy_hears_nothing_between_two_ends():
+def test_a_policy_is_reset_only_when_episodes_end():
     policy = FakePolicy()
     policy.loaded.append(Snapshot(opt_steps=0, env_steps=0, warm_up=False, arrays={}))
-    actor, _ = actor_of(CountingEnv(num_envs=2, episode=4), policy, OneStep())
+    actor, _ = make_actor(CountingEnv(num_envs=2, episode=4), policy, OneStep())
     for _ in range(7):
         actor.step()
     assert policy.forgot == [[0, 1]]
@@ -96,9 +96,9 @@ def test_a_policy_hears_nothing_between_two_ends():
 def test_every_episode_is_reported_in_one_message():
     policy = FakePolicy()
     policy.loaded.append(Snapshot(opt_steps=0, env_steps=0, warm_up=False, arrays={}))
-    actor, sent = actor_of(CountingEnv(num_envs=2, episode=4), policy, OneStep())
+    actor, sent = make_actor(CountingEnv(num_envs=2, episode=4), policy, OneStep())
     for step in range(1, 13):
         actor.step()
         if step in (5, 8, 12):
             actor.flush()
-    assert [len(each.episodes) for each in sent] == [2, 2, 2]
+    assert [len(message.episodes) for message in sent] == [2, 2, 2]

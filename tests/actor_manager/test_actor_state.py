@@ -1,4 +1,4 @@
-"""An actor that is made from the state of another one goes on as that one does."""
+"""An actor built from the saved state of another one continues exactly like it."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from tests.support.walk_env import Walk
 N_BUFFER = 40
 
 
-class Made:
-    """Actors of one recipe, the messages they send, and the weights that all of them act with."""
+class Setup:
+    """Builds equal actors that share one slot of weights, and collects the messages they send."""
 
     def __init__(
         self, env: GymConfig, *, learns: bool = True, n_steps: int = 3, **settings: Any
@@ -60,20 +60,20 @@ class Made:
             sent.append(message)
             return 0.0
 
-        made = self._make(self.config, 1, 2, send=send, weights=self.weights, saved=resumed)
-        return made, sent
+        actor = self._make(self.config, 1, 2, send=send, weights=self.weights, saved=resumed)
+        return actor, sent
 
 
-def described(sent: list[Message]) -> list[Any]:
-    """All that the learner sees."""
-    messages = [each.experience() for each in sent]
+def describe(sent: list[Message]) -> list[Any]:
+    """Returns the contents of messages as the learner receives them."""
+    messages = [message.experience() for message in sent]
     return [
         [
-            [each.actor_id, each.opt_steps, each.env_steps, len(each.transitions)],
-            {k: np.ascontiguousarray(v) for k, v in columns_of(each.transitions).items()},
-            [[episode.score, episode.length] for episode in each.episodes],
+            [message.actor_id, message.opt_steps, message.env_steps, len(message.transitions)],
+            {k: np.ascontiguousarray(v) for k, v in columns_of(message.transitions).items()},
+            [[episode.score, episode.length] for episode in message.episodes],
         ]
-        for each in messages
+        for message in messages
     ]
 
 
@@ -81,8 +81,8 @@ def run(actor: Actor, steps: int) -> list[int]:
     return [actor.step() for _ in range(steps)]
 
 
-def running(actor: Actor) -> list[int]:
-    """Steps of the running episodes."""
+def episode_lengths(actor: Actor) -> list[int]:
+    """Returns the lengths of the current episodes so far."""
     return list(actor.state_dict()["env"]["lengths"])
 
 
@@ -103,65 +103,65 @@ RECIPES: dict[str, Any] = {
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_a_resumed_actor_sends_what_the_first_one_sends(recipe, num_envs, warm_up):
     env, settings = RECIPES[recipe]
-    made = Made(GymConfig(**env, num_envs=num_envs), **settings)
-    made.publish(0, warm_up=warm_up)
-    actor, sent = made.actor()
+    setup = Setup(GymConfig(**env, num_envs=num_envs), **settings)
+    setup.publish(0, warm_up=warm_up)
+    actor, sent = setup.actor()
     run(actor, 500)
-    while not actor.proxy.rows or min(running(actor)) == 0:
-        actor.step()  # to the middle of all episodes, and of a message
+    while not actor.proxy.rows or min(episode_lengths(actor)) == 0:
+        actor.step()  # until all episodes and a message are incomplete
     state = actor.state_dict()
     before = copy.deepcopy(state)
-    resumed, sent_again = made.actor(reread(state))
+    resumed, sent_again = setup.actor(reread(state))
     assert resumed.restarted_episodes == 0
     assert (resumed.env_steps, resumed.proxy.rows) == (0, actor.proxy.rows)
     assert same(resumed.state_dict(), before)
 
     sent.clear()
-    for opt_steps in range(3):  # with the weights that it had, and with newer ones
+    for opt_steps in range(3):  # first with the old weights, then with newer ones
         assert run(resumed, 170) == run(actor, 170)
-        made.publish(1000 * opt_steps)
+        setup.publish(1000 * opt_steps)
     actor.flush()
     resumed.flush()
     assert len(sent) > 5
     assert any(message.episodes for message in sent)
-    assert same(described(sent_again), described(sent))
+    assert same(describe(sent_again), describe(sent))
     assert same(resumed.state_dict(), actor.state_dict())
     assert same(state, before)
 
 
 def test_an_episode_that_began_anew_is_counted_and_its_waiting_rows_are_dropped():
-    made = Made(GymConfig(**DRIFT, num_envs=3))
-    made.publish(0)
-    actor, _ = made.actor()
+    setup = Setup(GymConfig(**DRIFT, num_envs=3))
+    setup.publish(0)
+    actor, _ = setup.actor()
     run(actor, 200)
-    while min(running(actor)) < 2:
+    while min(episode_lengths(actor)) < 2:
         actor.step()
     state = reread(actor.state_dict())
     state["env"]["scores"][1] += 1.0
-    resumed, again = made.actor(state)
+    resumed, again = setup.actor(state)
     assert resumed.restarted_episodes == 1
     assert resumed.proxy.rows == actor.proxy.rows
     before = state["step_processor"]["count"].tolist()
     assert before == [2, 2, 2]
     assert resumed.state_dict()["step_processor"]["count"].tolist() == [2, 0, 2]
-    assert running(resumed) == [running(actor)[0], 0, running(actor)[2]]
+    assert episode_lengths(resumed) == [episode_lengths(actor)[0], 0, episode_lengths(actor)[2]]
     while resumed.proxy.rows:
         resumed.step()
     first = again[0].experience().transitions
     new = len(first) - actor.proxy.rows
     assert new > 0
-    kept = actor.proxy.state_dict()["columns"]
-    assert same(columns_of(first)["reward"][: -new or None], kept["reward"])
+    unsent = actor.proxy.state_dict()["columns"]
+    assert same(columns_of(first)["reward"][: -new or None], unsent["reward"])
 
 
 @pytest.mark.parametrize("lost", ["env", "policy", "step_processor", "proxy", "opt_steps"])
 def test_a_state_that_lacks_a_part_is_refused_and_the_environment_closed(lost):
-    made = Made(GymConfig(**DRIFT))
-    made.publish(0)
-    actor, _ = made.actor()
+    setup = Setup(GymConfig(**DRIFT))
+    setup.publish(0)
+    actor, _ = setup.actor()
     state = actor.state_dict()
     del state[lost]
-    closed = Walk.closings
+    closings = Walk.closings
     with pytest.raises(CheckpointError, match=rf"state of an actor .*KeyError.*{lost}"):
-        made.actor(state)
-    assert Walk.closings == closed + 1
+        setup.actor(state)
+    assert Walk.closings == closings + 1

@@ -1,4 +1,4 @@
-"""Nothing outlives a parent that is killed."""
+"""Processes and shared memory after the parent was killed."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ SCRIPT = [sys.executable, "-m", "tests.support.orphans"]
 GONE_S = 5.0
 
 
-def family(pid: int) -> set[int]:
-    """A process and all that came of it."""
+def process_tree(pid: int) -> set[int]:
+    """Returns a process and all of its descendants."""
     return {pid} | leftovers.below(pid)
 
 
@@ -34,22 +34,22 @@ def noted(folder: Path, what: str) -> set[int]:
 def test_a_killed_parent_leaves_no_process_and_no_segment(
     tmp_path: Path, start_method: StartMethod
 ) -> None:
-    """Not even a simulator that never returns and keeps its interpreter to itself."""
+    """One simulator never returns and never releases the GIL."""
     segments = set(Path("/dev/shm").iterdir())
     with subprocess.Popen(
         [*SCRIPT, tmp_path, start_method], stdout=subprocess.PIPE, cwd=ROOT
     ) as parent:
         assert parent.stdout is not None
         assert parent.stdout.readline() == b"ready\n"
-        all_of_them = family(parent.pid)
-        assert noted(tmp_path, "pid") <= all_of_them
+        processes = process_tree(parent.pid)
+        assert noted(tmp_path, "pid") <= processes
         assert len(noted(tmp_path, "pid")) == 2
         parent.kill()
-    assert not leftovers.wait_until_gone(all_of_them, GONE_S)
+    assert not leftovers.wait_until_gone(processes, GONE_S)
     assert not set(Path("/dev/shm").iterdir()) - segments
 
 
-def test_somebody_who_forked_the_parent_does_not_keep_its_actors_alive(tmp_path: Path) -> None:
+def test_a_fork_of_the_parent_does_not_keep_its_actors_alive(tmp_path: Path) -> None:
     with subprocess.Popen(
         [*SCRIPT, tmp_path, "forkserver", "sibling"], stdout=subprocess.PIPE, cwd=ROOT
     ) as parent:

@@ -1,4 +1,4 @@
-"""Processes as actors: how they are, how they die, and what takes their place."""
+"""Actors in processes: their environment, how they die, and how they are replaced."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from tests.support.scripted_envs import (
     vanish,
 )
 
-DEATHS = [fail, die, *(pytest.param(each, marks=pytest.mark.slow) for each in (leave, vanish))]
+DEATHS = [fail, die, *(pytest.param(death, marks=pytest.mark.slow) for death in (leave, vanish))]
 
 
 @pytest.mark.parametrize("deed", DEATHS)
@@ -50,10 +50,10 @@ def test_whatever_ends_a_process_another_takes_its_place_and_every_sample_is_cou
     )
     with built.manager as manager:
         start(manager)
-        arrived = receive(manager, 100) + [kept(each) for each in manager.stop()]
+        arrived = receive(manager, 100) + [kept(message) for message in manager.stop()]
     (stats,) = manager.stats()
     assert stats.restarts == 1
-    assert stats.lost_samples == 2  # 14 rows were made, three messages of 4 were sent
+    assert stats.lost_samples == 2  # 14 rows were collected, three messages of 4 sent
     accounted(manager, arrived)
 
 
@@ -83,24 +83,24 @@ def test_a_kill_from_outside_heals_and_the_order_of_rows_is_kept_within_each_lif
             arrived += receive(manager, 50)
             os.kill(int(pids[-1]), signal.SIGKILL)
         built.scripted.wait_for("seed", 8)
-        arrived += receive(manager, 50) + [kept(each) for each in manager.stop()]
-    assert sum(each.restarts for each in manager.stats()) == 6
+        arrived += receive(manager, 50) + [kept(message) for message in manager.stop()]
+    assert sum(actor.restarts for actor in manager.stats()) == 6
     stats = manager.stats()
-    assert count(arrived) == sum(each.samples for each in stats)
-    # A kill between two stores leaves the two counts one step apart.
-    difference = sum(each.env_steps - each.samples - each.lost_samples for each in stats)
+    assert count(arrived) == sum(actor.samples for actor in stats)
+    # A kill between two stores leaves the counters one step apart.
+    difference = sum(actor.env_steps - actor.samples - actor.lost_samples for actor in stats)
     assert abs(difference) <= 6
     for actor_id in range(2):
-        seen = [
+        steps = [
             int(observed)
-            for each in arrived
-            if each.actor_id == actor_id
-            for observed in each.transitions.obs[:, 0]  # type: ignore[index]
+            for message in arrived
+            if message.actor_id == actor_id
+            for observed in message.transitions.obs[:, 0]  # type: ignore[index]
         ]
-        assert all(later in (earlier + 1, 0) for earlier, later in pairwise(seen))
+        assert all(later in (earlier + 1, 0) for earlier, later in pairwise(steps))
 
 
-def test_a_part_that_no_other_process_can_have_is_refused_with_what_to_do() -> None:
+def test_a_part_that_cannot_be_pickled_is_refused_with_what_to_do() -> None:
     unpicklable: Any = lambda rng, exploration=None: FakePolicyFactory()(rng, exploration)  # noqa: E731
     built = Built("process", num_actors=1, policies=unpicklable)
     with pytest.raises(RunFailed, match="actor_manager=process needs parts that can be pickled"):
@@ -109,7 +109,7 @@ def test_a_part_that_no_other_process_can_have_is_refused_with_what_to_do() -> N
 
 
 class OnlyHere(FakePolicyFactory):
-    """Leaves this process and arrives nowhere."""
+    """Can be pickled, and raises when it is unpickled."""
 
     def __reduce__(self) -> Any:
         return fail, (7,)
@@ -130,12 +130,12 @@ def test_what_a_process_logs_is_logged_here(
     with caplog.at_level(logging.INFO), built.manager as manager:
         start(manager, 40)
         receive(manager, 40)
-    told = [each for each in caplog.records if each.name == "simulator"]
-    assert [each.getMessage()[-15:] for each in told] == ["the fuel is at 3 %"[-15:]]
-    assert told[0].levelno == logging.WARNING
-    assert told[0].getMessage().startswith("actor ")
-    # A record that cannot be formatted is no reason to fail, as it is none elsewhere.
-    assert not any(each.restarts for each in manager.stats())
+    records = [record for record in caplog.records if record.name == "simulator"]
+    assert [record.getMessage()[-15:] for record in records] == ["the fuel is at 3 %"[-15:]]
+    assert records[0].levelno == logging.WARNING
+    assert records[0].getMessage().startswith("actor ")
+    # A record that cannot be formatted does not end the actor.
+    assert not any(actor.restarts for actor in manager.stats())
 
 
 def test_signals_meant_for_the_parent_do_not_end_a_process(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_both_ways_to_start_give_the_same_nice_and_single_threaded_actor(
         start(manager, 30)
         arrived = receive(manager, 30) + manager.stop()
     assert count(arrived) == 30
-    (described,) = built.scripted.noted("answer")
-    nice, *variables = described.split()
+    (answer,) = built.scripted.noted("answer")
+    nice, *variables = answer.split()
     assert int(nice) == os.nice(0) + 3
     assert variables == ["1"] * 3

@@ -1,4 +1,4 @@
-"""Processes that make no step any more."""
+"""Processes of actors that hang."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_a_hang_is_revived_with_its_stack_in_the_log(
         assert handle.restart()
         arrived = receive(manager, 100)
         assert handle.beats > beats
-        arrived += [kept(each) for each in manager.stop()]
+        arrived += [kept(message) for message in manager.stop()]
     (stats,) = manager.stats()
     assert (stats.restarts, stats.lost_samples) == (1, 14)
     assert f"in {deed.__name__}" in caplog.text
@@ -53,7 +53,7 @@ def test_a_hang_past_the_budget_ends_the_run_with_the_stack(tmp_path: Path) -> N
         run()
 
 
-def test_who_waits_for_the_learner_is_not_replaced(tmp_path: Path) -> None:
+def test_an_actor_that_waits_for_the_learner_is_not_replaced(tmp_path: Path) -> None:
     built = Built("process", folder=tmp_path, num_actors=1, n_buffer=10)
     with built.manager as manager:
         start(manager, 10)
@@ -62,16 +62,16 @@ def test_who_waits_for_the_learner_is_not_replaced(tmp_path: Path) -> None:
         until(lambda: handle.waiting_for is not None)
         assert "samples_per_opt_step" in str(handle.waiting_for)
         assert handle.restart()
-        until(lambda: not handle.stuck)  # type: ignore[attr-defined] # it was looked at
+        until(lambda: not handle.stuck)  # type: ignore[attr-defined] # the supervisor looked
         manager.permit(30)
         receive(manager, 20)
     assert manager.stats()[0].restarts == 0
 
 
-def test_what_cannot_be_revived_is_not_asked_for_ever(tmp_path: Path) -> None:
-    """Nothing came of the first request: the watchdog must end the run instead."""
+def test_a_restart_that_never_happens_is_requested_only_once(tmp_path: Path) -> None:
+    """If the first request has no effect, the watchdog must end the run instead."""
     built = Built("process", folder=tmp_path, num_actors=1)
-    (handle,) = built.manager.heartbeats()  # nobody supervises it
+    (handle,) = built.manager.heartbeats()  # its supervisor does not run
     assert handle.restart()
     assert not handle.restart()
     built.manager.stop()
@@ -88,6 +88,6 @@ def test_a_process_that_does_not_stop_is_killed_and_named_with_its_stack(
         start(manager)
         built.scripted.wait_for("deed", 3)
         assert manager.stop() == []
-    assert [each.lost_samples for each in manager.stats()] == [14] * 3
+    assert [actor.lost_samples for actor in manager.stats()] == [14] * 3
     assert caplog.text.count("did not stop in time") == 3
     assert caplog.text.count("in hang") == 3

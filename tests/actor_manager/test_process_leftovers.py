@@ -1,4 +1,4 @@
-"""What a manager of processes holds, and that it gives it back."""
+"""Threads, files and shared memory of a manager of processes are released."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def test_many_managers_leave_threads_files_and_segments_as_they_were(
             receive(manager, 20)
         del built, manager
         gc.collect()
-        left = sorted(leftovers.open_files().values())
-        return set(threading.enumerate()), left, leftovers.segments()
+        files = sorted(leftovers.open_files().values())
+        return set(threading.enumerate()), files, leftovers.segments()
 
     gc.collect()  # what earlier tests left in cycles
     before = leftovers.segments()
@@ -48,14 +48,14 @@ def test_restarts_leave_no_open_file_behind(tmp_path: Path) -> None:
     with built.manager as manager:
         start(manager, 1)
         receive(manager, 1)
-        before = sorted(each[:4] for each in leftovers.open_files().values())
+        before = sorted(target[:4] for target in leftovers.open_files().values())
         for life in range(1, 4):
             os.kill(int(built.scripted.noted("pid")[-1]), signal.SIGKILL)
             built.scripted.wait_for("seed", life + 1)
             manager.permit(life + 1)
-            manager.permit(life + 1)  # the last one
+            manager.permit(life + 1)  # ends the budget: the last sample is granted
             receive(manager, 1)
-        assert sorted(each[:4] for each in leftovers.open_files().values()) == before
+        assert sorted(target[:4] for target in leftovers.open_files().values()) == before
 
 
 def test_a_manager_that_never_started_leaves_no_file_behind() -> None:

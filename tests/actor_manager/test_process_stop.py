@@ -1,4 +1,4 @@
-"""How a manager of processes stops, in good and in bad times."""
+"""Stopping a manager of processes, also after errors and interrupts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from tests.support.actor_managers import Built, accounted, kept, receive, start,
 from tests.support.scripted_envs import Life, fail
 
 
-def test_what_fails_as_it_stops_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failure_during_the_stop_is_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     built = Built("process", lives=[Life(at_close=fail)], folder=tmp_path, num_actors=1)
     with built.manager as manager:
         start(manager, 10)
@@ -25,18 +27,18 @@ def test_what_fails_as_it_stops_is_told(tmp_path: Path, caplog: pytest.LogCaptur
     assert manager.stats()[0].restarts == 0
 
 
-def test_a_stop_frees_what_was_received_and_takes_what_waits_for_room() -> None:
-    """All rows were received and not released, and each actor waits for room to send more."""
+def test_a_stop_releases_the_received_rows_and_receives_those_that_wait_for_space() -> None:
+    """All rows were received but not released, and every actor waits for space to send more."""
     built = Built("process", num_actors=2, n_buffer=4, join_timeout_s=60)
     channels = built.manager._channels  # type: ignore[attr-defined]
     with built.manager as manager:
         start(manager)
         until(lambda: all(channel.actor[WAITS] == SPACE for channel in channels))
-        arrived = [kept(each) for each in manager.receive()]
+        arrived = [kept(message) for message in manager.receive()]
         assert arrived
-        arrived += [kept(each) for each in manager.stop()]
+        arrived += [kept(message) for message in manager.stop()]
     accounted(manager, arrived)
-    assert not any(each.lost_samples for each in manager.stats())
+    assert not any(actor.lost_samples for actor in manager.stats())
 
 
 def test_a_stop_that_was_interrupted_is_completed_by_the_next(tmp_path: Path) -> None:
@@ -44,12 +46,12 @@ def test_a_stop_that_was_interrupted_is_completed_by_the_next(tmp_path: Path) ->
     supervisor = built.manager._supervisor  # type: ignore[attr-defined]
     close, times = supervisor.close, iter([1])
 
-    def interrupted() -> None:
+    def interrupt_once() -> None:
         for _ in times:
             raise KeyboardInterrupt
         close()
 
-    supervisor.close = interrupted
+    supervisor.close = interrupt_once
 
     def run() -> None:
         with built.manager as manager:
@@ -59,7 +61,7 @@ def test_a_stop_that_was_interrupted_is_completed_by_the_next(tmp_path: Path) ->
 
     with pytest.raises(KeyboardInterrupt):
         run()
-    assert not leftovers.wait_until_gone({int(each) for each in built.scripted.noted("pid")}, 0)
+    assert not leftovers.wait_until_gone({int(pid) for pid in built.scripted.noted("pid")}, 0)
 
 
 def test_stopping_before_the_start_and_twice_is_fine() -> None:
@@ -69,7 +71,7 @@ def test_stopping_before_the_start_and_twice_is_fine() -> None:
 
 
 def test_a_crash_is_raised_again_at_the_end_and_hides_no_other_error(tmp_path: Path) -> None:
-    def crashed(name: str) -> Built:
+    def make(name: str) -> Built:
         folder = tmp_path / name
         folder.mkdir()
         return Built(
@@ -84,9 +86,9 @@ def test_a_crash_is_raised_again_at_the_end_and_hides_no_other_error(tmp_path: P
                 raise error("mine")
 
     with pytest.raises(ActorCrashed, match="broke at step 3"):
-        run(crashed("alone"))
+        run(make("alone"))
     with pytest.raises(KeyError, match="mine"):
-        run(crashed("beside"), KeyError)
+        run(make("beside"), KeyError)
 
 
 @pytest.mark.parametrize("backend", ["thread", "process"])
@@ -102,14 +104,16 @@ def test_the_others_deliver_what_they_have_when_one_crashes(backend: str, tmp_pa
             start(manager)
             try:
                 while True:
-                    arrived.extend(kept(each) for each in manager.receive(5))
+                    arrived.extend(kept(message) for message in manager.receive(5))
             finally:
-                arrived.extend(kept(each) for each in manager.stop())
+                arrived.extend(kept(message) for message in manager.stop())
 
     with pytest.raises(ActorCrashed, match="broke at step 10"):
         run()
     accounted(built.manager, arrived)
-    assert sum(each.lost_samples for each in built.manager.stats()) == 2  # of the one that failed
+    assert (
+        sum(actor.lost_samples for actor in built.manager.stats()) == 2
+    )  # lost by the actor that failed
 
 
 @pytest.mark.long
@@ -124,12 +128,12 @@ def test_managers_of_all_shapes_start_and_stop_at_any_moment(backend: str) -> No
             n_buffer=int(rng.choice([1, 2, 7, 50])),
             num_envs=int(rng.choice([1, 3, 9])),
         )
-        wanted = int(rng.choice([0, 1, 17, 500]))
+        samples = int(rng.choice([0, 1, 17, 500]))
         with built.manager as manager:
-            start(manager, max(1, wanted) if rng.random() < 0.5 else math.inf)
-            arrived = receive(manager, wanted)
+            start(manager, max(1, samples) if rng.random() < 0.5 else math.inf)
+            arrived = receive(manager, samples)
             if rng.random() < 0.5:
-                arrived += [kept(each) for each in manager.receive()]
-            arrived += [kept(each) for each in manager.stop()]
+                arrived += [kept(message) for message in manager.receive()]
+            arrived += [kept(message) for message in manager.stop()]
         accounted(manager, arrived)
-        assert not any(each.lost_samples or each.restarts for each in manager.stats())
+        assert not any(actor.lost_samples or actor.restarts for actor in manager.stats())

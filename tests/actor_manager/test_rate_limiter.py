@@ -1,4 +1,4 @@
-"""What actors may make: in threads, and in other processes without a lock."""
+"""Rate limiters of actors: in threads, and in other processes without a lock."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_without_a_limit_every_wish_is_granted() -> None:
     assert limiter.try_acquire(1_000_000) == 1_000_000
 
 
-def test_what_is_given_back_can_be_granted_again_and_a_debt_cannot() -> None:
+def test_returned_samples_can_be_granted_again_and_overruns_cannot() -> None:
     limiter = RateLimiter(burst=1)
     limiter.permit(10)
     limiter.try_acquire(10)
@@ -62,7 +62,7 @@ def test_what_is_given_back_can_be_granted_again_and_a_debt_cannot() -> None:
 
 
 class Acquiring:
-    """Actors that have begun to wait for 100 samples each."""
+    """Actors in threads that wait for a budget of 100 samples each."""
 
     def __init__(self, limiter: RateLimiter, number: int) -> None:
         self.granted: list[int] = []
@@ -76,7 +76,7 @@ class Acquiring:
             threading.Event().wait(0.001)
 
     def join(self, timeout_s: float = 5) -> list[int]:
-        """What they were granted."""
+        """Returns their granted budgets, in ascending order."""
         for thread in self.threads:
             thread.join(timeout_s)
         return sorted(self.granted)
@@ -87,7 +87,7 @@ def test_a_waiting_actor_is_woken_for_a_burst_not_for_a_sample() -> None:
     actors = Acquiring(limiter, 1)
     for permitted in (1, 5, 9):
         limiter.permit(permitted)
-    assert not actors.granted  # it cannot have been served, whenever it looked
+    assert not actors.granted  # no limit so far allows a grant
     limiter.permit(12)
     assert actors.join() == [12]
 
@@ -121,7 +121,7 @@ def test_while_the_learner_waits_one_sample_is_worth_waking_for() -> None:
 def test_actors_that_wait_share_what_becomes_free() -> None:
     limiter = RateLimiter(burst=10)
     actors = Acquiring(limiter, 4)
-    assert limiter.try_acquire(5) == 0  # those who wait come first
+    assert limiter.try_acquire(5) == 0  # waiting actors come first
     limiter.permit(40)
     actors.join(0.2)
     limiter.permit(60)
@@ -129,7 +129,7 @@ def test_actors_that_wait_share_what_becomes_free() -> None:
 
 
 def test_what_is_left_of_a_permission_that_no_longer_grows_is_granted() -> None:
-    # less than a burst, and the learner that could be urgent about it does not wait
+    # less than a burst is left, and the learner does not wait
     limiter = RateLimiter(burst=100)
     actors = Acquiring(limiter, 2)
     limiter.permit(75)
@@ -148,35 +148,35 @@ def test_what_was_granted_before_a_resume_counts() -> None:
 
 def test_before_anything_is_permitted_no_actor_begins() -> None:
     limiter = RateLimiter(burst=10)
-    begun: list[bool] = []
+    opened: list[bool] = []
 
     def wait() -> None:
         limiter.wait_until_open()
-        begun.append(limiter.is_open)
+        opened.append(limiter.is_open)
 
     threads = [threading.Thread(target=wait, daemon=True) for _ in range(2)]
     for thread in threads:
         thread.start()
     limiter.permit(0)
-    assert begun == []
+    assert opened == []
     limiter.permit(1)
     for thread in threads:
         thread.join(5)
-    assert begun == [True, True]
+    assert opened == [True, True]
     limiter.close()
     with pytest.raises(Closed):
         limiter.wait_until_open()
 
 
 class Actors:
-    """Channels and their limiter, with actors that make as many samples as they are told."""
+    """Channels and their limiter, with simulated actors that collect samples on demand."""
 
     def __init__(self, number: int, n_buffer: int) -> None:
         self.channels = [channel_of("vector", capacity=4 * n_buffer) for _ in range(number)]
         self.limiter = SharedRateLimiter(self.channels, n_buffer)
 
-    def left(self, actor: int) -> int:
-        """Samples it may still make; below 0 it owes."""
+    def remaining(self, actor: int) -> int:
+        """Returns the samples that remain of its grant; negative if it has overrun the grant."""
         channel = self.channels[actor]
         return channel.learner[GRANTED] - channel.actor[MADE]
 
@@ -185,7 +185,7 @@ class Actors:
 
     def use_up(self) -> None:
         for actor in range(len(self.channels)):
-            self.make(actor, max(0, self.left(actor)))
+            self.make(actor, max(0, self.remaining(actor)))
 
     @property
     def granted(self) -> list[int]:
@@ -196,7 +196,7 @@ class Actors:
         return sum(channel.actor[MADE] for channel in self.channels)
 
     def is_woken(self, actor: int) -> bool:
-        """Whether it was woken since the last look."""
+        """Returns whether the actor was woken since the last call."""
         pipe = self.channels[actor].pipe
         woken = bool(pipe._poll.poll(0))
         pipe.drain()
@@ -226,7 +226,7 @@ def test_budgets_never_exceed_what_is_permitted_across_processes(actors_of: Acto
     actors.limiter.permit(10)
     assert actors.granted == [4, 3, 3]
     actors.use_up()
-    actors.limiter.permit(13)  # three free: less than a burst
+    actors.limiter.permit(13)  # 3 samples are free: less than a burst
     assert sum(actors.granted) == 10
     actors.limiter.permit(14.5)
     assert sum(actors.granted) == 14
@@ -239,7 +239,7 @@ def test_without_a_limit_no_actor_is_held_back_again(actors_of: ActorsOf) -> Non
     actors.is_woken(1)
     actors.limiter.permit(math.inf)
     actors.limiter.permit(3)  # changes nothing
-    assert min(actors.left(0), actors.left(1)) > 1e18
+    assert min(actors.remaining(0), actors.remaining(1)) > 1e18
     assert actors.is_woken(1)
 
 
@@ -276,18 +276,18 @@ def test_a_round_of_environments_may_overshoot_and_is_charged(actors_of: ActorsO
     actors = actors_of(1, 4)
     actors.limiter.permit(4)
     actors.make(0, 6)  # two rounds of three
-    assert actors.left(0) == -2
+    assert actors.remaining(0) == -2
     actors.limiter.permit(8)
-    assert actors.left(0) == 2
+    assert actors.remaining(0) == 2
     actors.make(0, 3)
-    assert actors.left(0) == -1
+    assert actors.remaining(0) == -1
     actors.limiter.permit(12)
-    assert sum(actors.granted) == 12  # 13 were wished for
+    assert sum(actors.granted) == 12  # an unlimited grant would be 13
 
 
 @pytest.mark.parametrize("n_buffer", [1, 2, 8])
 def test_actors_share_a_scarce_permission(actors_of: ActorsOf, n_buffer: int) -> None:
-    """Each makes its samples at once, so that all are always about to need a grant."""
+    """Every actor uses up its grant at once, so that all of them always need another one."""
     actors = actors_of(3, n_buffer)
     for permitted in range(1, 601):
         actors.limiter.permit(permitted)
@@ -305,17 +305,17 @@ def test_what_died_with_a_process_is_made_again(actors_of: ActorsOf) -> None:
     actors.make(0, 8)
     writer.send(message_of("vector", 0, 5))
     assert channel.reap() == 3
-    assert actors.left(0) == 5  # two that were never made, three that died
+    assert actors.remaining(0) == 5  # 2 never collected and 3 lost
     actors.make(0, 5)
     actors.limiter.permit(20)
-    actors.make(0, actors.left(0))
+    actors.make(0, actors.remaining(0))
     writer.send(message_of("vector", 5, 15))
     reader.take()
     assert (reader.rows[3], sum(actors.granted)) == (20, 20)
 
 
 def test_the_learner_always_gets_what_its_next_update_needs(actors_of: ActorsOf) -> None:
-    """With a slack of a burst per actor, two at least; actors send when they are held back."""
+    """The slack is one burst per actor, and at least two. Actors without budget send their rows."""
     rng = np.random.default_rng(2)
     for _ in range(40):
         number, n_buffer = int(rng.integers(1, 5)), int(rng.integers(1, 20))
@@ -326,16 +326,16 @@ def test_the_learner_always_gets_what_its_next_update_needs(actors_of: ActorsOf)
         while updates < 50:
             needed = max(1, warmup + updates * ratio)
             actors.limiter.permit(warmup + updates * ratio + slack)
-            for turn in range(1_000):
+            for attempt in range(1_000):
                 if arrived >= needed:
                     break
                 actors.limiter.distribute(urgent=True)
                 actor = int(rng.integers(number))
-                if actors.left(actor) > 0:
+                if actors.remaining(actor) > 0:
                     actors.make(actor, 1)
                     unsent[actor] += 1
-                if actors.left(actor) <= 0 or unsent[actor] >= n_buffer:
+                if actors.remaining(actor) <= 0 or unsent[actor] >= n_buffer:
                     arrived, unsent[actor] = arrived + unsent[actor], 0
-                assert turn < 999, "the learner waits for ever"
+                assert attempt < 999, "the learner waits forever"
             updates += 1
         assert actors.made <= warmup + 50 * ratio + slack

@@ -1,4 +1,4 @@
-"""What managers save of their actors, and how others go on from there."""
+"""Saved states of actor managers, and resuming another manager from them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from tests.support.fakes import CountingEnv
 from tests.support.scripted_envs import Delayed, Life, fail, hang
 
 TURNS = 45
-# Samples in all, by turn: less than the actors could make, and it grows unevenly.
+# Total samples by turn: fewer than the actors could collect, growing unevenly.
 PERMITTED = (np.random.default_rng(3).integers(0, 5, TURNS).cumsum() - 3).tolist()
 BACKENDS = ["serial", "thread", "process"]
 CONCURRENT = ["thread", "process"]
@@ -54,7 +54,7 @@ PAIRS = [
 
 
 class Doomed(CountingEnv):
-    """Breaks at its 13th step in the first lives of actors 0 and 2."""
+    """Raises at its 13th step in the first incarnations of actors 0 and 2."""
 
     def step(self, action: Any) -> Any:
         if self._count == 12 and self.seeds[-1] in (env_seed(0), env_seed(2)):
@@ -62,40 +62,40 @@ class Doomed(CountingEnv):
         return super().step(action)
 
 
-def told(messages: list[Experience]) -> list[Any]:
-    """All that is in the messages, as plain values."""
+def contents_of(messages: list[Experience]) -> list[Any]:
+    """Returns the contents of messages as plain values."""
     return [
         (
-            each.actor_id,
-            each.opt_steps,
-            each.env_steps,
-            [array.tolist() for array in leaves(each.transitions.obs)],
-            each.transitions.action.tolist(),
-            each.transitions.reward.tolist(),
-            each.transitions.discount.tolist(),
-            each.episodes,
+            message.actor_id,
+            message.opt_steps,
+            message.env_steps,
+            [array.tolist() for array in leaves(message.transitions.obs)],
+            message.transitions.action.tolist(),
+            message.transitions.reward.tolist(),
+            message.transitions.discount.tolist(),
+            message.episodes,
         )
-        for each in messages
+        for message in messages
     ]
 
 
 def plain(value: Any) -> Any:
-    """A state that can be compared, without what depends on the clock."""
+    """Returns a comparable state without the values that depend on the clock."""
     if isinstance(value, Mapping):
         return {
-            key: plain(each) for key, each in value.items() if key not in ("duration_s", "seconds")
+            key: plain(part) for key, part in value.items() if key not in ("duration_s", "seconds")
         }
     if isinstance(value, list):
-        return [plain(each) for each in value]
+        return [plain(part) for part in value]
     return (value.dtype.str, value.tolist()) if isinstance(value, np.ndarray) else value
 
 
-def turn(manager: ActorManager, number: int, rounds: int) -> list[Any]:
-    """What the learner does in this turn, in which so many rows come at a time."""
+def run_turn(manager: ActorManager, number: int, rounds: int) -> list[Any]:
+    """Acts as the learner in one turn. `rounds` rows arrive at a time."""
     if number % 7 == 0:
         manager.publish(snapshot(opt_steps=number))
     manager.permit(rounds * PERMITTED[number])
-    return told(manager.receive())
+    return contents_of(manager.receive())
 
 
 @pytest.mark.parametrize(
@@ -116,13 +116,13 @@ def test_serial_goes_on_to_the_bit_from_between_any_two_turns(
         return built.manager
 
     with built() as unsaved:
-        expected = [turn(unsaved, number, num_envs) for number in range(TURNS)]
+        expected = [run_turn(unsaved, number, num_envs) for number in range(TURNS)]
     states: list[State] = []
     with built() as manager:
         for number in range(TURNS):
             states.append(manager.state_dict())
             assert manager.undelivered() == []
-            assert turn(manager, number, num_envs) == expected[number]  # to save changes nothing
+            assert run_turn(manager, number, num_envs) == expected[number]  # saving changes nothing
         end = plain(manager.state_dict())
     assert end["actors"][0]["restarts"] == 1
     for first in range(0, TURNS, 5):
@@ -130,10 +130,10 @@ def test_serial_goes_on_to_the_bit_from_between_any_two_turns(
         with built(states[first]) as resumed:
             resumed.publish(snapshot(opt_steps=(first - 1) // 7 * 7))
             assert plain(resumed.state_dict()) == before
-            rest = [turn(resumed, number, num_envs) for number in range(first, TURNS)]
+            rest = [run_turn(resumed, number, num_envs) for number in range(first, TURNS)]
             assert rest == expected[first:]
             assert plain(resumed.state_dict()) == end
-        assert plain(states[first]) == before  # nothing in it was written again
+        assert plain(states[first]) == before  # the state was not changed
 
 
 def test_a_stop_of_serial_saves_the_actors_as_they_were_before_they_were_flushed() -> None:
@@ -148,11 +148,14 @@ def test_a_stop_of_serial_saves_the_actors_as_they_were_before_they_were_flushed
         assert manager.undelivered() == []
     assert plain(manager.state_dict()) == plain(before)
     assert before["samples"] == 0
-    assert [len(each["state"]["proxy"]["columns"]["reward"]) for each in before["actors"]] == [3, 3]
+    assert [len(actor["state"]["proxy"]["columns"]["reward"]) for actor in before["actors"]] == [
+        3,
+        3,
+    ]
 
 
 def saved(num_actors: int, *, samples: int, **settings: Any) -> State:
-    """By a serial manager, once so many samples were made and arrived."""
+    """Returns the state of a serial manager after `samples` samples have arrived."""
     with Built("serial", num_actors=num_actors, **settings).manager as manager:
         start(manager, samples)
         receive(manager, samples)
@@ -160,7 +163,7 @@ def saved(num_actors: int, *, samples: int, **settings: Any) -> State:
 
 
 class Unrepeatable(CountingEnv):
-    """Cannot be brought back to where it was."""
+    """Raises when it is resumed."""
 
     def resume(
         self,
@@ -173,7 +176,7 @@ class Unrepeatable(CountingEnv):
 
 
 class Forgetful(CountingEnv):
-    """Two of its three episodes begin anew."""
+    """Restarts two of its three episodes when it is resumed."""
 
     def resume(
         self,
@@ -231,12 +234,12 @@ def test_an_actor_that_comes_back_never_repeats_its_seeds() -> None:
     with built.manager as manager:
         start(manager)
         manager.receive()
-        assert [each.lost_samples for each in manager.stats()] == [0, 2, 2]
+        assert [actor.lost_samples for actor in manager.stats()] == [0, 2, 2]
     seeds = [env.seeds for env in built.envs.made if isinstance(env, CountingEnv)]
     assert seeds == [[env_seed(0)], [env_seed(1, incarnation=1)], [env_seed(2, incarnation=1)]]
 
 
-def test_rows_that_were_saved_unsent_come_though_nothing_more_is_permitted() -> None:
+def test_saved_unsent_rows_arrive_although_nothing_more_is_permitted() -> None:
     state = unsent_rows()
     with Built("serial", num_actors=2, n_buffer=100, state=state).manager as manager:
         assert manager.receive() == []
@@ -247,7 +250,7 @@ def test_rows_that_were_saved_unsent_come_though_nothing_more_is_permitted() -> 
 
 
 def unsent_rows() -> State:
-    """Of two serial actors with four rows and three in their proxies."""
+    """Returns the state of two serial actors that have 4 and 3 unsent rows."""
     with Built("serial", num_actors=2, n_buffer=100).manager as manager:
         start(manager, 7)
         for _ in range(4):
@@ -256,7 +259,7 @@ def unsent_rows() -> State:
 
 
 @pytest.mark.parametrize("backend", CONCURRENT)
-def test_rows_that_were_saved_unsent_are_lost_to_threads_and_processes_and_made_again(
+def test_threads_and_processes_drop_saved_unsent_rows_and_collect_as_many_again(
     backend: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO):
@@ -267,11 +270,11 @@ def test_rows_that_were_saved_unsent_are_lost_to_threads_and_processes_and_made_
     ]
     with built.manager as manager:
         start(manager, 7)
-        start(manager, 7)  # the last ones
+        start(manager, 7)  # ends the budget: the last samples are granted
         arrived = receive(manager, 7) + manager.stop()
     assert count(arrived) == manager.state_dict()["samples"] == 7
-    assert sum(each.lost_samples for each in manager.stats()) == 7
-    assert sum(each.env_steps for each in manager.stats()) == 14
+    assert sum(actor.lost_samples for actor in manager.stats()) == 7
+    assert sum(actor.env_steps for actor in manager.stats()) == 14
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -288,7 +291,7 @@ def test_no_actor_acts_before_the_first_weights_of_a_resumed_run(backend: str) -
 def test_any_manager_goes_on_with_what_another_saved(
     tmp_path: Path, first: str, second: str, num_before: int, num_after: int
 ) -> None:
-    """Counters, limit and, except for serial actors, which continue episodes, unused seeds."""
+    """Counters and limit continue. Seeds are new, unless serial actors continue their episodes."""
     folders = [tmp_path / "first", tmp_path / "second"]
     for folder in folders:
         folder.mkdir()
@@ -300,34 +303,36 @@ def test_any_manager_goes_on_with_what_another_saved(
     after = Built(second, num_actors=num_after, n_buffer=3, state=state, folder=folders[1])
     with after.manager as manager:
         start(manager, 100)
-        manager.permit(100)  # no more will come: all of it is granted
+        manager.permit(100)  # the limit no longer grows: all of it is granted
         arrived += receive(manager, 100 - count(arrived))
         assert manager.receive(0.01) == manager.stop() == []
     assert manager.state_dict()["samples"] == count(arrived) == 100
-    own = sum(each["samples"] for each in state["actors"][:num_after])
-    assert sum(each.samples for each in manager.stats()) == 100 - state["samples"] + own
-    for each in manager.stats():
-        assert each.env_steps >= each.samples + each.lost_samples
-    begun = [each for each in state["actors"] if each["incarnation"] >= 0]
-    used = {str(env_seed(each["actor_id"], each["incarnation"])) for each in begun}
+    samples_before = sum(actor["samples"] for actor in state["actors"][:num_after])
+    assert (
+        sum(actor.samples for actor in manager.stats()) == 100 - state["samples"] + samples_before
+    )
+    for actor in manager.stats():
+        assert actor.env_steps >= actor.samples + actor.lost_samples
+    started = [actor for actor in state["actors"] if actor["incarnation"] >= 0]
+    used = {str(env_seed(actor["actor_id"], actor["incarnation"])) for actor in started}
     continued = (first, second) == ("serial", "serial")
     assert continued or used.isdisjoint(after.scripted.noted("seed"))
 
 
 @pytest.mark.parametrize("backend", CONCURRENT)
 def test_what_was_in_flight_is_counted_as_lost_and_made_again(backend: str) -> None:
-    """As at a kill: nothing that comes after the state is received."""
+    """As after a kill, nothing sent after the state was saved is received."""
     with Built(backend, num_actors=2, n_buffer=4).manager as manager:
         start(manager)
         arrived = receive(manager, 20)
-        until(lambda: sum(each.env_steps for each in manager.stats()) > count(arrived) + 5)
+        until(lambda: sum(actor.env_steps for actor in manager.stats()) > count(arrived) + 5)
         state = manager.state_dict()
-    lost = [each["lost_samples"] for each in state["actors"]]
-    assert sum(lost) >= 4  # two of those above may be steps under way
+    lost = [actor["lost_samples"] for actor in state["actors"]]
+    assert sum(lost) >= 4  # two of the five may be unfinished steps
     assert state["samples"] == count(arrived)
-    for each in state["actors"]:
-        made = each["samples"] + each["lost_samples"]
-        assert made <= each["env_steps"] <= made + 1  # in the step that was under way
+    for actor in state["actors"]:
+        collected = actor["samples"] + actor["lost_samples"]
+        assert collected <= actor["env_steps"] <= collected + 1  # one step may be unfinished
     with Built(backend, num_actors=2, n_buffer=4, state=state).manager as manager:
         limit = count(arrived) + 40
         start(manager, limit)
@@ -335,18 +340,18 @@ def test_what_was_in_flight_is_counted_as_lost_and_made_again(backend: str) -> N
         arrived += receive(manager, 40)
         assert manager.receive(0.01) == manager.stop() == []
     assert count(arrived) == manager.state_dict()["samples"] == limit
-    assert [each.lost_samples for each in manager.stats()] == lost
+    assert [actor.lost_samples for actor in manager.stats()] == lost
 
 
 @pytest.mark.parametrize("backend", CONCURRENT)
 def test_after_a_stop_nothing_is_lost(backend: str) -> None:
     with Built(backend, num_actors=3, n_buffer=7).manager as manager:
         start(manager)
-        arrived = receive(manager, 50) + [kept(each) for each in manager.stop()]
+        arrived = receive(manager, 50) + [kept(message) for message in manager.stop()]
     state = manager.state_dict()
     assert state["samples"] == count(arrived)
-    for each in state["actors"]:
-        assert (each["env_steps"], each["lost_samples"]) == (each["samples"], 0)
+    for actor in state["actors"]:
+        assert (actor["env_steps"], actor["lost_samples"]) == (actor["samples"], 0)
     accounted(manager, arrived)
 
 
@@ -375,13 +380,13 @@ def test_saving_asks_nothing_of_an_actor_that_hangs(backend: str, tmp_path: Path
 def test_the_samples_of_a_row_are_never_more_than_those_of_the_checkpoint_behind_it(
     backend: str,
 ) -> None:
-    """Else a rate of a resumed run would be negative in its first row."""
+    """Otherwise a rate in the first row of a resumed run would be negative."""
     with Built(backend, num_actors=2, n_buffer=3).manager as manager:
         start(manager)
         for _ in range(50):
             manager.receive(0.01)
-            shown = [each.samples for each in manager.stats()]
-            assert shown == [each["samples"] for each in manager.state_dict()["actors"]]
+            shown = [actor.samples for actor in manager.stats()]
+            assert shown == [actor["samples"] for actor in manager.state_dict()["actors"]]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -405,7 +410,7 @@ def test_counters_go_on_and_the_budget_of_restarts_is_fresh(backend: str, tmp_pa
     assert built.manager.stats()[0].restarts == 4
     (actor,) = built.manager.state_dict()["actors"]
     assert (actor["restarts"], actor["state"]) == (4, None)
-    # Serial continues the saved one.
+    # Serial actors continue the saved incarnation.
     assert actor["incarnation"] == (1 if backend == "serial" else 2)
 
 
@@ -428,20 +433,20 @@ def test_a_state_that_does_not_fit_is_refused(backend: str, damage: State) -> No
 
 @pytest.mark.parametrize("kills", [4, pytest.param(50, marks=pytest.mark.stress)])
 def test_a_state_taken_at_any_moment_fits_what_was_received(tmp_path: Path, kills: int) -> None:
-    """Before a kill, around it and after it."""
+    """The state is checked before, during and after kills."""
     rng = np.random.default_rng(kills)
     built = Built("process", folder=tmp_path, num_actors=2, n_buffer=3, max_restarts=kills)
     received = [0, 0]
 
     def check(arrived: list[Experience]) -> None:
-        for each in arrived:
-            received[each.actor_id] += len(each.transitions)
+        for message in arrived:
+            received[message.actor_id] += len(message.transitions)
         state = manager.state_dict()
-        assert [each["samples"] for each in state["actors"]] == received
-        for each in state["actors"]:
-            assert each["lost_samples"] >= 0
-            # A kill between two stores leaves a step that made no sample.
-            assert 0 <= each["env_steps"] - each["samples"] - each["lost_samples"] <= kills + 1
+        assert [actor["samples"] for actor in state["actors"]] == received
+        for actor in state["actors"]:
+            assert actor["lost_samples"] >= 0
+            # A kill between two stores leaves a step without a sample.
+            assert 0 <= actor["env_steps"] - actor["samples"] - actor["lost_samples"] <= kills + 1
 
     killed = set[str]()
     with built.manager as manager:
@@ -460,12 +465,12 @@ def test_a_state_taken_at_any_moment_fits_what_was_received(tmp_path: Path, kill
         built.scripted.wait_for("seed", 2 + kills)
         check(manager.receive(0.1))
         check(manager.stop())
-    assert sum(each.restarts for each in manager.stats()) == kills
-    assert sum(each["incarnation"] for each in manager.state_dict()["actors"]) == kills
+    assert sum(actor.restarts for actor in manager.stats()) == kills
+    assert sum(actor["incarnation"] for actor in manager.state_dict()["actors"]) == kills
 
 
 def test_a_state_of_threads_taken_at_any_moment_fits_what_was_received() -> None:
-    """Also while actors fail and are made again."""
+    """The state is checked while actors fail and are rebuilt."""
     environments = iter(range(1_000))
 
     def make(_: int) -> CountingEnv:
@@ -476,14 +481,14 @@ def test_a_state_of_threads_taken_at_any_moment_fits_what_was_received() -> None
     received = [0] * 3
     with built.manager as manager:
         start(manager)
-        while not all(each.restarts for each in manager.stats()):
-            for each in manager.receive(0.01):
-                received[each.actor_id] += len(each.transitions)
+        while not all(actor.restarts for actor in manager.stats()):
+            for message in manager.receive(0.01):
+                received[message.actor_id] += len(message.transitions)
             state = manager.state_dict()
-            assert [each["samples"] for each in state["actors"]] == received
-            for each in state["actors"]:
+            assert [actor["samples"] for actor in state["actors"]] == received
+            for actor in state["actors"]:
                 assert (
-                    each["env_steps"] - 1
-                    <= each["samples"] + each["lost_samples"]
-                    <= each["env_steps"]
+                    actor["env_steps"] - 1
+                    <= actor["samples"] + actor["lost_samples"]
+                    <= actor["env_steps"]
                 )

@@ -1,4 +1,4 @@
-"""The budget of restarts, and the pauses between them."""
+"""Restart budgets of actors, and the delays before restarts."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def test_the_pause_doubles_to_five_seconds_and_a_delivery_makes_it_short_again()
     assert [restarts.failed("boom", delivered=1) for _ in range(2)] == [0.1, 0.2]
 
 
-def raised_by(kind: type[Exception], message: str, *, elsewhere: bool = False) -> str:
-    """The traceback of an exception, as an actor in a thread or a process tells it."""
+def traceback_of(kind: type[Exception], message: str, *, elsewhere: bool = False) -> str:
+    """Returns a traceback as an actor in a thread or a process reports it."""
     try:
         if elsewhere:
             raise kind(message)
@@ -37,10 +37,10 @@ def raised_by(kind: type[Exception], message: str, *, elsewhere: bool = False) -
 
 def test_the_same_failure_again_before_a_delivery_ends_it_whatever_its_message() -> None:
     restarts = Restarts(4, 3)
-    restarts.failed(raised_by(ValueError, "at step 1"), delivered=0)
+    restarts.failed(traceback_of(ValueError, "at step 1"), delivered=0)
     again = r"(?s)at step 1; the restarted actor failed the same way before .*at step 1"
     with pytest.raises(ActorCrashed, match=again):
-        restarts.failed(raised_by(ValueError, "at step 2"), delivered=0)
+        restarts.failed(traceback_of(ValueError, "at step 2"), delivered=0)
     assert restarts.made == 1
 
 
@@ -53,31 +53,31 @@ def test_the_same_failure_again_before_a_delivery_ends_it_whatever_its_message()
 )
 def test_a_failure_outside_of_the_main_thread_names_where_actors_have_one(said: str) -> None:
     with pytest.raises(ActorCrashed, match="actor_manager=process and serial run it in"):
-        Restarts(0, 0).failed(raised_by(ValueError, said), delivered=0)
+        Restarts(0, 0).failed(traceback_of(ValueError, said), delivered=0)
 
 
 def test_a_delivery_between_two_equal_failures_makes_the_second_a_new_one() -> None:
     restarts = Restarts(0, 3)
-    for made in (1, 2, 3):
-        restarts.failed(raised_by(ValueError, "x"), delivered=made)
-        assert restarts.made == made
+    for count in (1, 2, 3):
+        restarts.failed(traceback_of(ValueError, "x"), delivered=count)
+        assert restarts.made == count
 
 
 def test_another_type_or_another_line_is_another_failure() -> None:
     restarts = Restarts(0, 3)
-    restarts.failed(raised_by(ValueError, "x"), delivered=0)
-    restarts.failed(raised_by(KeyError, "x"), delivered=0)
-    restarts.failed(raised_by(KeyError, "x", elsewhere=True), delivered=0)
+    restarts.failed(traceback_of(ValueError, "x"), delivered=0)
+    restarts.failed(traceback_of(KeyError, "x"), delivered=0)
+    restarts.failed(traceback_of(KeyError, "x", elsewhere=True), delivered=0)
     assert restarts.made == 3
 
 
-def test_of_a_chain_the_last_exception_counts() -> None:
-    cause = raised_by(ValueError, "the cause")
+def test_the_last_exception_of_a_chain_is_compared() -> None:
+    cause = traceback_of(ValueError, "the cause")
     chained = "\nDuring handling of the above exception, another exception occurred:\n\n"
     restarts = Restarts(0, 3)
-    restarts.failed(cause + chained + raised_by(KeyError, "x"), delivered=0)
+    restarts.failed(cause + chained + traceback_of(KeyError, "x"), delivered=0)
     with pytest.raises(ActorCrashed, match="failed the same way"):
-        restarts.failed(raised_by(KeyError, "y"), delivered=0)
+        restarts.failed(traceback_of(KeyError, "y"), delivered=0)
 
 
 @pytest.mark.parametrize(
@@ -99,12 +99,12 @@ def test_deaths_of_processes_always_use_the_budget(death: str) -> None:
         restarts.failed(death, delivered=0)
 
 
-def test_the_lines_of_others_count_and_not_the_way_through_ours() -> None:
+def test_lines_of_users_code_are_compared_and_lines_of_ours_are_not() -> None:
     ours, theirs = "/border_cli/actor_manager/actor.py", "/home/me/env.py"
     package = Restarts.__module__.partition(".")[0]
     home = __import__(package).__file__.removesuffix("/border_cli/__init__.py")
 
-    def told(line: int) -> str:
+    def traceback_at(line: int) -> str:
         return (
             "Traceback (most recent call last):\n"
             f'  File "{home}{ours}", line {line}, in step\n    self._env.step(action)\n'
@@ -113,6 +113,6 @@ def test_the_lines_of_others_count_and_not_the_way_through_ours() -> None:
         )
 
     restarts = Restarts(0, 3)
-    restarts.failed(told(10), delivered=0)
+    restarts.failed(traceback_at(10), delivered=0)
     with pytest.raises(ActorCrashed, match=r"first with licences\.NoLicence; .* the same way"):
-        restarts.failed(told(20), delivered=0)
+        restarts.failed(traceback_at(20), delivered=0)

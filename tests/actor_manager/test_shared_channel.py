@@ -18,10 +18,10 @@ from tests.support.channels import assert_same_rows, channel_of, message_of
 
 @pytest.fixture
 def channel() -> Iterator[SharedChannel]:
-    made = channel_of("vector", capacity=8)
-    yield made
-    made.learner_pipe.close()
-    made.close()
+    channel_ = channel_of("vector", capacity=8)
+    yield channel_
+    channel_.learner_pipe.close()
+    channel_.close()
 
 
 def test_a_parcel_larger_than_the_ring_waits_for_space_and_a_release_wakes_it(
@@ -35,13 +35,13 @@ def test_a_parcel_larger_than_the_ring_waits_for_space_and_a_release_wakes_it(
     for taken in (8, 16):
         while channel.actor[words.WAITS] != words.SPACE or not reader.has_news:
             threading.Event().wait(0.001)
-        arrived += [kept(each) for each in reader.take()]
-        assert sum(len(each.transitions) for each in arrived) == taken
+        arrived += [kept(experience) for experience in reader.take()]
+        assert sum(len(experience.transitions) for experience in arrived) == taken
         channel.release(reader)
     thread.join(5)
     assert not thread.is_alive()
     assert channel.actor[words.WAITS] == words.NOTHING
-    arrived += [kept(each) for each in reader.take()]
+    arrived += [kept(experience) for experience in reader.take()]
     assert_same_rows("vector", arrived, 0, 21)
 
 
@@ -54,14 +54,14 @@ def test_a_message_wakes_a_learner_that_waits(
     assert len(wait([channel.learner_pipe.fileno()], 0)) == woken
 
 
-def test_one_that_died_after_its_message_and_before_its_own_count_lost_nothing(
+def test_an_actor_that_died_between_its_message_and_its_count_lost_nothing(
     channel: SharedChannel,
 ) -> None:
     ChannelWriter(channel).send(message_of("vector", 0, 5))  # six env steps
     channel.actor[words.MADE], channel.actor[words.ENV_STEPS] = 4, 5
     assert channel.reap() == 0
     assert (channel.actor[words.MADE], channel.actor[words.ENV_STEPS]) == (5, 6)
-    # The next one makes two samples that it never sends, the one after it dies as the first did.
+    # The second actor never sends two of its samples; the third dies as the first one did.
     channel.actor[words.MADE], channel.actor[words.ENV_STEPS] = 7, 8
     assert channel.reap() == 2
     ChannelWriter(channel).send(message_of("vector", 5, 3))  # four env steps

@@ -1,4 +1,4 @@
-"""The supervisor where processes cannot even be started."""
+"""The supervisor of actors, when processes cannot be started or its own code fails."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ StartIncarnation = Callable[[int, int], ChildProcess]
 
 
 class Watched:
-    """A supervisor of two handles; its clock does not move, so that no pause ever ends."""
+    """A supervisor of two actors. Its clock stands still, so that no delay ever ends."""
 
     def __init__(self, start_incarnation: StartIncarnation, *, most_restarts: int) -> None:
         self.pipe = WakePipe()
@@ -48,15 +48,15 @@ class Watched:
 
 @pytest.fixture
 def watched() -> Iterator[Callable[..., Watched]]:
-    made: list[Watched] = []
+    supervised: list[Watched] = []
 
     def _watched(start_incarnation: StartIncarnation, *, most_restarts: int) -> Watched:
-        made.append(Watched(start_incarnation, most_restarts=most_restarts))
-        return made[-1]
+        supervised.append(Watched(start_incarnation, most_restarts=most_restarts))
+        return supervised[-1]
 
     yield _watched
-    for each in made:
-        each.end()
+    for pair in supervised:
+        pair.end()
 
 
 def until(condition: Callable[[], bool]) -> None:
@@ -69,28 +69,28 @@ def until(condition: Callable[[], bool]) -> None:
 def test_a_process_that_cannot_be_started_is_a_failed_life(
     watched: Callable[..., Watched], error: Exception
 ) -> None:
-    def cannot(_actor_id: int, _incarnation: int) -> ChildProcess:
+    def fail_to_start(_actor_id: int, _incarnation: int) -> ChildProcess:
         raise error
 
-    one = watched(cannot, most_restarts=5)
-    one.supervisor.start()
-    until(lambda: all(handle.due_s for handle in one.handles))
-    assert one.supervisor.crash is None
-    assert [handle.due_s for handle in one.handles] == [0.1, 0.1]
-    assert {handle.waiting_for for handle in one.handles} == {"its restart"}
+    pair = watched(fail_to_start, most_restarts=5)
+    pair.supervisor.start()
+    until(lambda: all(handle.due_s for handle in pair.handles))
+    assert pair.supervisor.crash is None
+    assert [handle.due_s for handle in pair.handles] == [0.1, 0.1]
+    assert {handle.waiting_for for handle in pair.handles} == {"its restart"}
 
 
 def test_a_process_that_can_never_be_started_ends_the_run(watched: Callable[..., Watched]) -> None:
-    def cannot(_actor_id: int, _incarnation: int) -> ChildProcess:
+    def fail_to_start(_actor_id: int, _incarnation: int) -> ChildProcess:
         raise OSError("too many open files")
 
-    one = watched(cannot, most_restarts=0)
-    one.supervisor.start()
-    until(lambda: not one.supervisor.running)
-    assert isinstance(one.supervisor.crash, ActorCrashed)
-    assert "too many open files" in str(one.supervisor.crash)
-    assert all(handle.ended for handle in one.handles)
-    assert all(channel.learner[CLOSING] for channel in one.channels)
+    pair = watched(fail_to_start, most_restarts=0)
+    pair.supervisor.start()
+    until(lambda: not pair.supervisor.running)
+    assert isinstance(pair.supervisor.crash, ActorCrashed)
+    assert "too many open files" in str(pair.supervisor.crash)
+    assert all(handle.ended for handle in pair.handles)
+    assert all(channel.learner[CLOSING] for channel in pair.channels)
 
 
 def test_a_defect_of_the_supervisor_reaches_the_learner_and_leaves_no_process(
@@ -111,10 +111,10 @@ def test_a_defect_of_the_supervisor_reaches_the_learner_and_leaves_no_process(
             return Alive()  # type: ignore[return-value]
         raise KeyError("a defect")
 
-    one = watched(start_one, most_restarts=5)
-    one.supervisor.start()
-    until(lambda: not one.supervisor.running)
-    assert isinstance(one.supervisor.crash, RunFailed)
-    assert "the actor supervisor failed: KeyError('a defect')" in str(one.supervisor.crash)
+    pair = watched(start_one, most_restarts=5)
+    pair.supervisor.start()
+    until(lambda: not pair.supervisor.running)
+    assert isinstance(pair.supervisor.crash, RunFailed)
+    assert "the actor supervisor failed: KeyError('a defect')" in str(pair.supervisor.crash)
     assert events == ["killed", "buried"]
-    assert all(handle.waiting_for == "nothing (it has ended)" for handle in one.handles)
+    assert all(handle.waiting_for == "nothing (it has ended)" for handle in pair.handles)

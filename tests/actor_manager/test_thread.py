@@ -1,4 +1,4 @@
-"""What only threads can show, and the bounded channel."""
+"""Actors in threads, and their bounded channel."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def message(number: int) -> Experience:
 
 
 def ids(messages: list[Experience]) -> list[int]:
-    return [each.actor_id for each in messages]
+    return [message.actor_id for message in messages]
 
 
-def test_news_that_comes_before_the_consumer_waits_ends_its_wait() -> None:
+def test_a_wake_up_before_the_wait_ends_the_wait() -> None:
     channel = Channel(1)
     channel.wake()
-    assert channel.drain(1_000) == []  # else the watchdog of the tests would end it
+    assert channel.drain(1_000) == []  # does not wait for 1000 s
     channel.put(message(0))
     assert ids(channel.drain(1_000)) == [0]
 
@@ -55,13 +55,13 @@ def test_a_slow_learner_makes_actors_wait_instead_of_filling_memory() -> None:
         start(manager)
         receive(manager, 5)
         while manager.gauges()["async/queue_fill"] < 1 or not all(
-            each.waiting_for == "space in the channel" for each in manager.heartbeats()
+            handle.waiting_for == "space in the channel" for handle in manager.heartbeats()
         ):
             threading.Event().wait(0.001)
-        made = sum(each.env_steps for each in manager.stats())
-        taken = sum(each.samples for each in manager.stats())
-        # two messages per actor in the channel, and one full proxy in each hand
-        assert made - taken <= 2 * 2 * 5 + 2 * 5
+        env_steps = sum(actor.env_steps for actor in manager.stats())
+        samples = sum(actor.samples for actor in manager.stats())
+        # two messages per actor in the channel, and one full proxy per actor
+        assert env_steps - samples <= 2 * 2 * 5 + 2 * 5
 
 
 def test_an_actor_that_does_not_stop_is_named_with_its_stack() -> None:

@@ -1,4 +1,4 @@
-"""The slot of weights that processes share."""
+"""The slot of weights in shared memory."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def snapshot(opt_steps: int, value: float, size: int = 4) -> Snapshot:
 
 @pytest.fixture
 def slot() -> Iterator[SharedWeightSlot]:
-    made = SharedWeightSlot(forms_of(snapshot(0, 0.0)))
-    yield made
-    made.close()
+    slot_ = SharedWeightSlot(forms_of(snapshot(0, 0.0)))
+    yield slot_
+    slot_.close()
 
 
 def test_the_newest_comes_back_whole(slot: SharedWeightSlot) -> None:
@@ -64,7 +64,7 @@ def test_weights_of_another_type_are_refused(slot: SharedWeightSlot) -> None:
 
 
 class Overtaken(SharedWeightSlot):
-    """A reader between whose copies of two arrays the learner publishes."""
+    """A reader that is interrupted by publications between the copies of two arrays."""
 
     def __init__(self, times: int) -> None:
         super().__init__(forms_of(snapshot(0, 0.0)))
@@ -84,7 +84,7 @@ class Overtaken(SharedWeightSlot):
             writer = SharedWeightSlot.__new__(SharedWeightSlot)
             writer.__dict__.update(self.__dict__)
             writer._map()
-            for _ in range(2):  # the second is written where the reader is
+            for _ in range(2):  # the second one overwrites what is being read
                 number = writer._newest[0] + 1
                 writer.publish(snapshot(number, float(number)))
 
@@ -108,12 +108,12 @@ def test_a_reader_that_is_overtaken_reads_again() -> None:
     assert newer is not None
     version, copy = newer
     assert (version, copy.opt_steps) == (7, 7)
-    assert {float(each) for array in copy.arrays.values() for each in array.flat} == {7.0}
+    assert {float(number) for array in copy.arrays.values() for number in array.flat} == {7.0}
     slot.close()
 
 
 def test_no_reader_ever_sees_half_of_two_snapshots() -> None:
-    size = 20_000  # long enough to be interrupted within one array
+    size = 20_000  # large enough for interruptions within an array
     slot = SharedWeightSlot(forms_of(snapshot(0, 0.0, size)))
     ended = threading.Event()
     interval = sys.getswitchinterval()
