@@ -1,4 +1,4 @@
-"""The hooks of callbacks: what they are told, when, and what they may ask for."""
+"""Hooks of callbacks: their order and arguments, stop requests, errors and saved states."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ class Breaks(Callback):
         raise KeyError("no such thing")
 
 
-def test_what_a_hook_raises_ends_the_run_with_its_line() -> None:
+def test_an_error_in_a_hook_ends_the_run_with_its_line() -> None:
     built = BuiltTrainer("sync", callbacks=[Breaks()], eval_interval=3)
     line = Breaks.on_evaluation.__code__.co_firstlineno + 2
-    place = rf"test_callbacks\.py:{line}: KeyError: 'no such thing'"
-    with pytest.raises(RunFailed, match=f"^callback Breaks failed in on_evaluation: .*{place}"):
+    location = rf"test_callbacks\.py:{line}: KeyError: 'no such thing'"
+    with pytest.raises(RunFailed, match=f"^callback Breaks failed in on_evaluation: .*{location}"):
         built.train()
     assert built.checkpoints.saved == [3]
 
@@ -99,6 +99,6 @@ class Misspelt(Callback):
         (print, "callback builtin_function_or_method must be an instance of border_cli.Callback"),
     ],
 )
-def test_what_nobody_would_call_is_refused(wrong: Any, match: str) -> None:
+def test_unknown_hooks_and_other_objects_are_refused(wrong: Any, match: str) -> None:
     with pytest.raises(ConfigError, match=match):
         Callbacks(named([wrong]))

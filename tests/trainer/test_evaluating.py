@@ -1,4 +1,4 @@
-"""Evaluation in the background: what is recorded, and what is kept as the best."""
+"""Evaluation in the background: records, best scores, limits of episodes, and resumes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.trainers import BuiltTrainer
 
 
 class SlowRunner(EvaluationRunner):
-    """Gives its result at the `looks`-th look; the score is a function of the weights."""
+    """Returns its result at the `looks`-th call of `collect`. The score depends on the weights."""
 
     in_background = True
 
@@ -55,7 +55,7 @@ class SlowRunner(EvaluationRunner):
 
 
 class RememberedStates(MemoryCheckpoints):
-    """Remembers which weights were saved as the best, and with which counters."""
+    """Records which weights were saved as the best, and with which counters."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ class RememberedStates(MemoryCheckpoints):
         self.best_states.append((state["opt_steps"], int(counters["opt_steps"])))
 
 
-def built(runner: SlowRunner, **settings: Any) -> BuiltTrainer:
+def build(runner: SlowRunner, **settings: Any) -> BuiltTrainer:
     settings = {"eval_interval": 20, "max_opt_steps": 100} | settings
     return BuiltTrainer(
         runner=runner,
@@ -81,21 +81,21 @@ def built(runner: SlowRunner, **settings: Any) -> BuiltTrainer:
 
 def test_a_result_is_recorded_at_the_step_of_the_weights_that_were_evaluated() -> None:
     runner = SlowRunner(looks=2, score={20: 5.0, 40: 7.0})
-    made = built(runner)
-    made.train()
-    assert made.recorder.of("eval/return")[:2] == [(20, 5.0), (40, 7.0)]
-    # The row was written 10 updates later, behind rows of later steps or between them.
-    assert made.trainer.scores.best == 7.0
-    assert made.trainer.scores.best_opt_steps == 40
+    built = build(runner)
+    built.train()
+    assert built.recorder.of("eval/return")[:2] == [(20, 5.0), (40, 7.0)]
+    # The row was written 10 updates later, possibly after rows of later steps.
+    assert built.trainer.scores.best == 7.0
+    assert built.trainer.scores.best_opt_steps == 40
 
 
 def test_the_best_model_saved_is_exactly_the_one_that_was_evaluated() -> None:
     runner = SlowRunner(looks=2, score={40: 7.0, 80: 9.0})
-    made = built(runner)
-    made.train()
-    assert isinstance(made.checkpoints, RememberedStates)
-    # the first result is the best of one, whatever it is
-    assert made.checkpoints.best_states == [(20, 20), (40, 40), (80, 80)]
+    built = build(runner)
+    built.train()
+    assert isinstance(built.checkpoints, RememberedStates)
+    # the first result is always the best so far
+    assert built.checkpoints.best_states == [(20, 20), (40, 40), (80, 80)]
 
 
 def test_of_equal_scores_the_first_stays_the_best() -> None:
@@ -117,12 +117,16 @@ def test_a_score_that_is_not_finite_counts_for_nothing(bad: float) -> None:
     assert scores.add(2.0, 40, 1.0)
 
 
-def test_the_first_one_is_said_with_its_episode(caplog: pytest.LogCaptureFixture) -> None:
-    trainer = built(SlowRunner(1, {20: math.nan, 40: math.inf, 60: 3.0}), max_opt_steps=80)
+def test_the_first_ignored_evaluation_is_logged_with_its_episode(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    trainer = build(SlowRunner(1, {20: math.nan, 40: math.inf, 60: 3.0}), max_opt_steps=80)
     trainer.trainer.train()
-    said = [each.message for each in caplog.records if "ignored the evaluation" in each.message]
-    where = "episode 0 ended after 1 steps with nan"
-    assert said == [f"ignored the evaluation at update 20: {where}"]
+    messages = [
+        record.message for record in caplog.records if "ignored the evaluation" in record.message
+    ]
+    reason = "episode 0 ended after 1 steps with nan"
+    assert messages == [f"ignored the evaluation at update 20: {reason}"]
     assert trainer.trainer.stats().best_score == 3.0
 
 
@@ -130,13 +134,13 @@ def test_an_evaluation_that_falls_due_while_another_is_under_way_is_left_out_and
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     runner = SlowRunner(looks=5, score={})
-    made = built(runner)
-    made.train()
-    # looks at 20, 30, 40, 50, 60: the result of 20 arrives at 60, where the next one has just
-    # been left out
+    built = build(runner)
+    built.train()
+    # `collect` is called at 20, 30, 40, 50 and 60. The result of 20 arrives at 60, just after the
+    # evaluation due there was skipped.
     assert runner.submitted == [20, 80, 100]
-    assert made.trainer.evaluations.skipped == 3
-    warnings = [each for each in caplog.records if each.levelname == "WARNING"]
+    assert built.trainer.evaluations.skipped == 3
+    warnings = [record for record in caplog.records if record.levelname == "WARNING"]
     assert len(warnings) == 1
     assert (
         "skipped the evaluation at update 40: the one of update 20 is still running"
@@ -146,12 +150,12 @@ def test_an_evaluation_that_falls_due_while_another_is_under_way_is_left_out_and
 
 def test_a_run_that_reached_its_end_waits_for_the_result_and_evaluates_its_last_weights() -> None:
     runner = SlowRunner(looks=1_000, score={20: 1.0, 100: 2.0})
-    made = built(runner)
-    made.train()
+    built = build(runner)
+    built.train()
     assert runner.submitted == [20, 100]
     finals = [
         (step.opt_steps, row["eval/return"], final)
-        for step, row, final in made.recorder.rows
+        for step, row, final in built.recorder.rows
         if "eval/return" in row
     ]
     assert finals == [(20, 1.0, False), (100, 2.0, True)]
@@ -159,10 +163,10 @@ def test_a_run_that_reached_its_end_waits_for_the_result_and_evaluates_its_last_
 
 def test_a_late_result_ends_the_run_that_was_to_stop_at_its_score() -> None:
     runner = SlowRunner(looks=2, score={20: 9.0})
-    made = built(runner, stop_at_score=8.0, stop_evals=1)
-    made.train()
-    assert made.trainer.ended_by == "stop_at_score"
-    assert made.trainer.counters.opt_steps == 30  # ten updates after the snapshot
+    built = build(runner, stop_at_score=8.0, stop_evals=1)
+    built.train()
+    assert built.trainer.ended_by == "stop_at_score"
+    assert built.trainer.counters.opt_steps == 30  # 10 updates after the snapshot
 
 
 @pytest.mark.parametrize(
@@ -179,11 +183,13 @@ def test_the_limit_follows_the_longest_training_episode_or_the_running_ones(
         limit.decide(longest, env_steps)
         longest += 1_000  # only the first evaluation counts
     assert (limit.steps, decided) == (steps, [steps])
-    said = [
-        each.message for each in caplog.records if "evaluator.max_episode_steps" in each.message
+    messages = [
+        record.message
+        for record in caplog.records
+        if "evaluator.max_episode_steps" in record.message
     ]
-    assert len(said) == 1
-    assert f"{steps:,} steps" in said[0]
+    assert len(messages) == 1
+    assert f"{steps:,} steps" in messages[0]
 
 
 def test_no_limit_is_decided_where_none_is_needed() -> None:
@@ -200,15 +206,15 @@ def test_all_evaluations_of_a_run_have_the_limit_of_the_first_also_after_a_resum
             self.limits.append(snapshot.episode_limit)
             super().submit(snapshot)
 
-    def made(**settings: Any) -> BuiltTrainer:
+    def make(**settings: Any) -> BuiltTrainer:
         limit = EpisodeLimit(needed=True, num_envs=2)
-        return built(Limited(looks=1, score={}), episode_limit=limit, **settings)
+        return build(Limited(looks=1, score={}), episode_limit=limit, **settings)
 
-    first = made(max_opt_steps=40)
+    first = make(max_opt_steps=40)
     first.train()
     saved = first.checkpoints.states[-1]
     assert len(set(Limited.limits)) == 1
-    second = made(max_opt_steps=60)
+    second = make(max_opt_steps=60)
     second.trainer.resume(
         Resumption(
             counters=saved.counters,
@@ -222,15 +228,15 @@ def test_all_evaluations_of_a_run_have_the_limit_of_the_first_also_after_a_resum
 
 
 def test_a_pending_evaluation_is_made_with_the_resumed_weights() -> None:
-    """Its place on the curve is that of the checkpoint; without one nothing is made up for."""
+    """It is recorded at the update of the checkpoint. If none was pending, none is repeated."""
     for eval_interval, submitted in ((20, [30, 100]), (0, [100])):
-        first = built(
+        first = build(
             SlowRunner(looks=1_000, score={}), eval_interval=eval_interval, max_opt_steps=30
         )
         first.train()
         saved = first.checkpoints.states[-1]
         runner = SlowRunner(looks=1_000, score={})
-        second = built(runner, eval_interval=0)
+        second = build(runner, eval_interval=0)
         second.trainer.resume(
             Resumption(counters=saved.counters, run=saved.run, agent=saved.agent, load_rows=None)
         )

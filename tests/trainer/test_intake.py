@@ -1,4 +1,4 @@
-"""What arrives is looked at before it is learned from: numbers that are not finite, and bounds."""
+"""Checks of arriving transitions: numbers that are not finite, and bounds of observations."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NAMED = DictSpace({"room": DiscreteSpace(4), "place": HALF_BOUNDED, "free": real
 
 
 class Watching(FakeAgent):
-    """Remembers the returns that it was shown."""
+    """Records the returns it observes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -35,8 +35,8 @@ class Watching(FakeAgent):
         self.returns.append(returns)
 
 
-class Taken:
-    """An intake of actor 3, and what it counted."""
+class IntakeCase:
+    """An intake that receives messages of actor 3, with its counters, buffer and agent."""
 
     def __init__(self, space: Space) -> None:
         self.counters = Counters()
@@ -85,80 +85,80 @@ def real(*rows: list[float]) -> Any:
 
 def named(*places: list[float]) -> dict[str, Any]:
     return {
-        "room": np.full(len(places), 9),  # of which the environment's own check makes sure
+        "room": np.full(len(places), 9),  # checked by the environment
         "place": real(*places),
         "free": np.full((len(places), 1), 1e30, np.float32),
     }
 
 
 def test_samples_beyond_the_bounds_are_counted_and_the_first_is_said(caplog: Log) -> None:
-    taken = Taken(HALF_BOUNDED)
-    fine = [1.0, -3e38]
-    taken.take(real(fine, fine), real(fine, [-1, 3e38]), 2)
-    assert (taken.counters.out_of_bounds, caplog.messages) == (0, [])
-    taken.take(real(fine, [2, 0], [3, 0]), real([2, 0], [3, 0], fine), 3)
-    taken.take(real([-4, 0]), real([-4, 0]), 1)
-    assert taken.counters.out_of_bounds == 4
+    case = IntakeCase(HALF_BOUNDED)
+    inside = [1.0, -3e38]
+    case.take(real(inside, inside), real(inside, [-1, 3e38]), 2)
+    assert (case.counters.out_of_bounds, caplog.messages) == (0, [])
+    case.take(real(inside, [2, 0], [3, 0]), real([2, 0], [3, 0], inside), 3)
+    case.take(real([-4, 0]), real([-4, 0]), 1)
+    assert case.counters.out_of_bounds == 4
     assert caplog.messages == [
         "observation of actor 3, sample 4 is outside the bounds of its space: 2.0 at [0] "
         "(allowed: -1.0 to 1.0). Such samples are still used; out_of_bounds in run.json counts them"
     ]
-    assert sum(len(rows) for rows in taken.buffer.pushed) == 6
+    assert sum(len(rows) for rows in case.buffer.pushed) == 6
 
 
 def test_a_part_of_a_dict_that_is_beyond_its_bounds_is_named(caplog: Log) -> None:
-    taken = Taken(NAMED)
-    taken.take(named([0, 0]), named([0, 0]), 1)
-    taken.take(named([0, 0], [0, 0]), named([0, 0], [-1.5, 0]), 2)
-    assert taken.counters.out_of_bounds == 1
-    [said] = caplog.messages
-    assert said.startswith(
+    case = IntakeCase(NAMED)
+    case.take(named([0, 0]), named([0, 0]), 1)
+    case.take(named([0, 0], [0, 0]), named([0, 0], [-1.5, 0]), 2)
+    assert case.counters.out_of_bounds == 1
+    [message] = caplog.messages
+    assert message.startswith(
         "next observation of actor 3, sample 3, key 'place' is outside the bounds of its space:"
         " -1.5 at [0] (allowed: -1.0 to 1.0)."
     )
 
 
 @pytest.mark.parametrize("bad", [np.nan, INF, -INF])
-@pytest.mark.parametrize("place", [0, 1])  # with bounds, without
+@pytest.mark.parametrize("place", [0, 1])  # an entry with bounds, one without
 def test_what_is_not_finite_is_refused_and_not_counted_as_beyond(
     place: int, bad: float, caplog: Log
 ) -> None:
-    taken = Taken(NAMED)
+    case = IntakeCase(NAMED)
     wrong = [0.0, 0.0]
     wrong[place] = bad
     with pytest.raises(NotFinite, match=r"^next observation of actor 3, sample 2 .*not finite"):
-        taken.take(named([5, 0], [0, 0]), named([0, 0], wrong), 2)
-    assert (taken.buffer.pushed, taken.counters.out_of_bounds, caplog.messages) == ([], 0, [])
+        case.take(named([5, 0], [0, 0]), named([0, 0], wrong), 2)
+    assert (case.buffer.pushed, case.counters.out_of_bounds, caplog.messages) == ([], 0, [])
 
 
 @pytest.mark.parametrize("column", ["reward", "action"])
 def test_rewards_and_actions_that_are_not_finite_are_refused(column: str) -> None:
-    taken = Taken(HALF_BOUNDED)
+    case = IntakeCase(HALF_BOUNDED)
     wrong = np.array([0, np.nan], np.float32)
     with pytest.raises(NotFinite, match=f"^{column} of actor 3, sample 2 "):
-        taken.take(real([0, 0], [0, 0]), real([0, 0], [0, 0]), 2, **{column: wrong})
+        case.take(real([0, 0], [0, 0]), real([0, 0], [0, 0]), 2, **{column: wrong})
 
 
 def test_pixels_are_not_looked_at() -> None:
-    taken = Taken(box((2, 2), "uint8", high=100))
+    case = IntakeCase(box((2, 2), "uint8", high=100))
     pixels = np.full((1, 2, 2), 200, np.uint8)
-    taken.take(pixels, pixels, 1)
-    assert taken.counters.out_of_bounds == 0
+    case.take(pixels, pixels, 1)
+    assert case.counters.out_of_bounds == 0
 
 
 def test_the_returns_of_a_message_are_observed_also_where_it_has_no_rows() -> None:
-    """Env steps that wait in an n-step window are in them."""
-    taken = Taken(HALF_BOUNDED)
+    """They include env steps whose rows still wait in an n-step window."""
+    case = IntakeCase(HALF_BOUNDED)
     first, second, third = (Moments(n, 0.5, 2.0) for n in (1, 2, 3))
-    taken.take(real(), real(), 0, returns=(first,))
-    taken.take(real([0, 0]), real([0, 0]), 1, returns=(second, third))
-    taken.take(real([0, 0]), real([0, 0]), 1)
-    assert taken.agent.returns == [first, second, third]
+    case.take(real(), real(), 0, returns=(first,))
+    case.take(real([0, 0]), real([0, 0]), 1, returns=(second, third))
+    case.take(real([0, 0]), real([0, 0]), 1)
+    assert case.agent.returns == [first, second, third]
 
 
 def test_a_reward_that_is_not_finite_is_refused_before_its_row_has_come() -> None:
-    taken = Taken(HALF_BOUNDED)
-    taken.take(real([0, 0], [0, 0]), real([0, 0], [0, 0]), 2)
+    case = IntakeCase(HALF_BOUNDED)
+    case.take(real([0, 0], [0, 0]), real([0, 0], [0, 0]), 2)
     with pytest.raises(NotFinite, match=r"^reward of actor 3, sample 3 .* is not finite"):
-        taken.take(real(), real(), 0, returns=(Moments(1, np.inf, np.nan),))
-    assert taken.agent.returns == []
+        case.take(real(), real(), 0, returns=(Moments(1, np.inf, np.nan),))
+    assert case.agent.returns == []

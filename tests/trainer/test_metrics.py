@@ -1,4 +1,4 @@
-"""The metrics of a window."""
+"""Metrics of a window of updates."""
 
 from __future__ import annotations
 
@@ -66,18 +66,18 @@ def test_a_window_without_an_update_has_no_times_and_the_next_does_not_get_them(
 def test_weights_lag_by_the_updates_between_acting_and_arriving() -> None:
     counters = Counters()
     window = MetricsWindow(counters)
-    for opt_steps, acted_with in ((4, 4), (9, 4), (12, 8)):
+    for opt_steps, weights in ((4, 4), (9, 4), (12, 8)):
         counters.opt_steps = opt_steps
-        sent = Message(actor_id=0, opt_steps=acted_with, env_steps=1, parts=[], rows=0, episodes=())
-        window.arrived(sent.experience())
+        message = Message(actor_id=0, opt_steps=weights, env_steps=1, parts=[], rows=0, episodes=())
+        window.arrived(message.experience())
     assert window.close(1.0, [actor(0)], {})["async/weight_lag"] == 3.0
 
 
 def test_a_row_has_the_spread_of_the_returns_and_lengths_of_its_window() -> None:
     window = MetricsWindow(Counters())
     episodes = (Episode(1.0, 2), Episode(3.0, 8))
-    sent = Message(actor_id=0, opt_steps=0, env_steps=9, parts=[], rows=0, episodes=episodes)
-    window.arrived(sent.experience())
+    message = Message(actor_id=0, opt_steps=0, env_steps=9, parts=[], rows=0, episodes=episodes)
+    window.arrived(message.experience())
     metrics = window.close(1.0, [], {})
     assert {name: value for name, value in metrics.items() if "episode/" in name} == {
         "episode/return": 2.0, "episode/return_std": 1.0,
@@ -89,8 +89,8 @@ def test_a_row_has_the_spread_of_the_returns_and_lengths_of_its_window() -> None
 
 def test_progress_is_shown_again_after_a_while() -> None:
     clock = FakeClock()
-    made = BuiltTrainer(clock=clock, warmup_period=1_000)
+    built = BuiltTrainer(clock=clock, warmup_period=1_000)
     for time_s, shown in ((8.0, 1), (8.1, 1), (8.0 + 2 * SHOW_EVERY_S, 2)):
         clock.time_s = time_s
-        made.trainer.step()
-        assert len(made.recorder.shown) == shown
+        built.trainer.step()
+        assert len(built.recorder.shown) == shown

@@ -1,4 +1,4 @@
-"""Learning from a data set alone: settings, and the loop without actors."""
+"""Learning from a data set alone: the loop without actors, and its settings."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ROW = Transitions(
 
 
 class Built:
-    """An offline trainer, and everything around it; settings are the trainer's."""
+    """An offline trainer and its parts. `settings` are those of the trainer."""
 
     def __init__(self, **settings: Any) -> None:
         config = OfflineConfig(**{"max_opt_steps": 50} | settings)
@@ -94,7 +94,7 @@ def test_nothing_is_said_of_actors_and_their_samples() -> None:
     assert [name for name in names if name.startswith(("actor/", "episode/"))] == []
 
 
-def test_nobody_needs_weights() -> None:
+def test_no_weights_are_published() -> None:
     built = Built(sync_interval=1)
     built.trainer.train()
     assert built.checkpoints.states[-1].run["weights"] is None

@@ -1,4 +1,4 @@
-"""The recorders of a run as one."""
+"""The set of recorders of a run: failures, errors and positions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def broken() -> None:
 
 
 class Fragile(ListRecorder):
-    """Whatever it is told fails in its own way, and is counted."""
+    """Calls `fail` in every method, and counts how often it is closed."""
 
     def __init__(self, fail: Callable[[], None]) -> None:
         super().__init__(fail)
@@ -91,7 +91,7 @@ def test_a_recorder_with_a_mistake_is_switched_off_and_still_closed(
     assert (failing.closings, other.closed) == (1, True)
 
 
-def test_a_position_that_cannot_be_told_leaves_those_of_the_others() -> None:
+def test_a_recorder_without_a_position_does_not_hide_those_of_the_others() -> None:
     class Lost(ListRecorder):
         def position(self) -> State:
             raise KeyError("offset")

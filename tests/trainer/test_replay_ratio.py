@@ -1,4 +1,4 @@
-"""How many samples an update needs."""
+"""The replay ratio: samples needed by updates, and samples permitted to actors."""
 
 from __future__ import annotations
 

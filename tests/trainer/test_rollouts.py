@@ -1,4 +1,4 @@
-"""Runs of an on-policy agent: budgets, weights, and what is counted."""
+"""Runs of an on-policy agent: budgets, counters, weights and resumes."""
 
 from __future__ import annotations
 
@@ -21,35 +21,35 @@ SMALL = (
     *("agent.hidden=[8]", "agent.batch_size=16", "env.num_envs=4", "actor_manager.num_actors=1"),
     *("replay_buffer.n_steps=16", "replay_buffer.n_epochs=2", "evaluator.num_episodes=1"),
     *("trainer.eval_interval=0", "trainer.record_interval=1", "trainer.save_interval=0"),
-)  # 64 env steps and 8 updates to a rollout
+)  # 64 env steps and 8 updates per rollout
 
 
-def trained(*settings: str) -> Any:
+def train_small(*settings: str) -> Any:
     return train(compose(*SMALL, *settings)).trainer_stats
 
 
 def test_a_budget_in_env_steps_is_rounded_up_to_whole_rollouts() -> None:
-    stats = trained("trainer.max_opt_steps=null", "trainer.max_env_steps=130")
+    stats = train_small("trainer.max_opt_steps=null", "trainer.max_env_steps=130")
     assert (stats.env_steps, stats.samples_total, stats.opt_steps) == (192, 192, 24)
 
 
 def test_updates_count_minibatches_and_a_limit_may_end_within_a_rollout() -> None:
-    stats = trained("trainer.max_opt_steps=11")
+    stats = train_small("trainer.max_opt_steps=11")
     assert (stats.env_steps, stats.opt_steps) == (128, 11)
 
 
 def test_a_limit_of_the_divergence_drops_rollouts_early() -> None:
-    stats = trained(
+    stats = train_small(
         *("trainer.max_opt_steps=null", "trainer.max_env_steps=640"),
         *("agent.target_kl=1e-4", "agent.learning_rate=0.01"),
     )
     assert stats.env_steps == 640
-    assert 10 <= stats.opt_steps < 80  # the first minibatch of each rollout is always applied
+    assert 10 <= stats.opt_steps < 80  # the first minibatch of a rollout is always applied
 
 
 def test_actors_have_the_weights_of_the_end_of_the_last_rollout() -> None:
-    """Which both sides' log-probabilities show: they are those of one set of weights."""
-    trained("trainer.max_opt_steps=64", "agent.learning_rate=0.01")
+    """Log-probabilities of actors and learner agree only if both have the same weights."""
+    train_small("trainer.max_opt_steps=64", "agent.learning_rate=0.01")
     rows = [row for row in rows_of(Path("run")) if "train/log_prob_gap" in row]
     assert len(rows) == 64
     assert max(row["train/log_prob_gap"] for row in rows) < 1e-5
@@ -60,8 +60,8 @@ def test_actors_have_the_weights_of_the_end_of_the_last_rollout() -> None:
 def test_without_rows_in_the_checkpoint_the_rollout_is_collected_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    without = "checkpoint.replay_buffer=false"
-    stats = trained("trainer.max_opt_steps=11", without)
+    no_rows = "checkpoint.replay_buffer=false"
+    stats = train_small("trainer.max_opt_steps=11", no_rows)
     assert stats.env_steps == 128
     caplog.set_level(logging.INFO)
     stats = resume("run", "trainer.max_opt_steps=19").trainer_stats

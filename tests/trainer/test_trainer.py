@@ -1,4 +1,4 @@
-"""The training loop, alone and with the real actor managers."""
+"""The training loop, with fakes and with the real actor managers."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def test_the_replay_ratio_is_the_one_asked_for(kind: tuple[str, str], ratio: flo
     assert counters.opt_steps == 400
     ahead = counters.samples_total - 20 - 400 * ratio
     slack = built.trainer.pace.slack
-    assert -ratio <= ahead <= slack + 2  # a round of sync adds up to one row per actor
+    assert -ratio <= ahead <= slack + 2  # a round of sync adds at most one row per actor
 
 
 def test_every_sample_that_was_collected_is_in_the_buffer(kind: tuple[str, str]) -> None:
     built = BuiltTrainer(*kind)
     stats = built.train()
-    assert sum(each.samples for each in stats) == built.trainer.counters.samples_total
-    assert sum(each.env_steps for each in stats) == built.trainer.counters.env_steps
+    assert sum(actor.samples for actor in stats) == built.trainer.counters.samples_total
+    assert sum(actor.env_steps for actor in stats) == built.trainer.counters.env_steps
     assert sum(len(rows) for rows in built.buffer.pushed) == built.trainer.counters.samples_total
 
 
@@ -60,7 +60,7 @@ def test_env_steps_end_the_run_after_the_updates_they_pay_for(kind: tuple[str, s
 
 
 class FollowingBuffer(ListBuffer):
-    """Remembers which shares of the run it was told of; each sample takes a second."""
+    """Records the reported progress of the run. Every call of `sample` takes a second."""
 
     def __init__(self, clock: FakeClock) -> None:
         super().__init__()
@@ -83,10 +83,10 @@ class FollowingBuffer(ListBuffer):
     ("limits", "told"),
     [
         ({"max_opt_steps": 4}, [0, 0.25, 0.5, 0.75]),
-        # sync with 2 actors and 2 samples per update: 20, 22, … of 28 env steps
+        # sync with 2 actors and 2 samples per update: after 20, 22, … of 28 env steps
         ({"max_env_steps": 28, "max_opt_steps": None}, [20 / 28, 22 / 28, 24 / 28, 26 / 28, 1]),
         ({"max_time_s": 5, "max_opt_steps": None}, [0, 0.2, 0.4, 0.6, 0.8]),
-        # the nearest limit counts
+        # the limit that is reached first counts
         ({"max_time_s": 50, "max_opt_steps": 4}, [0, 0.25, 0.5, 0.75]),
         ({"max_opt_steps": None, "stop_at_score": 0.0, "eval_interval": 3}, [0, 0, 0]),
     ],
@@ -111,14 +111,14 @@ def test_sync_acts_with_the_newest_weights() -> None:
     built = BuiltTrainer("sync", num_actors=1, max_opt_steps=10)
     built.train()
     policy, _ = built.built.policies.made[0]
-    assert [each.opt_steps for each in policy.loaded[-9:]] == list(range(1, 10))
+    assert [weights.opt_steps for weights in policy.loaded[-9:]] == list(range(1, 10))
 
 
 def test_actors_are_in_the_warm_up_until_it_is_over(kind: tuple[str, str]) -> None:
     built = BuiltTrainer(*kind, num_actors=1, max_opt_steps=200, sync_interval=10)
     built.train()
-    for policy, _ in built.built.policies.made:  # those of this process
-        flags = [each.warm_up for each in policy.loaded]
+    for policy, _ in built.built.policies.made:  # policies built in this process
+        flags = [weights.warm_up for weights in policy.loaded]
         assert flags[0] is True
         assert flags[-1] is False
         assert flags == sorted(flags, reverse=True)
@@ -128,14 +128,14 @@ def test_actors_may_act_by_their_policy_in_the_warm_up(kind: tuple[str, str]) ->
     built = BuiltTrainer(*kind, num_actors=1, max_opt_steps=20, warmup="policy")
     built.train()
     for policy, _ in built.built.policies.made:
-        assert not any(each.warm_up for each in policy.loaded)
+        assert not any(weights.warm_up for weights in policy.loaded)
 
 
 def test_weights_are_published_at_every_sync_interval() -> None:
     built = BuiltTrainer("async", "serial", sync_interval=25, max_opt_steps=100, num_actors=1)
     built.train()
     policy, _ = built.built.policies.made[0]
-    loaded = [each.opt_steps for each in policy.loaded]
+    loaded = [weights.opt_steps for weights in policy.loaded]
     assert loaded[:4] == [0, 0, 25, 50]  # first weights, end of the warm-up, then the interval
 
 
@@ -148,7 +148,7 @@ def test_an_interval_of_zero_switches_its_action_off_but_the_end_still_judges_an
     assert built.evaluator.policies == [50]
     assert built.checkpoints.saved == [50]
     policy, _ = built.built.policies.made[0]
-    assert {each.opt_steps for each in policy.loaded} == {0}
+    assert {weights.opt_steps for weights in policy.loaded} == {0}
     ((step, row, final),) = built.recorder.rows
     assert (step.opt_steps, final) == (50, True)
     assert row["eval/return"] == 1.0
@@ -185,7 +185,7 @@ def test_a_score_must_be_reached_in_a_row_to_end_the_run() -> None:
     )  # fmt: skip
     built.train()
     assert built.trainer.counters.opt_steps == 40
-    assert len(built.evaluator.policies) == 4  # the last one was just made
+    assert len(built.evaluator.policies) == 4  # the last weights are not evaluated twice
 
 
 def test_the_last_evaluation_and_the_last_window_are_written_and_marked() -> None:
@@ -226,14 +226,14 @@ def test_every_second_of_the_learner_is_told_to_the_section_that_took_it(trainer
 
     seconds = built.trainer.clock.timing.seconds()
     assert seconds == {
-        "wait": sum(each.env_steps for each in stats) * 1.0,  # the actors act meanwhile
+        "wait": sum(actor.env_steps for actor in stats) * 1.0,  # the actors step meanwhile
         "push": len(built.buffer.pushed) * 2.0,
         "sample": 40 * 0.25,
         "update": 40 * 4.0,
         "priorities": 0.0,
-        "evaluate": 2 * 64.0 + 1 * 16.0,  # the best model is handed over; a tie is no better one
+        "evaluate": 2 * 64.0 + 1 * 16.0,  # one best model was saved; a tie is not better
         "save": 4 * 8.0,
-        "record": 3 * 32.0,  # the end of the run has a row of its own
+        "record": 3 * 32.0,  # the run ends with a row of its own
         "sync": seconds["sync"],
         "other": 0.0,
     }
@@ -251,7 +251,7 @@ def test_priorities_have_a_section_of_their_own() -> None:
 
 def test_time_ends_the_run_and_saves_in_between() -> None:
     built = BuiltTrainer(max_opt_steps=None, max_time_s=10.0, save_every_s=3.0, save_interval=0)
-    built.clock.time_s = 100.0  # type: ignore[attr-defined]  # to build it took a while
+    built.clock.time_s = 100.0  # type: ignore[attr-defined]  # building took 100 s
 
     def tick(_: int) -> float:
         built.clock.time_s += 1.0  # type: ignore[attr-defined]
@@ -264,7 +264,7 @@ def test_time_ends_the_run_and_saves_in_between() -> None:
 
 
 def test_a_resumed_run_counts_the_time_of_earlier_attempts() -> None:
-    first, second = (BuiltTrainer(max_opt_steps=None, max_time_s=each) for each in (4.0, 10.0))
+    first, second = (BuiltTrainer(max_opt_steps=None, max_time_s=limit) for limit in (4.0, 10.0))
     for built in (first, second):
         built.agent._loss = takes(built, 1.0, built.agent._loss)
     first.train()
@@ -310,7 +310,7 @@ def test_an_interrupted_run_saves_and_does_not_evaluate(kind: tuple[str, str]) -
     assert built.checkpoints.saved == [30]
     assert built.evaluator.policies == []
     assert built.trainer.counters.samples_total == sum(
-        each.env_steps for each in built.manager.stats()
+        actor.env_steps for actor in built.manager.stats()
     )
 
 

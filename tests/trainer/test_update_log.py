@@ -1,4 +1,4 @@
-"""What updates report is read late, checked, and averaged."""
+"""The log of updates: late reads of device values, checks and means."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from border_cli.trainer.metrics import CHECK_EVERY, UpdateLog
 
 
 class Late:
-    """A number on a device: reading it is counted."""
+    """A number on a device, with a count of reads."""
 
     reads = 0
 
@@ -55,11 +55,11 @@ def test_the_first_bad_quantity_is_named_with_its_own_step(bad: float) -> None:
         log.check()
 
 
-def test_what_was_read_since_the_last_row_goes_on_after_a_resume() -> None:
+def test_means_since_the_last_row_continue_after_a_resume() -> None:
     log, resumed = UpdateLog(), UpdateLog()
     log.add(1, {"loss": 0.1})
     log.add(2, {"loss": 0.2})
     resumed.load_state_dict(log.state_dict())
-    for each in (log, resumed):
-        each.add(3, {"loss": 0.4})
+    for update_log in (log, resumed):
+        update_log.add(3, {"loss": 0.4})
     assert resumed.means() == log.means()

@@ -1,4 +1,4 @@
-"""The watchdog names the part that hangs, and nobody else."""
+"""The watchdog reports the part that hangs, and no other part."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TIMEOUT_S = 60.0
 
 
 class Case:
-    """A watchdog over three parts, which looks at them once a second."""
+    """A watchdog of three parts, checked once per second."""
 
     def __init__(self) -> None:
         self.learner = Heartbeat("learner")
@@ -40,27 +40,27 @@ class Case:
         return self.watchdog.check()
 
     def pass_s(self, seconds: int) -> Stalled | None:
-        found = [self.look() for _ in range(seconds)]
-        assert not any(found[:-1])
-        return found[-1]
+        reports = [self.look() for _ in range(seconds)]
+        assert not any(reports[:-1])
+        return reports[-1]
 
-    def blamed(self, seconds: int) -> str | None:
-        """Whom the first line of the report names."""
+    def blamed_parts(self, seconds: int) -> str | None:
+        """Returns the parts that the first line of the report names, or None without a report."""
         stalled = self.pass_s(seconds)
         return str(stalled).splitlines()[0].partition("): ")[2] if stalled else None
 
 
 @contextmanager
 def blocked(heartbeat: Heartbeat) -> Iterator[None]:
-    """A thread of the part that stands still inside the block."""
+    """Runs a thread of the part that blocks until the context exits."""
     entered, release = threading.Event(), threading.Event()
 
-    def stand_still() -> None:
+    def block() -> None:
         heartbeat.claim()
         entered.set()
         release.wait(30)  # the line that blocks
 
-    thread = threading.Thread(target=stand_still, name=heartbeat.name)
+    thread = threading.Thread(target=block, name=heartbeat.name)
     thread.start()
     assert entered.wait(5)
     try:
@@ -77,7 +77,7 @@ def test_a_part_without_a_step_is_named_once_the_timeout_has_passed() -> None:
     case.learner.beat()
     assert case.pass_s(29) is None
     case.learner.beat()
-    assert case.blamed(1) == "actor 0"
+    assert case.blamed_parts(1) == "actor 0"
 
 
 def test_the_report_shows_the_line_that_blocks_first() -> None:
@@ -90,10 +90,10 @@ def test_the_report_shows_the_line_that_blocks_first() -> None:
     )
     first, *others = report.split("\nthread ")[1:]
     assert "release.wait(30)  # the line that blocks" in first
-    assert {"somebody else", "MainThread"} <= {each.partition(":")[0] for each in others}
+    assert {"somebody else", "MainThread"} <= {section.partition(":")[0] for section in others}
 
 
-def test_who_waits_for_another_is_not_blamed_however_long_it_takes() -> None:
+def test_a_part_that_waits_for_another_is_never_blamed() -> None:
     case = Case()
     case.actor.waiting_for = "space in the channel"
     for _ in range(100):
@@ -108,29 +108,29 @@ def test_a_wait_that_ends_starts_a_new_count() -> None:
             case.learner.beat()
             assert case.pass_s(50) is None
     case.learner.beat()
-    assert case.pass_s(1) is None  # first seen at work now
+    assert case.pass_s(1) is None  # this check is the first one since the wait
     assert case.pass_s(59) is None
     case.learner.beat()
-    assert case.blamed(1) == "actor 0"
+    assert case.blamed_parts(1) == "actor 0"
 
 
 def test_when_all_wait_and_nothing_moves_all_are_named() -> None:
     case = Case()
     case.learner.waiting_for = "samples"
-    for _ in range(10):  # as long as one of them moves, nobody is named
+    for _ in range(10):  # while one part makes progress, none is named
         with case.actor.waiting("the rate limiter"):
             assert case.pass_s(59) is None
     case.actor.waiting_for = "the rate limiter"
     assert case.pass_s(60) is None
-    said = "learner (waiting for samples), evaluation (waiting for its turn), actor 0 (waiting for "
-    assert case.blamed(1) == f"{said}the rate limiter)"
+    text = "learner (waiting for samples), evaluation (waiting for its turn), actor 0 (waiting for "
+    assert case.blamed_parts(1) == f"{text}the rate limiter)"
 
 
 def test_an_evaluation_that_hangs_is_named_and_the_learner_that_waits_for_it_is_not() -> None:
     case = Case()
     case.actor.waiting_for = "space in the channel"
     with case.learner.waiting("the evaluation"), case.evaluation.working():
-        assert case.blamed(61) == "evaluation"
+        assert case.blamed_parts(61) == "evaluation"
 
 
 def test_an_evaluation_whose_turn_it_is_not_is_never_named() -> None:
@@ -142,7 +142,7 @@ def test_an_evaluation_whose_turn_it_is_not_is_never_named() -> None:
     with case.evaluation.working():
         case.learner.beat()
         case.actor.beat()
-        assert case.look() is None  # however long it had been idle
+        assert case.look() is None  # idle time does not count
 
 
 # With real threads ---------------------------------------------------------------------------
@@ -169,7 +169,7 @@ def never(stalled: Stalled) -> None:
 
 
 class BlockingEvaluator(ScriptedEvaluator):
-    """Blocks until it is released."""
+    """Blocks every evaluation until it is released."""
 
     def __init__(self, heartbeat: Heartbeat) -> None:
         super().__init__()
@@ -182,7 +182,7 @@ class BlockingEvaluator(ScriptedEvaluator):
         return super().evaluate(policy)
 
 
-def test_a_learner_that_hangs_itself_is_reported_to_who_can_end_it() -> None:
+def test_a_learner_that_hangs_is_reported_to_its_callback() -> None:
     heartbeat = Heartbeat("evaluation", waiting_for="its turn")
     evaluator = BlockingEvaluator(heartbeat)
     hung: list[Stalled] = []
@@ -202,11 +202,11 @@ def test_a_learner_that_hangs_itself_is_reported_to_who_can_end_it() -> None:
 
 
 def test_a_learner_that_hangs_on_its_way_out_is_reported_too() -> None:
-    stop, release, seen = StopFlag(), threading.Event(), threading.Event()
+    stop, release, reported = StopFlag(), threading.Event(), threading.Event()
     part = Heartbeat("actor 0")
 
     def end_it(_: Stalled) -> None:
-        seen.set()
+        reported.set()
         release.set()
 
     watchdog = Watchdog(
@@ -217,8 +217,8 @@ def test_a_learner_that_hangs_on_its_way_out_is_reported_too() -> None:
     with watchdog:
         with pytest.raises(Interrupted, match="SIGINT"):
             stop.check()
-        assert release.wait(10)  # hangs as it stops the actors
-    assert seen.is_set()
+        assert release.wait(10)  # hangs while it stops the actors
+    assert reported.is_set()
 
 
 def test_a_run_that_moves_is_left_alone_however_rarely_it_evaluates() -> None:
@@ -248,12 +248,12 @@ def test_an_evaluation_after_the_actors_have_ended_may_last() -> None:
                 assert not any(watchdog.check() for _ in range(59))
 
 
-def test_a_learner_that_looks_in_vain_makes_no_step() -> None:
-    # else a deadlock would never be found: the learner looks up several times a second
+def test_a_learner_that_receives_nothing_makes_no_step() -> None:
+    # otherwise a deadlock would never be found: the learner checks several times per second
     release, looks = threading.Event(), []
 
     class Watching(ListRecorder):
-        def show(self, progress: Progress) -> None:  # noqa: ARG002 - that it looks is enough
+        def show(self, progress: Progress) -> None:  # noqa: ARG002 - only the call counts
             learner = built.trainer.heartbeat
             if not release.is_set():
                 looks.append((learner.beats, learner.waiting_for))
