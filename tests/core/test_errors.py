@@ -1,4 +1,4 @@
-"""What scripts rely on: exit statuses, and messages that name the way out."""
+"""Exit statuses of errors, and messages that name the remedy."""
 
 from __future__ import annotations
 
@@ -57,5 +57,5 @@ def test_a_bad_step_says_from_outside_in_where_it_happened_also_past_a_process()
     error = BadStep("the reward None is not a number").within("env.id=X").of_actor(2, 1_234)
     crossed = pickle.loads(pickle.dumps(error))
     assert type(crossed) is BadStep
-    said = "actor 2, after 1,234 env steps: env.id=X: the reward None is not a number"
-    assert str(crossed) == said
+    message = "actor 2, after 1,234 env steps: env.id=X: the reward None is not a number"
+    assert str(crossed) == message

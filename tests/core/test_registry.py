@@ -1,4 +1,4 @@
-"""Components are found by name and by the type of their settings, and built late."""
+"""Registries: components by name and by type of settings, imported when they are built."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ HERE = f"{__name__}:Kettle"
 
 @pytest.fixture
 def registry() -> Registry:
-    made = Registry("vessel")
-    made.register("kettle", KettleConfig, HERE)
-    return made
+    registry = Registry("vessel")
+    registry.register("kettle", KettleConfig, HERE)
+    return registry
 
 
 def test_build_passes_the_config_first_and_what_only_the_program_knows_by_name(
@@ -87,7 +87,7 @@ def test_networks_are_ours_then_those_of_users_each_by_its_import_path() -> None
     networks = Targets("agent.network", ("auto", "mlp"))
     networks.register("mine", Net)
     networks.register("late", "not_imported:Yet")
-    networks.register("mine", Net)  # of a module that is imported twice
+    networks.register("mine", Net)  # as if its module were imported twice
     assert networks.names() == ["auto", "mlp", "mine", "late"]
     assert [networks.target(name) for name in networks.names()] == [
         *(None, None),

@@ -1,4 +1,4 @@
-"""Running discounted returns against their definition, and by hand."""
+"""Running discounted returns, compared with brute force and with values worked out by hand."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_each_step_gives_the_discounted_sum_of_its_episode_so_far() -> None:
     for reward, ended in ((1, False), (2, False), (4, True), (8, False)):
         see(returns, [reward], [ended])
     values = returns.state_dict()["untaken"]
-    assert values.tolist() == [1, 2 + 0.5, 4 + 1 + 0.25, 8]  # none of the 4 behind the end
+    assert values.tolist() == [1, 2 + 0.5, 4 + 1 + 0.25, 8]  # the 4 does not reach past the end
     # (1 + 2.5 + 5.25 + 8) / 4; and the squares of -3.1875, -1.6875, 1.0625, 3.8125
     assert returns.take() == (Moments(4, 4.1875, 28.671875),)
     assert returns.take() == ()
@@ -36,7 +36,7 @@ def test_environments_have_returns_of_their_own() -> None:
     assert returns.state_dict()["untaken"].tolist() == [1, 10, 2.5, 20]
 
 
-def test_a_step_that_went_into_a_reset_is_none() -> None:
+def test_a_step_that_only_resets_gives_no_return() -> None:
     returns = DiscountedReturns(0.5, 2)
     see(returns, [1, 10], [False, True])
     see(returns, [2, 0], moved=[True, False])
@@ -55,33 +55,33 @@ def test_moments_agree_with_brute_force_however_they_are_taken(num_envs: int, ga
     reward = rng.normal(3, 2, (400, num_envs)).astype(np.float32)
     ended = rng.random((400, num_envs)) < 0.05
     returns = DiscountedReturns(gamma, num_envs)
-    taken: list[Moments] = []
+    moments: list[Moments] = []
     for t in range(400):
         see(returns, reward[t], ended[t])
         if rng.random() < 0.1:
-            taken += returns.take()
-    taken += returns.take()
+            moments += returns.take()
+    moments += returns.take()
     expected = described(running_returns(reward, ended, gamma))
-    assert pooled(taken) == pytest.approx(expected, rel=1e-9)
+    assert pooled(moments) == pytest.approx(expected, rel=1e-9)
 
 
 def test_a_copy_from_the_state_goes_on_to_the_bit() -> None:
     rng = np.random.default_rng(1)
     reward = rng.normal(size=(60, 3)).astype(np.float32)
     ended = rng.random((60, 3)) < 0.1
-    one = DiscountedReturns(0.97, 3)
+    original = DiscountedReturns(0.97, 3)
     for t in range(25):
-        see(one, reward[t], ended[t])
-    state = one.state_dict()
-    kept = reread(state)
-    other = DiscountedReturns(0.97, 3)
-    other.load_state_dict(reread(state))
+        see(original, reward[t], ended[t])
+    state = original.state_dict()
+    expected = reread(state)
+    restored = DiscountedReturns(0.97, 3)
+    restored.load_state_dict(reread(state))
     for t in range(25, 60):
-        for each in (one, other):
-            see(each, reward[t], ended[t])
-    assert other.take() == one.take()
-    assert same(other.state_dict(), one.state_dict())
-    assert same(state, kept)  # what was saved is never written again
+        for returns in (original, restored):
+            see(returns, reward[t], ended[t])
+    assert restored.take() == original.take()
+    assert same(restored.state_dict(), original.state_dict())
+    assert same(state, expected)  # the saved state was not changed
 
 
 def test_an_episode_that_begins_anew_has_no_return_yet() -> None:

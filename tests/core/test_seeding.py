@@ -1,4 +1,4 @@
-"""One seed, many streams that depend on their own path only."""
+"""Random streams derived from one seed and a path."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def test_a_stream_is_the_child_that_spawn_gives() -> None:
 def test_a_path_is_spawn_after_spawn() -> None:
     actors = np.random.SeedSequence(7).spawn(4)[Branch.ACTOR]
     exploration = actors.spawn(3)[2].spawn(6)[5].spawn(2)[ActorStream.EXPLORATION]
-    mine = generator(7, Branch.ACTOR, 2, 5, ActorStream.EXPLORATION)
-    assert (mine.random(5) == np.random.default_rng(exploration).random(5)).all()
+    stream_generator = generator(7, Branch.ACTOR, 2, 5, ActorStream.EXPLORATION)
+    assert (stream_generator.random(5) == np.random.default_rng(exploration).random(5)).all()
 
 
 def test_adding_an_actor_leaves_the_seeds_of_all_others() -> None:
@@ -37,9 +37,9 @@ def test_adding_an_actor_leaves_the_seeds_of_all_others() -> None:
 
 def test_streams_of_one_seed_and_of_neighbouring_seeds_differ() -> None:
     paths = [(branch,) for branch in Branch] + [
-        (Branch.ACTOR, actor, life, stream)
+        (Branch.ACTOR, actor, incarnation, stream)
         for actor in range(10)
-        for life in range(4)
+        for incarnation in range(4)
         for stream in ActorStream
     ]
     seeds = {tuple(sequence(seed, *path).generate_state(4)) for seed in range(5) for path in paths}
@@ -54,5 +54,5 @@ def test_a_derived_seed_is_the_first_word_of_its_stream() -> None:
 
 def test_the_numbers_of_the_branches_and_streams_are_part_of_every_saved_run() -> None:
     branches = {"LEARNER": 0, "REPLAY_BUFFER": 1, "EVALUATION": 2, "ACTOR": 3, "PROBE": 4}
-    assert {each.name: each.value for each in Branch} == branches
-    assert {each.name: each.value for each in ActorStream} == {"ENV": 0, "EXPLORATION": 1}
+    assert {branch.name: branch.value for branch in Branch} == branches
+    assert {stream.name: stream.value for stream in ActorStream} == {"ENV": 0, "EXPLORATION": 1}

@@ -1,4 +1,4 @@
-"""Storage for what an environment takes and gives."""
+"""Allocation of storage for observations and actions of a space."""
 
 from __future__ import annotations
 

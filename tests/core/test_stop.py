@@ -1,4 +1,4 @@
-"""How a run is asked to end, and how a part shows that it lives."""
+"""Stop requests, and heartbeats of parts."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_part_that_works_now_and_then_waits_for_its_turn_in_between() -> None:
 
 
 class Watched(Heartbeat):
-    """Remembers each (waiting_for, beats) that another thread could have seen."""
+    """Records every pair (waiting_for, beats) that another thread could have read."""
 
     def __init__(self, waiting_for: str | None) -> None:
         self.seen: list[tuple[str | None, int]] = []
@@ -64,7 +64,7 @@ class Watched(Heartbeat):
 
 
 @pytest.mark.parametrize("idle", [None, "its turn"])
-def test_nobody_ever_sees_a_part_at_work_that_has_not_moved_since_its_wait(
+def test_a_part_never_appears_to_work_without_a_beat_since_its_wait(
     idle: str | None,
 ) -> None:
     part = Watched(idle)

@@ -1,4 +1,4 @@
-"""Where the time of a thread goes, to the second of a clock that moves only when told."""
+"""Time spent in sections of a thread, measured with a fake clock."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from border_cli.core.timing import LEARNER_SECTIONS, SharesSince, Timing, shares
 from tests.support.fakes import FakeClock
 
 
-def spent(timing: Timing) -> dict[str, float]:
+def spent_s(timing: Timing) -> dict[str, float]:
     return {name: seconds for name, seconds in timing.seconds().items() if seconds}
 
 
@@ -18,7 +18,7 @@ def test_every_second_belongs_to_the_section_that_was_entered_last() -> None:
     for section, seconds in (("wait", 2.0), ("sample", 3.0), ("update", 5.0), ("wait", 7.0)):
         timing.enter(section)
         clock.time_s += seconds
-    assert spent(timing) == {"wait": 9.0, "sample": 3.0, "update": 5.0}
+    assert spent_s(timing) == {"wait": 9.0, "sample": 3.0, "update": 5.0}
 
 
 def test_the_section_under_way_counts_up_to_now_and_reading_ends_nothing() -> None:
@@ -27,7 +27,7 @@ def test_the_section_under_way_counts_up_to_now_and_reading_ends_nothing() -> No
     timing.enter("update")
     for now_s in (1.0, 4.0):
         clock.time_s = now_s
-        assert spent(timing) == {"update": now_s}
+        assert spent_s(timing) == {"update": now_s}
 
 
 def test_a_section_within_another_is_not_counted_twice() -> None:
@@ -39,7 +39,7 @@ def test_a_section_within_another_is_not_counted_twice() -> None:
             clock.time_s += 10.0
         clock.time_s += 2.0
     clock.time_s += 0.5
-    assert spent(timing) == {"evaluate": 3.0, "save": 10.0, "other": 0.5}
+    assert spent_s(timing) == {"evaluate": 3.0, "save": 10.0, "other": 0.5}
 
 
 def test_a_section_ends_also_where_its_block_raises() -> None:
@@ -53,14 +53,14 @@ def test_a_section_ends_also_where_its_block_raises() -> None:
     with pytest.raises(OSError, match="full"), timing.section("save"):
         fail_after(1.0)
     clock.time_s += 4.0
-    assert spent(timing) == {"save": 1.0, "other": 4.0}
+    assert spent_s(timing) == {"save": 1.0, "other": 4.0}
 
 
 def test_the_sections_add_up_to_the_time_since_the_beginning() -> None:
     clock = FakeClock()
     clock.time_s = 100.0
     timing = Timing(clock)
-    clock.time_s = 200.0  # counts no more after `begin`
+    clock.time_s = 200.0  # time before `begin` does not count
     timing.begin()
     for count, section in enumerate(LEARNER_SECTIONS):
         with timing.section(section):

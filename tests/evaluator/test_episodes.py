@@ -1,4 +1,4 @@
-"""Evaluation of scripted episodes, and of CartPole against a plain loop."""
+"""Evaluation of scripted episodes, and of CartPole compared with a plain loop."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from border_cli.evaluator.episodes import (
 
 
 class Scripted(Env):
-    """Environment i pays rewards[i] each step, and ends after lengths[i] steps (0: never)."""
+    """Environment i pays rewards[i] per step and ends after lengths[i] steps (0 means never)."""
 
     def __init__(self, rewards: list[float], lengths: list[int]) -> None:
         self.num_envs = len(rewards)
@@ -83,7 +83,7 @@ class ScriptedFactory(EnvFactory):
 
 
 class Recording(Policy):
-    """Leans on the pole's angle and speed; keeps what it saw."""
+    """Pushes the cart to where the pole falls; records observations and calls."""
 
     def __init__(self) -> None:
         self.seen: list[Any] = []
@@ -104,14 +104,14 @@ class Recording(Policy):
 
 
 class Falling(Recording):
-    """Leans to the one side for ever."""
+    """Always pushes the cart to the same side."""
 
     def act(self, obs: Array, *, explore: bool) -> Any:
         return super().act(obs, explore=explore) * 0
 
 
 class Case:
-    """An evaluator on scripted episodes, with everything it was given."""
+    """An evaluator of scripted episodes, with its parts."""
 
     def __init__(
         self,
@@ -221,16 +221,16 @@ def test_the_environment_is_made_at_the_first_evaluation_and_kept():
 def test_an_evaluation_is_extended_by_the_episodes_that_follow():
     case = Case(rewards=[1.0, 3.0], lengths=[2, 4])
     evaluation = case.evaluator.evaluate(case.policy)
-    twice = case.evaluator.extended(case.policy, evaluation)
-    again = case.evaluator.extended(case.policy, twice)
+    extended = case.evaluator.extended(case.policy, evaluation)
+    extended_twice = case.evaluator.extended(case.policy, extended)
     assert case.factory.firsts == [0, 2, 4]
-    assert case.env.closed == 2  # those of the further episodes; the first ones stay
-    assert again.returns == (2.0, 12.0) * 3
-    assert again.score == again.metrics["eval/return"] == 7.0
+    assert case.env.closed == 2  # environments of further episodes; the first ones stay open
+    assert extended_twice.returns == (2.0, 12.0) * 3
+    assert extended_twice.score == extended_twice.metrics["eval/return"] == 7.0
 
 
 def test_further_episodes_are_those_that_more_environments_at_once_would_play():
-    def made(episodes: int) -> EpisodesEvaluator:
+    def make(episodes: int) -> EpisodesEvaluator:
         config = GymConfig(id="CartPole-v1", num_envs=episodes)
         return EpisodesEvaluator(
             EpisodesConfig(num_episodes=episodes),
@@ -240,7 +240,7 @@ def test_further_episodes_are_those_that_more_environments_at_once_would_play():
             heartbeat=Heartbeat("learner"),
         )
 
-    three, six = made(3), made(6)
+    three, six = make(3), make(6)
     evaluation = three.extended(Falling(), three.evaluate(Falling()))
     assert evaluation == six.evaluate(Falling())
     assert evaluation.returns[3:] != evaluation.returns[:3]
@@ -260,9 +260,9 @@ def test_close_may_come_twice_and_without_an_evaluation():
 def test_every_step_and_every_environment_constructed_is_a_sign_of_life():
     case = Case(rewards=[1.0] * 3, lengths=[7] * 3)
     case.evaluator.evaluate(case.policy)
-    assert case.heartbeat.beats == 11  # its start, 3 environments and 7 steps
+    assert case.heartbeat.beats == 11  # start, 3 environments and 7 steps
     case.evaluator.evaluate(case.policy)
-    assert case.heartbeat.beats == 19  # the environments are kept
+    assert case.heartbeat.beats == 19  # the environments are reused
 
 
 def test_a_request_to_stop_is_raised_before_the_next_step():
@@ -296,7 +296,7 @@ def test_the_limit_says_where_it_comes_from(setting, of_env, limit):
     spec = Case([1.0], [1], env_limit=of_env).factory.spec
     config = EpisodesConfig(max_episode_steps=setting)
     assert known_limit(config, spec) == limit
-    # What a run decided counts only where nothing is set.
+    # A limit decided by the run applies only if no other limit is set.
     assert episode_limit(config, spec, 77) == (77 if limit is None else limit[0])
     assert episode_limit(config, spec) == (10_000 if limit is None else limit[0])
 
@@ -355,12 +355,12 @@ def test_a_score_is_held_against_published_ones_and_against_its_references() -> 
         human_scores=(-20.7, 14.6),
     )
     episodes = [14.6, -20.7], [9, 9], {}
-    found = evaluation_of(EpisodesConfig(), spec, *episodes)
-    assert found.metrics["eval/human_normalized"] == pytest.approx(50)
-    unknown = evaluation_of(EpisodesConfig(), replace(spec, human_scores=None), *episodes)
-    assert "eval/human_normalized" not in unknown.metrics
-    assert "eval/normalized_score" not in unknown.metrics
+    evaluation = evaluation_of(EpisodesConfig(), spec, *episodes)
+    assert evaluation.metrics["eval/human_normalized"] == pytest.approx(50)
+    without_scores = evaluation_of(EpisodesConfig(), replace(spec, human_scores=None), *episodes)
+    assert "eval/human_normalized" not in without_scores.metrics
+    assert "eval/normalized_score" not in without_scores.metrics
     references = EpisodesConfig(ref_min_score=-200.0, ref_max_score=0.0)
     for score, normalized in ((-200.0, 0), (-150.0, 25), (0.0, 100), (20.0, 110)):
-        found = evaluation_of(references, spec, [score], [9], {})
-        assert found.metrics["eval/normalized_score"] == normalized
+        evaluation = evaluation_of(references, spec, [score], [9], {})
+        assert evaluation.metrics["eval/normalized_score"] == normalized

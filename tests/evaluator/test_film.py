@@ -1,4 +1,4 @@
-"""Films: every frame is there, with its line of text, in each format."""
+"""Films in all formats: frames, lines of text, and files that cannot be written."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ EPISODES, STEPS = 3, 4
 
 
 def frame(episode: int, step: int) -> NDArray[np.uint8]:
-    """Grey, and another for each: none is black."""
+    """Returns a gray frame. All frames differ, and none is black."""
     return np.full((HEIGHT, WIDTH, 3), 40 + (60 * episode + 4 * step) % 200, np.uint8)
 
 
-def filmed(writer: film.FilmWriter) -> None:
+def write_film(writer: film.FilmWriter) -> None:
     with closing(writer):
         for episode in range(EPISODES):
             for step in range(STEPS):
@@ -35,8 +35,8 @@ def filmed(writer: film.FilmWriter) -> None:
         writer.save()
 
 
-def pictures(path: Path, size: tuple[int, int]) -> NDArray[np.uint8]:
-    """The frames of a film, decoded. [F, H, W, 3]"""
+def decode_frames(path: Path, size: tuple[int, int]) -> NDArray[np.uint8]:
+    """Decodes the frames of a film. [F, H, W, 3]"""
     from imageio_ffmpeg import get_ffmpeg_exe
 
     decode = [get_ffmpeg_exe(), "-loglevel", "error", "-i", str(path), "-f", "rawvideo"]
@@ -47,25 +47,25 @@ def pictures(path: Path, size: tuple[int, int]) -> NDArray[np.uint8]:
 EXPECTED = [frame(episode, step)[0, 0, 0] for episode in range(EPISODES) for step in range(STEPS)]
 
 
-def assert_shown(found: NDArray[np.uint8]) -> None:
-    """The greys of all frames, and white text on black below each."""
-    np.testing.assert_allclose(found[:, 100, 150, 0].astype(int), EXPECTED, atol=6)
-    below = found[:, HEIGHT:]
-    assert (below.max(axis=(1, 2, 3)) > 200).all()
-    assert (np.median(below, axis=(1, 2, 3)) < 20).all()
+def assert_shown(frames: NDArray[np.uint8]) -> None:
+    """Checks the gray value of all frames, and the white text on black below them."""
+    np.testing.assert_allclose(frames[:, 100, 150, 0].astype(int), EXPECTED, atol=6)
+    caption = frames[:, HEIGHT:]
+    assert (caption.max(axis=(1, 2, 3)) > 200).all()
+    assert (np.median(caption, axis=(1, 2, 3)) < 20).all()
 
 
 def test_an_mp4_has_every_frame_of_every_episode(tmp_path: Path) -> None:
     pytest.importorskip("imageio_ffmpeg")
-    filmed(film.film_writer(tmp_path / "film.mp4"))
-    assert_shown(pictures(tmp_path / "film.mp4", (WIDTH, HEIGHT + 24)))
-    assert [each.name for each in tmp_path.iterdir()] == ["film.mp4"]
+    write_film(film.film_writer(tmp_path / "film.mp4"))
+    assert_shown(decode_frames(tmp_path / "film.mp4", (WIDTH, HEIGHT + 24)))
+    assert [file.name for file in tmp_path.iterdir()] == ["film.mp4"]
 
 
 def test_a_gif_has_every_frame_and_the_rate_of_the_environment(tmp_path: Path) -> None:
     writer = film.film_writer(tmp_path / "film.gif")
     writer.frames_per_s = 20
-    filmed(writer)
+    write_film(writer)
     with Image.open(tmp_path / "film.gif") as gif:
         assert gif.n_frames == EPISODES * STEPS
         assert gif.info["duration"] == 50  # ms
@@ -110,8 +110,8 @@ def test_the_name_of_a_film_may_have_a_colon(
 ) -> None:
     pytest.importorskip("imageio_ffmpeg")
     monkeypatch.chdir(tmp_path)
-    filmed(film.film_writer(Path("12:30.mp4")))
-    assert [each.name for each in tmp_path.iterdir()] == ["12:30.mp4"]
+    write_film(film.film_writer(Path("12:30.mp4")))
+    assert [file.name for file in tmp_path.iterdir()] == ["12:30.mp4"]
 
 
 @pytest.mark.parametrize("suffix", [*film.WRITERS])
@@ -121,8 +121,8 @@ def test_on_a_full_disk_the_film_before_stays(tmp_path: Path, suffix: str) -> No
     path = tmp_path / f"film{suffix}"
     path.write_text("before")
     with full_disk(500), pytest.raises(RunFailed, match=rf"film\{suffix}"):
-        filmed(film.film_writer(path))
-    assert [each.name for each in tmp_path.iterdir()] == [path.name]
+        write_film(film.film_writer(path))
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
     assert path.read_text() == "before"
 
 

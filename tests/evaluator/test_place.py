@@ -1,4 +1,4 @@
-"""Where evaluations may be, by their settings."""
+"""Settings of the place where evaluations run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ON_RAY = ("evaluator.background=true", "evaluator.where=ray")
         every=3,
     ),
 )
-def test_a_place_that_cannot_be_meant_is_refused(typed: list[str], said: str) -> None:
+def test_invalid_settings_of_the_place_are_refused(typed: list[str], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         effective_settings(compose("env=cartpole", *typed))
 

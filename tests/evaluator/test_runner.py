@@ -1,4 +1,4 @@
-"""Evaluations in the learner's thread and in a process; scores confirmed on other episodes."""
+"""Evaluation in the learner's thread and in a process, and confirmation of high scores."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ def script(tmp_path: Path) -> Path:
 def test_a_snapshot_is_evaluated_elsewhere_and_the_learner_goes_on(script: Path) -> None:
     with closing(background_runner(script, "wait\n")) as runner:
         runner.submit(weighing(3.5))
-        assert runner.collect() is None  # it waits for us, and we do not wait for it
+        assert runner.collect() is None  # the evaluation waits, the learner does not
         script.with_name("go").touch()
         assert runner.wait().score == 3.5
-        assert runner.waiting_for == "its turn"  # the watchdog expects no step of it
+        assert runner.waiting_for == "its turn"  # the watchdog expects no steps
 
 
 def test_a_score_that_may_end_the_run_is_confirmed_elsewhere_too(script: Path) -> None:
     with closing(background_runner(script, confirmation=Confirmation(3.0, 2))) as runner:
         runner.submit(weighing(4.0))
-        assert runner.wait().returns == (4.0, 2.0, 2.0)  # 3 on average after the second
+        assert runner.wait().returns == (4.0, 2.0, 2.0)  # the mean after the second round is 3
         runner.submit(weighing(2.9))
         assert runner.wait().returns == (2.9,)
 
@@ -81,32 +81,32 @@ def test_what_an_evaluator_raises_ends_the_run_at_once_with_its_traceback(script
             runner.wait()
 
 
-def test_one_that_hangs_is_shown_killed_and_replaced(
+def test_a_process_that_hangs_is_logged_killed_and_replaced(
     script: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with closing(background_runner(script, "hang\n")) as runner:
         assert runner.waiting_for == "its turn"
         runner.submit(weighing(2.0))
-        while runner.beats < 3:  # submitted, its process ready, and it has begun
+        while runner.beats < 3:  # submitted, process ready, evaluation started
             assert runner.collect() is None
-        before = runner.beats
+        beats = runner.beats
         assert runner.restart()
         assert runner.wait().score == 2.0
-        assert runner.beats > before  # the watchdog sees that something moved
-    assert "_obey" in caplog.text  # its stack
+        assert runner.beats > beats  # the watchdog notices progress
+    assert "_obey" in caplog.text  # the stack of the process
     assert "killed after making no step for trainer.stall_timeout_s" in caplog.text
 
 
-def test_nobody_expects_a_step_of_a_process_that_still_imports(script: Path) -> None:
-    """Neither of the first nor of one that takes its place, be the timeout ever so short."""
+def test_no_step_is_expected_of_a_process_that_still_imports(script: Path) -> None:
+    """Holds for the first process and for its replacement, however short the timeout is."""
     with closing(background_runner(script, "wait\n")) as runner:
         runner.submit(weighing(2.0))
-        assert runner.waiting_for == "its process to start"  # nothing of it was heard yet
+        assert runner.waiting_for == "its process to start"  # it has not reported yet
         while runner.waiting_for is not None:
             assert runner.collect() is None
         assert runner.restart()
         while runner.waiting_for is None:
-            assert runner.collect() is None  # until it is found dead, and replaced
+            assert runner.collect() is None  # until its death is noticed and it is replaced
         assert runner.waiting_for == "its process to start"
         assert runner.wait().score == 2.0
 
@@ -115,7 +115,7 @@ def test_its_log_arrives_in_ours(script: Path, caplog: pytest.LogCaptureFixture)
     with closing(background_runner(script, "log\n")) as runner:
         runner.submit(weighing(1.0))
         runner.wait()
-    record = next(each for each in caplog.records if each.name == "the.evaluator")
+    record = next(entry for entry in caplog.records if entry.name == "the.evaluator")
     assert record.levelno == logging.WARNING
     assert record.getMessage() == "evaluation: a word from the evaluator"
 
@@ -148,7 +148,7 @@ def test_parts_that_cannot_be_sent_are_refused_with_the_setting() -> None:
 
 
 class Lucky(Evaluator):
-    """Scores as listed, a round of one episode after the other."""
+    """Returns the listed scores, one episode per round."""
 
     def __init__(self, *rounds: float) -> None:
         self._rounds = rounds
@@ -169,14 +169,14 @@ class Lucky(Evaluator):
         )
 
     def close(self) -> None:
-        raise AssertionError("whoever made an evaluator closes it")
+        raise AssertionError("an evaluator is closed by its creator")
 
 
 @pytest.mark.parametrize(
     ("threshold", "rounds", "played", "score"),
     [
-        (500.0, 3, (500.0, 500.0, 440.0), 480.0),  # luck that the third round did not share
-        (450.0, 3, (500.0, 500.0, 440.0, 400.0), 460.0),  # still enough, and all were played
+        (500.0, 3, (500.0, 500.0, 440.0), 480.0),  # the mean drops below the threshold
+        (450.0, 3, (500.0, 500.0, 440.0, 400.0), 460.0),  # all rounds stay above the threshold
         (500.1, 3, (500.0,), 500.0),
         (None, 3, (500.0,), 500.0),
     ],
@@ -222,7 +222,7 @@ def test_a_snapshot_brings_the_limit_of_its_episodes() -> None:
     assert Limited.limits == [300]
 
 
-def test_an_evaluator_without_other_episodes_is_taken_at_its_word() -> None:
+def test_a_score_is_final_if_the_evaluator_has_no_further_episodes() -> None:
     class Certain(Lucky):
         extended = Evaluator.extended
 
