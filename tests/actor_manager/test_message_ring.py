@@ -28,9 +28,9 @@ def make_ring(spec_name: str, **settings: Any) -> MessageRing:
 
 @pytest.fixture
 def ring() -> Iterator[MessageRing]:
-    ring_ = make_ring("vector", capacity=8)
-    yield ring_
-    ring_.close()
+    ring = make_ring("vector", capacity=8)
+    yield ring
+    ring.close()
 
 
 def write_whole(writer: MessageWriter, message: Message) -> bool:

@@ -18,10 +18,10 @@ from tests.support.channels import assert_same_rows, channel_of, message_of
 
 @pytest.fixture
 def channel() -> Iterator[SharedChannel]:
-    channel_ = channel_of("vector", capacity=8)
-    yield channel_
-    channel_.learner_pipe.close()
-    channel_.close()
+    channel = channel_of("vector", capacity=8)
+    yield channel
+    channel.learner_pipe.close()
+    channel.close()
 
 
 def test_a_parcel_larger_than_the_ring_waits_for_space_and_a_release_wakes_it(

@@ -27,9 +27,9 @@ def snapshot(opt_steps: int, value: float, size: int = 4) -> Snapshot:
 
 @pytest.fixture
 def slot() -> Iterator[SharedWeightSlot]:
-    slot_ = SharedWeightSlot(forms_of(snapshot(0, 0.0)))
-    yield slot_
-    slot_.close()
+    slot = SharedWeightSlot(forms_of(snapshot(0, 0.0)))
+    yield slot
+    slot.close()
 
 
 def test_the_newest_comes_back_whole(slot: SharedWeightSlot) -> None:
