@@ -1,4 +1,4 @@
-"""Environments in words, and rows that tell by every value which row they are."""
+"""Specs of environments, and rows whose values all contain the number of the row."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def image_spec(spec: EnvSpec) -> EnvSpec:
 
 @pytest.fixture
 def dict_spec(spec: EnvSpec) -> EnvSpec:
-    """Its first part has the narrowest type, so an order by alignment would show."""
+    """The first part has the narrowest type, so that sorting by alignment would be noticed."""
     parts = {
         "pixels": pixels(2, 2),
         "level": DiscreteSpace(50),
@@ -41,7 +41,7 @@ def dict_spec(spec: EnvSpec) -> EnvSpec:
 
 @pytest.fixture
 def make_rows() -> MakeRows:
-    """Rows number first … last-1: obs n, action n, reward 2n, discount n/1000, next obs n+1."""
+    """Makes rows first … last-1: obs n, action n, reward 2n, discount n/1000, next obs n+1."""
 
     def make(spec: EnvSpec, first: int, last: int) -> Transitions:
         count = np.arange(first, last)

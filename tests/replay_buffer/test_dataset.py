@@ -1,4 +1,4 @@
-"""Rows of a data set and rows of actors in one buffer."""
+"""Replay buffers that contain rows of a data set and rows of actors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MakeRows = Callable[..., Transitions]
 
 @pytest.fixture
 def build(spec: EnvSpec, make_rows: MakeRows) -> Callable[..., UniformReplayBuffer]:
-    """One with the rows 0 … 4 of a data set, in two parts, and room for 3 more."""
+    """Builds a buffer with rows 0 … 4 of a data set, in two parts, and space for 3 more."""
 
     def _build(
         *, seed: int = 0, capacity: int = 3, grows: bool = True, steps: int = 5, **other: Any
@@ -41,13 +41,13 @@ Build = Callable[..., UniformReplayBuffer]
 
 
 def numbers(buffer: UniformReplayBuffer) -> list[int]:
-    """Which rows it has, in the order of its slots."""
-    found = buffer.rows(np.arange(len(buffer)))
-    assert isinstance(found.obs, np.ndarray)
-    assert isinstance(found.next_obs, np.ndarray)
-    assert (found.next_obs == found.obs + 1).all()
-    assert (found.reward == 2 * found.action).all()
-    return [int(each) for each in found.action]
+    """Returns the numbers of the stored rows, in the order of their slots."""
+    rows = buffer.rows(np.arange(len(buffer)))
+    assert isinstance(rows.obs, np.ndarray)
+    assert isinstance(rows.next_obs, np.ndarray)
+    assert (rows.next_obs == rows.obs + 1).all()
+    assert (rows.reward == 2 * rows.action).all()
+    return [int(number) for number in rows.action]
 
 
 def test_the_data_set_stays_and_the_oldest_rows_of_actors_make_room(
@@ -69,7 +69,7 @@ def test_every_row_is_equally_likely(build: Build, spec: EnvSpec, make_rows: Mak
     buffer.push(make_rows(spec, 5, 7))
     drawn = np.concatenate([buffer.sample(700).action.copy() for _ in range(100)])
     counts = np.bincount(drawn, minlength=7)
-    # 70,000 draws: 10,000 of each of 7 rows, with a standard deviation of 93
+    # 70,000 draws: 10,000 of every row, with a standard deviation of 93
     assert (np.abs(counts - 10_000) < 5 * 93).all()
 
 
@@ -82,12 +82,12 @@ def test_a_share_of_each_batch_is_of_the_data_set_and_the_rest_of_actors(
     buffer.push(make_rows(spec, 5, 7))
     drawn = []
     for _ in range(2_000):
-        batch = buffer.sample(9)  # 2.7 of 9 are 3
+        batch = buffer.sample(9)  # 0.3 * 9 = 2.7, rounded to 3
         np.testing.assert_array_equal(batch.index, batch.action)
         np.testing.assert_array_equal(batch.index < 5, [True] * 3 + [False] * 6)
         drawn.append(batch.action.copy())
     counts = np.bincount(np.concatenate(drawn), minlength=7)
-    # 6,000 draws of 5 rows, with a standard deviation of 31, and 12,000 of 2 rows, of 55
+    # 6,000 draws of 5 rows (standard deviation 31) and 12,000 draws of 2 rows (55)
     assert (np.abs(counts[:5] - 1_200) < 5 * 31).all()
     assert (np.abs(counts[5:] - 6_000) < 5 * 55).all()
 
@@ -106,7 +106,7 @@ def test_all_columns_of_a_sample_are_of_its_rows(build: Build) -> None:
 def test_without_actors_it_is_full_of_the_data_set(build: Build) -> None:
     buffer = build(capacity=1_000_000, grows=False)
     assert (len(buffer), buffer.capacity) == (5, 5)
-    assert buffer.nbytes == 6 * 48  # one more than there are
+    assert buffer.nbytes == 6 * 48  # one row more than the data set has
 
 
 @pytest.mark.parametrize("share", [None, 0.5])
@@ -123,12 +123,12 @@ def test_a_state_has_no_row_of_the_data_set_and_goes_on_to_the_bit(
     assert blocks is not None
     expected = [buffer.sample(4).action.tolist() for _ in range(40)]
 
-    other = build(seed=9, share=share)
-    other.load_state_dict(state)
-    assert numbers(other) == [0, 1, 2, 3, 4]
-    other.load_rows(2, blocks)
-    assert numbers(other) == numbers(buffer)
-    assert [other.sample(4).action.tolist() for _ in range(40)] == expected
+    restored = build(seed=9, share=share)
+    restored.load_state_dict(state)
+    assert numbers(restored) == [0, 1, 2, 3, 4]
+    restored.load_rows(2, blocks)
+    assert numbers(restored) == numbers(buffer)
+    assert [restored.sample(4).action.tolist() for _ in range(40)] == expected
 
 
 def test_an_empty_part_of_actors_has_nothing_to_save(build: Build) -> None:

@@ -1,4 +1,4 @@
-"""A replay buffer of frames gives the same transitions as one of whole stacks, to the bit."""
+"""Buffers of single frames return the same transitions as buffers of stacks, bit for bit."""
 
 from __future__ import annotations
 
@@ -32,47 +32,49 @@ def stack_spec(spec):
 
 
 class Streams:
-    """Actors in environments that stack random frames, and their messages in a random order."""
+    """Actors whose environments stack random frames, and their messages in random order."""
 
-    def __init__(self, chance, *, num_envs, n_steps, actors=2, same_frames=False):
-        self.chance, self.num_envs = chance, num_envs
+    def __init__(self, rng, *, num_envs, n_steps, actors=2, same_frames=False):
+        self.rng, self.num_envs = rng, num_envs
         self.colours = 3 if same_frames else 256
-        make = [NStep(NStepConfig(n_steps=n_steps), gamma=0.9, num_envs=num_envs)]
-        make += [NStep(NStepConfig(n_steps=n_steps), gamma=0.9, num_envs=num_envs)] * (actors > 1)
+        processors = [NStep(NStepConfig(n_steps=n_steps), gamma=0.9, num_envs=num_envs)]
+        processors += [NStep(NStepConfig(n_steps=n_steps), gamma=0.9, num_envs=num_envs)] * (
+            actors > 1
+        )
         self.actors = [
-            (processor, [self.first_stack() for _ in range(num_envs)]) for processor in make
+            (processor, [self.first_stack() for _ in range(num_envs)]) for processor in processors
         ]
 
     def frame(self):
-        if self.colours < 256:  # the same few frames again and again
-            return np.full(FRAME, self.chance.integers(self.colours), np.uint8)
-        return self.chance.integers(0, 256, FRAME, np.uint8)
+        if self.colours < 256:  # frames repeat often
+            return np.full(FRAME, self.rng.integers(self.colours), np.uint8)
+        return self.rng.integers(0, 256, FRAME, np.uint8)
 
     def first_stack(self):
         frame = self.frame()
-        before = np.zeros(FRAME, np.uint8) if self.chance.random() < 0.5 else frame
+        before = np.zeros(FRAME, np.uint8) if self.rng.random() < 0.5 else frame
         return deque([before] * (DEPTH - 1) + [frame], maxlen=DEPTH)
 
     def message(self, most_steps):
-        """The rows of a few steps of one actor."""
-        processor, stacks = self.actors[self.chance.integers(len(self.actors))]
-        parts = [self.step(processor, stacks) for _ in range(self.chance.integers(1, most_steps))]
+        """Returns the rows of fewer than `most_steps` steps of a random actor."""
+        processor, stacks = self.actors[self.rng.integers(len(self.actors))]
+        parts = [self.step(processor, stacks) for _ in range(self.rng.integers(1, most_steps))]
         return concatenate(parts)
 
     def step(self, processor, stacks):
-        count, chance = self.num_envs, self.chance
+        count, rng = self.num_envs, self.rng
         obs = np.array(stacks)
         for stack in stacks:
             stack.append(self.frame())
         next_obs = np.array(stacks)
-        ends = chance.random((2, count)) < 0.08
+        ends = rng.random((2, count)) < 0.08
         for i in np.flatnonzero(ends.any(axis=0)):
             stacks[i] = self.first_stack()
         return processor.process(
             Step(
                 obs=obs,
-                action=chance.integers(0, 2, count),
-                reward=chance.random(count).astype(np.float32),
+                action=rng.integers(0, 2, count),
+                reward=rng.random(count).astype(np.float32),
                 terminated=ends[0],
                 truncated=ends[1] & ~ends[0],
                 next_obs=next_obs,
@@ -81,22 +83,22 @@ class Streams:
         )
 
 
-def require_same_samples(buffers, chance, batch_size=16):
-    ours, theirs = (each.sample(batch_size) for each in buffers)
+def require_same_samples(buffers, rng, batch_size=16):
+    ours, theirs = (buffer.sample(batch_size) for buffer in buffers)
     for name in FIELDS:
-        one, two = getattr(ours, name), getattr(theirs, name)
-        assert one.dtype == two.dtype
-        assert one.tobytes() == two.tobytes(), name
-    error = chance.standard_cauchy(batch_size)
-    for each in buffers:
-        if each.uses_priorities:
-            each.update_priorities(ours.index.copy(), error)
+        our_values, their_values = getattr(ours, name), getattr(theirs, name)
+        assert our_values.dtype == their_values.dtype
+        assert our_values.tobytes() == their_values.tobytes(), name
+    error = rng.standard_cauchy(batch_size)
+    for buffer in buffers:
+        if buffer.uses_priorities:
+            buffer.update_priorities(ours.index.copy(), error)
 
 
-def resumed(source, target, chance):
-    """Through the same door as a checkpoint, in chunks of a random size."""
+def resume_into(source, target, rng):
+    """Restores `target` from the state and rows of `source`, in chunks of a random size."""
     target.load_state_dict(source.state_dict())
-    copy_rows(source, target, int(chance.integers(1, 10_000)))
+    copy_rows(source, target, int(rng.integers(1, 10_000)))
     return target
 
 
@@ -111,43 +113,43 @@ CASES = [
 
 @pytest.mark.parametrize(("kind", "num_envs", "n_steps", "seed"), sampled(CASES, every=7))
 def test_sampled_transitions_equal_those_of_whole_stacks(stack_spec, kind, num_envs, n_steps, seed):
-    """Over wrap-arounds, ends of episodes, several actors, and resumes in the middle."""
-    chance = np.random.default_rng([seed, num_envs, n_steps])
-    streams = Streams(chance, num_envs=num_envs, n_steps=n_steps, same_frames=seed % 3 == 2)
-    capacity = int(chance.choice([1, 7, 50, 130]))
-    buffers = [buffer_of(kind, stack_spec, capacity, frames=each) for each in (None, False)]
+    """Covers wrap-arounds, ends of episodes, several actors and resumes."""
+    rng = np.random.default_rng([seed, num_envs, n_steps])
+    streams = Streams(rng, num_envs=num_envs, n_steps=n_steps, same_frames=seed % 3 == 2)
+    capacity = int(rng.choice([1, 7, 50, 130]))
+    buffers = [buffer_of(kind, stack_spec, capacity, frames=frames) for frames in (None, False)]
     assert isinstance(buffers[0].ring, FrameRing)
-    for turn in range(25):
-        message = streams.message(int(chance.choice([3, 12])))
-        for each in buffers:
-            each.push(message)
+    for count in range(25):
+        message = streams.message(int(rng.choice([3, 12])))
+        for buffer in buffers:
+            buffer.push(message)
         if len(buffers[0]):
-            require_same_samples(buffers, chance)
-        if turn % 8 == 7:
+            require_same_samples(buffers, rng)
+        if count % 8 == 7:
             empty = buffer_of(kind, stack_spec, capacity, frames=None, seed=5)
-            buffers[0] = resumed(buffers[0], empty, chance)
+            buffers[0] = resume_into(buffers[0], empty, rng)
     everything = np.arange(len(buffers[1]))
-    ours, theirs = (each.rows(everything) for each in buffers)
+    ours, theirs = (buffer.rows(everything) for buffer in buffers)
     assert ours.obs.tobytes() == theirs.obs.tobytes()
     assert ours.next_obs.tobytes() == theirs.next_obs.tobytes()
 
 
 @pytest.mark.parametrize("n_steps", [1, 3])
 def test_each_frame_is_stored_once_and_leaves_with_the_last_stack_that_has_it(stack_spec, n_steps):
-    chance = np.random.default_rng(1)
-    streams = Streams(chance, num_envs=2, n_steps=n_steps)
+    rng = np.random.default_rng(1)
+    streams = Streams(rng, num_envs=2, n_steps=n_steps)
     buffer = buffer_of("uniform", stack_spec, 60, frames=None)
     for _ in range(60):
         buffer.push(streams.message(8))
     rows = buffer.rows(np.arange(60))
     stacks = np.concatenate([rows.obs, rows.next_obs]).reshape(-1, *FRAME)
     assert buffer.ring.frames == len(np.unique(stacks, axis=0))
-    # two rows for each step of an actor, and every episode adds its first and perhaps zeros
+    # every row adds a frame; every episode adds its first frame and possibly one of zeros
     assert buffer.ring.frames < 60 * 1.5
 
 
 def test_frames_that_share_a_key_are_told_apart(stack_spec):
-    """Multiples of 2**15 in two numbers of 16 bits: odd weights do not matter then."""
+    """Two 16-bit words of 2**15 have the same key as zeros, whatever the odd weights."""
     shape = (1, DEPTH, *FRAME)
     frames = np.zeros(shape, np.uint8)
     frames[0, 1, 0, 1] = frames[0, 1, 0, 3] = 128
@@ -160,69 +162,69 @@ def test_frames_that_share_a_key_are_told_apart(stack_spec):
     rows = Streams(np.random.default_rng(0), num_envs=1, n_steps=1).message(2)
     for _ in range(2):
         buffer.push(replace(rows, obs=frames, next_obs=frames[:, ::-1]))
-    found = buffer.rows(np.array([0, 1]))
-    np.testing.assert_array_equal(found.obs, np.repeat(frames, 2, axis=0))
-    np.testing.assert_array_equal(found.next_obs, np.repeat(frames[:, ::-1], 2, axis=0))
+    rows_read = buffer.rows(np.array([0, 1]))
+    np.testing.assert_array_equal(rows_read.obs, np.repeat(frames, 2, axis=0))
+    np.testing.assert_array_equal(rows_read.next_obs, np.repeat(frames[:, ::-1], 2, axis=0))
 
 
 def test_stacks_that_share_nothing_are_stored_whole(stack_spec):
-    """More frames than memory is reserved for."""
-    chance = np.random.default_rng(2)
+    """They have more frames than memory is reserved for."""
+    rng = np.random.default_rng(2)
     count = 200
     assert reserved_frames(count, DEPTH) < count * 2 * DEPTH
-    buffers = [buffer_of("uniform", stack_spec, count, frames=each) for each in (True, False)]
-    row = Streams(chance, num_envs=1, n_steps=1).message(2)
+    buffers = [buffer_of("uniform", stack_spec, count, frames=frames) for frames in (True, False)]
+    row = Streams(rng, num_envs=1, n_steps=1).message(2)
     rows = concatenate([row] * 70)
     for _ in range(5):
-        obs, next_obs = chance.integers(0, 256, (2, 70, DEPTH, *FRAME), np.uint8)
-        for each in buffers:
-            each.push(replace(rows, obs=obs, next_obs=next_obs))
-        require_same_samples(buffers, chance)
+        obs, next_obs = rng.integers(0, 256, (2, 70, DEPTH, *FRAME), np.uint8)
+        for buffer in buffers:
+            buffer.push(replace(rows, obs=obs, next_obs=next_obs))
+        require_same_samples(buffers, rng)
     assert buffers[0].ring.frames == count * 2 * DEPTH
 
 
 @pytest.mark.parametrize("seed", sampled([*range(40)], every=10))
 def test_what_is_pushed_while_a_checkpoint_is_written_does_not_change_it(stack_spec, seed):
-    chance = np.random.default_rng(seed)
-    streams = Streams(chance, num_envs=2, n_steps=3)
-    source, whole = (buffer_of("uniform", stack_spec, 50, frames=each) for each in (True, False))
+    rng = np.random.default_rng(seed)
+    streams = Streams(rng, num_envs=2, n_steps=3)
+    source, whole = (buffer_of("uniform", stack_spec, 50, frames=flag) for flag in (True, False))
     target = buffer_of("uniform", stack_spec, 50, frames=True)
-    for _ in range(int(chance.integers(1, 20))):
+    for _ in range(int(rng.integers(1, 20))):
         message = streams.message(8)
         source.push(message)
         whole.push(message)
     expected = whole.rows(np.arange(len(whole)))
     target.load_state_dict(source.state_dict())
-    chunk_rows = int(chance.integers(5, 30))
+    chunk_rows = int(rng.integers(5, 30))
     frozen = source.ring.freeze(0, chunk_nbytes=chunk_rows * source.freeze(0).row_nbytes)
     start = frozen.first
     while (chunk := frozen.take()) is not None:
         source.push(streams.message(2))
         target.load_rows(start, chunk)
         start += len(chunk[-1])
-    found = target.rows(np.arange(len(target)))
-    assert found.obs.tobytes() == expected.obs.tobytes()
-    assert found.next_obs.tobytes() == expected.next_obs.tobytes()
+    loaded = target.rows(np.arange(len(target)))
+    assert loaded.obs.tobytes() == expected.obs.tobytes()
+    assert loaded.next_obs.tobytes() == expected.next_obs.tobytes()
 
 
-def test_saved_frames_and_saved_stacks_are_not_taken_for_each_other(stack_spec):
-    chance = np.random.default_rng(3)
-    message = Streams(chance, num_envs=2, n_steps=3).message(8)
+def test_saved_frames_and_saved_stacks_are_not_interchangeable(stack_spec):
+    rng = np.random.default_rng(3)
+    message = Streams(rng, num_envs=2, n_steps=3).message(8)
     for frames, match in ((True, "the saved rows have types"), (False, "the saved frames are")):
         saved, other = (
-            buffer_of("uniform", stack_spec, 70, frames=each) for each in (frames, not frames)
+            buffer_of("uniform", stack_spec, 70, frames=setting) for setting in (frames, not frames)
         )
         saved.push(message)
         with pytest.raises(CheckpointError, match=match):
-            resumed(saved, other, chance)
+            resume_into(saved, other, rng)
 
 
-def test_rows_of_a_data_set_stay_and_those_of_actors_pass(stack_spec):
-    chance = np.random.default_rng(4)
-    streams = Streams(chance, num_envs=1, n_steps=1)
+def test_rows_of_a_data_set_stay_and_rows_of_actors_are_overwritten(stack_spec):
+    rng = np.random.default_rng(4)
+    streams = Streams(rng, num_envs=1, n_steps=1)
     fixed = concatenate([streams.message(12) for _ in range(10)])
 
-    def made(frames):
+    def make(frames):
         dataset = DatasetRows(
             id="a/b-v0", rows=[fixed], steps=len(fixed), checksum="x", grows=True, share=None
         )
@@ -233,14 +235,14 @@ def test_rows_of_a_data_set_stay_and_those_of_actors_pass(stack_spec):
             dataset=dataset,
         )
 
-    buffers = [made(None), made(False)]
-    for turn in range(30):
+    buffers = [make(None), make(False)]
+    for count in range(30):
         message = streams.message(6)
-        for each in buffers:
-            each.push(message)
-        require_same_samples(buffers, chance)
-        if turn == 20:
-            buffers[0] = resumed(buffers[0], made(None), chance)
+        for buffer in buffers:
+            buffer.push(message)
+        require_same_samples(buffers, rng)
+        if count == 20:
+            buffers[0] = resume_into(buffers[0], make(None), rng)
     assert isinstance(buffers[0].ring, FrameRing)
 
 
@@ -256,5 +258,5 @@ def test_only_stacked_images_are_stored_as_frames(spec, stack_spec):
 
 
 def test_a_transition_takes_the_bytes_of_its_slots_and_of_one_frame(stack_spec):
-    # 2 x 4 slots of 4 bytes, action 8, reward and discount 4 each; frame: 18 and 16 bytes
+    # 2 x 4 slots of 4 bytes, action 8, reward and discount 4 each; frame 18 + 16 bytes
     assert FrameRing.row_nbytes(stack_spec) == 32 + 8 + 8 + 18 + 16

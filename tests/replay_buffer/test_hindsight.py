@@ -1,4 +1,4 @@
-"""Hindsight replay: which goals replace which, what that is worth, and that a resume goes on."""
+"""Hindsight replay: choice of goals, recomputed rewards, and resumes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SPEC = spec_of(observation=reals(2), achieved_goal=reals(1), desired_goal=reals(
 
 
 class Near(GoalRewards):
-    """Reward -|achieved - desired|; ends where they are equal."""
+    """The reward is -|achieved - desired|. Equal goals terminate if `ends` is true."""
 
     def __init__(self, ends: bool = False) -> None:
         self.ends = ends
@@ -56,8 +56,8 @@ def buffer_of(capacity: int = 100, seed: int = 0, ends: bool = False, **settings
 
 
 def row(episode: int, step: int, *, last: bool = False, moves: bool = True) -> Transitions:
-    """Step `step` of an episode with goal -1, in which 100 * episode + step + 1 is achieved, or
-    100 * episode where nothing moves."""
+    """Returns step `step` of an episode with goal -1. It achieves 100 * episode + step + 1, or
+    100 * episode if `moves` is false."""
 
     def observed(step: int) -> dict[str, NDArray[Any]]:
         return {
@@ -76,24 +76,24 @@ def row(episode: int, step: int, *, last: bool = False, moves: bool = True) -> T
     )
 
 
-def interleaved(streams: int, rows: int, seed: int = 0) -> list[tuple[int, int, bool]]:
-    """(episode, step, terminated) as they arrive from environments whose turns are random."""
+def interleave(streams: int, rows: int, seed: int = 0) -> list[tuple[int, int, bool]]:
+    """Returns (episode, step, terminated) of environments that step in a random order."""
     rng = np.random.default_rng(seed)
-    at = [(i, 0) for i in range(streams)]
-    episodes, found = streams, []
+    positions = [(i, 0) for i in range(streams)]
+    episodes, arriving = streams, []
     for _ in range(rows):
         i = int(rng.integers(streams))
-        episode, step = at[i]
+        episode, step = positions[i]
         ending = rng.random()  # 0 … 0.1 terminates, 0.1 … 0.2 is truncated
-        found.append((episode, step, ending < 0.1))
-        at[i] = (episode, step + 1)
+        arriving.append((episode, step, ending < 0.1))
+        positions[i] = (episode, step + 1)
         if ending < 0.2:
-            at[i], episodes = (episodes, 0), episodes + 1
-    return found
+            positions[i], episodes = (episodes, 0), episodes + 1
+    return arriving
 
 
 def push(buffer: Any, arriving: list[tuple[int, int, bool]], seed: int = 1) -> None:
-    """In messages of random sizes."""
+    """Pushes rows in messages of random sizes."""
     rng = np.random.default_rng(seed)
     rows = [row(episode, step, last=last) for episode, step, last in arriving]
     while rows:
@@ -103,15 +103,15 @@ def push(buffer: Any, arriving: list[tuple[int, int, bool]], seed: int = 1) -> N
 
 
 def goals_of(buffer: Any, batches: int = 25) -> dict[tuple[int, int], Counter[int]]:
-    """How often each goal replaced that of which row (episode and step)."""
-    found: dict[tuple[int, int], Counter[int]] = {}
+    """Counts the replacing goals of every row, keyed by (episode, step)."""
+    goals: dict[tuple[int, int], Counter[int]] = {}
     for _ in range(batches):
         batch = buffer.sample(500)
         observed = batch.obs["observation"].astype(int).tolist()
         for (episode, step), goal in zip(observed, batch.next_obs["desired_goal"], strict=True):
             if goal[0] != -1:
-                found.setdefault((episode, step), Counter())[int(goal[0])] += 1
-    return found
+                goals.setdefault((episode, step), Counter())[int(goal[0])] += 1
+    return goals
 
 
 @pytest.mark.parametrize(("capacity", "rows"), [(100, 80), (50, 200)], ids=["", "wrapped"])
@@ -119,20 +119,20 @@ def goals_of(buffer: Any, batches: int = 25) -> dict[tuple[int, int], Counter[in
 def test_goals_are_those_of_the_strategy_in_the_same_episode_of_the_same_stream(
     strategy: Strategy, capacity: int, rows: int
 ) -> None:
-    arriving = interleaved(5, rows)
+    arriving = interleave(5, rows)
     buffer = buffer_of(capacity, strategy=strategy)
     push(buffer, arriving)
     stored = arriving[-capacity:]
     expected = {}
     for episode, step, _ in stored:
-        steps = [other for which, other, _ in stored if which == episode]
+        steps = [row_step for row_episode, row_step, _ in stored if row_episode == episode]
         chosen = {
-            Strategy.future: [each for each in steps if each >= step],
+            Strategy.future: [later for later in steps if later >= step],
             Strategy.final: [max(steps)],
             Strategy.episode: steps,
         }[strategy]
-        expected[episode, step] = {100 * episode + each + 1 for each in chosen}
-    assert {place: set(goals) for place, goals in goals_of(buffer, 50).items()} == expected
+        expected[episode, step] = {100 * episode + chosen_step + 1 for chosen_step in chosen}
+    assert {row_key: set(goals) for row_key, goals in goals_of(buffer, 50).items()} == expected
 
 
 def test_every_later_outcome_is_as_likely() -> None:
@@ -140,9 +140,9 @@ def test_every_later_outcome_is_as_likely() -> None:
     push(buffer, [(3, step, False) for step in range(5)])
     goals = goals_of(buffer)
     for step in range(5):
-        counts = [goals[3, step][300 + each + 1] for each in range(step, 5)]
-        share = sum(counts) / len(counts)  # of about 2,000 draws; five standard deviations
-        np.testing.assert_allclose(counts, share, atol=5 * np.sqrt(share))
+        counts = [goals[3, step][300 + later + 1] for later in range(step, 5)]
+        mean = sum(counts) / len(counts)  # about 2,000 draws; five standard deviations
+        np.testing.assert_allclose(counts, mean, atol=5 * np.sqrt(mean))
 
 
 @pytest.mark.parametrize("k", [0, 1, 4])
@@ -152,33 +152,33 @@ def test_k_of_k_plus_one_have_another_goal_and_the_others_are_as_stored(k: int) 
     others = 0
     for _ in range(20):
         batch = buffer.sample(500)
-        own = batch.obs["desired_goal"][:, 0] == -1
-        np.testing.assert_array_equal(batch.reward[own], -7)
+        stored = batch.obs["desired_goal"][:, 0] == -1
+        np.testing.assert_array_equal(batch.reward[stored], -7)
         np.testing.assert_array_equal(batch.obs["desired_goal"], batch.next_obs["desired_goal"])
-        others += int((~own).sum())
+        others += int((~stored).sum())
     deviation = np.sqrt(10_000 * k) / (k + 1)  # binomial
     assert others == pytest.approx(10_000 * k / (k + 1), abs=5 * deviation)
 
 
 @pytest.mark.parametrize("draws", [1, 8, 40])
 def test_rows_whose_goal_was_achieved_before_are_drawn_again(draws: int) -> None:
-    """5 rows of 100 move something, so all `draws` of a goal miss them with 0.95**draws."""
+    """5 of 100 rows move, so all `draws` draws miss them with probability 0.95**draws."""
     buffer = buffer_of(draws=draws)
     buffer.push(concatenate([row(0, step) for step in range(5)]))
     buffer.push(concatenate([row(1, step, moves=False) for step in range(95)]))
     moving = others = 0
     for _ in range(20):
         batch = buffer.sample(500)
-        own = batch.obs["desired_goal"][:, 0] == -1
+        stored = batch.obs["desired_goal"][:, 0] == -1
         episode = batch.obs["observation"][:, 0]
-        others += int((~own).sum())
-        moving += int((episode[~own] == 0).sum())
-        goals, steps = (each[~own] for each in (batch.obs["desired_goal"][:, 0], batch.action))
-        still = episode[~own] == 1
+        others += int((~stored).sum())
+        moving += int((episode[~stored] == 0).sum())
+        goals, steps = (part[~stored] for part in (batch.obs["desired_goal"][:, 0], batch.action))
+        still = episode[~stored] == 1
         assert set(goals[still]) <= {100}
         assert ((steps < goals) & (goals <= 5))[~still].all()
-        # Rows that keep their goal are as likely as ever.
-        assert (episode[own] == 0).mean() == pytest.approx(0.05, abs=0.12)
+        # Rows that keep their goal are drawn uniformly.
+        assert (episode[stored] == 0).mean() == pytest.approx(0.05, abs=0.12)
     expected = 1 - 0.95**draws
     deviation = np.sqrt(expected * (1 - expected) / others)
     assert moving / others == pytest.approx(expected, abs=5 * deviation)
@@ -186,22 +186,22 @@ def test_rows_whose_goal_was_achieved_before_are_drawn_again(draws: int) -> None
 
 @pytest.mark.parametrize("ends", [False, True])
 def test_rewards_are_computed_for_the_new_goal_and_ends_follow_it(ends: bool) -> None:
-    """The last row terminated for its own goal; a row ends where it achieved its new one."""
+    """The last row terminated for its original goal. A row ends if it achieves its new goal."""
     buffer = buffer_of(ends=ends)
     push(buffer, [(0, step, step == 9) for step in range(10)])
     batch = buffer.sample(2000)
     achieved, goal = (batch.next_obs[name][:, 0] for name in ("achieved_goal", "desired_goal"))
-    other = goal != -1
-    np.testing.assert_array_equal(batch.reward[other], -np.abs(achieved - goal)[other])
+    replaced = goal != -1
+    np.testing.assert_array_equal(batch.reward[replaced], -np.abs(achieved - goal)[replaced])
     terminated = batch.obs["observation"][:, 1] == 9
     if ends:
-        terminated = np.where(other, achieved == goal, terminated)
+        terminated = np.where(replaced, achieved == goal, terminated)
     expected = np.where(terminated, 0, GAMMA).astype(np.float32)
     np.testing.assert_array_equal(batch.discount, expected)
-    assert (terminated & other).sum() > 100
+    assert (terminated & replaced).sum() > 100
     np.testing.assert_array_equal(
         buffer.rows(np.arange(10)).reward, np.full(10, -7)
-    )  # what is stored stays
+    )  # stored rows do not change
 
 
 def test_an_episode_whose_rows_were_overwritten_goes_on_from_those_that_are_left() -> None:
@@ -218,12 +218,12 @@ def test_rows_without_an_episode_are_refused() -> None:
         buffer_of().push(replace(row(0, 0), extras={}))
 
 
-def restored(buffer: Any, **settings: Any) -> Any:
-    """Another buffer with its state and rows, as a checkpoint brings them back."""
-    other = buffer_of(buffer.capacity, seed=99, **settings)
-    other.load_state_dict(buffer.state_dict())
-    copy_rows(buffer, other, 1000)
-    return other
+def restore(buffer: Any, **settings: Any) -> Any:
+    """Returns another buffer with the same state and rows, as restored from a checkpoint."""
+    copy = buffer_of(buffer.capacity, seed=99, **settings)
+    copy.load_state_dict(buffer.state_dict())
+    copy_rows(buffer, copy, 1000)
+    return copy
 
 
 @pytest.mark.parametrize(
@@ -234,15 +234,15 @@ def restored(buffer: Any, **settings: Any) -> Any:
 def test_a_restored_buffer_draws_the_same_goals_and_goes_on_with_open_episodes(
     rows: int, settings: dict[str, Any]
 ) -> None:
-    arriving = interleaved(4, rows + 100)
+    arriving = interleave(4, rows + 100)
     buffer = buffer_of(90, **settings)
     push(buffer, arriving[:rows])
     buffer.sample(16)
-    other = restored(buffer, **settings)
+    copy = restore(buffer, **settings)
     for start in range(rows, rows + 100, 10):
-        for each in (buffer, other):
-            push(each, arriving[start : start + 10])
-        mine, its = buffer.sample(32), other.sample(32)
+        for target in (buffer, copy):
+            push(target, arriving[start : start + 10])
+        batch, copied = buffer.sample(32), copy.sample(32)
         for name in ("reward", "discount", "index", "action"):
-            np.testing.assert_array_equal(getattr(mine, name), getattr(its, name))
-        np.testing.assert_array_equal(mine.obs["desired_goal"], its.obs["desired_goal"])
+            np.testing.assert_array_equal(getattr(batch, name), getattr(copied, name))
+        np.testing.assert_array_equal(batch.obs["desired_goal"], copied.obs["desired_goal"])

@@ -1,4 +1,4 @@
-"""Prioritized replay: priorities, probabilities and importance weights, worked by hand."""
+"""Prioritized replay: priorities, probabilities and importance weights, worked out by hand."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def slots(*numbers):
 
 
 def with_errors(buffer, spec, make_rows, errors):
-    """Rows 0 … with the given TD errors, set in one update."""
+    """Pushes rows 0 … and sets their TD errors in one update."""
     buffer.push(make_rows(spec, 0, len(errors)))
     buffer.update_priorities(np.arange(len(errors)), np.array(errors, np.float32))
     return buffer
@@ -38,7 +38,7 @@ def test_new_rows_get_the_largest_priority_seen_so_far(spec, make_rows):
     buffer.push(make_rows(spec, 0, 2))
     np.testing.assert_array_equal(buffer._priorities.sums.get(slots(0, 1, 2, 3)), [1, 1, 0, 0])
     buffer.update_priorities(slots(0, 1), np.array([8.0, 0.5]))
-    buffer.update_priorities(slots(0, 1), np.array([0.25, 0.5]))  # 8 is gone but was seen
+    buffer.update_priorities(slots(0, 1), np.array([0.25, 0.5]))  # 8 stays the maximum
     buffer.push(make_rows(spec, 2, 5))  # wraps: slots 2, 3 and 0
     largest = 8 + EPSILON
     np.testing.assert_allclose(
@@ -56,7 +56,7 @@ def test_weights_are_those_of_the_paper(spec, make_rows, normalize, beta):
     for _ in range(20):
         batch = buffer.sample(3)
         p = (errors + EPSILON) ** 0.7
-        paper = (len(p) * p / p.sum()) ** -beta  # of all rows
+        paper = (len(p) * p / p.sum()) ** -beta  # weights of all rows
         chosen = paper[batch.index]
         largest = chosen.max() if normalize is Normalize.batch else paper.max()
         np.testing.assert_allclose(batch.weight, chosen / largest, rtol=1e-5)
@@ -69,7 +69,7 @@ def test_beta_moves_linearly_with_the_updates_and_then_stays(spec, make_rows):
     betas = []
     for _ in range(6):
         betas.append(buffer.beta)
-        batch = buffer.sample(2)  # sampling does not move it
+        batch = buffer.sample(2)  # sampling does not change beta
         buffer.update_priorities(batch.index, np.ones(2))
     np.testing.assert_allclose(betas, [0.4, 0.6, 0.8, 1.0, 1.0, 1.0])
     assert buffer.updates == 6
@@ -83,13 +83,13 @@ def test_beta_arrives_with_the_run_where_no_updates_are_named(spec, make_rows):
         buffer.follow(done)
         betas.append(buffer.beta)
         batch = buffer.sample(2)
-        buffer.update_priorities(batch.index, np.ones(2))  # does not move it
+        buffer.update_priorities(batch.index, np.ones(2))  # does not change beta
         assert buffer.beta == betas[-1]
     np.testing.assert_allclose(betas, [0.4, 0.55, 0.7, 1.0])
 
 
 def test_each_equal_slice_of_the_total_gives_one_row(spec, make_rows):
-    # shares 1/8, 3/8, 1/2: of 8 slices exactly 1, 3 and 4 lie within the rows
+    # probabilities 1/8, 3/8 and 1/2: exactly 1, 3 and 4 of 8 slices lie within the rows
     buffer = with_errors(buffer_of(spec, 3, alpha=1.0), spec, make_rows, [1.0, 3.0, 4.0])
     for _ in range(50):
         np.testing.assert_array_equal(buffer.sample(8).index, [0, 1, 1, 1, 2, 2, 2, 2])
@@ -103,8 +103,8 @@ def test_rows_are_drawn_as_often_as_their_priorities_say(spec, make_rows):
     draws = 20_000
     drawn = np.concatenate([buffer.sample(5).index.copy() for _ in range(draws // 5)])
     counts = np.bincount(drawn, minlength=len(errors))
-    assert len(counts) == len(errors)  # nothing beyond what is stored
-    # Stratified draws vary less than independent ones: 5 standard deviations of those.
+    assert len(counts) == len(errors)  # no slot beyond the stored rows
+    # Stratified draws vary less than independent ones, whose deviation is used here.
     slack = 5 * np.sqrt(draws * expected * (1 - expected)) + 1
     assert (np.abs(counts - draws * expected) < slack).all()
 
@@ -140,7 +140,7 @@ def test_of_a_row_sampled_twice_the_last_error_counts(spec, make_rows):
 
 
 def with_dataset(spec, make_rows, *, share, **settings):
-    """Rows 0, 1 and 2 of a data set, and space for 4 of actors."""
+    """Builds a buffer with rows 0, 1 and 2 of a data set and space for 4 rows of actors."""
     dataset = DatasetRows(
         id="my/numbers-v0", rows=[make_rows(spec, 0, 3)], steps=9, checksum="abc",
         grows=True, share=share,
@@ -157,7 +157,7 @@ MIXED = np.array([1.0, 2.0, 5.0, 2.0, 6.0])  # priorities of 3 rows of a data se
 @pytest.mark.parametrize(
     ("share", "weights"),
     [
-        (0.5, [8 / 3, 8 / 6, 8 / 15, 8 / 4, 8 / 12]),  # 1 / (N p / sum p) of each part
+        (0.5, [8 / 3, 8 / 6, 8 / 15, 8 / 4, 8 / 12]),  # 1 / (N p / sum p) within a part
         (None, [1, 1 / 2, 1 / 5, 1 / 2, 1 / 6]),  # 1 / p
     ],
 )
@@ -170,7 +170,7 @@ def test_a_batch_with_rows_of_a_data_set_is_drawn_and_weighed_by_hand(
     for _ in range(20):
         batch = buffer.sample(8)
         np.testing.assert_array_equal(batch.action, batch.index)
-        # Both parts sum to 8, in 4 slices of 2; rows end at 1, 3 and 8, and at 2 and 8.
+        # Both parts sum to 8, in 4 slices of 2. Their rows end at 1, 3 and 8, and at 2 and 8.
         np.testing.assert_array_equal(batch.index[2:], [2, 2, 3, 4, 4, 4])
         drawn = np.array(weights)[batch.index]
         largest = drawn.max() if normalize is Normalize.batch else max(weights)
@@ -179,20 +179,20 @@ def test_a_batch_with_rows_of_a_data_set_is_drawn_and_weighed_by_hand(
 
 @pytest.mark.parametrize("share", [None, 0.5])
 def test_priorities_of_a_data_set_come_back_with_or_without_other_rows(spec, make_rows, share):
-    def played(buffer):
-        for turn in range(20):
+    def train(buffer):
+        for count in range(20):
             batch = buffer.sample(6)
-            buffer.update_priorities(batch.index, np.sin(batch.index + turn))
+            buffer.update_priorities(batch.index, np.sin(batch.index + count))
         return [*buffer._priorities.first(7), *batch.index, *batch.weight]
 
-    original, other, empty = (with_dataset(spec, make_rows, share=share) for _ in range(3))
+    original, restored, empty = (with_dataset(spec, make_rows, share=share) for _ in range(3))
     original.push(make_rows(spec, 3, 9))  # wraps
-    played(original)
+    train(original)
     state, blocks = original.state_dict(), original.freeze(0).take()
-    other.load_state_dict(state)
-    other.load_rows(2, blocks)
+    restored.load_state_dict(state)
+    restored.load_rows(2, blocks)
     empty.load_state_dict(state)
     np.testing.assert_array_equal(empty._priorities.first(3), state["priorities"][:3])
     empty.push(make_rows(spec, 9, 12))
-    played(empty)
-    assert played(other) == played(original)
+    train(empty)
+    assert train(restored) == train(original)

@@ -1,4 +1,4 @@
-"""A replay buffer that is saved and loaded goes on as if nothing had happened, to the bit."""
+"""Saving and restoring replay buffers: a restored buffer continues bit for bit."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ KINDS = ["uniform", "batch", "buffer"]
 
 
 class History:
-    """Random pushes, samples and updates of priorities, the same for every buffer it is given."""
+    """Applies the same random pushes, samples and updates of priorities to several buffers."""
 
     def __init__(self, spec, make_rows, seed):
         self.spec, self.make_rows = spec, make_rows
-        self.chance = np.random.default_rng(seed)
+        self.rng = np.random.default_rng(seed)
 
-    def go_on(self, buffers, steps):
+    def run(self, buffers, steps):
         for _ in range(steps):
             capacity = buffers[0].capacity
-            count = int(self.chance.integers(0, capacity // int(self.chance.integers(1, 9)) + 2))
+            count = int(self.rng.integers(0, capacity // int(self.rng.integers(1, 9)) + 2))
             first = buffers[0].ring.pushed
-            if self.chance.random() < 0.5:
-                for each in buffers:
-                    each.push(self.make_rows(self.spec, first, first + count))
+            if self.rng.random() < 0.5:
+                for buffer in buffers:
+                    buffer.push(self.make_rows(self.spec, first, first + count))
             elif len(buffers[0]):
-                self.sample(buffers, int(self.chance.choice([4, 4, 4, 33])))
+                self.sample(buffers, int(self.rng.choice([4, 4, 4, 33])))
 
     def sample(self, buffers, batch_size):
-        batches = [each.sample(batch_size) for each in buffers]
-        error = self.chance.standard_cauchy(batch_size)
-        for each, batch in zip(buffers, batches, strict=True):
-            if each.uses_priorities:
-                each.update_priorities(batch.index, error)
-        for other in batches[1:]:
+        batches = [buffer.sample(batch_size) for buffer in buffers]
+        error = self.rng.standard_cauchy(batch_size)
+        for buffer, batch in zip(buffers, batches, strict=True):
+            if buffer.uses_priorities:
+                buffer.update_priorities(batch.index, error)
+        for other_batch in batches[1:]:
             for name in ("index", "weight", "obs", "action", "reward", "discount", "next_obs"):
-                ours, theirs = getattr(batches[0], name), getattr(other, name)
-                for one, two in zip(leaves(ours), leaves(theirs), strict=True):
-                    assert one.tobytes() == two.tobytes(), name
+                ours, theirs = getattr(batches[0], name), getattr(other_batch, name)
+                for our_array, their_array in zip(leaves(ours), leaves(theirs), strict=True):
+                    assert our_array.tobytes() == their_array.tobytes(), name
 
 
 def trees(buffer):
@@ -53,16 +53,16 @@ def trees(buffer):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("capacity", [1, 2, 7, 31, 33, 100, 1030])
 @pytest.mark.parametrize("seed", sampled([*range(6)], every=3))
-def test_it_goes_on_to_the_bit(spec, make_rows, kind, capacity, seed):
+def test_a_restored_buffer_continues_to_the_bit(spec, make_rows, kind, capacity, seed):
     history = History(spec, make_rows, [seed, capacity])
     original, restored = buffer_of(kind, spec, capacity), buffer_of(kind, spec, capacity, seed=1)
-    history.go_on([original], 5 * seed)
+    history.run([original], 5 * seed)
     restored.load_state_dict(original.state_dict())
     copy_rows(original, restored, 50 * (1 + 11 * seed))
     assert len(restored) == len(original)
     assert restored.ring.pushed == original.ring.pushed
     assert trees(restored) == trees(original)
-    history.go_on([original, restored], 25)
+    history.run([original, restored], 25)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -73,19 +73,21 @@ def test_every_kind_of_row_comes_back(kind, name, request, make_rows):
     original.push(make_rows(spec, 0, 13))
     restored.load_state_dict(original.state_dict())
     copy_rows(original, restored, 200)
-    History(spec, make_rows, 0).go_on([original, restored], 20)
+    History(spec, make_rows, 0).run([original, restored], 20)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_state_does_not_change_when_the_buffer_goes_on(spec, make_rows, kind):
     history = History(spec, make_rows, 5)
     buffer = buffer_of(kind, spec, 20)
-    history.go_on([buffer], 20)
+    history.run([buffer], 20)
     first, rows = buffer.state_dict(), buffer.freeze(0)
-    expected = {name: np.copy(each) for name, each in first.items() if isinstance(each, np.ndarray)}
+    expected = {
+        name: np.copy(value) for name, value in first.items() if isinstance(value, np.ndarray)
+    }
     generator = dict(first["generator"])
     oldest, pushed = rows.first, rows.end
-    history.go_on([buffer], 20)
+    history.run([buffer], 20)
     assert (first["generator"], first["rows_pushed"]) == (generator, pushed)
     for name, array in expected.items():
         np.testing.assert_array_equal(first[name], array)
@@ -105,12 +107,12 @@ def test_without_its_rows_it_is_empty_and_goes_on_counting(spec, make_rows, kind
     restored.push(make_rows(spec, 11, 14))
     assert restored.sample(64).action.tolist().count(11) > 0
     assert set(restored.sample(64).action) == {11, 12, 13}
-    again = buffer_of(kind, spec, 8)
-    again.load_state_dict(restored.state_dict())
-    copy_rows(restored, again, 100)
-    History(spec, make_rows, 1).go_on([restored, again], 20)
+    restored_again = buffer_of(kind, spec, 8)
+    restored_again.load_state_dict(restored.state_dict())
+    copy_rows(restored, restored_again, 100)
+    History(spec, make_rows, 1).run([restored, restored_again], 20)
     if kind != "uniform":
-        assert restored.updates > 1  # beta goes on too
+        assert restored.updates > 1  # beta continues, too
 
 
 def test_rows_that_are_not_the_next_ones_are_refused(spec, make_rows):
@@ -135,7 +137,7 @@ def test_rows_that_were_overwritten_before_the_state_was_taken_are_left_out(spec
     restored.load_state_dict(original.state_dict())
     restored.load_rows(0, before)
     restored.load_rows(6, original.freeze(6).take())
-    History(spec, make_rows, 0).go_on([original, restored], 20)
+    History(spec, make_rows, 0).run([original, restored], 20)
 
 
 def test_rows_of_another_form_are_refused(image_spec, make_rows):

@@ -1,4 +1,4 @@
-"""Rollouts: collected, used in epochs of shuffled minibatches, dropped."""
+"""Rollout buffers: collecting, epochs of shuffled minibatches, dropping, and resumes."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def rows_of(first: int, last: int) -> Transitions:
     )
 
 
-def collected(buffer: RolloutBuffer, first: int, last: int) -> None:
+def collect(buffer: RolloutBuffer, first: int, last: int) -> None:
     for start in range(first, last, 3):
         buffer.push(rows_of(start, min(start + 3, last)))
     buffer.prepare({"advantage": buffer.rollout().reward * 2})
 
 
 def epochs(buffer: RolloutBuffer, batch_size: int) -> list[list[float]]:
-    """The rewards of each minibatch, to the end of the epochs."""
+    """Samples until all epochs are used up; returns the rewards of every minibatch."""
     batches = []
     while not buffer.used_up:
         batch = buffer.sample(batch_size)
@@ -67,7 +67,7 @@ def epochs(buffer: RolloutBuffer, batch_size: int) -> list[list[float]]:
     [
         (20, 8, [8, 8, 4]),
         (20, 10, [10, 10]),
-        (21, 10, [10, 11]),  # a last one of a single row joins the one before
+        (21, 10, [10, 11]),  # a last minibatch of a single row is merged with the previous one
         (19, 6, [6, 6, 7]),
         (20, 20, [20]),
         (20, 1, [1] * 18 + [2]),
@@ -75,7 +75,7 @@ def epochs(buffer: RolloutBuffer, batch_size: int) -> list[list[float]]:
 )
 def test_each_epoch_has_every_row_once(rows: int, batch_size: int, sizes: list[int]) -> None:
     buffer = buffer_of()
-    collected(buffer, 0, rows)
+    collect(buffer, 0, rows)
     batches = epochs(buffer, batch_size)
     assert [len(batch) for batch in batches] == sizes * 3
     orders = []
@@ -89,7 +89,7 @@ def test_each_epoch_has_every_row_once(rows: int, batch_size: int, sizes: list[i
 def test_the_next_rollout_has_only_its_own_rows() -> None:
     buffer = buffer_of()
     for first in range(0, 200, 20):
-        collected(buffer, first, first + 20)
+        collect(buffer, first, first + 20)
         assert buffer.rollout().reward.tolist() == list(range(first, first + 20))
         epochs(buffer, 7)
         buffer.drop()
@@ -99,42 +99,42 @@ def test_the_next_rollout_has_only_its_own_rows() -> None:
 
 def test_rows_that_come_within_the_epochs_are_refused() -> None:
     buffer = buffer_of()
-    collected(buffer, 0, 20)
+    collect(buffer, 0, 20)
     with pytest.raises(RunFailed, match="the rollout has no space"):
         buffer.push(rows_of(20, 21))
 
 
-def restored(buffer: RolloutBuffer) -> RolloutBuffer:
-    """Another buffer with its state and rows, as from a checkpoint."""
-    other: Any = buffer_of(seed=99)
-    other.load_state_dict(buffer.state_dict())
+def restore(buffer: RolloutBuffer) -> RolloutBuffer:
+    """Returns another buffer with the same state and rows, as restored from a checkpoint."""
+    copy: Any = buffer_of(seed=99)
+    copy.load_state_dict(buffer.state_dict())
     frozen = buffer.freeze(0)
     while (chunk := frozen.take()) is not None:
-        other.load_rows(frozen.first, chunk)
-    return other  # type: ignore[no-any-return]
+        copy.load_rows(frozen.first, chunk)
+    return copy  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize("used", [0, 1, 3, 4, 8])
 def test_a_state_goes_on_in_the_middle_of_an_epoch(used: int) -> None:
     buffer = buffer_of()
-    collected(buffer, 0, 20)
+    collect(buffer, 0, 20)
     epochs(buffer, 7)
     buffer.drop()
-    collected(buffer, 20, 40)
+    collect(buffer, 20, 40)
     for _ in range(used):
         buffer.sample(7)
-    other = restored(buffer)
-    assert epochs(buffer, 7) == epochs(other, 7)
-    for each in (buffer, other):
-        each.drop()
-        collected(each, 40, 60)
-    assert epochs(buffer, 7) == epochs(other, 7)
+    copy = restore(buffer)
+    assert epochs(buffer, 7) == epochs(copy, 7)
+    for target in (buffer, copy):
+        target.drop()
+        collect(target, 40, 60)
+    assert epochs(buffer, 7) == epochs(copy, 7)
 
 
 def test_a_state_goes_on_in_the_middle_of_a_rollout() -> None:
     buffer = buffer_of()
     buffer.push(rows_of(0, 13))
-    other = restored(buffer)
-    for each in (buffer, other):
-        collected(each, 13, 20)
-    assert epochs(buffer, 7) == epochs(other, 7)
+    copy = restore(buffer)
+    for target in (buffer, copy):
+        collect(target, 13, 20)
+    assert epochs(buffer, 7) == epochs(copy, 7)

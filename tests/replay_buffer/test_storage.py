@@ -1,4 +1,4 @@
-"""The ring: which rows it keeps, where, in which types and in how many bytes."""
+"""The ring of a replay buffer: stored rows, their slots, types and bytes."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from tests.support.spaces import pixels
 
 
 def numbers_in(ring: Ring) -> list[int]:
-    """The numbers of the stored rows, slot by slot."""
+    """Returns the numbers of the stored rows, in the order of their slots."""
     return (ring.gather(np.arange(ring.size)).reward / 2).astype(int).tolist()
 
 
-def assert_same(got: Transitions, expected: Transitions) -> None:
+def assert_same(rows: Transitions, expected: Transitions) -> None:
     for name in ("obs", "action", "reward", "discount", "next_obs"):
-        ours, theirs = getattr(got, name), getattr(expected, name)
+        ours, theirs = getattr(rows, name), getattr(expected, name)
         if isinstance(theirs, dict):
             assert list(ours) == list(theirs)
-        for one, other in zip(leaves(ours), leaves(theirs), strict=True):
-            assert one.dtype == other.dtype
-            np.testing.assert_array_equal(one, other)
+        for our_array, their_array in zip(leaves(ours), leaves(theirs), strict=True):
+            assert our_array.dtype == their_array.dtype
+            np.testing.assert_array_equal(our_array, their_array)
 
 
 @pytest.mark.parametrize("kind", ["spec", "image_spec", "dict_spec"])
@@ -93,7 +93,7 @@ def test_sampling_from_nothing_says_what_is_missing(spec):
 @pytest.mark.parametrize("shape", [(3,), (2, 2)])
 def test_columns_lie_where_tensors_can_view_them(spec, make_rows, shape):
     spec = replace(spec, observation=pixels(*shape))
-    assert storage_nbytes(spec, 1) == 24  # 8 + 4 + 4 and twice 3 or 4, to a multiple of 8
+    assert storage_nbytes(spec, 1) == 24  # 16 + twice 3 or 4, padded to a multiple of 8
     ring = Ring(spec, 4)
     ring.push(make_rows(spec, 0, 4))
     batch = ring.gather(np.array([1, 2, 3]))

@@ -1,4 +1,4 @@
-"""The trees against plain numpy sums, minima and searches."""
+"""Sum and minimum trees, compared with plain NumPy sums, minima and searches."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CAPACITIES = [1, 2, 31, 32, 33, 1023, 1024, 1025, 32 * 1024, 32 * 1024 + 1, 40_0
 
 
 def search(values: np.ndarray, mass: np.ndarray) -> np.ndarray:
-    """The first index at which the running sum passes the mass, by a plain search."""
+    """Returns the first index at which the running sum exceeds the mass."""
     return np.searchsorted(np.cumsum(values), mass, side="right")
 
 
@@ -35,9 +35,9 @@ def test_random_operations_agree_with_a_plain_array(capacity):
             values = rng.integers(0, 1000, len(index)).astype(np.float64)
             sums.set(index, values)
             minima.set(index, values)
-            for each, value in zip(index, values, strict=True):
-                plain[each], unset[each] = value, False
-        # Whole numbers below 2**53 add up exactly in any order.
+            for slot, value in zip(index, values, strict=True):
+                plain[slot], unset[slot] = value, False
+        # Integers below 2**53 add up exactly in any order.
         assert sums.total == plain.sum()
         assert minima.smallest == np.where(unset, np.inf, plain).min()
         np.testing.assert_array_equal(sums.get(np.arange(capacity)), plain)
@@ -75,12 +75,12 @@ def test_no_mass_ends_at_an_index_of_value_zero(capacity):
                 np.nextafter(edges, 0),
             ]
         )
-        found = tree.find(mass)
-        assert tree.get(found).min() > 0
+        indices = tree.find(mass)
+        assert tree.get(indices).min() > 0
 
 
 def test_a_mass_past_a_rounded_sum_stays_within_its_block():
-    """The total and the children's running sum differ in the last digit, by order of addition."""
+    """The total and the running sum of the children differ in the last digit, due to rounding."""
     rng = np.random.default_rng(11)
     rounded = 0
     for _ in range(300):
@@ -92,7 +92,7 @@ def test_a_mass_past_a_rounded_sum_stays_within_its_block():
         rounded += running < tree.total / 2
         mass = np.nextafter(np.array([tree.total / 2, tree.total]), 0)
         np.testing.assert_array_equal(tree.find(mass), [19, 83])
-    assert rounded > 10  # the case was met
+    assert rounded > 10  # the case has occurred
 
 
 def test_sums_do_not_drift():
@@ -112,6 +112,6 @@ def test_a_tree_of_zeros_has_nothing_to_find():
 
 @pytest.mark.parametrize("index", [1030, 1055])
 def test_an_index_past_the_capacity_is_refused(index):
-    # 1,030 leaves are padded to 1,056 inside
+    # 1,030 leaves are padded to 1,056
     with pytest.raises(IndexError, match="out of bounds"):
         SumTree(1030).set(np.array([index]), np.array([1.0]))

@@ -1,4 +1,4 @@
-"""Uniform replay: what is drawn, how often, and that chance is the generator's alone."""
+"""Uniform replay: sampled rows and their frequencies."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def test_every_stored_row_is_drawn_equally_often_and_no_other(spec, make_rows):
 
 
 @pytest.mark.parametrize("rows", [1, 3, 7, 8, 1000, 1024])
-def test_the_greatest_chance_means_the_last_row(spec, make_rows, rows):
-    class Greatest:
+def test_the_largest_random_number_selects_the_last_row(spec, make_rows, rows):
+    class Largest:
         def random(self, shape):
-            return np.full(shape, 1 - 2**-53)  # the greatest that a generator gives
+            return np.full(shape, 1 - 2**-53)  # the largest value that a generator returns
 
-    buffer = UniformReplayBuffer(UniformConfig(capacity=2000), spec=spec, rng=Greatest())
+    buffer = UniformReplayBuffer(UniformConfig(capacity=2000), spec=spec, rng=Largest())
     buffer.push(make_rows(spec, 0, rows))
     np.testing.assert_array_equal(buffer.sample(3).index, np.full(3, rows - 1))
 
