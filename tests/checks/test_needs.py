@@ -1,4 +1,4 @@
-"""What runs need of memory, worked out by hand, and what is refused with which words."""
+"""Memory needed by runs, compared with values worked out by hand, and refused needs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from border_cli.registry import REPLAY_BUFFERS
 from tests.support.datasets import CARTPOLE, datasets_in, write_cartpole
 
 
-@cache  # they are immutable
+@cache  # settings are immutable
 def settings(*overrides: str) -> EffectiveSettings:
     return effective_settings(compose("env=cartpole", *overrides))
 
@@ -37,9 +37,9 @@ def spec_of(effective: EffectiveSettings) -> EnvSpec:
 def needs(*overrides: str) -> dict[str, MemoryPart]:
     effective = settings(*overrides)
     spec = spec_of(effective)
-    found = training_needs(effective, spec, build_agent(effective, spec), "the run")
-    assert found.nbytes == sum(each.nbytes for each in found.parts)
-    return {each.what: each for each in found.parts}
+    run_needs = training_needs(effective, spec, build_agent(effective, spec), "the run")
+    assert run_needs.nbytes == sum(part.nbytes for part in run_needs.parts)
+    return {part.what: part for part in run_needs.parts}
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,9 @@ def needing(*nbytes: int, name: str = "the run") -> Needs:
     )
 
 
-def test_what_leaves_a_tenth_of_what_is_free_is_admitted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_needs_of_up_to_nine_tenths_of_free_memory_are_admitted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(checks.needs, "free_memory", lambda: 1000)
     refuse_unmet([])
     refuse_unmet([needing(500, 400)])

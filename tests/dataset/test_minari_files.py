@@ -1,4 +1,4 @@
-"""A new data set takes no other's place."""
+"""Writing data sets: existing ones are replaced only on request."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def write(dataset: str, *, episodes: int = 1, overwrite: bool = False) -> None:
         writer.finish({})
 
 
-def left(folder: Path) -> list[str]:
-    return sorted(each.name for each in folder.iterdir() if each.is_dir())
+def folders_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir() if path.is_dir())
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
@@ -58,18 +58,18 @@ def test_a_place_of_other_things_is_refused(dataset: str, said: str, *, overwrit
     assert known_ids() == ["hopper-v5/medium-v0"]
 
 
-def test_one_that_came_meanwhile_is_not_replaced(datasets: Path) -> None:
+def test_a_data_set_created_meanwhile_is_not_replaced(datasets: Path) -> None:
     with DatasetWriter("my/a-v0", ENV) as writer:
         steps = write_cartpole("my/a-v0", episodes=2)
         writer.add([EPISODE], policy="nobody")
         with pytest.raises(ConfigError, match="dataset=my/a-v0 already exists"):
             writer.finish({})
     assert minari.load_dataset("my/a-v0").total_steps == steps
-    assert left(datasets / "my") == ["a-v0"]
+    assert folders_in(datasets / "my") == ["a-v0"]
 
 
-def test_one_is_replaced_on_request(datasets: Path) -> None:
+def test_a_data_set_is_replaced_on_request(datasets: Path) -> None:
     write_cartpole("my/a-v0", episodes=2)
     write("my/a-v0", overwrite=True)
     assert minari.load_dataset("my/a-v0").total_steps == 1
-    assert left(datasets / "my") == ["a-v0"]
+    assert folders_in(datasets / "my") == ["a-v0"]

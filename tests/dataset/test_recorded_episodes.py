@@ -1,4 +1,4 @@
-"""Recorded episodes as steps, and as rows of an n-step processor, by hand."""
+"""Recorded episodes as steps and as n-step rows, compared with values worked out by hand."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SPEC = EnvSpec(
 def episode(
     first: int, rewards: Sequence[float], *, terminated: bool = False, truncated: bool = False
 ) -> RecordedEpisode:
-    """Observes first, first + 1, …; the actions are the same numbers."""
+    """Returns an episode with observations first, first + 1, …, and actions of the same numbers."""
     steps = len(rewards)
     ends = np.zeros((2, steps), np.bool_)
     ends[:, -1] = terminated, truncated
@@ -43,16 +43,16 @@ def episode(
 
 
 def rows(*episodes: RecordedEpisode, n_steps: int = 1) -> list[tuple[int, int, float, float, int]]:
-    """obs, action, reward, discount and next_obs of every row, with gamma 0.5, by observation."""
+    """Returns (obs, action, reward, discount, next_obs) of all rows, sorted; gamma is 0.5."""
     group = list(episodes)
     processor = NStep(NStepConfig(n_steps=n_steps), gamma=0.5, num_envs=len(group))
-    found = []
+    tuples = []
     for step in parallel_steps(group):
-        made: Any = processor.process(step)
-        columns = (made.obs[:, 0], made.action, made.reward, made.discount, made.next_obs[:, 0])
-        found += list(zip(*(each.tolist() for each in columns), strict=True))
+        part: Any = processor.process(step)
+        columns = (part.obs[:, 0], part.action, part.reward, part.discount, part.next_obs[:, 0])
+        tuples += list(zip(*(column.tolist() for column in columns), strict=True))
     assert processor.pending == 0
-    return sorted(found)
+    return sorted(tuples)
 
 
 def test_termination_ends_the_return_and_a_cut_does_not() -> None:
@@ -88,20 +88,20 @@ def test_parallel_steps_is_one_after_another(n_steps: int) -> None:
         episode(100 * i, rng.normal(size=rng.integers(1, 9)).tolist(), terminated=bool(i % 2))
         for i in range(20)
     ]
-    apart = [row for each in many for row in rows(each, n_steps=n_steps)]
+    apart = [row for one_episode in many for row in rows(one_episode, n_steps=n_steps)]
     assert rows(*many, n_steps=n_steps) == sorted(apart)
 
 
 def test_a_dict_keeps_its_keys() -> None:
     obs = {"b": np.array([[0.5], [1.5]], np.float32), "a": np.array([3, 4])}
-    one = RecordedEpisode(
+    recorded = RecordedEpisode(
         obs=obs,
         action=np.array([1]),
         reward=np.ones(1, np.float32),
         terminated=np.ones(1, np.bool_),
         truncated=np.zeros(1, np.bool_),
     )
-    (step,) = parallel_steps([one])
+    (step,) = parallel_steps([recorded])
     assert isinstance(step.obs, dict)
     assert isinstance(step.next_obs, dict)
     assert (step.obs["b"].item(), step.obs["a"].item()) == (0.5, 3)
@@ -111,30 +111,30 @@ def test_a_dict_keeps_its_keys() -> None:
 def test_groups_are_bounded_in_number_and_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     many = [episode(0, [0.0] * length) for length in (1, 1, 9, 1, 1, 1)]
     monkeypatch.setattr(module, "GROUP", 3)
-    assert [len(each) for each in grouped(many, SPEC)] == [3, 3]
-    # an observation has 4 bytes: three episodes of up to 10 observations would take 120
+    assert [len(group) for group in grouped(many, SPEC)] == [3, 3]
+    # an observation has 4 bytes, so three episodes of up to 10 observations need 120 bytes
     monkeypatch.setattr(module, "GROUP_NBYTES", 100)
-    assert [len(each) for each in grouped(many, SPEC)] == [2, 2, 2]
+    assert [len(group) for group in grouped(many, SPEC)] == [2, 2, 2]
     monkeypatch.setattr(module, "GROUP_NBYTES", 1)
-    assert [len(each) for each in grouped(many, SPEC)] == [1] * 6
+    assert [len(group) for group in grouped(many, SPEC)] == [1] * 6
 
 
 def test_a_checksum_depends_on_every_value_and_on_nothing_else() -> None:
-    def of(*episodes: RecordedEpisode) -> str:
+    def checksum_of(*episodes: RecordedEpisode) -> str:
         checksum = Checksum()
         assert list(checksum.of_each(episodes)) == list(episodes)
         return str(checksum)
 
-    one, other = episode(0, [1, 2]), episode(5, [3])
-    assert of(one, other) == of(episode(0, [1, 2]), episode(5, [3]))
+    first, second = episode(0, [1, 2]), episode(5, [3])
+    assert checksum_of(first, second) == checksum_of(episode(0, [1, 2]), episode(5, [3]))
     changed = [
-        (other, one),
-        (one, episode(6, [3])),
-        (one, episode(5, [4])),
-        (one, episode(5, [3], terminated=True)),
-        (one, episode(5, [3], truncated=True)),
+        (second, first),
+        (first, episode(6, [3])),
+        (first, episode(5, [4])),
+        (first, episode(5, [3], terminated=True)),
+        (first, episode(5, [3], truncated=True)),
     ]
-    assert len({of(one, other), *(of(*each) for each in changed)}) == 6
+    assert len({checksum_of(first, second), *(checksum_of(*pair) for pair in changed)}) == 6
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_a_checksum_depends_on_every_value_and_on_nothing_else() -> None:
 )
 @pytest.mark.parametrize("first", [0, 1])
 def test_actions_that_their_mask_excludes_are_refused(last: Any, said: str, first: int) -> None:
-    """Two steps with actions 0 and 1; the first has the mask 1 0."""
+    """The second action is 1. The first step has the mask [1, 0]."""
     masks = np.array([[1, 0], [1, 1], last], np.uint8)
     recorded = replace(
         episode(0, [0, 0]),

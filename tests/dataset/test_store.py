@@ -1,4 +1,4 @@
-"""Which data sets there are, and what is said where one is not."""
+"""The store of data sets: known IDs, metadata, and errors for unknown data sets."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ def datasets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def make(folder: Path, dataset: str, **metadata: object) -> None:
-    place = folder / dataset / "data"
-    place.mkdir(parents=True)
-    (place / "metadata.json").write_text(json.dumps(metadata))
+    data = folder / dataset / "data"
+    data.mkdir(parents=True)
+    (data / "metadata.json").write_text(json.dumps(metadata))
 
 
 def test_data_sets_are_found_below_their_namespaces_and_hidden_ones_are_not(datasets: Path) -> None:
-    for each in ("b-v0", "my/deep/a-v1", "my/.half-v0-12ab"):
-        make(datasets, each)
+    for dataset in ("b-v0", "my/deep/a-v1", "my/.half-v0-12ab"):
+        make(datasets, dataset)
     (datasets / "empty-v0").mkdir()
     assert known_ids() == ["b-v0", "my/deep/a-v1"]
-    assert [is_known(each) for each in ("b-v0", "empty-v0", "../b-v0", "")] == [True] + [False] * 3
+    assert [is_known(name) for name in ("b-v0", "empty-v0", "../b-v0", "")] == [True] + [False] * 3
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_data_sets_are_found_below_their_namespaces_and_hidden_ones_are_not(data
     [
         ("cartpole-v0", True),
         ("D4RL/door/human-v12", True),
-        ("a/b-v0", False),  # Minari wants namespaces of two letters
+        ("a/b-v0", False),  # Minari requires namespaces of two letters
         ("cartpole", False),
         ("cartpole-v", False),
         ("/etc/x-v0", False),
@@ -57,7 +57,7 @@ def test_a_name_is_what_minari_takes(name: str, fits: bool) -> None:
     assert is_id(name) is fits
 
 
-def test_an_unknown_one_is_refused_with_those_that_are_there(datasets: Path) -> None:
+def test_an_unknown_data_set_is_refused_with_the_known_ones(datasets: Path) -> None:
     make(datasets, "my/cartpole-v0")
     assert refuse_unknown("x", "my/cartpole-v0") == "my/cartpole-v0"
     with pytest.raises(ConfigError, match=r"x: unknown data set 'my/cartpol-v0', did you"):

@@ -1,4 +1,4 @@
-"""Windows that are saved and restored, and windows that are emptied."""
+"""n-step windows that are saved, restored and forgotten."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def processor(n_steps: int, num_envs: int) -> NStep:
 
 
 def columns(rows: Transitions) -> dict[str, Any]:
-    return {name: np.ascontiguousarray(each) for name, each in columns_of(rows).items()}
+    return {name: np.ascontiguousarray(column) for name, column in columns_of(rows).items()}
 
 
 @pytest.mark.parametrize("resets", sampled([False, True], every=4), ids=["", "resets"])
@@ -35,16 +35,16 @@ def test_restored_windows_give_the_same_rows_to_the_bit(n, num_envs, named, rese
         np.random.default_rng([n, num_envs]), num_envs, named=named, resets=resets, count=400
     )
     n_step = processor(n, num_envs)
-    waited = set()
+    pending_counts = set()
     for t, step in enumerate(steps):
         if t % 7 == 0 or t < 6:
             state = n_step.state_dict()
             before = copy.deepcopy(state)
             restored = processor(n, num_envs)
-            restored.process(step)  # what it held before does not matter
+            restored.process(step)  # the previous content does not matter
             restored.load_state_dict(reread(state))
             assert restored.pending == n_step.pending
-            waited.add(n_step.pending)
+            pending_counts.add(n_step.pending)
             original = copy.deepcopy(n_step)
             for later in steps[t : t + 25]:
                 expected = columns(original.process(later))
@@ -53,7 +53,7 @@ def test_restored_windows_give_the_same_rows_to_the_bit(n, num_envs, named, rese
         n_step.process(step)
         if t % 7 == 0:
             assert same(state, before)
-    assert max(waited) == num_envs * (n - 1)
+    assert max(pending_counts) == num_envs * (n - 1)
 
 
 @pytest.mark.parametrize("named", sampled([False, True], every=4), ids=["array", "dict"])
@@ -62,26 +62,26 @@ def test_restored_windows_give_the_same_rows_to_the_bit(n, num_envs, named, rese
 def test_forgotten_windows_lose_their_rows_and_all_others_go_on(n, resets, named):
     steps = random_steps(np.random.default_rng(n), 4, named=named, resets=resets, count=120)
     lost = 0
-    for at in range(20, 60, 3):
+    for cut in range(20, 60, 3):
         whole, forgetful = processor(n, 4), processor(n, 4)
-        for step in steps[:at]:
+        for step in steps[:cut]:
             whole.process(step)
             forgetful.process(step)
-        waiting = whole.pending
+        pending = whole.pending
         forgetful.forget([1, 3])
-        kept = forgetful.pending
-        lost += waiting - kept
-        made = [0, 0]
-        for t in range(at, at + 40):
-            expected, found = whole.process(steps[t]), forgetful.process(steps[t])
-            # Of environments 1 and 3, nothing that began before; of 0 and 2 all, in its order.
-            began, env = expected.action // 1000, expected.action % 1000
-            left = np.isin(env, [0, 2]) | (began >= at)
-            parts = {name: np.asarray(each)[left] for name, each in columns_of(expected).items()}
-            for name, each in columns_of(replace(found, extras={})).items():
-                np.testing.assert_array_equal(each, parts[name])
-            made = [made[0] + len(expected), made[1] + len(found)]
-        assert made[0] - made[1] == waiting - kept
+        pending_after = forgetful.pending
+        lost += pending - pending_after
+        counts = [0, 0]
+        for t in range(cut, cut + 40):
+            expected, rows = whole.process(steps[t]), forgetful.process(steps[t])
+            # Without the earlier rows of environments 1 and 3; all others keep their order.
+            start, env = expected.action // 1000, expected.action % 1000
+            keep = np.isin(env, [0, 2]) | (start >= cut)
+            parts = {name: np.asarray(part)[keep] for name, part in columns_of(expected).items()}
+            for name, column in columns_of(replace(rows, extras={})).items():
+                np.testing.assert_array_equal(column, parts[name])
+            counts = [counts[0] + len(expected), counts[1] + len(rows)]
+        assert counts[0] - counts[1] == pending - pending_after
     assert (lost > 0) == (n > 1)
 
 
@@ -95,7 +95,7 @@ def test_forgetting_nobody_changes_nothing():
 
 
 def test_a_forgotten_window_fills_again_by_hand():
-    """Rewards 1, 2, 4, 8, 16 and discount 0.5; the first two steps are forgotten."""
+    """Rewards are 1, 2, 4, 8, 16, gamma is 0.5, and the first two steps are forgotten."""
     n_step = NStep(NStepConfig(n_steps=3), gamma=0.5, num_envs=1)
     rows = []
     for t, reward in enumerate([1, 2, 4, 8, 16]):
@@ -106,6 +106,6 @@ def test_a_forgotten_window_fills_again_by_hand():
         no = np.zeros(1, np.bool_)
         step = Step(obs, np.array([t]), np.array([reward], np.float32), no, no, obs + 1, obs + 1)
         rows.append(n_step.process(step))
-    assert [len(each) for each in rows] == [0, 0, 0, 0, 1]
+    assert [len(part) for part in rows] == [0, 0, 0, 0, 1]
     assert rows[4].reward.tolist() == [4 + 0.5 * 8 + 0.25 * 16]
     assert rows[4].obs.tolist() == [[2]]
