@@ -29,7 +29,7 @@ N_BUFFER = 40
 
 
 class Setup:
-    """Builds equal actors that share one slot of weights, and collects the messages they send."""
+    """Builds identical actors that share a slot of weights, and collects their messages."""
 
     def __init__(
         self, env: GymConfig, *, learns: bool = True, n_steps: int = 3, **settings: Any
@@ -138,7 +138,7 @@ def test_an_episode_that_began_anew_is_counted_and_its_waiting_rows_are_dropped(
         actor.step()
     state = reread(actor.state_dict())
     state["env"]["scores"][1] += 1.0
-    resumed, again = setup.actor(state)
+    resumed, sent = setup.actor(state)
     assert resumed.restarted_episodes == 1
     assert resumed.proxy.rows == actor.proxy.rows
     before = state["step_processor"]["count"].tolist()
@@ -147,7 +147,7 @@ def test_an_episode_that_began_anew_is_counted_and_its_waiting_rows_are_dropped(
     assert episode_lengths(resumed) == [episode_lengths(actor)[0], 0, episode_lengths(actor)[2]]
     while resumed.proxy.rows:
         resumed.step()
-    first = again[0].experience().transitions
+    first = sent[0].experience().transitions
     new = len(first) - actor.proxy.rows
     assert new > 0
     unsent = actor.proxy.state_dict()["columns"]

@@ -159,7 +159,7 @@ def test_a_failed_actor_is_rebuilt_and_every_sample_accounted_for(
 
 
 def test_rows_of_one_episode_are_successive_steps_of_one_life(backend: str, tmp_path: Path) -> None:
-    """All environments return the same observations, and two incarnations fail in an episode."""
+    """All environments return the same observations, and two incarnations fail mid-episode."""
     built = Built(
         backend, lives=[Life(deed=fail, at=step) for step in (7, 26)], folder=tmp_path,
         num_actors=3, num_envs=2, n_buffer=5,
@@ -195,7 +195,7 @@ def test_a_new_life_has_a_new_seed(backend: str, tmp_path: Path) -> None:
 def test_past_its_restarts_an_actor_ends_the_run_with_its_first_traceback(
     backend: str, tmp_path: Path
 ) -> None:
-    lives = [Life(deed=fail, at=step) for step in (3, 2, 2)]  # all of them deliver samples
+    lives = [Life(deed=fail, at=step) for step in (3, 2, 2)]  # all incarnations deliver samples
     built = Built(backend, lives=lives, folder=tmp_path, num_actors=1, max_restarts=2, n_buffer=1)
 
     with pytest.raises(ActorCrashed, match="the simulator broke at step 3"):
@@ -262,7 +262,7 @@ def test_several_environments_step_in_whole_rounds_and_overshoot_by_less_than_on
     assert count(arrived) % 3 == 0
 
 
-def test_only_threads_of_actors_are_bound_and_not_that_of_the_learner(backend: str) -> None:
+def test_threads_that_do_nothing_but_act_are_bound_and_the_learners_is_not(backend: str) -> None:
     built = Built(backend, num_actors=2, n_buffer=4, policies=BoundPolicyFactory())
     with built.manager as manager:
         start(manager, 20)

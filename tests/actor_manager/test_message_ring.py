@@ -130,7 +130,7 @@ class Killed(BaseException):
 
 
 class DyingWords:
-    """A view of shared memory that raises `Killed` once its number of stores is used up."""
+    """A view of shared memory that raises `Killed` once its budget of stores is used up."""
 
     def __init__(self, real: memoryview, fuse: list[int]) -> None:
         self._real, self._fuse = real, fuse

@@ -1,4 +1,4 @@
-"""Actors in processes: their environment, how they die, and how they are replaced."""
+"""Actors in processes: start, crashes, restarts, logs and signals."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_a_part_that_cannot_be_pickled_is_refused_with_what_to_do() -> None:
 
 
 class OnlyHere(FakePolicyFactory):
-    """Can be pickled, and raises when it is unpickled."""
+    """Can be pickled but raises when it is unpickled."""
 
     def __reduce__(self) -> Any:
         return fail, (7,)

@@ -71,7 +71,7 @@ def test_an_actor_that_waits_for_the_learner_is_not_replaced(tmp_path: Path) -> 
 def test_a_restart_that_never_happens_is_requested_only_once(tmp_path: Path) -> None:
     """If the first request has no effect, the watchdog must end the run instead."""
     built = Built("process", folder=tmp_path, num_actors=1)
-    (handle,) = built.manager.heartbeats()  # its supervisor does not run
+    (handle,) = built.manager.heartbeats()  # no supervisor is running
     assert handle.restart()
     assert not handle.restart()
     built.manager.stop()

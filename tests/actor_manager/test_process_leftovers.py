@@ -34,7 +34,7 @@ def test_many_managers_leave_threads_files_and_segments_as_they_were(
         files = sorted(leftovers.open_files().values())
         return set(threading.enumerate()), files, leftovers.segments()
 
-    gc.collect()  # what earlier tests left in cycles
+    gc.collect()  # garbage of earlier tests
     before = leftovers.segments()
     first = run(0)
     for number in range(1, managers):
@@ -53,13 +53,13 @@ def test_restarts_leave_no_open_file_behind(tmp_path: Path) -> None:
             os.kill(int(built.scripted.noted("pid")[-1]), signal.SIGKILL)
             built.scripted.wait_for("seed", life + 1)
             manager.permit(life + 1)
-            manager.permit(life + 1)  # ends the budget: the last sample is granted
+            manager.permit(life + 1)  # the limit no longer grows: the rest is granted
             receive(manager, 1)
         assert sorted(target[:4] for target in leftovers.open_files().values()) == before
 
 
 def test_a_manager_that_never_started_leaves_no_file_behind() -> None:
-    gc.collect()  # what earlier tests left in cycles
+    gc.collect()  # garbage of earlier tests
     before = leftovers.open_files(), leftovers.segments()
     built = Built("process", num_actors=2)
     assert leftovers.segments() > before[1]

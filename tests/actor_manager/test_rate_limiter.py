@@ -275,14 +275,14 @@ def test_what_is_left_of_a_permission_that_no_longer_grows_is_granted_across_pro
 def test_a_round_of_environments_may_overshoot_and_is_charged(actors_of: ActorsOf) -> None:
     actors = actors_of(1, 4)
     actors.limiter.permit(4)
-    actors.make(0, 6)  # two rounds of three
+    actors.make(0, 6)  # two rounds of three environments
     assert actors.remaining(0) == -2
     actors.limiter.permit(8)
     assert actors.remaining(0) == 2
     actors.make(0, 3)
     assert actors.remaining(0) == -1
     actors.limiter.permit(12)
-    assert sum(actors.granted) == 12  # an unlimited grant would be 13
+    assert sum(actors.granted) == 12  # a full budget of 4 would need 13
 
 
 @pytest.mark.parametrize("n_buffer", [1, 2, 8])
@@ -305,7 +305,7 @@ def test_what_died_with_a_process_is_made_again(actors_of: ActorsOf) -> None:
     actors.make(0, 8)
     writer.send(message_of("vector", 0, 5))
     assert channel.reap() == 3
-    assert actors.remaining(0) == 5  # 2 never collected and 3 lost
+    assert actors.remaining(0) == 5  # 2 were never collected, 3 were lost
     actors.make(0, 5)
     actors.limiter.permit(20)
     actors.make(0, actors.remaining(0))

@@ -37,7 +37,7 @@ from tests.support.fakes import CountingEnv
 from tests.support.scripted_envs import Delayed, Life, fail, hang
 
 TURNS = 45
-# Total samples by turn: fewer than the actors could collect, growing unevenly.
+# Limit on samples by turn: fewer than the actors could collect, growing unevenly.
 PERMITTED = (np.random.default_rng(3).integers(0, 5, TURNS).cumsum() - 3).tolist()
 BACKENDS = ["serial", "thread", "process"]
 CONCURRENT = ["thread", "process"]
@@ -80,7 +80,7 @@ def contents_of(messages: list[Experience]) -> list[Any]:
 
 
 def plain(value: Any) -> Any:
-    """Returns a comparable state without the values that depend on the clock."""
+    """Returns a state in comparable form, without the values that depend on the clock."""
     if isinstance(value, Mapping):
         return {
             key: plain(part) for key, part in value.items() if key not in ("duration_s", "seconds")
@@ -91,7 +91,7 @@ def plain(value: Any) -> Any:
 
 
 def run_turn(manager: ActorManager, number: int, rounds: int) -> list[Any]:
-    """Acts as the learner in one turn. `rounds` rows arrive at a time."""
+    """Acts as the learner for one turn. The limit is a multiple of `rounds` samples."""
     if number % 7 == 0:
         manager.publish(snapshot(opt_steps=number))
     manager.permit(rounds * PERMITTED[number])
@@ -270,7 +270,7 @@ def test_threads_and_processes_drop_saved_unsent_rows_and_collect_as_many_again(
     ]
     with built.manager as manager:
         start(manager, 7)
-        start(manager, 7)  # ends the budget: the last samples are granted
+        start(manager, 7)  # the limit no longer grows: the rest is granted
         arrived = receive(manager, 7) + manager.stop()
     assert count(arrived) == manager.state_dict()["samples"] == 7
     assert sum(actor.lost_samples for actor in manager.stats()) == 7

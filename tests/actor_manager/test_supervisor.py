@@ -1,4 +1,4 @@
-"""The supervisor of actors, when processes cannot be started or its own code fails."""
+"""The supervisor of actors, when processes cannot be started or when it fails itself."""
 
 from __future__ import annotations
 

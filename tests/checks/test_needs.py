@@ -1,4 +1,4 @@
-"""Memory needed by runs, compared with values worked out by hand, and refused needs."""
+"""Memory needs of runs, compared with values worked out by hand, and their limit."""
 
 from __future__ import annotations
 

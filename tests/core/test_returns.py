@@ -23,7 +23,7 @@ def test_each_step_gives_the_discounted_sum_of_its_episode_so_far() -> None:
     for reward, ended in ((1, False), (2, False), (4, True), (8, False)):
         see(returns, [reward], [ended])
     values = returns.state_dict()["untaken"]
-    assert values.tolist() == [1, 2 + 0.5, 4 + 1 + 0.25, 8]  # the 4 does not reach past the end
+    assert values.tolist() == [1, 2 + 0.5, 4 + 1 + 0.25, 8]  # no reward is carried past the end
     # (1 + 2.5 + 5.25 + 8) / 4; and the squares of -3.1875, -1.6875, 1.0625, 3.8125
     assert returns.take() == (Moments(4, 4.1875, 28.671875),)
     assert returns.take() == ()

@@ -107,7 +107,7 @@ def test_other_values_are_neither_rewards_nor_flags(given: Any) -> None:
 
 
 class Answers(gym.Env[Any, Any]):
-    """Returns `step` and `reset` from its methods of those names, from call `at` on."""
+    """Returns the given results from `step` and `reset`, starting at the `at`-th step."""
 
     def __init__(self, at: int, step: Any = None, reset: Any = None) -> None:
         self.observation_space, self.action_space = REAL, spaces.Discrete(2)

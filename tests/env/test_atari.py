@@ -127,7 +127,7 @@ def test_a_life_that_goes_on_is_replayed_with_its_game(sticky: float) -> None:
     env.reset(5)
     rng = np.random.default_rng(1)
     lives = 0
-    while lives < 2:  # the current life is the third one, or in a later game
+    while lives < 2:  # the current life is the third one or belongs to a later game
         lives += len(env.step(rng.integers(4, size=1)).episodes)
     for _ in range(3):
         env.step(rng.integers(4, size=1))
@@ -152,7 +152,7 @@ def test_a_life_that_goes_on_is_replayed_with_its_game(sticky: float) -> None:
 def test_areas_are_averaged_as_ale_averages_them() -> None:
     shrink = atari().Shrink((210, 160))
     image = np.zeros((210, 160), np.uint8)
-    image[:5, :2] = 200  # two output rows of 2.5 lines each, one output column of 40 / 21
+    image[:5, :2] = 200  # an output pixel covers 2.5 lines and 40 / 21 columns
     small = shrink(image)
     assert small.shape == (84, 84)
     assert small[:3, :3].tolist() == [[200, 10, 0], [200, 10, 0], [0, 0, 0]]

@@ -38,7 +38,7 @@ def make(num_envs: int = 3, action: str = "number", named: bool = False, **setti
 
 
 def draw_actions(action: str, num_envs: int, rng: np.random.Generator) -> Any:
-    """Draws random actions as a policy outputs them, counted from 0."""
+    """Draws random actions as a policy outputs them. Discrete actions start at 0."""
     if action == "number":
         return rng.integers(3, size=num_envs)
     if action == "numbers":
@@ -128,7 +128,7 @@ def resume_spoiled(spoil: Any) -> tuple[GymEnv, Any, Any, list[int]]:
     return resumed, state, obs, restarted
 
 
-SECOND = derived_seed(5, 3, 0)  # seed of environment 1; numbers start at 2
+SECOND = derived_seed(5, 3, 0)  # first episode of environment 1, whose number is 2 + 1
 
 
 def only_second(change: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Rewards for other goals, computed by the environment."""
+"""Rewards for substituted goals, computed by the environment."""
 
 from __future__ import annotations
 

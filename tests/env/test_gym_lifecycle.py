@@ -1,4 +1,4 @@
-"""Construction of environments, errors in their steps, and their windows."""
+"""Environments: construction, errors raised by `step`, and windows."""
 
 from __future__ import annotations
 

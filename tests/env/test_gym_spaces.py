@@ -1,4 +1,4 @@
-"""Conversion of Gymnasium spaces, and of observations and actions in them."""
+"""Conversion of Gymnasium spaces, observations and actions."""
 
 from __future__ import annotations
 

@@ -47,8 +47,8 @@ def test_what_is_recorded_comes_back(name: str) -> None:
     space = SPACES[name]
     rows = observation_rows(space, stack(samples(space)))
     back = recorded_rows(space, rows)
-    again = observation_rows(space, back)
-    for mine, theirs in zip(leaves(again), leaves(rows), strict=True):
+    second_rows = observation_rows(space, back)
+    for mine, theirs in zip(leaves(second_rows), leaves(rows), strict=True):
         np.testing.assert_array_equal(mine, theirs)
     if not isinstance(back, dict):
         assert back.dtype == space.dtype

@@ -39,7 +39,7 @@ def vector(env_id: str = "Endless", **settings: Any) -> GymVectorEnv:
 
 
 def leaf(obs: Array) -> Any:
-    """Returns the number of the episode and the rung. [N, 2]"""
+    """Returns the episode number and the rung of every environment. [N, 2]"""
     if not isinstance(obs, dict):
         return obs
     assert [(key, values.dtype.name) for key, values in obs.items()] == [
@@ -66,7 +66,7 @@ def climb(env: Env, count: int) -> list[Step]:
 
 
 def lanes(parts: list[Transitions]) -> list[list[tuple[Any, ...]]]:
-    """Returns the rows of every environment in order; actions contain its number."""
+    """Groups rows by environment. The first entry of an action is the environment's number."""
     lane_rows: list[list[tuple[Any, ...]]] = [[] for _ in range(LANES)]
     for rows in parts:
         if not len(rows):
@@ -120,7 +120,7 @@ def test_rewards_and_flags_of_a_step_that_only_resets_are_ignored():
     env = vector("Tipping", num_envs=3)
     env.reset(0)
     first, second, third = [env.step(np.zeros(3, np.int64)) for _ in range(3)]
-    assert first.terminated.tolist() == [False, False, True]  # the states 0, 1, 2 became 1, 2, 3
+    assert first.terminated.tolist() == [False, False, True]  # states 0, 1, 2 move to 1, 2, 3
     assert second.next_obs.tolist() == [[2], [3], [0]]
     assert second.terminated.tolist() == [False, True, False]
     assert second.truncated.tolist() == [False, False, False]

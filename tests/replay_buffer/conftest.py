@@ -1,4 +1,4 @@
-"""Specs of environments, and rows whose values all contain the number of the row."""
+"""Specs of environments, and rows whose values all encode the row number."""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ def test_frames_that_share_a_key_are_told_apart(stack_spec):
 
 
 def test_stacks_that_share_nothing_are_stored_whole(stack_spec):
-    """They have more frames than memory is reserved for."""
+    """The stacks have more frames than memory is reserved for."""
     rng = np.random.default_rng(2)
     count = 200
     assert reserved_frames(count, DEPTH) < count * 2 * DEPTH
@@ -219,7 +219,7 @@ def test_saved_frames_and_saved_stacks_are_not_interchangeable(stack_spec):
             resume_into(saved, other, rng)
 
 
-def test_rows_of_a_data_set_stay_and_rows_of_actors_are_overwritten(stack_spec):
+def test_rows_of_a_data_set_stay_and_those_of_actors_pass(stack_spec):
     rng = np.random.default_rng(4)
     streams = Streams(rng, num_envs=1, n_steps=1)
     fixed = concatenate([streams.message(12) for _ in range(10)])

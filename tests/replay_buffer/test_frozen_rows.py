@@ -74,7 +74,7 @@ def test_whatever_is_pushed_meanwhile_the_rows_are_those_of_the_moment(spec, mak
 
 
 class Overtaken(FrozenSlots):
-    """Frozen rows whose copies are interrupted by pushes, before or after copying."""
+    """Frozen rows with a push before or after every copy."""
 
     push_before = staticmethod(lambda: None)
     push_after = staticmethod(lambda: None)

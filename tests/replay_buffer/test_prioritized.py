@@ -38,7 +38,7 @@ def test_new_rows_get_the_largest_priority_seen_so_far(spec, make_rows):
     buffer.push(make_rows(spec, 0, 2))
     np.testing.assert_array_equal(buffer._priorities.sums.get(slots(0, 1, 2, 3)), [1, 1, 0, 0])
     buffer.update_priorities(slots(0, 1), np.array([8.0, 0.5]))
-    buffer.update_priorities(slots(0, 1), np.array([0.25, 0.5]))  # 8 stays the maximum
+    buffer.update_priorities(slots(0, 1), np.array([0.25, 0.5]))  # 8 is still the maximum
     buffer.push(make_rows(spec, 2, 5))  # wraps: slots 2, 3 and 0
     largest = 8 + EPSILON
     np.testing.assert_allclose(

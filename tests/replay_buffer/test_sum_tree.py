@@ -92,7 +92,7 @@ def test_a_mass_past_a_rounded_sum_stays_within_its_block():
         rounded += running < tree.total / 2
         mass = np.nextafter(np.array([tree.total / 2, tree.total]), 0)
         np.testing.assert_array_equal(tree.find(mass), [19, 83])
-    assert rounded > 10  # the case has occurred
+    assert rounded > 10  # rounding has occurred
 
 
 def test_sums_do_not_drift():

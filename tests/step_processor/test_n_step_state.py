@@ -74,7 +74,7 @@ def test_forgotten_windows_lose_their_rows_and_all_others_go_on(n, resets, named
         counts = [0, 0]
         for t in range(cut, cut + 40):
             expected, rows = whole.process(steps[t]), forgetful.process(steps[t])
-            # Without the earlier rows of environments 1 and 3; all others keep their order.
+            # Earlier rows of environments 1 and 3 are missing; all others keep their order.
             start, env = expected.action // 1000, expected.action % 1000
             keep = np.isin(env, [0, 2]) | (start >= cut)
             parts = {name: np.asarray(part)[keep] for name, part in columns_of(expected).items()}

@@ -25,14 +25,16 @@ INFO = RunInfo(
 
 @pytest.mark.parametrize("kind", KINDS, ids="-".join)
 def test_every_trainer_tells_the_same_in_the_same_order(kind: tuple[str, str]) -> None:
-    told = Remembers()
-    BuiltTrainer(*kind, callbacks=[told], max_opt_steps=5, eval_interval=2, save_interval=4).train()
-    assert [(what, opt_steps) for what, opt_steps, *_ in told.told if what != "episode"] == [
+    callback = Remembers()
+    BuiltTrainer(
+        *kind, callbacks=[callback], max_opt_steps=5, eval_interval=2, save_interval=4
+    ).train()
+    assert [(hook, opt_steps) for hook, opt_steps, *_ in callback.told if hook != "episode"] == [
         *(("update", 1), ("update", 2), ("evaluation", 2), ("update", 3)),
         *(("update", 4), ("evaluation", 4), ("checkpoint", 4)),
         *(("update", 5), ("checkpoint", 5), ("evaluation", 5)),
     ]
-    assert {score for what, *_, score in told.told if what == "episode"} == {10.0}
+    assert {score for hook, *_, score in callback.told if hook == "episode"} == {10.0}
 
 
 @pytest.mark.parametrize("kind", KINDS, ids="-".join)
@@ -50,7 +52,7 @@ class Breaks(Callback):
         raise KeyError("no such thing")
 
 
-def test_an_error_in_a_hook_ends_the_run_with_its_line() -> None:
+def test_what_a_hook_raises_ends_the_run_with_its_line() -> None:
     built = BuiltTrainer("sync", callbacks=[Breaks()], eval_interval=3)
     line = Breaks.on_evaluation.__code__.co_firstlineno + 2
     location = rf"test_callbacks\.py:{line}: KeyError: 'no such thing'"

@@ -228,7 +228,7 @@ def test_all_evaluations_of_a_run_have_the_limit_of_the_first_also_after_a_resum
 
 
 def test_a_pending_evaluation_is_made_with_the_resumed_weights() -> None:
-    """It is recorded at the update of the checkpoint. If none was pending, none is repeated."""
+    """It is recorded at the update of the checkpoint. If none was pending, none runs."""
     for eval_interval, submitted in ((20, [30, 100]), (0, [100])):
         first = build(
             SlowRunner(looks=1_000, score={}), eval_interval=eval_interval, max_opt_steps=30

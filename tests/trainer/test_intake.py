@@ -85,7 +85,7 @@ def real(*rows: list[float]) -> Any:
 
 def named(*places: list[float]) -> dict[str, Any]:
     return {
-        "room": np.full(len(places), 9),  # checked by the environment
+        "room": np.full(len(places), 9),  # the environment checks this range
         "place": real(*places),
         "free": np.full((len(places), 1), 1e30, np.float32),
     }
@@ -147,7 +147,7 @@ def test_pixels_are_not_looked_at() -> None:
 
 
 def test_the_returns_of_a_message_are_observed_also_where_it_has_no_rows() -> None:
-    """They include env steps whose rows still wait in an n-step window."""
+    """Returns include env steps whose rows still wait in an n-step window."""
     case = IntakeCase(HALF_BOUNDED)
     first, second, third = (Moments(n, 0.5, 2.0) for n in (1, 2, 3))
     case.take(real(), real(), 0, returns=(first,))

@@ -86,7 +86,7 @@ def test_a_recorder_with_a_mistake_is_switched_off_and_still_closed(
         "Fragile is switched off: ZeroDivisionError: a mistake in a recorder"
     )
     [record] = caplog.records
-    assert record.exc_info is not None  # with its traceback
+    assert record.exc_info is not None  # logged with a traceback
     recording.close()
     assert (failing.closings, other.closed) == (1, True)
 

@@ -145,7 +145,7 @@ def test_an_evaluation_whose_turn_it_is_not_is_never_named() -> None:
         assert case.look() is None  # idle time does not count
 
 
-# With real threads ---------------------------------------------------------------------------
+# With real threads
 
 
 def watch(
