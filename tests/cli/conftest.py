@@ -1,4 +1,4 @@
-"""Commands run in this process, in a folder of their own, with a stand-in for training."""
+"""Fixtures that run commands in this process, in a temporary directory, without training."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Capture = pytest.CaptureFixture[str]
 
 
 class Jobs:
-    """Stands in for training: remembers what it is asked, and saves its settings."""
+    """A stand-in for training that records the jobs it receives and saves their settings."""
 
     def __init__(self) -> None:
         self.configs: list[RunConfig] = []
@@ -28,15 +28,15 @@ class Jobs:
     def __call__(self, job: Job) -> None:
         self.configs.append(job.config)
         self.jobs.append(job)
-        with attempt(job) as begun:
-            self.earlier.append(begun.earlier)
-            if begun.earlier.resumes:
-                begun.save_settings()
+        with attempt(job) as this_attempt:
+            self.earlier.append(this_attempt.earlier)
+            if this_attempt.earlier.resumes:
+                this_attempt.save_settings()
 
 
 @pytest.fixture
 def ran(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Jobs]:
-    """Runs a command that must be accepted."""
+    """Runs a command that must be accepted; returns the jobs it would have trained."""
     assert folder
 
     def _ran(*argv: str) -> Jobs:
@@ -51,7 +51,7 @@ def ran(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Jobs]:
 
 @pytest.fixture
 def refusal(folder: Path, capsys: Capture) -> Callable[..., str]:
-    """Runs what must be refused with status 2 and no new file; returns what is said."""
+    """Runs a command that must exit with status 2 and create no file; returns its error message."""
 
     def _refusal(*argv: str) -> str:
         before = sorted(folder.rglob("*"))

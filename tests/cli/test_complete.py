@@ -1,4 +1,4 @@
-"""What a press of Tab offers."""
+"""Shell completion: the candidates for every kind of word."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_groups_options_and_settings(folder: Path) -> None:
     assert offered([], "agen") == ["agent.", "agent="]
     assert offered(["agent=dqn"], "agent.lo") == ["agent.loss="]
     assert offered(["agent=random"], "agent.lo") == []
-    assert not [each for each in offered([], "") if each.startswith("schema")]
+    assert not [candidate for candidate in offered([], "") if candidate.startswith("schema")]
 
 
 def test_files_of_the_user_are_offered(folder: Path) -> None:
@@ -62,7 +62,7 @@ def test_run_directories_are_offered_a_folder_at_a_time(folder: Path, command: s
         (folder / run / SETTINGS).touch()
     (folder / "outputs/empty").mkdir()
     (folder / "sources/outputs").mkdir(parents=True)
-    for typed, found in (
+    for typed, paths in (
         ("mi", ["mine"]),
         ("out", ["outputs/"]),
         ("outputs/", ["outputs/dqn/"]),
@@ -70,9 +70,9 @@ def test_run_directories_are_offered_a_folder_at_a_time(folder: Path, command: s
         ("outputs/dqn/1/", []),
         ("none/", []),
     ):
-        assert offered([], f"resume={typed}") == [f"resume={each}" for each in found]
-        assert offered(["--from"], typed) == found
-        assert of_another(command, [], typed) == found
+        assert offered([], f"resume={typed}") == [f"resume={path}" for path in paths]
+        assert offered(["--from"], typed) == paths
+        assert of_another(command, [], typed) == paths
 
 
 def test_border_tune_completes_its_keys_its_spaces_and_the_settings_of_its_runs(
@@ -95,14 +95,14 @@ def test_the_other_commands_complete_what_their_help_lists(folder: Path) -> None
     assert of_another("border-plot", ["S", "--out"], "") == []
 
 
-def test_no_tab_waits_for_hydra_unless_settings_of_a_choice_are_asked_for(folder: Path) -> None:
+def test_hydra_is_imported_only_to_complete_the_settings_of_a_choice(folder: Path) -> None:
     words = ["", "agent=", "see", "resume=", "--re"]
     said = subprocess.run(
         [
             sys.executable,
             "-c",
             "import sys; from border_cli.cli.complete import offered\n"
-            f"print([bool(offered([], each)) for each in {words}], 'hydra' in sys.modules)",
+            f"print([bool(offered([], word)) for word in {words}], 'hydra' in sys.modules)",
         ],
         cwd=folder,
         capture_output=True,

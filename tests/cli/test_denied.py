@@ -1,4 +1,4 @@
-"""Folders and files that the system denies: refused with the path and the reason, nothing made."""
+"""Files and directories without access: the error has path and reason, and nothing is written."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ EVAL, RECORD = "border_cli.cli.eval", "border_cli.cli.record"
 
 @pytest.fixture(scope="module", autouse=True)
 def modes_count(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Skips where root cannot give up its right to pass over the modes of files."""
+    """Skips these tests if root cannot drop its privilege to ignore file modes."""
     closed = tmp_path_factory.mktemp("closed")
     closed.chmod(0o555)
-    asks = f"import os, sys; sys.exit(os.access({str(closed)!r}, os.W_OK))"
-    become = f"import os, sys; {UNPRIVILEGED}; os.execv(sys.executable, sys.argv[1:])"
-    argv = [sys.executable, "-ISc", become, sys.executable, "-ISc", asks]
+    check = f"import os, sys; sys.exit(os.access({str(closed)!r}, os.W_OK))"
+    drop_privileges = f"import os, sys; {UNPRIVILEGED}; os.execv(sys.executable, sys.argv[1:])"
+    argv = [sys.executable, "-ISc", drop_privileges, sys.executable, "-ISc", check]
     if subprocess.run(argv, check=False).returncode:
         pytest.skip("root may write everywhere here")
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a run in it."""
+    """A directory that contains a finished run."""
     folder = tmp_path_factory.mktemp("whole")
     with Command(folder, *TRAIN, "run_dir=run", "actor_manager=serial") as run:
         status, said = run.ended()
@@ -40,16 +40,16 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def theirs(whole: Path, tmp_path: Path) -> Iterator[Path]:
-    """A folder with a copy of that run; it can be entered again when the test is over."""
+    """A directory with a copy of the run; its permissions are restored after the test."""
     shutil.copytree(whole / "run", tmp_path / "run", symlinks=True)
     yield tmp_path
-    for each in (tmp_path, *tmp_path.rglob("*")):
-        if each.is_dir() and not each.is_symlink():
-            each.chmod(0o755)
+    for path in (tmp_path, *tmp_path.rglob("*")):
+        if path.is_dir() and not path.is_symlink():
+            path.chmod(0o755)
 
 
 def denied(folder: Path, *argv: str, module: str = "border_cli") -> str:
-    """What is said by a command that must be refused and make no file."""
+    """Runs a command that must be refused without writing a file; returns its output."""
     before = sorted(folder.rglob("*"))
     with Command(folder, *argv, before=UNPRIVILEGED, module=module) as run:
         status, said = run.ended()
@@ -78,7 +78,7 @@ def test_a_run_directory_that_cannot_be_is_refused(
     assert f"run_dir={run_dir} cannot be created: cannot create files in {folder}" in said
 
 
-def test_a_run_that_cannot_be_read_is_refused_by_all_who_read_it(theirs: Path) -> None:
+def test_a_run_that_cannot_be_read_is_refused_by_every_command(theirs: Path) -> None:
     (theirs / "run" / ".hydra").chmod(0o000)
     for module, argv in (
         (EVAL, ("run",)),
@@ -88,7 +88,7 @@ def test_a_run_that_cannot_be_read_is_refused_by_all_who_read_it(theirs: Path) -
         assert "Permission denied" in denied(theirs, *argv, module=module)
 
 
-def test_a_current_directory_that_is_gone_is_said(tmp_path: Path) -> None:
+def test_a_deleted_current_directory_is_reported(tmp_path: Path) -> None:
     leave = "os.mkdir('gone'); os.chdir('gone'); os.rmdir('../gone')"
     with Command(tmp_path, *TRAIN, before=leave) as run:
         status, said = run.ended()

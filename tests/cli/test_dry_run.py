@@ -1,4 +1,4 @@
-"""`dry_run=true`, and what is refused because memory is not there."""
+"""`dry_run=true`, and runs that are refused because they need too much memory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def wide(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def shown(capsys: Capture, *argv: str, status: int = 0) -> tuple[str, str]:
-    """What a dry run prints, spaces made single, and what it says of a refusal."""
+    """Returns the output of a dry run, with runs of spaces collapsed, and its error message."""
     assert train_status(*argv, "dry_run=true") == status
     said = capsys.readouterr()
     return re.sub(" +", " ", said.out), said.err
@@ -52,7 +52,7 @@ def test_a_dry_run_tells_what_would_be_done_and_makes_no_folder(
         assert line in said
 
 
-def test_what_is_not_there_is_shown_and_then_refused(folder: Path, capsys: Capture) -> None:
+def test_missing_memory_is_shown_and_then_refused(folder: Path, capsys: Capture) -> None:
     said, refused = shown(capsys, "env=cartpole", HUGE, status=2)
     assert list(folder.iterdir()) == []
     assert "needed 44,703" in said
@@ -79,7 +79,7 @@ def test_a_job_that_is_too_large_is_named_before_any_folder_is_made(
     assert re.match(rf"border-train: job 0 \(.*{HUGE}.*\) needs 44,703\.", said)
 
 
-def test_jobs_that_nobody_knows_yet_cannot_be_shown(folder: Path) -> None:
+def test_the_jobs_of_another_sweeper_cannot_be_shown(folder: Path) -> None:
     assert folder
     sweeper = "hydra.sweeper._target_=another.Sweeper"
     overrides = ["env=cartpole", "seed=1,2", sweeper]

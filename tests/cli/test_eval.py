@@ -1,4 +1,4 @@
-"""`border-eval`: the saved models of a run, judged again."""
+"""`border-eval`: evaluating the saved models of a run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Capture = pytest.CaptureFixture[str]
 
 @pytest.fixture(scope="module")
 def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run whose best model is not its latest."""
+    """A run whose best model is not its latest one."""
     folder = tmp_path_factory.mktemp("eval")
     with commands.isolated(folder):
         status = train_status(
@@ -55,7 +55,7 @@ def copied(run_dir: Path, folder: Path) -> Path:
 
 @pytest.fixture
 def judged(folder: Path, capsys: Capture) -> Any:
-    """Evaluates in another folder than the run's; the object that `--json` prints."""
+    """Runs `border-eval --json` outside of the run directory; returns the printed object."""
     assert folder
 
     def _judged(*argv: object) -> dict[str, Any]:
@@ -66,16 +66,16 @@ def judged(folder: Path, capsys: Capture) -> Any:
     return _judged
 
 
-def test_without_a_seed_the_recorded_best_score_comes_again(run_dir: Path, judged: Any) -> None:
+def test_without_a_seed_the_recorded_best_score_is_reproduced(run_dir: Path, judged: Any) -> None:
     facts = facts_of(run_dir)
-    found = judged(run_dir)
-    assert found["mean"] == facts["best_score"]
-    assert (found["checkpoint"], found["seed"], found["episodes"]) == ("best", None, 3)
+    result = judged(run_dir)
+    assert result["mean"] == facts["best_score"]
+    assert (result["checkpoint"], result["seed"], result["episodes"]) == ("best", None, 3)
     recorded = json.loads((run_dir / "best" / "score.json").read_text())
-    assert (found["returns"], found["lengths"]) == (recorded["returns"], recorded["lengths"])
+    assert (result["returns"], result["lengths"]) == (recorded["returns"], recorded["lengths"])
 
 
-def test_a_score_that_ended_a_run_is_the_mean_of_other_episodes_too_and_comes_again(
+def test_a_score_that_ended_a_run_includes_the_confirming_episodes_and_is_reproduced(
     folder: Path, judged: Any, capsys: Capture
 ) -> None:
     status = train_status(
@@ -88,9 +88,9 @@ def test_a_score_that_ended_a_run_is_the_mean_of_other_episodes_too_and_comes_ag
     assert (status, facts["exit_reason"]) == (0, "stop_at_score reached")
     recorded = json.loads((folder / "run" / "best" / "score.json").read_text())
     assert len(recorded["returns"]) == 12
-    found = judged(folder / "run")
-    assert (found["returns"], found["mean"]) == (recorded["returns"], facts["best_score"])
-    assert found["confirming"] == 9
+    result = judged(folder / "run")
+    assert (result["returns"], result["mean"]) == (recorded["returns"], facts["best_score"])
+    assert result["confirming"] == 9
     assert judged(folder / "run", "episodes=5")["returns"] == recorded["returns"][:5]
     assert eval_status(str(folder / "run")) == 0
     assert (
@@ -133,7 +133,7 @@ def test_a_checkpoint_can_be_named_by_its_path(
     assert judged(run_dir / place) == expected
     monkeypatch.chdir(run_dir)
     assert judged(place) == expected
-    if (run_dir / place).exists():  # and from within
+    if (run_dir / place).exists():  # also from inside the checkpoint
         monkeypatch.chdir(run_dir / place)
         assert judged(".")["returns"] == expected["returns"]
 
@@ -173,11 +173,11 @@ def test_a_window_without_a_display_is_refused_before_the_run_is_opened(
 
 
 def test_the_last_line_says_the_same_as_json(run_dir: Path, judged: Any, capsys: Capture) -> None:
-    found = judged(run_dir, "seed=3", "episodes=4")
+    result = judged(run_dir, "seed=3", "episodes=4")
     assert eval_status(str(run_dir), "seed=3", "episodes=4") == 0
     lines = capsys.readouterr().out.splitlines()
-    returns = found["returns"]
-    figures = f"mean {found['mean']:.2f} std {found['std']:.2f} min {min(returns):g} max "
+    returns = result["returns"]
+    figures = f"mean {result['mean']:.2f} std {result['std']:.2f} min {min(returns):g} max "
     assert lines[-1] == f"{figures}{max(returns):g} episodes 4"
     rows = [line.split() for line in lines if re.match(r" *\d+ ", line)]
     assert [float(row[1]) for row in rows] == returns
@@ -194,9 +194,9 @@ def test_without_a_best_model_the_latest_is_taken_and_said(copied: Path, capsys:
 def test_a_run_can_be_judged_while_it_goes_on(copied: Path, judged: Any) -> None:
     facts = facts_of(copied) | {"status": "running", "ended": None}
     (copied / "run.json").write_text(json.dumps(facts))
-    before = {each: each.stat().st_mtime_ns for each in copied.rglob("*")}
+    before = {path: path.stat().st_mtime_ns for path in copied.rglob("*")}
     assert judged(copied)["mean"] == facts["best_score"]
-    assert {each: each.stat().st_mtime_ns for each in copied.rglob("*")} == before
+    assert {path: path.stat().st_mtime_ns for path in copied.rglob("*")} == before
 
 
 def test_a_damaged_model_is_refused_by_name(copied: Path, capsys: Capture) -> None:
@@ -235,7 +235,7 @@ def test_what_is_not_understood_is_refused(
     run_dir: Path, folder: Path, capsys: Capture, argv: list[str], said: str
 ) -> None:
     assert folder
-    assert eval_status(*(each.replace("RUN", str(run_dir)) for each in argv)) == 2
+    assert eval_status(*(word.replace("RUN", str(run_dir)) for word in argv)) == 2
     out, err = capsys.readouterr()
     assert err.startswith("border-eval: ")
     assert said.replace("RUN", str(run_dir)) in err
@@ -246,9 +246,9 @@ def test_what_is_not_understood_is_refused(
 def test_shown_episodes_are_those_of_the_evaluation_one_after_another(
     capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")  # the environment draws in no window
-    own = ("imports=[unruly]", "env.id=Shows-v0", "run_dir=run", "recorder=none")
-    assert train_status(*own, *QUICK, "quiet=true") == 0
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")  # draws without opening a window
+    settings = ("imports=[unruly]", "env.id=Shows-v0", "run_dir=run", "recorder=none")
+    assert train_status(*settings, *QUICK, "quiet=true") == 0
     monkeypatch.setattr(unruly.Shows, "drawn", 0)
     monkeypatch.setattr(unruly.Shows, "opened", [])
     assert eval_status("run", "render=human", "episodes=3", "--json") == 0
@@ -295,7 +295,7 @@ def test_trust_finds_the_modules_of_a_run_from_another_directory(
 
 
 class Paying(gym.Env[Any, Any]):
-    """Pays the same at each of its five steps."""
+    """An environment with the same reward in every step."""
 
     observation_space = gym.spaces.Box(0, 1, (1,), np.float32)
     action_space = gym.spaces.Discrete(2)
@@ -321,9 +321,9 @@ def test_what_is_typed_of_env_wins_over_both_environments_and_the_output_says_wh
     assert train_status(*QUICK, *env, "recorder=none", "run_dir=run") == 0
     assert judged("run")["mean"] == 20
     assert "env_changes" not in judged("run")
-    found = judged("run", "env.kwargs.pay=5", "env.kwargs.steps=3")
+    result = judged("run", "env.kwargs.pay=5", "env.kwargs.steps=3")
     changes = ["env.kwargs.pay: 4 -> 5", "env.kwargs.steps: absent -> 3"]
-    assert (found["mean"], found["env_changes"]) == (15, changes)
+    assert (result["mean"], result["env_changes"]) == (15, changes)
     assert judged("run", "env.kwargs={pay: 7}")["mean"] == 35
     assert eval_status("run", "env.kwargs.pay=5") == 0
     assert "(env.kwargs.pay: 4 -> 5): not the recorded score" in capsys.readouterr().out

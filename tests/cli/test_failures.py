@@ -1,4 +1,4 @@
-"""Runs that fail: message, exit status, what is saved, and that nothing goes on."""
+"""Runs that fail: the error message, the exit status, and what is saved."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ def test_a_recorder_that_fails_is_switched_off_and_the_run_continues(
     package = "# @package recorder.bad\n"
     write("conf/recorder/bad.yaml", f"{package}defaults: [/schema/recorder/bad@_here_, _self_]\n")
     chosen = ("-cd", "conf", "recorder=[jsonl,bad]", "env.id=Calm-v0")
-    own = ("imports=[unruly,bad_recorder]", "trainer.max_opt_steps=300")
-    assert train_status(*SMALL[1:], *chosen, *own) == 0
+    settings = ("imports=[unruly,bad_recorder]", "trainer.max_opt_steps=300")
+    assert train_status(*SMALL[1:], *chosen, *settings) == 0
     out, _ = capfd.readouterr()
     facts = facts_of(folder / "run")
     reason = "ValueError: the server said no"
@@ -113,9 +113,9 @@ def test_a_nan_observation_is_named_with_its_actor_and_sample(
     assert "is not finite: [0.5, nan, 0.5]" in said
     assert "Traceback" not in said
     facts = facts_of(folder / "run")
-    # its messages have 10 rows and the tenth is refused; the first update comes with sample 50
+    # a message has 10 samples, and the tenth is rejected; the first update follows sample 50
     assert (facts["samples_total"], facts["opt_steps"]) == (90, 41)
-    # one that falls due while another is being written is left out
+    # a checkpoint that comes due while another is being written is skipped
     assert steps_saved(folder / "run")[-1] in range(7, 36, 7)
 
 
@@ -148,7 +148,7 @@ def test_a_step_that_does_not_fit_ends_the_run_in_one_message_and_without_a_rest
 
 
 def test_a_run_goes_on_from_before_the_step_that_did_not_fit(folder: Path, capsys: Capture) -> None:
-    """Its environment is another one by then, whose own 100th step is not reached."""
+    """The resumed run has a new environment, which does not reach its 100th step."""
     argv = (*SERIAL, "actor_manager.num_actors=1")
     assert train_status(*argv, "env.id=Wrong-v0", "env.kwargs.at=100", *ROOMS) == 1
     said = capsys.readouterr().out
@@ -160,7 +160,7 @@ def test_a_run_goes_on_from_before_the_step_that_did_not_fit(folder: Path, capsy
 
 
 @pytest.mark.parametrize("background", ["true", "false"])
-def test_a_step_that_does_not_fit_in_an_evaluation_is_said_to_be_of_one(
+def test_a_step_that_does_not_fit_in_an_evaluation_is_reported_as_such(
     folder: Path, capsys: Capture, background: str
 ) -> None:
     evaluator = (
@@ -175,7 +175,7 @@ def test_a_step_that_does_not_fit_in_an_evaluation_is_said_to_be_of_one(
     assert facts_of(folder / "run")["exit_reason"].startswith("evaluation: env.id=Wrong-v0")
 
 
-def test_observations_beyond_their_bounds_are_said_once_and_counted_past_a_resume(
+def test_observations_out_of_bounds_are_reported_once_and_counted_across_a_resume(
     folder: Path, capsys: Capture
 ) -> None:
     argv = (
@@ -189,12 +189,12 @@ def test_observations_beyond_their_bounds_are_said_once_and_counted_past_a_resum
     said = capsys.readouterr().out
     warning = "warning: next observation of actor 0, sample 70 is outside the bounds of its space"
     assert said.count("outside the bounds") == said.count(f"{warning}: 1.5 at [2] (allowed:") == 1
-    assert facts_of(folder / "run")["out_of_bounds"] == 2  # once as next_obs, once as obs
+    assert facts_of(folder / "run")["out_of_bounds"] == 2  # once as next_obs and once as obs
     assert train_status("resume=run", "trainer.max_opt_steps=90") == 0
     assert facts_of(folder / "run")["out_of_bounds"] == 2
 
 
-# In a thread the actor alone hangs; in the two others it is the learner itself.
+# With `thread` only the actor hangs; in the other two cases the learner hangs.
 BLOCKED = {
     "thread": (*SMALL, "env.kwargs.at=60"),
     "evaluation": (*SMALL, "trainer.eval_interval=10", "+evaluator.env.kwargs.at=5"),
@@ -203,31 +203,33 @@ BLOCKED = {
 
 
 @dataclass
-class Ended:
+class CommandResult:
     folder: Path
     status: int
     said: str
 
 
 @pytest.fixture(scope="module")
-def blocked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ended]:
-    """How each command with an env that blocks ended; they wait side by side.
+def blocked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, CommandResult]:
+    """Results of the commands whose environments block; the commands run in parallel.
 
-    3 s, because three commands at a time on a busy machine may take one for a step.
+    The timeout is 3 s: with three commands on a busy machine a step can take one second.
     """
     with ExitStack() as stack:
         started = {}
-        for who, argv in BLOCKED.items():
-            folder = tmp_path_factory.mktemp(who)
+        for name, argv in BLOCKED.items():
+            folder = tmp_path_factory.mktemp(name)
             more = ("env.id=Blocks-v0", "trainer.stall_timeout_s=3")
-            started[who] = folder, stack.enter_context(Command(folder, *argv, *more))
-        return {who: Ended(folder, *run.ended()) for who, (folder, run) in started.items()}
+            started[name] = folder, stack.enter_context(Command(folder, *argv, *more))
+        return {
+            name: CommandResult(folder, *run.ended()) for name, (folder, run) in started.items()
+        }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("who", BLOCKED)
 def test_an_env_that_blocks_ends_the_run_with_the_line_that_blocks(
-    blocked: dict[str, Ended], who: str
+    blocked: dict[str, CommandResult], who: str
 ) -> None:
     ended = blocked[who]
     assert ended.status == 1, ended.said
@@ -242,13 +244,15 @@ def test_an_env_that_blocks_ends_the_run_with_the_line_that_blocks(
 
 
 @pytest.mark.slow
-def test_a_learner_that_hangs_ends_the_sweep_with_its_table(blocked: dict[str, Ended]) -> None:
+def test_a_learner_that_hangs_ends_the_sweep_with_its_table(
+    blocked: dict[str, CommandResult],
+) -> None:
     ended = blocked["sweep"]
     row, other = sweep_rows(ended.folder / "run")
     assert (row["status"], other["status"]) == ("failed", "not started")
     assert row["reason"].startswith("no step for 3 s")
     assert "0 of 2 jobs done\n" in ended.said
-    assert ended.said.endswith("resume=auto\n")  # the command that goes on
+    assert ended.said.endswith("resume=auto\n")  # the command that resumes the sweep
 
 
 def test_a_full_disk_does_not_end_a_run(folder: Path, capsys: Capture) -> None:
@@ -261,8 +265,8 @@ def test_a_full_disk_does_not_end_a_run(folder: Path, capsys: Capture) -> None:
     assert "error: JsonlRecorder could not write ([Errno 27] File too large)" in first
     facts = facts_of(folder / "run")
     assert (facts["status"], facts["opt_steps"]) == ("done", 100)
-    assert facts["save_failures"] >= 2  # the best model of the only evaluation, the last checkpoint
+    assert facts["save_failures"] >= 2  # at least the best model and the last checkpoint
     assert f"warning: save failures: {facts['save_failures']}\n" in first
     assert f"warning: recorder failures: {facts['recorder_failures']}\n" in first
-    assert "border-eval" not in last  # there is no model to evaluate
-    assert not [each for each in (folder / "run" / "checkpoints").rglob("*") if each.is_file()]
+    assert "border-eval" not in last  # no model was saved
+    assert not [path for path in (folder / "run" / "checkpoints").rglob("*") if path.is_file()]

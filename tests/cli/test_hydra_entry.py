@@ -1,4 +1,4 @@
-"""One job is run without Hydra's entry point; that must not show."""
+"""A single job bypasses Hydra's entry point and saves the same files as a job of a sweep."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import yaml  # type: ignore[import-untyped]
 
 
-def saved(run_dir: Path, name: str) -> dict[str, Any]:
+def load_saved(run_dir: Path, name: str) -> dict[str, Any]:
     content: dict[str, Any] = yaml.safe_load((run_dir / ".hydra" / name).read_text())
     return content
 
@@ -23,6 +23,6 @@ def test_one_job_saves_the_same_as_the_first_of_a_sweep(
     alone = ran(*command, "run_dir=alone").jobs[0].folder
     swept = ran(*command, "-m", "seed=7,8", "run_dir=swept", "hydra/launcher=basic").jobs[0].folder
     assert (alone, swept.parent) == (folder / "alone", folder / "swept")
-    settings = [saved(each, "config.yaml") for each in (alone, swept)]
-    assert [each.pop("run_dir") for each in settings] == ["alone", "swept"]
+    settings = [load_saved(run_dir, "config.yaml") for run_dir in (alone, swept)]
+    assert [config.pop("run_dir") for config in settings] == ["alone", "swept"]
     assert settings[0] == settings[1]

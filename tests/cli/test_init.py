@@ -1,4 +1,4 @@
-"""`border-init` writes a repository, and never over anything."""
+"""`border-init` creates a project and never overwrites a file."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ Capture = pytest.CaptureFixture[str]
 
 
 def files(folder: Path) -> set[str]:
-    found = (each.relative_to(folder) for each in folder.rglob("*") if each.is_file())
-    return {each.as_posix() for each in found if each.parts[0] not in (".git", ".venv")}
+    paths = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+    return {path.as_posix() for path in paths if path.parts[0] not in (".git", ".venv")}
 
 
 @pytest.fixture
 def refused(folder: Path, capsys: Capture) -> Callable[..., str]:
-    """Runs what must be refused with status 2 and without a trace; returns what is said."""
+    """Runs a command that must exit with status 2 and change nothing; returns its error message."""
 
     def _refused(*argv: str) -> str:
         before = sorted(folder.rglob("*"))
@@ -39,23 +39,23 @@ def test_every_file_of_the_template_is_written_under_the_name_of_the_directory(
     folder: Path, capsys: Capture
 ) -> None:
     main(["deep/sorting_robots"])
-    made = folder / "deep" / "sorting_robots"
+    project = folder / "deep" / "sorting_robots"
     expected = {
         "README.md", "pyproject.toml", ".gitignore", "tests/test_first.py",
         "conf/agent/mellow_dqn.yaml", "conf/env/catch.yaml", "conf/experiment/first.yaml",
         "conf/recorder/scores.yaml",
-        *(f"sorting_robots/{each}.py" for each in ("__init__", "config", "board", "catch")),
-        *(f"sorting_robots/{each}.py" for each in ("mellow_dqn", "score_file")),
+        *(f"sorting_robots/{module}.py" for module in ("__init__", "config", "board", "catch")),
+        *(f"sorting_robots/{module}.py" for module in ("mellow_dqn", "score_file")),
     }  # fmt: skip
-    assert files(made) == expected
-    for each in expected:
-        assert "my_experiments" not in (made / each).read_text(encoding="utf-8")
+    assert files(project) == expected
+    for name in expected:
+        assert "my_experiments" not in (project / name).read_text(encoding="utf-8")
     said = capsys.readouterr().out
     assert said.startswith(f"deep/sorting_robots: {len(expected)} files written")
     assert "  cd deep/sorting_robots\n" in said
 
 
-def test_the_package_may_be_called_otherwise_than_the_directory(
+def test_the_package_and_the_directory_may_have_different_names(
     folder: Path, capsys: Capture
 ) -> None:
     main(["my-lab"])
@@ -68,12 +68,12 @@ def test_the_package_may_be_called_otherwise_than_the_directory(
 def test_hidden_files_of_other_tools_may_be_there(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
-    here = folder / "robots"
-    (here / ".git").mkdir(parents=True)
-    (here / ".venv").mkdir()
-    monkeypatch.chdir(here)
+    project = folder / "robots"
+    (project / ".git").mkdir(parents=True)
+    (project / ".venv").mkdir()
+    monkeypatch.chdir(project)
     main(["."])
-    assert (here / "robots" / "__init__.py").is_file()
+    assert (project / "robots" / "__init__.py").is_file()
     assert "  cd " not in capsys.readouterr().out
 
 
@@ -110,7 +110,7 @@ def test_other_arguments_are_refused(
     assert reason in refused(*argv)
 
 
-def test_help_is_printed_where_it_is_asked_for_or_nothing_is(capsys: Capture) -> None:
+def test_help_is_printed_on_request_and_without_arguments(capsys: Capture) -> None:
     for argv, status in ((["--help"], 0), ([], 2)):
         with pytest.raises(SystemExit) as left:
             main(argv)

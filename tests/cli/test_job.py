@@ -1,4 +1,4 @@
-"""One job from the shell: what it writes, what it says, and that it can be repeated."""
+"""One job started from the shell: its files, its output, and how to repeat it."""
 
 from __future__ import annotations
 
@@ -36,42 +36,42 @@ TYPED = (
 
 
 @dataclass
-class Ran:
-    folder: Path  # in which the command was typed
+class FinishedRun:
+    folder: Path  # current directory of the command
     run_dir: Path
     said: str
-    before: State  # of this process
+    before: State  # state of this process before the run
     after: State
 
 
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
-    """One run for all tests that only look at what it left."""
+def ran(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
+    """One run, shared by the tests that only read its results."""
     folder = tmp_path_factory.mktemp("job")
     with commands.isolated(folder) as patch, (folder / "said").open("w") as out:
         patch.setattr("sys.stdout", out)
         before = commands.process_state() | commands.lasting_state()
         assert train_status(*TYPED, "run_dir=run") == 0
         after = commands.process_state() | commands.lasting_state()
-    return Ran(folder, folder / "run", (folder / "said").read_text(), before, after)
+    return FinishedRun(folder, folder / "run", (folder / "said").read_text(), before, after)
 
 
-def test_run_json_tells_what_was_run_and_how_it_ended(ran: Ran) -> None:
+def test_run_json_tells_what_was_run_and_how_it_ended(ran: FinishedRun) -> None:
     facts = facts_of(ran.run_dir)
     assert (facts["status"], facts["exit_reason"]) == ("done", "max_opt_steps reached")
     assert facts["command"] == ["border-train", *TYPED, "run_dir=run"]
-    assert facts["import_paths"] == []  # it needs no module but ours
+    assert facts["import_paths"] == []  # no user module is needed
     assert facts["versions"]["border-cli"] == __version__
     assert facts["seeds"]["seed"] == 5
     assert len(set(facts["seeds"]["actor_envs"])) == 2
     assert facts["opt_steps"] == 250
-    # paced: 50 samples of warm-up and one per update, at most the slack of 4 x 20 ahead
+    # 50 warm-up samples and one per update; actors run at most 4 x 20 samples ahead
     assert 300 <= facts["samples_total"] <= 380
     assert facts["env_steps"] >= facts["samples_total"]
     assert facts["started"] <= facts["ended"]
 
 
-def test_the_saved_settings_repeat_the_run(ran: Ran, folder: Path) -> None:
+def test_the_saved_settings_repeat_the_run(ran: FinishedRun, folder: Path) -> None:
     shutil.copy(ran.run_dir / ".hydra" / "resolved.yaml", folder / "frozen.yaml")
     assert train_status("-cd", ".", "-cn", "frozen", "run_dir=again", "quiet=true") == 0
     again = folder / "again"
@@ -79,11 +79,11 @@ def test_the_saved_settings_repeat_the_run(ran: Ran, folder: Path) -> None:
     assert facts_of(again)["best_score"] == facts_of(ran.run_dir)["best_score"]
     for name in ("checkpoints/latest", "best"):
         files = (run / name / "agent.pt" for run in (again, ran.run_dir))
-        one, other = (torch.load(each, weights_only=True)["online"] for each in files)
+        one, other = (torch.load(path, weights_only=True)["online"] for path in files)
         torch.testing.assert_close(one, other, rtol=0, atol=0)
 
 
-def test_every_evaluation_is_recorded_and_the_last_one_is_final(ran: Ran) -> None:
+def test_every_evaluation_is_recorded_and_the_last_one_is_final(ran: FinishedRun) -> None:
     rows = rows_of(ran.run_dir)
     evaluations = [row for row in rows if "eval/return" in row]
     assert [row["opt_steps"] for row in evaluations] == [100, 200, 250]
@@ -93,7 +93,9 @@ def test_every_evaluation_is_recorded_and_the_last_one_is_final(ran: Ran) -> Non
     assert evaluations[-1]["eval/return"] == facts_of(ran.run_dir)["final_score"]
 
 
-def test_the_last_lines_say_where_how_good_and_what_next(ran: Ran) -> None:
+def test_the_last_lines_show_the_directory_the_score_and_the_next_commands(
+    ran: FinishedRun,
+) -> None:
     facts = facts_of(ran.run_dir)
     assert ran.said.splitlines()[-4:] == [
         "run directory  run",
@@ -101,23 +103,23 @@ def test_the_last_lines_say_where_how_good_and_what_next(ran: Ran) -> None:
         "next           border-eval run",
         "               tensorboard --logdir .",
     ]
-    assert "receive samples" not in ran.said  # statistics=true shows them
+    assert "receive samples" not in ran.said  # printed only with statistics=true
     assert "receive samples" in (ran.run_dir / "border-train.log").read_text(encoding="utf-8")
 
 
-def test_the_header_says_what_is_about_to_run(ran: Ran) -> None:
+def test_the_header_says_what_is_about_to_run(ran: FinishedRun) -> None:
     first = ran.said.splitlines()[0]
     assert first.split() == ["border_cli", __version__, "dqn_cartpole", "seed", "5"]
-    for told in (
+    for text in (
         "conf/tuned/dqn_cartpole.yaml",
         "async, 1 sample per update, until 250 updates",
         "2 x 1 env, serial, in turn in the learner's thread; bit-reproducible",
         str(ran.run_dir),
     ):
-        assert told in ran.said
+        assert text in ran.said
 
 
-def test_a_run_leaves_its_process_as_it_was(ran: Ran) -> None:
+def test_a_run_leaves_its_process_as_it_was(ran: FinishedRun) -> None:
     assert ran.after == ran.before
 
 
@@ -130,5 +132,5 @@ def test_a_quiet_run_prints_its_score_and_its_directory_in_one_line(
     line = f"best score {facts['best_score']:.10g} at {facts['best_opt_steps']} updates: run\n"
     assert capfd.readouterr() == (line, "")
     assert facts["status"] == "done"
-    assert train_status(*quiet, "resume=auto") == 0  # finished: nothing to do
+    assert train_status(*quiet, "resume=auto") == 0  # already finished: nothing to do
     assert capfd.readouterr() == (line, "")

@@ -1,4 +1,4 @@
-"""`trainer=offline` and `replay_buffer=dataset` as they are typed."""
+"""`trainer=offline` and `replay_buffer=dataset` on the command line."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def steps_of(dataset: str, datasets: Path) -> int:
     return int(json.loads(text)["total_steps"])
 
 
-def test_what_is_said_fits_a_run_without_actors(datasets: Path, capsys: Capture) -> None:
+def test_the_output_fits_a_run_without_actors(datasets: Path, capsys: Capture) -> None:
     assert train_status(*LEARNS) == 0
     steps, said = steps_of("my/pole-v0", datasets), capsys.readouterr().out
     for line in (
@@ -85,7 +85,9 @@ def test_a_run_goes_on_with_its_data_set_or_not_at_all(datasets: Path, capsys: C
     assert facts_of(Path("run"))["opt_steps"] == 30
 
 
-def test_it_continues_online_with_both_kinds_of_rows(datasets: Path, capsys: Capture) -> None:
+def test_a_run_continues_online_with_transitions_of_both_kinds(
+    datasets: Path, capsys: Capture
+) -> None:
     assert train_status(*LEARNS, "recorder=none", "quiet=true") == 0
     online = (
         *("env=cartpole", "~tuned", "trainer=async", "init_from=run", "run_dir=online", *QUICK),
@@ -148,5 +150,7 @@ def test_a_share_that_leaves_one_part_out_is_refused(
 def test_what_cannot_be_meant_is_refused_before_anything_is_written(
     typed: list[str], said: str, refusal: Callable[..., str]
 ) -> None:
-    base = [each for each in LEARNS if not ("uniform" in typed[0] and "dataset=" in each)]
+    base = [
+        override for override in LEARNS if not ("uniform" in typed[0] and "dataset=" in override)
+    ]
     assert said in refusal(*base, *typed)

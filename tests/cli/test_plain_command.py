@@ -1,4 +1,4 @@
-"""`RUN_DIR key=value …`, where a folder may look like a setting."""
+"""Arguments `RUN_DIR key=value …`: a directory name may look like a setting."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ READERS = {"episodes": whole(1), "lr": text}
 
 @pytest.mark.parametrize("folder", ["run", "my_sweep/lr=0.1", "lr=0.1"])
 def test_the_folder_of_a_job_of_a_sweep_is_no_setting(folder: str, tmp_path: Path) -> None:
-    place = tmp_path / folder
-    place.mkdir(parents=True)
-    assert read_pairs(["episodes=3", str(place)], READERS) == ([place], {"episodes": 3})
+    run_dir = tmp_path / folder
+    run_dir.mkdir(parents=True)
+    assert read_pairs(["episodes=3", str(run_dir)], READERS) == ([run_dir], {"episodes": 3})
 
 
 def test_a_value_may_have_slashes() -> None:

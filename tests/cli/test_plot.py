@@ -1,4 +1,4 @@
-"""border-plot: what it prints and writes, what it refuses."""
+"""`border-plot`: its output, its files, and the arguments it refuses."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def test_without_a_file_the_curves_are_drawn_in_the_terminal(
     assert "cartpole: eval/return" in out
     assert "A  false" in out
     assert "B  true" in out
-    # 5, 15, 25: mean 15, deviation 10, half the interval 4.303 * 10 / sqrt(3)
+    # scores 5, 15, 25: mean 15, standard deviation 10, interval +- 4.303 * 10 / sqrt(3)
     assert " false          3       15.00 [-9.84, 39.84]   5.00     25.00     300 env steps" in out
-    assert " true    false        0.67 " in out  # of 9 pairs three are won by false
+    assert " true    false        0.67 " in out  # false wins three of nine pairs
     assert err == ""
 
 
@@ -34,9 +34,9 @@ def test_files_are_written_by_their_suffix(
 ) -> None:
     runs, out = two_groups(tmp_path / "runs"), tmp_path / "new" / "curves"
     suffixes = (".png", ".svg", ".pdf", ".html", ".md", ".csv")
-    asked = [word for each in suffixes for word in ("--out", f"{out}{each}")]
-    main([str(runs), "--by", "agent.double", "--stat", "iqm", *asked])
-    text = {each: Path(f"{out}{each}").read_bytes() for each in suffixes}
+    options = [word for suffix in suffixes for word in ("--out", f"{out}{suffix}")]
+    main([str(runs), "--by", "agent.double", "--stat", "iqm", *options])
+    text = {suffix: Path(f"{out}{suffix}").read_bytes() for suffix in suffixes}
     assert text[".png"].startswith(b"\x89PNG")
     assert b"<svg" in text[".svg"]
     assert text[".pdf"].startswith(b"%PDF")
@@ -77,11 +77,11 @@ def test_references_give_normalised_scores_over_environments(
 ) -> None:
     for env in ("cartpole", "acrobot"):
         two_groups(tmp_path / env, env=env)
-    asked = ["--reference", "cartpole=5:25", "--reference=acrobot=-15:35"]
+    options = ["--reference", "cartpole=5:25", "--reference=acrobot=-15:35"]
     out = tmp_path / "profile.csv"
-    main([str(tmp_path), *asked, "--csv", "profile", "--out", str(out)])
+    main([str(tmp_path), *options, "--csv", "profile", "--out", str(out)])
     lines = capsys.readouterr().out.split("\n")
-    # 5, 15, 25 are 0, 50, 100 of cartpole, and 40, 60, 80 of acrobot
+    # 5, 15, 25 normalise to 0, 50, 100 on cartpole and to 40, 60, 80 on acrobot
     [overall] = [line for line in lines if line.startswith(" all") and "false" in line]
     assert " 55.00 " in overall
     assert len(out.read_text(encoding="utf-8").splitlines()) == 1 + 2 * 101

@@ -1,4 +1,4 @@
-"""Environments are tried before a run directory is made; what is wrong with them is one message."""
+"""Environments are probed before a run directory is created; each fault gives one message."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_module_that_fails_as_it_is_imported_is_shown_without_the_import_syste
     assert [line.rpartition(", in ")[2] for line in files] == ["<module>", "load"]
 
 
-def test_the_evaluators_environment_is_tried_where_it_is_another(refusal: Refusal) -> None:
+def test_a_separate_evaluation_environment_is_probed_as_well(refusal: Refusal) -> None:
     error = refusal(*UNTRIED, "env.id=Calm-v0", "+evaluator.env.id=Breaks-v0", "run_dir=run")
     assert error.startswith("border-train: evaluator.env: env.id=Breaks-v0: step raised KeyError")
 
@@ -125,7 +125,7 @@ def test_a_vector_implementation_that_the_run_would_use_is_tried_too(
     assert train_status(*argv, "env.vectorization=sync") == 0
 
 
-def test_what_comes_of_a_run_does_not_depend_on_the_trial(folder: Path) -> None:
+def test_the_results_of_a_run_do_not_depend_on_the_probe(folder: Path) -> None:
     argv = (*UNTRIED, "actor_manager=serial", "actor_manager.num_actors=1", "env.id=Counted-v0")
     assert train_status(*argv, "run_dir=tried") == 0
     seeds = list(untried.Counted.seeds)

@@ -1,4 +1,4 @@
-"""`border-record`: data sets of Minari from the models of a run."""
+"""`border-record`: Minari data sets recorded with the models of a run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ INTERRUPTED = "border-record: interrupted\n"
 
 @pytest.fixture(scope="module")
 def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run whose best model is better than random actions, and which has earlier checkpoints."""
+    """A run with several checkpoints, whose best model is better than random actions."""
     folder = tmp_path_factory.mktemp("record")
     with commands.isolated(folder):
         status = train_status(
@@ -59,14 +59,14 @@ def datasets(tmp_path: Path, folder: Path) -> Iterator[Path]:
 
 
 def recorded(capsys: Capture, *argv: object) -> dict[str, Any]:
-    """Records, and returns the object that `--json` prints."""
+    """Runs `border-record --json` and returns the printed object."""
     assert record_status(*map(str, argv), "--json") == 0
     document: dict[str, Any] = json.loads(capsys.readouterr().out.splitlines()[-1])
     return document
 
 
 @pytest.mark.slow
-def test_plain_minari_reads_it_and_every_episode_comes_again(
+def test_plain_minari_reads_a_data_set_and_reproduces_every_episode(
     run_dir: Path, datasets: Path, capsys: Capture
 ) -> None:
     assert datasets
@@ -75,7 +75,7 @@ def test_plain_minari_reads_it_and_every_episode_comes_again(
     dataset = minari.load_dataset("my/pole-v0")
     assert dataset.total_steps == said["steps"]
     env = dataset.recover_environment()
-    seeds = [each["seed"] for each in dataset.storage.get_episode_metadata(range(20))]
+    seeds = [metadata["seed"] for metadata in dataset.storage.get_episode_metadata(range(20))]
     assert len(set(seeds)) == 20
     for episode, seed, score in zip(dataset, seeds, policy["returns"], strict=True):
         first, _ = env.reset(seed=seed)
@@ -97,7 +97,7 @@ def test_what_is_said_of_a_data_set_is_in_its_metadata(
     said = recorded(capsys, run_dir, "dataset=my/pole-v0", "episodes=4")
     metadata = json.loads((datasets / "my/pole-v0/data/metadata.json").read_text())
     assert metadata["ref_max_score"] == said["ref_max_score"] == facts_of(run_dir)["best_score"]
-    assert 15 < metadata["ref_min_score"] == said["ref_min_score"] < 30  # 22 in the long run
+    assert 15 < metadata["ref_min_score"] == said["ref_min_score"] < 30  # the expected return is 22
     assert metadata["algorithm_name"] == "dqn"
     assert metadata["description"].endswith("from the run dqn_cartpole: 4 by best")
     other = recorded(capsys, run_dir, "dataset=my/pole-v1", "episodes=2", "seed=9")
@@ -112,10 +112,10 @@ def test_a_mixture_is_shared_evenly_or_by_weight(
     assert datasets
     recorded(capsys, run_dir, "dataset=a-v0", "episodes=8", "policy=[best, 80,random]")
     stored = minari.load_dataset("a-v0").storage
-    played = [each["policy"] for each in stored.get_episode_metadata(range(8))]
+    played = [metadata["policy"] for metadata in stored.get_episode_metadata(range(8))]
     assert played == ["best"] * 3 + ["80"] * 3 + ["random"] * 2
     said = recorded(capsys, run_dir, "dataset=b-v0", "episodes=10", "policy=[latest:3,random:1.0]")
-    assert [len(each["returns"]) for each in said["policies"]] == [8, 2]
+    assert [len(policy["returns"]) for policy in said["policies"]] == [8, 2]
 
 
 def test_in_a_changed_environment_the_references_and_the_next_command_are_of_that_one(
@@ -125,7 +125,7 @@ def test_in_a_changed_environment_the_references_and_the_next_command_are_of_tha
     argv = (run_dir, "dataset=x-v0", "steps=1e2", "env.kwargs.sutton_barto_reward=true")
     said = recorded(capsys, *argv)
     assert said["env_changes"] == ["env.kwargs.sutton_barto_reward: absent -> true"]
-    assert -1 <= said["ref_min_score"] < said["ref_max_score"] <= 0  # an episode that falls pays -1
+    assert -1 <= said["ref_min_score"] < said["ref_max_score"] <= 0  # a fall pays -1
     assert record_status(*map(str, argv), "overwrite=true") == 0
     assert argv[-1] in capsys.readouterr().out.split("border-train")[1]
 
@@ -141,7 +141,7 @@ def test_whole_episodes_are_recorded_until_each_policy_has_its_steps(
         assert sum(before) < least <= sum(before) + last
     dataset = minari.load_dataset("x-v0")
     assert (dataset.total_steps, dataset.total_episodes) == (said["steps"], said["episodes"])
-    assert all(each.terminations[-1] or each.truncations[-1] for each in dataset)
+    assert all(episode.terminations[-1] or episode.truncations[-1] for episode in dataset)
 
 
 @pytest.mark.slow
@@ -149,32 +149,33 @@ def test_a_seed_repeats_and_another_one_does_not(
     run_dir: Path, datasets: Path, capsys: Capture
 ) -> None:
     assert datasets
-    found = [
+    policies = [
         recorded(
             capsys, run_dir, f"dataset=x-v{i}", "episodes=18", "policy=random", f"seed={seed}"
         )["policies"]
         for i, seed in enumerate((3, 3, 4))
     ]
-    assert found[0] == found[1] != found[2]
+    assert policies[0] == policies[1] != policies[2]
 
 
 @pytest.mark.slow
 def test_exploring_episodes_are_those_of_every_actor(
     folder: Path, datasets: Path, capsys: Capture
 ) -> None:
-    """One actor is greedy, the other one acts at random alone."""
+    """One actor is greedy; the other acts randomly."""
     assert datasets
-    own = ("actor_manager.num_actors=2", "actor_manager.exploration=[0.0,1.0]", "recorder=none")
-    assert train_status("env=cartpole", "~tuned", *own, *QUICK, "run_dir=own", "quiet=true") == 0
+    two = ("actor_manager.num_actors=2", "actor_manager.exploration=[0.0,1.0]", "recorder=none")
+    assert train_status("env=cartpole", "~tuned", *two, *QUICK, "run_dir=own", "quiet=true") == 0
     recorded(capsys, "own", "dataset=x-v0", "episodes=10", "explore=true")
-    agreed = [
-        _share_of_greedy_actions(folder / "own", each) for each in minari.load_dataset("x-v0")
+    greedy = [
+        _fraction_of_greedy_actions(folder / "own", episode)
+        for episode in minari.load_dataset("x-v0")
     ]
-    assert agreed[:5] == [1.0] * 5
-    assert np.mean(agreed[5:]) < 0.8
+    assert greedy[:5] == [1.0] * 5
+    assert np.mean(greedy[5:]) < 0.8
 
 
-def _share_of_greedy_actions(run_dir: Path, episode: Any) -> float:
+def _fraction_of_greedy_actions(run_dir: Path, episode: Any) -> float:
     effective, agent, _ = load_agent(run_dir, "best")
     policy = evaluation_policy(effective, agent)
     actions = policy.act(episode.observations[:-1], explore=False)
@@ -184,11 +185,11 @@ def _share_of_greedy_actions(run_dir: Path, episode: Any) -> float:
 def test_a_recording_and_its_references_are_of_the_environment_of_evaluations(
     datasets: Path, capsys: Capture
 ) -> None:
-    """Which pays half of what the training environment pays."""
+    """The evaluation environment pays half of what the training environment pays."""
     assert datasets
     halved = "+evaluator.env.wrappers=[{ClipReward: {min_reward: 0, max_reward: 0.5}}]"
-    own = ("env=cartpole", "~tuned", halved, "recorder=none", "run_dir=own", "quiet=true")
-    assert train_status(*own, *QUICK) == 0
+    settings = ("env=cartpole", "~tuned", halved, "recorder=none", "run_dir=own", "quiet=true")
+    assert train_status(*settings, *QUICK) == 0
     assert record_status("own", "dataset=x-v0", "episodes=2") == 0
     assert "CartPole-v1 for evaluation, evaluator.env={wrappers: " in capsys.readouterr().out
     dataset = minari.load_dataset("x-v0")
@@ -208,7 +209,7 @@ def test_a_name_that_is_taken_is_refused_unless_it_may_be_replaced(
     assert minari.load_dataset("my/pole-v0").total_episodes == 2
     recorded(capsys, run_dir, "dataset=my/pole-v0", "episodes=3", "overwrite=true")
     assert minari.load_dataset("my/pole-v0").total_episodes == 3
-    assert [each.name for each in (datasets / "my").iterdir() if each.is_dir()] == ["pole-v0"]
+    assert [path.name for path in (datasets / "my").iterdir() if path.is_dir()] == ["pole-v0"]
 
 
 @pytest.mark.parametrize(
@@ -233,7 +234,7 @@ def test_a_name_that_is_taken_is_refused_unless_it_may_be_replaced(
 def test_what_is_not_understood_is_refused_and_nothing_is_written(
     run_dir: Path, datasets: Path, capsys: Capture, argv: list[str], said: str
 ) -> None:
-    assert record_status(*(each.replace("RUN", str(run_dir)) for each in argv)) == 2
+    assert record_status(*(word.replace("RUN", str(run_dir)) for word in argv)) == 2
     out, err = capsys.readouterr()
     assert err.startswith("border-record: ")
     assert said in err
@@ -244,10 +245,10 @@ def test_what_is_not_understood_is_refused_and_nothing_is_written(
 def test_an_environment_that_fails_leaves_no_half_data_set(
     datasets: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The environment of the run raises in its second round of episodes."""
-    own = ("imports=[unruly]", "env.id=Calm-v0", "run_dir=own", "recorder=none")
-    assert train_status(*own, *QUICK, "quiet=true") == 0
-    resets = iter(range(16 + 8))  # of 16 environments at once
+    """The environment raises in the second round of episodes."""
+    settings = ("imports=[unruly]", "env.id=Calm-v0", "run_dir=own", "recorder=none")
+    assert train_status(*settings, *QUICK, "quiet=true") == 0
+    resets = iter(range(16 + 8))  # 16 environments are stepped in parallel
 
     def reset(env: unruly.Calm, **options: Any) -> Any:
         if next(resets, None) is None:

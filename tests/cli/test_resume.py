@@ -1,4 +1,4 @@
-"""Runs that go on: what is decided before anything runs, what the job does, and what it says."""
+"""Resumed runs: the checks before training, what the job does, and its output."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ TYPED = (
     *("trainer.record_interval=50", "evaluator.num_episodes=2", "agent.hidden=[8]"),
 )
 JOB_1 = "seed-1"
-ENDLESS = (  # but for its signal
+ENDLESS = (  # ends only by the signal that its environment sends
     *("imports=[unruly]", "trainer.max_opt_steps=1000000", "trainer.warmup_period=20"),
     *("agent.hidden=[4]", "agent.batch_size=4", "evaluator.num_episodes=1"),
     *("actor_manager=serial", "actor_manager.n_buffer=10", "actor_manager.num_actors=1"),
@@ -46,16 +46,16 @@ ENDLESS = (  # but for its signal
 
 
 def stopped(run_dir: Path, status: str = "interrupted", **facts: Any) -> None:
-    """What an attempt leaves; its checkpoint only looks complete."""
+    """Writes what an attempt leaves behind; its checkpoint only looks complete."""
     (run_dir / "checkpoints" / "0000000010").mkdir(parents=True)
     (run_dir / "checkpoints" / "0000000010" / "manifest.json").write_text("{}")
     reason = "max_opt_steps reached" if status == "done" else "stopped by SIGTERM"
-    known = {"status": status, "exit_reason": reason, "best_score": 7.5, "final_score": 2.0}
-    write_json(run_dir / "run.json", known | facts)
+    record = {"status": status, "exit_reason": reason, "best_score": 7.5, "final_score": 2.0}
+    write_json(run_dir / "run.json", record | facts)
 
 
 def everything(folder: Path) -> dict[Path, bytes]:
-    return {each: each.read_bytes() for each in folder.rglob("*") if each.is_file()}
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def test_a_run_is_resumed_by_its_folder_alone_from_anywhere(
@@ -91,12 +91,12 @@ def test_what_may_not_change_is_refused_with_the_way_out(
 def test_a_learning_rate_may_change_as_a_number_or_a_schedule(folder: Path, ran: Ran) -> None:
     ran("run_dir=a", "agent=sac", "env=pendulum")
     stopped(folder / "a")
-    (changed,) = (each.changed for each in ran("resume=a", "agent.learning_rate=0.5").earlier)
+    (changed,) = (run.changed for run in ran("resume=a", "agent.learning_rate=0.5").earlier)
     assert changed == ("agent.learning_rate: 0.001 -> 0.5",)
     scheduled = ("agent.critic_learning_rate.initial=0.1", "agent.critic_learning_rate.final=0")
     (earlier,) = ran("resume=a", *scheduled).earlier
     assert earlier.resumes
-    assert any("critic_learning_rate.final: absent -> 0" in each for each in earlier.changed)
+    assert any("critic_learning_rate.final: absent -> 0" in change for change in earlier.changed)
 
 
 def test_settings_may_change_where_nothing_was_saved(folder: Path, ran: Ran) -> None:
@@ -115,7 +115,7 @@ def test_a_run_that_is_running_is_refused(folder: Path, ran: Ran, refusal: Refus
     with RunLock(folder / "a"):
         for typed in (["resume=a"], ["resume=auto", *new], new):
             assert f"a is in use by process {os.getpid()} on " in refusal(*typed)
-    assert ran("resume=a").earlier == [EarlierRun(start=Start.CONTINUED)]  # it was killed
+    assert ran("resume=a").earlier == [EarlierRun(start=Start.CONTINUED)]  # no lock: it was killed
 
 
 def train_or_refuse(job: Job) -> Outcome:
@@ -189,9 +189,7 @@ def test_a_link_that_awaits_a_new_run_is_refused(
 
 
 @pytest.mark.slow
-def test_a_finished_run_is_said_to_be_and_left_alone(
-    folder: Path, ran: Ran, capsys: Capture
-) -> None:
+def test_a_finished_run_is_reported_and_left_alone(folder: Path, ran: Ran, capsys: Capture) -> None:
     ran("run_dir=a", "env=cartpole", "trainer.max_opt_steps=90")
     stopped(folder / "a", "done", best_score=487.3499999999999)
     before = everything(folder)
@@ -237,10 +235,10 @@ def test_a_run_goes_on_once_the_limit_that_ended_it_has_grown(
 ) -> None:
     stopped(folder, "done", exit_reason=f"{ended_by} reached")
     typed = [
-        [f"trainer.{name}={'null' if value is None else value}" for name, value in each.items()]
-        for each in (before, before | now)
+        [f"trainer.{name}={'null' if value is None else value}" for name, value in limits.items()]
+        for limits in (before, before | now)
     ]
-    saved, config = (compose("env=cartpole", "~tuned", *each) for each in typed)
+    saved, config = (compose("env=cartpole", "~tuned", *overrides) for overrides in typed)
     write_resolved(folder, resolved_yaml(saved))
     config.resume = "auto"
     earlier = RunFolder(folder).earlier(config, lambda _: Differences(saved.trainer))
@@ -287,14 +285,14 @@ def test_the_command_that_is_printed_leads_to_the_same_folder(
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a real run of 100 updates, which each test copies."""
+    """The directory of a real run of 100 updates; tests work on copies."""
     folder = tmp_path_factory.mktemp("done")
     with commands.isolated(folder):
         assert train_status(*TYPED, "run_dir=a", "quiet=true") == 0
     return folder / "a"
 
 
-def test_a_larger_budget_goes_on_as_if_it_had_been_given_at_once(
+def test_a_larger_budget_continues_as_if_it_had_been_given_from_the_start(
     done: Path, folder: Path, capsys: Capture
 ) -> None:
     shutil.copytree(done, folder / "a", symlinks=True)
@@ -306,13 +304,13 @@ def test_a_larger_budget_goes_on_as_if_it_had_been_given_at_once(
     assert train_status(*whole) == 0
     rows = [repeatable_rows(folder / name) for name in "ab"]
     evaluated = [
-        {row["opt_steps"]: row["eval/return"] for row in each if "eval/return" in row}
-        for each in rows
+        {row["opt_steps"]: row["eval/return"] for row in run_rows if "eval/return" in row}
+        for run_rows in rows
     ]
     assert [evaluated[0][step] for step in (50, 100)] == [evaluated[1][step] for step in (50, 100)]
     assert load_resolved(folder / "a").trainer.max_opt_steps == 150
     assert facts_of(folder / "a")["opt_steps"] == 150
-    # and the next resume knows the new budget
+    # the next resume uses the new budget
     assert train_status("resume=a") == 0
     assert "max_opt_steps=150 reached" in capsys.readouterr().out
 
@@ -322,14 +320,14 @@ def test_damaged_checkpoints_are_named_and_never_a_silent_start(
 ) -> None:
     shutil.copytree(done, folder / "a", symlinks=True)
     agents = sorted((folder / "a" / "checkpoints").glob("[0-9]*/agent.pt"))
-    for each in agents:
-        each.write_bytes(b"")
+    for path in agents:
+        path.write_bytes(b"")
     saved = everything(folder / "a" / "checkpoints") | everything(folder / "a" / ".hydra")
     auto = (*TYPED, "run_dir=a", "resume=auto", "quiet=true")
     for typed in (("resume=a",), auto):
         assert train_status(*typed, "trainer.max_opt_steps=150", "quiet=false") == 2
         said = capsys.readouterr().out
-        assert all(str(each) in said for each in agents)
+        assert all(str(path) in said for path in agents)
         assert "border-train resume=" not in said
     assert everything(folder).items() >= saved.items()
 
@@ -340,20 +338,20 @@ def test_without_a_checkpoint_a_run_starts_over_and_takes_no_file_of_the_user(
     shutil.copytree(done, folder / "a", symlinks=True)
     shutil.rmtree(folder / "a" / "checkpoints")
     facts = facts_of(folder / "a")
-    write_json(folder / "a" / "run.json", facts | {"status": "running"})  # it was killed
+    write_json(folder / "a" / "run.json", facts | {"status": "running"})  # as if killed
     (folder / "a" / "events.out.tfevents.1.host.1.0").touch()
     assert train_status(*TYPED, "run_dir=a", "resume=auto", "seed=9") == 0
     assert "removed an attempt without a checkpoint" in capsys.readouterr().out
     assert load_resolved(folder / "a").seed == 9
-    assert [each["from_opt_steps"] for each in facts_of(folder / "a")["attempts"]] == [0]
+    assert [attempt["from_opt_steps"] for attempt in facts_of(folder / "a")["attempts"]] == [0]
     assert (folder / "a" / "events.out.tfevents.1.host.1.0").is_file()
 
 
 def test_an_interrupted_run_ends_with_the_command_that_goes_on(
     folder: Path, capsys: Capture
 ) -> None:
-    own = f"env.kwargs={{signum: {int(signal.SIGTERM)}, at: 60}}"
-    assert train_status(*ENDLESS, own, "run_dir=my run", "device=cpu") == 143
+    kwargs = f"env.kwargs={{signum: {int(signal.SIGTERM)}, at: 60}}"
+    assert train_status(*ENDLESS, kwargs, "run_dir=my run", "device=cpu") == 143
     (following,) = re.findall(r"^next +(.*)$", capsys.readouterr().out, re.MULTILINE)
     command, *typed = shlex.split(following)
     assert (Path(command).name, typed) == ("border-train", ["resume=my run"])

@@ -1,4 +1,4 @@
-"""`border-runs`: lists, differences and removals, as they are typed."""
+"""`border-runs`: listing, comparing and removing runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Capture = pytest.CaptureFixture[str]
 
 @pytest.fixture
 def runs(folder: Path) -> Path:
-    """outputs/a (dqn, the newest), outputs/b (sac) and outputs/c (failed)."""
+    """The runs outputs/a (dqn, newest), outputs/b (sac) and outputs/c (failed)."""
     outputs = folder / "outputs"
     write_run(outputs / "a", started="2026-01-03T00:00:00+0000")
     write_run(outputs / "b", {"agent": "sac", "agent.gamma": 0.9}, best_score=321.5)
@@ -31,12 +31,12 @@ def runs(folder: Path) -> Path:
     return outputs
 
 
-def listed(capsys: Capture, *argv: str) -> list[dict[str, Any]]:
-    """What `--json` prints: one list and nothing else."""
+def list_as_json(capsys: Capture, *argv: str) -> list[dict[str, Any]]:
+    """Runs `border-runs --json`, which prints one list and nothing else; returns the list."""
     assert runs_status(*argv, "--json") == 0
-    found = json.loads(capsys.readouterr().out)
-    assert isinstance(found, list)
-    return found
+    rows = json.loads(capsys.readouterr().out)
+    assert isinstance(rows, list)
+    return rows
 
 
 @pytest.mark.usefixtures("runs")
@@ -51,18 +51,18 @@ def test_the_newest_run_comes_first(capsys: Capture) -> None:
 
 @pytest.mark.usefixtures("runs")
 def test_conditions_and_order_are_typed(capsys: Capture) -> None:
-    found = listed(capsys, "outputs", "--where", "best>100", "--sort", "best")
-    assert [Path(each["folder"]).name for each in found] == ["b", "a"]
-    assert found[0]["settings"]["agent.gamma"] == 0.9
-    assert found[0]["duration_s"] == 60.0
+    rows = list_as_json(capsys, "outputs", "--where", "best>100", "--sort", "best")
+    assert [Path(row["folder"]).name for row in rows] == ["b", "a"]
+    assert rows[0]["settings"]["agent.gamma"] == 0.9
+    assert rows[0]["duration_s"] == 60.0
     assert runs_status("--where", "best>1000") == 0
     assert capsys.readouterr().out == "none of 3 runs meets best>1000\n"
-    assert listed(capsys, "--where", "best>1000") == []
+    assert list_as_json(capsys, "--where", "best>1000") == []
 
 
 @pytest.mark.usefixtures("folder")
 def test_without_runs_there_is_an_empty_list(capsys: Capture) -> None:
-    assert listed(capsys) == []
+    assert list_as_json(capsys) == []
     assert runs_status() == 0
     assert capsys.readouterr().out == "no runs in outputs\n"
 
@@ -94,7 +94,7 @@ def test_what_is_not_understood_is_refused(
     assert sorted(runs.rglob("*")) == before
 
 
-def test_names_of_others_cannot_steer_the_terminal(runs: Path, capsys: Capture) -> None:
+def test_names_in_a_run_cannot_control_the_terminal(runs: Path, capsys: Capture) -> None:
     write_run(runs / "d", {"agent": "a\x1b[2J"}, status="f\nailed")
     assert runs_status("outputs/d") == 0
     said = capsys.readouterr().out
@@ -103,19 +103,19 @@ def test_names_of_others_cannot_steer_the_terminal(runs: Path, capsys: Capture) 
 
 
 @pytest.mark.parametrize("name", ["run.json", "metrics.jsonl", "best/score.json"])
-def test_past_a_pipe_in_the_place_of_a_file_the_list_goes_on(
+def test_a_pipe_in_place_of_a_file_does_not_block_the_list(
     name: str, runs: Path, capsys: Capture
 ) -> None:
     pipe = write_run(runs / "d") / name
     pipe.parent.mkdir(exist_ok=True)
     pipe.unlink(missing_ok=True)
     os.mkfifo(pipe)
-    assert len(listed(capsys, "outputs")) == 4
+    assert len(list_as_json(capsys, "outputs")) == 4
 
 
 @pytest.fixture
 def sweep(folder: Path) -> Path:
-    """A sweep over `agent.gamma` and the seed: done, failed, lost and not started."""
+    """A sweep over `agent.gamma` and seed with jobs that are done, failed, lost and not started."""
     root = folder / "sweep"
     root.mkdir()
     jobs = [sweep_job(n, ["agent.gamma=0.9", f"seed={n}"], str(n)) for n in range(4)]
@@ -136,8 +136,8 @@ def test_a_sweep_is_listed_by_its_jobs_with_those_that_have_no_run(capsys: Captu
     assert statuses == ["done", "failed", "lost", "not"]
     assert lines[5] == "job 1 failed: ValueError: no"
     assert lines[-1] == "4 jobs: 1 done, 1 failed, 1 lost, 1 not started"
-    found = listed(capsys, "sweep", "--where", "status=not* seed=3")
-    assert [(each["job"], each["settings"]["agent.gamma"]) for each in found] == [(3, "0.9")]
+    rows = list_as_json(capsys, "sweep", "--where", "status=not* seed=3")
+    assert [(row["job"], row["settings"]["agent.gamma"]) for row in rows] == [(3, "0.9")]
 
 
 def test_a_difference_names_what_differs(runs: Path, capsys: Capture) -> None:
@@ -167,11 +167,11 @@ def test_rm_says_what_it_frees_and_removes_what_was_chosen(runs: Path, capsys: C
     said = capsys.readouterr().out.splitlines()
     assert said[0].startswith("outputs/c  ")
     assert said[-1].startswith("freed ")
-    assert sorted(each.name for each in runs.iterdir()) == ["a", "b"]
+    assert sorted(path.name for path in runs.iterdir()) == ["a", "b"]
 
 
 class Terminal(io.StringIO):
-    """Standard input with somebody at it."""
+    """Standard input that is a terminal."""
 
     def isatty(self) -> bool:
         return True
@@ -184,14 +184,14 @@ def test_rm_asks(
     monkeypatch.setattr("sys.stdin", Terminal(f"{answer}\n"))
     assert runs_status("rm", "outputs/a") == 0
     assert "[y/N]" in capsys.readouterr().out
-    assert "".join(sorted(each.name for each in runs.iterdir())) == left
+    assert "".join(sorted(path.name for path in runs.iterdir())) == left
 
 
 def test_a_living_run_is_left_and_the_status_says_so(runs: Path, capsys: Capture) -> None:
     with RunLock(runs / "a"):
         assert runs_status("rm", "outputs", "--yes") == 1
     assert "outputs/a is running" in capsys.readouterr().err
-    assert [each.name for each in runs.iterdir()] == ["a"]
+    assert [path.name for path in runs.iterdir()] == ["a"]
     assert (runs / "a" / "run.json").is_file()
 
 
@@ -230,8 +230,8 @@ def test_a_sweep_goes_with_its_last_run(sweep: Path, capsys: Capture) -> None:
 def test_a_list_imports_neither_numpy_nor_hydra_nor_a_console() -> None:
     code = (
         "import sys; from border_cli.cli.runs import main; main(['outputs', '--sort', 'best']); "
-        "print([each for each in ('numpy', 'torch', 'hydra', 'rich.console', 'yaml') "
-        "if each in sys.modules])"
+        "print([name for name in ('numpy', 'torch', 'hydra', 'rich.console', 'yaml') "
+        "if name in sys.modules])"
     )
     said = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60

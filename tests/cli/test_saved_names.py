@@ -1,5 +1,5 @@
-"""What the settings of somebody else's run may import, call, open and dial; and that one's own
-runs are opened as before."""
+"""What the saved settings of someone else's run may import, call, open and connect to; your own
+runs open as before."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def theirs(ran: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Theirs]:
-    """Makes a copy of a run with other saved settings."""
+    """Copies a run and changes its saved settings."""
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(folder / "datasets"))
     importlib.invalidate_caches()
     yield lambda **values: tampered(
@@ -52,12 +52,12 @@ def theirs(ran: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
 
 @pytest.fixture
 def mark(folder: Path) -> Path:
-    """Exists once their code has run."""
+    """A file that exists once code of the run has been executed."""
     return folder / "mark"
 
 
 def from_python(call: Callable[..., object], *arguments: object) -> int:
-    """A call from Python, whose refusal is told like that of a command."""
+    """Calls a function; prints a `ConfigError` and returns its exit status, as a command does."""
     try:
         call(*arguments)
     except ConfigError as error:
@@ -117,7 +117,7 @@ def test_a_program_is_not_called(
         *("vendored:make", "by_accident:make"),
     ],
 )
-def test_nor_is_anything_that_makes_no_environments(
+def test_a_callable_that_makes_no_environments_is_not_called(
     env_id: str, theirs: Theirs, folder: Path, capsys: Capture
 ) -> None:
     write_module(folder, "colleague", folder / "fine")
@@ -189,7 +189,7 @@ def test_an_installed_package_without_environments_is_not_imported(
 
 
 @pytest.mark.parametrize("requires", ["gymnasium", "Border_CLI[ray]>=0.1"])
-def test_one_with_environments_is_and_so_is_one_that_is_typed(
+def test_packages_with_environments_and_typed_packages_are_imported(
     requires: str, theirs: Theirs, folder: Path, mark: Path
 ) -> None:
     sys.path.append(str(install_module(folder / "a", "of_gymnasium", mark, requires)))
@@ -209,15 +209,15 @@ def test_a_package_around_the_run_has_come_with_it(
 ) -> None:
     name = f"bundle.{inside}"
     run = tampered(ran, folder / "bundle" / "run", {"imports": [name]})
-    place = folder.joinpath(*name.split(".")[:-1])
-    write_module(place, "colleague", mark)
+    package = folder.joinpath(*name.split(".")[:-1])
+    write_module(package, "colleague", mark)
     if init:
         (folder / "bundle" / "__init__.py").touch()
     assert eval_status(str(run)) == 2
     assert f"imports names the module '{name}'" in capsys.readouterr().err
     assert not mark.exists()
-    for each in ("bundle", "bundle.lib", name):
-        sys.modules.pop(each, None)
+    for module in ("bundle", "bundle.lib", name):
+        sys.modules.pop(module, None)
 
 
 def test_a_game_of_minatar_is_no_path(ran: Path, folder: Path, mark: Path, capsys: Capture) -> None:
@@ -249,7 +249,7 @@ def test_an_environment_that_is_given_replaces_the_saved_one(theirs: Theirs, fol
     sys.path.append(str(install_module(folder, "of_gymnasium", folder / "mark", "gymnasium")))
     run = theirs(env__id="of_gymnasium:make")
     load_policy(run, env=CartPoleEnv)
-    with pytest.raises(ConfigError, match=r"env\.id"):  # which is another setting by now
+    with pytest.raises(ConfigError, match=r"env\.id"):  # a resume must not change it
         resume(run, MORE, env=CartPoleEnv)
     of_gymnasium = importlib.import_module("of_gymnasium")
     resume(run, MORE, env=of_gymnasium.make)
@@ -265,7 +265,7 @@ def test_wrappers_of_every_kind_of_environment_are_checked(folder: Path) -> None
 
 
 def saved(folder: Path, **values: Any) -> RunConfig:
-    """Settings that a run has saved, with values of `env`, as they are read again."""
+    """Saves settings with these values of `env` and loads them again."""
     config = compose("env=cartpole")
     for name, value in values.items():
         setattr(config.env, name, value)
@@ -324,7 +324,7 @@ def test_an_argument_that_is_typed_may_lead_anywhere(theirs: Theirs) -> None:
 
 
 def on_a_cluster(theirs: Path, address: str, capsys: Capture, *typed: str) -> None:
-    """Rewrites the settings of a run to those of one with actors at this address."""
+    """Rewrites the saved settings of a run to Ray actors at this address."""
     chosen = ("actor_manager=ray", f"actor_manager.address='{address}'", *typed)
     assert train_status("--from", str(theirs), *chosen, "--cfg", "job", "--resolve") == 0
     (theirs / SETTINGS).write_text(capsys.readouterr().out)
@@ -351,7 +351,7 @@ def test_a_saved_address_is_dialled_only_if_it_is_typed(
     assert train_status(*shown, f"actor_manager.address='{address}'") == 0
     assert train_status(*shown, "actor_manager.address=null") == 0
     assert train_status(*shown, "actor_manager=thread") == 0
-    assert eval_status("theirs", "episodes=1") == 0  # which dials nothing
+    assert eval_status("theirs", "episodes=1") == 0  # connects to nothing
     assert eval_status("theirs", "episodes=1", "env=cartpole") == 0
     (folder / "conf/experiment").mkdir(parents=True)
     for value in (f"'{address}'", "'${oc.env:HEAD}'"):
@@ -363,15 +363,17 @@ def test_a_saved_address_is_dialled_only_if_it_is_typed(
     assert train_status(*shown) == 0
 
 
-def test_so_is_the_address_of_evaluations(theirs: Theirs, capsys: Capture) -> None:
+def test_a_saved_address_of_evaluations_is_dialled_only_if_it_is_typed(
+    theirs: Theirs, capsys: Capture
+) -> None:
     pytest.importorskip("ray")
-    place = "evaluator.address=x:1"
+    override = "evaluator.address=x:1"
     on_a_cluster(
-        theirs(), "auto", capsys, "evaluator.background=true", "evaluator.where=ray", place
+        theirs(), "auto", capsys, "evaluator.background=true", "evaluator.where=ray", override
     )
     assert train_status("--from", "theirs", "--cfg", "job") == 2
-    assert f"{place} is not used" in capsys.readouterr().err
-    assert train_status("--from", "theirs", "--cfg", "job", place) == 0
+    assert f"{override} is not used" in capsys.readouterr().err
+    assert train_status("--from", "theirs", "--cfg", "job", override) == 0
 
 
 @pytest.mark.parametrize("address", ["auto", "127.0.0.1:6379", "ray://[::1]:10001", "localhost:1"])

@@ -1,4 +1,4 @@
-"""Images of few pixels, as of MinAtar, on their way through whole runs."""
+"""Whole runs with small images, such as those of MinAtar."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ FORMS: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-def asked(kwargs: dict[str, Any]) -> str:
+def kwargs_override(kwargs: dict[str, Any]) -> str:
     return f"env.kwargs={json.dumps(kwargs).replace(chr(34), '')}"
 
 
 @pytest.mark.parametrize("form", sampled([*FORMS], every=3))
 @pytest.mark.parametrize("actor_manager", sampled(["serial", "thread", "process"], every=3))
-def test_they_are_learned_from_said_and_stored_in_a_byte_each(
+def test_small_images_are_trained_on_shown_and_stored_as_one_byte_per_pixel(
     form: str, actor_manager: str, folder: Path, capsys: Capture
 ) -> None:
     kwargs, said = FORMS[form]
-    assert train_status(*CATCH, asked(kwargs), f"actor_manager={actor_manager}") == 0
+    assert train_status(*CATCH, kwargs_override(kwargs), f"actor_manager={actor_manager}") == 0
     assert f"images         {said}\n" in capsys.readouterr().out
     (rows,) = (folder / "run" / "checkpoints" / "replay").iterdir()
-    stored = np.load(rows)  # large images are an array of their own behind it
+    stored = np.load(rows)  # large images follow as a separate array
     assert form == "bytes of a large image" or stored["obs"].dtype == kwargs.get("dtype", "bool")
     assert eval_status("run", "--json") == 0
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["episodes"] == 1
@@ -60,7 +60,7 @@ def test_another_network_is_refused_with_what_is_allowed(refusal: Callable[..., 
 
 
 @pytest.mark.slow
-def test_they_are_recorded_and_learned_from_offline(folder: Path, capsys: Capture) -> None:
+def test_small_images_are_recorded_and_trained_on_offline(folder: Path, capsys: Capture) -> None:
     with datasets_in(folder / "datasets"):
         assert train_status(*CATCH) == 0
         assert record_status("run", "dataset=my/catch-v0", "episodes=3") == 0

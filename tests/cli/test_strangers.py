@@ -1,4 +1,4 @@
-"""Somebody else's run directory: opening it runs nothing that it brings along, unless told so."""
+"""Someone else's run directory: opening it runs none of its code unless `trust=true` is given."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SETTINGS = (
 )
 MODULE = "module_of_theirs"
 CODE = """\
-with open({mark!r}, "w"):  # before anything is imported, which may be planted, too
+with open({mark!r}, "w"):  # before any import: the imported modules may be planted, too
     pass
 import gymnasium
 if "Theirs-v0" not in gymnasium.registry:
@@ -56,7 +56,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def mark(folder: Path) -> Path:
-    """Exists once the code of the run has run."""
+    """A file that exists once code of the run has been executed."""
     return folder / "mark"
 
 
@@ -64,7 +64,7 @@ def mark(folder: Path) -> Path:
 def attack(
     ran: Path, folder: Path, mark: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Attack]:
-    """A copy of a run that names a module, which it brings along and says to be found there."""
+    """Copies a run and adds a module that its settings import from its `import_paths`."""
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(folder / "datasets"))
 
     def _attack(
@@ -85,12 +85,12 @@ def attack(
         return run_dir
 
     yield _attack
-    for each in [each for each in sys.modules if MODULE in each]:
-        del sys.modules[each]
+    for name in [name for name in sys.modules if MODULE in name]:
+        del sys.modules[name]
 
 
-def told(call: Callable[..., object], *arguments: object) -> int:
-    """A call from Python, told like a command."""
+def status_from_python(call: Callable[..., object], *arguments: object) -> int:
+    """Calls a function; prints a `ConfigError` and returns its exit status, as a command does."""
     try:
         call(*arguments)
     except ConfigError as error:
@@ -102,8 +102,8 @@ def told(call: Callable[..., object], *arguments: object) -> int:
 WAYS: dict[str, Callable[[Path], int]] = {
     "border-eval": lambda run: eval_status(str(run)),
     "border-record": lambda run: record_status(str(run), "dataset=my/x-v0", "episodes=1"),
-    "load_policy": lambda run: told(load_policy, run),
-    "resume from Python": lambda run: told(resume, run, "trainer.max_opt_steps=3"),
+    "load_policy": lambda run: status_from_python(load_policy, run),
+    "resume from Python": lambda run: status_from_python(resume, run, "trainer.max_opt_steps=3"),
     "resume": lambda run: train_status(f"resume={run}", "trainer.max_opt_steps=3"),
     "--from": lambda run: train_status("--from", str(run), "dry_run=true"),
     "resume=auto": lambda run: train_status(*SETTINGS, f"run_dir={run}", "resume=auto", "seed=1"),
@@ -130,12 +130,12 @@ def test_a_module_that_a_run_brings_along_is_refused_by_name(
         ("  wrappers: []", f"  wrappers: [{{'{MODULE}:Twice': {{a: 1}}}}]", "env.wrappers"),
     ],
 )
-def test_so_is_one_in_the_id_or_among_the_wrappers_of_an_environment(
+def test_a_module_in_the_id_or_the_wrappers_of_an_environment_is_refused(
     attack: Attack, mark: Path, capsys: Capture, before: str, after: str, setting: str
 ) -> None:
     run_dir = attack(before, after)
     assert eval_status(str(run_dir)) == 2
-    load_policy(run_dir)  # which needs no environment
+    load_policy(run_dir)  # needs no environment
     assert not mark.exists()
     assert f"resolved.yaml: {setting} names the module '{MODULE}'" in capsys.readouterr().err
 
@@ -149,8 +149,8 @@ def test_the_run_directory_never_counts_whatever_leads_to_it(
     assert eval_status("theirs") == 2
     attack(after=f"imports: [as_a_package.{MODULE}]", name="as_a_package")
     assert eval_status("as_a_package") == 2
-    for place in (run_dir, run_dir / "checkpoints"):
-        monkeypatch.chdir(place)
+    for directory in (run_dir, run_dir / "checkpoints"):
+        monkeypatch.chdir(directory)
         for way in ("border-eval", "load_policy", "resume=auto"):
             assert WAYS[way](run_dir) == 2
     assert not mark.exists()
@@ -179,9 +179,9 @@ def test_trust_counts_where_it_is_typed_and_is_saved_nowhere(
         lambda: resume(run_dir, "trainer.max_opt_steps=4", trust=True),
         lambda: train_status(f"resume={run_dir}", "++trust=True", "--cfg", "job"),
     ]
-    for each in trusting:
+    for call in trusting:
         path = list(sys.path)
-        assert each() != 2
+        assert call() != 2
         assert mark.exists()
         mark.unlink()
         del sys.modules[MODULE]
@@ -191,7 +191,7 @@ def test_trust_counts_where_it_is_typed_and_is_saved_nowhere(
     assert eval_status(str(run_dir), "trust=false") == 2
     monkeypatch.chdir(run_dir)
     (run_dir / RUN_JSON).write_text("{}")
-    assert eval_status(".", "trust=true") == 0  # then the current directory counts, too
+    assert eval_status(".", "trust=true") == 0  # modules in the current directory are trusted, too
     assert mark.exists()
 
 
@@ -248,16 +248,16 @@ PROJECT = '[project.entry-points."border_cli.plugins"]\nx = "{module}:f"\n'
 
 @pytest.fixture
 def lending(ran: Path, folder: Path, mark: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder that holds a run and plug-ins of border_cli's and Hydra's, as the current one."""
-    place = folder / "sweep"
-    shutil.copytree(ran, place / "seed-0", symlinks=True)
-    (place / "pyproject.toml").write_text(PROJECT.format(module=MODULE))
-    (place / "hydra_plugins").mkdir()
+    """The current directory, which contains a run and plug-ins for border_cli and Hydra."""
+    sweep_dir = folder / "sweep"
+    shutil.copytree(ran, sweep_dir / "seed-0", symlinks=True)
+    (sweep_dir / "pyproject.toml").write_text(PROJECT.format(module=MODULE))
+    (sweep_dir / "hydra_plugins").mkdir()
     for name in (f"{MODULE}.py", "hydra_plugins/evil.py"):
         text = CODE.format(mark=str(mark)) + "def f(): return None\n"
-        (place / name).write_text(text)
-    monkeypatch.chdir(place)
-    return place
+        (sweep_dir / name).write_text(text)
+    monkeypatch.chdir(sweep_dir)
+    return sweep_dir
 
 
 @pytest.mark.parametrize(
@@ -276,15 +276,15 @@ def test_a_folder_that_we_wrote_lends_no_plug_ins_and_says_why(
         lambda: train_status(f"resume={run_dir}", "trainer.max_opt_steps=3", "dry_run=true"),
     ]
     why = f"plug-ins and modules of the current directory are not used: {lending / sign} shows"
-    for place, lines in ((lending, 1), (lending / "seed-0" / "checkpoints", 0)):
-        monkeypatch.chdir(place)
+    for directory, lines in ((lending, 1), (lending / "seed-0" / "checkpoints", 0)):
+        monkeypatch.chdir(directory)
         for call in calls:
             assert call() == 0
             assert capsys.readouterr().err.count(why) == lines
     assert not mark.exists()
 
 
-def test_a_project_of_ones_own_lends_them(lending: Path, mark: Path, capsys: Capture) -> None:
+def test_the_users_own_project_lends_plug_ins(lending: Path, mark: Path, capsys: Capture) -> None:
     assert eval_status("seed-0", "episodes=1") == 0
     assert mark.exists()
     assert capsys.readouterr().err == ""
@@ -365,15 +365,15 @@ def test_passwords_are_in_no_log_no_message_and_no_record(
 
 
 @pytest.mark.slow
-def test_what_libraries_look_for_by_themselves_is_not_taken_from_there(
+def test_modules_that_libraries_import_are_not_taken_from_a_run(
     attack: Attack, folder: Path, mark: Path
 ) -> None:
     run_dir = attack("seed: 0", "seed: 0")
     (run_dir / "hydra_plugins").mkdir()
     for name in ("torch.py", "hydra_plugins/x.py", "cv2.py", "jax.py", "IPython.py"):
         (run_dir / name).write_text(CODE.format(mark=str(mark)))
-    for place, typed in ((folder, "theirs"), (run_dir, ".")):
-        with Command(place, f"resume={typed}", "dry_run=true") as command:
+    for directory, typed in ((folder, "theirs"), (run_dir, ".")):
+        with Command(directory, f"resume={typed}", "dry_run=true") as command:
             assert command.ended()[0] == 0
         assert not mark.exists()
 
@@ -385,7 +385,7 @@ def test_child_processes_look_for_nothing_in_the_current_directory(
     run_dir = attack("/actor_manager/serial@", "/actor_manager/process@")
     text = (run_dir / FILE).read_text()
     (run_dir / FILE).write_text(text.replace(f"[{MODULE}]", "[]"))
-    for name in ("signal.py", "selectors.py"):  # which Python's own fork server imports
+    for name in ("signal.py", "selectors.py"):  # imported by Python's fork server
         (run_dir / name).write_text(CODE.format(mark=str(mark)))
     program = Path(sys.executable).with_name("border-train")
     argv = [program, "resume=.", "trainer.max_opt_steps=3"]
@@ -409,7 +409,7 @@ def test_what_a_run_names_cannot_steer_the_terminal(
 
 @pytest.mark.usefixtures("folder")
 def test_what_a_run_names_is_escaped_on_the_console(capsys: Capture) -> None:
-    settings = [each for each in SETTINGS if not each.startswith("quiet")]
+    settings = [setting for setting in SETTINGS if not setting.startswith("quiet")]
     assert train_status(*settings, "run_dir=run", "name='x\x1b[31m\u202ey'") == 0
     out = capsys.readouterr().out
     assert r"x\x1b[31m\u202ey" in out

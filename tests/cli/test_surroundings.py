@@ -1,5 +1,5 @@
-"""Commands whose streams are closed, whose directory is removed, or whose environment leaves
-something behind."""
+"""Commands with closed streams, a deleted working directory, or an environment that leaves threads
+and processes behind."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from tests.support.commands import ENDLESS, Command, facts_of, rows_of, train_status
 
 ENDS = (*ENDLESS, "trainer.max_opt_steps=50")
-CLOSED = "[os.close(each) for each in (0, 1, 2)]"  # as cron jobs and daemons have them
+CLOSED = "[os.close(fd) for fd in (0, 1, 2)]"  # as in cron jobs and daemons
 
 LEAVES = """
 import multiprocessing, os, sys, threading
@@ -34,8 +34,8 @@ with monitored("border-train"):
 
 
 def test_a_run_whose_standard_streams_are_closed_is_as_any_other(tmp_path: Path) -> None:
-    own = ("env.id=Prints-v0", "env.kwargs.at=40", "recorder=[jsonl,console]")
-    with Command(tmp_path, *ENDS, *own, before=CLOSED) as run:
+    settings = ("env.id=Prints-v0", "env.kwargs.at=40", "recorder=[jsonl,console]")
+    with Command(tmp_path, *ENDS, *settings, before=CLOSED) as run:
         status, said = run.ended()
     assert (status, said) == (0, "")
     assert facts_of(tmp_path / "run")["status"] == "done"
@@ -71,8 +71,8 @@ def test_a_run_is_done_though_the_current_directory_was_removed_meanwhile(
     gone.mkdir()
     os.chdir(gone)
     try:
-        own = ("env.id=Removes-v0", "env.kwargs.at=40", f"run_dir={run_dir}")
-        assert train_status(*ENDS, *own) == 0
+        settings = ("env.id=Removes-v0", "env.kwargs.at=40", f"run_dir={run_dir}")
+        assert train_status(*ENDS, *settings) == 0
     finally:
         os.chdir(folder)
     assert not gone.exists()

@@ -1,4 +1,4 @@
-"""What does not fit in memory: refused before it is allocated, or a message where it fails."""
+"""Runs that do not fit in memory: refused before allocation, or ended with a message."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_an_agent_that_does_not_fit_is_refused_with_numbers_and_settings(
     assert said in error
 
 
-def test_an_env_that_cannot_be_had_is_refused(refusal: Callable[..., str]) -> None:
+def test_an_env_that_does_not_fit_in_memory_is_refused(refusal: Callable[..., str]) -> None:
     said = refusal(*GREEDY, "env.kwargs.born=true")
     assert "the run does not fit in memory: Unable to allocate 71" in said
 

@@ -1,4 +1,4 @@
-"""What `border-train` answers without training."""
+"""Uses of `border-train` that train nothing: help, settings and completion."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_what_is_shown_is_what_a_run_saves_and_runs_again(
     assert (run_dir / ".hydra" / "resolved.yaml").read_text() == shown
     assert run_dir.parent.name == "random_acrobot"
     swept = ran("seed=1,2", "-cn", "frozen.yaml", "-m", "-cd", ".")
-    assert [each.seed for each in swept.configs] == [1, 2]
+    assert [config.seed for config in swept.configs] == [1, 2]
 
 
 def test_the_overview_lists_groups_settings_flags_and_examples(
@@ -60,7 +60,7 @@ def test_tab_offers_flags_and_prints_no_refusal(
 ) -> None:
     assert folder
     assert completed("border-train --cf", monkeypatch, capsys) == ["--cfg"]
-    assert completed("border-train -cd ", monkeypatch, capsys) == []  # a directory, says the shell
+    assert completed("border-train -cd ", monkeypatch, capsys) == []  # left to the shell
     assert completed("border-train -cd nowhere agent=", monkeypatch, capsys) == []
     assert completed("border-train --nope agent=", monkeypatch, capsys) == []
     assert capsys.readouterr().err == ""
@@ -109,7 +109,7 @@ finally:
 
 
 @pytest.mark.parametrize(
-    ("argv", "status"), sampled([*QUICK], every=3), ids=[" ".join(each) for each, _ in QUICK]
+    ("argv", "status"), sampled([*QUICK], every=3), ids=[" ".join(words) for words, _ in QUICK]
 )
 def test_an_answer_without_training_imports_no_torch(
     argv: list[str], status: int, tmp_path: Path

@@ -1,4 +1,4 @@
-"""`border-train`: which jobs a command line leads to, and which it refuses."""
+"""`border-train`: the jobs that a command line starts, and the command lines it refuses."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from tests.support.case_sampling import sampled
     ],
 )
 def test_flags_and_overrides_come_in_any_order(argv: list[str]) -> None:
-    found = read_arguments(argv)
-    assert (found.multirun, found.config_dirs) == (True, ["d"])
-    assert found.overrides == ["agent=dqn", "seed=1,2"]
-    assert found.for_hydra(found.overrides)[-2:] == ["agent=dqn", "seed=1,2"]
+    arguments = read_arguments(argv)
+    assert (arguments.multirun, arguments.config_dirs) == (True, ["d"])
+    assert arguments.overrides == ["agent=dqn", "seed=1,2"]
+    assert arguments.for_hydra(arguments.overrides)[-2:] == ["agent=dqn", "seed=1,2"]
 
 
 @pytest.mark.parametrize(
@@ -54,9 +54,9 @@ def test_a_job_gets_typed_settings_and_says_where_they_came_from(
     assert job.command == ("border-train", "env=cartpole", "seed=3")
     (tuned,) = tuned_files(job.sources)
     assert tuned.endswith("tuned/dqn_cartpole.yaml")
-    assert job.import_paths == ()  # it needs no module but ours
+    assert job.import_paths == ()  # no user module is needed
     assert load_resolved(job.folder) == job.config
-    written = {each.name for each in (job.folder / ".hydra").iterdir()}
+    written = {path.name for path in (job.folder / ".hydra").iterdir()}
     assert written == {"config.yaml", "overrides.yaml", "resolved.yaml"}
 
 

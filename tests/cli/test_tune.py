@@ -1,4 +1,4 @@
-"""`border-tune` from the command line: what it refuses, tells, writes, and how it goes on."""
+"""`border-tune` from the command line: refusals, output, files, and resuming a study."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytest.importorskip("optuna")
 
 Capture = pytest.CaptureFixture[str]
 
-RUNS = (  # settings of every run: two rungs of one and two evaluations
+RUNS = (  # settings of every run: two rungs, at one and two evaluations
     "trainer=sync",
     "trainer.max_env_steps=80",
     "trainer.eval_interval_env_steps=40",
@@ -40,7 +40,7 @@ STUDY = (
 )
 GAMMA = "hyperparameters: {agent.gamma: {low: 0.9, high: 0.99}}\n"
 BROKEN = ("agent=dqn", "imports=[unruly]", "env.id=Raises-v0", "actor_manager.max_restarts=0")
-DEADLINE_S = 240.0  # a busy machine takes minutes for a study
+DEADLINE_S = 240.0  # a study takes minutes on a busy machine
 MINE = ("-cd", "conf", "search=mine", "sampler=random", "fresh_seeds=1")
 
 
@@ -54,7 +54,7 @@ def status(*argv: str, command: Callable[[tuple[str, ...]], None] = main) -> int
 
 @pytest.fixture
 def refusal(folder: Path, capsys: Capture) -> Callable[..., str]:
-    """Runs what must be refused with status 2 and no new file; returns what is said."""
+    """Runs a command that must exit with status 2 and create no file; returns its error message."""
 
     def _refusal(*argv: str) -> str:
         before = stamps(folder)
@@ -69,7 +69,7 @@ def refusal(folder: Path, capsys: Capture) -> Callable[..., str]:
 
 
 def without(key: str) -> tuple[str, ...]:
-    return tuple(each for each in STUDY if not each.startswith(f"{key}="))
+    return tuple(override for override in STUDY if not override.startswith(f"{key}="))
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_a_limit_that_ends_a_run_early_may_be_taken_back(
     assert "choose fewer rungs" in refusal(*STUDY, *limits, "rungs=3")
 
 
-def test_a_tuned_value_that_ends_a_run_early_does_not_count_and_is_said_to(
+def test_a_tuned_value_that_ends_a_run_early_is_ignored_and_reported(
     capsys: Capture,
 ) -> None:
     pair = ("agent=dqn", "env=cartpole", "study=S", "dry_run=true")
@@ -152,15 +152,12 @@ def test_help_lists_the_keys_and_a_dry_run_what_would_be_searched(
     said = capsys.readouterr().out
     assert said.startswith("# search/dqn.yaml, budgets of 40 env steps, 80 env steps\n")
     assert "\n  agent.learning_rate: {" in said
-    assert "agent.gamma" not in said  # which is typed
+    assert "agent.gamma" not in said  # given on the command line
     assert not list(folder.iterdir())
 
 
-# Studies that are trained
-
-
 def studied(folder: Path, *argv: str, space: str = GAMMA) -> tuple[str, list[dict[str, Any]]]:
-    """Exit status and output, and the trials, of a study in a process of its own."""
+    """Runs a study in its own process; returns its exit status with its output, and its trials."""
     (folder / "conf/search").mkdir(parents=True, exist_ok=True)
     (folder / "conf/search/mine.yaml").write_text(space, encoding="utf-8")
     with Command(
@@ -172,7 +169,7 @@ def studied(folder: Path, *argv: str, space: str = GAMMA) -> tuple[str, list[dic
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a study of three trials."""
+    """The directory that contains a finished study of three trials."""
     folder = tmp_path_factory.mktemp("study")
     said, _ = studied(folder, *STUDY, "trials=3")
     assert said.startswith("0 ")
@@ -184,10 +181,10 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.long
 def test_a_study_trains_its_trials_and_its_winner_once(done: Path) -> None:
     runs = [*done.glob("S/**/seed-*")]
-    before = {each: stamps(each) for each in runs}
-    said, rows = studied(done, *STUDY, "trials=3")  # the same command
+    before = {run: stamps(run) for run in runs}
+    said, rows = studied(done, *STUDY, "trials=3")  # the same command again
     assert said.startswith("0 ")
-    assert {each: stamps(each) for each in runs} == before
+    assert {run: stamps(run) for run in runs} == before
     assert [row["number"] for row in rows] == [0, 1, 2]
     assert {row["status"] for row in rows} <= {"complete", "pruned"}
     for row in rows:
