@@ -1,4 +1,4 @@
-"""The broker between shared memory and actors that are called here, in this thread."""
+"""The broker, with actors that are called directly in the test's thread."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ from tests.support.fakes import SPEC, FakeClock, OneStep
 from tests.support.scripted_envs import CalmEnvFactory, TellingPolicyFactory
 
 
-class HereTransport(Transport):
-    """Runs every call at once; `dead` actors never answer again."""
+class InProcessTransport(Transport):
+    """Runs every call immediately. A call to an actor in `dead` reports that the actor died."""
 
     def __init__(self, arguments: Callable[[int, int], tuple[Any, ...]]) -> None:
         self.reports: deque[ActorReport] = deque()
@@ -66,8 +66,8 @@ class HereTransport(Transport):
                 ActorReport(ReportKind.DIED, actor_id, incarnation, "killed by SIGKILL")
             )
             return
-        answer = actor.act(samples, math.inf, version, None if version is None else self._weights)
-        self.reports.append(ActorReport(ReportKind.RETURNED, actor_id, incarnation, answer, lease))
+        result = actor.act(samples, math.inf, version, None if version is None else self._weights)
+        self.reports.append(ActorReport(ReportKind.RETURNED, actor_id, incarnation, result, lease))
 
     def close(self, actor_id: int) -> None:
         incarnation, actor = self._actors[actor_id]
@@ -79,8 +79,8 @@ class HereTransport(Transport):
         self.dead.discard(actor_id)
 
 
-class Brokered:
-    """A broker, and the learner's end of its shared memory."""
+class BrokerRun:
+    """A broker, and the learner's side of its shared memory."""
 
     def __init__(
         self, factory: EnvFactory | None = None, *, room: int = 99, **settings: Any
@@ -110,7 +110,7 @@ class Brokered:
             channel=self.channel,
             weights=self.weights,
         )
-        self.transport = HereTransport(
+        self.transport = InProcessTransport(
             lambda actor_id, incarnation: (
                 packed, self.config, actor_id, incarnation, logging.WARNING,
             ),
@@ -124,21 +124,21 @@ class Brokered:
         self.channel.learner[LAST] = last
 
     def step(self, times: int = 1, after_s: float = 0.0) -> list[Experience]:
-        """What arrives while the broker steps so often."""
-        arrived: list[Experience] = []
+        """Steps the broker `times` times and returns the experience that the learner receives."""
+        received: list[Experience] = []
         for _ in range(times):
             self.clock.time_s += after_s
             self.broker.step()
-            arrived += map(kept, self.reader.take())
+            received += map(kept, self.reader.take())
             self.reader.release()
-        return arrived
+        return received
 
     def close(self) -> list[Experience]:
         self.channel.learner[CLOSING] = 1
-        arrived = self.step(5)
+        received = self.step(5)
         assert self.channel.broker[DRAINED]
         assert self.broker.leases.over
-        return arrived
+        return received
 
     def words(self, word: int) -> list[int]:
         return [words[word] for words in self.channel.actors]
@@ -146,7 +146,7 @@ class Brokered:
 
 @pytest.fixture(autouse=True)
 def log_as_before() -> Iterator[None]:
-    """A remote actor takes over the log of its process."""
+    """Restores the root logger, whose handlers and level a remote actor replaces."""
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
     yield
@@ -155,106 +155,106 @@ def log_as_before() -> Iterator[None]:
 
 
 def test_actors_make_exactly_what_is_permitted_and_all_of_it_is_counted() -> None:
-    run = Brokered()
+    run = BrokerRun()
     run.weights.publish(snapshot(opt_steps=7))
     run.permit(103)
-    arrived = run.step(60)
-    assert 93 < count(arrived) <= 103  # what is left is less than two messages
+    received = run.step(60)
+    assert 93 < count(received) <= 103  # fewer than two messages of samples are missing
     run.permit(103, last=True)
-    arrived += run.step(10)
-    arrived += run.close()
-    assert count(arrived) == sum(each.env_steps for each in arrived) == 103
-    assert {each.opt_steps for each in arrived} == {7}
+    received += run.step(10)
+    received += run.close()
+    assert count(received) == sum(experience.env_steps for experience in received) == 103
+    assert {experience.opt_steps for experience in received} == {7}
     assert sum(run.words(ROWS)) == 103
     assert run.words(SURPLUS) == [0, 0]
     assert run.channel.broker[GRANTED] == 103
 
 
 def test_a_learner_that_takes_nothing_bounds_what_is_made() -> None:
-    run = Brokered()
+    run = BrokerRun()
     run.weights.publish(snapshot())
     run.permit(math.inf)
     for _ in range(200):
         run.broker.step()
     assert 0 < sum(run.words(ROWS)) <= run.channel.ring.capacity
     before = sum(run.words(ROWS))
-    assert count(run.step(50)) > before  # and it goes on
+    assert count(run.step(50)) > before  # collection continues
 
 
 def test_a_process_that_dies_is_replaced_and_its_lease_counted_as_lost_once() -> None:
-    run = Brokered(num_actors=1)
+    run = BrokerRun(num_actors=1)
     run.weights.publish(snapshot())
     run.permit(200)
-    arrived = run.step(4)
+    received = run.step(4)
     run.transport.dead.add(0)
-    arrived += run.step(2)
-    arrived += run.step(40, after_s=0.3)
+    received += run.step(2)
+    received += run.step(40, after_s=0.3)
     run.permit(200, last=True)
-    arrived += run.step(5) + run.close()
-    assert count(arrived) == 200
+    received += run.step(5) + run.close()
+    assert count(received) == 200
     assert run.words(RESTARTS) == [1]
     (lost,) = run.words(LOST)
     assert 0 < lost <= 100
     assert (run.words(ROWS), run.words(SURPLUS)) == ([200], [0])
 
 
-class Watched:
-    """The words of the actors, which somebody else reads after each time that one is written."""
+class WatchedWords:
+    """The words of an actor, with a callback after every write."""
 
-    def __init__(self, words: Any, look: Callable[[], object]) -> None:
+    def __init__(self, words: Any, on_write: Callable[[], object]) -> None:
         self._words = words
-        self._look = look
+        self._on_write = on_write
 
     def __getitem__(self, word: Any) -> Any:
         return self._words[word]
 
     def __setitem__(self, word: int, value: int) -> None:
         self._words[word] = value
-        self._look()
+        self._on_write()
 
 
-def test_a_state_taken_between_any_two_words_has_no_step_without_a_sample() -> None:
-    run = Brokered(num_actors=1)
+def test_a_state_saved_between_two_writes_has_a_sample_for_every_env_step() -> None:
+    run = BrokerRun(num_actors=1)
     manager = Built("ray", num_actors=1).manager
     [words] = run.channel.actors
     manager._channel, manager._reader = run.channel, run.reader
-    seen: list[tuple[int, int, int]] = []
+    counts: list[tuple[int, int, int]] = []
 
-    def look() -> None:
+    def read_counts() -> None:
         (actor,) = manager.state_dict()["actors"]
-        seen.append((actor["env_steps"], actor["samples"], actor["lost_samples"]))
+        counts.append((actor["env_steps"], actor["samples"], actor["lost_samples"]))
 
-    run.channel.actors = [Watched(words, look)]
+    run.channel.actors = [WatchedWords(words, read_counts)]
     run.weights.publish(snapshot())
     run.permit(200)
     run.step(4)
     run.transport.dead.add(0)
     run.step(2)
     run.step(40, after_s=0.3)
-    assert all(steps == samples + lost for steps, samples, lost in seen)
-    assert {lost > 0 for _, _, lost in seen} == {False, True}
+    assert all(steps == samples + lost for steps, samples, lost in counts)
+    assert {lost > 0 for _, _, lost in counts} == {False, True}
 
 
 def test_auto_starts_as_many_as_fit_and_more_when_nodes_join() -> None:
-    run = Brokered(num_actors="auto", max_actors=5, room=2, address="auto")
+    run = BrokerRun(num_actors="auto", max_actors=5, room=2, address="auto")
     run.weights.publish(snapshot())
     run.permit(math.inf)
-    assert {each.actor_id for each in run.step(2)} == {0, 1}
-    assert {each.actor_id for each in run.step(10, after_s=1.0)} == {0, 1, 2, 3, 4}
+    assert {message.actor_id for message in run.step(2)} == {0, 1}
+    assert {message.actor_id for message in run.step(10, after_s=1.0)} == {0, 1, 2, 3, 4}
 
 
-def test_a_manager_of_a_cluster_takes_the_state_of_any_other_and_gives_it_on() -> None:
-    """Without a cluster: nothing is started before the block of the manager."""
+def test_a_ray_manager_loads_and_returns_the_state_of_another_kind_of_manager() -> None:
+    """Needs no cluster, because the ray manager is never entered."""
     with Built("serial", num_actors=3, n_buffer=4).manager as serial:
         serial.publish(snapshot())
         serial.permit(30)
         received = sum(count(serial.receive()) for _ in range(30))
         state = serial.state_dict()
     manager = Built("ray", num_actors=2, n_buffer=4, state=state).manager
-    again = manager.state_dict()
-    assert again["samples"] == received > 0
+    loaded = manager.state_dict()
+    assert loaded["samples"] == received > 0
     for name in ("samples", "env_steps", "lost_samples", "duration_s", "seconds"):
-        before = [each[name] for each in state["actors"]]
-        assert [each[name] for each in again["actors"]] == before
-    assert [each["incarnation"] for each in again["actors"]] == [0, 0, 0]  # seeds that were used
+        before = [actor[name] for actor in state["actors"]]
+        assert [actor[name] for actor in loaded["actors"]] == before
+    assert [actor["incarnation"] for actor in loaded["actors"]] == [0, 0, 0]  # seeds already used
     assert manager.stop() == []

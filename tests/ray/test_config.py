@@ -1,4 +1,4 @@
-"""The settings of actors on a cluster."""
+"""Settings of `actor_manager=ray`: rejected values, `auto`, and synchronous runs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from border_cli.ray.config import RayConfig
         ({"exploration": [0.1], "num_actors": "auto"}, r"a list of 64 entries"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_with_what_can(
+def test_an_invalid_setting_is_refused_with_the_allowed_values(
     settings: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ConfigError, match=rf"actor_manager\..*{message}"):
@@ -47,6 +47,6 @@ def test_auto_counts_as_the_most_actors_that_there_may_be() -> None:
 
 @pytest.mark.parametrize("manager", ["ray", "process", "thread"])
 def test_a_synchronous_run_refuses_actors_beside_its_learner(manager: str) -> None:
-    said = f"actor_manager={manager} does not work with trainer=sync yet: .*actor_manager=serial"
-    with pytest.raises(ConfigError, match=said):
+    message = f"actor_manager={manager} does not work with trainer=sync yet: .*actor_manager=serial"
+    with pytest.raises(ConfigError, match=message):
         compose("agent=dqn", "env=cartpole", "trainer=sync", f"actor_manager={manager}")

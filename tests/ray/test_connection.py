@@ -1,4 +1,4 @@
-"""A cluster that cannot be joined."""
+"""Clusters that cannot be joined: refused addresses and the messages about them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RAY = ("actor_manager=ray",)
 
 
 class SilentRay(ModuleType):
-    """A Ray that never connects, and gives up when it is over."""
+    """A fake `ray` module whose `init` blocks until `over` is set, and then fails."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -41,9 +41,9 @@ def test_an_address_where_nothing_answers_is_refused() -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{closed.getsockname()[1]}"
-        for each in (address, f"ray://{address}"):
-            with pytest.raises(ClusterRefused, match=f"={each}: nothing answers at {address} "):
-                refuse_unreachable(ClusterSettings(address=each))
+        for typed in (address, f"ray://{address}"):
+            with pytest.raises(ClusterRefused, match=f"={typed}: nothing answers at {address} "):
+                refuse_unreachable(ClusterSettings(address=typed))
         closed.listen()
         assert unanswered(address, 1.0) is None
 
@@ -66,7 +66,7 @@ def test_a_missing_token_is_told() -> None:
         ("127.0.0.1:1", "within 0 s; is it the port of a head node"),
     ],
 )
-def test_only_a_cluster_that_has_a_port_is_doubted_for_it(
+def test_a_timeout_questions_the_port_only_if_an_address_was_given(
     monkeypatch: pytest.MonkeyPatch, address: str | None, doubt: str
 ) -> None:
     ray = SilentRay("ray")
@@ -76,8 +76,8 @@ def test_only_a_cluster_that_has_a_port_is_doubted_for_it(
     with pytest.raises(ClusterRefused, match=doubt), _connected(ClusterSettings(address=address)):
         pass
     ray.over.set()
-    [thread] = [each for each in threading.enumerate() if each.name == "ray"]
-    thread.join()
+    [connector] = [thread for thread in threading.enumerate() if thread.name == "ray"]
+    connector.join()
 
 
 @pytest.mark.ray

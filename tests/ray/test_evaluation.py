@@ -1,4 +1,4 @@
-"""Episodes that several workers play are to the bit those of one evaluation, without a cluster."""
+"""Evaluations split among workers: bit-identical to a single evaluation (without a cluster)."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from border_cli.system.start import pack
 from tests.support.spread_evaluations import Evaluated, evaluated
 
 
-class Here:
-    """A crew whose workers are objects of this process."""
+class LocalCrew:
+    """A crew whose workers are objects in this process."""
 
     def __init__(self, packed: bytes, size: int, slice_s: float) -> None:
         self._players = [EpisodePlayer(packed, [], slice_s) for _ in range(size)]
@@ -24,10 +24,10 @@ class Here:
     def run(self, pieces: Sequence[Any], common: Any) -> list[Any]:
         results = []
         for player, piece in zip(self._players, pieces, strict=True):
-            answer = player.take(piece, common)
-            while answer == GOING:
-                answer = player.go_on()
-            results.append(answer)
+            result = player.take(piece, common)
+            while result == GOING:
+                result = player.go_on()
+            results.append(result)
         return results
 
     def close(self) -> None:
@@ -38,9 +38,9 @@ class Here:
 THREE_ROUNDS = Confirmation(-1e9, 2)
 
 
-def spread(run: Evaluated, size: int, slice_s: float) -> Evaluation:
+def evaluate_split(run: Evaluated, size: int, slice_s: float) -> Evaluation:
     recipe = run.recipe()
-    crew: Any = Here(pack("evaluator.where=ray", [], recipe), size, slice_s)
+    crew: Any = LocalCrew(pack("evaluator.where=ray", [], recipe), size, slice_s)
     evaluator = SpreadEvaluator(recipe, crew, size)
     evaluator.load_snapshot(run.snapshot)
     evaluation = THREE_ROUNDS.evaluated(evaluator, recipe.make_policy(), run.snapshot)
@@ -52,8 +52,8 @@ def spread(run: Evaluated, size: int, slice_s: float) -> Evaluation:
     ("agent", "env", "size", "slice_s"),
     [
         ("sac", "pendulum", 2, 1.0),
-        ("sac", "pendulum", 5, 1.0),  # a single row is computed otherwise
-        ("sac", "pendulum", 3, 0.0),  # an answer after every step
+        ("sac", "pendulum", 5, 1.0),  # a single row is computed differently
+        ("sac", "pendulum", 3, 0.0),  # a reply after every step
         ("dqn", "cartpole", 5, 1.0),
     ],
 )
@@ -64,4 +64,4 @@ def test_episodes_of_several_workers_are_those_of_one_evaluation_to_the_bit(
     expected = run.in_one_place(THREE_ROUNDS)
     assert len(expected.returns) == 15
     assert len(set(expected.returns)) > 2
-    assert spread(run, size, slice_s) == expected
+    assert evaluate_split(run, size, slice_s) == expected

@@ -1,4 +1,4 @@
-"""Evaluations on the nodes of a cluster: to the bit those of this machine."""
+"""Evaluations on the nodes of a cluster: bit-identical to those on this machine."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def cluster() -> Iterator[RayCluster]:
         yield cluster
 
 
-def on(cluster: RayCluster, file: Path) -> Evaluated:
+def evaluated_on(cluster: RayCluster, file: Path) -> Evaluated:
     return evaluated(
         "sac",
         "gym",
@@ -39,10 +39,10 @@ def on(cluster: RayCluster, file: Path) -> Evaluated:
     )
 
 
-def test_episodes_on_a_cluster_are_those_of_this_machine_until_one_raises_though_a_worker_dies(
+def test_a_dead_worker_changes_no_episode_and_an_exception_fails_the_evaluation(
     cluster: RayCluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    run = on(cluster, tmp_path / "deadly")
+    run = evaluated_on(cluster, tmp_path / "deadly")
     expected = run.in_one_place(ROUNDS)
     assert len(set(expected.returns)) == 10
     runner = run.runner(ROUNDS)

@@ -1,4 +1,4 @@
-"""Settings of `hydra/launcher=ray`, which are refused before anything is started."""
+"""Invalid settings of `hydra/launcher=ray`: refused before anything is started."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Leases over a fake transport and a fake clock: nothing here waits."""
+"""Leases, with a fake transport and simulated time."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Call:
 
 @dataclass
 class FakeCluster(Transport):
-    """Remembers what it was asked; a test decides what comes of it, and when."""
+    """Records all requests; the test decides what happens to them, and when."""
 
     started: list[tuple[int, int]] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)  # in flight
@@ -65,12 +65,12 @@ class FakeCluster(Transport):
 
 
 def message(actor_id: int, rows: int) -> Message:
-    """So many rows, which nobody looks at."""
+    """Returns a message with a number of rows but no content."""
     return Message(actor_id=actor_id, opt_steps=0, env_steps=rows, parts=[], rows=rows, episodes=())
 
 
 class Run:
-    """Leases, the cluster below them, and what was delivered and lost."""
+    """Leases, their fake cluster, and the samples delivered and lost."""
 
     def __init__(self, num_actors: int = 2, *, wanted: int | None = None, **settings: Any) -> None:
         self.cluster = FakeCluster()
@@ -78,9 +78,9 @@ class Run:
         self.delivered: list[tuple[int, int]] = []  # actor id, rows
         self.times: list[Times] = []
         self.lost: list[tuple[int, int]] = []
-        given = {"paced_samples": 10, "most_samples": 1_000, "max_in_flight": 2, "max_restarts": 2}
+        limits = {"paced_samples": 10, "most_samples": 1_000, "max_in_flight": 2, "max_restarts": 2}
         self.leases = Leases(
-            LeaseSettings(num_actors=num_actors, stall_timeout_s=STALL_S, **given | settings),
+            LeaseSettings(num_actors=num_actors, stall_timeout_s=STALL_S, **limits | settings),
             self.cluster,
             on_delivered=self._on_delivered,
             on_lost=lambda actor_id, samples: self.lost.append((actor_id, samples)),
@@ -112,7 +112,7 @@ class Run:
         self.pump()
 
     def answer(self, call: Call, *, acted_s: float = 0.001, **answer: Any) -> None:
-        """This call returns."""
+        """Makes a call return; `rows` may differ from the samples requested."""
         self.cluster.calls.remove(call)
         rows = answer.pop("rows", call.samples)
         returned = Answer(message=message(call.actor_id, rows), acted_s=acted_s, **answer)
@@ -123,7 +123,7 @@ class Run:
         self.pump()
 
     def grow(self, actor_id: int, samples: int) -> None:
-        """Lets an actor have leases of this size, as after some fast calls."""
+        """Sets an actor's lease size, as if a few fast calls had increased it."""
         self.leases.actors[actor_id].size = samples
 
     @property
@@ -155,7 +155,7 @@ def test_weights_go_with_a_call_only_where_the_actor_does_not_have_them() -> Non
     assert run.cluster.calls[-1].version == 4
 
 
-def test_a_first_call_is_one_sample_and_calls_grow_until_they_take_as_long_as_they_shall() -> None:
+def test_the_first_call_is_one_sample_and_calls_grow_to_their_intended_duration() -> None:
     run = Run(1, max_in_flight=1)
     run.permit(math.inf)
     run.build(0)
@@ -163,7 +163,7 @@ def test_a_first_call_is_one_sample_and_calls_grow_until_they_take_as_long_as_th
     for _ in range(8):
         sizes += run.in_flight
         run.answer(run.cluster.calls[0], acted_s=0.0002 * run.in_flight[0])
-    assert sizes == [1, 4, 16, 64, 166, 166, 166, 166]  # of 0.2 ms each: a thirtieth of a second
+    assert sizes == [1, 4, 16, 64, 166, 166, 166, 166]  # 166 samples of 0.2 ms: 1/30 s
 
 
 def test_what_is_left_at_the_end_is_leased_however_little_it_is() -> None:
@@ -206,14 +206,14 @@ def test_at_the_deadline_the_lease_is_free_the_actor_replaced_and_late_rows_igno
     run.grow(1, 10)
     run.permit(40)
     late = [call for call in run.cluster.calls if call.actor_id == 0]
-    fine = [call for call in run.cluster.calls if call.actor_id == 1]
+    in_time = [call for call in run.cluster.calls if call.actor_id == 1]
     run.pump(STALL_S - 1)
-    for call in fine:
+    for call in in_time:
         run.answer(call)
     assert run.leases.granted == 40
     run.pump(2.0)
     assert run.cluster.killed == [0]
-    assert run.lost == [(0, 10)]  # the first may have been made, the second was not begun
+    assert run.lost == [(0, 10)]  # only the first call may have collected samples
     run.pump(1.0)
     assert run.cluster.started[-1] == (0, 1)
     for call in late:
@@ -234,7 +234,7 @@ def test_a_process_dies_once_however_many_calls_say_so() -> None:
     assert run.lost == [(0, 1)]
 
 
-def raised(line: int) -> str:
+def traceback_of(line: int) -> str:
     return (
         "Traceback (most recent call last):\n"
         f'  File "/env.py", line {line}, in step\n    raise ValueError\n'
@@ -251,7 +251,7 @@ def test_one_actor_that_is_given_up_does_not_end_the_run_and_the_last_one_does(
     def fail(actor_id: int) -> None:
         for _ in range(2):
             run.report(ReportKind.PLACED, actor_id, "host, process 7")
-            run.report(ReportKind.BUILT, actor_id, Answer(failure=raised(actor_id)))
+            run.report(ReportKind.BUILT, actor_id, Answer(failure=traceback_of(actor_id)))
             run.pump(6.0)
 
     fail(0)
@@ -303,7 +303,7 @@ def test_at_the_end_calls_return_environments_close_and_processes_end() -> None:
     run.permit(math.inf)
     run.build(0)
     run.leases.close(run.now_s)
-    assert run.cluster.killed == [1]  # which was never built
+    assert run.cluster.killed == [1]  # it was never built
     assert not run.leases.drained
     for call in list(run.cluster.calls):
         run.answer(call)
@@ -329,11 +329,11 @@ def test_what_does_not_return_at_the_end_is_killed_and_counted() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_random_schedules_keep_the_budget_count_every_sample_once_and_go_on(seed: int) -> None:
-    """Calls return in any order, late, short, too long or never; processes die at any moment."""
+    """Calls return in any order, late, never, or with any number of rows; processes die anytime."""
     rng = np.random.default_rng(seed)
     num_actors, permitted, issued = 4, 0.0, 0
     run = Run(num_actors, max_restarts=1_000, max_in_flight=int(rng.integers(1, 4)))
-    deeds: list[Callable[[], None]] = []
+    events: list[Callable[[], None]] = []
 
     def place() -> None:
         for actor in run.leases.actors:
@@ -361,19 +361,20 @@ def test_random_schedules_keep_the_budget_count_every_sample_once_and_go_on(seed
         permitted += int(rng.integers(40))
         run.permit(permitted, urgent=bool(rng.random() < 0.3))
 
-    deeds += [place, finish, finish, finish, die, wait, permit]
+    events += [place, finish, finish, finish, die, wait, permit]
     for _ in range(400):
-        deeds[int(rng.integers(len(deeds)))]()
-        rows = sum(made for _, made in run.delivered)
-        assert run.leases.received == rows  # each once, whatever came late
-        reserved = [sum(x.samples for x in actor.leases) for actor in run.leases.actors]
+        events[int(rng.integers(len(events)))]()
+        total = sum(rows for _, rows in run.delivered)
+        assert run.leases.received == total  # late results count no sample twice
+        reserved = [sum(lease.samples for lease in actor.leases) for actor in run.leases.actors]
         assert run.leases.reserved == sum(reserved)
-        assert run.leases.granted <= permitted + 3 * len(run.delivered)  # but for what they owe
+        # A call may return up to 3 samples too many.
+        assert run.leases.granted <= permitted + 3 * len(run.delivered)
         assert all(len(actor.leases) <= 3 for actor in run.leases.actors)
         issued += len(run.cluster.calls)
     assert issued
 
-    for _ in range(1_000):  # and it goes on: what is permitted is made
+    for _ in range(1_000):  # all permitted samples are eventually delivered
         if run.leases.received >= permitted:
             break
         run.permit(permitted, last=True)
@@ -385,4 +386,4 @@ def test_random_schedules_keep_the_budget_count_every_sample_once_and_go_on(seed
             else:
                 run.cluster.calls.remove(call)
         run.pump(6.0)
-    assert sum(made for _, made in run.delivered) == run.leases.received >= permitted
+    assert sum(rows for _, rows in run.delivered) == run.leases.received >= permitted

@@ -1,4 +1,4 @@
-"""A run on a cluster loses processes and nodes, its learner, and at last the head node."""
+"""A run on a cluster that loses actors, nodes, its learner and finally the head node."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.leftovers import wait_until_gone
 pytestmark = [pytest.mark.ray, pytest.mark.long]
 
 GONE_S = 10.0
-PROCESS = ("actor_manager=process", "actor_manager.num_actors=4")  # as many as were counted
+PROCESS = ("actor_manager=process", "actor_manager.num_actors=4")  # the maximum of AUTO
 AUTO = ("actor_manager.num_actors=auto", "actor_manager.max_actors=4")
 
 
@@ -47,8 +47,8 @@ def test_a_run_goes_on_through_every_loss_and_ends_with_the_head_node(
 
     limit = f"trainer.max_opt_steps={run.rows[-1]['opt_steps'] + 100}"
     with Command(tmp_path, "resume=run", *PROCESS, limit) as resumed:
-        status, said = resumed.ended()
-    assert status == 0, said
+        status, output = resumed.ended()
+    assert status == 0, output
     refuse_wrong_totals(run.run_dir)
 
     address = f"actor_manager.address={cluster.address}"
@@ -58,8 +58,8 @@ def test_a_run_goes_on_through_every_loss_and_ends_with_the_head_node(
     ) as again:
         again.until_sampling(3)
         cluster.remove("head")
-        status, said = again.ended()
+        status, output = again.ended()
     assert status == 1
-    assert "the head node of the Ray cluster is gone" in said
-    assert "border-train resume=run" in said
+    assert "the head node of the Ray cluster is gone" in output
+    assert "border-train resume=run" in output
     assert refuse_wrong_totals(run.run_dir)["status"] == "failed"

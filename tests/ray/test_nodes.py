@@ -1,4 +1,4 @@
-"""What nodes are asked before actors use them, on a cluster of several nodes."""
+"""Checks of the nodes before actors use them, on a cluster of several nodes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ NEEDS = ClusterNeeds(setting="actor_manager=ray", resources={"CPU": 1.0}, count=
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Modules of the user's own, and folders that spoil a node."""
+    """A folder with a user module, and with subfolders that make a node unusable."""
     folder = tmp_path_factory.mktemp("modules")
     (folder / "my_trials.py").write_text(TRIALS)
     old = folder / "old" / "border_cli"
@@ -62,7 +62,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def cluster(folder: Path) -> Iterator[RayCluster]:
-    """Nodes that each lack something; a resource of its own leads to each."""
+    """One good node and several unusable ones, each selected by a resource of its own."""
     paths = {name: folder / f"without_{package}" for name, package in LACKS.items()}
     paths["old"] = folder / "old"
     with running_cluster() as cluster:
@@ -90,41 +90,43 @@ def trial(name: str) -> bytes:
     return pack("actor_manager=ray", ["my_trials"], getattr(sys.modules["my_trials"], name))
 
 
-def on(name: str, trial: bytes | None = None) -> ClusterNeeds:
-    """What only one node has."""
+def needs_of(name: str, trial: bytes | None = None) -> ClusterNeeds:
+    """Requirements that only the named node meets."""
     return replace(NEEDS, resources={"CPU": 1.0, name: 1.0}, trial=trial)
 
 
 def test_modules_of_the_users_own_travel_and_an_environment_that_fails_there_is_refused(
     visitor: Visitor,
 ) -> None:
-    assert visitor.look(on("good", trial("broken"))) == 1
-    said = visitor.look(on("unlicensed", trial("broken")))
-    assert said.startswith("actor_manager=ray: node unlicensed (")
-    assert said.endswith("OSError: no license server")
+    assert visitor.look(needs_of("good", trial("broken"))) == 1
+    message = visitor.look(needs_of("unlicensed", trial("broken")))
+    assert message.startswith("actor_manager=ray: node unlicensed (")
+    assert message.endswith("OSError: no license server")
 
 
 def test_a_node_is_refused_by_name_for_what_it_lacks(visitor: Visitor) -> None:
-    said = visitor.look(on("old", trial("fine")))
-    assert "node old (" in said
-    assert re.search(r"it has border_cli 0\.0\.9 \(\w+\), but this machine has 0\.1\.0 ", said)
-    said = visitor.look(on("empty", trial("fine")))
-    assert "node empty (" in said
-    assert "it lacks the module 'border_cli': install its package there" in said
-    said = visitor.look(on("bare", trial("needs_gymnasium")))
-    assert "node bare (" in said
-    assert "it lacks the module 'gymnasium'" in said
+    message = visitor.look(needs_of("old", trial("fine")))
+    assert "node old (" in message
+    assert re.search(r"it has border_cli 0\.0\.9 \(\w+\), but this machine has 0\.1\.0 ", message)
+    message = visitor.look(needs_of("empty", trial("fine")))
+    assert "node empty (" in message
+    assert "it lacks the module 'border_cli': install its package there" in message
+    message = visitor.look(needs_of("bare", trial("needs_gymnasium")))
+    assert "node bare (" in message
+    assert "it lacks the module 'gymnasium'" in message
 
 
 def test_a_resource_that_no_node_has_is_named_with_the_nearest(visitor: Visitor) -> None:
-    said = visitor.look(on("goood"))
-    assert said.startswith("actor_manager.resources: no node of the cluster has 'goood', did you")
-    assert "did you mean good?" in said
-    said = visitor.look(replace(NEEDS, resources={"CPU": 3.0}))
-    assert "no node of the cluster has 3 CPU, even when idle" in said
+    message = visitor.look(needs_of("goood"))
+    assert message.startswith(
+        "actor_manager.resources: no node of the cluster has 'goood', did you"
+    )
+    assert "did you mean good?" in message
+    message = visitor.look(replace(NEEDS, resources={"CPU": 3.0}))
+    assert "no node of the cluster has 3 CPU, even when idle" in message
 
 
 def test_more_actors_than_fit_are_refused_with_how_many_do(visitor: Visitor) -> None:
-    said = visitor.look(replace(on("good"), resources={"CPU": 1.0, "good": 0.4}, count=3))
-    assert "3 actors of 1 CPU, 0.4 good each (actor_manager.resources) do not fit" in said
-    assert "2 of them fit: actor_manager.num_actors=2, or num_actors=auto" in said
+    message = visitor.look(replace(needs_of("good"), resources={"CPU": 1.0, "good": 0.4}, count=3))
+    assert "3 actors of 1 CPU, 0.4 good each (actor_manager.resources) do not fit" in message
+    assert "2 of them fit: actor_manager.num_actors=2, or num_actors=auto" in message

@@ -1,4 +1,4 @@
-"""What Ray says of an actor that is gone, in one line."""
+"""Why a Ray actor died, in one line extracted from Ray's messages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from border_cli.ray.remote import why
 
-# As Ray 2.60 words them.
+# Messages of Ray 2.60.
 NODE = (
     "The actor died unexpectedly before finishing this task.\n\tclass_name: JobHost\n"
     "\tactor_id: 3f0c0c5ad42f8ee3\nThe actor is dead because its node has died. Node Id: 77aa9d"

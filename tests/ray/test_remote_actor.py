@@ -1,4 +1,4 @@
-"""An actor of a cluster, called here as it is called there."""
+"""A remote actor, called directly in the test's process."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LONG_S = 60.0
 
 @pytest.fixture(autouse=True)
 def log_as_before() -> Any:
-    """`prepare` is meant for a process of its own, whose log it takes over."""
+    """Restores the root logger, whose handlers and level `prepare` replaces."""
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
     yield
@@ -55,7 +55,7 @@ def remote_actor(factory: EnvFactory | None = None) -> RemoteActor:
     return actor
 
 
-def acting(factory: EnvFactory | None = None) -> RemoteActor:
+def built_actor(factory: EnvFactory | None = None) -> RemoteActor:
     actor = remote_actor(factory)
     assert actor.build().failure is None
     return actor
@@ -67,38 +67,38 @@ def act(actor: RemoteActor, samples: int, version: int | None = None) -> Answer:
 
 
 def test_a_call_returns_what_was_asked_for_in_one_block() -> None:
-    actor = acting()
-    answer = act(actor, 25, version=1)
-    assert (answer.rows, answer.env_steps) == (25, 25)
-    assert answer.message is not None
-    assert answer.message.opt_steps == 3
-    assert len(answer.message.parts) == 1
-    assert [each.length for each in answer.message.episodes] == [10, 10]
-    assert act(actor, 7).rows == 7  # with the weights that it has
+    actor = built_actor()
+    result = act(actor, 25, version=1)
+    assert (result.rows, result.env_steps) == (25, 25)
+    assert result.message is not None
+    assert result.message.opt_steps == 3
+    assert len(result.message.parts) == 1
+    assert [episode.length for episode in result.message.episodes] == [10, 10]
+    assert act(actor, 7).rows == 7  # with its current weights
     actor.close()
 
 
 def test_environments_that_step_together_finish_their_round() -> None:
-    actor = acting(CalmEnvFactory(num_envs=4))
+    actor = built_actor(CalmEnvFactory(num_envs=4))
     assert act(actor, 6, version=1).rows == 8
     actor.close()
 
 
 def test_a_call_ends_with_the_step_that_exceeds_its_time() -> None:
-    actor = acting()
-    answer = actor.act(1_000_000, 0.0, 1, packed(snapshot()))
-    assert answer.rows == 0
-    assert answer.failure is None
+    actor = built_actor()
+    result = actor.act(1_000_000, 0.0, 1, packed(snapshot()))
+    assert result.rows == 0
+    assert result.failure is None
     actor.close()
 
 
 def test_a_failure_brings_its_traceback_and_the_rows_made_before(tmp_path: Path) -> None:
-    actor = acting(ScriptedEnvFactory(folder=tmp_path, lives=(Life(deed=fail, at=5),)))
-    answer = act(actor, 9, version=1)
-    assert answer.failure is not None
-    assert "the simulator broke at step 5" in answer.failure
-    assert answer.rows == answer.env_steps == 4
-    assert act(actor, 9) == Answer()  # a call that was on its way
+    actor = built_actor(ScriptedEnvFactory(folder=tmp_path, lives=(Life(deed=fail, at=5),)))
+    result = act(actor, 9, version=1)
+    assert result.failure is not None
+    assert "the simulator broke at step 5" in result.failure
+    assert result.rows == result.env_steps == 4
+    assert act(actor, 9) == Answer()  # a call sent before the failure was known
 
 
 def test_an_environment_that_cannot_be_built_is_an_answer(tmp_path: Path) -> None:
@@ -109,9 +109,9 @@ def test_an_environment_that_cannot_be_built_is_an_answer(tmp_path: Path) -> Non
 
 
 def test_what_an_environment_logs_comes_with_the_answer(tmp_path: Path) -> None:
-    actor = acting(ScriptedEnvFactory(folder=tmp_path, lives=(Life(deed=complain, at=2),)))
-    answer = act(actor, 3, version=1)
-    assert answer.logged == (("simulator", logging.WARNING, "the fuel is at 3 %"),)
+    actor = built_actor(ScriptedEnvFactory(folder=tmp_path, lives=(Life(deed=complain, at=2),)))
+    result = act(actor, 3, version=1)
+    assert result.logged == (("simulator", logging.WARNING, "the fuel is at 3 %"),)
     assert act(actor, 3).logged == ()
     actor.close()
 
@@ -124,12 +124,12 @@ def test_weights_arrive_as_they_were_sent() -> None:
         "table": np.arange(6, dtype=np.float64).reshape(2, 3).T,
     }
     sent = Snapshot(opt_steps=7, env_steps=2**40, warm_up=False, arrays=arrays)
-    forms = {name: (each.dtype, each.shape) for name, each in arrays.items()}
+    forms = {name: (value.dtype, value.shape) for name, value in arrays.items()}
     weights = packed(sent)
-    weights.flags.writeable = False  # as Ray hands it to an actor
-    found = unpacked(weights, forms)
-    assert (found.opt_steps, found.env_steps, found.warm_up) == (7, 2**40, False)
+    weights.flags.writeable = False  # like an array received through Ray
+    received = unpacked(weights, forms)
+    assert (received.opt_steps, received.env_steps, received.warm_up) == (7, 2**40, False)
     for name, array in arrays.items():
-        np.testing.assert_array_equal(found.arrays[name], array)
-        assert found.arrays[name].dtype == array.dtype
-        assert array.size == 0 or np.shares_memory(found.arrays[name], weights)
+        np.testing.assert_array_equal(received.arrays[name], array)
+        assert received.arrays[name].dtype == array.dtype
+        assert array.size == 0 or np.shares_memory(received.arrays[name], weights)

@@ -24,7 +24,7 @@ LONG, SHORT = "trainer.max_opt_steps=100000000", "trainer.max_opt_steps=200"
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[RayCluster]:
-    """A head without room for a job, and two nodes with room for one each."""
+    """A head node without CPUs, and two nodes with room for one job each."""
     with pytest.MonkeyPatch.context() as patch, running_cluster() as cluster:
         patch.setenv("RAY_AUTH_MODE", "disabled")
         cluster.add("head", cpus=0)
@@ -39,25 +39,25 @@ def test_a_killed_job_and_a_lost_node_take_no_other_job_and_the_command_complete
     jobs = [tmp_path / "S" / f"seed-{seed}" for seed in range(3)]
     address = f"hydra.launcher.address={cluster.address}"
 
-    def begun() -> list[Path]:
+    def jobs_with_a_checkpoint() -> list[Path]:
         return [job for job in jobs if (job / "checkpoints/latest").exists()]
 
     with Command(tmp_path, *ENDLESS, LONG, address) as command:
-        command.until(lambda: len(begun()) == 2)  # the other waits for a node
-        os.kill(int(facts_of(begun()[0])["pid"]), signal.SIGKILL)
-        command.until(lambda: len(begun()) == 3)
+        command.until(lambda: len(jobs_with_a_checkpoint()) == 2)  # the third waits for a node
+        os.kill(int(facts_of(jobs_with_a_checkpoint()[0])["pid"]), signal.SIGKILL)
+        command.until(lambda: len(jobs_with_a_checkpoint()) == 3)
         cluster.remove("left")
         command.until(lambda: "2 of 3 ended" in command.said_so_far())
         command.send(signal.SIGINT)
-        status, said = command.ended()
-    assert status == 130, said
+        status, output = command.ended()
+    assert status == 130, output
     ends = sorted(row["status"] for row in _rows(tmp_path))
-    assert ends == ["interrupted", "killed", "killed"], said
-    assert "0 of 3 jobs done" in said
+    assert ends == ["interrupted", "killed", "killed"], output
+    assert "0 of 3 jobs done" in output
     cluster.add("left", cpus=1)
     with Command(tmp_path, *ENDLESS, SHORT, address, "resume=auto") as command:
-        status, said = command.ended()
-    assert status == 0, said
+        status, output = command.ended()
+    assert status == 0, output
     assert [row["status"] for row in _rows(tmp_path)] == ["done"] * 3
     assert sorted(len(facts_of(job)["attempts"]) for job in jobs) == [2, 2, 2]
 

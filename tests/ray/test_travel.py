@@ -1,4 +1,4 @@
-"""Which code travels to the nodes of a cluster."""
+"""The modules that are sent to the nodes of a cluster."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from border_cli.system.start import modules_of_recipe
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A repository of the user's: a package that needs a module beside it, and one nobody needs."""
+    """A folder with a package, a module that the package imports, and an unused module."""
     package = tmp_path / "my_travelling_agents"
     package.mkdir()
     (package / "__init__.py").write_text("import my_travelling_tools, gymnasium\nclass A: pass\n")
@@ -30,8 +30,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def test_only_modules_of_the_users_own_travel_with_what_they_import_beside_them(home: Path) -> None:
-    found = travelling(["my_travelling_agents.inner", "gymnasium", "border_cli.agent.dqn"])
-    assert found == [str(home / "my_travelling_agents"), str(home / "my_travelling_tools.py")]
+    paths = travelling(["my_travelling_agents.inner", "gymnasium", "border_cli.agent.dqn"])
+    assert paths == [str(home / "my_travelling_agents"), str(home / "my_travelling_tools.py")]
     assert travelling(["gymnasium", "json", "border_cli"]) == []
 
 
