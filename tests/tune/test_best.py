@@ -1,4 +1,4 @@
-"""best.yaml gives the settings of the winner again, as an experiment and as a tuned file."""
+"""`best.yaml`: as an experiment or a tuned file, it reproduces the winner's settings."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ PAIR = ("agent=dqn", "env=acrobot")
 LIMIT = "trainer.max_env_steps=500"
 
 
-def settings_with(folder: Path, place: str, text: str, *words: str) -> dict[str, object]:
-    file = folder / place
+def settings_with(folder: Path, name: str, text: str, *words: str) -> dict[str, object]:
+    file = folder / name
     file.parent.mkdir(parents=True)
     file.write_text(text)
     return flat(compose(*words, config_dir=str(folder)))
 
 
 def text_of(*words: str, name: str = "my_study") -> str:
-    """best.yaml of a winner with these settings, after its agent and env."""
-    agent, env = (each.partition("=")[2] for each in words[:2])
+    """Returns `best.yaml` of a winner with these overrides, agent and env first."""
+    agent, env = (word.partition("=")[2] for word in words[:2])
     winner = a_row(7, -70.0, -80.0)
     study = a_study(name=name, agent=agent, env=env)
     return best_yaml(Composer(), study, winner, compose(*words, LIMIT), [5.0, 15.0, 25.0])
@@ -41,16 +41,16 @@ def text_of(*words: str, name: str = "my_study") -> str:
         every=2,
     ),
 )
-def test_it_means_the_same_above_the_tuned_file_without_that_and_in_its_place(
+def test_the_file_works_on_top_of_a_tuned_file_without_one_and_as_one(
     tmp_path: Path, words: str
 ) -> None:
     typed = [*PAIR, *words.split()]
-    text, wanted = text_of(*typed), flat(compose(*typed, LIMIT))
-    made = settings_with(tmp_path / "1", "experiment/best.yaml", text, *PAIR, "experiment=best")
-    assert made == wanted
+    text, expected = text_of(*typed), flat(compose(*typed, LIMIT))
+    settings = settings_with(tmp_path / "1", "experiment/best.yaml", text, *PAIR, "experiment=best")
+    assert settings == expected
     config = compose(*PAIR, "~tuned", "experiment=best", config_dir=str(tmp_path / "1"))
-    assert flat(config) == wanted
-    assert settings_with(tmp_path / "2", "tuned/dqn_acrobot.yaml", text, *PAIR) == wanted
+    assert flat(config) == expected
+    assert settings_with(tmp_path / "2", "tuned/dqn_acrobot.yaml", text, *PAIR) == expected
 
 
 @pytest.mark.parametrize(
@@ -68,8 +68,8 @@ def test_other_options_are_kept_by_an_experiment(tmp_path: Path, words: str) -> 
     typed = words.split()
     text = text_of(*typed)
     assert "override /" in text
-    found = settings_with(tmp_path, "experiment/best.yaml", text, *typed[:2], "experiment=best")
-    assert found == flat(compose(*typed, LIMIT))
+    settings = settings_with(tmp_path, "experiment/best.yaml", text, *typed[:2], "experiment=best")
+    assert settings == flat(compose(*typed, LIMIT))
 
 
 def test_the_comment_says_where_it_comes_from_and_how_to_use_it() -> None:

@@ -1,4 +1,4 @@
-"""Which trial goes on: each kind of step by hand; made-up studies whose best trial is known."""
+"""Successive halving: single decisions, and simulated studies whose best trial is known."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ from border_cli.tune.halving import (
 from tests.support.case_sampling import sampled
 
 TERMS = Terms(budgets=(100, 300, 900), trials=9, risk=0.05)
-BY_CHANCE = np.array([-0.02, 0.0, 0.02])  # deviations of three seeds
+SEED_NOISE = np.array([-0.02, 0.0, 0.02])  # deviations of three seeds
 
 
 def at(number: int, *scores: float, noise: float = 1.0, busy: bool = False) -> Standing:
-    """A trial with these means over seeds at its rungs; every other one has mirrored noise."""
+    """A trial with these mean scores at its rungs; the noise is mirrored for odd numbers."""
     sign = 1 if number % 2 else -1
-    samples = tuple((score + sign * noise * BY_CHANCE)[:, None] for score in scores)
+    samples = tuple((score + sign * noise * SEED_NOISE)[:, None] for score in scores)
     return Standing(number, samples, busy=busy)
 
 
@@ -50,18 +50,18 @@ def ended(trial: Standing) -> Standing:
 
 
 def waiting(*scores: float) -> list[Standing]:
-    """Trials at the first rung."""
+    """Trials that wait at the first rung."""
     return [at(number, score) for number, score in enumerate(scores)]
 
 
-# The comparison.
+# Comparing trials.
 
 
 def test_two_trials_have_students_t_of_their_seeds_differences() -> None:
     best = np.array([[3.0, 3.0], [4.0, 4.0], [5.0, 5.0]])
     other = np.array([[1.0, 3.0], [3.0, 1.0], [2.0, 2.0]])
-    # Seed by seed it is 1, 2 and 3 behind: mean 2, variance 1, t = 2 / sqrt(1/3). With two degrees
-    # P(T > t) = (1 - t / sqrt(2 + t^2)) / 2.
+    # The differences per seed are 1, 2 and 3: mean 2, variance 1, t = 2 / sqrt(1/3). With two
+    # degrees of freedom, P(T > t) = (1 - t / sqrt(2 + t^2)) / 2.
     expected = (1 - np.sqrt(12 / 14)) / 2
     assert expected == pytest.approx(0.0371, abs=5e-5)
     assert_allclose(chances(np.stack([best, other])), [0.5, expected], rtol=1e-4)
@@ -69,9 +69,9 @@ def test_two_trials_have_students_t_of_their_seeds_differences() -> None:
 
 def test_a_variance_is_drawn_towards_that_of_all_trials_at_the_rung() -> None:
     behind = np.array([[0.0, 0.0, 0.0], [1.0, 2.0, 3.0], [0.0, 0.0, 6.0]])
-    # Variances 1 and 12, pooled 6.5, each with the two degrees of the other trial on top:
-    # (2 * 6.5 + 2 * 1) / 4 = 3.75 and 9.25. Both are 2 behind, t^2 = 12 / 3.75 and 12 / 9.25. With
-    # four degrees P(T > t) = (1 - sin(a) (1 + cos(a)^2 / 2)) / 2, where tan(a)^2 = t^2 / 4.
+    # The variances 1 and 12 are averaged with the pooled variance 6.5, two degrees of freedom each:
+    # (2 * 6.5 + 2 * 1) / 4 = 3.75, and 9.25. Both are 2 behind: t^2 = 12 / 3.75 and 12 / 9.25.
+    # With four degrees, P(T > t) = (1 - sin(a) (1 + cos(a)^2 / 2)) / 2, where tan(a)^2 = t^2 / 4.
     cos2 = np.array([5 / 9, 37 / 49])
     tail = (1 - np.sqrt(1 - cos2) * (1 + cos2 / 2)) / 2
     assert_allclose(chances(10 - behind[:, :, None]), [0.5, *tail], rtol=1e-4)
@@ -92,10 +92,10 @@ def test_the_order_of_trials_changes_nothing() -> None:
 
 
 def test_three_bad_seeds_alone_are_no_proof() -> None:
-    """Of two equal trials one is worse in all three seeds in a quarter of all studies."""
+    """In a quarter of all studies, one of two equal trials is worse with all three seeds."""
     pairs = np.random.default_rng(2).normal(size=(1000, 2, 3, 1))
-    assert np.mean([chances(each).min() < 0.05 for each in pairs]) < 0.12  # 0.05 for either
-    assert np.mean([chance_by_bootstrap(each).min() < 0.05 for each in pairs]) > 0.22
+    assert np.mean([chances(pair).min() < 0.05 for pair in pairs]) < 0.12  # 0.05 per trial
+    assert np.mean([chance_by_bootstrap(pair).min() < 0.05 for pair in pairs]) > 0.22
 
 
 def test_without_noise_a_worse_trial_has_no_chance_and_an_equal_one_has_half() -> None:
@@ -109,14 +109,14 @@ def test_one_seed_or_one_trial_proves_nothing(shape: tuple[int, ...]) -> None:
     assert_allclose(chances(samples), 0.5)
 
 
-# The steps.
+# Single decisions.
 
 
 def test_the_best_third_of_the_highest_rung_is_promoted_first() -> None:
     trials = [at(0, 5.0, 6.0), at(1, 5.0, 7.0), at(2, 5.0, 5.0), at(3, 9.0), at(4, 1.0)]
     assert ours(trials, TERMS) == Decision(What.promote, 1)
     trials[1] = trials[1]._replace(busy=True)
-    assert ours(trials, TERMS).number != 0  # one in three has been promoted from there
+    assert ours(trials, TERMS).number != 0  # one in three is already promoted
     assert ours(waiting(1.0, 3.0, 2.0), TERMS) == Decision(What.promote, 1)
 
 
@@ -129,37 +129,37 @@ def test_the_worst_third_is_pruned_if_significantly_worse_and_the_others_wait() 
     trials = [at(0, 9.0, busy=True), *waiting(9.0, 1.0, 1.1)[1:]]
     assert ours(trials, TERMS) == Decision(What.prune, 1)
     trials[1] = ended(trials[1])
-    assert ours(trials, TERMS) == Decision(What.start)  # 1.1 is significantly worse, too
+    assert ours(trials, TERMS) == Decision(What.start)  # 1.1 is not in the worst third
 
     near = [at(0, 9.0, busy=True), at(1, 8.99), at(2, 8.995)]
     assert ours(near, TERMS) == Decision(What.start)
 
 
-def test_before_all_have_started_half_of_what_is_left_is_kept() -> None:
-    # 9 * (0.5 * 900 - 100) = 3150 may be spent beyond the first rung, so 1575 early. Two trials at
-    # the second rung have taken 400; a third one takes it to 600, then 600 more to the end.
+def test_before_all_trials_have_started_half_of_the_budget_is_reserved() -> None:
+    # Beyond the first rung, 9 * (0.5 * 900 - 100) = 3150 steps may be spent, half of them (1575)
+    # early. A trial costs 200 steps to the second rung, and 600 more to the last one.
     second = [at(0, 8.0, 5.0, busy=True), ended(at(1, 9.0, 4.0)), ended(at(2, 7.0, 3.0))]
     trials = [*second, at(3, 9.9), at(4, 1.0), at(5, 1.0)]
     assert ours(trials, TERMS) == Decision(What.promote, 3)  # 800 + 200 + 200 = 1200
 
     second[1] = ended(at(1, 9.0, 4.0, 4.0))
     assert ours([*second, *trials[3:]], TERMS) != Decision(What.promote, 3)  # 800 + 800 + 200
-    every = [*trials[3:], *(ended(at(number, 1.0)) for number in (6, 7, 8))]
-    assert ours([*second, *every], TERMS) == Decision(What.promote, 3)
+    started = [*trials[3:], *(ended(at(number, 1.0)) for number in (6, 7, 8))]
+    assert ours([*second, *started], TERMS) == Decision(What.promote, 3)
 
 
-def test_in_the_end_the_most_promising_are_promoted_while_their_whole_cost_is_left() -> None:
-    terms = replace(TERMS, trials=4)  # 1400 beyond the first rung; one trial to the end takes 800
+def test_finally_the_most_promising_trials_are_promoted_while_the_budget_lasts() -> None:
+    terms = replace(TERMS, trials=4)  # 1400 beyond the first rung; a trial costs 800 to the end
     trials = [ended(at(0, 9.0, 9.0)), at(1, 8.99), at(2, 8.98), ended(at(3, 1.0))]
     assert ours(trials, terms) == Decision(What.promote, 1)
-    trials[1] = trials[1]._replace(busy=True)  # 200 + 200 + 800 for another one: 1200
+    trials[1] = trials[1]._replace(busy=True)  # 200 + 200, and 800 for another trial: 1200
     assert ours(trials, terms) == Decision(What.promote, 2)
 
-    trials[0] = ended(at(0, 9.0, 9.0, 9.0))  # 800 + 200: no more than 400 are left
+    trials[0] = ended(at(0, 9.0, 9.0, 9.0))  # 800 + 200 are spent, 400 are left
     assert ours(trials, terms) == Decision(What.prune, 2)
     trials[2] = ended(trials[2])
     assert ours(trials, terms) == Decision(What.wait)
-    assert ours([ended(each) for each in trials], terms) == Decision(What.wait)
+    assert ours([ended(trial) for trial in trials], terms) == Decision(What.wait)
     trials[1] = ended(at(1, 8.99, 1.0))
     assert ours(trials, terms) == Decision(What.finish)
 
@@ -170,14 +170,14 @@ def test_one_trial_is_trained_to_the_end_whatever_it_costs() -> None:
     assert ours([at(0, 1.0, 2.0)], terms) == Decision(What.promote, 0)
 
 
-def test_a_trial_that_nobody_trains_and_that_stands_nowhere_comes_first() -> None:
+def test_a_trial_that_has_reached_no_rung_and_is_not_in_training_comes_first() -> None:
     added = [at(0, 9.0, 9.0), Standing(1, busy=True), Standing(2)]
     assert ours(added, TERMS) == Decision(What.promote, 2)
 
 
 def test_a_trial_at_the_last_rung_is_complete() -> None:
     assert ours([at(0, 5.0), at(1, 5.0, 6.0, 7.0)], TERMS) == Decision(What.complete, 1)
-    last = at(0, 5.0, 6.0, 7.0, busy=True)  # its command has yet to unlock the folder
+    last = at(0, 5.0, 6.0, 7.0, busy=True)  # its command still holds the lock
     assert ours([last], TERMS) == Decision(What.complete, 0)
 
 
@@ -189,10 +189,10 @@ def test_the_order_of_standings_changes_no_step() -> None:
         assert ours(shuffled, TERMS) == ours(trials, TERMS)
 
 
-# Whole studies.
+# Simulated studies.
 
 
-def end_of(
+def simulate_study(
     terms: Terms,
     workers: int,
     samples: Callable[[int, int], Floats],
@@ -200,10 +200,10 @@ def end_of(
     *,
     failing: float = 0.02,
 ) -> tuple[list[Standing], float]:
-    """A study's trials when it has ended, and its cost; workers finish in a random order.
+    """Simulates a study and returns its trials and its cost. Workers finish in random order.
 
-    `failing`: the probability that a trial fails at a rung. No worker waits before all trials have
-    started.
+    `failing`: the probability that a trial fails at a rung. Checks that no worker waits before all
+    trials have started.
     """
     trials: list[Standing] = []
     busy: list[int] = []
@@ -225,16 +225,16 @@ def end_of(
         elif busy:
             assert len(busy) == workers or len(trials) == terms.trials
             number = busy.pop(rng.integers(len(busy)))
-            there = (*trials[number].samples, samples(number, len(trials[number].samples)))
-            complete = len(there) == len(terms.budgets)
-            trials[number] = Standing(number, there, ended=complete or rng.random() < failing)
+            reached = (*trials[number].samples, samples(number, len(trials[number].samples)))
+            complete = len(reached) == len(terms.budgets)
+            trials[number] = Standing(number, reached, ended=complete or rng.random() < failing)
         else:
             assert step == Decision(What.finish)
             return trials, cost
 
 
 def test_any_study_ends_with_its_trials_decided_and_within_its_budget() -> None:
-    """Also with failing trials, many workers, one seed and any number of rungs."""
+    """The numbers of trials, rungs, seeds and workers are random, and trials may fail."""
     for seed in range(60):
         rng = np.random.default_rng(seed)
         reduction, rungs, seeds = (int(rng.integers(low, 5)) for low in (2, 1, 1))
@@ -243,11 +243,11 @@ def test_any_study_ends_with_its_trials_decided_and_within_its_budget() -> None:
         terms = Terms(budgets, int(rng.integers(1, 25)), reduction, rng.random() / 2, share)
         scores = rng.normal(size=(terms.trials, rungs, seeds, 3))
         workers = int(rng.integers(1, 6))
-        trials, cost = end_of(terms, workers, lambda n, rung, s=scores: s[n, rung], rng)
+        trials, cost = simulate_study(terms, workers, lambda n, rung, s=scores: s[n, rung], rng)
 
-        assert [each.number for each in trials] == list(range(terms.trials))
-        assert all(each.ended and not each.busy for each in trials)
-        complete = sum(len(each.samples) == rungs for each in trials)
+        assert [trial.number for trial in trials] == list(range(terms.trials))
+        assert all(trial.ended and not trial.busy for trial in trials)
+        complete = sum(len(trial.samples) == rungs for trial in trials)
         one_to_the_end = 900 - budgets[0] if complete <= 1 else 0
         assert cost <= share * terms.trials * 900 + one_to_the_end + 1e-6
 
@@ -263,38 +263,38 @@ def test_without_noise_the_best_trial_wins_whenever_it_arrives(trials: int, rung
         rng = np.random.default_rng(order)
         scores = rng.permutation(trials).astype(float)
         for workers in (1, 4):
-            ends, _ = end_of(
+            ends, _ = simulate_study(
                 terms,
                 workers,
                 lambda number, rung, s=scores: np.full((1, 3), s[number]),  # noqa: ARG005
                 rng,
                 failing=0.0,
             )
-            complete = [each.number for each in ends if len(each.samples) == rungs]
+            complete = [trial.number for trial in ends if len(trial.samples) == rungs]
             assert scores.argmax() in complete
 
 
 def test_the_best_trial_survives_where_a_bootstrap_prunes_it() -> None:
-    """Noise and curves that cross: at most 10 % of the best ones, at half of the full cost."""
+    """With noisy, crossing curves, at most 10 % of the best trials are pruned, at half the cost."""
     budgets = rung_budgets(45, rungs=3, reduction=3, interval=1)
     terms = Terms(budgets, 30)
     lands = [Landscape.drawn(np.random.default_rng(seed), 1.0, 0.6) for seed in range(20)]
 
-    def pruned(decide: Decide) -> tuple[float, float]:
+    def rate_and_cost(decide: Decide) -> tuple[float, float]:
         studies = [judged(land, Contender(decide, terms), 0) for land in lands]
         return (
-            float(np.mean([each["pruned_best"] for each in studies])),
-            max(each["cost"] for each in studies),
+            float(np.mean([study["pruned_best"] for study in studies])),
+            max(study["cost"] for study in studies),
         )
 
-    rate, cost = pruned(ours)
+    rate, cost = rate_and_cost(ours)
     assert rate <= 0.1
     assert cost <= 0.5
-    rate, _ = pruned(partial(significant, chance_by_bootstrap))
+    rate, _ = rate_and_cost(partial(significant, chance_by_bootstrap))
     assert rate > 0.2
 
 
-# Rungs and what counts there.
+# Rungs, and the evaluations that count.
 
 
 def test_rungs_are_multiples_of_the_evaluation_interval_and_the_last_one_is_the_budget() -> None:

@@ -1,5 +1,5 @@
-"""Studies that are killed, stopped, shared by two commands, or run out of room: no trial is lost,
-none is trained twice, and the scores are those of a study that nothing has disturbed."""
+"""Studies that are killed, interrupted, shared by two commands or out of disk space: no trial is
+lost or trained twice, and the scores equal those of an undisturbed study."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from tests.support.postgres import running_postgres
 
 pytestmark = pytest.mark.slow
 
-STUDY = (  # of two rungs: 600 and 1,200 env steps
+STUDY = (  # two rungs: 600 and 1,200 env steps
     *("agent=dqn", "env=cartpole", "study=S", "-cd", "conf", "search=mine", "sampler=random"),
     *("trainer=sync", "trainer.max_env_steps=1200", "trainer.eval_interval_env_steps=300"),
     *("trainer.warmup_period=8", "trainer.save_interval=20", "evaluator.num_episodes=1"),
     *("agent.hidden=[4]", "agent.batch_size=4", "trials=3", "rungs=2", "seeds=2"),
     *("jobs=1", "fresh_seeds=0", "max_cost=0.9"),
 )
-DEADLINE_S = 240.0  # a busy machine takes minutes for a study
+DEADLINE_S = 240.0  # a study takes minutes on a busy machine
 SPACE = "hyperparameters: {agent.gamma: {low: 0.9, high: 0.99}}\n"
-LASTING = ("number", "status", "budget", "scores", "settings")  # of a trial
+COMPARED = ("number", "status", "budget", "scores", "settings")  # fields of a trial
 
 
-def prepared(folder: Path) -> Path:
+def prepare_folder(folder: Path) -> Path:
     (folder / "conf/search").mkdir(parents=True, exist_ok=True)
     (folder / "conf/search/mine.yaml").write_text(SPACE, encoding="utf-8")
     return folder
@@ -44,16 +44,16 @@ def tuning(folder: Path, *argv: str) -> Command:
     return Command(folder, *STUDY, *argv, module="border_cli.cli.tune", deadline_s=DEADLINE_S)
 
 
-def finished(folder: Path, *argv: str) -> str:
+def run_to_end(folder: Path, *argv: str) -> str:
     with tuning(folder, *argv) as command:
-        status, said = command.ended()
-    assert status == 0, said
-    return said
+        status, output = command.ended()
+    assert status == 0, output
+    return output
 
 
 def trials_of(folder: Path) -> list[dict[str, Any]]:
     rows = json.loads((folder / "S/trials.json").read_text(encoding="utf-8"))
-    return [{name: row[name] for name in LASTING} for row in rows]
+    return [{name: row[name] for name in COMPARED} for row in rows]
 
 
 def run_of(folder: Path, trial: int, seed: int = 0) -> Path:
@@ -64,64 +64,65 @@ def status_of(run: Path) -> str:
     return str(facts_of(run)["status"]) if (run / "run.json").exists() else ""
 
 
-def runs_with_a_checkpoint(run: Path) -> Callable[[], bool]:
+def running_with_checkpoint(run: Path) -> Callable[[], bool]:
     return lambda: status_of(run) == "running" and bool(steps_saved(run))
 
 
-def everything_is_done(folder: Path, url: str = "") -> list[dict[str, Any]]:
-    """Every run has as many steps as its trial, and no trial runs for Optuna; the trials."""
+def check_all_done(folder: Path, url: str = "") -> list[dict[str, Any]]:
+    """Checks that all runs have reached the budgets of their trials and that no trial is RUNNING in
+    Optuna's storage; returns the trials."""
     rows = trials_of(folder)
     for row in rows:
         for seed in (0, 1):
             facts = facts_of(run_of(folder, row["number"], seed))
             assert (facts["status"], facts["env_steps"]) == ("done", row["budget"])
     storage = optuna.storages.RDBStorage(url or f"sqlite:///{folder / 'S/study.db'}")
-    states = [each.state.name for each in storage.get_all_trials(1)]
+    states = [trial.state.name for trial in storage.get_all_trials(1)]
     storage.engine.dispose()
-    assert [each.lower() for each in states] == [row["status"] for row in rows]
+    assert [state.lower() for state in states] == [row["status"] for row in rows]
     assert {*states} <= {"COMPLETE", "PRUNED"}
     return rows
 
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """The trials of the study above."""
-    folder = prepared(tmp_path_factory.mktemp("undisturbed"))
-    finished(folder)
-    return everything_is_done(folder)
+    """The trials of the study if nothing disturbs it."""
+    folder = prepare_folder(tmp_path_factory.mktemp("undisturbed"))
+    run_to_end(folder)
+    return check_all_done(folder)
 
 
 @pytest.mark.long
 def test_kills_and_ctrl_c_do_not_change_the_scores_of_a_study(
     tmp_path: Path, undisturbed: list[dict[str, Any]]
 ) -> None:
-    folder = prepared(tmp_path)
-    with tuning(folder) as command:  # a run is killed, and its command stopped at another one
+    folder = prepare_folder(tmp_path)
+    with tuning(folder) as command:  # kill a run, then interrupt the command during another
         first, later = run_of(folder, 0), run_of(folder, 1)
-        command.until(runs_with_a_checkpoint(first))
+        command.until(running_with_checkpoint(first))
         os.kill(facts_of(first)["pid"], signal.SIGKILL)
-        command.until(runs_with_a_checkpoint(later))
+        command.until(running_with_checkpoint(later))
         pid = facts_of(later)["pid"]
-        os.kill(pid, signal.SIGSTOP)  # it is not done before the command has told it to stop
+        os.kill(pid, signal.SIGSTOP)  # it must not finish before it receives the signal
         command.send(signal.SIGINT)
         command.until(lambda: is_pending(pid, signal.SIGINT))
         os.kill(pid, signal.SIGCONT)
-        status, said = command.ended()
+        status, output = command.ended()
     assert status == 130
-    assert "Traceback" not in said
-    assert "\nresume with: border-tune agent=dqn env=cartpole study=S " in said
+    assert "Traceback" not in output
+    assert "\nresume with: border-tune agent=dqn env=cartpole study=S " in output
     assert [len(facts_of(run)["attempts"]) for run in (first, run_of(folder, 0, 1))] == [2, 1]
     assert status_of(later) == "interrupted"
     assert steps_saved(later)
-    with tuning(folder) as command:  # the command is killed
+    with tuning(folder) as command:  # kill the command
         last = run_of(folder, 2)
-        command.until(runs_with_a_checkpoint(last))
+        command.until(running_with_checkpoint(last))
         pid = facts_of(last)["pid"]
         command.send(signal.SIGKILL)
         command.ended()
     assert not leftovers.wait_until_gone({pid}, 10)
-    finished(folder)
-    assert everything_is_done(folder) == undisturbed
+    run_to_end(folder)
+    assert check_all_done(folder) == undisturbed
 
 
 @pytest.mark.long
@@ -129,7 +130,7 @@ def test_kills_and_ctrl_c_do_not_change_the_scores_of_a_study(
 def test_two_commands_share_a_study_also_while_one_of_them_is_stopped(
     tmp_path: Path, storage: str
 ) -> None:
-    folder = prepared(tmp_path)
+    folder = prepare_folder(tmp_path)
     with ExitStack() as stack:
         url = f"sqlite:///{folder / 'all.db'}"
         if storage == "postgres":
@@ -142,13 +143,13 @@ def test_two_commands_share_a_study_also_while_one_of_them_is_stopped(
         one.send(signal.SIGSTOP)
         other.until(lambda: (run_of(folder, 2) / "run.json").exists())
         one.send(signal.SIGCONT)
-        ends = [each.ended() for each in (one, other)]
+        ends = [command.ended() for command in (one, other)]
         assert [status for status, _ in ends] == [0, 0], ends
-        rows = everything_is_done(folder, url)
+        rows = check_all_done(folder, url)
     assert [row["number"] for row in rows] == [0, 1, 2, 3]
-    assert all(" is trained to 600 " in text for _, text in ends)  # each has trained some
+    assert all(" is trained to 600 " in text for _, text in ends)  # both have trained trials
     for row in rows:
-        for seed in (0, 1):  # and nothing twice
+        for seed in (0, 1):  # no run was trained twice
             attempts = facts_of(run_of(folder, row["number"], seed))["attempts"]
             assert len(attempts) == (1 if row["status"] == "pruned" else 2)
 
@@ -162,20 +163,20 @@ def test_a_full_disk_stops_a_study_until_there_is_room(
         ["mount", "-t", "tmpfs", "-o", "size=100m", "none", disk], capture_output=True, check=False
     )
     if mounted.returncode:
-        pytest.skip("needs the right to mount a file system")
+        pytest.skip("needs permission to mount a file system")
     try:
-        folder = prepared(disk)
+        folder = prepare_folder(disk)
         with tuning(folder) as command:
-            command.until(runs_with_a_checkpoint(run_of(folder, 0)))
+            command.until(running_with_checkpoint(run_of(folder, 0)))
             with suppress(OSError), (disk / "filler").open("wb", buffering=0) as filler:
                 while True:
                     filler.write(bytes(2**12))
-            status, said = command.ended()
+            status, output = command.ended()
         assert status in (1, 2)
-        assert "border-tune: " in said
-        assert "Traceback" not in said
+        assert "border-tune: " in output
+        assert "Traceback" not in output
         (disk / "filler").unlink()
-        finished(folder)
-        assert everything_is_done(folder) == undisturbed
+        run_to_end(folder)
+        assert check_all_done(folder) == undisturbed
     finally:
         subprocess.run(["umount", "--lazy", disk], check=True)

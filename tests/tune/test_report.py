@@ -1,4 +1,4 @@
-"""border-plot of studies: the progress of the best trial, and which hyperparameters matter."""
+"""`border-plot` for studies: progress of the best trial, and importance of hyperparameters."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PRUNED = {"status": "pruned", "budget": 100}
 
 
 def rows_of(trials: int) -> list[TrialRow]:
-    """The score follows gamma; every third trial is pruned."""
+    """Trials whose score increases with gamma; every third one is pruned."""
     rows = []
     for number, (gamma, tau) in enumerate(np.random.default_rng(3).uniform(size=(trials, 2))):
         params = {"agent.gamma": 0.9 + 0.09 * gamma, "agent.tau": 0.1 + 0.8 * tau}
@@ -36,17 +36,17 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_the_hyperparameter_that_the_score_follows_is_the_most_important_one() -> None:
-    found = importance(a_study(), rows_of(60))
-    assert [*found] == ["agent.gamma", "agent.tau"]
-    assert found["agent.gamma"] > 0.5
+    importances = importance(a_study(), rows_of(60))
+    assert [*importances] == ["agent.gamma", "agent.tau"]
+    assert importances["agent.gamma"] > 0.5
     assert importance(a_study(), rows_of(7)) == {}
 
 
 def test_each_seed_has_the_score_of_the_best_trial_so_far_over_the_steps_of_all_trials() -> None:
     rows = [
-        a_row(0, 7.0, 8.0, status="waiting", budget=100, ended=""),  # the last
-        a_row(3, 5.0, 6.0),  # of the full budget, as is each that follows
-        a_row(1, 9.0, 9.0, **PRUNED),  # the first to end: 100 steps of two seeds
+        a_row(0, 7.0, 8.0, status="waiting", budget=100, ended=""),  # not ended: comes last
+        a_row(3, 5.0, 6.0),  # full budget: 2 * 500 steps
+        a_row(1, 9.0, 9.0, **PRUNED),  # ended first, after 2 * 100 steps
         a_row(2, 2.0, 3.0),
         a_row(4, 6.0, 7.0),
         a_row(5),
@@ -101,8 +101,8 @@ def test_what_is_meant_for_runs_is_refused(
 ) -> None:
     with pytest.raises(SystemExit, match="2"):
         main([str(folder), more])
-    refused = more[2:].partition("=")[0]
-    assert f"is a study of border-tune: leave out --{refused}" in capsys.readouterr().err
+    option = more[2:].partition("=")[0]
+    assert f"is a study of border-tune: leave out --{option}" in capsys.readouterr().err
 
 
 def test_before_any_score_there_is_no_chart(

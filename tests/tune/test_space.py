@@ -1,4 +1,4 @@
-"""Spaces of conf/search: what they ask of Optuna, what they set, and what is refused in them."""
+"""Search spaces: parameters sampled by Optuna, the overrides for them, and invalid files."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def read(folder: Path, name: str) -> Space:
         return read_space(files, name)
 
 
-def written(folder: Path, text: str, name: str = "mine") -> Space:
-    """What a file of the user says."""
+def write_space(folder: Path, text: str, name: str = "mine") -> Space:
+    """Writes a search space of the user and reads it."""
     file = folder / "search" / f"{name}.yaml"
     file.parent.mkdir(exist_ok=True)
     file.write_text(text, encoding="utf-8")
@@ -50,22 +50,22 @@ def written(folder: Path, text: str, name: str = "mine") -> Space:
 
 
 def space(folder: Path, entries: str) -> Space:
-    """A space of these lines below `hyperparameters`."""
+    """Writes a search space with these entries and reads it."""
     lines = textwrap.indent(textwrap.dedent(entries), "  ")
-    return written(folder, f"hyperparameters:\n{lines}")
+    return write_space(folder, f"hyperparameters:\n{lines}")
 
 
-def asked(of: Space, **values: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What a trial has where these parameters are as given: parameters and distributions."""
+def suggest(search_space: Space, **values: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Samples a trial with some parameters fixed; returns its parameters and distributions."""
     study = optuna.create_study()
     study.enqueue_trial(values)
     trial = study.ask()
-    return of.suggest(trial), trial.distributions
+    return search_space.suggest(trial), trial.distributions
 
 
-def drawn(of: Space, count: int) -> list[dict[str, Any]]:
+def draw_params(search_space: Space, count: int) -> list[dict[str, Any]]:
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=1))
-    return [of.suggest(study.ask()) for _ in range(count)]
+    return [search_space.suggest(study.ask()) for _ in range(count)]
 
 
 NUMBERS = [
@@ -87,14 +87,14 @@ NUMBERS = [
 def test_a_number_has_a_readable_name_and_is_trained_as_it_is_written(
     entry: str, param: str, value: float, override: str, tmp_path: Path
 ) -> None:
-    found = space(tmp_path, entry)
-    params, _ = asked(found, **{param: value})
+    search_space = space(tmp_path, entry)
+    params, _ = suggest(search_space, **{param: value})
     assert params == {param: value}
-    assert found.overrides(params) == [override]
+    assert search_space.overrides(params) == [override]
 
 
 def test_optuna_searches_the_scale_that_a_file_names(tmp_path: Path) -> None:
-    found = space(
+    search_space = space(
         tmp_path,
         """
         a: {low: 0.9, high: 0.999, log: 1 - x}
@@ -103,7 +103,7 @@ def test_optuna_searches_the_scale_that_a_file_names(tmp_path: Path) -> None:
         d: {choices: [[64, 64], null, true]}
         """,
     )
-    _, distributions = asked(found)
+    _, distributions = suggest(search_space)
     assert distributions == {
         "1 - a": optuna.distributions.FloatDistribution(0.001, 0.1, log=True),
         "log2 b": optuna.distributions.IntDistribution(5, 9),
@@ -113,9 +113,9 @@ def test_optuna_searches_the_scale_that_a_file_names(tmp_path: Path) -> None:
 
 
 def test_choices_are_any_values_and_are_read_back_as_such(tmp_path: Path) -> None:
-    found = space(tmp_path, "x: {choices: [[64, 64], null, true, 1e-3, relu, 'a, b', {a: 1}]}")
-    overrides = [found.overrides({"x": each})[0] for each in found.hyperparameters["x"].ends]
-    values = [each.value() for each in parsed(overrides)]
+    mixed = space(tmp_path, "x: {choices: [[64, 64], null, true, 1e-3, relu, 'a, b', {a: 1}]}")
+    overrides = [mixed.overrides({"x": label})[0] for label in mixed.hyperparameters["x"].ends]
+    values = [override.value() for override in parsed(overrides)]
     assert values == [[64, 64], None, True, 0.001, "relu", "a, b", {"a": 1}]
 
 
@@ -139,28 +139,28 @@ TARGET = """
         ("1", ["agent.tau=0.5", "agent.target_interval=2", "agent.gamma=0.95"]),
     ],
 )
-def test_what_belongs_together_moves_together_and_conditions_skip(
+def test_a_label_sets_several_values_and_conditions_skip_hyperparameters(
     label: str, overrides: list[str], tmp_path: Path
 ) -> None:
-    found = space(tmp_path, TARGET)
-    given = {"agent.target_interval": 70, "agent.tau": 0.01, "agent.gamma": 0.95}
-    params, _ = asked(found, target=label, **given)
-    assert found.overrides(params) == overrides
+    search_space = space(tmp_path, TARGET)
+    numbers = {"agent.target_interval": 70, "agent.tau": 0.01, "agent.gamma": 0.95}
+    params, _ = suggest(search_space, target=label, **numbers)
+    assert search_space.overrides(params) == overrides
 
 
 @pytest.mark.parametrize(
     ("typed", "left"),
     [
         ("agent.gamma=0.95", ["target", "agent.target_interval", "agent.tau", "seed"]),
-        ("agent.tau=1", ["seed"]),  # the others depend on `target`, which sets it
+        ("agent.tau=1", ["seed"]),  # `target` also sets it, and the others depend on `target`
         ("seed=3", ["target", "agent.target_interval", "agent.tau", "agent.gamma"]),
     ],
 )
 def test_what_is_typed_is_not_searched_nor_what_depends_on_it(
     typed: str, left: list[str], tmp_path: Path
 ) -> None:
-    found = space(tmp_path, TARGET + "    seed: {low: 1, high: 9}\n").without([typed])
-    assert [*found.hyperparameters] == left
+    search_space = space(tmp_path, TARGET + "    seed: {low: 1, high: 9}\n").without([typed])
+    assert [*search_space.hyperparameters] == left
 
 
 @pytest.mark.parametrize(
@@ -221,12 +221,12 @@ def test_a_malformed_entry_is_refused_with_file_and_key(
 )
 def test_a_malformed_file_is_refused_by_name(text: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=message):
-        written(tmp_path, text)
+        write_space(tmp_path, text)
 
 
 def test_a_file_of_the_user_comes_first_and_may_build_on_ours(tmp_path: Path) -> None:
-    written(tmp_path, "hyperparameters: {seed: {low: 1, high: 2}}", "rainbow")
-    found = written(
+    write_space(tmp_path, "hyperparameters: {seed: {low: 1, high: 2}}", "rainbow")
+    search_space = write_space(
         tmp_path,
         """
         defaults: [iql, rainbow]
@@ -237,13 +237,13 @@ def test_a_file_of_the_user_comes_first_and_may_build_on_ours(tmp_path: Path) ->
     )
     ours = read(tmp_path, "iql").content
     del ours["agent.gamma"]
-    assert [*found.hyperparameters] == [*ours, "seed"]
-    assert found.content["agent.tau"] == {"choices": [0.1]}
+    assert [*search_space.hyperparameters] == [*ours, "seed"]
+    assert search_space.content["agent.tau"] == {"choices": [0.1]}
 
 
-def checked(found: Space, *fixed: str) -> None:
+def check(search_space: Space, *fixed: str) -> None:
     composer = Composer()
-    check_space(composer, found, fixed, sweep_terms(composer, fixed))
+    check_space(composer, search_space, fixed, sweep_terms(composer, fixed))
 
 
 CHECKED = [
@@ -265,7 +265,7 @@ def test_a_key_or_a_value_is_refused_as_if_it_were_typed(
     entries: str, message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(ConfigError, match=rf"^search/mine\.yaml: {re.escape(message)}"):
-        checked(space(tmp_path, entries), "agent=dqn", "env=cartpole")
+        check(space(tmp_path, entries), "agent=dqn", "env=cartpole")
 
 
 def fixed_of(agent: str) -> list[str]:
@@ -278,16 +278,16 @@ def fixed_of(agent: str) -> list[str]:
 def test_the_ends_and_choices_of_each_shipped_space_are_accepted(
     agent: str, tmp_path: Path
 ) -> None:
-    found = read(tmp_path, agent)
-    assert 6 <= len(found.hyperparameters) <= 12
-    checked(found, *fixed_of(agent))
+    search_space = read(tmp_path, agent)
+    assert 6 <= len(search_space.hyperparameters) <= 12
+    check(search_space, *fixed_of(agent))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("agent", AGENTS)
 def test_whatever_is_drawn_from_a_shipped_space_composes(agent: str, tmp_path: Path) -> None:
-    composer, found, fixed = Composer(), read(tmp_path, agent), fixed_of(agent)
-    batch = [[*fixed, *found.overrides(params)] for params in drawn(found, 20)]
+    composer, search_space, fixed = Composer(), read(tmp_path, agent), fixed_of(agent)
+    batch = [[*fixed, *search_space.overrides(params)] for params in draw_params(search_space, 20)]
     assert len(jobs_of(composer, batch, sweep_terms(composer, fixed))) == 20
 
 
@@ -304,8 +304,8 @@ def test_tuned_values_lie_inside_the_space_of_their_agent(
     agent: str, env: str, tmp_path: Path
 ) -> None:
     tuned = flat(OmegaConf.to_container(OmegaConf.load(CONF / "tuned" / f"{agent}_{env}.yaml")))
-    for each in read(tmp_path, agent).hyperparameters.values():
-        if each.name in tuned and not each.when:
-            value = tuned[each.name]
-            inside = [choice[each.name] for choice in each.choices.values()]
-            assert value in inside or each.low <= value <= each.high, each.name
+    for entry in read(tmp_path, agent).hyperparameters.values():
+        if entry.name in tuned and not entry.when:
+            value = tuned[entry.name]
+            choices = [choice[entry.name] for choice in entry.choices.values()]
+            assert value in choices or entry.low <= value <= entry.high, entry.name

@@ -1,5 +1,4 @@
-"""Trials in Optuna's storage: what samplers propose, from which trials they learn, and storages
-that cannot be used."""
+"""Trials in Optuna's storage: sharing them between commands, sampling, and unusable storages."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ optuna = pytest.importorskip("optuna")
 
 
 def space(*hyperparameters: Hyperparameter) -> Space:
-    return Space(file="", content={}, hyperparameters={each.name: each for each in hyperparameters})
+    return Space(file="", content={}, hyperparameters={h.name: h for h in hyperparameters})
 
 
 def number(name: str, high: float = 1.0, **when: list[str]) -> Hyperparameter:
@@ -36,14 +35,14 @@ OpenStore = Callable[[], TrialStore]
 
 @pytest.fixture
 def open_store(tmp_path: Path) -> Iterator[OpenStore]:
-    """Opens one study, each time as another command would."""
+    """Opens the same study with every call, as another command would."""
     with ExitStack() as stack:
         url = f"sqlite:///{tmp_path / 'study.db'}"
         yield lambda: stack.enter_context(opened(url, "study", tmp_path, begun=False))
 
 
-def added(store: TrialStore, of: Space, sampler: Sampler) -> FrozenTrial:
-    store.add(of, sampler)
+def add_trial(store: TrialStore, search_space: Space, sampler: Sampler) -> FrozenTrial:
+    store.add(search_space, sampler)
     return store.trials()[-1]
 
 
@@ -51,7 +50,7 @@ def test_another_command_reads_a_trial_with_all_its_values_and_its_end(
     open_store: OpenStore,
 ) -> None:
     mine, theirs = open_store(), open_store()
-    trials = [added(mine, SPACE, Sampler.random) for _ in range(4)]
+    trials = [add_trial(mine, SPACE, Sampler.random) for _ in range(4)]
     mine.report(trials[0], 100, 2.5)
     mine.note(trials[0], CURVES, [[1.0, 4.0], [2.0, 3.0]])
     mine.end(trials[0], "pruned")
@@ -60,12 +59,12 @@ def test_another_command_reads_a_trial_with_all_its_values_and_its_end(
     mine.end(mine.trials()[1], "complete")
     mine.note(trials[2], REASON, "it exploded")
     mine.end(trials[2], "fail")
-    found = theirs.trials()
-    assert [each.params for each in found] == [each.params for each in trials]
-    assert [each.state.name for each in found] == ["PRUNED", "COMPLETE", "FAIL", "RUNNING"]
-    assert [each.value for each in found] == [2.5, 1.5, None, None]
-    assert found[0].user_attrs == {CURVES: [[1.0, 4.0], [2.0, 3.0]]}
-    assert found[2].user_attrs == {REASON: "it exploded"}
+    loaded = theirs.trials()
+    assert [trial.params for trial in loaded] == [trial.params for trial in trials]
+    assert [trial.state.name for trial in loaded] == ["PRUNED", "COMPLETE", "FAIL", "RUNNING"]
+    assert [trial.value for trial in loaded] == [2.5, 1.5, None, None]
+    assert loaded[0].user_attrs == {CURVES: [[1.0, 4.0], [2.0, 3.0]]}
+    assert loaded[2].user_attrs == {REASON: "it exploded"}
 
 
 @pytest.mark.parametrize("sampler", Sampler)
@@ -73,31 +72,31 @@ def test_each_sampler_proposes_anew_from_trials_of_every_kind(
     open_store: OpenStore, sampler: Sampler
 ) -> None:
     store = open_store()
-    for number in range(16):  # beyond the ten with which samplers begin at random
-        trial = added(store, SPACE, sampler)
-        if number % 4:  # else it runs
+    for number in range(16):  # more than the ten that samplers first draw at random
+        trial = add_trial(store, SPACE, sampler)
+        if number % 4:  # otherwise it is running
             store.report(trial, 100, trial.params["x"])
         state = (None, None, "pruned", "fail")[number % 4]
-        if state:  # else it waits
+        if state:  # otherwise it waits
             store.end(trial, state)
-    proposed = [tuple(sorted(each.params.items())) for each in store.trials()]
+    proposed = [tuple(sorted(stored.params.items())) for stored in store.trials()]
     assert len({*proposed}) == 16
 
 
 @pytest.mark.parametrize("sampler", chosen(["tpe", "gp"], ["tpe"]))
 def test_samplers_learn_from_trials_that_wait_at_a_rung(tmp_path: Path, sampler: str) -> None:
-    """Of 30 trials the last ten lie nearer to the best values than draws at random."""
+    """The last ten of 30 trials are closer to the best values than random trials."""
 
     def mean_distance(sampler: Sampler) -> float:
         url = f"sqlite:///{tmp_path / sampler.value}"
         with opened(url, "study", tmp_path, begun=False) as store:
-            found = []
+            distances = []
             for _ in range(30):
-                trial = added(store, FLAT, sampler)
+                trial = add_trial(store, FLAT, sampler)
                 x, y = trial.params["x"], trial.params["y"]
-                found.append(((x - 0.3) ** 2 + (y - 0.8) ** 2) ** 0.5)
-                store.report(trial, 100, -found[-1])
-            return sum(found[-10:]) / 10
+                distances.append(((x - 0.3) ** 2 + (y - 0.8) ** 2) ** 0.5)
+                store.report(trial, 100, -distances[-1])
+            return sum(distances[-10:]) / 10
 
     assert mean_distance(Sampler(sampler)) < 0.75 * mean_distance(Sampler.random)
 

@@ -1,6 +1,6 @@
-"""A study in its directory: how it begins and goes on, and which trial a command trains next.
+"""A study in its directory: creating and resuming it, and the trial that a command trains next.
 
-Nothing is trained: a test writes the evaluations of a trial's runs in the place of training.
+Nothing is trained: the tests write the evaluations of a trial's runs instead.
 """
 
 from __future__ import annotations
@@ -43,46 +43,46 @@ STUDY = Study(
     last_evals=5,
     unit="max_env_steps",
     interval=100,
-    budgets=[200, 400],  # the last one of 2 evaluations counts, then the last two of 4
+    budgets=[200, 400],  # the last of 2 evaluations counts, then the last two of 4
     trials=4,
     fresh_seeds=3,
 )
 
 
-def evaluations(folder: Path, rows: Sequence[tuple[int, float | None]]) -> None:
+def write_evaluations(folder: Path, rows: Sequence[tuple[int, float | None]]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    lines = [json.dumps({"env_steps": at, "eval/return": value}) for at, value in rows]
+    lines = [json.dumps({"env_steps": steps, "eval/return": value}) for steps, value in rows]
     (folder / "metrics.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def runs_of(study: Study, root: Path) -> TrialRuns:
-    nothing: Any = None  # for what makes jobs
+    unused: Any = None  # only needed to compose jobs
     return TrialRuns(
-        composer=nothing, terms=nothing, overrides=study.overrides, study=study, root=root
+        composer=unused, terms=unused, overrides=study.overrides, study=study, root=root
     )
 
 
 class Commands:
-    """Commands that work on one study, and what they say."""
+    """Commands that work on one study, and the events that they report."""
 
     def __init__(self, root: Path, store: TrialStore) -> None:
         self.root, self.store = root, store
-        self.said: list[str] = []
+        self.events: list[str] = []
 
     def begin(self, study: Study = STUDY, **settings: Any) -> Trials:
-        """A command more."""
+        """Starts another command."""
         study = begun(self.root, study)
         config = TuneConfig(study=str(self.root), **{"risk": 0.1, **settings})
         runs = runs_of(study, self.root)
-        return Trials(study, SPACE, self.store, config, runs, self.said.append)
+        return Trials(study, SPACE, self.store, config, runs, self.events.append)
 
     def train(self, trials: Trials, training: Training, score: float) -> None:
-        """Runs of even seeds have this score at every evaluation, and those of odd seeds a little
-        more than one more: seeds differ, and not by the same in all trials."""
+        """Writes evaluations: runs with even seeds have this score, and runs with odd seeds about
+        one more. The difference varies between trials."""
         more = 1 + training.trial.number / 10
         for seed, folder in training.folders.items():
-            rows = [(at, score + seed % 2 * more) for at in STUDY.places(training.rung)]
-            evaluations(folder, rows)
+            rows = [(steps, score + seed % 2 * more) for steps in STUDY.places(training.rung)]
+            write_evaluations(folder, rows)
         trials.reached(training)
 
 
@@ -92,7 +92,7 @@ def commands(tmp_path: Path) -> Iterator[Commands]:
         yield Commands(tmp_path / "S", store)
 
 
-def taken(trials: Trials) -> Training:
+def take_training(trials: Trials) -> Training:
     step = trials.take()
     assert isinstance(step, Training), step
     return step
@@ -103,14 +103,14 @@ def test_from_the_first_trial_to_the_winner(commands: Commands) -> None:
     trained: list[tuple[str, int, list[int]]] = []
     while (step := trials.take()) is not What.finish:
         assert isinstance(step, Training)
-        [parent] = {each.parent.name for each in step.folders.values()}
+        [parent] = {folder.parent.name for folder in step.folders.values()}
         trained.append((parent, step.rung, [*step.folders]))
         commands.train(trials, step, [10.0, 40.0, 20.0, 30.0][step.trial.number])
-    first = [each for each in trained if each[1] == 0]
+    first = [training for training in trained if training[1] == 0]
     assert first == [(f"trial-{n:04}", 0, [0, 1]) for n in range(4)]
     assert ("trial-0001", 1, [0, 1]) in trained
-    assert trained[-1] == ("trial-0001", 1, [1000, 1001, 1002])  # the best on fresh seeds
-    assert len({str(each) for each in trained}) == len(trained)  # nothing is trained twice
+    assert trained[-1] == ("trial-0001", 1, [1000, 1001, 1002])  # the winner on fresh seeds
+    assert len({str(training) for training in trained}) == len(trained)  # nothing is trained twice
     trials.look()
     rows = trials.rows
     assert rows == read_trials(commands.root)
@@ -120,45 +120,45 @@ def test_from_the_first_trial_to_the_winner(commands: Commands) -> None:
     assert best.command == (
         f"border-train agent=dqn env=cartpole {best.settings[0]} trainer.max_env_steps=400 seed=0"
     )
-    assert "trial 1: 40.55 at 400 env steps" in commands.said
+    assert "trial 1: 40.55 at 400 env steps" in commands.events
 
 
 def test_another_command_waits_for_the_last_trial_that_one_trains(commands: Commands) -> None:
     only = replace(STUDY, trials=1)
     mine, theirs = commands.begin(only), commands.begin(only)
-    training = taken(mine)
+    training = take_training(mine)
     assert theirs.take() == What.wait
     commands.train(mine, training, 5.0)
-    again = taken(theirs)
+    again = take_training(theirs)
     assert (again.trial.number, again.rung) == (0, 1)
     commands.train(theirs, again, 6.0)
-    winner = taken(mine)
-    assert theirs.take() == What.finish  # it leaves the winner to the other one
-    assert "is in use by process" in commands.said[-1]
+    winner = take_training(mine)
+    assert theirs.take() == What.finish  # the other command trains the winner
+    assert "is in use by process" in commands.events[-1]
     commands.train(mine, winner, 7.0)
     assert mine.take() == What.finish
 
 
 def test_a_trial_is_taken_up_once_the_process_that_trains_it_is_gone(commands: Commands) -> None:
     trials = commands.begin()
-    training = taken(trials)
+    training = take_training(trials)
     training.lock.__exit__()
     with other_process(commands.root / "trial-0000"):
-        assert taken(trials).trial.number == 1
-    resumed = taken(trials)
+        assert take_training(trials).trial.number == 1
+    resumed = take_training(trials)
     assert (resumed.trial.number, resumed.rung) == (0, 0)
-    assert commands.said[-1].startswith("trial 0 is trained to 200 env steps: agent.gamma=")
+    assert commands.events[-1].startswith("trial 0 is trained to 200 env steps: agent.gamma=")
 
 
 def test_a_command_that_ends_between_score_and_end_of_a_trial_loses_neither(
     commands: Commands,
 ) -> None:
     trials = commands.begin(replace(STUDY, trials=1, fresh_seeds=0))
-    commands.train(trials, taken(trials), 5.0)
-    training = taken(trials)
+    commands.train(trials, take_training(trials), 5.0)
+    training = take_training(trials)
     commands.train(trials, training, 6.0)
     trials.look()
-    assert trials.rows[0].status == "waiting"  # until somebody takes the next one
+    assert trials.rows[0].status == "waiting"  # until a command takes the next trial
     again = commands.begin(replace(STUDY, trials=1, fresh_seeds=0))
     assert again.take() == What.finish
     again.look()
@@ -173,18 +173,18 @@ def test_a_file_system_without_locks_is_refused(
 
     monkeypatch.setattr(fcntl, "flock", flock)
     trials = commands.begin()
-    taken(trials)
+    take_training(trials)
     with pytest.raises(ConfigError, match="trial-0000 is on a file system without locks"):
         trials.take()
 
 
 def test_a_trial_without_a_finite_evaluation_fails_alone(commands: Commands) -> None:
     trials = commands.begin()
-    training = taken(trials)
+    training = take_training(trials)
     for folder, value in zip(training.folders.values(), (1.0, None), strict=True):
-        evaluations(folder, [(100, value), (200, value)])
+        write_evaluations(folder, [(100, value), (200, value)])
     trials.reached(training)
-    commands.train(trials, taken(trials), 5.0)
+    commands.train(trials, take_training(trials), 5.0)
     trials.look()
     first, second = trials.rows
     assert (first.status, first.scores, second.status) == ("fail", [], "waiting")
@@ -192,8 +192,8 @@ def test_a_trial_without_a_finite_evaluation_fails_alone(commands: Commands) -> 
 
 
 def test_evaluations_a_few_steps_late_count_at_the_places_of_all_runs(tmp_path: Path) -> None:
-    """Between two evaluations as far as the place is: 30 + 96/200 of 20 at 300."""
-    evaluations(tmp_path, [(104, 10.0), (204, 30.0), (300, None), (404, 50.0)])
+    """Evaluations are interpolated: at step 300 the value is 30 + 96/200 * 20."""
+    write_evaluations(tmp_path, [(104, 10.0), (204, 30.0), (300, None), (404, 50.0)])
     runs = runs_of(STUDY, tmp_path)
     assert runs.curve(tmp_path, 0) == pytest.approx([10.0, 29.2])
     assert runs.curve(tmp_path, 1) == pytest.approx([10.0, 29.2, 39.6, 49.6])
@@ -202,13 +202,13 @@ def test_evaluations_a_few_steps_late_count_at_the_places_of_all_runs(tmp_path: 
 def test_the_first_trials_that_all_fail_end_the_study(commands: Commands) -> None:
     trials = commands.begin(replace(STUDY, trials=50))
     for _ in range(2):
-        trials.failed(taken(trials), "there is no such file")
+        trials.failed(take_training(trials), "there is no such file")
     with pytest.raises(RunFailed, match=r"first 3 trials .*: there is no such file$"):
-        trials.failed(taken(trials), "there is no such file")
-    assert [each.status for each in trials.rows] == ["fail"] * 3
+        trials.failed(take_training(trials), "there is no such file")
+    assert [row.status for row in trials.rows] == ["fail"] * 3
 
 
-def test_a_run_that_was_to_go_on_and_never_began_has_not_come_to_its_rung(tmp_path: Path) -> None:
+def test_a_run_that_has_not_resumed_yet_has_not_reached_its_rung(tmp_path: Path) -> None:
     runs = runs_of(STUDY, tmp_path)
     write_run(tmp_path / "done", env_steps=204)
     assert [runs.is_done(tmp_path / "done", rung) for rung in (0, 1)] == [True, False]
@@ -223,14 +223,14 @@ def test_a_study_goes_on_as_it_was_begun(tmp_path: Path) -> None:
     again = replace(STUDY, id="other", name="T", command=["border-tune", "study=T"], trials=6)
     assert begun(moved, again) == replace(STUDY, command=again.command, trials=6)
     fewer = begun(moved, replace(again, trials=2))
-    assert fewer.trials == 2  # the others are not trained
+    assert fewer.trials == 2  # the other trials are not trained
     assert read_study(moved).trials == 6
 
 
 def test_a_journal_that_has_sqlite_remove_another_file_is_refused(tmp_path: Path) -> None:
     begun(tmp_path, STUDY)
     (tmp_path / "study.db-journal").write_bytes(b"a page\0\0\0\0")
-    begun(tmp_path, STUDY)  # of a command that was killed
+    begun(tmp_path, STUDY)  # a journal left by a killed command is accepted
     tail = b"home/notes.txt" + bytes.fromhex("0000000ed9d505f920a163d7")
     (tmp_path / "study.db-journal").write_bytes(b"a page" + tail)
     with pytest.raises(ConfigError, match="names another file, which SQLite would remove"):

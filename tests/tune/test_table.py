@@ -1,4 +1,4 @@
-"""What a study shows while it runs, and what it says at its end."""
+"""The output of a study: its progress while it runs, and its final summary."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_on_a_terminal_runs_and_the_best_trials_are_shown_in_its_width(
     monkeypatch.setenv("LINES", "15")
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    runs = [JobView(n, "seed-1", Path("none")) for n in (7, 8, 9)]  # no room for the last
+    runs = [JobView(n, "seed-1", Path("none")) for n in (7, 8, 9)]  # the last one does not fit
     rows = [a_row(0, -80.0, -82.0, settings=["a.b=" + "9 " * 99])] * 5
     with StudyPanel() as panel:
         panel._shown_s -= 1.0
@@ -46,7 +46,7 @@ def test_on_a_terminal_runs_and_the_best_trials_are_shown_in_its_width(
     assert max(map(len, out.splitlines())) <= columns
     words = " ".join(out.split())
     assert "7 seed-1 starting 8 seed-1 starting and 1 more trial score" in words
-    # Deviation sqrt(2): half the interval of two seeds is 12.71 * sqrt(2) / sqrt(2).
+    # The deviation is sqrt(2): half the interval of two seeds is 12.71 * sqrt(2) / sqrt(2).
     assert "0 -81.00 [-93.71, -68.29] complete b=9" in words
 
 

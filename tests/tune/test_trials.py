@@ -1,4 +1,4 @@
-"""study.json and trials.json: what was written is read again, and which trials are ahead."""
+"""`study.json` and `trials.json`: writing and reading them, damaged files, ranking of trials."""
 
 from __future__ import annotations
 
