@@ -1,4 +1,4 @@
-"""Curves as text."""
+"""Plots of curves as text, with and without colours."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ def lines(*curves: list[float], width: int = 60, colored: bool = False) -> list[
         )
         for number, y in enumerate(curves)
     ]
-    found = report(runs, by=["agent"], x="env_steps", y="eval/return", stat="mean")
-    drawn = chart(found.panels[0], found.groups, "env_steps", width=width, colored=colored)
-    return plotext.uncolorize(drawn).splitlines()
+    data = report(runs, by=["agent"], x="env_steps", y="eval/return", stat="mean")
+    text = chart(data.panels[0], data.groups, "env_steps", width=width, colored=colored)
+    return plotext.uncolorize(text).splitlines()
 
 
 def test_without_colours_each_curve_is_drawn_in_its_letter() -> None:
-    drawn = lines([0.0, 4.0], [4.0, 4.0], width=40)
-    assert {len(line) for line in drawn} == {40}
-    assert "B" * 30 in drawn[1]  # at the top, over the end of A
-    assert drawn[-4].startswith("0.00┤AA")
-    assert drawn[-1].strip() == "env steps"
+    rows = lines([0.0, 4.0], [4.0, 4.0], width=40)
+    assert {len(row) for row in rows} == {40}
+    assert "B" * 30 in rows[1]  # the top row, where B covers the end of A
+    assert rows[-4].startswith("0.00┤AA")
+    assert rows[-1].strip() == "env steps"
 
 
 def test_with_colours_curves_are_lines_while_there_are_colours_for_all() -> None:

@@ -1,4 +1,4 @@
-"""Curves of groups: common steps, where they end, final scores and warnings."""
+"""Curves of groups: common steps, ends, final scores and warnings."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def run(
     )
 
 
-def made(runs: Sequence[RunCurve], stat: str = "mean", *, hold: bool = False) -> Report:
+def report_of(runs: Sequence[RunCurve], stat: str = "mean", *, hold: bool = False) -> Report:
     return report(runs, by=["agent"], x="env_steps", y="eval/return", stat=stat, hold=hold)
 
 
@@ -51,10 +51,10 @@ def test_other_steps_are_interpolated_between_the_latest_start_and_the_first_end
 
 def test_the_band_has_its_points_at_evaluations_and_does_not_narrow_between_them() -> None:
     rising, falling = run([0.0, 10.0, 0.0], [0, 100, 200]), run([10.0, 0.0, 10.0], [0, 100, 250])
-    [[curve]] = [panel.curves for panel in made([rising, falling]).panels]
+    [[curve]] = [panel.curves for panel in report_of([rising, falling]).panels]
     assert curve.x.tolist() == [0, 100, 200]
-    # Of 2 seeds half the interval is 12.706 times half their distance, which is 10, 10, and at 200,
-    # where the second seed is two thirds of its way from 0 to 10, 20 / 3
+    # For 2 seeds, half the interval is 12.706 times half their distance: 10, 10, and 20 / 3 at step
+    # 200, where the second seed is two thirds of the way from 0 to 10.
     half = (curve.y.high - curve.y.low) / 2
     assert half == pytest.approx([63.53, 63.53, 42.35], abs=0.01)
 
@@ -68,8 +68,8 @@ def test_a_run_that_is_held_keeps_its_last_value(stopped: bool, hold: bool) -> N
 
 
 def test_final_scores_are_those_at_each_runs_own_end() -> None:
-    found = made([run([0.0, 4.0]), run([0.0, 6.0, 8.0]), run([1.0, 3.0], group="b")])
-    first, second = found.finals
+    summary = report_of([run([0.0, 4.0]), run([0.0, 6.0, 8.0]), run([1.0, 3.0], group="b")])
+    first, second = summary.finals
     assert (first.group, len(first.runs), float(first.score.mid)) == ("a", 2, 6.0)  # type: ignore[union-attr]
     assert (first.limits, first.budget) == ((4.0, 8.0), 250.0)
     assert (second.group, len(second.runs)) == ("b", 1)
@@ -78,10 +78,10 @@ def test_final_scores_are_those_at_each_runs_own_end() -> None:
 def test_the_better_group_comes_first_in_an_improvement() -> None:
     worse = [run([1.0]), run([3.0])]
     better = [run([2.0], group="b"), run([4.0], group="b"), run([5.0], group="b")]
-    [found] = made([*worse, *better]).improvements
-    assert (found.group, found.other, found.seeds) == ("b", "a", (3, 2))
-    assert float(found.probability.mid) == pytest.approx(5 / 6)  # only 2 < 3
-    assert found.probability.low <= found.probability.mid <= found.probability.high
+    [pair] = report_of([*worse, *better]).improvements
+    assert (pair.group, pair.other, pair.seeds) == ("b", "a", (3, 2))
+    assert float(pair.probability.mid) == pytest.approx(5 / 6)  # 2 < 3 is the only loss
+    assert pair.probability.low <= pair.probability.mid <= pair.probability.high
 
 
 def test_normalised_scores_are_put_together_over_environments() -> None:
@@ -92,37 +92,37 @@ def test_normalised_scores_are_put_together_over_environments() -> None:
         for value in values
     ]
     for stat in ("mean", "iqm"):
-        found = made(runs, stat)
-        overall = {each.group: each for each in found.finals if each.env == ALL}
-        assert {group: len(each.runs) for group, each in overall.items()} == {"a": 4, "b": 4}
+        summary = report_of(runs, stat)
+        overall = {final.group: final for final in summary.finals if final.env == ALL}
+        assert {group: len(score.runs) for group, score in overall.items()} == {"a": 4, "b": 4}
         assert float(overall["a"].normalized.mid) == 20.0  # type: ignore[union-attr]
         assert overall["a"].score is None
-    shares = next(each.shares.mid for each in found.profiles if each.group == "a")
-    assert shares[[0, 9, 10, 29, 30, 100]].tolist() == [1, 1, 0.5, 0.5, 0, 0]  # above 0, 9, …
+    shares = next(curve.shares.mid for curve in summary.profiles if curve.group == "a")
+    assert shares[[0, 9, 10, 29, 30, 100]].tolist() == [1, 1, 0.5, 0.5, 0, 0]  # above 0, 9, 10, …
 
 
-def test_a_group_that_knows_no_normalised_score_somewhere_has_no_profile() -> None:
-    known = [run([1.0], env=env, normalized=1.0) for env in ("cartpole", "acrobot")]
-    assert made(known).profiles
-    assert [each.env for each in made(known[:1]).finals] == ["cartpole"]
-    unknown = [known[0], replace(known[1], normalized=None)]
-    found = made(unknown)
-    assert not found.profiles
-    assert [each.env for each in found.finals] == ["cartpole", "acrobot"]
+def test_a_group_without_normalised_scores_on_some_environment_has_no_profile() -> None:
+    normalized = [run([1.0], env=env, normalized=1.0) for env in ("cartpole", "acrobot")]
+    assert report_of(normalized).profiles
+    assert [final.env for final in report_of(normalized[:1]).finals] == ["cartpole"]
+    mixed = [normalized[0], replace(normalized[1], normalized=None)]
+    partial = report_of(mixed)
+    assert not partial.profiles
+    assert [final.env for final in partial.finals] == ["cartpole", "acrobot"]
 
 
 def test_one_seed_is_named() -> None:
-    [warning] = made([run([1.0])]).warnings
+    [warning] = report_of([run([1.0])]).warnings
     assert warning == "a on cartpole: one seed, so it has no interval"
 
 
 def test_unequal_budgets_are_named_with_the_runs_that_ended_early() -> None:
     runs = [run([1.0, 2.0]), run([1.0, 2.0, 3.0, 4.0])]
-    [warning] = made(runs).warnings
+    [warning] = report_of(runs).warnings
     assert warning.startswith("unequal budgets on cartpole: 200 to 400 env steps, 1 run ended")
     assert "a_cartpole" in warning
 
 
 def test_a_run_that_reached_its_score_has_no_budget_to_miss() -> None:
     runs = [run([1.0, 2.0], stopped=True), run([1.0, 2.0, 3.0, 4.0]), run([0.0, 1.0, 2.0, 3.0])]
-    assert made(runs).warnings == ()
+    assert report_of(runs).warnings == ()

@@ -1,4 +1,4 @@
-"""Pictures: what groups look like, and what is in them."""
+"""Figures of a report: determinism, legends, tick labels and text."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def a_report(groups: int, envs: tuple[str, ...] = ("cartpole",), *, name: str = 
 
 
 @contextmanager
-def as_drawn(found: Report, size: tuple[float, float] | None) -> Iterator[Figure]:
-    """The figure after its layout, within the style of pictures."""
+def figure_of(data: Report, size: tuple[float, float] | None) -> Iterator[Figure]:
+    """Yields the figure of a report after its layout, within the style context `STYLE`."""
     with style.context(["default", STYLE]):
-        figure = picture(found, size)
+        figure = picture(data, size)
         FigureCanvasAgg(figure).draw()
         yield figure
 
@@ -52,8 +52,8 @@ def as_drawn(found: Report, size: tuple[float, float] | None) -> Iterator[Figure
 def test_a_picture_is_the_same_whenever_and_wherever_it_is_drawn() -> None:
     script = (
         "import hashlib, test_drawing as here; "
-        "made = [here.drawn(here.a_report(2), kind) for kind in ('svg', 'pdf', 'png')]; "
-        "print([hashlib.sha256(each).hexdigest() for each in made])"
+        "files = [here.drawn(here.a_report(2), kind) for kind in ('svg', 'pdf', 'png')]; "
+        "print([hashlib.sha256(file).hexdigest() for file in files])"
     )
     here = str(Path(__file__).parent)
     first, second = (
@@ -69,9 +69,9 @@ def test_a_picture_is_the_same_whenever_and_wherever_it_is_drawn() -> None:
 
 
 def test_an_svg_names_groups_environment_and_axes() -> None:
-    made = drawn(a_report(2), "svg")
+    svg = drawn(a_report(2), "svg")
     for text in ("agent.double", "cartpole", "env steps", "eval/return, mean"):
-        assert f">{text}<".encode() in made
+        assert f">{text}<".encode() in svg
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_an_svg_names_groups_environment_and_axes() -> None:
 def test_every_name_is_whole_in_the_picture(
     groups: int, envs: tuple[str, ...], size: tuple[float, float] | None, name: str
 ) -> None:
-    with as_drawn(a_report(groups, envs, name=name), size) as figure:
+    with figure_of(a_report(groups, envs, name=name), size) as figure:
         [legend] = figure.legends
         panels = [axes for axes in figure.axes if axes.axison]
         assert [text.get_text().replace("\n", " ") for text in legend.get_texts()] == [
@@ -95,7 +95,7 @@ def test_every_name_is_whole_in_the_picture(
         box = legend.get_window_extent()
         assert (box.x0 >= 0, box.y0 >= 0, box.x1 <= figure.bbox.width) == (True, True, True)
         assert all(axes.get_window_extent().y0 > box.y1 for axes in panels)
-        assert len(panels) == (1 if len(envs) == 1 else 3)  # and the performance profile
+        assert len(panels) == (1 if len(envs) == 1 else 3)  # plus the performance profile
 
 
 @pytest.mark.parametrize("size", [None, (2.5, 2.5)])
@@ -105,12 +105,12 @@ def test_no_two_labels_of_ticks_touch_or_are_equal(
 ) -> None:
     x, y = np.linspace(1000.0, 20_000.0, 20), np.linspace(lowest, highest, 20)
     run = RunCurve(name="run", env="cartpole", group="dqn", x=x, y=y)
-    found = report([run], by=["agent"], x="env_steps", y="eval/return", stat="mean")
-    with as_drawn(found, size) as figure:
+    data = report([run], by=["agent"], x="env_steps", y="eval/return", stat="mean")
+    with figure_of(data, size) as figure:
         for axis in (figure.axes[0].xaxis, figure.axes[0].yaxis):
-            labels = [each for each in axis.get_ticklabels() if each.get_text()]
-            assert len({each.get_text() for each in labels}) == len(labels) >= 2
-            boxes = [each.get_window_extent() for each in labels]
+            labels = [label for label in axis.get_ticklabels() if label.get_text()]
+            assert len({label.get_text() for label in labels}) == len(labels) >= 2
+            boxes = [label.get_window_extent() for label in labels]
             assert not any(one.overlaps(other) for one, other in pairwise(boxes))
 
 

@@ -1,4 +1,4 @@
-"""What a list shows of a run, and which runs conditions and an order choose."""
+"""Lists of runs: the values of a row, `--where` conditions, and sorting."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from border_cli.analysis.load import SavedRun
 from border_cli.errors import ConfigError
 from tests.support.written_runs import without_end, write_run
 
-NOW_S = datetime(2026, 1, 2, 10, tzinfo=UTC).timestamp()  # a day after FACTS began
+NOW_S = datetime(2026, 1, 2, 10, tzinfo=UTC).timestamp()  # a day after the runs started
 
 
 @pytest.fixture
 def rows(tmp_path: Path) -> list[Row]:
-    """Three runs: a, b and c; c has not been evaluated."""
+    """The rows of three runs; `c` failed before its first evaluation."""
     write_run(tmp_path / "a", {"seed": 0, "agent.gamma": 0.9}, best_score=100.0)
     write_run(tmp_path / "b", {"agent": "sac", "seed": 1, "agent.double": False}, duration_s=7200.0)
     lost = {"best_score": None, "final_score": None, "status": "failed"}

@@ -1,4 +1,4 @@
-"""Runs read back: which directories are runs, their settings, their status and their metrics."""
+"""Loading runs: their directories, settings, status and metrics."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ def folders(*paths: Path) -> list[Path]:
 
 
 def test_runs_are_found_at_any_depth_and_nine_comes_before_ten(tmp_path: Path) -> None:
-    places = [tmp_path / "sweep" / str(number) for number in (1, 9, 10)]
-    for place in (*places, tmp_path / "deep" / "a" / "b"):
-        write_run(place)
-    assert folders(tmp_path) == [tmp_path / "deep" / "a" / "b", *places]
-    assert folders(tmp_path / "sweep" / "9") == [places[1]]
+    jobs = [tmp_path / "sweep" / str(number) for number in (1, 9, 10)]
+    for folder in (*jobs, tmp_path / "deep" / "a" / "b"):
+        write_run(folder)
+    assert folders(tmp_path) == [tmp_path / "deep" / "a" / "b", *jobs]
+    assert folders(tmp_path / "sweep" / "9") == [jobs[1]]
     assert isinstance(border_cli.load_runs(str(tmp_path)), border_cli.analysis.load.SavedRuns)
 
 
 def test_a_run_that_two_paths_lead_to_is_found_once(tmp_path: Path) -> None:
     run = write_run(tmp_path / "runs" / "a")
     (tmp_path / "runs" / "again").symlink_to(run)
-    (tmp_path / "runs" / "up").symlink_to(tmp_path)  # no circle, and nothing above is searched
+    (tmp_path / "runs" / "up").symlink_to(tmp_path)  # must not be followed
     assert folders(tmp_path / "runs", tmp_path / "runs" / "a") == [run]
 
 
@@ -56,7 +56,7 @@ def test_a_path_that_is_not_there_is_refused(tmp_path: Path) -> None:
         load_runs(tmp_path / "file")
 
 
-def test_the_status_tells_living_from_dead(tmp_path: Path) -> None:
+def test_the_status_distinguishes_running_killed_and_lost_runs(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "a", status="running", ended=None)
     assert SavedRun(folder).status == "killed"
     (folder / "run.json").write_text('{"status": "runn', encoding="utf-8")
@@ -65,17 +65,17 @@ def test_the_status_tells_living_from_dead(tmp_path: Path) -> None:
         assert SavedRun(folder).status == "running"
 
 
-def test_the_option_that_was_chosen_stands_for_its_group_wherever_the_settings_go(
+def test_pickled_and_frozen_settings_contain_the_chosen_option_of_every_group(
     tmp_path: Path,
 ) -> None:
     config = compose("agent=rainbow", "env=cartpole")
     config.agent = replace(config.agent, gamma=0.9)
-    found = pickle.loads(pickle.dumps(checked(replace(config, quiet=True))))
-    (tmp_path / "frozen.yaml").write_text(resolved_yaml(found), encoding="utf-8")
-    for each in (found, compose("seed=4", config_dir=str(tmp_path), config_name="frozen")):
-        settings = flat_settings(each)
+    copy = pickle.loads(pickle.dumps(checked(replace(config, quiet=True))))
+    (tmp_path / "frozen.yaml").write_text(resolved_yaml(copy), encoding="utf-8")
+    for source in (copy, compose("seed=4", config_dir=str(tmp_path), config_name="frozen")):
+        settings = flat_settings(source)
         assert (settings["agent"], settings["env"]) == ("rainbow", "cartpole")
-        assert settings["step_processor"] == "multi_step"  # as the file of rainbow chooses
+        assert settings["step_processor"] == "multi_step"  # chosen by the file of rainbow
         assert not any(name.endswith(".option") for name in settings)
 
 
@@ -89,7 +89,7 @@ METRICS = [
 
 def test_a_metric_comes_with_its_positions(tmp_path: Path) -> None:
     run = SavedRun(write_run(tmp_path / "a", metrics=METRICS))
-    steps, values = run.metric("eval/return")  # the one that was not finite is left out
+    steps, values = run.metric("eval/return")  # the non-finite value is left out
     np.testing.assert_array_equal(steps, [20.0, 40.0])
     np.testing.assert_array_equal(values, [7.0, 9.0])
     np.testing.assert_array_equal(run.metric("train/loss", x="time_s")[0], [0.5, 1.5])

@@ -1,4 +1,4 @@
-"""The HTML page: the curves and tables, and nothing of a run can become part of it."""
+"""The HTML page of a report: its content, and escaping of names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NAMES = ("plain", '</text><script>bold</script> & "quoted" $title', "<i>lonely")
 
 @pytest.fixture(scope="module")
 def text() -> str:
-    """The page of two groups of three seeds and one of one, on two environments."""
+    """A page with two groups of three seeds and one of a single seed, on two environments."""
     runs = [
         RunCurve(
             name=f"{group}{seed}",
@@ -28,8 +28,8 @@ def text() -> str:
         for number, group in enumerate(NAMES)
         for seed in range(1 if group == "<i>lonely" else 3)
     ]
-    made = report(runs, by=["agent"], x="env_steps", y="eval/return", stat="mean")
-    return page(made, origin=["border-plot 'a <b>'", "border_cli 9"])
+    data = report(runs, by=["agent"], x="env_steps", y="eval/return", stat="mean")
+    return page(data, origin=["border-plot 'a <b>'", "border_cli 9"])
 
 
 def test_the_page_has_the_curves_the_scores_and_the_warnings(text: str) -> None:
@@ -53,6 +53,6 @@ def test_names_of_runs_cannot_become_part_of_the_page(text: str) -> None:
     assert "&lt;script&gt;bold&lt;/script&gt; &amp; &quot;quoted&quot; $title" in text
 
 
-def test_the_page_asks_for_nothing_from_anywhere(text: str) -> None:
+def test_the_page_loads_no_external_resources(text: str) -> None:
     assert "default-src 'none'" in text
     assert not re.search(r"(href|src)=[\"'](?!#)|url\((?!#)|@import", text)

@@ -1,4 +1,4 @@
-"""Statistics over seeds: by hand, and against what rliable 1.2.0 answered to the same draws."""
+"""Statistics over seeds, checked by hand and against rliable 1.2.0 with the same draws."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ RESAMPLES = 200
 
 
 def draws_of_rliable(*several: NDArray[np.float64]) -> list[NDArray[np.intp]]:
-    """What `StratifiedBootstrap` draws after np.random.seed(7), which it always draws from."""
+    """The seed indices that `StratifiedBootstrap` draws after np.random.seed(7)."""
     generator = np.random.RandomState(7)
     rounds = [
-        [generator.choice(len(each), each.shape, replace=True) for each in several]
+        [generator.choice(len(scores), scores.shape, replace=True) for scores in several]
         for _ in range(RESAMPLES)
     ]
-    stacked = [np.stack(each) for each in zip(*rounds, strict=True)]  # [R, S, envs]
-    return [each[:, :, env] for each in stacked for env in range(each.shape[2])]
+    stacked = [np.stack(draws) for draws in zip(*rounds, strict=True)]  # [R, S, envs]
+    return [indices[:, :, env] for indices in stacked for env in range(indices.shape[2])]
 
 
 def columns(*several: NDArray[np.float64]) -> Scores:
-    return [column for each in several for column in each.T]
+    return [column for scores in several for column in scores.T]
 
 
 @pytest.mark.parametrize(
-    ("degrees", "quantile"),  # of the tables in every textbook
+    ("degrees", "quantile"),  # from textbook tables
     [(1, 12.706), (2, 4.303), (3, 3.182), (4, 2.776), (9, 2.262), (30, 2.042), (120, 1.980)],
 )
 def test_quantiles_are_those_of_students_table(degrees: int, quantile: float) -> None:
@@ -52,24 +52,24 @@ def test_quantiles_are_those_of_students_table(degrees: int, quantile: float) ->
 
 
 def test_the_mean_has_students_interval() -> None:
-    found = mean_over_seeds(np.array([[1.0, 0.0], [2.0, 0.0], [3.0, 0.0]]))
+    estimate = mean_over_seeds(np.array([[1.0, 0.0], [2.0, 0.0], [3.0, 0.0]]))
     half = 4.302653 / np.sqrt(3)  # deviation 1, two degrees of freedom
-    assert_allclose(found.mid, [2.0, 0.0])
-    assert_allclose(found.low, [2.0 - half, 0.0], rtol=1e-6)
-    assert_allclose(found.high, [2.0 + half, 0.0], rtol=1e-6)
+    assert_allclose(estimate.mid, [2.0, 0.0])
+    assert_allclose(estimate.low, [2.0 - half, 0.0], rtol=1e-6)
+    assert_allclose(estimate.high, [2.0 + half, 0.0], rtol=1e-6)
 
 
 def test_one_seed_has_no_interval() -> None:
     one = np.array([[3.0, 4.0]])
-    for found in (mean_over_seeds(one), iqm_over_seeds(one, np.random.default_rng(0))):
-        assert_allclose(found.mid, [3.0, 4.0])
-        assert np.isnan([found.low, found.high]).all()
+    for estimate in (mean_over_seeds(one), iqm_over_seeds(one, np.random.default_rng(0))):
+        assert_allclose(estimate.mid, [3.0, 4.0])
+        assert np.isnan([estimate.low, estimate.high]).all()
 
 
 def test_the_interquartile_mean_leaves_out_whole_runs() -> None:
     assert iqm([np.array([8.0, 1.0, 3.0, 100.0, 4.0, 5.0, 6.0, -50.0])]) == 4.5  # 3, 4, 5, 6
-    assert iqm([np.array([1.0, 2.0, 9.0])]) == 4.0  # a quarter of three is none
-    assert iqm([np.array([1.0, 2.0]), np.array([3.0, 9.0])]) == 2.5  # of all environments
+    assert iqm([np.array([1.0, 2.0, 9.0])]) == 4.0  # a quarter of 3 runs is rounded to 0
+    assert iqm([np.array([1.0, 2.0]), np.array([3.0, 9.0])]) == 2.5  # over all environments
 
 
 def test_a_tie_is_half_an_improvement() -> None:
@@ -93,23 +93,23 @@ def test_a_tie_is_half_an_improvement() -> None:
 def test_a_bootstrap_interval_is_that_of_rliable(
     statistic: Statistic, mid: object, low: object, high: object
 ) -> None:
-    found = bootstrap(statistic, columns(OURS), draws_of_rliable(OURS))
-    assert_allclose(np.stack(found), np.stack([mid, low, high]), rtol=1e-9)  # type: ignore[call-overload]
+    estimate = bootstrap(statistic, columns(OURS), draws_of_rliable(OURS))
+    assert_allclose(np.stack(estimate), np.stack([mid, low, high]), rtol=1e-9)  # type: ignore[call-overload]
 
 
 def test_the_interval_of_an_improvement_is_that_of_rliable() -> None:
-    found = bootstrap(
+    estimate = bootstrap(
         lambda scores: improvement(scores[:3], scores[3:]),
         columns(OURS, THEIRS),
         draws_of_rliable(OURS, THEIRS),
     )
-    assert_allclose(np.stack(found), [0.65, 0.4495833333333333, 0.8252083333333334], rtol=1e-9)
+    assert_allclose(np.stack(estimate), [0.65, 0.4495833333333333, 0.8252083333333334], rtol=1e-9)
 
 
 def test_every_point_of_a_curve_is_bootstrapped() -> None:
     curve = np.stack([OURS[:, 0], 10 * OURS[:, 0]], axis=1)  # [S, 2]
-    found: Estimate = iqm_over_seeds(curve, np.random.default_rng(0))
-    assert found.mid[0] == pytest.approx((0.2 + 0.4 + 0.6) / 3)
-    assert found.low[0] < found.mid[0] < found.high[0]
-    for each in found:
-        assert each[1] == pytest.approx(10 * each[0])
+    estimate: Estimate = iqm_over_seeds(curve, np.random.default_rng(0))
+    assert estimate.mid[0] == pytest.approx((0.2 + 0.4 + 0.6) / 3)
+    assert estimate.low[0] < estimate.mid[0] < estimate.high[0]
+    for points in estimate:
+        assert points[1] == pytest.approx(10 * points[0])

@@ -1,4 +1,4 @@
-"""Tables of a report, and how numbers look in them."""
+"""Tables of a report as Markdown and CSV, and the format of numbers."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_number_has_the_digits_of_its_row(
 def test_markdown_has_the_final_scores_and_escapes_names() -> None:
     text = tables.markdown(a_report())
     assert "| agent | seeds | mean | lowest | highest | normalised | budget |" in text
-    # 0 and 1: mean 0.5, deviation 0.7071, half the interval 12.706 / 2
+    # Scores 0 and 1: the mean is 0.5, the deviation 0.7071, and half the interval 12.706 / 2.
     assert (
         "| a\\|b | 2 | 0.50 [-5.85, 6.85] | 0.00 | 1.00 | 0.50 [-5.85, 6.85] | 250 env steps |"
         in text
@@ -68,18 +68,18 @@ def test_several_environments_have_a_column_and_a_row_for_all() -> None:
 
 
 def test_csv_files_hold_exact_numbers() -> None:
-    found = a_report(envs=("pendulum", "acrobot"))
+    data = a_report(envs=("pendulum", "acrobot"))
 
     def rows(text: str) -> list[dict[str, str]]:
         return list(csv.DictReader(io.StringIO(text)))
 
-    curve = rows(tables.csv_text(found, "curves"))[1]
-    known = {"env": "pendulum", "group": "a|b", "env_steps": "250", "mean": "0.5", "seeds": "2"}
-    assert curve | known == curve
+    curve = rows(tables.csv_text(data, "curves"))[1]
+    expected = {"env": "pendulum", "group": "a|b", "env_steps": "250", "mean": "0.5", "seeds": "2"}
+    assert curve | expected == curve
     assert float(curve["low"]) == pytest.approx(0.5 - 12.7062047 / 2)
-    overall = rows(tables.csv_text(found, "scores"))[-1]
+    overall = rows(tables.csv_text(data, "scores"))[-1]
     assert overall | {"env": "all", "mean": "", "normalised": "10.5"} == overall
-    [pair] = rows(tables.csv_text(found, "improvement"))
+    [pair] = rows(tables.csv_text(data, "improvement"))
     assert pair | {"group": "c", "other": "a|b", "probability": "1.0"} == pair
-    profile = rows(tables.csv_text(found, "profile"))
+    profile = rows(tables.csv_text(data, "profile"))
     assert profile[0] | {"normalised_score": "0.0", "share_above": "0.5"} == profile[0]
