@@ -159,7 +159,7 @@ def test_actors_make_exactly_what_is_permitted_and_all_of_it_is_counted() -> Non
     run.weights.publish(snapshot(opt_steps=7))
     run.permit(103)
     received = run.step(60)
-    assert 93 < count(received) <= 103  # fewer than two messages of samples are missing
+    assert 93 < count(received) <= 103  # short by less than two messages
     run.permit(103, last=True)
     received += run.step(10)
     received += run.close()
@@ -256,5 +256,5 @@ def test_a_ray_manager_loads_and_returns_the_state_of_another_kind_of_manager() 
     for name in ("samples", "env_steps", "lost_samples", "duration_s", "seconds"):
         before = [actor[name] for actor in state["actors"]]
         assert [actor[name] for actor in loaded["actors"]] == before
-    assert [actor["incarnation"] for actor in loaded["actors"]] == [0, 0, 0]  # seeds already used
+    assert [actor["incarnation"] for actor in loaded["actors"]] == [0, 0, 0]  # seeds are not reused
     assert manager.stop() == []

@@ -1,4 +1,4 @@
-"""Evaluations split among workers: bit-identical to a single evaluation (without a cluster)."""
+"""Evaluations split among local workers: bit-identical to a single evaluation."""
 
 from __future__ import annotations
 

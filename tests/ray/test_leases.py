@@ -163,7 +163,7 @@ def test_the_first_call_is_one_sample_and_calls_grow_to_their_intended_duration(
     for _ in range(8):
         sizes += run.in_flight
         run.answer(run.cluster.calls[0], acted_s=0.0002 * run.in_flight[0])
-    assert sizes == [1, 4, 16, 64, 166, 166, 166, 166]  # 166 samples of 0.2 ms: 1/30 s
+    assert sizes == [1, 4, 16, 64, 166, 166, 166, 166]  # 166 * 0.2 ms = 1/30 s
 
 
 def test_what_is_left_at_the_end_is_leased_however_little_it_is() -> None:
@@ -329,7 +329,7 @@ def test_what_does_not_return_at_the_end_is_killed_and_counted() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_random_schedules_keep_the_budget_count_every_sample_once_and_go_on(seed: int) -> None:
-    """Calls return in any order, late, never, or with any number of rows; processes die anytime."""
+    """Calls return in any order, late, never, or with too few or many rows; processes may die."""
     rng = np.random.default_rng(seed)
     num_actors, permitted, issued = 4, 0.0, 0
     run = Run(num_actors, max_restarts=1_000, max_in_flight=int(rng.integers(1, 4)))
@@ -365,7 +365,7 @@ def test_random_schedules_keep_the_budget_count_every_sample_once_and_go_on(seed
     for _ in range(400):
         events[int(rng.integers(len(events)))]()
         total = sum(rows for _, rows in run.delivered)
-        assert run.leases.received == total  # late results count no sample twice
+        assert run.leases.received == total  # no sample counts twice
         reserved = [sum(lease.samples for lease in actor.leases) for actor in run.leases.actors]
         assert run.leases.reserved == sum(reserved)
         # A call may return up to 3 samples too many.

@@ -16,7 +16,7 @@ from tests.support.leftovers import wait_until_gone
 pytestmark = [pytest.mark.ray, pytest.mark.long]
 
 GONE_S = 10.0
-PROCESS = ("actor_manager=process", "actor_manager.num_actors=4")  # the maximum of AUTO
+PROCESS = ("actor_manager=process", "actor_manager.num_actors=4")  # as many as AUTO allows
 AUTO = ("actor_manager.num_actors=auto", "actor_manager.max_actors=4")
 
 

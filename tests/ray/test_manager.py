@@ -108,7 +108,7 @@ def test_an_environment_that_always_fails_ends_the_run_with_its_traceback(tmp_pa
 
 def test_a_run_ends_at_its_samples_and_another_manager_goes_on_from_it(tmp_path: Path) -> None:
     ray = ["agent=dqn", "env=cartpole", "actor_manager=ray", "~tuned", "recorder=[]"]
-    ray += ["step_processor.n_steps=1"]  # with n, an episode's last step yields up to n samples
+    ray += ["step_processor.n_steps=1"]  # otherwise one step may yield several samples
     limits = ["trainer.warmup_period=100", "trainer.eval_interval=0", "evaluator.num_episodes=1"]
     run_dir = f"run_dir={tmp_path / 'run'}"
     train(compose(*ray, *limits, run_dir, "trainer.max_env_steps=1500"))

@@ -39,7 +39,7 @@ SEED_NOISE = np.array([-0.02, 0.0, 0.02])  # deviations of three seeds
 
 
 def at(number: int, *scores: float, noise: float = 1.0, busy: bool = False) -> Standing:
-    """A trial with these mean scores at its rungs; the noise is mirrored for odd numbers."""
+    """A trial with these mean scores at its rungs; the sign of the noise alternates."""
     sign = 1 if number % 2 else -1
     samples = tuple((score + sign * noise * SEED_NOISE)[:, None] for score in scores)
     return Standing(number, samples, busy=busy)

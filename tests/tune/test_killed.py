@@ -103,7 +103,7 @@ def test_kills_and_ctrl_c_do_not_change_the_scores_of_a_study(
         os.kill(facts_of(first)["pid"], signal.SIGKILL)
         command.until(running_with_checkpoint(later))
         pid = facts_of(later)["pid"]
-        os.kill(pid, signal.SIGSTOP)  # it must not finish before it receives the signal
+        os.kill(pid, signal.SIGSTOP)  # the run must not finish before the signal
         command.send(signal.SIGINT)
         command.until(lambda: is_pending(pid, signal.SIGINT))
         os.kill(pid, signal.SIGCONT)

@@ -72,12 +72,12 @@ def test_each_sampler_proposes_anew_from_trials_of_every_kind(
     open_store: OpenStore, sampler: Sampler
 ) -> None:
     store = open_store()
-    for number in range(16):  # more than the ten that samplers first draw at random
+    for number in range(16):  # samplers draw the first ten at random
         trial = add_trial(store, SPACE, sampler)
         if number % 4:  # otherwise it is running
             store.report(trial, 100, trial.params["x"])
         state = (None, None, "pruned", "fail")[number % 4]
-        if state:  # otherwise it waits
+        if state:  # otherwise it waits at the rung
             store.end(trial, state)
     proposed = [tuple(sorted(stored.params.items())) for stored in store.trials()]
     assert len({*proposed}) == 16

@@ -129,9 +129,9 @@ def test_another_command_waits_for_the_last_trial_that_one_trains(commands: Comm
     training = take_training(mine)
     assert theirs.take() == What.wait
     commands.train(mine, training, 5.0)
-    again = take_training(theirs)
-    assert (again.trial.number, again.rung) == (0, 1)
-    commands.train(theirs, again, 6.0)
+    resumed = take_training(theirs)
+    assert (resumed.trial.number, resumed.rung) == (0, 1)
+    commands.train(theirs, resumed, 6.0)
     winner = take_training(mine)
     assert theirs.take() == What.finish  # the other command trains the winner
     assert "is in use by process" in commands.events[-1]
@@ -159,10 +159,10 @@ def test_a_command_that_ends_between_score_and_end_of_a_trial_loses_neither(
     commands.train(trials, training, 6.0)
     trials.look()
     assert trials.rows[0].status == "waiting"  # until a command takes the next trial
-    again = commands.begin(replace(STUDY, trials=1, fresh_seeds=0))
-    assert again.take() == What.finish
-    again.look()
-    assert (again.rows[0].status, again.rows[0].scores) == ("complete", [6.0, 7.0])
+    resumed = commands.begin(replace(STUDY, trials=1, fresh_seeds=0))
+    assert resumed.take() == What.finish
+    resumed.look()
+    assert (resumed.rows[0].status, resumed.rows[0].scores) == ("complete", [6.0, 7.0])
 
 
 def test_a_file_system_without_locks_is_refused(
