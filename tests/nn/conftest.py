@@ -1,4 +1,4 @@
-"""Observation spaces with values of theirs."""
+"""Fixtures: observation spaces and random observations from them."""
 
 from __future__ import annotations
 

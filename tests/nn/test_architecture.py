@@ -1,4 +1,4 @@
-"""What counts as an image, and what the networks leave of it."""
+"""Which spaces count as images, and the output sizes of convolutional networks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.support.spaces import box, pixels
         ((6, 7, 2), (2, 6, 7)),
         ((2, 6, 7), (2, 6, 7)),
         ((6, 7), (1, 6, 7)),
-        ((4, 84, 84, 3), (12, 84, 84)),  # stacks of four
+        ((4, 84, 84, 3), (12, 84, 84)),  # four stacked images
         ((4, 3, 84, 84), (12, 84, 84)),
         ((4, 84, 84, 1), (4, 84, 84)),
     ],
@@ -44,12 +44,12 @@ def test_the_smaller_of_first_and_last_axis_holds_the_channels(
 @pytest.mark.parametrize(
     ("shape", "image", "first"),
     [
-        ((10, 10, 4), (4, 10, 10), False),  # MinAtar's Breakout, and as frames are stacked
+        ((10, 10, 4), (4, 10, 10), False),  # MinAtar's Breakout; also four stacked frames
         ((4, 10, 10), (4, 10, 10), True),
         ((10, 10, 10), (10, 10, 10), False),  # MinAtar's Seaquest
-        ((8, 8, 111), (111, 8, 8), False),  # chess in planes, both ways
+        ((8, 8, 111), (111, 8, 8), False),  # planes of a chess board
         ((111, 8, 8), (111, 8, 8), True),
-        ((7, 9, 7), (7, 7, 9), False),  # no square: the last of two alike
+        ((7, 9, 7), (7, 7, 9), False),  # no square: the last of the two equal axes
     ],
 )
 def test_the_third_axis_of_a_square_holds_the_channels_and_the_last_of_a_cube(
@@ -79,7 +79,7 @@ def test_pixels_are_scaled_by_one_number_where_all_have_the_same_bounds():
 
 
 def test_the_channels_of_each_stacked_image_have_its_bounds():
-    high = np.array([[1, 2], [3, 4]])[:, None, None]  # of two images with two channels
+    high = np.array([[1, 2], [3, 4]])[:, None, None]  # two images with two channels each
     scaling = pixel_scaling(box((2, 6, 8, 2), "uint8", 0, np.broadcast_to(high, (2, 6, 8, 2))))
     np.testing.assert_allclose(scaling.factor, [1, 1 / 2, 1 / 3, 1 / 4], rtol=1e-6)
 
@@ -87,7 +87,7 @@ def test_the_channels_of_each_stacked_image_have_its_bounds():
 @pytest.mark.parametrize("last", [True, False])
 def test_each_channel_is_scaled_by_its_widest_bounds(last: bool):
     high = np.ones((6, 8, 3))
-    high[..., 1], high[2, 3, 1], high[..., 2] = 4, 10, 255  # one pixel may be more than the others
+    high[..., 1], high[2, 3, 1], high[..., 2] = 4, 10, 255  # one pixel has wider bounds
     low = np.zeros((6, 8, 3))
     low[..., 2] = 5
     if not last:
@@ -97,15 +97,15 @@ def test_each_channel_is_scaled_by_its_widest_bounds(last: bool):
     np.testing.assert_allclose(scaling.factor, [1, 0.1, 0.004], rtol=1e-6)
 
 
-def test_what_the_nature_network_leaves():
+def test_output_size_of_the_nature_network():
     # 84 -> (84 - 8) / 4 + 1 = 20 -> (20 - 4) / 2 + 1 = 9 -> 7; 36 -> 8 -> 3 -> 1
     assert size_after(NATURE_WINDOWS, (4, 84, 36)) == 64 * 7 * 1
 
 
-def test_what_the_minatar_network_leaves():
+def test_output_size_of_the_minatar_network():
     assert size_after(MINATAR_WINDOWS, (4, 10, 6)) == 16 * 8 * 4
 
 
-def test_what_the_resnet_leaves():
+def test_output_sides_of_the_resnet():
     # 84 -> 42 -> 21 -> 11; 72 -> 36 -> 18 -> 9; 6 -> 3 -> 2 -> 1
     assert [impala_side(pixels) for pixels in (84, 72, 6)] == [11, 9, 1]

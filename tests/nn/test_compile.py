@@ -1,4 +1,4 @@
-"""What is refused before anything is compiled, and what a failure says."""
+"""Compiled functions: errors before and during compilation, copied results, equal values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from tests.support.compilers import needs_compiler
 CPU = torch.device("cpu")
 
 
-# torch._dynamo imports parts of torch that warn of themselves.
 def double(values: torch.Tensor) -> torch.Tensor:
     return values * 2
 
@@ -29,7 +28,7 @@ def test_a_missing_compiler_is_refused_by_its_name(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_compiler_on_the_path_is_enough(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("CXX", sys.executable)  # any program; nothing is compiled yet
+    monkeypatch.setenv("CXX", sys.executable)  # any executable; nothing is compiled yet
     refuse_without_compiler(CPU)
 
 
@@ -55,20 +54,20 @@ def test_what_cannot_be_compiled_ends_the_run_with_the_name_of_the_setting():
 
 
 def test_copies_are_those_of_all_tensors_and_gradients_flow_through_them():
-    class Found(NamedTuple):
+    class Result(NamedTuple):
         loss: torch.Tensor
-        beside: dict[str, torch.Tensor]
+        tensors: dict[str, torch.Tensor]
         gap: torch.Tensor | None = None
 
     weight = torch.ones(2, requires_grad=True)
-    result = (weight * 3).sum(), Found(torch.zeros(2), {"a": torch.ones(1)}), [torch.zeros(1)]
-    loss, found, listed = copied(result)
+    result = (weight * 3).sum(), Result(torch.zeros(2), {"a": torch.ones(1)}), [torch.zeros(1)]
+    loss, copy, listed = copied(result)
     result[1].loss.fill_(7)
-    result[1].beside["a"].fill_(7)
+    result[1].tensors["a"].fill_(7)
     result[2][0].fill_(7)
-    assert [each.tolist() for each in listed] == [[0]]
-    assert isinstance(found, Found)
-    assert (found.loss.tolist(), found.beside["a"].tolist(), found.gap) == ([0, 0], [1], None)
+    assert [tensor.tolist() for tensor in listed] == [[0]]
+    assert isinstance(copy, Result)
+    assert (copy.loss.tolist(), copy.tensors["a"].tolist(), copy.gap) == ([0, 0], [1], None)
     assert torch.autograd.grad(loss, weight)[0].tolist() == [3, 3]
 
 

@@ -1,4 +1,4 @@
-"""Where the learner computes, what is refused, and what its process does with freed memory."""
+"""Device, threads and precision of the learner, and how its process reuses freed memory."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_mps_is_taken_where_torch_has_it(monkeypatch: pytest.MonkeyPatch):
     assert resolve_device("mps") == torch.device("mps")
 
 
-def test_a_learner_computes_alone_and_without_denormals_and_leaves_no_trace():
+def test_a_learner_sets_threads_and_flushes_denormals_and_restores_both():
     def seen() -> list[float | str]:
         tiny = torch.full((8,), 1e-38) * 0.01  # 1e-40 is below the smallest normal float32
         precision = torch.get_float32_matmul_precision()
@@ -108,13 +108,13 @@ def test_a_learner_computes_alone_and_without_denormals_and_leaves_no_trace():
 
 @pytest.mark.slow
 def test_torchs_other_threads_flush_denormals_as_the_learner_does():
-    """In a process of its own, because torch's other threads keep what they started with."""
+    """Runs in a separate process, because torch's other threads keep their initial settings."""
     code = """if True:
         import numpy as np, torch
         from border_cli.agent.config import DqnConfig
         from border_cli.agent.dqn import Dqn
         from border_cli.core.spaces import DiscreteSpace, EnvSpec
-        torch.set_num_threads(2)  # as on a machine of two cores
+        torch.set_num_threads(2)  # as on a machine with two cores
         two = DiscreteSpace(2)
         spec = EnvSpec(id="x", observation=two, action=two, max_episode_steps=None)
         config = DqnConfig(num_threads=2, hidden=[300, 300])
@@ -123,16 +123,16 @@ def test_torchs_other_threads_flush_denormals_as_the_learner_does():
         with agent.learner_thread():
             assert torch.get_num_threads() == 2
             tiny = torch.full((1_000_000,), 1e-38)
-            bits = (tiny * 0.01).numpy().view("i4")  # as floats even a denormal may compare as 0
+            bits = (tiny * 0.01).numpy().view("i4")  # as a float, a denormal may equal 0
         assert not bits.any(), np.count_nonzero(bits)
     """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc gives memory back so")
-def test_a_learner_does_not_ask_the_kernel_again_for_what_it_freed():
-    """In a process of its own, because nothing undoes it. Pages: 8 blocks have 1,024 in all."""
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs the allocator of glibc")
+def test_a_learner_reuses_freed_memory_instead_of_returning_it_to_the_kernel():
+    """Runs in a separate process, because the setting is permanent. 8 blocks have 1,024 pages."""
     code = """if True:
         import resource
         import numpy as np
@@ -160,7 +160,7 @@ def test_a_learner_does_not_ask_the_kernel_again_for_what_it_freed():
 
 
 @pytest.mark.parametrize("choice", USERS_CHOICES, ids=lambda choice: next(iter(choice)))
-def test_what_the_environment_says_of_malloc_holds(choice: dict[str, str]):
+def test_malloc_settings_in_the_environment_are_kept(choice: dict[str, str]):
     assert not keep_freed_memory(choice)
 
 

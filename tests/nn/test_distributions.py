@@ -1,4 +1,4 @@
-"""Densities by torch.distributions and by numerical integration, and networks of them."""
+"""Action densities against torch.distributions and integration, and networks that output them."""
 
 from __future__ import annotations
 
@@ -30,41 +30,45 @@ TWO = numbers(2)
 SMALL = Architecture(observation=TWO, hidden=(4,))
 
 
-def drawn(*shape: int, seed: int = 0) -> Tensor:
+def randn(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def of_torch(mean: Tensor, log_std: Tensor, tanh: TanhTransform) -> TransformedDistribution:
+def torch_distribution(
+    mean: Tensor, log_std: Tensor, tanh: TanhTransform
+) -> TransformedDistribution:
     return TransformedDistribution(Normal(mean, log_std.exp()), tanh)
 
 
 def test_the_density_of_a_sample_is_that_of_torch_distributions():
-    mean, log_std, noise = drawn(50, 3), 0.5 * drawn(50, 3, seed=1), drawn(50, 3, seed=2)
+    mean, log_std, noise = randn(50, 3), 0.5 * randn(50, 3, seed=1), randn(50, 3, seed=2)
     action, density = sample(mean, log_std, noise)
     torch.testing.assert_close(action, torch.tanh(mean + log_std.exp() * noise))
-    tanh = TanhTransform(cache_size=1)  # remembers what it made, for its inverse costs digits
+    tanh = TanhTransform(cache_size=1)  # caches the action, because inverting tanh loses precision
     action = tanh(mean + log_std.exp() * noise)
-    expected = of_torch(mean, log_std, tanh).log_prob(action).sum(dim=1, keepdim=True)
+    expected = torch_distribution(mean, log_std, tanh).log_prob(action).sum(dim=1, keepdim=True)
     assert density.shape == (50, 1)
     torch.testing.assert_close(density, expected, rtol=1e-6, atol=0)
 
 
 def test_the_density_of_an_action_of_data_is_that_of_torch_distributions():
-    mean, log_std = drawn(50, 3), 0.5 * drawn(50, 3, seed=1)
-    action = torch.tanh(drawn(50, 3, seed=2))
-    expected = of_torch(mean, log_std, TanhTransform()).log_prob(action).sum(dim=1, keepdim=True)
+    mean, log_std = randn(50, 3), 0.5 * randn(50, 3, seed=1)
+    action = torch.tanh(randn(50, 3, seed=2))
+    expected = (
+        torch_distribution(mean, log_std, TanhTransform()).log_prob(action).sum(dim=1, keepdim=True)
+    )
     torch.testing.assert_close(log_prob(mean, log_std, action), expected, rtol=1e-6, atol=0)
 
 
 def test_actions_and_densities_have_the_gradients_of_finite_differences():
-    inputs = drawn(4, 2).requires_grad_(), drawn(4, 2, seed=1).requires_grad_()
-    noise, action = drawn(4, 2, seed=2), torch.tanh(drawn(4, 2, seed=3))
-    assert torch.autograd.gradcheck(lambda *each: sample(*each, noise), inputs)
-    assert torch.autograd.gradcheck(lambda *each: log_prob(*each, action), inputs)
+    inputs = randn(4, 2).requires_grad_(), randn(4, 2, seed=1).requires_grad_()
+    noise, action = randn(4, 2, seed=2), torch.tanh(randn(4, 2, seed=3))
+    assert torch.autograd.gradcheck(lambda *parameters: sample(*parameters, noise), inputs)
+    assert torch.autograd.gradcheck(lambda *parameters: log_prob(*parameters, action), inputs)
 
 
 def test_far_from_zero_densities_and_gradients_stay_exact():
-    """Where float32 tanh is 1 to the last bit: log(1 - tanh(x)^2) is 2 (log 2 - x) there."""
+    """Where tanh rounds to 1 in float32, log(1 - tanh(x)^2) is 2 (log 2 - x)."""
     mean = torch.tensor([[20.0, -20.0]], requires_grad=True)
     action, density = sample(mean, torch.zeros(1, 2), torch.zeros(1, 2))
     assert action.tolist() == [[1, -1]]

@@ -1,4 +1,4 @@
-"""What an observation becomes before the first dense layer."""
+"""Encoding of observations as inputs of the first dense layer."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_integers_become_0_to_1_by_the_bounds_of_their_space(
 def test_each_column_has_bounds_of_its_own():
     space = box((2, 2), "int32", [[0, -1], [5, 0]], [[10, 1], [5, 2**31 - 1]])
     obs = np.array([[[5, 0], [5, 300]], [[10, -1], [5, 0]]], np.int32)
-    # The third never changes; the fourth has no bound but that of its type.
+    # The third column is constant; the fourth is bounded only by its type.
     assert encode(space, obs).tolist() == [[0.5, 0.5, 0, 300], [1, 0, 0, 0]]
 
 

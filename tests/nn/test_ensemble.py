@@ -1,4 +1,4 @@
-"""Several networks at once: each is the network that it would be alone."""
+"""Ensembles of networks: each member computes what a separate network would compute."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ SIZES = (3, 7, 5, 2)
 def ensemble(members: int = 3, dropout: float = 0.0, seed: int = 0, **look: object) -> EnsembleMlp:
     architecture = Architecture(numbers(3), **look)  # type: ignore[arg-type]
     draw = torch.Generator().manual_seed(seed)
-    found = EnsembleMlp(members, SIZES, draw, architecture, dropout=dropout).double()
-    for each in (*found.scales, *found.shifts):
-        nn.init.normal_(each, generator=draw)
-    return found
+    mlp = EnsembleMlp(members, SIZES, draw, architecture, dropout=dropout).double()
+    for parameter in (*mlp.scales, *mlp.shifts):
+        nn.init.normal_(parameter, generator=draw)
+    return mlp
 
 
-def alone(several: EnsembleMlp, member: int, activation: str) -> nn.Sequential:
-    """The same network of torch's own layers."""
+def single_member(several: EnsembleMlp, member: int, activation: str) -> nn.Sequential:
+    """Builds one member as a network of torch's own layers."""
     layers: list[nn.Module] = []
     last = len(several.weights) - 1
     for i, (weight, bias) in enumerate(zip(several.weights, several.biases, strict=True)):
@@ -46,7 +46,7 @@ def alone(several: EnsembleMlp, member: int, activation: str) -> nn.Sequential:
     return nn.Sequential(*layers)
 
 
-def drawn(*shape: int) -> Tensor:
+def randn(*shape: int) -> Tensor:
     return torch.from_numpy(np.random.default_rng(3).normal(size=shape))
 
 
@@ -54,16 +54,16 @@ def drawn(*shape: int) -> Tensor:
 @pytest.mark.parametrize("activation", ["relu", "tanh", "elu", "silu"])
 def test_each_member_and_its_gradient_is_that_of_a_network_alone(activation, layer_norm):
     several = ensemble(activation=Activation(activation), layer_norm=layer_norm)
-    rows, own = drawn(6, 3), drawn(3, 6, 3)
-    for given in (rows, own):
+    rows, member_rows = randn(6, 3), randn(3, 6, 3)
+    for inputs in (rows, member_rows):
         several.zero_grad()
-        given.requires_grad_(False)
-        outputs = several(given)  # [3, 6, 2]
+        inputs.requires_grad_(False)
+        outputs = several(inputs)  # [3, 6, 2]
         assert outputs.shape == (3, 6, 2)
         (outputs.square().sum()).backward()
         for i in range(3):
-            network = alone(several, i, activation)
-            expected = network(given if given.dim() == 2 else given[i])
+            network = single_member(several, i, activation)
+            expected = network(inputs if inputs.dim() == 2 else inputs[i])
             torch.testing.assert_close(outputs[i], expected, rtol=1e-12, atol=1e-12)
             expected.square().sum().backward()
             dense = [layer for layer in network if isinstance(layer, nn.Linear)]
@@ -74,44 +74,46 @@ def test_each_member_and_its_gradient_is_that_of_a_network_alone(activation, lay
 
 @pytest.mark.parametrize("layer_norm", [False, True], ids=["", "layer norm"])
 def test_chosen_members_answer_as_they_do_among_all(layer_norm):
-    several, rows = ensemble(members=5, layer_norm=layer_norm), drawn(6, 3)
+    several, rows = ensemble(members=5, layer_norm=layer_norm), randn(6, 3)
     chosen = torch.tensor([3, 1])
     torch.testing.assert_close(several(rows, None, chosen), several(rows)[[3, 1]])
 
 
-def test_what_is_left_out_is_so_before_norm_and_activation():
-    """Figure 1 of the paper: weights, dropout, layer norm, activation."""
-    several, rows = ensemble(dropout=0.5, layer_norm=True), drawn(6, 3)
-    kept = several.dropout_masks(6, torch.Generator().manual_seed(1))
-    assert kept is not None
-    assert [each.shape for each in kept] == [(3, 6, 7), (3, 6, 5)]
-    outputs = several(rows, [each.double() for each in kept])
+def test_dropout_comes_before_layer_norm_and_activation():
+    """The order in figure 1 of the paper: weights, dropout, layer norm, activation."""
+    several, rows = ensemble(dropout=0.5, layer_norm=True), randn(6, 3)
+    masks = several.dropout_masks(6, torch.Generator().manual_seed(1))
+    assert masks is not None
+    assert [dropout_mask.shape for dropout_mask in masks] == [(3, 6, 7), (3, 6, 5)]
+    outputs = several(rows, [dropout_mask.double() for dropout_mask in masks])
     for member in range(3):
         hidden = rows
-        layers = list(alone(several, member, "relu"))
-        for i, mask in enumerate(kept):
+        layers = list(single_member(several, member, "relu"))
+        for i, mask in enumerate(masks):
             dense, norm, activate = layers[3 * i : 3 * i + 3]
             hidden = activate(norm(dense(hidden) * mask[member]))
         torch.testing.assert_close(outputs[member], layers[-1](hidden))
     chosen = torch.tensor([2, 0])
-    some = several(rows, [each.double() for each in kept], chosen)
+    some = several(rows, [dropout_mask.double() for dropout_mask in masks], chosen)
     torch.testing.assert_close(some, outputs[[2, 0]])
 
 
 def test_the_share_of_dropout_is_left_out_and_the_mean_stays():
     architecture = Architecture(numbers(3))
     several = EnsembleMlp(2, (3, 64, 1), torch.Generator(), architecture, dropout=0.3)
-    found = several.dropout_masks(1_000, torch.Generator().manual_seed(0))
-    (mask,) = found
+    masks = several.dropout_masks(1_000, torch.Generator().manual_seed(0))
+    (mask,) = masks
     assert mask.unique().tolist() == pytest.approx([0, 1 / 0.7])
-    assert (mask == 0).float().mean().item() == pytest.approx(0.3, abs=0.005)  # 3.9 deviations
+    assert (mask == 0).float().mean().item() == pytest.approx(
+        0.3, abs=0.005
+    )  # 3.9 standard deviations
 
 
 def test_weights_begin_as_those_of_torchs_layers():
-    for mine in ensemble(seed=1).weights:
-        bound = mine.shape[1] ** -0.5
-        assert 0.7 * bound < mine.abs().max().item() <= bound
-        assert not torch.equal(mine[0], mine[1])
+    for weight in ensemble(seed=1).weights:
+        bound = weight.shape[1] ** -0.5
+        assert 0.7 * bound < weight.abs().max().item() <= bound
+        assert not torch.equal(weight[0], weight[1])
 
 
 def critics(seed: int = 0, **look: object) -> Critics:
@@ -155,10 +157,12 @@ def test_through_fixed_critics_gradients_reach_actions_alone():
     obs, action = torch.randn(5, 3), torch.randn(5, 2, requires_grad=True)
     assert torch.equal(fixed(obs, action), several(obs, action))
     assert torch.equal(first(obs, action), several(obs, action)[:1])
-    (wanted,) = torch.autograd.grad(several(obs, action).sum(), action)
-    (found,) = torch.autograd.grad(fixed(obs, action).sum(), action)
-    assert torch.equal(wanted, found)
-    assert not any(each.requires_grad for each in (*fixed.parameters(), *first.parameters()))
+    (expected,) = torch.autograd.grad(several(obs, action).sum(), action)
+    (gradient,) = torch.autograd.grad(fixed(obs, action).sum(), action)
+    assert torch.equal(expected, gradient)
+    assert not any(
+        parameter.requires_grad for parameter in (*fixed.parameters(), *first.parameters())
+    )
     with torch.no_grad():
         several.mlp.weights[1].add_(1)
     assert torch.equal(fixed(obs, action), several(obs, action))

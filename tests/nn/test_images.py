@@ -1,4 +1,4 @@
-"""Convolutional networks in torch, beside torch's own layers and sums worked by hand."""
+"""Convolutional networks in torch, against torch's own layers and by hand."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def pixels(*shape: int) -> Tensor:
 
 @torch.no_grad()
 def with_biases(network: nn.Module) -> nn.Module:
-    """Biases other than 0, and all of it in double precision."""
-    for name, each in network.named_parameters():
+    """Sets non-zero biases and converts the network to double precision."""
+    for name, parameter in network.named_parameters():
         if name.endswith("bias"):
-            each.uniform_(-0.1, 0.1, generator=generator(5))
+            parameter.uniform_(-0.1, 0.1, generator=generator(5))
     return network.double()
 
 
@@ -47,20 +47,20 @@ def plain_convolution(convolution: Convolution, stride: int, padding: int) -> nn
     return plain
 
 
-def padded_as_in_tensorflow(images: Tensor) -> Tensor:
-    """For windows of 3 at every second pixel, whose number is n / 2 rounded up."""
+def pad_as_in_tensorflow(images: Tensor) -> Tensor:
+    """Pads images for 3 x 3 pooling with stride 2, so that n pixels become ceil(n / 2)."""
     edges: list[int] = []
-    for size in (images.shape[3], images.shape[2]):  # F.pad begins with the last axis
+    for size in (images.shape[3], images.shape[2]):  # F.pad starts with the last axis
         missing = max((-(-size // 2) - 1) * 2 + 3 - size, 0)
         edges += [missing // 2, missing - missing // 2]
     return F.pad(images, edges, value=-torch.inf)
 
 
-def impala(network: ImpalaResNet, images: Tensor) -> Tensor:
-    """The network once more, out of torch's layers."""
+def reference_resnet(network: ImpalaResNet, images: Tensor) -> Tensor:
+    """Computes the same network with torch's own layers."""
     for section in network.sections:
         images = plain_convolution(section.convolution, 1, 1)(images)
-        images = F.max_pool2d(padded_as_in_tensorflow(images), 3, 2)
+        images = F.max_pool2d(pad_as_in_tensorflow(images), 3, 2)
         for block in section.blocks:
             rest = plain_convolution(block.first, 1, 1)(images.relu())
             images = images + plain_convolution(block.second, 1, 1)(rest.relu())
@@ -84,13 +84,13 @@ def test_the_nature_network_is_that_of_torchs_own_layers():
 
 
 def test_the_minatar_network_is_that_of_its_paper():
-    """As its authors' code has it: `nn.Conv2d(in_channels, 16, kernel_size=3, stride=1)`, ReLU."""
+    """The authors use `nn.Conv2d(in_channels, 16, kernel_size=3, stride=1)` and ReLU."""
     network = with_biases(MinatarCnn((4, 10, 10), generator(), AS_IT_IS))
     (first,) = network.convolutions
     plain = nn.Sequential(plain_convolution(first, 1, 0), nn.ReLU(), nn.Flatten())
     images = pixels(5, 4, 10, 10) > 127
     torch.testing.assert_close(network(images), plain(images.double()), rtol=1e-9, atol=1e-9)
-    assert network.size == 1024  # num_linear_units of that code
+    assert network.size == 1024  # num_linear_units in the authors' code
 
 
 @pytest.mark.parametrize("network", NETWORKS)
@@ -102,15 +102,16 @@ def test_the_minatar_network_is_that_of_its_paper():
         Scaling(np.array([0, 50, 9], np.float32), np.array([1, 0.5, 0], np.float32)),
     ],
 )
-def test_pixels_that_are_scaled_on_their_way_are_pixels_that_were_scaled_before(
+def test_scaling_pixels_in_the_network_equals_scaling_them_beforehand(
     network: type[Network], scaling: Scaling
 ):
-    """Edges too, where the ResNet pads: what is beside an image counts as its least pixel."""
+    """Includes the edges, which the ResNet pads with the lowest pixel value."""
     scaled, plain = (
-        with_biases(network((3, 40, 37), generator(), each)) for each in (scaling, AS_IT_IS)
+        with_biases(network((3, 40, 37), generator(), pixel_scaling))
+        for pixel_scaling in (scaling, AS_IT_IS)
     )
     images = pixels(2, 3, 40, 37)
-    low, factor = (np.reshape(each, (-1, 1, 1)) for each in scaling)
+    low, factor = (np.reshape(array, (-1, 1, 1)) for array in scaling)
     before = (images.double() - torch.from_numpy(low)) * torch.from_numpy(factor)
     torch.testing.assert_close(scaled(images), plain(before), rtol=1e-6, atol=1e-6)
 
@@ -120,8 +121,10 @@ def test_the_resnet_is_that_of_torchs_own_layers(sides: tuple[int, int]):
     network = with_biases(ImpalaResNet((3, *sides), generator()))
     images = pixels(2, 3, *sides)
     rows = network(images)
-    torch.testing.assert_close(rows, impala(network, images.double() / 255), rtol=1e-9, atol=1e-9)
-    assert 0.2 < (rows > 0).double().mean() < 0.95  # so that the comparison says something
+    torch.testing.assert_close(
+        rows, reference_resnet(network, images.double() / 255), rtol=1e-9, atol=1e-9
+    )
+    assert 0.2 < (rows > 0).double().mean() < 0.95  # otherwise the comparison would be trivial
 
 
 @pytest.mark.parametrize(
@@ -145,12 +148,12 @@ def test_the_size_is_that_of_the_rows(
     assert (built.size, rows.shape, rows.dtype) == (size, (2, size), torch.float32)
 
 
-def test_the_greatest_pixels_of_an_even_side_are_sought_from_its_first_pixel_on():
+def test_pooling_of_an_even_side_starts_at_the_first_pixel():
     image = torch.arange(16.0).reshape(1, 1, 4, 4)
     assert pooled(image).tolist() == [[[[10, 11], [14, 15]]]]
 
 
-def test_the_greatest_pixels_of_an_odd_side_are_sought_from_before_its_first_pixel_on():
+def test_pooling_of_an_odd_side_starts_before_the_first_pixel():
     image = torch.arange(9.0).reshape(1, 1, 3, 3)
     assert pooled(image).tolist() == [[[[4, 5], [7, 8]]]]
     assert pooled(-1 - image).tolist() == [[[[-1, -2], [-4, -5]]]]
@@ -166,10 +169,10 @@ def test_a_residual_block_worked_by_hand():
     with torch.no_grad():
         for convolution, weight, bias in ((block.first, 2, 1), (block.second, 3, -1)):
             convolution.weight.zero_()
-            convolution.weight[0, 0, 1, 1] = weight  # the pixel itself
+            convolution.weight[0, 0, 1, 1] = weight  # center of the kernel
             convolution.bias.fill_(bias)
     images = torch.tensor([4.0, -1.0, -9.0]).reshape(1, 1, 1, 3)
-    # relu(4) = 4, 2*4 + 1 = 9, 3*9 - 1 = 26, and 4;  relu(-1) = 0, 1, 2, and -1;  2 - 9
+    # 4 + 3 (2 relu(4) + 1) - 1 = 30;  -1 + 3 (2 relu(-1) + 1) - 1 = 1;  -9 + 2 = -7
     assert block(images).flatten().tolist() == [30, 1, -7]
     assert images.flatten().tolist() == [4, -1, -9]
 
@@ -182,7 +185,7 @@ def test_the_layout_and_type_of_the_pixels_do_not_matter(network: type[Network])
     torch.testing.assert_close(built(images.contiguous()), rows)
     real = images.float().contiguous(memory_format=torch.channels_last)
     torch.testing.assert_close(built(real), rows)
-    assert torch.equal(real, images.float())  # it is not scaled in place
+    assert torch.equal(real, images.float())  # the input is not scaled in place
 
 
 def test_first_weights_of_the_nature_network_fill_one_over_the_root_of_the_inputs():
@@ -191,8 +194,8 @@ def test_first_weights_of_the_nature_network_fill_one_over_the_root_of_the_input
     assert 0.9 / 6 < minatar.weight.abs().max() <= 1.0001 / 6  # 4 * 3 * 3 = 36
     # 4 * 8 * 8 = 256, 32 * 4 * 4 = 512, 64 * 3 * 3 = 576
     for convolution, bound in ((first, 0.0625), (second, 0.0441942), (third, 0.0416667)):
-        for each in (convolution.weight, convolution.bias):
-            assert 0.9 * bound < each.abs().max() <= bound * 1.0001
+        for parameter in (convolution.weight, convolution.bias):
+            assert 0.9 * bound < parameter.abs().max() <= bound * 1.0001
         assert convolution.weight.std().item() == pytest.approx(bound / 3**0.5, rel=0.02)
 
 
@@ -200,7 +203,7 @@ def test_first_weights_of_the_resnet_are_normal_up_to_two_deviations():
     last = ImpalaResNet((4, 36, 36), generator()).sections[2].blocks[1].second
     deviation = 288**-0.5  # 32 * 3 * 3 inputs
     assert 1.98 * deviation < last.weight.abs().max() <= 2 * deviation * 1.0001
-    # What is left of a normal distribution between -2 and 2 deviates by 0.8796
+    # A standard normal truncated to [-2, 2] has standard deviation 0.8796.
     assert last.weight.std().item() == pytest.approx(0.8796 * deviation, rel=0.02)
     assert last.bias.count_nonzero() == 0
 
@@ -210,8 +213,8 @@ def test_gradients_lie_in_memory_as_the_weights_do(network: type[Network]):
     built = network((3, 36, 40), generator())
     loss = built(pixels(4, 3, 36, 40)).square().sum()
     parameters = list(built.parameters())
-    for each, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
-        assert gradient.stride() == each.stride()
+    for parameter, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
+        assert gradient.stride() == parameter.stride()
 
 
 @pytest.mark.parametrize(
@@ -223,15 +226,15 @@ def test_rounded_convolutions_give_the_same_within_the_eight_bits_of_bfloat16(
     exact, rounded = (NatureCnn((4, 44, 40), generator(), scaling) for _ in range(2))
     rounded.rounds = True
     images = pixels(3, 4, 44, 40)
-    ours, theirs = rounded(images), exact(images)
-    assert ours.dtype == torch.float32
-    assert not torch.equal(ours, theirs)
-    assert (ours - theirs).norm() < 0.02 * theirs.norm()
-    ours.sum().backward()
-    theirs.sum().backward()
-    for mine, its in zip(rounded.parameters(), exact.parameters(), strict=True):
-        assert mine.grad is not None
-        assert its.grad is not None
-        assert mine.grad.dtype == torch.float32
-        assert mine.grad.is_contiguous()
-        assert (mine.grad - its.grad).norm() < 0.03 * its.grad.norm()
+    rounded_rows, exact_rows = rounded(images), exact(images)
+    assert rounded_rows.dtype == torch.float32
+    assert not torch.equal(rounded_rows, exact_rows)
+    assert (rounded_rows - exact_rows).norm() < 0.02 * exact_rows.norm()
+    rounded_rows.sum().backward()
+    exact_rows.sum().backward()
+    for actual, reference in zip(rounded.parameters(), exact.parameters(), strict=True):
+        assert actual.grad is not None
+        assert reference.grad is not None
+        assert actual.grad.dtype == torch.float32
+        assert actual.grad.is_contiguous()
+        assert (actual.grad - reference.grad).norm() < 0.03 * reference.grad.norm()

@@ -1,4 +1,4 @@
-"""Products of dense layers by oneDNN: the values and gradients of torch's own, or torch's own."""
+"""The oneDNN matmul backend: as exact as torch's own products, which are used where it is unfit."""
 
 from __future__ import annotations
 
@@ -41,20 +41,20 @@ def normal(*shape: int, seed: int = 0) -> Tensor:
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, ...]]]:
-    """The shapes of oneDNN's products."""
-    found: list[tuple[int, ...]] = []
+    """Records the shapes of products computed by oneDNN."""
+    shapes: list[tuple[int, ...]] = []
 
     def counting(left: Tensor, right: Tensor, *rest: Any, onednn: bool) -> Tensor:
         if onednn and suits_onednn(left, right):
-            found.append((*left.shape, right.shape[1]))
+            shapes.append((*left.shape, right.shape[1]))
         return product(left, right, *rest, onednn=onednn)
 
     monkeypatch.setattr(dense, "product", counting)
-    return found
+    return shapes
 
 
-def error(found: Tensor, exact: Tensor) -> float:
-    return (found.double() - exact).abs().max().item()
+def error(result: Tensor, exact: Tensor) -> float:
+    return (result.double() - exact).abs().max().item()
 
 
 @pytest.mark.parametrize("name", ["affine", "affine and ReLU", "by inputs", "by weights"])
@@ -62,30 +62,30 @@ def error(found: Tensor, exact: Tensor) -> float:
 def test_products_are_as_exact_as_torchs(name: str, rows: int, size: int) -> None:
     inputs, weight, bias = normal(rows, size), normal(size + 1, size, seed=1), normal(size + 1)
     grad_output = normal(rows, size + 1, seed=2)
-    given: dict[str, tuple[Any, ...]] = {
+    cases: dict[str, tuple[Any, ...]] = {
         "affine": (inputs, weight.t(), bias),
         "affine and ReLU": (inputs, weight.t(), bias, "relu"),
         "by inputs": (grad_output, weight),
         "by weights": (grad_output.t(), inputs),
     }
-    operands = given[name]
-    doubled = (each.double() if isinstance(each, Tensor) else each for each in operands)
+    operands = cases[name]
+    doubled = (operand.double() if isinstance(operand, Tensor) else operand for operand in operands)
     exact = product(*doubled, onednn=False)
-    theirs = error(product(*operands, onednn=False), exact)
-    one_ulp = 2**-23 * exact.abs().max().item()  # of the largest, which either rounds
+    torch_error = error(product(*operands, onednn=False), exact)
+    one_ulp = 2**-23 * exact.abs().max().item()  # of the largest value
     assert suits_onednn(*operands[:2])
-    assert error(product(*operands, onednn=True), exact) <= 2 * theirs + one_ulp
+    assert error(product(*operands, onednn=True), exact) <= 2 * torch_error + one_ulp
 
 
 def test_rows_may_have_more_than_one_dimension(calls: list[tuple[int, ...]]) -> None:
     rows, weight, bias = normal(8, 32, 64), normal(128, 64), normal(128)
-    found = linear(rows, weight, bias, onednn=True)
-    assert found.shape == (8, 32, 128)
-    torch.testing.assert_close(found, linear(rows, weight, bias, onednn=False))
+    outputs = linear(rows, weight, bias, onednn=True)
+    assert outputs.shape == (8, 32, 128)
+    torch.testing.assert_close(outputs, linear(rows, weight, bias, onednn=False))
     assert calls == [(256, 64, 128)]
 
 
-# Each fits but for one thing.
+# Operands that are unsuitable for exactly one reason.
 UNFIT: dict[str, Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]] = {
     "few rows": lambda rows, weight: (rows[:3], weight),
     "few inputs": lambda rows, weight: (rows[:, :4].contiguous(), weight[:, :4].contiguous()),
@@ -96,7 +96,9 @@ UNFIT: dict[str, Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]] = {
 
 
 @pytest.mark.parametrize("case", UNFIT)
-def test_what_does_not_fit_is_torchs(case: str, calls: list[tuple[int, ...]]) -> None:
+def test_unsuitable_operands_are_multiplied_by_torch(
+    case: str, calls: list[tuple[int, ...]]
+) -> None:
     rows, weight = UNFIT[case](normal(128, 256), normal(256, 256, seed=1))
     bias = torch.ones(256, dtype=rows.dtype)
     operands = rows, weight.t(), bias
@@ -126,8 +128,8 @@ def quantiles(form: Architecture) -> tuple[nn.Module, tuple[Any, ...]]:
 
 
 def noisy(form: Architecture) -> tuple[nn.Module, tuple[Any, ...]]:
-    made = ValueNetwork(form, 3, generator(), dueling=True, noisy_std=0.5, atoms=5)
-    return made, (normal(ROWS, 17), normal(made.draws))
+    built = ValueNetwork(form, 3, generator(), dueling=True, noisy_std=0.5, atoms=5)
+    return built, (normal(ROWS, 17), normal(built.draws))
 
 
 def generator() -> torch.Generator:
@@ -145,23 +147,25 @@ def test_gradients_are_as_exact_as_torchs(
         )
         module, inputs = make(form)
         module = module.to(dtype)
-        rows = [each.to(dtype).requires_grad_() for each in inputs]
+        rows = [tensor.to(dtype).requires_grad_() for tensor in inputs]
         loss = module(*rows).square().mean()
         return [*torch.autograd.grad(loss, [*module.parameters(), rows[0]])]
 
     exact = gradient(Matmul.mkl, torch.float64)
-    theirs = gradient(Matmul.mkl, torch.float32)
+    with_torch = gradient(Matmul.mkl, torch.float32)
     assert calls == []
-    ours = gradient(Matmul.onednn, torch.float32)
+    with_onednn = gradient(Matmul.onednn, torch.float32)
     assert len(calls) >= 3
-    for found, torchs, reference in zip(ours, theirs, exact, strict=True):
-        assert error(found, reference) <= 2 * error(torchs, reference) + 1e-7
+    for onednn_gradient, torch_gradient, reference in zip(
+        with_onednn, with_torch, exact, strict=True
+    ):
+        assert error(onednn_gradient, reference) <= 2 * error(torch_gradient, reference) + 1e-7
 
 
 def test_only_the_gradients_that_are_asked_for_are_computed(calls: list[tuple[int, ...]]) -> None:
     rows, weight = normal(128, 256), normal(256, 256, seed=1).requires_grad_()
     linear(rows, weight, torch.ones(256), onednn=True).square().sum().backward()
-    assert len(calls) == 2  # forward, and by the weight
+    assert len(calls) == 2  # forward, and the gradient with respect to the weight
     calls.clear()
     rows.requires_grad_()
     linear(rows, weight.detach(), torch.ones(256), onednn=True).square().sum().backward()
@@ -174,9 +178,9 @@ def test_products_on_a_gpu_are_torchs(
     precision: MatmulPrecision, calls: list[tuple[int, ...]]
 ) -> None:
     form = replace(ARCHITECTURE, matmul=Matmul.onednn, matmul_precision=precision)
-    made = Network(form, 3, generator()).to("cuda")
+    built = Network(form, 3, generator()).to("cuda")
     rows = normal(ROWS, 17).to("cuda")
-    torch.autograd.grad(made(rows).sum(), list(made.parameters()))
+    torch.autograd.grad(built(rows).sum(), list(built.parameters()))
     assert calls == []
 
 
@@ -192,7 +196,7 @@ def test_convolutions_are_rounded_at_medium_where_the_processor_multiplies_bfloa
 
 
 @pytest.mark.parametrize(("has", "said"), [(True, False), (False, True)])
-def test_medium_without_units_for_it_is_said(
+def test_medium_precision_without_bfloat16_units_is_reported(
     has: bool, said: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(matmul, "has_bfloat16", lambda: has)

@@ -1,4 +1,4 @@
-"""Two forward passes, one in torch and one in numpy, must agree, and so must what comes before."""
+"""The forward passes in torch and numpy agree, including the encoding of observations."""
 
 from __future__ import annotations
 
@@ -57,14 +57,16 @@ def seeded(seed: int = 1) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def acting(architecture: Architecture, outputs: int, features: Features) -> tuple[Network, Any]:
-    """A network, and its twin made from what a snapshot would hold."""
+def network_and_twin(
+    architecture: Architecture, outputs: int, features: Features
+) -> tuple[Network, Any]:
+    """Builds a network, and its numpy twin from the arrays of a snapshot."""
     network = Network(architecture, outputs, seeded())
     arrays = copied_arrays(nn.ModuleDict({"features": features, "network": network}))
-    return network, twin_of(architecture, arrays)
+    return network, build_twin(architecture, arrays)
 
 
-def twin_of(architecture: Architecture, arrays: Any) -> NumpyNetwork:
+def build_twin(architecture: Architecture, arrays: Any) -> NumpyNetwork:
     encoder = partial(TorchEncoder, architecture, normalize=False)
     twin = NumpyNetwork(architecture, encoder if architecture.acts_in_torch else None)
     twin.load(arrays)
@@ -75,9 +77,9 @@ def test_features_without_images_are_the_encoded_rows(space: Space, observations
     rows = encode(space, observations)
     assert rows.shape[1] == encoded_size(space)
     features = Features(Architecture(space, kind="mlp"), normalize=False)
-    found = features(tensor_obs(observations))
-    assert found.dtype == torch.float32
-    np.testing.assert_array_equal(found.numpy(), rows)
+    encoded = features(tensor_obs(observations))
+    assert encoded.dtype == torch.float32
+    np.testing.assert_array_equal(encoded.numpy(), rows)
 
 
 @pytest.mark.parametrize("activation", sampled([*list(Activation)], every=4))
@@ -88,16 +90,16 @@ def test_both_forward_passes_give_the_same_values(
 ):
     architecture = Architecture(space, hidden=hidden, activation=activation, layer_norm=layer_norm)
     features = Features(architecture, normalize=False)
-    network, twin = acting(architecture, 3, features)
+    network, twin = network_and_twin(architecture, 3, features)
     with torch.no_grad():
-        for parameter in network.parameters():  # also what begins as ones and zeros
+        for parameter in network.parameters():  # also those that start as ones or zeros
             parameter += 0.3 * torch.randn(parameter.shape, generator=seeded(2))
     arrays = copied_arrays(nn.ModuleDict({"features": features, "network": network}))
-    twin = twin_of(architecture, arrays)
+    twin = build_twin(architecture, arrays)
     expected = network(features(tensor_obs(observations))).detach().numpy()  # [N, 3]
-    found = twin(observations)
-    assert found.dtype == np.float32
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+    outputs = twin(observations)
+    assert outputs.dtype == np.float32
+    np.testing.assert_allclose(outputs, expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", sampled([*IMAGES, *SMALL_IMAGES], every=2))
@@ -106,8 +108,8 @@ def test_images_go_through_convolutions_in_both(name: str, kind: str):
     space = (IMAGES | SMALL_IMAGES)[name]
     architecture = Architecture(space, kind=kind, hidden=(8,))
     features = Features(architecture, normalize=False)
-    network, twin = acting(architecture, 3, features)
-    assert network.torso.images, "nothing is convolved"
+    network, twin = network_and_twin(architecture, 3, features)
+    assert network.torso.images, "no image goes through convolutions"
     obs = drawn(space, 2)
     expected = network(features(tensor_obs(obs))).detach().numpy()
     np.testing.assert_allclose(twin(obs), expected, rtol=1e-4, atol=1e-5)
@@ -117,11 +119,11 @@ def test_an_image_is_the_same_image_however_its_axes_lie():
     first, last = pixels(3, 40, 44), pixels(40, 44, 3)
     obs = drawn(first, 2)
     values = []
-    for space, given in ((first, obs), (last, obs.transpose(0, 2, 3, 1))):
+    for space, images in ((first, obs), (last, obs.transpose(0, 2, 3, 1))):
         architecture = Architecture(space, hidden=(8,))
         features = Features(architecture, normalize=False)
         network = Network(architecture, 3, seeded())
-        values.append(network(features(tensor_obs(np.ascontiguousarray(given)))))
+        values.append(network(features(tensor_obs(np.ascontiguousarray(images)))))
     torch.testing.assert_close(values[0], values[1])
 
 
@@ -134,8 +136,8 @@ def test_the_channels_of_stacked_images_lie_one_behind_the_other(axes: tuple[int
     np.testing.assert_array_equal(features.numpy(), obs.reshape(2, 12, 40, 44))
 
 
-def test_what_networks_are_given_of_an_image_lies_between_0_and_1_whatever_its_bounds():
-    """A network of ones sums what it is given: of all pixels at their upper bound 9 a channel."""
+def test_pixels_are_scaled_to_between_0_and_1_whatever_their_bounds():
+    """With weights of 1 the network sums its inputs: 9 per channel at the upper bounds."""
     for space in (
         box((6, 6, 2), "uint8"),
         pixels(6, 6, 2),
@@ -145,12 +147,12 @@ def test_what_networks_are_given_of_an_image_lies_between_0_and_1_whatever_its_b
         architecture = Architecture(space, hidden=())
         torso = Network(architecture, 1, seeded()).torso
         with torch.no_grad():
-            for each in torso.parameters():
-                each.fill_(1 if each.dim() == 4 else 0)
-        for end, expected in ((space.low, 0.0), (space.high, 18.0)):
-            obs = np.array(end)[None]
-            found = torso(Features(architecture, normalize=False)(tensor_obs(obs)))
-            torch.testing.assert_close(found, torch.full((1, 16 * 4 * 4), expected))
+            for parameter in torso.parameters():
+                parameter.fill_(1 if parameter.dim() == 4 else 0)
+        for bound, expected in ((space.low, 0.0), (space.high, 18.0)):
+            obs = np.array(bound)[None]
+            sums = torso(Features(architecture, normalize=False)(tensor_obs(obs)))
+            torch.testing.assert_close(sums, torch.full((1, 16 * 4 * 4), expected))
 
 
 def test_small_images_get_small_networks_and_each_of_several_its_own():
@@ -158,7 +160,7 @@ def test_small_images_get_small_networks_and_each_of_several_its_own():
         {"screen": pixels(36, 40, 3), "board": pixels(35, 60, 3), "flags": pixels(5, 6)}
     )
     images = Architecture(space).images
-    assert {key: each.network for key, each in images.items()} == {
+    assert {key: image.network for key, image in images.items()} == {
         "screen": "nature_cnn",
         "board": "minatar_cnn",
     }
@@ -202,8 +204,8 @@ def test_normalised_columns_have_mean_0_and_deviation_1_and_the_rest_stays():
     assert rows[np.arange(400), 2 + obs["gear"]].tolist() == [1] * 400
     assert rows[:, 2:].sum() == 400
 
-    network, twin = acting(architecture, 3, features)
-    obs["speed"][0] = 1e9  # is cut off in both
+    network, twin = network_and_twin(architecture, 3, features)
+    obs["speed"][0] = 1e9  # clipped in both
     expected = network(features(tensor_obs(obs))).detach().numpy()
     np.testing.assert_allclose(twin(obs), expected, rtol=1e-5, atol=1e-5)
     assert features(tensor_obs(obs))[0, 0] == 10
@@ -232,12 +234,12 @@ def test_a_twin_without_gradient_shares_the_memory_and_leads_gradients_to_inputs
     rows = torch.ones(2, 3, requires_grad=True)
     twin(rows).sum().backward()
     assert rows.grad is not None
-    assert all(each.grad is None for each in (*twin.parameters(), *network.parameters()))
+    assert all(parameter.grad is None for parameter in (*twin.parameters(), *network.parameters()))
     with torch.no_grad():
-        for each in network.parameters():
-            each.mul_(2)
+        for parameter in network.parameters():
+            parameter.mul_(2)
     assert torch.equal(twin(rows), network(rows))
-    saved = {name: 3 * each for name, each in network.state_dict().items()}
+    saved = {name: 3 * tensor for name, tensor in network.state_dict().items()}
     network.load_state_dict(saved)
     assert torch.equal(twin(rows), network(rows))
 
@@ -246,19 +248,19 @@ def test_a_twin_without_gradient_shares_the_memory_and_leads_gradients_to_inputs
 def test_a_target_follows_by_tau(tau: float, expected: float):
     network = Network(Architecture(numbers(1), hidden=()), 1, seeded())
     target = target_of(network)
-    assert not any(each.requires_grad for each in target.parameters())
+    assert not any(parameter.requires_grad for parameter in target.parameters())
     with torch.no_grad():
-        for each in target.parameters():
-            each.fill_(0)
-        for each in network.parameters():
-            each.fill_(8)
+        for parameter in target.parameters():
+            parameter.fill_(0)
+        for parameter in network.parameters():
+            parameter.fill_(8)
         polyak_update(target.parameters(), network.parameters(), tau)
-    assert {float(each) for each in target.parameters()} == {expected}
-    assert {float(each.detach()) for each in network.parameters()} == {8}
+    assert {float(parameter) for parameter in target.parameters()} == {expected}
+    assert {float(parameter.detach()) for parameter in network.parameters()} == {8}
 
 
 def test_acting_leaves_the_observation_as_it_was():
-    """An identity encoder hands over the very array of the environment."""
+    """An encoder that changes nothing returns the environment's own array."""
     obs = np.array([[-1.0, 2.0]], np.float32)
     mlp = NumpyMlp({"layers.0.weight": np.eye(2, dtype="f4"), "layers.0.bias": np.ones(2, "f4")})
     assert mlp(obs).tolist() == [[0, 3]]
@@ -269,7 +271,7 @@ def test_first_weights_fill_the_range_of_one_over_the_root_of_the_inputs():
     first, _ = Mlp(Architecture(numbers(100)), [100, 50], 3, seeded()).layers
     weight, bias = first.parameters()  # 100 inputs: between -0.1 and 0.1
     assert 0.099 < weight.abs().max() <= 0.1
-    assert abs(weight.mean()) < 0.003  # 5,000 draws of standard deviation 0.058
+    assert abs(weight.mean()) < 0.003  # 5,000 draws with standard deviation 0.058
     assert 0.09 < bias.abs().max() <= 0.1
 
 

@@ -1,4 +1,4 @@
-"""The plain convolutions in numpy compute what those in torch do."""
+"""Convolutional networks in numpy, against the same networks in torch."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def network(kind: str, shape: tuple[int, int, int], scaling: Scaling = BYTES) ->
     generator = torch.Generator().manual_seed(0)
     built = KINDS[kind](shape, generator, scaling)
     with torch.no_grad():
-        for name, each in built.named_parameters():
+        for name, parameter in built.named_parameters():
             if name.endswith("bias"):
-                each.uniform_(-0.2, 0.2, generator=generator)
+                parameter.uniform_(-0.2, 0.2, generator=generator)
     return built
 
 
@@ -57,18 +57,18 @@ def test_numpy_and_torch_agree(kind: str, shape: tuple[int, int, int], rows: int
     result = twin(kind, copied_arrays(torch_network), "", shape)(images)
     assert result.dtype == np.float32
     np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
-    assert 0.2 < (result > 0).mean() < 0.95  # so that the comparison says something
+    assert 0.2 < (result > 0).mean() < 0.95  # otherwise the comparison would be trivial
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_each_image_is_seen_by_itself_and_results_are_kept(kind: str):
+def test_images_are_processed_independently_and_results_are_not_overwritten(kind: str):
     torso = twin(kind, copied_arrays(network(kind, (2, 37, 36))), "", (2, 37, 36))
     images = pixels(3, 2, 37, 36)
     together = torso(images)
     before = together.copy()
     alone = [torso(images[i : i + 1])[0] for i in (2, 0, 1)]
     assert np.array_equal(together, before)
-    if kind == "minatar_cnn":  # one product for all, whose last bits depend on its rows
+    if kind == "minatar_cnn":  # one product, whose last bits depend on the number of rows
         np.testing.assert_allclose(together[[2, 0, 1]], alone, rtol=1e-5, atol=1e-7)
     else:
         assert np.array_equal(together[[2, 0, 1]], alone)
@@ -76,24 +76,24 @@ def test_each_image_is_seen_by_itself_and_results_are_kept(kind: str):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_weights_are_copies_of_those_under_the_prefix(kind: str):
-    own = copied_arrays(network(kind, (1, 36, 36)))
-    arrays = {f"torso.images.0.{name}": np.array(each) for name, each in own.items()}
+    original = copied_arrays(network(kind, (1, 36, 36)))
+    arrays = {f"torso.images.0.{name}": np.array(array) for name, array in original.items()}
     torso = twin(kind, arrays, "torso.images.0.", (1, 36, 36))
     images = pixels(1, 1, 36, 36)
-    expected = twin(kind, own, "", (1, 36, 36))(images)
-    for each in arrays.values():
-        each.fill(0)
+    expected = twin(kind, original, "", (1, 36, 36))(images)
+    for array in arrays.values():
+        array.fill(0)
     assert np.array_equal(torso(images), expected)
 
 
 def test_sums_of_ones_worked_by_hand():
     arrays = {
-        name: np.ones_like(each) if name.endswith("weight") else np.zeros_like(each)
-        for name, each in copied_arrays(network("nature_cnn", (1, 36, 36))).items()
+        name: np.ones_like(array) if name.endswith("weight") else np.zeros_like(array)
+        for name, array in copied_arrays(network("nature_cnn", (1, 36, 36))).items()
     }
-    # White pixels count 1. 8 x 8 of them; 4 x 4 x 32 of these sums; 3 x 3 x 64 of those.
+    # White pixels are scaled to 1. The layers sum 8 x 8, 4 x 4 x 32 and 3 x 3 x 64 inputs.
     arrays["convolutions.2.bias"][:] = -5e6
     result = twin("nature_cnn", arrays, "", (1, 36, 36))
     white = np.full((1, 1, 36, 36), 255, np.uint8)
     np.testing.assert_allclose(result(white), np.full((1, 64), 64 * 512 * 576 - 5e6), rtol=1e-6)
-    assert not result(np.zeros_like(white)).any()  # the bias alone is negative
+    assert not result(np.zeros_like(white)).any()  # only the negative bias is left

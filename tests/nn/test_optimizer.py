@@ -1,4 +1,4 @@
-"""One fused step, by hand and in plain Python; and optimizers of torch against torch's own loop."""
+"""Steps of the fused Adam by hand, and torch's optimizers against a plain torch loop."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_a_long_gradient_is_cut_to_the_norm_and_its_own_norm_returned():
     parameter = torch.zeros(2)
     adam = Adam([parameter], learning_rate=0.1, max_grad_norm=1.0)
     norm = adam.step((torch.tensor([3.0, 4.0]),))
-    assert float(norm) == 5  # so the gradient becomes (0.6, 0.8)
+    assert float(norm) == 5  # so the gradient is scaled to (0.6, 0.8)
     state = adam.state_dict()
     torch.testing.assert_close(state["means"][0], torch.tensor([0.06, 0.08]))
     torch.testing.assert_close(state["squares"][0], torch.tensor([0.00036, 0.00064]))
@@ -26,7 +26,7 @@ def test_a_long_gradient_is_cut_to_the_norm_and_its_own_norm_returned():
 def test_the_norm_is_taken_over_all_parameters_together():
     adam = Adam([torch.zeros(1), torch.zeros(1)], learning_rate=0.1, max_grad_norm=1.0)
     assert float(adam.step((torch.tensor([3.0]), torch.tensor([4.0])))) == 5
-    means = [float(each) for each in adam.state_dict()["means"]]
+    means = [float(mean) for mean in adam.state_dict()["means"]]
     assert means == pytest.approx([0.06, 0.08])
 
 
@@ -51,7 +51,7 @@ def test_a_gradient_that_lies_otherwise_in_memory_moves_the_right_weights():
 
     assert not torch.autograd.grad(loss(), weight)[0].is_contiguous()
     Adam([weight], learning_rate=0.5).minimize(loss())
-    # The first step of Adam is the learning rate against the sign of each entry.
+    # Adam's first step is the learning rate, opposite to the sign of each entry.
     torch.testing.assert_close(weight.detach(), -0.5 * slope)
 
 
@@ -66,7 +66,7 @@ def loss_of(parameters: list[torch.nn.Parameter]) -> torch.Tensor:
     return ((rows @ parameters[0].T + parameters[1] - 1) ** 2).mean()
 
 
-def made(
+def build(
     name: str, parameters: list[torch.nn.Parameter], clip: float | None = 0.5, **kwargs: Any
 ) -> Optimizer:
     return make_optimizer(name, kwargs, parameters, learning_rate=0.05, max_grad_norm=clip)
@@ -74,68 +74,68 @@ def made(
 
 def test_a_clipped_step_of_adamw_is_that_of_torchs_own_loop():
     parameters, expected = weights(), weights()
-    ours = made("AdamW", parameters, weight_decay=0.1)
-    theirs = torch.optim.AdamW(expected, lr=0.05, weight_decay=0.1)
+    optimizer = build("AdamW", parameters, weight_decay=0.1)
+    torch_optimizer = torch.optim.AdamW(expected, lr=0.05, weight_decay=0.1)
     for _ in range(5):
-        norm = ours.minimize(loss_of(parameters))
-        theirs.zero_grad()
+        norm = optimizer.minimize(loss_of(parameters))
+        torch_optimizer.zero_grad()
         loss_of(expected).backward()
         torch.testing.assert_close(norm, torch.nn.utils.clip_grad_norm_(expected, 0.5))
-        theirs.step()
-    for mine, other in zip(parameters, expected, strict=True):
-        torch.testing.assert_close(mine.detach(), other.detach())
-        assert mine.grad is None
+        torch_optimizer.step()
+    for actual, reference in zip(parameters, expected, strict=True):
+        torch.testing.assert_close(actual.detach(), reference.detach())
+        assert actual.grad is None
 
 
 def test_adam_of_torch_does_what_ours_does():
     parameters, others = weights(), weights()
-    one, other = made("Adam", parameters), made("adam", others)
+    one, other = build("Adam", parameters), build("adam", others)
     for _ in range(20):
         one.minimize(loss_of(parameters))
         other.minimize(loss_of(others))
-    for mine, its in zip(parameters, others, strict=True):
-        torch.testing.assert_close(mine.detach(), its.detach(), rtol=1e-4, atol=1e-5)
+    for actual, reference in zip(parameters, others, strict=True):
+        torch.testing.assert_close(actual.detach(), reference.detach(), rtol=1e-4, atol=1e-5)
 
 
 def test_a_gradient_that_comes_ready_is_not_changed():
     parameters = weights()
-    gradient = tuple(torch.full_like(each, 9.0).detach() for each in parameters)
-    assert made("SGD", parameters, momentum=0.9).step(gradient) is not None
-    assert all((each == 9).all() for each in gradient)
-    assert made("SGD", parameters, clip=None).step(gradient) is None
+    gradient = tuple(torch.full_like(parameter, 9.0).detach() for parameter in parameters)
+    assert build("SGD", parameters, momentum=0.9).step(gradient) is not None
+    assert all((part == 9).all() for part in gradient)
+    assert build("SGD", parameters, clip=None).step(gradient) is None
 
 
 def test_a_saved_optimizer_of_torch_goes_on_to_the_bit():
     first = weights()
-    optimizer = made("AdamW", first, weight_decay=0.1)
+    optimizer = build("AdamW", first, weight_decay=0.1)
     optimizer.minimize(loss_of(first))
-    second = [torch.nn.Parameter(each.detach().clone()) for each in first]
-    restored, file = made("AdamW", second, weight_decay=0.1), io.BytesIO()
+    second = [torch.nn.Parameter(parameter.detach().clone()) for parameter in first]
+    restored, file = build("AdamW", second, weight_decay=0.1), io.BytesIO()
     torch.save(optimizer.state_dict(), file)
     file.seek(0)
     restored.load_state_dict(torch.load(file, weights_only=True))
     optimizer.minimize(loss_of(first))
     restored.minimize(loss_of(second))
-    for one, other in zip(first, second, strict=True):
-        assert torch.equal(one, other)
+    for original, resumed in zip(first, second, strict=True):
+        assert torch.equal(original, resumed)
 
 
 @pytest.mark.parametrize("name", ["adam", "AdamW", "SGD"])
 def test_a_loaded_state_leaves_the_learning_rate_as_it_is_set(name: str) -> None:
     before, after = weights(), weights()
-    saved = made(name, before)
+    saved = build(name, before)
     saved.minimize(loss_of(before))
     restored = make_optimizer(name, {}, after, learning_rate=0.0)
     restored.load_state_dict(saved.state_dict())
     restored.minimize(loss_of(after))
-    for one, other in zip(after, weights(), strict=True):
-        assert torch.equal(one, other)  # a rate of 0 moves nothing
+    for actual, initial in zip(after, weights(), strict=True):
+        assert torch.equal(actual, initial)  # a learning rate of 0 changes nothing
 
 
 def test_a_weight_without_a_gradient_is_left_alone():
     parameters = [*weights(), torch.nn.Parameter(torch.ones(2), requires_grad=False)]
     for name in ("adam", "SGD"):
-        made(name, parameters).minimize(loss_of(parameters))
+        build(name, parameters).minimize(loss_of(parameters))
         assert parameters[2].tolist() == [1, 1]
 
 
@@ -152,17 +152,17 @@ def test_a_weight_without_a_gradient_is_left_alone():
 )
 def test_what_torch_does_not_take_is_refused(name: str, kwargs: dict[str, Any], said: str):
     with pytest.raises(ConfigError, match=said):
-        made(name, weights(), **kwargs)
+        build(name, weights(), **kwargs)
 
 
 def test_every_optimizer_that_is_offered_makes_a_step_with_weights_and_biases() -> None:
     with pytest.raises(ConfigError) as refused:
-        made("none", weights())
+        build("none", weights())
     offered = str(refused.value).partition("(choose from ")[2].rstrip(")").split(", ")
     assert {"adam", "AdamW", "SGD"} < {*offered}
     for name in offered:
         parameters = weights()
-        made(name, parameters).minimize(loss_of(parameters))
+        build(name, parameters).minimize(loss_of(parameters))
         assert not torch.equal(parameters[0], weights()[0])
 
 

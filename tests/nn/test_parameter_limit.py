@@ -1,4 +1,4 @@
-"""Agents that are too large are refused while they are built, before they take memory."""
+"""Agents that are too large are refused during construction, before they use the memory."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def test_an_agent_that_is_too_large_is_refused_before_it_takes_memory(
     spec = env_factory(effective).spec
     before = resident_bytes()
     refused = pytest.raises(MemoryError, match=r"at least \d+,\d{3},\d{3} parameters needs 1\.\d")
-    with refused, parameters_within(1024 * MIB):  # for 38 million parameters
+    with refused, parameters_within(1024 * MIB):  # enough for 38 million parameters
         build_agent(effective, spec)
     assert resident_bytes() - before < 150 * MIB
 
 
-class Own(nn.Module):
-    """A user's network, one of whose layers learns its size from its first input."""
+class UserNetwork(nn.Module):
+    """A user's network with a layer that infers its size from its first input."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,8 +51,8 @@ class Own(nn.Module):
 
 def test_a_network_within_the_limit_is_built() -> None:
     with parameters_within(8 * PARAMETER_NBYTES):
-        own = Own()
-    assert own.last(torch.zeros(1, 3)).shape == (1, 2)
+        network = UserNetwork()
+    assert network.last(torch.zeros(1, 3)).shape == (1, 2)
     with pytest.raises(MemoryError, match="at least 8 parameters"), parameters_within(7 * 28):
-        Own()
-    Own()  # outside of the block there is no limit
+        UserNetwork()
+    UserNetwork()  # no limit outside of the block

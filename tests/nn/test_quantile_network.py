@@ -1,4 +1,4 @@
-"""Implicit quantile networks: by the paper's formula, and in numpy as in torch."""
+"""Implicit quantile networks: the paper's formula, and numpy against torch."""
 
 from __future__ import annotations
 
@@ -25,37 +25,37 @@ def network(architecture: Architecture, seed: int = 0) -> QuantileNetwork:
 
 
 def test_the_quantiles_are_those_of_the_papers_formula():
-    """f(psi(s) * relu(sum over i = 0 … n - 1 of cos(pi i tau) w_ij + b_j)), row by row."""
-    ours = network(Architecture(NUMBERS, hidden=(6, 4))).double()
-    weights = {name: value.detach().numpy() for name, value in ours.named_parameters()}
+    """Computes f(psi(s) * relu(sum over i = 0 … n - 1 of cos(pi i tau) w_ij + b_j)) row by row."""
+    built = network(Architecture(NUMBERS, hidden=(6, 4))).double()
+    weights = {name: value.detach().numpy() for name, value in built.named_parameters()}
 
     def dense(name: str, rows: Any) -> Any:
         return weights[f"{name}.weight"] @ rows + weights[f"{name}.bias"]
 
     rng = np.random.default_rng(1)
     obs, fractions = rng.normal(size=(4, 3)), rng.random((4, 2))
-    found = ours(torch.from_numpy(obs), torch.from_numpy(fractions)).detach().numpy()
-    assert found.shape == (4, 2, 2)
+    quantiles = built(torch.from_numpy(obs), torch.from_numpy(fractions)).detach().numpy()
+    assert quantiles.shape == (4, 2, 2)
     for b in range(4):
         psi = np.maximum(dense("psi.layers.0", obs[b]), 0)
         assert psi.shape == (6,)
         for n in range(2):
             phi = np.maximum(dense("phi", np.cos(np.pi * np.arange(5) * fractions[b, n])), 0)
             q = dense("f.layers.1", np.maximum(dense("f.layers.0", psi * phi), 0))
-            np.testing.assert_allclose(found[b, n], q, rtol=1e-6)
+            np.testing.assert_allclose(quantiles[b, n], q, rtol=1e-6)
 
 
-def test_the_mean_is_that_of_the_quantiles_and_fractions_of_all_those_of_each():
-    ours = network(Architecture(NUMBERS, hidden=(6, 4)))
-    rows = ours.embedded(torch.from_numpy(drawn(NUMBERS, 7)))
+def test_means_average_the_quantiles_and_shared_fractions_apply_to_every_row():
+    built = network(Architecture(NUMBERS, hidden=(6, 4)))
+    rows = built.embedded(torch.from_numpy(drawn(NUMBERS, 7)))
     fractions = torch.tensor([FRACTIONS])
-    quantiles = ours.quantiles(rows, fractions)
+    quantiles = built.quantiles(rows, fractions)
     assert quantiles.shape == (7, 4, 2)
     np.testing.assert_allclose(
-        ours.means(rows, fractions).detach(), quantiles.mean(1).detach(), atol=1e-6
+        built.means(rows, fractions).detach(), quantiles.mean(1).detach(), atol=1e-6
     )
-    of_each = ours.quantiles(rows, fractions.expand(7, 4))
-    np.testing.assert_allclose(of_each.detach(), quantiles.detach(), atol=1e-6)
+    quantiles_by_row = built.quantiles(rows, fractions.expand(7, 4))
+    np.testing.assert_allclose(quantiles_by_row.detach(), quantiles.detach(), atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -74,17 +74,17 @@ def test_the_mean_is_that_of_the_quantiles_and_fractions_of_all_those_of_each():
 @pytest.mark.parametrize("rows", [1, 5])
 def test_numpy_gives_the_mean_that_torch_gives(space: Space, settings: Any, rows: int):
     architecture = Architecture(space, **settings)
-    ours = network(architecture, seed=3)
-    arrays = {f"network.{name}": value.numpy() for name, value in ours.state_dict().items()}
+    built = network(architecture, seed=3)
+    arrays = {f"network.{name}": value.numpy() for name, value in built.state_dict().items()}
     twin = NumpyQuantileNetwork(architecture, fractions=FRACTIONS)
     twin.load(arrays)
     obs = drawn(space, rows)
     with torch.no_grad():
         features = Features(architecture, normalize=False)(tensor_obs(obs))
-        expected = ours(features, torch.tensor([FRACTIONS])).mean(1).numpy()  # [rows, 2]
-    found = twin(obs)
-    assert found.dtype == np.float32
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+        expected = built(features, torch.tensor([FRACTIONS])).mean(1).numpy()  # [rows, 2]
+    means = twin(obs)
+    assert means.dtype == np.float32
+    np.testing.assert_allclose(means, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_the_last_hidden_layer_stands_behind_the_product():
@@ -96,12 +96,12 @@ def test_the_last_hidden_layer_stands_behind_the_product():
     }
 
     def layers(mlp: Any) -> list[tuple[int, int]]:
-        return [tuple(each.weight.T.shape) for each in mlp.layers]
+        return [tuple(layer.weight.T.shape) for layer in mlp.layers]
 
     for hidden, (psi, f, size) in shapes.items():
-        ours = network(Architecture(NUMBERS, hidden=hidden))
-        assert (layers(ours.psi), layers(ours.f)) == (psi, f)
-        assert tuple(ours.phi.weight.shape) == (size, 5)
+        built = network(Architecture(NUMBERS, hidden=hidden))
+        assert (layers(built.psi), layers(built.f)) == (psi, f)
+        assert tuple(built.phi.weight.shape) == (size, 5)
     pixels = network(Architecture(IMAGE, hidden=(8,)))
     assert layers(pixels.psi) == []
     assert layers(pixels.f) == [(pixels.torso.size, 8), (8, 2)]

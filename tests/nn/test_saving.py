@@ -1,4 +1,4 @@
-"""States on disk: exact, safe to open, and honest about what cannot be read or written."""
+"""States on disk: exact, safe to load, and with errors that name unreadable files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from border_cli.nn.saving import copied_state, first_not_finite, load_state, sav
 
 
 class Trap:
-    """Leaves a file behind when it is unpickled."""
+    """An object that creates a file when it is unpickled."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

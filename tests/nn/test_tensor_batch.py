@@ -1,4 +1,4 @@
-"""A batch goes to torch without copies where it can, and into memory of its own where it shall."""
+"""Conversion of batches to tensors, sharing memory where possible or copying on request."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CPU = torch.device("cpu")
 
 
 def batch_of(rows: int) -> Batch:
-    """Columns of one structured array, as a replay buffer has them."""
+    """Builds a batch from columns of one structured array, as in a replay buffer."""
     packed = np.zeros(rows, [("reward", "f4"), ("discount", "f4"), ("a", "f4", 3), ("a2", "f4", 3)])
     packed["discount"] = 1
     packed["a2"] = 1
@@ -51,7 +51,7 @@ def test_the_same_arrays_stay_the_same_tensors_and_others_become_others():
     assert batches.of(batch).reward.tolist() == [[7], [7]]
 
 
-def test_apart_every_batch_is_copied_to_the_same_contiguous_memory():
+def test_with_own_memory_every_batch_is_copied_to_the_same_contiguous_tensors():
     batches, batch = TensorBatches(CPU, own_memory=True), batch_of(2)
     first = batches.of(batch)
     batch.reward[:] = 7
@@ -60,7 +60,9 @@ def test_apart_every_batch_is_copied_to_the_same_contiguous_memory():
     assert batches.of(batch) is first
     assert first.reward.tolist() == [[7], [7]]
     assert first.obs["a"].tolist() == [[8, 8, 8]] * 2
-    assert all(each.is_contiguous() for each in (first.obs["a"], first.next_obs["a"], first.reward))
+    assert all(
+        tensor.is_contiguous() for tensor in (first.obs["a"], first.next_obs["a"], first.reward)
+    )
     assert first.action.tolist() == [[0], [1]]
 
 
@@ -73,8 +75,8 @@ def test_actions_of_several_numbers_keep_their_shape():
 
 
 def test_an_empty_batch_has_the_shapes_and_types_of_the_spaces():
-    seen = DictSpace({"screen": pixels(2, 3), "level": DiscreteSpace(5)})
-    spec = EnvSpec(id="x", observation=seen, action=DiscreteSpace(2), max_episode_steps=None)
+    observation = DictSpace({"screen": pixels(2, 3), "level": DiscreteSpace(5)})
+    spec = EnvSpec(id="x", observation=observation, action=DiscreteSpace(2), max_episode_steps=None)
     batch = empty_batch(spec, 4)
     assert len(batch) == 4
     assert (batch.obs["screen"].shape, batch.obs["screen"].dtype) == ((4, 2, 3), np.uint8)

@@ -1,4 +1,4 @@
-"""Actors compute what the learner computes, where its own modules act."""
+"""Torch encoders of actors compute exactly what the learner's modules compute."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def features_of(architecture: Architecture, *, normalize: bool) -> Features:
 
 
 def arrays_of(features: Features, network: nn.Module) -> Any:
-    """What a snapshot holds: read-only."""
+    """Returns the read-only arrays of a snapshot."""
     return copied_arrays(nn.ModuleDict({"features": features, "network": network}))
 
 
@@ -69,11 +69,11 @@ def test_the_encoder_gives_what_the_learners_gives_to_the_bit(name: str, normali
     encoder.load(arrays_of(features, network))
     obs = drawn(architecture.observation, 5)
     expected = network.torso(features(tensor_obs(obs))).detach().numpy()
-    found = encoder(obs)
-    assert np.array_equal(found, expected)
+    encoded = encoder(obs)
+    assert np.array_equal(encoded, expected)
     encoder.load(arrays_of(features, Network(architecture, 3, torch.Generator().manual_seed(1))))
     assert not np.array_equal(encoder(obs), expected)
-    assert np.array_equal(found, expected)  # no memory that the next call writes to
+    assert np.array_equal(encoded, expected)  # the next call does not overwrite it
 
 
 @pytest.mark.parametrize("name", FORMS)

@@ -1,4 +1,4 @@
-"""A user's network is built, seeded and tried, and what does not fit is refused by its name."""
+"""Networks of users: construction, seeding and a trial run, which refuses unsuitable ones."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ def seeded(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def here(kind: type[nn.Module]) -> Architecture:
-    """Of a class of this file."""
+def architecture_of(kind: type[nn.Module]) -> Architecture:
+    """Returns the architecture of a network class in this file."""
     return Architecture(VECTOR, kind="mine", target=f"{kind.__module__}:{kind.__name__}")
 
 
 def test_heads_stand_behind_its_features() -> None:
     network = Network(architecture("Tanh", width=5), 3, seeded())
     assert network.torso.size == 6
-    assert [tuple(each.weight.shape) for each in network.mlp.layers] == [(6, 6), (3, 6)]
+    assert [tuple(layer.weight.shape) for layer in network.mlp.layers] == [(6, 6), (3, 6)]
     assert network(torch.zeros(7, 4)).shape == (7, 3)
 
 
@@ -53,18 +53,18 @@ def test_every_form_of_network_takes_it_and_critics_have_one_each() -> None:
     assert QuantileNetwork(form, 4, 2, seeded())(obs, torch.rand(5, 3)).shape == (5, 3, 2)
     critics = Critics(form, 2, 3, seeded())
     assert critics(obs, torch.zeros(5, 2)).shape == (3, 5, 1)
-    first, second, _ = (each.network.last.weight for each in critics.torsos)
+    first, second, _ = (torso.network.last.weight for torso in critics.torsos)
     assert not torch.equal(first, second)
 
 
 def test_weights_come_from_the_generator_alone_and_the_global_one_stays() -> None:
     before = torch.get_rng_state()
-    first, same, other = (
+    first, again, other = (
         Network(architecture("Tanh"), 2, seeded(seed)).state_dict() for seed in (1, 1, 2)
     )
     assert torch.equal(torch.get_rng_state(), before)
     name = "torso.network.last.weight"
-    assert torch.equal(first[name], same[name])
+    assert torch.equal(first[name], again[name])
     assert not torch.equal(first[name], other[name])
 
 
@@ -80,11 +80,11 @@ def test_it_sees_the_observation_as_it_is_with_its_real_numbers_normalised() -> 
         "speed": torch.tensor([[2.0, 6.0]]),
         "gear": torch.tensor([2]),
     }
-    seen = features(obs)
-    assert isinstance(seen, dict)
-    assert seen["speed"].tolist() == [[2, 2]]
-    assert torch.equal(seen["screen"], obs["screen"])
-    assert torch.equal(seen["gear"], obs["gear"])
+    encoded = features(obs)
+    assert isinstance(encoded, dict)
+    assert encoded["speed"].tolist() == [[2, 2]]
+    assert torch.equal(encoded["screen"], obs["screen"])
+    assert torch.equal(encoded["gear"], obs["gear"])
 
 
 def test_normalised_numbers_keep_the_shape_of_a_box() -> None:
@@ -135,7 +135,7 @@ class Fails(nn.Module):
 )
 def test_what_does_not_fit_is_refused_by_its_name(kind: type[nn.Module], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        Network(here(kind), 2, seeded())
+        Network(architecture_of(kind), 2, seeded())
 
 
 @pytest.mark.parametrize("target", ["no_such_module:Net", "user_networks:Tahn"])
